@@ -1,0 +1,170 @@
+"""The checks that operators share; each makes one named Check, so that a case can ask for exactly that one."""
+
+from collections.abc import Callable, Iterable
+
+from mluops_gtest.model.call import OLDEST_ARCH, OpCall
+from mluops_gtest.model.dtypes import DType, Layout
+from mluops_gtest.model.operator import Check
+from mluops_gtest.model.status import Status
+
+
+def require(
+    name: str,
+    holds: Callable[[OpCall], bool],
+    says: str,
+    doc: str,
+    status: Status = Status.BAD_PARAM,
+    subsumed: str | None = None,
+) -> Check:
+    """A check of the operator's own."""
+    return Check(name, status, holds, says, doc, subsumed)
+
+
+def handle_present(doc: str) -> Check:
+    """`handle_null`: the handle is not null."""
+    return require("handle_null", lambda call: call.handle is not None, "the handle must not be null", doc)
+
+
+def params_present(descriptor: str, doc: str) -> Check:
+    """`<descriptor>_null`: the descriptor that carries the parameters is not null."""
+    return require(f"{descriptor}_null", lambda call: call.params is not None, f"{descriptor} must not be null", doc)
+
+
+def param_arrays_present(names: Iterable[str], doc: str) -> tuple[Check, ...]:
+    """`<name>_array_null` each: the host array behind a repeated parameter is not null."""
+    return tuple(
+        require(
+            f"{name}_array_null",
+            lambda call, name=name: call.param(name) is not None,  # type: ignore[misc]
+            f"the array {name} must not be null",
+            doc,
+        )
+        for name in names
+    )
+
+
+def descriptors_present(tensors: Iterable[str], doc: str) -> tuple[Check, ...]:
+    """`<tensor>_desc_null` each: the descriptor is not null."""
+    return tuple(
+        require(
+            f"{tensor}_desc_null",
+            lambda call, tensor=tensor: (  # type: ignore[misc]
+                (call.inputs if tensor in call.inputs else call.outputs)[tensor] is not None
+            ),
+            f"the descriptor of {tensor} must not be null",
+            doc,
+        )
+        for tensor in tensors
+    )
+
+
+def arch_supported(doc: str) -> Check:
+    """`arch`: MLU370 or newer, else ARCH_MISMATCH."""
+    return require(
+        "arch",
+        lambda call: call.handle is not None and call.handle.arch >= OLDEST_ARCH,
+        f"the device must be MLU{OLDEST_ARCH} or newer",
+        doc,
+        Status.ARCH_MISMATCH,
+    )
+
+
+def rank(tensor: str, ranks: int | tuple[int, ...], doc: str) -> Check:
+    """`<tensor>_rank`: the number of axes is one of `ranks`."""
+    allowed = (ranks,) if isinstance(ranks, int) else ranks
+    words = " or ".join(map(str, allowed))
+    return require(
+        f"{tensor}_rank", lambda call: len(call.tensor(tensor).dims) in allowed, f"{tensor} must have rank {words}", doc
+    )
+
+
+def dim(tensor: str, axis: int, wanted: int | Callable[[OpCall], int], says: str, doc: str) -> Check:
+    """`<tensor>_dim<axis>`: that axis has the wanted length, a number or one computed from the call."""
+
+    def holds(call: OpCall) -> bool:
+        length = wanted if isinstance(wanted, int) else wanted(call)
+        return call.tensor(tensor).dims[axis] == length
+
+    return require(f"{tensor}_dim{axis}", holds, says, doc)
+
+
+def dtype(tensor: str, allowed: tuple[DType, ...], doc: str) -> Check:
+    """`<tensor>_dtype`: the element type is one of `allowed`."""
+    words = " or ".join(d.value for d in allowed)
+    return require(
+        f"{tensor}_dtype", lambda call: call.tensor(tensor).dtype in allowed, f"{tensor} must be {words}", doc
+    )
+
+
+def layout(tensor: str, allowed: tuple[Layout, ...], doc: str) -> Check:
+    """`<tensor>_layout`: the layout is one of `allowed`."""
+    words = " or ".join(value.value for value in allowed)
+    return require(
+        f"{tensor}_layout",
+        lambda call: call.tensor(tensor).layout in allowed,
+        f"{tensor} must be laid out {words}",
+        doc,
+    )
+
+
+def contiguous(tensors: Iterable[str], doc: str) -> tuple[Check, ...]:
+    """`<tensor>_strided` each: strides other than the contiguous ones are NOT_SUPPORTED."""
+    return tuple(
+        require(
+            f"{tensor}_strided",
+            lambda call, tensor=tensor: not call.tensor(tensor).desc.is_strided,  # type: ignore[misc]
+            f"{tensor} must be contiguous",
+            doc,
+            Status.NOT_SUPPORTED,
+        )
+        for tensor in tensors
+    )
+
+
+def not_large(tensors: Iterable[str], doc: str) -> tuple[Check, ...]:
+    """`<tensor>_large` each: 2^31 elements or more are NOT_SUPPORTED."""
+    return tuple(
+        require(
+            f"{tensor}_large",
+            lambda call, tensor=tensor: not call.tensor(tensor).desc.is_large,  # type: ignore[misc]
+            f"{tensor} must have fewer than 2^31 elements",
+            doc,
+            Status.NOT_SUPPORTED,
+        )
+        for tensor in tensors
+    )
+
+
+def not_empty(tensor: str, doc: str, status: Status = Status.SUCCESS) -> Check:
+    """`<tensor>_empty`: a tensor without elements ends the call, by default early with SUCCESS."""
+    return require(
+        f"{tensor}_empty", lambda call: not call.tensor(tensor).desc.is_empty, f"{tensor} has no elements", doc, status
+    )
+
+
+def pointers_present(tensors: Iterable[str], doc: str, *, empty_may_be_null: bool = False) -> tuple[Check, ...]:
+    """`<tensor>_ptr_null` each: the data pointer is not null."""
+
+    def holds(call: OpCall, tensor: str) -> bool:
+        arg = call.tensor(tensor)
+        return not arg.null or (empty_may_be_null and arg.desc.is_empty)
+
+    return tuple(
+        require(
+            f"{tensor}_ptr_null",
+            lambda call, tensor=tensor: holds(call, tensor),  # type: ignore[misc]
+            f"the data pointer of {tensor} must not be null",
+            doc,
+        )
+        for tensor in tensors
+    )
+
+
+def workspace_present(doc: str) -> Check:
+    """`workspace_null`: a workspace of non-zero size is not null."""
+    return require(
+        "workspace_null",
+        lambda call: call.workspace is not None or call.workspace_size == 0,
+        "the workspace must not be null when its size is not zero",
+        doc,
+    )

@@ -1,0 +1,123 @@
+"""Random numbers that are the same on every machine and with every numpy: raw Philox bits, our own mapping.
+
+Definition (version 1). A case has a seed, a tensor draws from the stream of its name. The key of the stream is
+the first 16 bytes of SHA-256("mluops-test/1/<seed>/<name>") read as two little-endian 64-bit words; lane i of the
+stream is 32-bit half i mod 2 (low half first) of 64-bit word i // 2 of numpy's raw Philox4x64 output from counter 0.
+Each element depends on its own lane(s) alone, so any part of a tensor can be drawn without the rest.
+"""
+
+import hashlib
+import math
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from mluops_gtest.model.dtypes import Array
+
+_LANES_PER_BLOCK = 8  # a Philox4x64 block is four 64-bit words
+_CHUNK = 1 << 22  # lanes drawn by one thread at a time: 16 MiB
+_THREADS = 2
+
+Shape = int | tuple[int, ...]
+
+
+class Stream:
+    """One named sequence of 32-bit lanes; methods map lanes to values, element i from lane i."""
+
+    def __init__(self, seed: int, name: str) -> None:
+        digest = hashlib.sha256(f"mluops-test/1/{seed}/{name}".encode()).digest()
+        self._key = np.frombuffer(digest[:16], dtype="<u8").astype(np.uint64)
+
+    def lanes(self, count: int, start: int = 0) -> Array:
+        """`count` uint32 lanes from lane `start` on."""
+        if count <= _CHUNK:
+            return self._block(start, count)
+        out = np.empty(count, np.uint32)
+
+        def fill(offset: int) -> None:
+            part = out[offset : offset + _CHUNK]
+            part[:] = self._block(start + offset, len(part))
+
+        with ThreadPoolExecutor(_THREADS) as pool:
+            list(pool.map(fill, range(0, count, _CHUNK)))
+        return out
+
+    def _block(self, start: int, count: int) -> Array:
+        first, skip = divmod(start, _LANES_PER_BLOCK)
+        words = (skip + count + 1) // 2
+        raw = np.random.Philox(key=self._key, counter=first).random_raw(words)
+        lanes: Array = np.asarray(raw, dtype="<u8").view("<u4")[skip : skip + count]
+        return lanes
+
+    def integers(self, low: int, high: int, shape: Shape) -> Array:
+        """int64 in [low, high): floor(lane · (high − low) / 2^32) + low; high − low ≤ 2^32."""
+        span = high - low
+        if not 0 < span <= 2**32:
+            raise ValueError(f"integers: empty or too wide range [{low}, {high})")
+        lanes = self.lanes(_count(shape)).astype(np.uint64)
+        return (((lanes * np.uint64(span)) >> np.uint64(32)).astype(np.int64) + low).reshape(shape)
+
+    def lattice(self, shape: Shape, bits: int, scale: int | None = None, dtype: str = "<f4") -> Array:
+        """±k · 2^-scale with k uniform in 1 … 2^bits − 1; never 0, so that a dropped element shows.
+
+        scale defaults to `bits`, so that values lie in (−1, 1). 24 bits fill a float32, 11 a half.
+        """
+        most = 11 if np.dtype(dtype).itemsize == 2 else 24
+        if not 1 <= bits <= most:
+            raise ValueError(f"lattice: {bits} bits; {dtype} holds 1 to {most}")
+        lanes = self.lanes(_count(shape))
+        # The lowest bit is the sign, the other 31 pick the magnitude.
+        magnitude = ((lanes >> np.uint32(1)).astype(np.uint64) * np.uint64((1 << bits) - 1)) >> np.uint64(31)
+        values = (magnitude + np.uint64(1)).astype(np.float32)
+        np.negative(values, out=values, where=(lanes & np.uint32(1)).astype(bool))
+        values *= np.float32(2.0 ** -(bits if scale is None else scale))
+        return values.astype(dtype, copy=False).reshape(shape)
+
+    def mantissas(self, shape: Shape, exponents: tuple[int, int] = (0, 0), dtype: str = "<f4") -> Array:
+        """±1.m · 2^e with every mantissa bit random and e uniform in [lo, hi]; float32 or float16.
+
+        Sign and mantissa come from the lane's low bits, the exponent from a second lane of the stream
+        `count` lanes further on.
+        """
+        lo, hi = exponents
+        count = _count(shape)
+        lanes = self.lanes(count)
+        spread = (self.lanes(count, start=count).astype(np.uint64) * np.uint64(hi - lo + 1)) >> np.uint64(32)
+        exponent = spread.astype(np.int64) + lo
+        if np.dtype(dtype).itemsize == 2:
+            word, bias, mantissa_bits, low_e, high_e = np.uint16, 15, 10, -14, 15
+        else:
+            word, bias, mantissa_bits, low_e, high_e = np.uint32, 127, 23, -126, 127
+        if lo < low_e or hi > high_e:
+            raise ValueError(f"mantissas: exponents {lo}…{hi} leave the normal range {low_e}…{high_e}")
+        mantissa = lanes & np.uint32((1 << mantissa_bits) - 1)
+        sign = lanes >> np.uint32(31)
+        sign_shift = np.uint32(31 if mantissa_bits == 23 else 15)
+        pattern = (sign << sign_shift) | ((exponent + bias).astype(np.uint32) << np.uint32(mantissa_bits)) | mantissa
+        return pattern.astype(word).view(dtype).reshape(shape)
+
+    def permutation(self, count: int) -> Array:
+        """A permutation of 0 … count − 1: the stable order of 64-bit keys (lanes 2i and 2i+1)."""
+        keys = self.lanes(2 * count).view("<u8")
+        return np.argsort(keys, kind="stable")
+
+    def sample(self, population: int, count: int) -> Array:
+        """`count` distinct numbers below `population`, in random order."""
+        if count > population:
+            raise ValueError(f"sample: {count} distinct numbers below {population} do not exist")
+        return self.permutation(population)[:count]
+
+
+class Draw:
+    """A case's own source of randomness: independent streams by name."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    def stream(self, name: str) -> Stream:
+        """The stream of that name; asking twice gives the same numbers again."""
+        return Stream(self.seed, name)
+
+
+def _count(shape: Shape) -> int:
+    return shape if isinstance(shape, int) else math.prod(shape)

@@ -1,0 +1,78 @@
+"""Every error that a user can meet, each with the exit code it causes."""
+
+import difflib
+from collections.abc import Iterable
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What the process answers; when several apply, `worst` decides."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    CONTENT = 3
+    BACKEND = 4
+    EMPTY = 5
+    BUG = 70
+    INTERRUPTED = 130
+
+    @staticmethod
+    def worst(codes: Iterable["ExitCode"]) -> "ExitCode":
+        """The one that is reported when several apply (70, 4, 3, 1, 5, then 0)."""
+        order = (ExitCode.BUG, ExitCode.BACKEND, ExitCode.CONTENT, ExitCode.FAILED, ExitCode.EMPTY)
+        present = set(codes)
+        return next((code for code in order if code in present), ExitCode.OK)
+
+
+class HarnessError(Exception):
+    """An error told to the user in one clear message; the base of all others."""
+
+    exit_code: ExitCode = ExitCode.BUG
+
+
+class UsageError(HarnessError):
+    """The command line asks for something that cannot be."""
+
+    exit_code = ExitCode.USAGE
+
+
+class UnknownNameError(UsageError):
+    """A name given by the user is not registered."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        super().__init__(f"Unknown {kind} {name!r}.{suggestion(name, known)}")
+
+
+class ContentError(HarnessError):
+    """A case, a declaration or the lock file is broken; says where."""
+
+    exit_code = ExitCode.CONTENT
+
+
+class CaseFileError(ContentError):
+    """A stored case cannot be read as what it claims to be."""
+
+
+class DeclarationError(ContentError):
+    """A declaration in cases/*.yaml is wrong: file, line, what is allowed."""
+
+
+class BackendError(HarnessError):
+    """The backend cannot be used at all: missing file or symbol, failing import."""
+
+    exit_code = ExitCode.BACKEND
+
+
+class NothingSelectedError(HarnessError):
+    """The selection matches no case."""
+
+    exit_code = ExitCode.EMPTY
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """` Did you mean 'x'? Known: x, y.` for a name that is not among the known ones."""
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=1)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    return f"{hint} Known: {', '.join(names) or 'none'}."

@@ -1,0 +1,105 @@
+"""What a backend sees: one call of an operator with buffers that the harness owns."""
+
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+from mluops_gtest.model.dtypes import Array, DType, Layout
+from mluops_gtest.model.status import Status
+from mluops_gtest.model.tensor import TensorDesc
+
+DEFAULT_ARCH = 590
+DEFAULT_NRAM_BYTES = 655360
+# The oldest architecture that the operators run on; anything older is a mismatch.
+OLDEST_ARCH = 370
+
+ParamValue = int | float | bool | str | tuple[int, ...] | tuple[float, ...] | None
+Params = Mapping[str, ParamValue]
+
+
+class Declined(Exception):  # noqa: N818 - the name is the public word for "I do not do this", not a fault
+    """Raised by a backend that does not offer what the call asks; the case is skipped with this reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """The device context of a call."""
+
+    arch: int = DEFAULT_ARCH
+    nram_bytes: int = DEFAULT_NRAM_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class TensorArg:
+    """A descriptor with its data pointer: `array` is None where the pointer is null or no buffer exists."""
+
+    desc: TensorDesc
+    array: Array | None
+    # True where the caller passes a null pointer; a descriptor-only tensor has neither array nor null pointer.
+    null: bool = False
+
+    @property
+    def dtype(self) -> DType:
+        """Element type."""
+        return self.desc.dtype
+
+    @property
+    def layout(self) -> Layout:
+        """Layout of the axes."""
+        return self.desc.layout
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """Length of every axis."""
+        return self.desc.dims
+
+    @property
+    def strides(self) -> tuple[int, ...] | None:
+        """Distance between neighbours on every axis in elements; None means contiguous."""
+        return self.desc.strides
+
+
+@dataclass(frozen=True, slots=True)
+class OpCall:
+    """One call: descriptors, buffers, parameters, workspace. Never the expected answer."""
+
+    operator: str
+    params: Params | None
+    inputs: Mapping[str, TensorArg | None]
+    outputs: Mapping[str, TensorArg | None]
+    handle: Handle | None = Handle()
+    workspace: Array | None = None
+    workspace_size: int = 0
+    # Results that are not tensors, e.g. num_act_out; the backend writes, the harness compares exactly.
+    scalars: MutableMapping[str, int] = field(default_factory=dict)
+
+    def tensor(self, name: str) -> TensorArg:
+        """The input or output of that name; only for calls whose descriptors are known to be present."""
+        arg = self.inputs[name] if name in self.inputs else self.outputs[name]
+        if arg is None:
+            raise ValueError(f"{self.operator}: the descriptor of {name!r} is null")
+        return arg
+
+    def array(self, name: str) -> Array:
+        """The buffer of that tensor; only for calls whose pointers are known to be present."""
+        array = self.tensor(name).array
+        if array is None:
+            raise ValueError(f"{self.operator}: the data pointer of {name!r} is null")
+        return array
+
+    def param(self, name: str) -> Any:
+        """The parameter of that name; only for calls whose parameters are known to be present."""
+        if self.params is None:
+            raise ValueError(f"{self.operator}: the parameter descriptor is null")
+        return self.params[name]
+
+
+@runtime_checkable
+class Backend(Protocol):
+    """What the harness tests. Optional: `workspace_size(call) -> int`, `supports(operator) -> bool`."""
+
+    name: str
+
+    def run(self, call: OpCall) -> Status:
+        """Execute the call, write the outputs in place, answer the status."""
+        ...

@@ -1,0 +1,101 @@
+"""A case: inputs, parameters, expected answer. A draft is the same before its values exist."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from mluops_gtest.model.call import Params
+from mluops_gtest.model.criterion import Criterion
+from mluops_gtest.model.status import Status
+from mluops_gtest.model.tensor import Tensor
+
+TAGS = ("network", "boundary", "negative", "random", "precision", "nonfinite", "smoke", "undefined")
+
+# In a case that expects a status, a tensor without values gets a buffer only up to this size: the large
+# ones are descriptors alone, so no giant buffer is ever allocated.
+BUFFER_LIMIT = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Expect:
+    """The expected status, the check that must give it, and the special caller that the case needs."""
+
+    status: Status = Status.SUCCESS
+    check: str | None = None
+    arch: int | None = None
+    nram_bytes: int | None = None
+    null_descriptor: tuple[str, ...] = ()
+    null_pointer: tuple[str, ...] = ()
+    null_handle: bool = False
+    workspace_size: int | None = None
+    degenerate: str | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Nothing special: the file needs no extension field."""
+        return self == Expect()
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One stored case, complete: what to call with and what must come back."""
+
+    id: str
+    operator: str  # canonical name; for an operator that nobody knows, the file's op_name
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    params: Params
+    # Per output, in order; None: not compared (threshold_use: 0). Empty tuple: the operator's own criteria.
+    criteria: tuple[tuple[Criterion, ...] | None, ...]
+    expect: Expect = Expect()
+    # False: the file asks to recompute the baseline with the reference (device CPU).
+    baseline_stored: bool = True
+    tags: tuple[str, ...] = ()
+    doc: str = ""
+    path: Path | None = None
+    # What the reader noticed and accepted (missing enums, padded inputs, unknown fields).
+    notes: tuple[str, ...] = ()
+    # Figures for performance reports that the file carries (theory_io_size, theory_compute_ops, …).
+    theory: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """How a negative case's descriptor differs from the recipe's."""
+
+    dims: tuple[int, ...] | None = None
+    dtype: str | None = None
+    layout: str | None = None
+    strides: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CaseDraft:
+    """One declared case after expansion, before any value is drawn."""
+
+    id: str
+    operator: str
+    tags: tuple[str, ...]
+    doc: str
+    recipe: str
+    args: Mapping[str, Any]
+    params: Mapping[str, Any]
+    dtype: str
+    seed: int
+    expect: Expect
+    changes: Mapping[str, Change]
+    changed_params: Mapping[str, Any]
+    # True where the declaration itself writes the expected status: generate compares it with the checks.
+    expect_declared: bool
+    note: str
+    where: str  # file:line, for messages
+    digest: str  # of everything above that shapes the case; the lock and the cache are keyed by it
+
+
+class CaseSource(Protocol):
+    """Where the engine gets a planned case from; generate implements it, cli hands it over."""
+
+    def load(self, case_id: str) -> Case:
+        """The complete case, made on first use when it is not stored."""
+        ...

@@ -1,0 +1,207 @@
+"""What is known about one operator: its tensors, parameters, ordered checks, reference, recipes, criteria."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mluops_gtest.model.call import OpCall, Params, ParamValue
+from mluops_gtest.model.criterion import Criterion
+from mluops_gtest.model.dtypes import Array, DType, Layout
+from mluops_gtest.model.status import Status
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """An input: id, allowed types and layouts, shape in symbols (for people; the checks decide)."""
+
+    id: str
+    shape: str
+    dtypes: tuple[DType, ...]
+    layouts: tuple[Layout, ...] = (Layout.ARRAY,)
+
+
+@dataclass(frozen=True, slots=True)
+class OutputSpec:
+    """An output: like an input, with its criteria per dtype and what the caller owes it before the call."""
+
+    id: str
+    shape: str
+    criteria: Mapping[DType, tuple[Criterion, ...]]
+    layouts: tuple[Layout, ...] = (Layout.ARRAY,)
+    # The value that the document asks the caller to preset; None: the buffer is poisoned.
+    preset: int | None = None
+    # The scalar result that says how many leading rows the operator owns; None: it owns all.
+    rows_owned: str | None = None
+
+    @property
+    def dtypes(self) -> tuple[DType, ...]:
+        """The types the output may have."""
+        return tuple(self.criteria)
+
+
+@dataclass(frozen=True, slots=True)
+class EnumSpec:
+    """An enum type of the schema."""
+
+    name: str
+    values: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ParamField:
+    """One field of the parameter message, exactly as in the case schema."""
+
+    name: str
+    number: int
+    type: str = "int32"  # int32 | int64 | float | double | bool | string | enum
+    label: str = "optional"  # required | optional | repeated
+    default: ParamValue = None
+    enum: EnumSpec | None = None
+    # A result of the call (num_act_out): stored in the case, withheld from the backend, compared exactly.
+    result: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ParamMessage:
+    """The operator's parameter message: its field in Node and its own fields."""
+
+    field: str
+    number: int
+    message: str
+    fields: tuple[ParamField, ...]
+    # The name of the descriptor that carries the parameters in the C API, where one does.
+    descriptor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A named condition; the first in order that does not hold decides the status.
+
+    Status SUCCESS marks an early return: nothing is computed and nothing may be written.
+    """
+
+    name: str
+    status: Status
+    holds: Callable[[OpCall], bool]
+    says: str
+    doc: str
+    # Why no input can reach this check first; such a check needs no case.
+    subsumed: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the ordered checks say of a call; `check` is None when the operator computes."""
+
+    status: Status
+    check: str | None = None
+
+    @property
+    def computes(self) -> bool:
+        """No check answered: the outputs must be written."""
+        return self.check is None
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """The right answer: one array of the output's shape and dtype per output, and the scalar results."""
+
+    outputs: Mapping[str, Array]
+    scalars: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Theory:
+    """Bytes that must be touched and operations that must be done, for efficiency figures."""
+
+    io_bytes: int
+    ops: int
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What a recipe makes: input values, complete parameters, and where they differ from the usual
+    the layouts of inputs and the dims of outputs (the reference derives all dims that are not given)."""
+
+    inputs: Mapping[str, Array]
+    params: Params
+    layouts: Mapping[str, Layout] = field(default_factory=dict)
+    outputs: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+# A recipe is called as recipe(draw, params, dtype, **args): draw is the case's own source of randomness
+# (authoring.random.Draw), params what the declaration gives, dtype the case's element type, args its `data`.
+Recipe = Callable[..., Made]
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """An implementation with one plausible mistake, which the committed cases must catch."""
+
+    name: str
+    says: str
+    run: Callable[[OpCall], Status]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operator:
+    """Everything about one operator; a generators/<name>.py file offers it as OPERATOR."""
+
+    name: str
+    # op_name in files that we write; both names are accepted wherever a user types one.
+    released_name: str
+    api_name: str
+    op_type: tuple[str, int]
+    summary: str
+    document: str
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[OutputSpec, ...]
+    params: ParamMessage
+    checks: tuple[Check, ...]
+    # The oracle. Called with valid inputs; `call.outputs` holds what is known of output dims, maybe nothing.
+    reference: Callable[[OpCall], Baseline]
+    # An independent float32 implementation with its own checks; the numpy backend runs it.
+    kernel: Callable[[OpCall], Status]
+    recipes: Mapping[str, Recipe]
+    theory: Callable[[OpCall], Theory]
+    # Bytes of workspace the kernel wants; 0 where it needs none.
+    workspace_size: Callable[[OpCall], int] | None = None
+    # Atomic adds: the document allows any order, so repeated runs may differ in the last bits.
+    order_free: bool = False
+    wrong: tuple[Wrong, ...] = ()
+
+    def answer(self, call: OpCall) -> Answer:
+        """The status of the call by the ordered checks, and the check that gave it."""
+        for check in self.checks:
+            if not check.holds(call):
+                return Answer(check.status, check.name)
+        return Answer(Status.SUCCESS)
+
+    def check(self, name: str) -> Check:
+        """The check of that name."""
+        for check in self.checks:
+            if check.name == name:
+                return check
+        raise KeyError(name)
+
+    def output(self, name: str) -> OutputSpec:
+        """The output of that id."""
+        for spec in self.outputs:
+            if spec.id == name:
+                return spec
+        raise KeyError(name)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every name that a user may type."""
+        return (self.name,) if self.name == self.released_name else (self.name, self.released_name)
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        """The parameter fields that are results of the call."""
+        return tuple(f.name for f in self.params.fields if f.result)
+
+
+def plain_params(values: Mapping[str, Any]) -> dict[str, ParamValue]:
+    """Parameters with tuples for sequences, so that they can live in frozen values."""
+    return {k: tuple(v) if isinstance(v, (list, tuple)) else v for k, v in values.items()}

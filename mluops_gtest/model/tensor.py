@@ -1,0 +1,90 @@
+"""Descriptors and tensors: what is known of a buffer, and the buffer's values."""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from mluops_gtest.model.dtypes import Array, DType, Layout
+
+# A tensor of this many elements or more is "large": every operator answers NOT_SUPPORTED.
+LARGE_ELEMENTS = 2**31
+
+
+@dataclass(frozen=True, slots=True)
+class TensorDesc:
+    """Element type, layout, dims and (where given) strides, counted in elements."""
+
+    dtype: DType
+    layout: Layout
+    dims: tuple[int, ...]
+    strides: tuple[int, ...] | None = None
+
+    @property
+    def count(self) -> int:
+        """Number of elements, an exact integer however large."""
+        return math.prod(self.dims)
+
+    @property
+    def is_empty(self) -> bool:
+        """Some axis has length zero."""
+        return self.count == 0
+
+    @property
+    def is_large(self) -> bool:
+        """2^31 elements or more."""
+        return self.count >= LARGE_ELEMENTS
+
+    @property
+    def is_strided(self) -> bool:
+        """Has strides that are not the contiguous ones (an empty tensor never counts as strided)."""
+        return self.strides is not None and not self.is_empty and self.strides != contiguous(self.dims)
+
+    @property
+    def extent(self) -> int:
+        """Elements from the first to the last that the descriptor reaches."""
+        if self.is_empty or self.strides is None:
+            return self.count
+        return 1 + sum((d - 1) * s for d, s in zip(self.dims, self.strides, strict=True))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the buffer behind the descriptor."""
+        return self.extent * self.dtype.itemsize
+
+    def view(self, flat: Array) -> Array:
+        """The tensor's elements in `flat`, a buffer of `extent` elements, as an array of shape `dims`."""
+        if self.strides is None or not self.is_strided:
+            return flat.reshape(self.dims)
+        size = flat.itemsize
+        return np.lib.stride_tricks.as_strided(flat, self.dims, tuple(s * size for s in self.strides))
+
+    def resized(self, dims: tuple[int, ...]) -> "TensorDesc":
+        """The same type and layout with other dims, contiguous."""
+        return replace(self, dims=dims, strides=None)
+
+
+def contiguous(dims: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides of a dense row-major tensor."""
+    strides = []
+    step = 1
+    for dim in reversed(dims):
+        strides.append(step)
+        step *= dim
+    return tuple(reversed(strides))
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A named descriptor with its values: a flat array of `extent` storage elements, or None."""
+
+    id: str
+    desc: TensorDesc
+    data: Array | None = None
+
+    @property
+    def values(self) -> Array:
+        """The elements as an array of shape `dims`; only for a tensor that has data."""
+        if self.data is None:
+            raise ValueError(f"tensor {self.id!r} carries no values")
+        return self.desc.view(self.data)
