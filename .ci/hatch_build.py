@@ -1,4 +1,4 @@
-"""Puts generators/, cases/ and prototxt/ into the wheel as mluops_gtest/_content; an editable install reads the checkout."""
+"""Puts generators/, cases/ and prototxt/ into a wheel as mluops_gtest/_content; an editable install needs none."""
 
 from pathlib import Path
 from typing import Any

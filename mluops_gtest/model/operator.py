@@ -192,6 +192,11 @@ class Operator:
         raise KeyError(name)
 
     @property
+    def tensors(self) -> tuple[TensorSpec | OutputSpec, ...]:
+        """Inputs, then outputs."""
+        return (*self.inputs, *self.outputs)
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Every name that a user may type."""
         return (self.name,) if self.name == self.released_name else (self.name, self.released_name)

@@ -1,0 +1,290 @@
+"""cases/<operator>.yaml → CaseDrafts: keys, words and values are checked, ranges expand."""
+
+import dataclasses
+import hashlib
+import inspect
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from mluops_gtest.content import templates
+from mluops_gtest.content.values import as_dims, fits, hint_words, param_value
+from mluops_gtest.content.yaml_lines import Lines, load_yaml
+from mluops_gtest.errors import DeclarationError, suggestion
+from mluops_gtest.model.case import TAGS, CaseDraft, Change, Expect
+from mluops_gtest.model.dtypes import DType, Layout
+from mluops_gtest.model.operator import Operator, Recipe
+from mluops_gtest.model.status import Status
+
+_KEYS = tuple(
+    "name tags doc each params data dtypes seed degenerate note change null handle workspace_size expect".split()  # noqa: SIM905
+)
+_NAME = re.compile(r"[a-z0-9_]+")
+# Part of every digest: raised when the meaning of declarations changes for all cases at once.
+_DIGEST_VERSION = 1
+
+
+class _BadValueError(Exception):
+    """A wrong key or value inside one declaration; the caller adds file, line and case."""
+
+    def __init__(self, key: str, message: str) -> None:
+        super().__init__(message)
+        self.key = key
+
+
+def load_declarations(path: Path, operator: Operator) -> tuple[CaseDraft, ...]:
+    """Every case declared in one file, expanded, in file order."""
+    document = load_yaml(path) or []
+    if not isinstance(document, list):
+        raise DeclarationError(f"{path}:1: the file must be a list of cases, each `- name: …`.")
+    drafts: dict[str, CaseDraft] = {}
+    for entry in document:
+        if not isinstance(entry, Lines):
+            raise DeclarationError(
+                f"{path}: every item must be a mapping with the keys {', '.join(_KEYS)}; got {entry!r}."
+            )
+        for draft in _expanded(entry, operator, path):
+            if draft.id in drafts:
+                raise DeclarationError(
+                    f"{draft.where}: the case {draft.id} is declared already at {drafts[draft.id].where}."
+                )
+            drafts[draft.id] = draft
+    return tuple(drafts.values())
+
+
+def _expanded(entry: Lines, operator: Operator, path: Path) -> Iterator[CaseDraft]:
+    title = repr(entry.get("name", "?"))
+    try:
+        _check_keys("", entry, _KEYS)
+        for key in ("name", "tags", "doc", "data"):
+            if key not in entry:
+                raise _BadValueError("", f"the key {key!r} is missing")
+        try:
+            combinations = list(templates.expand(_mapping(entry, "each")))
+        except ValueError as error:
+            raise _BadValueError("each", str(error)) from error
+        for variables in combinations:
+            for dtype, suffix in _dtypes(entry, operator):
+                yield _draft(entry, operator, {**variables, "dtype": dtype}, suffix, f"{path}:{entry.line}")
+    except _BadValueError as error:
+        raise DeclarationError(f"{path}:{entry.line_of(error.key)}: case {title}: {error}.") from error
+
+
+def _dtypes(entry: Lines, operator: Operator) -> list[tuple[str, str]]:
+    """(dtype, name suffix) of each case that the entry's dtypes make."""
+    allowed = {d.value for spec in operator.tensors for d in spec.dtypes}
+    default = next((spec.dtypes[0] for spec in operator.outputs if len(spec.dtypes) > 1), operator.outputs[0].dtypes[0])
+    dtypes = entry.get("dtypes", [default.value])
+    if not isinstance(dtypes, list) or not dtypes:
+        raise _BadValueError("dtypes", "dtypes must be a list such as [float, half]")
+    for dtype in dtypes:
+        if dtype not in allowed:
+            raise _BadValueError("dtypes", f"unknown dtype {dtype!r}.{suggestion(str(dtype), allowed)[:-1]}")
+    named = "{dtype}" in str(entry["name"]) or len(dtypes) == 1
+    return [(dtype, "" if named else f"_{dtype}") for dtype in dtypes]
+
+
+def _draft(entry: Lines, operator: Operator, variables: Mapping[str, Any], suffix: str, where: str) -> CaseDraft:
+    def filled(key: str, default: Any) -> Any:
+        try:
+            return templates.fill(entry.get(key, default), variables)
+        except ValueError as error:
+            raise _BadValueError(key, str(error)) from error
+
+    name = f"{filled('name', '')}{suffix}"
+    if not _NAME.fullmatch(name):
+        raise _BadValueError("name", f"the name becomes {name!r}; allowed are lower-case letters, digits and _")
+    tags = _tags(entry)
+    data = filled("data", {})
+    recipe, args = _recipe(data, operator)
+    change = filled("change", {})
+    if not isinstance(change, dict):
+        raise _BadValueError("change", "change must be a mapping: tensor id (or params) → what differs")
+    changed_params = change.pop("params", {})
+    expect = _expect(filled, operator)
+    if "negative" in tags and "expect" not in entry:
+        raise _BadValueError(
+            "tags", "a negative case must write its expected status: expect: {status: BAD_PARAM, check: …}"
+        )
+    case_id = f"{operator.name}/{name}"
+    draft = CaseDraft(
+        id=case_id,
+        operator=operator.name,
+        tags=tags,
+        doc=str(filled("doc", "")),
+        recipe=recipe,
+        args=args,
+        params=_params(filled("params", {}), operator, "params"),
+        dtype=variables["dtype"],
+        seed=_seed(filled("seed", None), case_id),
+        expect=expect,
+        changes={tensor: _change(tensor, value, operator) for tensor, value in change.items()},
+        changed_params=_params(changed_params, operator, "change"),
+        expect_declared="expect" in entry,
+        note=str(filled("note", "")),
+        where=where,
+        digest="",
+    )
+    return dataclasses.replace(draft, digest=_digest(draft))
+
+
+def _tags(entry: Lines) -> tuple[str, ...]:
+    tags = entry["tags"]
+    if not isinstance(tags, list) or not tags:
+        raise _BadValueError("tags", f"tags must be a list of: {', '.join(TAGS)}")
+    for tag in tags:
+        if tag not in TAGS:
+            raise _BadValueError("tags", f"unknown tag {tag!r}.{suggestion(str(tag), TAGS)[:-1]}")
+    return tuple(tags)
+
+
+def _recipe(data: Any, operator: Operator) -> tuple[str, dict[str, Any]]:
+    if not isinstance(data, dict) or "recipe" not in data:
+        raise _BadValueError(
+            "data", f"data must be a mapping with `recipe`, one of: {', '.join(sorted(operator.recipes))}"
+        )
+    args = dict(data)
+    name = args.pop("recipe")
+    if name not in operator.recipes:
+        raise _BadValueError("data", f"unknown recipe {name!r}.{suggestion(str(name), operator.recipes)[:-1]}")
+    return str(name), _arguments(name, operator.recipes[name], args)
+
+
+def _arguments(name: str, recipe: Recipe, args: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a recipe, held to its signature: names, presence, types."""
+    parameters = inspect.signature(recipe).parameters.values()
+    wanted = {p.name: p for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
+    hints = get_type_hints(recipe)
+    for key in args:
+        if key not in wanted:
+            raise _BadValueError("data", f"recipe {name!r} takes no argument {key!r}.{suggestion(key, wanted)[:-1]}")
+    for key, parameter in wanted.items():
+        if key not in args and parameter.default is inspect.Parameter.empty:
+            raise _BadValueError("data", f"recipe {name!r} needs the argument {key!r}; it takes: {', '.join(wanted)}")
+    checked = {}
+    for key, value in args.items():
+        plain = tuple(value) if isinstance(value, list) else value
+        if not fits(plain, hints[key]):
+            raise _BadValueError(
+                "data", f"argument {key!r} of recipe {name!r} must be {hint_words(hints[key])}, not {value!r}"
+            )
+        checked[key] = plain
+    return checked
+
+
+def _params(values: Any, operator: Operator, key: str) -> dict[str, Any]:
+    if not isinstance(values, dict):
+        raise _BadValueError(key, "params must be a mapping of parameter names to values")
+    fields = {field.name: field for field in operator.params.fields if not field.result}
+    result = {}
+    for name, value in values.items():
+        if name not in fields:
+            raise _BadValueError(key, f"unknown parameter {name!r}.{suggestion(str(name), fields)[:-1]}")
+        try:
+            result[name] = param_value(fields[name], value)
+        except ValueError as error:
+            raise _BadValueError(key, str(error)) from error
+    return result
+
+
+def _seed(value: Any, case_id: str) -> int:
+    if value is None:
+        return int.from_bytes(hashlib.sha256(case_id.encode()).digest()[:4], "little")
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise _BadValueError("seed", f"seed must be an integer ≥ 0, not {value!r}")
+    return value
+
+
+def _change(tensor: str, value: Any, operator: Operator) -> Change:
+    tensors = [spec.id for spec in operator.tensors]
+    if tensor not in tensors:
+        raise _BadValueError("change", f"unknown tensor {tensor!r}.{suggestion(tensor, [*tensors, 'params'])[:-1]}")
+    _check_keys("change", value, ("dims", "dtype", "layout", "strides"))
+    for key, words in (("dtype", [d.value for d in DType]), ("layout", [layout.value for layout in Layout])):
+        if key in value and value[key] not in words:
+            raise _BadValueError("change", f"unknown {key} {value[key]!r}.{suggestion(str(value[key]), words)[:-1]}")
+    try:
+        dims, strides = as_dims(value.get("dims"), "dims"), as_dims(value.get("strides"), "strides")
+    except ValueError as error:
+        raise _BadValueError("change", str(error)) from error
+    return Change(dims, value.get("dtype"), value.get("layout"), strides)
+
+
+def _expect(filled: Any, operator: Operator) -> Expect:
+    wanted, null, handle = filled("expect", {}), filled("null", {}), filled("handle", {})
+    _check_keys("expect", wanted, ("status", "check"))
+    _check_keys("null", null, ("handle", "descriptors", "pointers"))
+    _check_keys("handle", handle, ("arch", "nram_bytes"))
+    status = wanted.get("status", Status.SUCCESS.name)
+    if status not in Status.__members__:
+        raise _BadValueError("expect", f"unknown status {status!r}.{suggestion(str(status), Status.__members__)[:-1]}")
+    check = wanted.get("check")
+    names = [c.name for c in operator.checks]
+    if check is not None and check not in names:
+        raise _BadValueError("expect", f"unknown check {check!r}.{suggestion(str(check), names)[:-1]}")
+    tensors = [spec.id for spec in operator.tensors]
+    descriptors = [*tensors, *([operator.params.descriptor] if operator.params.descriptor else [])]
+    arrays = [field.name for field in operator.params.fields if field.label == "repeated"]
+    _check_words("null", null.get("descriptors", []), descriptors)
+    _check_words("null", null.get("pointers", []), [*tensors, "workspace", *arrays])
+    for key, numbers in (("handle", handle), ("workspace_size", {"workspace_size": filled("workspace_size", 0)})):
+        for name, number in numbers.items():
+            if not fits(number, int) or number < 0:
+                raise _BadValueError(key, f"{name} must be an integer ≥ 0, not {number!r}")
+    degenerate = filled("degenerate", None)
+    if degenerate is not None and not (isinstance(degenerate, str) and degenerate):
+        raise _BadValueError("degenerate", "degenerate must say the reason in words")
+    return Expect(
+        status=Status[status],
+        check=check,
+        arch=handle.get("arch"),
+        nram_bytes=handle.get("nram_bytes"),
+        null_descriptor=tuple(null.get("descriptors", [])),
+        null_pointer=tuple(null.get("pointers", [])),
+        null_handle=bool(null.get("handle", False)),
+        workspace_size=filled("workspace_size", None),
+        degenerate=degenerate,
+    )
+
+
+def _mapping(entry: Lines, key: str) -> dict[str, Any]:
+    value = entry.get(key, {})
+    if not isinstance(value, dict):
+        raise _BadValueError(key, f"{key} must be a mapping")
+    return value
+
+
+def _check_keys(key: str, value: Any, allowed: tuple[str, ...]) -> None:
+    if not isinstance(value, dict):
+        raise _BadValueError(key, f"{key} must be a mapping with: {', '.join(allowed)}")
+    for word in value:
+        if word not in allowed:
+            raise _BadValueError(key or str(word), f"unknown key {word!r}.{suggestion(str(word), allowed)[:-1]}")
+
+
+def _check_words(key: str, words: Any, allowed: list[str]) -> None:
+    if not isinstance(words, list):
+        raise _BadValueError(key, f"must be a list of: {', '.join(allowed)}")
+    for word in words:
+        if word not in allowed:
+            raise _BadValueError(key, f"unknown name {word!r}.{suggestion(str(word), allowed)[:-1]}")
+
+
+def _digest(draft: CaseDraft) -> str:
+    """Of what shapes the case's tensors and expectation; tags, document and note do not."""
+    shape = {
+        "version": _DIGEST_VERSION,
+        "operator": draft.operator,
+        "recipe": draft.recipe,
+        "args": draft.args,
+        "params": draft.params,
+        "dtype": draft.dtype,
+        "seed": draft.seed,
+        "expect": dataclasses.asdict(draft.expect),
+        "changes": {name: dataclasses.asdict(change) for name, change in draft.changes.items()},
+        "changed_params": draft.changed_params,
+    }
+    text = json.dumps(shape, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,125 @@
+"""Which cases a command works on; every command resolves the same arguments to the same ids."""
+
+import fnmatch
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mluops_gtest.content.catalogue import Catalogue
+from mluops_gtest.content.keyword import Keyword
+from mluops_gtest.errors import NothingSelectedError, UnknownNameError, suggestion
+from mluops_gtest.model.case import TAGS, CaseDraft
+
+_SUFFIXES = (".prototxt", ".pb")
+_GLOB = re.compile(r"[*?\[]")
+# Not in the default set: the large ones, and those whose result the documents leave open.
+_NOT_DEFAULT = frozenset({"network", "undefined"})
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What the user typed."""
+
+    patterns: tuple[str, ...] = ()
+    operators: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    keyword: str = ""
+    everything: bool = False
+
+    @property
+    def is_default(self) -> bool:
+        """No argument and no filter: the default set."""
+        return not (self.patterns or self.operators or self.tags or self.keyword or self.everything)
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """One selected case: declared (draft) or a file of the user's (path)."""
+
+    id: str
+    operator: str
+    tags: tuple[str, ...]
+    draft: CaseDraft | None = None
+    path: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The selected cases, and how many declared ones were left out."""
+
+    cases: tuple[Selected, ...]
+    left_out: int
+
+
+def select(catalogue: Catalogue, query: Query) -> Selection:
+    """The cases that the query names, in declared order, files after them; none is an error."""
+    for tag in query.tags:
+        if tag not in TAGS:
+            raise UnknownNameError("tag", tag, TAGS)
+    wanted_operators = {catalogue.operators.find(name).name for name in query.operators}
+    keyword = Keyword(query.keyword) if query.keyword else None
+
+    def passes(case: Selected, named: bool) -> bool:
+        if query.is_default:
+            return not _NOT_DEFAULT.intersection(case.tags)
+        if "undefined" in case.tags and not named and "undefined" not in query.tags:
+            return False
+        return (
+            (not wanted_operators or case.operator in wanted_operators)
+            and (not query.tags or not set(query.tags).isdisjoint(case.tags))
+            and (keyword is None or keyword.matches(case.id, case.tags))
+        )
+
+    if query.patterns:
+        candidates = dict(_matching(catalogue, query.patterns))
+    else:
+        candidates = {_declared(draft): False for draft in catalogue.drafts.values()}
+    cases = tuple(case for case, named in candidates.items() if passes(case, named))
+    if not cases:
+        raise NothingSelectedError(
+            "The selection matches no case. `mluops-test list --all` shows every declared case; "
+            "filters of different kinds must all match."
+        )
+    chosen = {case.id for case in cases}
+    return Selection(cases, sum(case_id not in chosen for case_id in catalogue.drafts))
+
+
+def _declared(draft: CaseDraft) -> Selected:
+    return Selected(draft.id, draft.operator, draft.tags, draft=draft)
+
+
+def _matching(catalogue: Catalogue, patterns: Sequence[str]) -> Iterator[tuple[Selected, bool]]:
+    """(case, named exactly) for every pattern: an id, a glob over ids, a file or a folder."""
+    for pattern in patterns:
+        if pattern in catalogue.drafts:
+            yield _declared(catalogue.drafts[pattern]), True
+            continue
+        found = list(_on_disk(catalogue, Path(pattern)))
+        if not found and _GLOB.search(pattern):
+            matching = fnmatch.filter(catalogue.drafts, catalogue.canonical_id(pattern))
+            found = [(_declared(catalogue.drafts[case_id]), False) for case_id in matching]
+        if not found and (canonical := catalogue.canonical_id(pattern)) in catalogue.drafts:
+            found = [(_declared(catalogue.drafts[canonical]), True)]
+        if not found:
+            hint = suggestion(pattern, catalogue.drafts).split(" Known:")[0]
+            raise NothingSelectedError(
+                f"{pattern!r} is no case id, matches none as a glob, and is no file or folder with cases.{hint} "
+                "`mluops-test list --all --format ids` shows every id."
+            )
+        yield from found
+
+
+def _on_disk(catalogue: Catalogue, path: Path) -> Iterator[tuple[Selected, bool]]:
+    if path.is_dir():
+        files = sorted(p for suffix in _SUFFIXES for p in path.rglob(f"*{suffix}"))
+    elif path.is_file():
+        files = [path]
+    else:
+        files = []
+    for file in files:
+        draft = catalogue.draft_of(file)
+        if draft is not None:
+            yield _declared(draft), path == file
+        else:
+            yield Selected(file.as_posix(), "", (), path=file), path == file

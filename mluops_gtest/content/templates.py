@@ -1,0 +1,79 @@
+"""`{…}` in declarations: integer arithmetic over the variables of `each`, nothing more."""
+
+import ast
+import itertools
+import operator
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+_HOLE = re.compile(r"\{([^{}]*)\}")
+_OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+}
+_POWER_LIMIT = 64
+
+
+def expand(each: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Every combination of the variables: a list gives its items, {from, to, step} the inclusive range."""
+    names = list(each)
+    for combination in itertools.product(*(_choices(name, each[name]) for name in names)):
+        yield dict(zip(names, combination, strict=True))
+
+
+def _choices(name: str, values: Any) -> list[Any]:
+    if isinstance(values, list) and values:
+        return values
+    if isinstance(values, dict) and set(values) <= {"from", "to", "step"} and {"from", "to"} <= set(values):
+        if all(isinstance(v, int) and not isinstance(v, bool) for v in values.values()) and values.get("step", 1) > 0:
+            numbers = list(range(values["from"], values["to"] + 1, values.get("step", 1)))
+            if numbers:
+                return numbers
+        raise ValueError(f"the range of {name!r} must have integers with from ≤ to and step > 0")
+    raise ValueError(f"{name!r} must be a list with at least one item or a range {{from: A, to: B}}")
+
+
+def fill(value: Any, variables: Mapping[str, Any]) -> Any:
+    """`value` with every hole filled; a string that is exactly one hole becomes the value itself."""
+    if isinstance(value, str):
+        whole = _HOLE.fullmatch(value)
+        if whole:
+            return evaluate(whole[1], variables)
+        return _HOLE.sub(lambda match: str(evaluate(match[1], variables)), value)
+    if isinstance(value, list):
+        return [fill(item, variables) for item in value]
+    if isinstance(value, dict):
+        return {key: fill(item, variables) for key, item in value.items()}
+    return value
+
+
+def evaluate(expression: str, variables: Mapping[str, Any]) -> Any:
+    """A variable, an integer, or + - * // % ** of such."""
+    try:
+        return _value(ast.parse(expression.strip(), mode="eval").body, variables)
+    except (SyntaxError, TypeError, ZeroDivisionError) as error:
+        raise ValueError(f"{{{expression}}} is not integer arithmetic: {error}") from error
+
+
+def _value(node: ast.AST, variables: Mapping[str, Any]) -> Any:
+    match node:
+        case ast.Name(id=name):
+            if name not in variables:
+                known = ", ".join(variables) or "none (the case has no `each`)"
+                raise ValueError(f"{{{name}}} is no variable of this case; known: {known}")
+            return variables[name]
+        case ast.Constant(value=int() as number) if not isinstance(number, bool):
+            return number
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_value(operand, variables)
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+            first, second = _value(left, variables), _value(right, variables)
+            if isinstance(op, ast.Pow) and not 0 <= second <= _POWER_LIMIT:
+                raise ValueError(f"exponents must lie in 0 … {_POWER_LIMIT}, not {second}")
+            return _OPERATORS[type(op)](first, second)
+    raise ValueError(f"only variables, integers and + - * // % ** are allowed, not {ast.unparse(node)!r}")
