@@ -1,0 +1,162 @@
+"""Sums with one answer on every machine: when float64 is exact in any order, and what to do when it is not."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+from typing import TypeVar
+
+import numpy as np
+
+from mluops_gtest.errors import ContentError
+from mluops_gtest.model.criterion import Criterion, CriterionKind
+from mluops_gtest.model.dtypes import Array
+
+# Zero is a multiple of every power of two; this one is above any that a float32 can need.
+ANY_EXPONENT = 1023
+# A correct kernel that adds in an unlucky order must not come near the threshold.
+ROOM = 4
+
+_BLOCK = 1 << 15  # elements: 128 KiB of float32 stay in the cache through all passes over them
+_CHUNK = 1 << 22  # elements that one thread takes at a time
+_THREADS = 2
+
+_Figure = TypeVar("_Figure", int, float)
+
+
+def lattice_exponent(values: Array) -> int:
+    """The largest s such that every finite value is a multiple of 2^s; ANY_EXPONENT if all are zero or non-finite."""
+
+    def of_chunk(chunk: Array) -> int:
+        exponent = ANY_EXPONENT
+        for block in _blocks(chunk, _BLOCK):
+            if not _on_lattice(block, exponent):
+                exponent = min(exponent, _block_exponent(block))
+        return exponent
+
+    return min(_map_chunks(of_chunk, values), default=ANY_EXPONENT)
+
+
+def largest_magnitude(values: Array) -> float:
+    """The largest absolute value among the finite ones; 0.0 if there is none."""
+
+    def of_chunk(chunk: Array) -> float:
+        largest = 0.0
+        for block in _blocks(chunk, _BLOCK):
+            extremes = float(block.max()), float(block.min())
+            if not all(map(math.isfinite, extremes)):
+                finite = block[np.isfinite(block)]
+                extremes = (float(finite.max()), float(finite.min())) if finite.size else (0.0, 0.0)
+            largest = max(largest, extremes[0], -extremes[1])
+        return largest
+
+    return max(_map_chunks(of_chunk, values), default=0.0)
+
+
+def sums_are_exact(exponent: int, largest: float, terms: int) -> bool:
+    """No float64 sum of `terms` multiples of 2^exponent up to `largest` ever rounds, whatever the order."""
+    # Every partial sum is a multiple of 2^exponent and at most terms · largest; float64 holds 53 bits.
+    return Fraction(largest) * terms <= Fraction(2) ** (53 + exponent)
+
+
+def exact_sums(terms: Array) -> Array:
+    """Column sums of float64 [T, n], exact and rounded once; NaN, and Inf − Inf, give NaN."""
+    columns = np.ascontiguousarray(terms.T, dtype=np.float64)
+    finite = np.isfinite(columns).all(axis=1)
+    sums = np.empty(len(columns), np.float64)
+    for index in np.flatnonzero(finite):
+        # + 0.0: what fsum makes of negative zeros differs between Python versions.
+        sums[index] = math.fsum(columns[index].tolist()) + 0.0
+    for index in np.flatnonzero(~finite):
+        # The finite terms cannot change a sum that an infinity or a NaN decides.
+        with np.errstate(invalid="ignore"):
+            sums[index] = columns[index][~np.isfinite(columns[index])].sum()
+    return sums
+
+
+def assert_conditioned(terms: Array, baseline: Array, criteria: Sequence[Criterion]) -> None:
+    """Sequential, reversed and pairwise float32 sums of terms [T, n] use at most a quarter of each threshold.
+
+    Pad columns of fewer terms with zeros. Positions where the baseline is not finite are left out.
+    """
+    narrow = terms.astype(np.float32)
+    for order, sums in _float32_sums(narrow):
+        for criterion in criteria:
+            error = _difference(criterion.kind, sums, baseline)
+            if not error <= criterion.threshold / ROOM:
+                raise ContentError(
+                    f"The data are ill-conditioned: {order} float32 sums of the terms have {criterion.kind.value} "
+                    f"{error:.3g}, at most {criterion.threshold:.3g} / {ROOM} is allowed, so a right kernel could fail. "
+                    "Let the recipe draw fewer terms per sum, a narrower range of exponents or fewer opposite signs."
+                )
+
+
+def _map_chunks(function: Callable[[Array], _Figure], values: Array) -> list[_Figure]:
+    flat = np.ascontiguousarray(values).reshape(-1)
+    chunks = list(_blocks(flat, _CHUNK))
+    if len(chunks) < 2:
+        return [function(chunk) for chunk in chunks]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return list(pool.map(function, chunks))
+
+
+def _blocks(flat: Array, size: int) -> Iterator[Array]:
+    return (flat[start : start + size] for start in range(0, len(flat), size))
+
+
+def _on_lattice(block: Array, exponent: int) -> bool:
+    """A quick test that never errs towards yes: all values finite and multiples of 2^exponent."""
+    # Outside this range the scaled value could underflow, or the scale itself overflow, in float32.
+    if not -127 <= exponent <= 0:
+        return False
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled = block.astype(np.float32, copy=False) * np.float32(2.0**-exponent)
+        return bool((np.rint(scaled) == scaled).all())
+
+
+def _block_exponent(block: Array) -> int:
+    bits = block.astype("<f4", copy=False).view("<u4")
+    fields = ((bits >> np.uint32(23)) & np.uint32(0xFF)).astype(np.int32)
+    # A normal number is (2^23 + mantissa) · 2^(field − 150), a subnormal one mantissa · 2^-149.
+    mantissas = (bits & np.uint32(0x7FFFFF)).astype(np.int32) | np.where(fields > 0, 1 << 23, 0).astype(np.int32)
+    counted = (mantissas != 0) & (fields != 0xFF)
+    if not counted.any():
+        return ANY_EXPONENT
+    mantissas, fields = mantissas[counted], fields[counted]
+    _, lowest_bit = np.frexp((mantissas & -mantissas).astype(np.float32))
+    return int((lowest_bit - 1 + np.maximum(fields, 1) - 150).min())
+
+
+def _float32_sums(terms: Array) -> Iterator[tuple[str, Array]]:
+    with np.errstate(over="ignore", invalid="ignore"):
+        yield "sequential", _one_by_one(terms)
+        yield "reversed", _one_by_one(terms[::-1])
+        yield "pairwise", _in_pairs(terms)
+
+
+def _one_by_one(terms: Array) -> Array:
+    sums = np.zeros(terms.shape[1], np.float32)
+    for row in terms:
+        sums += row
+    return sums
+
+
+def _in_pairs(terms: Array) -> Array:
+    if len(terms) == 0:
+        return _one_by_one(terms)
+    while len(terms) > 1:
+        paired = terms[0 : len(terms) - 1 : 2] + terms[1::2]
+        terms = np.concatenate([paired, terms[-1:]]) if len(terms) % 2 else paired
+    return np.asarray(terms[0])
+
+
+def _difference(kind: CriterionKind, evaluated: Array, baseline: Array) -> float:
+    finite = np.isfinite(baseline)
+    wanted = baseline[finite].astype(np.float64)
+    error = np.abs(evaluated[finite].astype(np.float64) - wanted)
+    match kind.canonical:
+        case CriterionKind.DIFF1:
+            return float(error.sum() / (np.abs(wanted).sum() + 1e-9))
+        case CriterionKind.DIFF2:
+            return math.sqrt(float(np.square(error).sum() / (np.square(wanted).sum() + 1e-9)))
+    raise ValueError(f"assert_conditioned measures diff1 and diff2, not {kind.value}")

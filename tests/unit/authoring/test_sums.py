@@ -1,0 +1,151 @@
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mluops_gtest.authoring.random import Draw
+from mluops_gtest.authoring.sums import (
+    ANY_EXPONENT,
+    assert_conditioned,
+    exact_sums,
+    largest_magnitude,
+    lattice_exponent,
+    sums_are_exact,
+)
+from mluops_gtest.errors import ContentError
+from mluops_gtest.model.criterion import both, exact
+
+BEYOND_A_CHUNK = (1 << 22) + 3
+
+
+def exponent_by_definition(values):
+    exponents = []
+    for value in map(float, values):
+        if math.isfinite(value) and value != 0:
+            top, bottom = Fraction(value).as_integer_ratio()
+            exponents.append((top & -top).bit_length() - bottom.bit_length())
+    return min(exponents, default=ANY_EXPONENT)
+
+
+@given(st.lists(st.floats(width=32), max_size=20))
+def test_the_exponent_is_the_largest_that_divides_all_floats(values):
+    assert lattice_exponent(np.array(values, "<f4")) == exponent_by_definition(values)
+
+
+@given(st.lists(st.floats(width=16), max_size=20))
+def test_the_exponent_is_the_largest_that_divides_all_halves(values):
+    assert lattice_exponent(np.array(values, "<f2")) == exponent_by_definition(values)
+
+
+@pytest.mark.parametrize("values", [[], [0.0, -0.0], [math.inf, math.nan]])
+def test_nothing_to_divide_gives_the_documented_exponent(values):
+    assert lattice_exponent(np.array(values, "<f4")) == ANY_EXPONENT
+
+
+@pytest.mark.parametrize("where", [0, (1 << 15) + 1, 1 << 22, BEYOND_A_CHUNK - 1])
+def test_one_fine_value_among_millions_decides_the_exponent(where):
+    values = np.full(BEYOND_A_CHUNK, 0.5, np.float32)
+    values[where] = 0.75
+    assert lattice_exponent(values) == -2
+
+
+def test_the_exponent_of_drawn_lattice_data_is_the_lattice():
+    values = Draw(1).stream("x").lattice((300, 700), bits=24)
+    assert lattice_exponent(values) == -24
+
+
+def test_a_non_finite_value_does_not_hide_the_values_beside_it():
+    values = np.ones(1 << 16, np.float32)
+    values[40000], values[40001] = np.nan, 1.5
+    assert lattice_exponent(values) == -1
+
+
+@given(st.lists(st.floats(width=32), max_size=20))
+def test_the_largest_magnitude_counts_finite_values_of_both_signs(values):
+    expected = max((abs(v) for v in values if math.isfinite(v)), default=0.0)
+    assert largest_magnitude(np.array(values, "<f4")) == expected
+
+
+def test_the_largest_magnitude_is_found_in_the_last_chunk():
+    values = np.zeros(BEYOND_A_CHUNK, np.float32)
+    values[-1] = -7
+    assert largest_magnitude(values) == 7
+
+
+@pytest.mark.parametrize(
+    ("exponent", "largest", "terms", "exact"),
+    [
+        (0, 1.0, 2**53, True),
+        (0, 1.0, 2**53 + 1, False),
+        (-24, 1.0, 2**29, True),
+        (-24, 1.0, 2**29 + 1, False),
+        (-149, 2.0**-149, 2**53, True),
+        (-149, 3.4e38, 1, False),
+        (ANY_EXPONENT, 0.0, 2**60, True),
+    ],
+)
+def test_sums_are_exact_up_to_53_bits(exponent, largest, terms, exact):
+    assert sums_are_exact(exponent, largest, terms) is exact
+
+
+@given(
+    st.lists(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=3, max_size=3), max_size=9)
+)
+def test_exact_sums_are_the_nearest_float64_to_the_true_sums(rows):
+    terms = np.array(rows, np.float64).reshape(len(rows), 3)
+    expected = [float(sum(map(Fraction, column), Fraction(0))) for column in terms.T.tolist()]
+    assert exact_sums(terms).tolist() == expected
+
+
+def test_exact_sums_keep_what_float64_would_lose():
+    assert exact_sums(np.array([[2.0**100], [1.0], [-(2.0**100)]])).tolist() == [1.0]
+
+
+def test_a_sum_of_negative_zeros_is_positive_zero():
+    assert not np.signbit(exact_sums(np.full((2, 1), -0.0))[0])
+
+
+def test_non_finite_terms_follow_ieee():
+    inf, nan = math.inf, math.nan
+    terms = np.array([[inf, inf, -inf, nan, 1.0], [3e38, -inf, 1.0, inf, 2.0]])
+    np.testing.assert_array_equal(exact_sums(terms), [inf, nan, -inf, nan, 3.0])
+
+
+def test_well_conditioned_terms_are_accepted():
+    terms = Draw(2).stream("x").mantissas((500, 20), exponents=(-2, 2))
+    assert_conditioned(terms, exact_sums(terms), both(3e-3))
+
+
+@pytest.mark.parametrize(
+    ("order", "column"),
+    [
+        ("sequential", [2.0**24] + [1.0] * 2**13),
+        ("reversed", [1.0] * 2**13 + [2.0**24]),
+        # One by one every partial sum is representable; the pair in the middle needs a bit more than float32 has.
+        ("pairwise", [-(2.0**24), 0.0, 2.0**24, 2.0**24 + 2, -(2.0**24), 0.0, 0.0, 0.0]),
+    ],
+    ids=["sequential", "reversed", "pairwise"],
+)
+def test_each_order_that_loses_the_sum_is_refused(order, column):
+    terms = np.array(column)[:, None]
+    with pytest.raises(ContentError, match=order):
+        assert_conditioned(terms, exact_sums(terms), both(1e-3))
+
+
+def test_passing_without_room_is_refused():
+    terms, baseline = np.array([[1.0]]), np.array([1.002])
+    with pytest.raises(ContentError, match="diff1"):
+        assert_conditioned(terms, baseline, both(3e-3))
+
+
+def test_a_wrong_non_finite_position_is_left_out():
+    terms = np.array([[np.nan, 1.0]])
+    assert_conditioned(terms, np.array([np.nan, 1.0]), both(3e-3))
+
+
+def test_other_criteria_are_not_measured():
+    with pytest.raises(ValueError, match="diff3"):
+        assert_conditioned(np.ones((1, 1)), np.ones(1), exact())
