@@ -86,7 +86,7 @@ def assert_conditioned(terms: Array, baseline: Array, criteria: Sequence[Criteri
             if not error <= criterion.threshold / ROOM:
                 raise ContentError(
                     f"The data are ill-conditioned: {order} float32 sums of the terms have {criterion.kind.value} "
-                    f"{error:.3g}, at most {criterion.threshold:.3g} / {ROOM} is allowed, so a right kernel could fail. "
+                    f"{error:.3g}, allowed is {criterion.threshold:.3g} / {ROOM}: a right kernel could fail. "
                     "Let the recipe draw fewer terms per sum, a narrower range of exponents or fewer opposite signs."
                 )
 
