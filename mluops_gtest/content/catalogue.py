@@ -42,7 +42,7 @@ class Catalogue:
     def draft_of(self, file: Path) -> CaseDraft | None:
         """The declaration behind a stored file of this root; None for any other file."""
         resolved = file.resolve()
-        if not resolved.is_relative_to(self.root.stored):
+        if resolved.suffix != ".prototxt" or not resolved.is_relative_to(self.root.stored):
             return None
         return self.drafts.get(resolved.relative_to(self.root.stored).with_suffix("").as_posix())
 

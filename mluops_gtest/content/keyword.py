@@ -26,7 +26,7 @@ class Keyword:
 
     def _error(self, what: str) -> UsageError:
         return UsageError(
-            f"-k {self._text!r}: {what}. Write words joined by and, or, not and parentheses, e.g. -k 'edge and not half'."
+            f"-k {self._text!r}: {what}. Write words joined by and, or, not, ( and ), e.g. -k 'edge and not half'."
         )
 
     def _peek(self) -> str | None:

@@ -2,7 +2,7 @@
 
 import fnmatch
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,6 +40,8 @@ class Selected:
     id: str
     operator: str
     tags: tuple[str, ...]
+    # Named by its exact id or file, so that it is wanted even where its tags keep it out of filters.
+    named: bool = False
     draft: CaseDraft | None = None
     path: Path | None = None
 
@@ -52,30 +54,38 @@ class Selection:
     left_out: int
 
 
-def select(catalogue: Catalogue, query: Query) -> Selection:
-    """The cases that the query names, in declared order, files after them; none is an error."""
+def select(catalogue: Catalogue, query: Query, operator_of: Callable[[Path], str]) -> Selection:
+    """The cases that the query names, in the order named or declared; none is an error.
+
+    `operator_of` reads the operator of a user's file; it is asked only where `--op` filters files.
+    """
     for tag in query.tags:
         if tag not in TAGS:
             raise UnknownNameError("tag", tag, TAGS)
     wanted_operators = {catalogue.operators.find(name).name for name in query.operators}
     keyword = Keyword(query.keyword) if query.keyword else None
 
-    def passes(case: Selected, named: bool) -> bool:
+    def passes(case: Selected) -> bool:
         if query.is_default:
             return not _NOT_DEFAULT.intersection(case.tags)
-        if "undefined" in case.tags and not named and "undefined" not in query.tags:
+        if "undefined" in case.tags and not case.named and "undefined" not in query.tags:
             return False
-        return (
-            (not wanted_operators or case.operator in wanted_operators)
-            and (not query.tags or not set(query.tags).isdisjoint(case.tags))
-            and (keyword is None or keyword.matches(case.id, case.tags))
+        if wanted_operators:
+            operator = catalogue.operators.get_any(case.operator if case.path is None else operator_of(case.path))
+            if operator is None or operator.name not in wanted_operators:
+                return False
+        return (not query.tags or not set(query.tags).isdisjoint(case.tags)) and (
+            keyword is None or keyword.matches(case.id, case.tags)
         )
 
+    candidates: dict[str, Selected] = {}
     if query.patterns:
-        candidates = dict(_matching(catalogue, query.patterns))
+        for case in _matching(catalogue, query.patterns):
+            if case.named or case.id not in candidates:
+                candidates[case.id] = case
     else:
-        candidates = {_declared(draft): False for draft in catalogue.drafts.values()}
-    cases = tuple(case for case, named in candidates.items() if passes(case, named))
+        candidates = {case_id: _declared(draft) for case_id, draft in catalogue.drafts.items()}
+    cases = tuple(case for case in candidates.values() if passes(case))
     if not cases:
         raise NothingSelectedError(
             "The selection matches no case. `mluops-test list --all` shows every declared case; "
@@ -85,22 +95,21 @@ def select(catalogue: Catalogue, query: Query) -> Selection:
     return Selection(cases, sum(case_id not in chosen for case_id in catalogue.drafts))
 
 
-def _declared(draft: CaseDraft) -> Selected:
-    return Selected(draft.id, draft.operator, draft.tags, draft=draft)
+def _declared(draft: CaseDraft, *, named: bool = False) -> Selected:
+    return Selected(draft.id, draft.operator, draft.tags, named, draft=draft)
 
 
-def _matching(catalogue: Catalogue, patterns: Sequence[str]) -> Iterator[tuple[Selected, bool]]:
-    """(case, named exactly) for every pattern: an id, a glob over ids, a file or a folder."""
+def _matching(catalogue: Catalogue, patterns: Sequence[str]) -> Iterator[Selected]:
+    """The cases of every pattern: an id, a glob over ids, a file or a folder."""
     for pattern in patterns:
-        if pattern in catalogue.drafts:
-            yield _declared(catalogue.drafts[pattern]), True
+        canonical = catalogue.canonical_id(pattern)
+        if canonical in catalogue.drafts:
+            yield _declared(catalogue.drafts[canonical], named=True)
             continue
         found = list(_on_disk(catalogue, Path(pattern)))
         if not found and _GLOB.search(pattern):
-            matching = fnmatch.filter(catalogue.drafts, catalogue.canonical_id(pattern))
-            found = [(_declared(catalogue.drafts[case_id]), False) for case_id in matching]
-        if not found and (canonical := catalogue.canonical_id(pattern)) in catalogue.drafts:
-            found = [(_declared(catalogue.drafts[canonical]), True)]
+            matching = fnmatch.filter(catalogue.drafts, canonical)
+            found = [_declared(catalogue.drafts[case_id]) for case_id in matching]
         if not found:
             hint = suggestion(pattern, catalogue.drafts).split(" Known:")[0]
             raise NothingSelectedError(
@@ -110,7 +119,8 @@ def _matching(catalogue: Catalogue, patterns: Sequence[str]) -> Iterator[tuple[S
         yield from found
 
 
-def _on_disk(catalogue: Catalogue, path: Path) -> Iterator[tuple[Selected, bool]]:
+def _on_disk(catalogue: Catalogue, path: Path) -> Iterator[Selected]:
+    """A file is a case whatever its suffix; in a folder those with our suffixes are."""
     if path.is_dir():
         files = sorted(p for suffix in _SUFFIXES for p in path.rglob(f"*{suffix}"))
     elif path.is_file():
@@ -120,6 +130,6 @@ def _on_disk(catalogue: Catalogue, path: Path) -> Iterator[tuple[Selected, bool]
     for file in files:
         draft = catalogue.draft_of(file)
         if draft is not None:
-            yield _declared(draft), path == file
+            yield _declared(draft, named=path == file)
         else:
-            yield Selected(file.as_posix(), "", (), path=file), path == file
+            yield Selected(file.as_posix(), "", (), path == file, path=file)

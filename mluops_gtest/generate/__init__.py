@@ -1,0 +1,1 @@
+"""Declared case → tensors → baseline → files."""

@@ -55,6 +55,11 @@ class DType(Enum):
         member.poison = poison.to_bytes(size, "little") if poison is not None else b"\xa5" * size
         return member
 
+    @staticmethod
+    def named(word: str) -> "DType":
+        """The type that users call so."""
+        return _DTYPES[word]
+
     @property
     def itemsize(self) -> int:
         """Bytes per element."""
@@ -81,6 +86,7 @@ class DType(Enum):
         return np.dtype(f"<u{self.itemsize}") if self.itemsize > 1 else np.dtype("u1")
 
 
+_DTYPES = {member.value: member for member in DType}
 _INTEGERS = frozenset(
     {
         DType.INT8,
@@ -123,7 +129,15 @@ class Layout(Enum):
         member.c_number = c_number
         return member
 
+    @staticmethod
+    def named(word: str) -> "Layout":
+        """The layout that users call so."""
+        return _LAYOUTS[word]
+
     @property
     def schema_name(self) -> str:
         """The enumerator in case files, e.g. LAYOUT_NCHW."""
         return f"LAYOUT_{self.name}"
+
+
+_LAYOUTS = {member.value: member for member in Layout}

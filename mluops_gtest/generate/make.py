@@ -1,0 +1,184 @@
+"""One declared case made complete: its recipe draws the inputs, the reference gives the baseline."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from mluops_gtest.authoring.calls import dtype_of
+from mluops_gtest.authoring.random import Draw
+from mluops_gtest.errors import ContentError, DeclarationError
+from mluops_gtest.model.binding import bind_values
+from mluops_gtest.model.case import Case, CaseDraft, Change
+from mluops_gtest.model.criterion import Criterion
+from mluops_gtest.model.degenerate import is_constant, owned
+from mluops_gtest.model.dtypes import Array, DType, Layout
+from mluops_gtest.model.operator import Answer, Baseline, Made, Operator, OutputSpec, plain_params
+from mluops_gtest.model.tensor import Tensor, TensorDesc
+
+
+def make_case(draft: CaseDraft, operator: Operator) -> Case:
+    """The complete case; refused where the declaration, the checks and the baseline do not fit together."""
+    dtype = DType.named(draft.dtype)
+    try:
+        made = operator.recipes[draft.recipe](Draw(draft.seed), dict(draft.params), dtype, **draft.args)
+    except (ValueError, AssertionError, KeyError, IndexError, TypeError) as error:
+        raise DeclarationError(
+            f"{draft.where}: case {draft.id}: recipe {draft.recipe!r} refuses its arguments: {error}"
+        ) from error
+    case = _draw(draft, operator, made)
+    if draft.changes or draft.changed_params:
+        case = _changed(case, draft)
+    answer = operator.answer(bind_values(case, operator))
+    _compare_answer(draft, answer)
+    if not answer.computes:
+        return _without_baseline(case)
+    return _with_theory(_with_baseline(case, draft, operator), operator)
+
+
+def _draw(draft: CaseDraft, operator: Operator, made: Made) -> Case:
+    """The case as the recipe makes it, output dims by the recipe or else by the reference."""
+    missing = {spec.id for spec in operator.inputs} ^ set(made.inputs)
+    if missing:
+        raise ContentError(
+            f"{draft.id}: recipe {draft.recipe!r} must make exactly the operator's inputs; see {missing}."
+        )
+    inputs = tuple(
+        _tensor(spec.id, made.inputs[spec.id], made.layouts.get(spec.id, spec.layouts[0])) for spec in operator.inputs
+    )
+    case = Case(
+        id=draft.id,
+        operator=operator.name,
+        inputs=inputs,
+        outputs=(),
+        params=plain_params(made.params),
+        criteria=(),
+        expect=draft.expect,
+        tags=draft.tags,
+        doc=draft.doc,
+    )
+    if set(made.outputs) == {spec.id for spec in operator.outputs}:
+        outputs = tuple(_output(spec, made.outputs[spec.id], draft.dtype) for spec in operator.outputs)
+    else:
+        known = tuple(_output(s, made.outputs[s.id], draft.dtype) for s in operator.outputs if s.id in made.outputs)
+        plain = replace(case, outputs=known, expect=type(case.expect)())
+        baseline = operator.reference(bind_values(plain, operator))
+        outputs = tuple(_output(s, baseline.outputs[s.id].shape, draft.dtype) for s in operator.outputs)
+    return replace(case, outputs=outputs, criteria=tuple(_criteria(operator, tensor) for tensor in outputs))
+
+
+def _tensor(name: str, array: Array, layout: Layout) -> Tensor:
+    data = np.ascontiguousarray(array)
+    return Tensor(name, TensorDesc(dtype_of(data), layout, tuple(data.shape)), data.reshape(-1))
+
+
+def _output(spec: OutputSpec, dims: tuple[int, ...], dtype: str) -> Tensor:
+    wanted = DType.named(dtype)
+    chosen = wanted if wanted in spec.dtypes else spec.dtypes[0]
+    return Tensor(spec.id, TensorDesc(chosen, spec.layouts[0], tuple(dims)))
+
+
+def _criteria(operator: Operator, tensor: Tensor) -> tuple[Criterion, ...]:
+    return operator.output(tensor.id).criteria.get(tensor.desc.dtype, ())
+
+
+def _changed(case: Case, draft: CaseDraft) -> Case:
+    def apply(tensor: Tensor) -> Tensor:
+        change = draft.changes.get(tensor.id)
+        return tensor if change is None else _change(tensor, change)
+
+    return replace(
+        case,
+        inputs=tuple(map(apply, case.inputs)),
+        outputs=tuple(map(apply, case.outputs)),
+        params={**case.params, **plain_params(draft.changed_params)},
+    )
+
+
+def _change(tensor: Tensor, change: Change) -> Tensor:
+    """The tensor with another descriptor; its values stay only where the layout alone differs."""
+    desc = TensorDesc(
+        DType.named(change.dtype) if change.dtype else tensor.desc.dtype,
+        Layout.named(change.layout) if change.layout else tensor.desc.layout,
+        tensor.desc.dims if change.dims is None else change.dims,
+        change.strides,
+    )
+    same = desc == replace(tensor.desc, layout=desc.layout)
+    return Tensor(tensor.id, desc, tensor.data if same else None)
+
+
+def _compare_answer(draft: CaseDraft, answer: Answer) -> None:
+    wanted = Answer(draft.expect.status, draft.expect.check)
+    if answer == wanted:
+        return
+    raise DeclarationError(
+        f"{draft.where}: case {draft.id} expects {_words(wanted)}, but the operator's checks say {_words(answer)}. "
+        + ("Correct the expectation or the checks." if draft.expect_declared else "Write `expect:` if that is meant.")
+    )
+
+
+def _words(answer: Answer) -> str:
+    return f"{answer.status.name} ({'it computes' if answer.computes else f'check {answer.check}'})"
+
+
+def _without_baseline(case: Case) -> Case:
+    """Nothing is computed: outputs carry no values, but for those without elements."""
+
+    def bare(tensor: Tensor) -> Tensor:
+        return replace(tensor, data=np.empty(0, tensor.desc.dtype.storage) if tensor.desc.is_empty else None)
+
+    return replace(
+        case,
+        inputs=tuple(bare(t) if t.data is None else t for t in case.inputs),
+        outputs=tuple(map(bare, case.outputs)),
+    )
+
+
+def _with_baseline(case: Case, draft: CaseDraft, operator: Operator) -> Case:
+    for tensor in case.inputs:
+        if tensor.data is None and not tensor.desc.is_empty:
+            raise DeclarationError(
+                f"{draft.where}: case {draft.id} computes, but `change` took the values of {tensor.id!r}. "
+                "Make the shape by the recipe's arguments."
+            )
+    case = replace(
+        case,
+        inputs=tuple(replace(t, data=np.empty(0, t.desc.dtype.storage)) if t.data is None else t for t in case.inputs),
+    )
+    baseline = operator.reference(bind_values(case, operator))
+    outputs = tuple(_filled(tensor, baseline, draft) for tensor in case.outputs)
+    _refuse_degenerate(draft, operator, outputs, baseline)
+    return replace(case, outputs=outputs, params={**case.params, **baseline.scalars})
+
+
+def _filled(tensor: Tensor, baseline: Baseline, draft: CaseDraft) -> Tensor:
+    array = baseline.outputs[tensor.id]
+    desc = tensor.desc
+    if array.dtype != desc.dtype.storage or tuple(array.shape) != desc.dims:
+        raise ContentError(
+            f"{draft.id}: the reference gives {tensor.id!r} as {array.dtype}{list(array.shape)}, "
+            f"the case declares {desc.dtype.storage}{list(desc.dims)}."
+        )
+    flat = np.ascontiguousarray(array).reshape(-1)
+    poison = np.frombuffer(desc.dtype.poison, desc.dtype.bits)[0]
+    if (flat.view(desc.dtype.bits) == poison).any():
+        raise ContentError(f"{draft.id}: the baseline of {tensor.id!r} contains the poison pattern; change the data.")
+    return replace(tensor, data=flat)
+
+
+def _refuse_degenerate(draft: CaseDraft, operator: Operator, outputs: tuple[Tensor, ...], baseline: Baseline) -> None:
+    """A constant baseline proves little; it must be declared so, and only where it is so."""
+    constant = [t.id for t in outputs if is_constant(owned(t, operator.output(t.id), baseline.scalars))]
+    if constant and draft.expect.degenerate is None:
+        raise DeclarationError(
+            f"{draft.where}: case {draft.id}: the baseline of {', '.join(constant)} is constant, which proves little. "
+            "Change the data, or declare `degenerate: <reason>`."
+        )
+    if not constant and draft.expect.degenerate is not None:
+        raise DeclarationError(
+            f"{draft.where}: case {draft.id} is declared degenerate, but every output varies. Remove `degenerate`."
+        )
+
+
+def _with_theory(case: Case, operator: Operator) -> Case:
+    theory = operator.theory(bind_values(case, operator))
+    return replace(case, theory={"theory_io_size": float(theory.io_bytes), "theory_compute_ops": float(theory.ops)})

@@ -1,0 +1,135 @@
+"""Where cases come from when a command needs one: the stored file, the cache, or made on first use."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from mluops_gtest.codec.case import read_case, write_case
+from mluops_gtest.codec.lock import LockEntry, digest_tensors, read_lock
+from mluops_gtest.codec.schema import Schema
+from mluops_gtest.content.catalogue import Catalogue
+from mluops_gtest.content.selection import Selected
+from mluops_gtest.errors import CaseFileError, ContentError
+from mluops_gtest.generate.cache import cache_folder, discard, publish
+from mluops_gtest.generate.make import make_case
+from mluops_gtest.model.case import Case, CaseDraft
+
+_CACHED_FILE = "case.pb"
+
+
+@dataclass(slots=True)
+class SourceTimes:
+    """Seconds spent so far, for the breakdown of a run."""
+
+    generate: float = 0.0
+    load: float = 0.0
+
+
+class StoredCases:
+    """The cases of a selection, complete; implements model.case.CaseSource."""
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        selected: tuple[Selected, ...],
+        *,
+        strict: bool = False,
+        allow_outside_paths: bool = False,
+        on_generate: Callable[[str], None] = lambda case_id: None,
+    ) -> None:
+        self._catalogue = catalogue
+        self._selected = {case.id: case for case in selected}
+        self._strict = strict
+        self._allow_outside_paths = allow_outside_paths
+        self._on_generate = on_generate
+        self.times = SourceTimes()
+
+    @cached_property
+    def schema(self) -> Schema:
+        """The schema of the root's operators."""
+        return Schema.of(self._catalogue.operators.values())
+
+    @cached_property
+    def lock(self) -> dict[str, LockEntry]:
+        """The root's lock file; empty where the root has none."""
+        path = self._catalogue.root.lock
+        return read_lock(path) if path.exists() else {}
+
+    def load(self, case_id: str) -> Case:
+        """The complete case: a user's file, a stored file, or a large one by way of the cache."""
+        start, made_before = time.perf_counter(), self.times.generate
+        try:
+            return self._load(self._selected[case_id])
+        finally:
+            made = self.times.generate - made_before
+            self.times.load += time.perf_counter() - start - made
+
+    def _load(self, selected: Selected) -> Case:
+        if selected.draft is None:
+            assert selected.path is not None
+            return self._read(selected.path, selected.id)
+        draft = selected.draft
+        entry = self.lock.get(draft.id)
+        if entry is None or entry.declared != draft.digest:
+            what = "is not in the lock file" if entry is None else "has changed since it was generated"
+            raise ContentError(
+                f"{draft.where}: case {draft.id} {what}. Run `mluops-test generate {draft.id}` and look at the difference."
+            )
+        stored = self._catalogue.stored_path(draft.id)
+        case = self._read(stored, draft.id) if stored.exists() else self._cached(draft, entry)
+        return replace(case, tags=draft.tags, doc=draft.doc)
+
+    def _read(self, path: Path, case_id: str) -> Case:
+        return read_case(
+            path,
+            self.schema,
+            self._catalogue.operators,
+            case_id=case_id,
+            strict=self._strict,
+            allow_outside_paths=self._allow_outside_paths,
+        )
+
+    def _cached(self, draft: CaseDraft, entry: LockEntry) -> Case:
+        name = draft.id.partition("/")[2]
+        folder = cache_folder() / draft.operator / f"{name}-{entry.declared}-{entry.inputs[:8]}{entry.baseline[:8]}"
+        if folder.is_dir():
+            try:
+                case = self._read(folder / _CACHED_FILE, draft.id)
+                if _differences(case, entry) == []:
+                    return case
+            except CaseFileError:
+                pass
+            # Damaged on disk: not the user's content, so it is made again.
+            discard(folder)
+        self._on_generate(draft.id)
+        start = time.perf_counter()
+        operator = self._catalogue.operators[draft.operator]
+        case = make_case(draft, operator)
+        differing = _differences(case, entry)
+        if differing:
+            raise ContentError(
+                f"{draft.where}: case {draft.id} as generated here differs from the lock in its {' and '.join(differing)}. "
+                f"If the recipe or the reference was changed on purpose, run `mluops-test generate {draft.id}`."
+            )
+        try:
+            publish(folder, lambda aside: write_case(case, operator, aside / _CACHED_FILE, self.schema, blobs=True))
+        except OSError as error:
+            return replace(case, notes=(*case.notes, f"could not be cached in {folder.parent}: {error}"))
+        finally:
+            self.times.generate += time.perf_counter() - start
+        # Read back, so that the tensors are views of the file and the generator's memory is free again.
+        del case
+        return self._read(folder / _CACHED_FILE, draft.id)
+
+
+def _differences(case: Case, entry: LockEntry) -> list[str]:
+    return [
+        words
+        for words, tensors, locked in (
+            ("inputs", case.inputs, entry.inputs),
+            ("baseline", case.outputs, entry.baseline),
+        )
+        if digest_tensors(tensors) != locked
+    ]

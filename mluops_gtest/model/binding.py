@@ -1,0 +1,81 @@
+"""A case and its buffers bound into the call that a backend gets."""
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from mluops_gtest.model.call import DEFAULT_ARCH, DEFAULT_NRAM_BYTES, Handle, OpCall, Params, TensorArg
+from mluops_gtest.model.case import BUFFER_LIMIT, Case
+from mluops_gtest.model.dtypes import Array
+from mluops_gtest.model.operator import Operator
+from mluops_gtest.model.tensor import Tensor
+
+
+def bind(
+    case: Case,
+    operator: Operator,
+    inputs: Mapping[str, Array | None],
+    outputs: Mapping[str, Array | None],
+    workspace: Array | None = None,
+    workspace_size: int = 0,
+) -> OpCall:
+    """The call of this case with these buffers: nulls and handle as the case asks, results withheld."""
+    expect = case.expect
+    handle = Handle(expect.arch or DEFAULT_ARCH, expect.nram_bytes or DEFAULT_NRAM_BYTES)
+    return OpCall(
+        operator=case.operator,
+        params=_visible_params(case, operator),
+        inputs=_arguments(case, case.inputs, inputs),
+        outputs=_arguments(case, case.outputs, outputs),
+        handle=None if expect.null_handle else handle,
+        workspace=None if "workspace" in expect.null_pointer else workspace,
+        workspace_size=workspace_size if expect.workspace_size is None else expect.workspace_size,
+    )
+
+
+def bind_values(case: Case, operator: Operator) -> OpCall:
+    """The call with the case's own input values and outputs that only exist on paper: for checks and references."""
+    paper = {
+        tensor.id: np.broadcast_to(np.zeros((), tensor.desc.dtype.storage), tensor.desc.dims)
+        for tensor in case.outputs
+        if not tensor.desc.is_large
+    }
+    values = {tensor.id: tensor.values if tensor.data is not None else None for tensor in case.inputs}
+    return bind(case, operator, values, paper)
+
+
+def expected_results(case: Case, operator: Operator) -> dict[str, int]:
+    """The scalar results that the case stores, e.g. num_act_out; those it does not store are absent."""
+    found = {name: case.params.get(name) for name in operator.results}
+    return {name: value for name, value in found.items() if isinstance(value, int)}
+
+
+def has_buffer(case: Case, tensor: Tensor) -> bool:
+    """The tensor gets a buffer; in a case that expects a status a large one without values is a descriptor alone."""
+    if tensor.desc.is_large:
+        return False
+    special = case.expect.check is not None or case.expect.status != 0
+    return tensor.data is not None or not special or tensor.desc.nbytes <= BUFFER_LIMIT
+
+
+def _arguments(
+    case: Case, tensors: Iterable[Tensor], arrays: Mapping[str, Array | None]
+) -> dict[str, TensorArg | None]:
+    expect = case.expect
+    arguments: dict[str, TensorArg | None] = {}
+    for tensor in tensors:
+        null = tensor.id in expect.null_pointer
+        array = None if null else arrays.get(tensor.id)
+        absent = tensor.id in expect.null_descriptor
+        arguments[tensor.id] = None if absent else TensorArg(tensor.desc, array, null)
+    return arguments
+
+
+def _visible_params(case: Case, operator: Operator) -> Params | None:
+    if operator.params.descriptor in case.expect.null_descriptor:
+        return None
+    return {
+        name: None if name in case.expect.null_pointer else value
+        for name, value in case.params.items()
+        if name not in operator.results
+    }
