@@ -1,0 +1,75 @@
+"""The parameter checks in their normative order; the device's architecture is not among them."""
+
+from mluops_gtest.authoring import Check, DType, Layout, OpCall, Status
+from mluops_gtest.authoring.checks import (
+    contiguous,
+    descriptors_present,
+    dim,
+    dtype,
+    handle_present,
+    layout,
+    not_empty,
+    not_large,
+    pointers_present,
+    rank,
+    require,
+    workspace_present,
+)
+
+TENSORS = ("feature", "mask_h_idx", "mask_w_idx", "data_col")
+
+
+def _masks(call: OpCall) -> int:
+    return call.tensor("mask_h_idx").dims[0]
+
+
+def _window_rows(call: OpCall) -> int:
+    return int(call.tensor("feature").dims[1] * call.param("kernel_h") * call.param("kernel_w"))
+
+
+def _not_large(tensor: str, subsumed: str | None = None) -> Check:
+    (check,) = not_large((tensor,), "§3.7")
+    return require(check.name, check.holds, check.says, check.doc, check.status, subsumed)
+
+
+CHECKS = (
+    handle_present("§3.7"),
+    *descriptors_present(TENSORS, "§3.7"),
+    layout("feature", (Layout.NCHW,), "§1.4"),
+    rank("feature", 4, "§1.1"),
+    dtype("feature", (DType.FLOAT, DType.HALF), "§1.4"),
+    require(
+        "data_col_dtype",
+        lambda call: call.tensor("data_col").dtype is call.tensor("feature").dtype,
+        "data_col must have the element type of feature",
+        "§1.4",
+    ),
+    dtype("mask_h_idx", (DType.INT32,), "§1.4"),
+    dtype("mask_w_idx", (DType.INT32,), "§1.4"),
+    rank("mask_h_idx", 1, "§1.1"),
+    rank("mask_w_idx", 1, "§1.1"),
+    dim("mask_w_idx", 0, _masks, "mask_w_idx must be as long as mask_h_idx", "§1.4"),
+    dim("feature", 0, 1, "feature must hold one image", "§1.4"),
+    rank("data_col", 2, "§1.1"),
+    dim("data_col", 0, _window_rows, "data_col must have C·kernel_h·kernel_w rows", "§1.4"),
+    dim("data_col", 1, _masks, "data_col must have one column per mask position", "§1.4"),
+    require("kernel_h", lambda call: call.param("kernel_h") > 0, "kernel_h must be positive", "§3.7"),
+    require("kernel_w", lambda call: call.param("kernel_w") > 0, "kernel_w must be positive", "§3.7"),
+    *contiguous(TENSORS, "§1.4"),
+    _not_large("feature"),
+    _not_large("mask_h_idx"),
+    _not_large("mask_w_idx", subsumed="mask_w_idx is as long as mask_h_idx, which is checked first"),
+    _not_large("data_col"),
+    # §1.1: no feature is an error, no mask position is not.
+    not_empty("feature", "§1.1", Status.BAD_PARAM),
+    require(
+        "data_col_dim0_empty",
+        lambda call: call.tensor("data_col").dims[0] != 0,
+        "data_col must have rows",
+        "§1.1",
+        subsumed="data_col has C·kernel_h·kernel_w rows and the kernel is positive, so C is 0 and feature is empty",
+    ),
+    not_empty("mask_h_idx", "§1.1"),
+    workspace_present("§3.7"),
+    *pointers_present(TENSORS, "§3.7"),
+)
