@@ -1,0 +1,1 @@
+"""What can be tested: the built-in backends, and how any other is found."""

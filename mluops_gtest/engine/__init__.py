@@ -1,0 +1,1 @@
+"""Runs planned cases on a backend and judges what comes back."""

@@ -13,6 +13,7 @@ from mluops_gtest.model.criterion import Criterion
 from mluops_gtest.model.degenerate import is_constant, owned
 from mluops_gtest.model.dtypes import Array, DType, Layout
 from mluops_gtest.model.operator import Answer, Baseline, Made, Operator, OutputSpec, plain_params
+from mluops_gtest.model.status import Status
 from mluops_gtest.model.tensor import Tensor, TensorDesc
 
 
@@ -31,7 +32,7 @@ def make_case(draft: CaseDraft, operator: Operator) -> Case:
     answer = operator.answer(bind_values(case, operator))
     _compare_answer(draft, answer)
     if not answer.computes:
-        return _without_baseline(case)
+        return _without_baseline(case, operator, answer)
     return _with_theory(_with_baseline(case, draft, operator), operator)
 
 
@@ -120,8 +121,8 @@ def _words(answer: Answer) -> str:
     return f"{answer.status.name} ({'it computes' if answer.computes else f'check {answer.check}'})"
 
 
-def _without_baseline(case: Case) -> Case:
-    """Nothing is computed: outputs carry no values, but for those without elements."""
+def _without_baseline(case: Case, operator: Operator, answer: Answer) -> Case:
+    """Nothing is computed: outputs carry no values, but for those without elements; an early success counts 0."""
 
     def bare(tensor: Tensor) -> Tensor:
         return replace(tensor, data=np.empty(0, tensor.desc.dtype.storage) if tensor.desc.is_empty else None)
@@ -130,6 +131,7 @@ def _without_baseline(case: Case) -> Case:
         case,
         inputs=tuple(bare(t) if t.data is None else t for t in case.inputs),
         outputs=tuple(map(bare, case.outputs)),
+        params={**case.params, **(dict.fromkeys(operator.results, 0) if answer.status == Status.SUCCESS else {})},
     )
 
 

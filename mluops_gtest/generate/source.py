@@ -37,7 +37,7 @@ class StoredCases:
         *,
         strict: bool = False,
         allow_outside_paths: bool = False,
-        on_generate: Callable[[str], None] = lambda case_id: None,
+        on_generate: Callable[[str], None] | None = None,
     ) -> None:
         self._catalogue = catalogue
         self._selected = {case.id: case for case in selected}
@@ -75,11 +75,22 @@ class StoredCases:
         if entry is None or entry.declared != draft.digest:
             what = "is not in the lock file" if entry is None else "has changed since it was generated"
             raise ContentError(
-                f"{draft.where}: case {draft.id} {what}. Run `mluops-test generate {draft.id}` and look at the difference."
+                f"{draft.where}: case {draft.id} {what}. "
+                f"Run `mluops-test generate {draft.id}` and look at the difference."
             )
         stored = self._catalogue.stored_path(draft.id)
-        case = self._read(stored, draft.id) if stored.exists() else self._cached(draft, entry)
+        case = self._stored(stored, draft, entry) if stored.exists() else self._cached(draft, entry)
         return replace(case, tags=draft.tags, doc=draft.doc)
+
+    def _stored(self, path: Path, draft: CaseDraft, entry: LockEntry) -> Case:
+        case = self._read(path, draft.id)
+        differing = _differences(case, entry)
+        if differing:
+            raise ContentError(
+                f"{path}: the {' and '.join(differing)} of {draft.id} differ from the lock. Stored cases are never "
+                f"edited: restore the file, or run `mluops-test generate {draft.id}`."
+            )
+        return case
 
     def _read(self, path: Path, case_id: str) -> Case:
         return read_case(
@@ -103,24 +114,32 @@ class StoredCases:
                 pass
             # Damaged on disk: not the user's content, so it is made again.
             discard(folder)
-        self._on_generate(draft.id)
         start = time.perf_counter()
+        try:
+            return self._made(draft, entry, folder)
+        finally:
+            self.times.generate += time.perf_counter() - start
+
+    def _made(self, draft: CaseDraft, entry: LockEntry, folder: Path) -> Case:
+        if self._on_generate is not None:
+            self._on_generate(draft.id)
         operator = self._catalogue.operators[draft.operator]
         case = make_case(draft, operator)
         differing = _differences(case, entry)
         if differing:
             raise ContentError(
-                f"{draft.where}: case {draft.id} as generated here differs from the lock in its {' and '.join(differing)}. "
+                f"{draft.where}: the {' and '.join(differing)} of {draft.id} as generated here differ from the lock. "
                 f"If the recipe or the reference was changed on purpose, run `mluops-test generate {draft.id}`."
             )
+
+        def fill(aside: Path) -> None:
+            write_case(case, operator, aside / _CACHED_FILE, self.schema, blobs=True)
+
         try:
-            publish(folder, lambda aside: write_case(case, operator, aside / _CACHED_FILE, self.schema, blobs=True))
+            publish(folder, fill)
         except OSError as error:
             return replace(case, notes=(*case.notes, f"could not be cached in {folder.parent}: {error}"))
-        finally:
-            self.times.generate += time.perf_counter() - start
         # Read back, so that the tensors are views of the file and the generator's memory is free again.
-        del case
         return self._read(folder / _CACHED_FILE, draft.id)
 
 

@@ -7,12 +7,14 @@ from mluops_gtest.model.operator import OutputSpec
 from mluops_gtest.model.tensor import Tensor
 
 
+def owned_rows(spec: OutputSpec, results: Mapping[str, int]) -> int | None:
+    """How many leading rows the operator owns; None: all."""
+    return None if spec.rows_owned is None else results.get(spec.rows_owned)
+
+
 def owned(tensor: Tensor, spec: OutputSpec, results: Mapping[str, int]) -> Array:
-    """The values that the operator owns, flat: all of them, or the leading rows that a result counts."""
-    values = tensor.values
-    if spec.rows_owned is not None and spec.rows_owned in results:
-        values = values[: results[spec.rows_owned]]
-    return values.reshape(-1)
+    """The values that the operator owns, flat."""
+    return tensor.values[: owned_rows(spec, results)].reshape(-1)
 
 
 def is_constant(values: Array) -> bool:

@@ -1,0 +1,34 @@
+"""The embedded default: each operator's own float32 kernel, with its own checks."""
+
+from collections.abc import Mapping
+
+from mluops_gtest.model.call import Declined, OpCall
+from mluops_gtest.model.operator import Operator
+from mluops_gtest.model.status import Status
+
+
+class NumpyBackend:
+    """Runs `Operator.kernel`, an implementation that shares no algorithm with the reference."""
+
+    name = "numpy"
+
+    def __init__(self, operators: Mapping[str, Operator]) -> None:
+        self._operators = operators
+
+    def supports(self, operator: str) -> bool:
+        """Every operator of the content root has a kernel."""
+        return operator in self._operators
+
+    def workspace_size(self, call: OpCall) -> int:
+        """What the kernel asks for."""
+        ask = self._operator(call).workspace_size
+        return 0 if ask is None else ask(call)
+
+    def run(self, call: OpCall) -> Status:
+        """Run the kernel."""
+        return self._operator(call).kernel(call)
+
+    def _operator(self, call: OpCall) -> Operator:
+        if call.operator not in self._operators:
+            raise Declined(f"no kernel for {call.operator}")
+        return self._operators[call.operator]

@@ -1,0 +1,235 @@
+"""One case on one backend: buffers made, call made, memory checked, values judged."""
+
+import time
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from mluops_gtest.engine.buffers import Arena, Buffer, fill, first_difference, pattern_of
+from mluops_gtest.engine.expectation import Expectation, expectation_of
+from mluops_gtest.engine.judge import Judgement, judge_untouched, judge_values
+from mluops_gtest.errors import ContentError
+from mluops_gtest.model.binding import bind, has_buffer
+from mluops_gtest.model.call import Backend, Declined, OpCall
+from mluops_gtest.model.case import BUFFER_LIMIT, Case
+from mluops_gtest.model.degenerate import owned_rows
+from mluops_gtest.model.dtypes import Array
+from mluops_gtest.model.operator import Operator
+from mluops_gtest.model.result import CaseResult, Outcome
+from mluops_gtest.model.status import Status
+from mluops_gtest.model.tensor import Tensor
+
+WORKSPACE = "workspace"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How each case is run."""
+
+    repeat: int = 1
+    bitwise: bool = False
+    stop_at_first: bool = False
+
+
+@dataclass(slots=True)
+class Times:
+    """Seconds spent so far inside the backend and around it."""
+
+    backend: float = 0.0
+    compare: float = 0.0
+
+
+class Executor:
+    """Runs cases on one backend, reusing one arena."""
+
+    def __init__(self, backend: Backend, options: Options) -> None:
+        self._backend = backend
+        self._options = options
+        self._arena = Arena()
+        self._workspace = Arena()
+        self.times = Times()
+
+    def execute(self, case: Case, operator: Operator | None) -> CaseResult:
+        """The verdict on one case; never raises for what the case or the backend does."""
+        blank = CaseResult(case.id, case.operator, case.tags, Outcome.SKIPPED, notes=case.notes)
+        if operator is None:
+            return replace(blank, reason=f"operator {case.operator!r} is not supported")
+        supports = getattr(self._backend, "supports", None)
+        try:
+            if supports is not None and not supports(operator.name):
+                return replace(blank, reason=f"backend {self._backend.name} does not support {operator.name}")
+            expectation = expectation_of(case, operator)
+        except ContentError as error:
+            return replace(blank, outcome=Outcome.ERROR, reason=str(error), content_error=True)
+        except Exception as error:
+            return _raised(blank, error)
+        blank = replace(blank, expected_status=expectation.answer.status)
+        try:
+            return self._repeated(case, operator, expectation, blank)
+        except Declined as declined:
+            return replace(blank, reason=f"declined: {declined}")
+        except (MemoryError, SystemExit) as error:
+            return replace(blank, outcome=Outcome.CRASHED, reason=f"{type(error).__name__}: {error}")
+        except Exception as error:
+            return _raised(blank, error)
+
+    def _repeated(self, case: Case, operator: Operator, expectation: Expectation, blank: CaseResult) -> CaseResult:
+        """Run from fresh poison as often as asked; the first run that does not pass decides."""
+        reproducible = self._options.repeat > 1 and not operator.order_free and expectation.answer.computes
+        first: CaseResult | None = None
+        before: dict[str, bytes] = {}
+        for attempt in range(self._options.repeat):
+            run = _Run(case, operator, self._backend, self._arena, self._workspace)
+            status = run.call()
+            start = time.perf_counter()
+            result = self._judge(run, status, expectation, blank)
+            if reproducible and result.outcome is Outcome.PASSED:
+                now = run.snapshot(expectation)
+                changed = [name for name in before if before[name] != now[name]]
+                before = before or now
+                if changed:
+                    reason = f"not reproducible: run {attempt + 1} differs from run 1 in {', '.join(changed)}"
+                    result = replace(result, outcome=Outcome.FAILED, reason=reason)
+            self.times.backend += run.seconds
+            self.times.compare += time.perf_counter() - start
+            if result.outcome is not Outcome.PASSED:
+                return result
+            first = first or result
+        assert first is not None, "repeat is at least 1"
+        return first
+
+    def _judge(self, run: "_Run", status: Status, expectation: Expectation, blank: CaseResult) -> CaseResult:
+        result = replace(blank, status=status, seconds=run.seconds, compared=True)
+        violations = run.violations()
+        if violations:
+            return replace(result, outcome=Outcome.MEMORY, reason="; ".join(violations))
+        wanted = expectation.answer
+        if status != wanted.status:
+            says = f" (check {wanted.check}: {run.operator.check(wanted.check).says})" if wanted.check else ""
+            reason = f"answered {status.name}, expected {wanted.status.name}{says}"
+            return replace(result, outcome=Outcome.WRONG_STATUS, reason=reason)
+        if not wanted.computes:
+            judgement = judge_untouched(
+                run.case, run.operator, run.outputs, f"the call answers {wanted.status.name} ({wanted.check})"
+            )
+            if wanted.status == Status.SUCCESS:
+                judgement.compare_scalars(expectation.results, run.scalars)
+        else:
+            judgement = judge_values(
+                run.case, run.operator, expectation, run.outputs, run.scalars, bitwise=self._options.bitwise
+            )
+        if expectation.recomputed:
+            judgement.notes.append("baseline recomputed with the reference (device CPU)")
+            if getattr(self._backend, "is_reference", False):
+                judgement.suspicions.append("the reference was compared with itself (device CPU: no stored baseline)")
+        return _judged(result, judgement)
+
+
+class _Run:
+    """One call with fresh buffers."""
+
+    def __init__(self, case: Case, operator: Operator, backend: Backend, arena: Arena, workspace: Arena) -> None:
+        self.case, self.operator, self._backend = case, operator, backend
+        self.seconds = 0.0
+        self.scalars: Mapping[str, int] = {}
+        tensors = [t for t in (*case.inputs, *case.outputs) if has_buffer(case, t)]
+        arena.reset([t.desc.nbytes for t in tensors])
+        self._buffers: dict[str, Buffer] = {t.id: arena.take(t.desc.nbytes) for t in tensors}
+        # Apart, because its size is asked for when the inputs are in place already.
+        self._workspace_arena = workspace
+        self._inputs = {t.id: self._input(t) for t in case.inputs if t.id in self._buffers}
+        self.outputs = {t.id: self._output(t) for t in case.outputs if t.id in self._buffers}
+
+    def call(self) -> Status:
+        """Bind, ask for the workspace, run; the status as the backend answers it."""
+        call = bind(self.case, self.operator, self._inputs, self.outputs)
+        size = self._workspace_size(call)
+        if size:
+            buffer = self._workspace(size)
+            call = bind(self.case, self.operator, self._inputs, self.outputs, buffer.data, size)
+        start = time.perf_counter()
+        answer: Any = self._backend.run(call)
+        self.seconds = time.perf_counter() - start
+        self.scalars = call.scalars
+        if isinstance(answer, bool) or not isinstance(answer, (int, np.integer)):
+            raise TypeError(f"backend {self._backend.name}: run() returned {answer!r}; it must return a Status.")
+        return Status(int(answer))
+
+    def violations(self) -> list[str]:
+        """Writes outside buffers and into inputs, in words."""
+        found = []
+        for name, buffer in self._buffers.items():
+            overrun = buffer.overrun()
+            if overrun:
+                found.append(f"wrote {overrun} of {name}")
+        for tensor in self.case.inputs:
+            if tensor.id in self._buffers:
+                offset = first_difference(self._buffers[tensor.id].data, _bytes_of(tensor))
+                if offset is not None:
+                    found.append(f"changed the input {tensor.id} (element {offset // tensor.desc.dtype.itemsize})")
+        return found
+
+    def snapshot(self, expectation: Expectation) -> dict[str, bytes]:
+        """The owned bytes of every output, to compare repeated runs bit for bit."""
+        return {
+            name: array[: owned_rows(self.operator.output(name), expectation.results)].tobytes()
+            for name, array in self.outputs.items()
+        }
+
+    def _input(self, tensor: Tensor) -> Array:
+        data = self._buffers[tensor.id].data
+        data[:] = _bytes_of(tensor)
+        return tensor.desc.view(data.view(tensor.desc.dtype.storage))
+
+    def _output(self, tensor: Tensor) -> Array:
+        data = self._buffers[tensor.id].data
+        fill(data, pattern_of(tensor.desc.dtype, self.operator.output(tensor.id).preset))
+        return tensor.desc.view(data.view(tensor.desc.dtype.storage))
+
+    def _workspace_size(self, call: OpCall) -> int:
+        """What the case dictates, else what the backend asks for; only a call that computes is asked."""
+        if self.case.expect.workspace_size is not None:
+            return min(self.case.expect.workspace_size, BUFFER_LIMIT)
+        ask = getattr(self._backend, "workspace_size", None)
+        if ask is None or self.case.expect.check is not None or self.case.expect.status != Status.SUCCESS:
+            return 0
+        size = ask(call)
+        if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 0:
+            raise TypeError(f"backend {self._backend.name}: workspace_size() returned {size!r}; it must be an int ≥ 0.")
+        return int(size)
+
+    def _workspace(self, size: int) -> Buffer:
+        self._workspace_arena.reset([size])
+        buffer = self._workspace_arena.take(size)
+        fill(buffer.data, np.frombuffer(b"\xa5", np.uint8))
+        self._buffers[WORKSPACE] = buffer
+        return buffer
+
+
+def _bytes_of(tensor: Tensor) -> Array:
+    """The tensor's values as bytes; a tensor without values in a case that expects a status is all zero."""
+    if tensor.data is None:
+        return np.zeros(tensor.desc.nbytes, np.uint8)
+    return np.ascontiguousarray(tensor.data).view(np.uint8)
+
+
+def _judged(result: CaseResult, judgement: Judgement) -> CaseResult:
+    return replace(
+        result,
+        outcome=judgement.outcome,
+        readings=tuple(judgement.readings),
+        worst=judgement.worst,
+        reason=judgement.reason,
+        notes=(*result.notes, *judgement.notes),
+        compared=judgement.compared,
+    )
+
+
+def _raised(result: CaseResult, error: BaseException) -> CaseResult:
+    trace = "".join(traceback.format_exception(error)).rstrip()
+    return replace(
+        result, outcome=Outcome.ERROR, reason=f"{type(error).__name__}: {error}", notes=(*result.notes, trace)
+    )

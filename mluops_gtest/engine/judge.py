@@ -1,0 +1,193 @@
+"""From what a backend left in the buffers to a verdict."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from mluops_gtest.criteria import Comparison, compare
+from mluops_gtest.criteria import judge as within_threshold
+from mluops_gtest.engine.buffers import holding, pattern_of
+from mluops_gtest.engine.expectation import Expectation
+from mluops_gtest.model.case import Case
+from mluops_gtest.model.criterion import Criterion, CriterionKind, exact
+from mluops_gtest.model.degenerate import is_constant, owned_rows
+from mluops_gtest.model.dtypes import Array, DType
+from mluops_gtest.model.operator import Operator
+from mluops_gtest.model.result import Outcome, Reading, Worst
+from mluops_gtest.model.tensor import Tensor
+
+
+@dataclass(slots=True)
+class Judgement:
+    """What is found on one run of a case; `reasons` are the failures in words, the first is the main one."""
+
+    readings: list[Reading] = field(default_factory=list)
+    worst: Worst | None = None
+    reasons: list[str] = field(default_factory=list)
+    suspicions: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    compared: bool = False
+
+    @property
+    def outcome(self) -> Outcome:
+        """Failed for a reason, suspect when the comparison proves nothing, else passed."""
+        if self.reasons:
+            return Outcome.FAILED
+        if self.suspicions or not self.compared:
+            return Outcome.SUSPECT
+        return Outcome.PASSED
+
+    @property
+    def reason(self) -> str:
+        """The reasons, or the suspicions, in one line."""
+        if self.reasons or self.suspicions:
+            return "; ".join(self.reasons or self.suspicions)
+        return "" if self.compared else "nothing was compared"
+
+    def compare_scalars(self, expected: Mapping[str, int], scalars: Mapping[str, int]) -> None:
+        """Results that are not tensors must be reported and equal."""
+        for name, value in expected.items():
+            self.compared = True
+            got = scalars.get(name)
+            error = float("nan") if got is None else float(abs(int(got) - value))
+            self.readings.append(Reading(name, "exact", error, 0.0, error == 0.0))
+            if got is None:
+                self.reasons.append(f"{name} was not reported; expected {value}")
+            elif error:
+                self.reasons.append(f"{name} is {got}, expected {value}")
+
+
+def judge_untouched(case: Case, operator: Operator, buffers: Mapping[str, Array], because: str) -> Judgement:
+    """A call that fails or returns early must leave every output as it was."""
+    judgement = Judgement(compared=True)
+    for tensor in case.outputs:
+        array = buffers.get(tensor.id)
+        if array is None or array.size == 0:
+            continue
+        pattern = pattern_of(tensor.desc.dtype, operator.output(tensor.id).preset)
+        touched = np.flatnonzero(~holding(array, pattern))
+        if touched.size:
+            judgement.reasons.append(
+                f"{tensor.id} was written ({touched.size} elements, first at {int(touched[0])}) although {because}"
+            )
+    return judgement
+
+
+def judge_values(
+    case: Case,
+    operator: Operator,
+    expectation: Expectation,
+    buffers: Mapping[str, Array],
+    scalars: Mapping[str, int],
+    *,
+    bitwise: bool,
+) -> Judgement:
+    """Every output held to its criteria, every scalar result compared exactly."""
+    judgement = Judgement()
+    judgement.compare_scalars(expectation.results, scalars)
+    for tensor, criteria in zip(expectation.outputs, case.criteria, strict=True):
+        if criteria is None:
+            judgement.notes.append(f"{tensor.id} is not compared (threshold_use: 0)")
+            continue
+        if tensor.desc.is_empty:
+            continue
+        _judge_output(judgement, tensor, criteria, operator, expectation, buffers[tensor.id], bitwise)
+    return judgement
+
+
+def _judge_output(
+    judgement: Judgement,
+    tensor: Tensor,
+    criteria: tuple[Criterion, ...],
+    operator: Operator,
+    expectation: Expectation,
+    array: Array,
+    bitwise: bool,
+) -> None:
+    spec, dtype = operator.output(tensor.id), tensor.desc.dtype
+    # Integers are exact whatever a file names; a file without criteria gets the operator's own.
+    wanted = exact() if dtype.is_integer else criteria or spec.criteria.get(dtype, ())
+    if not wanted:
+        judgement.suspicions.append(f"{tensor.id} has no criterion for {dtype.value}")
+        return
+    rows = owned_rows(spec, expectation.results)
+    evaluated, baseline = array[:rows], tensor.values[:rows]
+    if evaluated.size == 0:
+        return
+    if spec.preset is None:
+        unwritten = np.flatnonzero(holding(np.ascontiguousarray(evaluated), pattern_of(dtype, None)))
+        if unwritten.size:
+            judgement.compared = True
+            index = _unravel(int(unwritten[0]), evaluated.shape)
+            judgement.reasons.append(
+                f"{tensor.id}: {unwritten.size} of {evaluated.size} elements were never written, first at {list(index)}"
+            )
+            return
+    kinds = tuple(criterion.kind for criterion in wanted)
+    comparison = compare(np.ascontiguousarray(evaluated), np.ascontiguousarray(baseline), dtype, kinds)
+    judgement.compared = True
+    _judge_comparison(judgement, tensor.id, comparison, wanted)
+    if comparison.worst is not None and (judgement.worst is None or judgement.reasons):
+        worst = _worst(tensor.id, dtype, comparison, evaluated, baseline)
+        judgement.worst = judgement.worst or worst
+    if comparison.bits_unequal and not comparison.unequal and all(c.threshold == 0 for c in wanted):
+        words = f"{tensor.id}: {comparison.bits_unequal} elements are equal but not bit for bit (−0, NaN payloads)"
+        (judgement.reasons if bitwise else judgement.notes).append(words)
+    if expectation.degenerate is None and is_constant(baseline.reshape(-1)):
+        judgement.suspicions.append(f"the baseline of {tensor.id} is constant, so agreement proves nothing")
+
+
+def _judge_comparison(judgement: Judgement, output: str, comparison: Comparison, wanted: tuple[Criterion, ...]) -> None:
+    if comparison.nonfinite_mismatches:
+        judgement.reasons.append(
+            f"{output}: {comparison.nonfinite_mismatches} elements differ in being NaN or infinite, "
+            f"first at flat index {comparison.first_nonfinite_mismatch}"
+        )
+    judged = 0
+    for criterion in wanted:
+        value = comparison.readings[criterion.kind.canonical]
+        within = within_threshold(criterion.kind, value, criterion.threshold, comparison)
+        if within is None:
+            judgement.notes.append(f"{output}: {criterion.kind.value} is not judged on so few elements")
+            continue
+        judged += 1
+        name = criterion.kind.canonical.value
+        judgement.readings.append(Reading(output, name, value, criterion.threshold, within))
+        if not within:
+            judgement.reasons.append(_excess(output, name, value, criterion, comparison))
+    if judged == 0:
+        judgement.suspicions.append(f"{output} was compared, but no criterion could be judged on it")
+
+
+def _excess(output: str, name: str, value: float, criterion: Criterion, comparison: Comparison) -> str:
+    share = f"{comparison.unequal} of {comparison.compared} elements differ"
+    if criterion.kind.canonical is CriterionKind.DIFF4:
+        return f"{output}: {name} = {value:.6g}: all differences point one way; {share}"
+    return f"{output}: {name} = {value:.6g} > {criterion.threshold:g}; {share}"
+
+
+def _worst(output: str, dtype: DType, comparison: Comparison, evaluated: Array, baseline: Array) -> Worst:
+    assert comparison.worst is not None
+    index = _unravel(comparison.worst, evaluated.shape)
+    return Worst(
+        output,
+        index,
+        _text(evaluated[index], dtype),
+        _text(baseline[index], dtype),
+        comparison.unequal,
+        comparison.compared,
+        comparison.max_ulp,
+    )
+
+
+def _unravel(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(int(i) for i in np.unravel_index(flat, shape))
+
+
+def _text(value: object, dtype: DType) -> str:
+    """The value for people; a NaN with its bits."""
+    scalar = np.asarray(value)
+    if dtype.is_float and np.isnan(scalar):
+        return f"nan (0x{int(scalar.view(dtype.bits)):0{2 * dtype.itemsize}x})"
+    return str(scalar)

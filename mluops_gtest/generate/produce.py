@@ -1,0 +1,155 @@
+"""`mluops-test generate`: cases written into a folder, or compared with what lies there."""
+
+import contextlib
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+
+from mluops_gtest.codec.case import case_text, write_case
+from mluops_gtest.codec.lock import LockEntry, lock_entry, read_lock, write_lock
+from mluops_gtest.codec.schema import Schema
+from mluops_gtest.content.catalogue import Catalogue
+from mluops_gtest.content.root import Root
+from mluops_gtest.generate.make import make_case
+
+LOCK_NAME = "baselines.lock"
+# What is committed: a file of at most this many bytes. Larger cases are made into the cache on first use.
+COMMITTED_LIMIT = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where cases are written: the root's own store keeps small files alone, any other folder keeps all."""
+
+    folder: Path
+    suffix: str = ".prototxt"
+    committed_only: bool = False
+
+    def path(self, case_id: str) -> Path:
+        """The case's file."""
+        return self.folder / f"{case_id}{self.suffix}"
+
+
+@dataclass(frozen=True, slots=True)
+class Produced:
+    """One case done: its lock line, the bytes written, and in a check how it differs from what is stored."""
+
+    id: str
+    entry: LockEntry
+    written: int = 0
+    difference: str = ""
+
+
+def produce(catalogue: Catalogue, ids: list[str], target: Target, *, check: bool, jobs: int = 1) -> Iterator[Produced]:
+    """Each case made and written (or compared), in the order they finish."""
+    if jobs <= 1 or len(ids) <= 1:
+        worker = _Worker(catalogue, target, check)
+        yield from map(worker.produce, ids)
+        return
+    # Spawned: a fork would copy the parent's threads' locks; operators are loaded by path in each worker.
+    with ProcessPoolExecutor(
+        min(jobs, len(ids)), get_context("spawn"), _start_worker, (catalogue.root, target, check)
+    ) as pool:
+        for future in as_completed([pool.submit(_produce_in_worker, case_id) for case_id in ids]):
+            yield future.result()
+
+
+def update_lock(catalogue: Catalogue, target: Target, produced: list[Produced]) -> list[str]:
+    """Write the lock lines of the produced cases; lines and files of cases no longer declared go. Returns those ids."""
+    path = target.folder / LOCK_NAME
+    entries = read_lock(path) if path.exists() else {}
+    stale = stale_ids(catalogue, target, entries)
+    for case_id in stale:
+        entries.pop(case_id, None)
+        target.path(case_id).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            target.path(case_id).parent.rmdir()
+    entries.update((item.id, item.entry) for item in produced)
+    write_lock(path, entries.values())
+    return stale
+
+
+def stale_ids(catalogue: Catalogue, target: Target, entries: dict[str, LockEntry]) -> list[str]:
+    """Cases that are locked or stored in the root but declared no more."""
+    if not target.committed_only:
+        return []
+    stored = {
+        path.relative_to(target.folder).with_suffix("").as_posix() for path in target.folder.rglob(f"*{target.suffix}")
+    }
+    return sorted((stored | set(entries)) - set(catalogue.drafts))
+
+
+class _Worker:
+    """Makes cases one after the other; one per process."""
+
+    def __init__(self, catalogue: Catalogue, target: Target, check: bool) -> None:
+        self._catalogue = catalogue
+        self._target = target
+        self._check = check
+        self._schema = Schema.of(catalogue.operators.values())
+        lock = target.folder / LOCK_NAME
+        self._lock = read_lock(lock) if check and lock.exists() else {}
+
+    def produce(self, case_id: str) -> Produced:
+        """Make the case and write or compare it."""
+        draft = self._catalogue.drafts[case_id]
+        operator = self._catalogue.operators[draft.operator]
+        case = make_case(draft, operator)
+        entry = lock_entry(case, draft.digest)
+        path = self._target.path(case_id)
+        text = b""
+        stored_whole = not self._target.committed_only
+        if (
+            self._target.committed_only
+            and sum(t.desc.nbytes for t in (*case.inputs, *case.outputs) if t.data is not None) <= COMMITTED_LIMIT
+        ):
+            text = case_text(case, operator, self._schema)
+            stored_whole = len(text) <= COMMITTED_LIMIT
+        if self._check:
+            return Produced(
+                case_id, entry, difference=self._difference(case_id, entry, path, text if stored_whole else None)
+            )
+        if not stored_whole:
+            path.unlink(missing_ok=True)
+            return Produced(case_id, entry)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_case(case, operator, path, self._schema, blobs=not self._target.committed_only)
+        return Produced(case_id, entry, written=path.stat().st_size)
+
+    def _difference(self, case_id: str, entry: LockEntry, path: Path, text: bytes | None) -> str:
+        """In words how the regenerated case differs from the lock and the stored file; empty when it does not."""
+        locked = self._lock.get(case_id)
+        if locked is None:
+            return "not in the lock file"
+        if locked != entry:
+            names = [
+                n
+                for n in ("declared", "inputs", "baseline", "tensors", "params")
+                if getattr(locked, n) != getattr(entry, n)
+            ]
+            return f"differs from the lock in: {', '.join(names)}"
+        if text is None:
+            return (
+                f"{path} is stored, but the case is too large for that"
+                if self._target.committed_only and path.exists()
+                else ""
+            )
+        if not path.exists():
+            return f"{path} is missing"
+        if self._target.committed_only and path.read_bytes() != text:
+            return f"{path} differs from what is generated"
+        return ""
+
+
+_worker: _Worker
+
+
+def _start_worker(root: Root, target: Target, check: bool) -> None:
+    global _worker  # noqa: PLW0603 - the pool offers no other place for a worker's state
+    _worker = _Worker(Catalogue(root), target, check)
+
+
+def _produce_in_worker(case_id: str) -> Produced:
+    return _worker.produce(case_id)

@@ -1,0 +1,53 @@
+"""A whole run: its results, what it ran on, and the exit code that follows."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mluops_gtest.errors import ExitCode
+from mluops_gtest.model.result import CaseResult, Outcome
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """What report.json holds."""
+
+    tool_version: str
+    backend: Mapping[str, Any]
+    environment: Mapping[str, Any]
+    selection: Mapping[str, Any]
+    started: str
+    seconds: float
+    results: tuple[CaseResult, ...]
+    # Seconds by phase: generate, load, backend, compare, write.
+    timing: Mapping[str, float] = field(default_factory=dict)
+    interrupted: bool = False
+
+    @property
+    def summary(self) -> dict[str, int]:
+        """How many results have each outcome, in the order of the outcomes; absent ones are left out."""
+        counts = Counter(result.outcome for result in self.results)
+        return {outcome.value: counts[outcome] for outcome in Outcome if counts[outcome]}
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """What the run answers to the shell."""
+        return ExitCode.INTERRUPTED if self.interrupted else exit_code(self.results)
+
+
+def exit_code(results: Iterable[CaseResult]) -> ExitCode:
+    """Broken content, blocking outcomes, nothing compared: the worst of what applies."""
+    codes = set()
+    compared = False
+    for result in results:
+        compared = compared or result.compared
+        if result.content_error:
+            codes.add(ExitCode.CONTENT)
+        elif result.outcome.blocks:
+            codes.add(ExitCode.FAILED)
+    if not compared:
+        codes.add(ExitCode.EMPTY)
+    return ExitCode.worst(codes)
