@@ -21,7 +21,11 @@ _BLOCK = 1 << 15  # elements: 128 KiB of float32 stay in the cache through all p
 _CHUNK = 1 << 22  # elements that one thread takes at a time
 _THREADS = 2
 
-_Figure = TypeVar("_Figure", int, float)
+# Bit patterns without the sign order like the magnitudes they stand for.
+_INFINITE_BITS = 0x7F800000
+_NO_BITS = 0xFFFFFFFF
+
+_Figure = TypeVar("_Figure")
 
 
 def lattice_exponent(values: Array) -> int:
@@ -39,18 +43,28 @@ def lattice_exponent(values: Array) -> int:
 
 def largest_magnitude(values: Array) -> float:
     """The largest absolute value among the finite ones; 0.0 if there is none."""
+    return magnitudes(values)[1]
 
-    def of_chunk(chunk: Array) -> float:
-        largest = 0.0
+
+def magnitudes(values: Array) -> tuple[float, float]:
+    """The smallest and the largest absolute value of the finite values that are not zero; (0.0, 0.0) if none is."""
+
+    def of_chunk(chunk: Array) -> tuple[float, float]:
+        smallest, largest = _NO_BITS, 0
+        scratch = np.empty(min(_BLOCK, len(chunk)), np.uint32)
         for block in _blocks(chunk, _BLOCK):
-            extremes = float(block.max()), float(block.min())
-            if not all(map(math.isfinite, extremes)):
-                finite = block[np.isfinite(block)]
-                extremes = (float(finite.max()), float(finite.min())) if finite.size else (0.0, 0.0)
-            largest = max(largest, extremes[0], -extremes[1])
-        return largest
+            bits = np.bitwise_and(_bits(block), np.uint32(0x7FFFFFFF), out=scratch[: len(block)])
+            if bits.max() >= _INFINITE_BITS:
+                bits[bits >= _INFINITE_BITS] = 0
+            largest = max(largest, int(bits.max()))
+            if bits.min() == 0:
+                bits[bits == 0] = _NO_BITS
+            smallest = min(smallest, int(bits.min()))
+        return (_float(smallest), _float(largest)) if largest else (math.inf, 0.0)
 
-    return max(_map_chunks(of_chunk, values), default=0.0)
+    ranges = _map_chunks(of_chunk, values)
+    largest = max((high for _, high in ranges), default=0.0)
+    return (min(low for low, _ in ranges), largest) if largest else (0.0, 0.0)
 
 
 def sums_are_exact(exponent: int, largest: float, terms: int) -> bool:
@@ -104,6 +118,14 @@ def _blocks(flat: Array, size: int) -> Iterator[Array]:
     return (flat[start : start + size] for start in range(0, len(flat), size))
 
 
+def _bits(block: Array) -> Array:
+    return block.astype("<f4", copy=False).view("<u4")
+
+
+def _float(bits: int) -> float:
+    return float(np.array(bits, "<u4").view("<f4"))
+
+
 def _on_lattice(block: Array, exponent: int) -> bool:
     """A quick test that never errs towards yes: all values finite and multiples of 2^exponent."""
     # Outside this range the scaled value could underflow, or the scale itself overflow, in float32.
@@ -115,7 +137,7 @@ def _on_lattice(block: Array, exponent: int) -> bool:
 
 
 def _block_exponent(block: Array) -> int:
-    bits = block.astype("<f4", copy=False).view("<u4")
+    bits = _bits(block)
     fields = ((bits >> np.uint32(23)) & np.uint32(0xFF)).astype(np.int32)
     # A normal number is (2^23 + mantissa) · 2^(field − 150), a subnormal one mantissa · 2^-149.
     mantissas = (bits & np.uint32(0x7FFFFF)).astype(np.int32) | np.where(fields > 0, 1 << 23, 0).astype(np.int32)

@@ -13,6 +13,7 @@ from mluops_gtest.authoring.sums import (
     exact_sums,
     largest_magnitude,
     lattice_exponent,
+    magnitudes,
     sums_are_exact,
 )
 from mluops_gtest.errors import ContentError
@@ -64,15 +65,22 @@ def test_a_non_finite_value_does_not_hide_the_values_beside_it():
 
 
 @given(st.lists(st.floats(width=32), max_size=20))
-def test_the_largest_magnitude_counts_finite_values_of_both_signs(values):
-    expected = max((abs(v) for v in values if math.isfinite(v)), default=0.0)
-    assert largest_magnitude(np.array(values, "<f4")) == expected
+def test_magnitudes_count_finite_values_of_both_signs(values):
+    counted = [abs(v) for v in values if math.isfinite(v) and v != 0]
+    assert magnitudes(np.array(values, "<f4")) == (min(counted, default=0.0), max(counted, default=0.0))
+    assert largest_magnitude(np.array(values, "<f4")) == max(counted, default=0.0)
 
 
-def test_the_largest_magnitude_is_found_in_the_last_chunk():
+def test_magnitudes_of_halves_are_those_of_the_same_floats():
+    assert magnitudes(np.array([-1.5, 0.0, 2.0**-24, np.inf], "<f2")) == (2.0**-24, 1.5)
+
+
+def test_magnitudes_are_found_in_every_chunk():
     values = np.zeros(BEYOND_A_CHUNK, np.float32)
-    values[-1] = -7
-    assert largest_magnitude(values) == 7
+    values[0], values[-1] = 3, -7
+    assert magnitudes(values) == (3, 7)
+    values[-1] = 0
+    assert magnitudes(values) == (3, 3)
 
 
 @pytest.mark.parametrize(
