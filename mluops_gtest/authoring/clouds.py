@@ -1,0 +1,178 @@
+"""Sites of lidar sweeps through the layers of a 3-D detection network, with exactly the counts of the documents.
+
+The sites of each level are the outputs of the level before, so the counts are met from the coarse end: keep the nearest
+outputs of the sweep, then of the sweep's own finer sites only those whose outputs are all kept, at least one for each
+output, nearest first. That needs no search, and the finest level still is the sweep.
+"""
+
+import functools
+import itertools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from mluops_gtest.authoring.lidar import DEPTH_CELLS, Survey, sweep
+from mluops_gtest.authoring.random import Draw, Stream
+from mluops_gtest.authoring.sparse import Geometry, derive_output_space
+from mluops_gtest.errors import UnknownNameError
+from mluops_gtest.model.dtypes import Array
+
+_SEED = 20230207
+_ONES = (1, 1, 1)
+
+# The steps between the levels that carry fixed counts. The first is the network's 41 → 21 → 11, twice kernel 3,
+# stride 2, pad 1, in one: 4·out = in + 3 − (k₁ + 2·k₂), which is kernel 7, stride 4, pad 3.
+_STEPS = (
+    ((7, 7, 7), (4, 4, 4), (3, 3, 3)),
+    ((3, 3, 3), (2, 2, 2), (0, 1, 1)),
+    ((3, 1, 1), (2, 1, 1), (0, 0, 0)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """A survey and how many sites each level must have, finest first."""
+
+    survey: Survey
+    counts: tuple[int, int, int, int]
+
+
+_NETWORK = _Plan(Survey(batch=4, side=1440, sweeps=8, azimuths=480), (248636, 149100, 58838, 45406))
+_SMALL = _Plan(Survey(batch=2, side=48, sweeps=1, azimuths=32), (320, 240, 105, 80))
+
+# What a layer convolves: the level its sites come from, and the step to the next level (None: sub_m, k 3, s 1, p 1).
+_LAYERS = {
+    "subm_41x1440x1440": (0, None),
+    "down_11x360x360": (1, 1),
+    "subm_5x180x180": (2, None),
+    "out_5x180x180": (2, 2),
+}
+
+
+def network_layer(name: str) -> tuple[Array, Geometry]:
+    """The sites [L, 4] and the geometry of a layer at network scale; the array is shared and read-only."""
+    return _layer(name, _NETWORK)
+
+
+def small_layer(name: str) -> tuple[Array, Geometry]:
+    """A twin of the layer with the same structure and a few hundred sites; the array is shared and read-only."""
+    return _layer(name, _SMALL)
+
+
+def random_sites(stream: Stream, batch: int, space: tuple[int, int, int], count: int) -> Array:
+    """`count` distinct sites (n, d, h, w), uniform over the space, in random order; [count, 4] int32."""
+    cells = batch * math.prod(space)
+    if count > cells:
+        raise ValueError(f"random_sites: {count} distinct sites in a space of {cells} cells do not exist")
+    if cells <= 64 * count:
+        keys = stream.sample(cells, count)
+    else:
+        # Too many cells to shuffle: draw with room to spare, keep the first of equals, in the order drawn.
+        lanes = stream.lanes(4 * count + 64).view("<u8")
+        drawn = (lanes % np.uint64(cells)).astype(np.int64)
+        _, first = np.unique(drawn, return_index=True)
+        keys = drawn[np.sort(first)][:count]
+    return _sites(keys, (batch, *space))
+
+
+def _layer(name: str, plan: _Plan) -> tuple[Array, Geometry]:
+    if name not in _LAYERS:
+        raise UnknownNameError("network layer", name, _LAYERS)
+    level, step = _LAYERS[name]
+    steps = _steps(plan.survey)
+    if step is not None:
+        return _levels(plan)[level], steps[step]
+    space = steps[level].input_space
+    return _levels(plan)[level], Geometry(plan.survey.batch, space, (3, 3, 3), _ONES, _ONES, _ONES, space, sub_m=True)
+
+
+@functools.lru_cache
+def _levels(plan: _Plan) -> tuple[Array, ...]:
+    """The sites of every level, finest first, each ascending and exactly the outputs of the one before."""
+    steps = _steps(plan.survey)
+    swept = [sweep(plan.survey, Draw(_SEED))]
+    for step in steps:
+        swept.append(_outputs(swept[-1], step))
+    nearest = _nearest_first(swept[-1], steps[-1].output_space)
+    levels = [np.sort(nearest[: plan.counts[-1]])]
+    for keys, step, count in zip(swept[-2::-1], steps[::-1], plan.counts[-2::-1], strict=True):
+        levels.append(_choose(keys, levels[-1], step, count))
+    spaces = [step.input_space for step in steps] + [steps[-1].output_space]
+    sites = tuple(_sites(keys, (plan.survey.batch, *space)) for keys, space in zip(levels[::-1], spaces, strict=True))
+    for array in sites:
+        array.flags.writeable = False
+    return sites
+
+
+def _steps(survey: Survey) -> list[Geometry]:
+    space = (DEPTH_CELLS, survey.side, survey.side)
+    steps = []
+    for kernel, stride, pad in _STEPS:
+        coarser = derive_output_space(space, kernel, stride, pad, _ONES)
+        steps.append(Geometry(survey.batch, space, kernel, stride, pad, _ONES, coarser))
+        space = coarser
+    return steps
+
+
+def _sites(keys: Array, shape: tuple[int, int, int, int]) -> Array:
+    return np.stack(np.unravel_index(keys, shape), axis=1).astype("<i4")
+
+
+def _met(keys: Array, step: Geometry) -> list[Array]:
+    """Eight arrays of output keys, which together are all that each site meets (at most two on an axis)."""
+    batch, *site = np.unravel_index(keys, (step.batch, *step.input_space))
+    axes = zip(site, step.pad, step.kernel, step.stride, step.output_space, strict=True)
+    ends = [(np.maximum(-((k - 1 - p - x) // s), 0), np.minimum((x + p) // s, limit - 1)) for x, p, k, s, limit in axes]
+    shape = (step.batch, *step.output_space)
+    return [np.ravel_multi_index((batch, *corner), shape) for corner in itertools.product(*ends)]
+
+
+def _outputs(keys: Array, step: Geometry) -> Array:
+    """The keys of all output sites, ascending."""
+    flags = np.zeros(step.batch * math.prod(step.output_space), np.bool_)
+    for met in _met(keys, step):
+        flags[met] = True
+    return np.flatnonzero(flags)
+
+
+def _nearest_first(keys: Array, space: tuple[int, int, int]) -> Array:
+    """The keys by horizontal distance from the lidar in the middle; equals stay in order."""
+    _, height, width = space
+    y = 2 * (keys // width % height) - height + 1
+    x = 2 * (keys % width) - width + 1
+    return keys[np.argsort(y * y + x * x, kind="stable")]
+
+
+def _choose(swept: Array, kept: Array, step: Geometry, count: int) -> Array:
+    """`count` sites, of the swept ones where possible, whose outputs are exactly `kept`."""
+    candidates = np.concatenate([_nearest_first(swept, step.input_space), np.setdiff1d(_centres(kept, step), swept)])
+    place = np.full(step.batch * math.prod(step.output_space), -1, np.int32)
+    place[kept] = np.arange(len(kept), dtype=np.int32)
+    met = np.stack([place[keys] for keys in _met(candidates, step)])
+    closed = (met >= 0).all(axis=0)
+    candidates, met = candidates[closed], met[:, closed]
+    # The first candidate that covers each output: of repeated places the last write stays, so write backwards.
+    cover = np.full(len(kept), len(candidates))
+    for places in met:
+        first = np.full(len(kept), len(candidates))
+        first[places[::-1]] = np.arange(len(candidates))[::-1]
+        np.minimum(cover, first, out=cover)
+    chosen = np.zeros(len(candidates), np.bool_)
+    chosen[cover] = True
+    missing = count - np.count_nonzero(chosen)
+    others = np.flatnonzero(~chosen)
+    if not 0 <= missing <= len(others):
+        raise ValueError(
+            f"{count} sites cannot cover {len(kept)} outputs with {len(candidates)} candidates; sweep more"
+        )
+    chosen[others[:missing]] = True
+    return np.sort(candidates[chosen])
+
+
+def _centres(kept: Array, step: Geometry) -> Array:
+    """For each output the one input under the middle of its kernel, which meets no other output."""
+    batch, *out = np.unravel_index(kept, (step.batch, *step.output_space))
+    axes = zip(out, step.stride, step.pad, step.kernel, strict=True)
+    centre = (o * s - p + k // 2 for o, s, p, k in axes)
+    return np.ravel_multi_index((batch, *centre), (step.batch, *step.input_space))

@@ -1,0 +1,125 @@
+"""The clouds have the documents' counts, feed each other, and look like a sweep."""
+
+import hashlib
+
+import numpy as np
+import pytest
+
+from mluops_gtest.authoring import Draw
+from mluops_gtest.authoring.clouds import network_layer, random_sites, small_layer
+from mluops_gtest.authoring.sparse import Geometry, derive_output_space, find_pairs
+from mluops_gtest.errors import UnknownNameError
+
+NAMES = ("subm_41x1440x1440", "down_11x360x360", "subm_5x180x180", "out_5x180x180")
+ONES = (1, 1, 1)
+
+
+def convolved(sites, batch, space, kernel, stride, pad):
+    out = derive_output_space(space, kernel, stride, pad, ONES)
+    return find_pairs(sites, Geometry(batch, space, kernel, stride, pad, ONES, out)).out_indices, out
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "space", "kernel", "stride", "pad", "output_space", "sub_m"),
+    [
+        ("subm_41x1440x1440", 248636, (41, 1440, 1440), (3, 3, 3), ONES, ONES, (41, 1440, 1440), True),
+        ("down_11x360x360", 149100, (11, 360, 360), (3, 3, 3), (2, 2, 2), (0, 1, 1), (5, 180, 180), False),
+        ("subm_5x180x180", 58838, (5, 180, 180), (3, 3, 3), ONES, ONES, (5, 180, 180), True),
+        ("out_5x180x180", 58838, (5, 180, 180), (3, 1, 1), (2, 1, 1), (0, 0, 0), (2, 180, 180), False),
+    ],
+)
+def test_network_layers_are_the_documents(name, count, space, kernel, stride, pad, output_space, sub_m):
+    sites, geometry = network_layer(name)
+    assert geometry == Geometry(4, space, kernel, stride, pad, ONES, output_space, sub_m)
+    assert sites.shape == (count, 4)
+    assert sites.dtype == np.dtype("<i4")
+
+
+@pytest.mark.parametrize("layer", [network_layer, small_layer])
+@pytest.mark.parametrize("name", NAMES)
+def test_sites_are_distinct_ascending_and_inside(layer, name):
+    sites, geometry = layer(name)
+    assert not sites.flags.writeable
+    keys = np.ravel_multi_index(tuple(sites.T), (geometry.batch, *geometry.input_space))
+    assert (keys[1:] > keys[:-1]).all()
+    assert set(sites[:, 0]) == set(range(geometry.batch))
+
+
+@pytest.mark.parametrize("layer", [network_layer, small_layer])
+def test_each_level_is_what_the_level_before_puts_out(layer):
+    finest, geometry = layer("subm_41x1440x1440")
+    middle, space = convolved(finest, geometry.batch, geometry.input_space, (3, 3, 3), (2, 2, 2), ONES)
+    third, space = convolved(middle, geometry.batch, space, (3, 3, 3), (2, 2, 2), ONES)
+    down, geometry = layer("down_11x360x360")
+    assert space == geometry.input_space
+    np.testing.assert_array_equal(third, down)
+    fourth = find_pairs(down, geometry).out_indices
+    for name in ("subm_5x180x180", "out_5x180x180"):
+        np.testing.assert_array_equal(fourth, layer(name)[0])
+
+
+def test_the_last_layer_puts_out_45406_sites():
+    assert len(find_pairs(*network_layer("out_5x180x180")).out_indices) == 45406
+
+
+def test_small_twins_have_the_network_structure_and_few_sites():
+    for name in NAMES:
+        small, twin = small_layer(name)
+        _, geometry = network_layer(name)
+        assert (twin.kernel, twin.stride, twin.pad, twin.dilation, twin.sub_m) == (
+            geometry.kernel,
+            geometry.stride,
+            geometry.pad,
+            geometry.dilation,
+            geometry.sub_m,
+        )
+        assert 50 <= len(small) <= 400
+        assert find_pairs(small, twin).indice_num.min() > 0
+
+
+@pytest.mark.parametrize(("name", "times"), [("subm_41x1440x1440", 100), ("subm_5x180x180", 5)])
+def test_sites_cluster_on_surfaces(name, times):
+    sites, geometry = network_layer(name)
+    neighbours = (find_pairs(sites, geometry).indice_num.sum() - len(sites)) / len(sites)
+    uniform = 26 * len(sites) / (geometry.batch * np.prod(geometry.input_space))
+    assert neighbours > times * uniform
+
+
+def test_the_sweep_thins_out_with_distance_and_stands_on_a_road():
+    sites, geometry = network_layer("subm_41x1440x1440")
+    middle = geometry.input_space[2] / 2
+    distance = np.hypot(sites[:, 2] - middle, sites[:, 3] - middle)
+    rings = np.histogram(distance, bins=np.arange(100, 701, 100))[0] / (2 * np.arange(1, 7) + 1)
+    assert (rings[1:] < rings[:-1]).all()
+    depths = np.bincount(sites[:, 1], minlength=41)
+    assert depths[13:20].sum() > 0.5 * len(sites)
+    assert (depths[25:] > 0).all()
+
+
+def test_the_clouds_never_change():
+    digest = hashlib.sha256()
+    for name in NAMES:
+        digest.update(network_layer(name)[0].tobytes())
+        digest.update(small_layer(name)[0].tobytes())
+    assert digest.hexdigest() == "92373c12abfbd30ed580942ce4f40170fe7bbb975c1faf98ef5d854b58b2f31f"
+
+
+def test_an_unknown_layer_is_named_with_the_known_ones():
+    with pytest.raises(UnknownNameError, match=r"Did you mean 'subm_5x180x180'\?"):
+        network_layer("subm_5x180x18")
+
+
+@pytest.mark.parametrize(
+    ("space", "count"), [((3, 4, 5), 120), ((3, 4, 5), 7), ((41, 1440, 1440), 500), ((1, 1, 1), 1)]
+)
+def test_random_sites_are_distinct_and_inside(space, count):
+    sites = random_sites(Draw(3).stream("indices"), 2, space, count)
+    assert sites.shape == (count, 4)
+    assert sites.dtype == np.dtype("<i4")
+    assert len(np.unique(sites, axis=0)) == count
+    assert ((sites >= 0) & (sites < (2, *space))).all()
+
+
+def test_more_random_sites_than_cells_are_refused():
+    with pytest.raises(ValueError, match="3 distinct sites in a space of 2 cells"):
+        random_sites(Draw(3).stream("indices"), 1, (1, 1, 2), 3)
