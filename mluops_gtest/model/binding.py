@@ -34,14 +34,14 @@ def bind(
 
 
 def bind_values(case: Case, operator: Operator) -> OpCall:
-    """The call with the case's own input values and outputs that only exist on paper: for checks and references."""
+    """The call with the case's input values; outputs and workspace exist on paper only: for checks and references."""
     paper = {
         tensor.id: np.broadcast_to(np.zeros((), tensor.desc.dtype.storage), tensor.desc.dims)
         for tensor in case.outputs
         if not tensor.desc.is_large
     }
     values = {tensor.id: tensor.values if tensor.data is not None else None for tensor in case.inputs}
-    return bind(case, operator, values, paper)
+    return bind(case, operator, values, paper, workspace=np.empty(0, np.uint8))
 
 
 def expected_results(case: Case, operator: Operator) -> dict[str, int]:
