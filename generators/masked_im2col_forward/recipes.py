@@ -22,7 +22,7 @@ SIDES = {
 
 
 def mask_grid(
-    draw: Draw, params: Params, dtype: DType, *, image: tuple[int, ...], masks: int, values: str = "full"
+    draw: Draw, params: Params, dtype: DType, *, image: tuple[int, int, int], masks: int, values: str = "full"
 ) -> Made:
     """Distinct pixels in row-major order, as the set pixels of a detector's mask come."""
     _, height, width = image
@@ -31,7 +31,7 @@ def mask_grid(
 
 
 def scattered(
-    draw: Draw, params: Params, dtype: DType, *, image: tuple[int, ...], masks: int, values: str = "full"
+    draw: Draw, params: Params, dtype: DType, *, image: tuple[int, int, int], masks: int, values: str = "full"
 ) -> Made:
     """Random windows, from just outside one end of each axis to just outside the other."""
     p = _complete(params)
@@ -41,7 +41,7 @@ def scattered(
     return _made(draw, p, dtype, image, tops + p["pad_h"], lefts + p["pad_w"], values)
 
 
-def sweep(draw: Draw, params: Params, dtype: DType, *, image: tuple[int, ...], values: str = "full") -> Made:
+def sweep(draw: Draw, params: Params, dtype: DType, *, image: tuple[int, int, int], values: str = "full") -> Made:
     """Every window from one pixel clear of one end of each axis to one pixel clear of the other, in random order."""
     p = _complete(params)
     _, height, width = image
@@ -59,7 +59,7 @@ def windows_at(
     *,
     side: str,
     clear: bool,
-    image: tuple[int, ...],
+    image: tuple[int, int, int],
     masks: int,
     values: str = "full",
 ) -> Made:
@@ -81,7 +81,7 @@ def listed(
     *,
     mask_h: tuple[int, ...],
     mask_w: tuple[int, ...],
-    image: tuple[int, ...],
+    image: tuple[int, int, int],
     values: str = "full",
 ) -> Made:
     """The mask positions that the declaration lists."""
@@ -109,7 +109,7 @@ def _complete(params: Params) -> dict[str, Any]:
 
 
 def _made(
-    draw: Draw, params: Params, dtype: DType, image: tuple[int, ...], mask_h: Array, mask_w: Array, values: str
+    draw: Draw, params: Params, dtype: DType, image: tuple[int, int, int], mask_h: Array, mask_w: Array, values: str
 ) -> Made:
     inputs = {
         "feature": feature(draw, dtype, (1, *image), values),
