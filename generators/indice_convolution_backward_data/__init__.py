@@ -1,0 +1,55 @@
+"""indice_convolution_backward_data: the gradient of a sparse convolution with respect to its input."""
+
+from typing import Final
+
+from mluops_gtest.authoring import DType, OpCall, Operator, OutputSpec, ParamField, ParamMessage, TensorSpec, Theory
+
+from .checks import CHECKS
+from .filters import LAYOUTS, extents
+from .kernel import kernel
+from .mistakes import WRONG
+from .recipes import network, network_twin, random_pairs, sites
+from .reference import reference
+from .values import CRITERIA
+
+_FLOATS: Final = (DType.FLOAT, DType.HALF)
+
+
+def theory(call: OpCall) -> Theory:
+    """Every tensor is touched once, of indice_pairs the pairs in use; a multiplication and an addition per product."""
+    _, channels_in, channels_out = extents(call.tensor("filters").desc)
+    pairs = sum(call.param("indice_num"))
+    whole = sum(call.tensor(name).desc.nbytes for name in ("output_grad", "filters", "input_grad"))
+    return Theory(whole + 2 * pairs * DType.INT32.itemsize, 2 * pairs * channels_in * channels_out)
+
+
+OPERATOR: Final = Operator(
+    name="indice_convolution_backward_data",
+    released_name="indice_convolution_backward_data",
+    api_name="mluOpIndiceConvolutionBackwardData",
+    op_type=("INDICE_CONVOLUTION_BACKWARD_DATA", 900),
+    summary="Adds, for every pair of rows and its kernel offset, the output gradient times Wᵀ to the input gradient.",
+    document="indice_convolution_backward_data",
+    inputs=(
+        TensorSpec("output_grad", "[Y, Co]", _FLOATS),
+        TensorSpec("filters", "[[Kd,] Kh, Kw, Ci, Co] as ARRAY, permuted as the layout says", _FLOATS, LAYOUTS),
+        TensorSpec("indice_pairs", "[K, 2, L]", (DType.INT32,)),
+    ),
+    outputs=(OutputSpec("input_grad", "[L, Ci]", CRITERIA),),
+    params=ParamMessage(
+        field="indice_convolution_backward_data_param",
+        number=22120599,
+        message="IndiceConvolutionBackwardDataParam",
+        fields=(
+            ParamField("inverse", 1, "int64"),
+            ParamField("sub_m", 2, "int64"),
+            ParamField("indice_num", 3, "int64", "repeated"),
+        ),
+    ),
+    checks=CHECKS,
+    reference=reference,
+    kernel=kernel,
+    recipes={"random_pairs": random_pairs, "sites": sites, "network": network, "network_twin": network_twin},
+    theory=theory,
+    wrong=WRONG,
+)

@@ -1,0 +1,141 @@
+"""The parameter checks in their normative order; the first that does not hold decides the status."""
+
+from typing import Final
+
+from mluops_gtest.authoring import Check, DType, OpCall, Status, checks
+
+from .filters import LAYOUTS, RANKS, Extents, axis_letters, extents
+
+# More input rows than this are not supported.
+ROWS_LIMIT: Final = 1_000_000
+
+_TENSORS: Final = ("output_grad", "filters", "indice_pairs", "input_grad")
+# §3.8.2 and the large-tensor checks of §3.8.5 begin with the output.
+_OUTPUT_FIRST: Final = ("input_grad", "output_grad", "filters", "indice_pairs")
+_FLOATS: Final = (DType.FLOAT, DType.HALF)
+
+
+def _extents(call: OpCall) -> Extents:
+    return extents(call.tensor("filters").desc)
+
+
+def _dim(call: OpCall, tensor: str, axis: int) -> int:
+    return call.tensor(tensor).dims[axis]
+
+
+def _largest_count(call: OpCall) -> int:
+    return max(call.param("indice_num"), default=0)
+
+
+def _layout_fits_rank(call: OpCall) -> bool:
+    rank = len(call.tensor("filters").dims)
+    return len(axis_letters(call.tensor("filters").layout, rank)) == rank
+
+
+def _centre_is_largest(call: OpCall) -> bool:
+    counts = call.param("indice_num")
+    return all(count <= counts[len(counts) // 2] for count in counts)
+
+
+def _same_dtype(tensor: str) -> Check:
+    return checks.require(
+        f"{tensor}_dtype_equal",
+        lambda call: call.tensor(tensor).dtype is call.tensor("output_grad").dtype,
+        f"{tensor} must have the dtype of output_grad",
+        "§1.4, §3.8.5",
+    )
+
+
+CHECKS: Final = (
+    checks.handle_present("§3.8.1"),
+    *checks.descriptors_present(_TENSORS, "§3.8.1"),
+    *checks.param_arrays_present(["indice_num"], "§3.8.1"),
+    checks.arch_supported("§3.8.1"),
+    checks.rank("output_grad", 2, "§3.8.4"),
+    checks.rank("filters", RANKS, "§3.8.4"),
+    checks.rank("indice_pairs", 3, "§3.8.4"),
+    checks.rank("input_grad", 2, "§3.8.4"),
+    checks.dim("indice_pairs", 1, 2, "indice_pairs must be [K, 2, L]", "§3.8.4"),
+    checks.require(
+        "indice_pairs_rows",
+        lambda call: _dim(call, "indice_pairs", 2) <= ROWS_LIMIT,
+        f"indice_pairs must have at most {ROWS_LIMIT} columns",
+        "released check",
+        Status.NOT_SUPPORTED,
+    ),
+    checks.dtype("output_grad", _FLOATS, "§3.8.4"),
+    checks.dtype("filters", _FLOATS, "§3.8.4"),
+    checks.dtype("input_grad", _FLOATS, "§3.8.4"),
+    checks.dtype("indice_pairs", (DType.INT32,), "§3.8.4"),
+    checks.layout("filters", LAYOUTS, "§3.8.4"),
+    # §3.8.4 looks at the layout's name alone; a layout whose axes are not those of the tensor has no K, Ci, Co.
+    checks.require("filters_layout_rank", _layout_fits_rank, "the layout of filters must fit its rank", "§1.1, §3.8.4"),
+    *checks.contiguous(_TENSORS, "§1.4"),
+    checks.require("inverse", lambda call: call.param("inverse") in (0, 1), "inverse must be 0 or 1", "§3.8.5"),
+    checks.require("sub_m", lambda call: call.param("sub_m") in (0, 1), "sub_m must be 0 or 1", "§3.8.5"),
+    checks.require(
+        "indice_num_negative",
+        lambda call: all(count >= 0 for count in call.param("indice_num")),
+        "no entry of indice_num may be negative",
+        "§3.8.5",
+    ),
+    checks.require(
+        "inverse_unsupported",
+        lambda call: call.param("inverse") == 0,
+        "inverse = 1 is not supported",
+        "§1.4, §3.8.5",
+        Status.NOT_SUPPORTED,
+    ),
+    checks.dim("indice_pairs", 0, lambda call: _extents(call).offsets, "indice_pairs[0] must be Kd·Kh·Kw", "§3.8.5"),
+    checks.dim("output_grad", 1, lambda call: _extents(call).channels_out, "output_grad[1] must be Co", "§3.8.5"),
+    checks.dim("input_grad", 1, lambda call: _extents(call).channels_in, "input_grad[1] must be Ci", "§3.8.5"),
+    checks.dim(
+        "input_grad", 0, lambda call: _dim(call, "indice_pairs", 2), "input_grad[0] must be indice_pairs[2]", "§3.8.5"
+    ),
+    checks.require(
+        "indice_num_fits_pairs",
+        lambda call: _largest_count(call) <= _dim(call, "indice_pairs", 2),
+        "no entry of indice_num may exceed indice_pairs[2]",
+        "§3.8.5",
+    ),
+    checks.require(
+        "sub_m_rows",
+        lambda call: call.param("sub_m") == 0 or _dim(call, "input_grad", 0) == _dim(call, "output_grad", 0),
+        "with sub_m input_grad and output_grad must have equally many rows",
+        "§1.4, §3.8.5",
+    ),
+    checks.require(
+        "sub_m_centre",
+        lambda call: call.param("sub_m") == 0 or _centre_is_largest(call),
+        "with sub_m the middle entry of indice_num must be the largest",
+        "§3.8.5",
+    ),
+    checks.require(
+        "output_grad_rows",
+        lambda call: _dim(call, "output_grad", 0) >= _largest_count(call),
+        "output_grad must have at least as many rows as the largest entry of indice_num",
+        "§3.8.5",
+    ),
+    checks.require(
+        "sub_m_even_kernel",
+        lambda call: call.param("sub_m") == 0 or _extents(call).offsets % 2 == 1,
+        "with sub_m the number of kernel offsets must be odd",
+        "§1.4, §3.8.5",
+    ),
+    _same_dtype("input_grad"),
+    _same_dtype("filters"),
+    *checks.not_large(_OUTPUT_FIRST, "§3.8.5"),
+    checks.not_empty("input_grad", "§3.8.2"),
+    checks.not_empty("output_grad", "§3.8.2"),
+    checks.not_empty("filters", "§3.8.2"),
+    checks.require(
+        "indice_pairs_empty",
+        lambda call: not call.tensor("indice_pairs").desc.is_empty,
+        "indice_pairs has no elements",
+        "§3.8.2",
+        Status.SUCCESS,
+        subsumed="without columns input_grad has no rows, without kernel offsets filters is empty: both answer before",
+    ),
+    *checks.pointers_present(_TENSORS, "§3.8.1"),
+    checks.workspace_present("§3.8.3"),
+)

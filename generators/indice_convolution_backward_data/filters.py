@@ -1,0 +1,48 @@
+"""Filter layouts: which axis carries what, and the same weights in every layout."""
+
+import math
+from typing import Final, NamedTuple
+
+from mluops_gtest.authoring import Array, Layout, TensorDesc
+
+# N counts output channels, C input channels, D, H and W are the kernel's own axes.
+_KERNEL_AXES: Final = "DHW"
+# ARRAY gives no names to its axes: they are [Kd,]Kh,Kw,Ci,Co (§3.8.5).
+_ARRAY_AXES: Final = "DHWCN"
+
+LAYOUTS: Final = (Layout.NHWC, Layout.NCHW, Layout.HWCN, Layout.NCDHW, Layout.NDHWC, Layout.ARRAY)
+RANKS: Final = (4, 5)
+
+
+class Extents(NamedTuple):
+    """Kernel offsets K, input channels Ci and output channels Co of a filter."""
+
+    offsets: int
+    channels_in: int
+    channels_out: int
+
+
+def axis_letters(layout: Layout, rank: int) -> str:
+    """One letter per axis of a filter of that rank; their number differs from `rank` where the two do not fit."""
+    return _ARRAY_AXES[-rank:] if layout is Layout.ARRAY else layout.value
+
+
+def extents(filters: TensorDesc) -> Extents:
+    """K, Ci and Co of a filter whose layout fits its rank."""
+    lengths = dict(zip(axis_letters(filters.layout, len(filters.dims)), filters.dims, strict=True))
+    return Extents(math.prod(lengths.get(axis, 1) for axis in _KERNEL_AXES), lengths["C"], lengths["N"])
+
+
+def weights_by_offset(filters: Array, layout: Layout) -> Array:
+    """The weights as [K, Ci, Co], whatever the layout."""
+    # §3.1 step 1 calls the transposed filter [K, Co, Ci]; its own HWCN and §3.8.5 say that W_k is [Ci, Co].
+    letters = axis_letters(layout, filters.ndim)
+    canonical = filters.transpose([letters.index(axis) for axis in _ARRAY_AXES[-filters.ndim :]])
+    return canonical.reshape(-1, *canonical.shape[-2:])
+
+
+def laid_out(weights: Array, kernel: tuple[int, ...], layout: Layout) -> Array:
+    """The filter tensor of weights [K, Ci, Co] in that layout; `kernel` is (Kh, Kw) or (Kd, Kh, Kw)."""
+    canonical = weights.reshape(*kernel, *weights.shape[1:])
+    letters = axis_letters(layout, canonical.ndim)
+    return canonical.transpose([_ARRAY_AXES[-canonical.ndim :].index(axis) for axis in letters]).copy()

@@ -1,0 +1,90 @@
+"""The numbers that fill output_grad and the weights, and the proof that right kernels can meet the criterion."""
+
+import math
+from typing import Final, Literal
+
+import numpy as np
+
+from mluops_gtest.authoring import Array, Criterion, Draw, DType, Stream, both
+from mluops_gtest.authoring.sums import assert_conditioned, exact_sums
+
+from .reference import Operands, float64_is_exact, terms_by_row
+
+# §1.5.1
+CRITERIA: Final[dict[DType, tuple[Criterion, ...]]] = {DType.FLOAT: both(1e-5), DType.HALF: both(3e-3)}
+
+# lattice: few enough bits that float64 sums are exact. The others have every mantissa bit random:
+# full: one exponent; wide: many exponents; cancelling: neighbouring channels nearly cancel; positive: one sign.
+Values = Literal["lattice", "full", "wide", "cancelling", "positive"]
+
+_FLOAT64_BITS: Final = 53
+_MANTISSA_BITS: Final = {DType.FLOAT: 24, DType.HALF: 11}
+# Products of two such values stay normal and their sums finite.
+_WIDE: Final = {DType.FLOAT: (-12, 12), DType.HALF: (-5, 3)}
+# Neighbours cancel but for 1/16: float32 sums lose four bits and stay far within 1e-5.
+_REMAINDER: Final = 2.0**-4
+# Products looked at for conditioning; network cases are judged by their first rows.
+_CONDITION_BUDGET: Final = 1 << 20
+
+
+def draw_operands(
+    draw: Draw, values: Values, dtype: DType, grad_shape: tuple[int, int], weights_shape: tuple[int, int, int]
+) -> tuple[Array, Array]:
+    """output_grad [Y, Co] and weights [K, Ci, Co] of that kind."""
+    grad, weights = draw.stream("output_grad"), draw.stream("filters")
+    # Within one offset an input row occurs at most once, so that many products at most meet in one sum.
+    terms = weights_shape[0] * weights_shape[2]
+    return _drawn(grad, values, dtype, grad_shape, terms), _drawn(weights, values, dtype, weights_shape, terms, sign=-1)
+
+
+def _drawn(stream: Stream, values: Values, dtype: DType, shape: tuple[int, ...], terms: int, sign: int = 1) -> Array:
+    storage = dtype.storage.str
+    match values:
+        case "lattice":
+            return stream.lattice(shape, lattice_bits(dtype, terms), dtype=storage)
+        case "full":
+            return stream.mantissas(shape, dtype=storage)
+        case "wide":
+            return stream.mantissas(shape, _WIDE[dtype], dtype=storage)
+        case "positive":
+            # In (1/4, 1/2), so that thousands of products stay far below the largest half.
+            return np.abs(stream.mantissas(shape, (-2, -2), dtype=storage))
+        case "cancelling":
+            return _cancelling(stream.mantissas(shape, dtype=storage), sign)
+
+
+def _cancelling(values: Array, sign: int) -> Array:
+    """Each odd channel nearly repeats the even one before it, in the weights with the opposite sign."""
+    pairs = values.shape[-1] // 2
+    even, odd = values[..., : 2 * pairs : 2], values[..., 1 : 2 * pairs : 2]
+    # Rounded element by element, so the same on every machine.
+    odd[...] = sign * even * (1 + values.dtype.type(_REMAINDER) * np.abs(odd))
+    return values
+
+
+def lattice_bits(dtype: DType, terms: int) -> int:
+    """The most bits per factor that keep float64 sums of `terms` products exact: 2·bits + ⌈log2 terms⌉ ≤ 53."""
+    return min(_MANTISSA_BITS[dtype], (_FLOAT64_BITS - math.ceil(math.log2(terms))) // 2)
+
+
+def refuse_unless_sound(operands: Operands, values: Values, dtype: DType) -> None:
+    """Lattice data must be exact in float64, and any order of float32 additions must stay far within the criterion."""
+    if values == "lattice" and not float64_is_exact(operands):
+        raise ValueError("the lattice is too fine: float64 sums of these products round")
+    terms = _leading_terms(operands)
+    if terms.size:
+        assert_conditioned(terms, exact_sums(terms), CRITERIA[dtype])
+
+
+def _leading_terms(operands: Operands) -> Array:
+    """The products of the first receiving rows as columns [T, n], padded with zeros."""
+    rows: list[Array] = []
+    size = 0
+    for _, terms in terms_by_row(operands):
+        rows.append(terms)
+        size += terms.size
+        if size >= _CONDITION_BUDGET:
+            break
+    longest = max(map(len, rows), default=0)
+    padded = [np.pad(terms, ((0, longest - len(terms)), (0, 0))) for terms in rows]
+    return np.concatenate([np.empty((longest, 0)), *padded], axis=1)
