@@ -91,7 +91,8 @@ def _load_file(spec: str, path: Path) -> Any:
     module = importlib.util.module_from_spec(module_spec)
     sys.modules[name] = module
     loader = module_spec.loader
-    return _guarded(spec, lambda: (loader.exec_module(module), module)[1])
+    _guarded(spec, lambda: loader.exec_module(module))
+    return module
 
 
 def _guarded(spec: str, load: Any) -> Any:

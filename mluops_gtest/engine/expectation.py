@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from mluops_gtest.errors import CaseFileError
 from mluops_gtest.model.binding import bind_values, expected_results
 from mluops_gtest.model.case import Case
+from mluops_gtest.model.dtypes import Array
 from mluops_gtest.model.operator import Answer, Operator
 from mluops_gtest.model.tensor import Tensor
 
@@ -43,7 +42,7 @@ def expectation_of(case: Case, operator: Operator) -> Expectation:
     return Expectation(answer, outputs, {**results, **baseline.scalars}, degenerate, recomputed=True)
 
 
-def _filled(tensor: Tensor, array: np.ndarray, case: Case) -> Tensor:  # type: ignore[type-arg]
+def _filled(tensor: Tensor, array: Array, case: Case) -> Tensor:
     if tuple(array.shape) != tensor.desc.dims:
         raise CaseFileError(
             f"{case.id}: the output {tensor.id!r} has dims {list(tensor.desc.dims)}, the reference gives "

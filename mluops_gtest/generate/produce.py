@@ -8,10 +8,11 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from mluops_gtest.codec.case import case_text, write_case
-from mluops_gtest.codec.lock import LockEntry, lock_entry, read_lock, write_lock
+from mluops_gtest.codec.lock import LockEntry, read_lock, write_lock
 from mluops_gtest.codec.schema import Schema
 from mluops_gtest.content.catalogue import Catalogue
 from mluops_gtest.content.root import Root
+from mluops_gtest.generate.locking import lock_entry
 from mluops_gtest.generate.make import make_case
 
 LOCK_NAME = "baselines.lock"
@@ -60,7 +61,7 @@ def update_lock(catalogue: Catalogue, target: Target, produced: list[Produced]) 
     """Write the lock lines of the produced cases; lines and files of cases no longer declared go. Returns those ids."""
     path = target.folder / LOCK_NAME
     entries = read_lock(path) if path.exists() else {}
-    stale = stale_ids(catalogue, target, entries)
+    stale = _stale(catalogue, target, entries)
     for case_id in stale:
         entries.pop(case_id, None)
         target.path(case_id).unlink(missing_ok=True)
@@ -71,7 +72,14 @@ def update_lock(catalogue: Catalogue, target: Target, produced: list[Produced]) 
     return stale
 
 
-def stale_ids(catalogue: Catalogue, target: Target, entries: dict[str, LockEntry]) -> list[str]:
+def lock_differences(catalogue: Catalogue, target: Target) -> list[str]:
+    """For a check: what is stored or locked although nothing declares it."""
+    path = target.folder / LOCK_NAME
+    entries = read_lock(path) if path.exists() else {}
+    return [f"{case_id}: stored or locked, but not declared" for case_id in _stale(catalogue, target, entries)]
+
+
+def _stale(catalogue: Catalogue, target: Target, entries: dict[str, LockEntry]) -> list[str]:
     """Cases that are locked or stored in the root but declared no more."""
     if not target.committed_only:
         return []

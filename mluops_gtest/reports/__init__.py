@@ -1,0 +1,1 @@
+"""Listeners of a run's events and readers of its report."""

@@ -1,0 +1,5 @@
+"""`python -m mluops_gtest`."""
+
+from mluops_gtest.cli.main import main
+
+main()

@@ -1,0 +1,31 @@
+"""`mluops-test backends`."""
+
+import click
+
+_EPILOG = """\b
+Examples:
+  mluops-test backends
+  mluops-test run --backend reference
+  mluops-test run --backend my_package.kernels:backend
+  mluops-test run --backend ./my_kernels.py:backend
+"""
+
+
+@click.command("backends", epilog=_EPILOG)
+def command() -> None:
+    """Show the backends that are known by name, and whether they load.
+
+    Any Python object can be named too: module:attribute or path/file.py:attribute.
+    """
+    from rich.markup import escape
+    from rich.table import Table
+
+    from mluops_gtest.backends.registry import known_backends
+    from mluops_gtest.cli.consoles import stdout
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("backend", "status", "from"):
+        table.add_column(column, overflow="fold")
+    for backend in known_backends():
+        table.add_row(backend.name, escape(backend.problem) if backend.problem else "ready", escape(backend.origin))
+    stdout().print(table)

@@ -1,0 +1,63 @@
+"""`mluops-test convert`."""
+
+from pathlib import Path
+
+import click
+
+from mluops_gtest.cli.options import root_option
+from mluops_gtest.errors import ContentError, ExitCode, NothingSelectedError, UsageError
+
+_EPILOG = """\b
+Examples:
+  mluops-test convert case.prototxt case.pb
+  mluops-test convert case.pb case.prototxt
+  mluops-test convert my_cases/ binary_cases/ --to pb
+"""
+_SUFFIXES = (".prototxt", ".pb")
+
+
+@click.command("convert", epilog=_EPILOG)
+@click.argument("src", type=click.Path(path_type=Path, exists=True))
+@click.argument("dst", type=click.Path(path_type=Path))
+@click.option(
+    "--to",
+    "form",
+    type=click.Choice(["prototxt", "pb"]),
+    help="For folders: what to write, e.g. --to pb.  [default: the other format of each file]",
+)
+@click.option("--drop-unknown", is_flag=True, help="Convert text although fields that are not known here get lost.")
+@root_option
+def command(root: Path | None, src: Path, dst: Path, form: str | None, drop_unknown: bool) -> int:
+    """Convert case files between text (.prototxt) and binary (.pb): a file, or a folder with all below it."""
+    from mluops_gtest.cli.session import Session
+    from mluops_gtest.codec.case import convert
+    from mluops_gtest.codec.schema import Schema
+
+    schema = Schema.of(Session(root).catalogue.operators.values())
+    if src.is_file():
+        if dst.is_dir():
+            dst = dst / src.with_suffix(_target_suffix(src, form)).name
+        if dst.suffix not in _SUFFIXES:
+            raise UsageError(f"{dst}: the name must end in .prototxt or .pb.")
+        pairs = [(src, dst)]
+    else:
+        files = sorted(p for p in src.rglob("*") if p.suffix in _SUFFIXES and p.is_file())
+        if not files:
+            raise NothingSelectedError(f"{src}: no .prototxt or .pb file in that folder.")
+        pairs = [(p, (dst / p.relative_to(src)).with_suffix(_target_suffix(p, form))) for p in files]
+    failed = 0
+    for source, target in pairs:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            convert(source, target, schema, drop_unknown=drop_unknown)
+        except ContentError as error:
+            failed += 1
+            click.echo(f"error: {error}", err=True)
+    click.echo(f"{len(pairs) - failed} files converted" + (f", {failed} refused" if failed else ""))
+    return int(ExitCode.CONTENT if failed else ExitCode.OK)
+
+
+def _target_suffix(source: Path, form: str | None) -> str:
+    if form:
+        return f".{form}"
+    return ".pb" if source.suffix == ".prototxt" else ".prototxt"

@@ -1,0 +1,76 @@
+"""`mluops-test generate`."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mluops_gtest.cli.options import selection_options
+from mluops_gtest.errors import ExitCode, UsageError
+
+_EPILOG = """\b
+Examples:
+  mluops-test generate --all                        the whole content of this checkout, lock file included
+  mluops-test generate --all --check -j 2           does what is stored still come out the same?
+  mluops-test generate --op voxel_pooling_forward --out /tmp/cases --format pb
+  mluops-test generate masked_im2col_forward/edge_top_float
+"""
+
+
+@click.command("generate", epilog=_EPILOG)
+@selection_options
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Write every selected case there, large ones too, e.g. --out cases.  [default: the root's prototxt/]",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["prototxt", "pb"]),
+    default="prototxt",
+    show_default=True,
+    help="Text or binary files, e.g. --format pb.",
+)
+@click.option("-j", "--jobs", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="Processes.")
+@click.option("--check", is_flag=True, help="Write nothing; compare with what is stored and locked.")
+def command(root: Path | None, out: Path | None, form: str, jobs: int, check: bool, **selection: Any) -> int:
+    """Make cases: inputs by their recipes, baselines by the references.
+
+    Into the content root go files of up to 64 KB and a line per case in prototxt/baselines.lock; larger cases
+    are made into the cache when they are first run. With --out every selected case is written there.
+    """
+    from mluops_gtest.cli.consoles import stderr
+    from mluops_gtest.cli.progress import track
+    from mluops_gtest.cli.session import Session
+    from mluops_gtest.generate.produce import Target, lock_differences, produce, update_lock
+
+    session = Session(root)
+    chosen = session.select(selection).cases
+    foreign = [case.id for case in chosen if case.draft is None]
+    if foreign:
+        raise UsageError(f"generate makes declared cases; {foreign[0]} is a file that no declaration belongs to.")
+    store = session.catalogue.root
+    if out is None and store.bundled and not check:
+        raise UsageError("The content inside the installed package is not written to; say where: --out DIR.")
+    if out is None and form != "prototxt":
+        raise UsageError("The content root stores text; --format pb needs --out DIR.")
+    target = Target(out or store.stored, f".{form}", committed_only=out is None)
+    ids = [case.id for case in chosen]
+    produced = list(track(produce(session.catalogue, ids, target, check=check, jobs=jobs), len(ids), stderr()))
+    if check:
+        differences = [f"{item.id}: {item.difference}" for item in produced if item.difference]
+        differences += lock_differences(session.catalogue, target)
+        for line in sorted(differences):
+            click.echo(line)
+        click.echo(f"{len(produced)} cases compared, {len(differences)} differences")
+        return int(ExitCode.CONTENT if differences else ExitCode.OK)
+    stale = update_lock(session.catalogue, target, produced)
+    for case_id in stale:
+        click.echo(f"removed {case_id}: no longer declared")
+    files = [item for item in produced if item.written]
+    size = sum(item.written for item in files)
+    click.echo(f"{len(produced)} cases made, {len(files)} files written to {target.folder} ({size / 1e6:.2f} MB)")
+    if len(files) < len(produced):
+        click.echo(f"{len(produced) - len(files)} larger cases are locked only; they are made when first run")
+    return int(ExitCode.OK)

@@ -1,0 +1,42 @@
+"""`mluops-test ops`."""
+
+from collections import Counter
+from pathlib import Path
+
+import click
+
+from mluops_gtest.cli.options import root_option
+
+_EPILOG = """\b
+Examples:
+  mluops-test ops                           what is known
+  mluops-test ops dynamic_scatter_backward  one operator: tensors, parameters, ordered checks
+"""
+
+
+@click.command("ops", epilog=_EPILOG)
+@click.argument("operator", required=False)
+@root_option
+def command(root: Path | None, operator: str | None) -> None:
+    """Show the operators that are known; with a name, everything about one."""
+    from rich.table import Table
+
+    from mluops_gtest.cli.consoles import stdout
+    from mluops_gtest.cli.session import Session
+
+    catalogue = Session(root).catalogue
+    console = stdout()
+    if operator is not None:
+        from mluops_gtest.cli.operator_page import operator_page
+
+        for part in operator_page(catalogue.operators.find(operator)):
+            console.print(part)
+        return
+    counts = Counter(draft.operator for draft in catalogue.drafts.values())
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("operator", "in files", "cases", "checks", "what it does"):
+        table.add_column(column, justify="right" if column in ("cases", "checks") else "left")
+    for known in catalogue.operators.values():
+        row = (known.name, known.released_name, str(counts[known.name]), str(len(known.checks)), known.summary)
+        table.add_row(*row)
+    console.print(table)

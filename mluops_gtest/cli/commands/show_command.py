@@ -1,0 +1,36 @@
+"""`mluops-test show`."""
+
+from pathlib import Path
+
+import click
+
+from mluops_gtest.cli.options import file_options, root_option
+
+_EPILOG = """\b
+Examples:
+  mluops-test show masked_im2col_forward/edge_top_float
+  mluops-test show path/to/case.prototxt
+"""
+
+
+@click.command("show", epilog=_EPILOG)
+@click.argument("case")
+@root_option
+@file_options
+def command(root: Path | None, case: str, strict: bool, allow_outside_paths: bool) -> None:
+    """Show one case: tensors with their value ranges, parameters, criteria, expected status, a repro line."""
+    from mluops_gtest.cli.case_page import case_page
+    from mluops_gtest.cli.consoles import stdout
+    from mluops_gtest.cli.session import Session
+
+    session = Session(root)
+    selection = {"select": (case,), "operators": (), "tags": (), "keyword": "", "everything": False}
+    chosen = session.select(selection).cases
+    if len(chosen) != 1:
+        raise click.UsageError(f"{case!r} names {len(chosen)} cases; `mluops-test list {case!r}` lists them.")
+    source = session.source(chosen, strict=strict, allow_outside_paths=allow_outside_paths)
+    loaded = source.load(chosen[0].id)
+    note = chosen[0].draft.note if chosen[0].draft else ""
+    console = stdout()
+    for part in case_page(loaded, session.catalogue.operators.get(loaded.operator), note, root):
+        console.print(part)

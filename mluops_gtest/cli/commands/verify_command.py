@@ -1,0 +1,58 @@
+"""`mluops-test verify`."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mluops_gtest.cli.options import file_options, selection_options
+from mluops_gtest.errors import ContentError, ExitCode
+
+_EPILOG = """\b
+Examples:
+  mluops-test verify                       the default set
+  mluops-test verify --tag network         the network scales
+  mluops-test verify my_cases/             files of your own
+"""
+
+
+@click.command("verify", epilog=_EPILOG)
+@selection_options
+@file_options
+def command(root: Path | None, strict: bool, allow_outside_paths: bool, **selection: Any) -> int:
+    """Recompute every stored baseline from its stored inputs and say which differ.
+
+    Expected statuses are compared with the operator's checks likewise.
+    """
+    from mluops_gtest.cli.consoles import stderr
+    from mluops_gtest.cli.progress import track
+    from mluops_gtest.cli.session import Session
+    from mluops_gtest.generate.verify import verify_case
+
+    session = Session(root)
+    chosen = session.select(selection).cases
+    source = session.source(chosen, strict=strict, allow_outside_paths=allow_outside_paths)
+    verified = differing = skipped = 0
+    for selected in track(chosen, len(chosen), stderr()):
+        try:
+            case = source.load(selected.id)
+            operator = session.catalogue.operators.get(case.operator)
+            if operator is None:
+                click.echo(f"skipped {selected.id}: operator {case.operator!r} is not supported")
+                skipped += 1
+                continue
+            if not case.baseline_stored:
+                click.echo(f"skipped {selected.id}: it stores no baseline (device CPU)")
+                skipped += 1
+                continue
+            found = verify_case(case, operator)
+        except ContentError as error:
+            found = [str(error)]
+        verified += 1
+        if found:
+            differing += 1
+            click.echo(f"differs {selected.id}: {'; '.join(found)}")
+    click.echo(f"{verified} verified, {differing} differ, {skipped} skipped")
+    if differing:
+        return int(ExitCode.CONTENT)
+    return int(ExitCode.OK if verified else ExitCode.EMPTY)

@@ -1,0 +1,91 @@
+"""Declared cases described without their values: from the lock file, else from the case itself."""
+
+from typing import Any
+
+from rich.table import Table
+
+from mluops_gtest.cli.session import Session
+from mluops_gtest.codec.lock import LockEntry
+from mluops_gtest.content.selection import Selected
+from mluops_gtest.generate.locking import lock_entry
+from mluops_gtest.generate.make import make_case
+from mluops_gtest.model.case import Case, Expect
+from mluops_gtest.model.criterion import Criterion
+from mluops_gtest.model.dtypes import DType
+
+
+class Listing:
+    """Describes the cases of one selection."""
+
+    def __init__(self, session: Session, cases: tuple[Selected, ...]) -> None:
+        self._session = session
+        self._cases = cases
+        self._source = session.source(cases)
+
+    def describe(self, selected: Selected) -> dict[str, Any]:
+        """One case for programs."""
+        if selected.draft is None:
+            case = self._source.load(selected.id)
+            return self._description(selected, case.operator, lock_entry(case, ""), case.expect, case)
+        return self._description(selected, selected.operator, self._entry(selected), selected.draft.expect, None)
+
+    def table(self) -> Table:
+        """All cases for people."""
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for column in ("id", "tags", "inputs", "expects"):
+            table.add_column(column, overflow="fold")
+        for selected in self._cases:
+            described = self.describe(selected)
+            inputs = " ".join(f"{t['dtype']}{t['dims']}".replace(" ", "") for t in described["inputs"])
+            expect = described["expect"]
+            words = expect["status"] + (f" ({expect['check']})" if expect.get("check") else "")
+            table.add_row(selected.id, ",".join(selected.tags), inputs, words)
+        return table
+
+    def _entry(self, selected: Selected) -> LockEntry:
+        draft = selected.draft
+        assert draft is not None
+        entry = self._source.lock.get(draft.id)
+        if entry is not None and entry.declared == draft.digest:
+            return entry
+        # Declared or changed since the lock was written: only making it tells its shapes.
+        return lock_entry(make_case(draft, self._session.catalogue.operators[draft.operator]), draft.digest)
+
+    def _description(
+        self, selected: Selected, operator: str, entry: LockEntry, expect: Expect, case: Case | None
+    ) -> dict[str, Any]:
+        return {
+            "id": selected.id,
+            "operator": operator,
+            "tags": list(selected.tags),
+            "doc": selected.draft.doc if selected.draft else "",
+            "params": dict(entry.params),
+            "inputs": entry.tensors["inputs"],
+            "outputs": entry.tensors["outputs"],
+            "criteria": self._criteria(operator, entry, case),
+            "expect": describe_expect(expect),
+            "stored": case is not None or self._session.catalogue.stored_path(selected.id).exists(),
+        }
+
+    def _criteria(self, operator: str, entry: LockEntry, case: Case | None) -> list[dict[str, Any]]:
+        known = self._session.catalogue.operators.get(operator)
+        described = []
+        for position, output in enumerate(entry.tensors["outputs"]):
+            criteria: tuple[Criterion, ...] | None = case.criteria[position] if case else ()
+            if criteria == () and known is not None:
+                criteria = known.output(output["id"]).criteria.get(DType.named(output["dtype"]), ())
+            described += [
+                {"output": output["id"], "criterion": c.kind.canonical.value, "threshold": c.threshold}
+                for c in criteria or ()
+            ]
+        return described
+
+
+def describe_expect(expect: Expect) -> dict[str, Any]:
+    """What the case expects, without what it leaves at its default."""
+    described: dict[str, Any] = {"status": expect.status.name}
+    for name in Expect.__dataclass_fields__:
+        value = getattr(expect, name)
+        if name != "status" and value not in (None, False, ()):
+            described[name] = list(value) if isinstance(value, tuple) else value
+    return described

@@ -1,0 +1,116 @@
+"""`mluops-test`: finds the command, runs it, turns errors into one clear message and the right exit code."""
+
+import importlib
+import os
+import sys
+from typing import Any
+
+import click
+
+from mluops_gtest import __version__
+from mluops_gtest.errors import ExitCode, HarnessError
+
+# A literal table, so that --help imports no command: name → one line for the overview.
+COMMANDS = {
+    "run": "Run cases on a backend and judge the results.",
+    "list": "List the declared cases.",
+    "show": "Show one case: tensors, parameters, criteria, expected status.",
+    "generate": "Make cases with their baselines and write them.",
+    "verify": "Recompute every stored baseline from its stored inputs.",
+    "convert": "Convert case files between text and binary.",
+    "ops": "Show the operators that are known.",
+    "backends": "Show the backends that are known, with their status.",
+}
+_EPILOG = """\b
+Examples:
+  mluops-test run                                  the default set on the numpy backend
+  mluops-test run --op voxel_pooling_forward       one operator, network scales included
+  mluops-test run --backend my_kernels.py:backend  your own kernels
+  mluops-test list --tag boundary                  what is declared
+Every command has examples of its own: mluops-test COMMAND --help
+
+\b
+Exit codes: 0 all good, 1 cases failed, 2 wrong usage, 3 content broken,
+4 backend unusable, 5 nothing selected or compared, 70 a bug of ours.
+
+\b
+Shell completion:  eval "$(_MLUOPS_TEST_COMPLETE=bash_source mluops-test)"
+(zsh_source and fish_source likewise)
+"""
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+class LazyGroup(click.Group):
+    """Imports a command's module only when that command is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The commands in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command, or None for a word that is none."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"mluops_gtest.cli.commands.{cmd_name}_command")
+        command: click.Command = module.command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does, with the close and the known words in the message."""
+        from mluops_gtest.errors import suggestion
+
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            ctx.fail(f"Unknown command {name!r}.{suggestion(name, COMMANDS)}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The overview without importing any command."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=LazyGroup, context_settings=CONTEXT, epilog=_EPILOG)
+@click.version_option(__version__, "-V", "--version", message="mluops-test %(version)s")
+def cli() -> None:
+    """Conformance tests for accelerator operators: cases, runner, accuracy criteria, one command line."""
+
+
+def run_main(arguments: list[str] | None = None) -> int:
+    """Run the command line; the exit code."""
+    try:
+        result: Any = cli.main(arguments, prog_name="mluops-test", standalone_mode=False)
+    except HarnessError as error:
+        click.echo(f"error: {error}", err=True)
+        return int(error.exit_code)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return int(ExitCode.USAGE)
+    except click.ClickException as error:
+        error.show()
+        return int(ExitCode.USAGE)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        return int(ExitCode.INTERRUPTED)
+    except BrokenPipeError:
+        # The reader of our output left (`| head`); that is no failure, and Python must not complain at exit.
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+        return int(ExitCode.OK)
+    except Exception as error:
+        import traceback
+
+        traceback.print_exc()
+        click.echo(
+            f"bug: mluops-test {__version__} failed unexpectedly ({type(error).__name__}). The lines above say where; "
+            "please report them together with the command.",
+            err=True,
+        )
+        return int(ExitCode.BUG)
+    return result if isinstance(result, int) else int(ExitCode.OK)
+
+
+def main() -> None:
+    """The entry point of the installed script."""
+    sys.exit(run_main())

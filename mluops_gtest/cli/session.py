@@ -1,0 +1,57 @@
+"""What a command works with: the content root, its catalogue, the selection, the source of cases."""
+
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from mluops_gtest.codec.case import read_operator_name
+from mluops_gtest.content.catalogue import Catalogue
+from mluops_gtest.content.root import find_root
+from mluops_gtest.content.selection import Query, Selected, Selection, select
+from mluops_gtest.generate.source import StoredCases
+from mluops_gtest.model.case import Case
+
+
+class Session:
+    """Everything is loaded when first asked for."""
+
+    def __init__(self, root: Path | None = None) -> None:
+        self._root = root
+
+    @cached_property
+    def catalogue(self) -> Catalogue:
+        """The declared content."""
+        return Catalogue(find_root(self._root))
+
+    def select(self, options: dict[str, Any]) -> Selection:
+        """The selection that the shared options describe; they are taken out of `options`."""
+        query = Query(
+            tuple(options.pop("select")),
+            tuple(options.pop("operators")),
+            tuple(options.pop("tags")),
+            options.pop("keyword"),
+            options.pop("everything"),
+        )
+        return select(self.catalogue, query, read_operator_name)
+
+    def source(
+        self,
+        selected: tuple[Selected, ...],
+        *,
+        strict: bool = False,
+        allow_outside_paths: bool = False,
+        on_generate: Callable[[str], None] | None = None,
+    ) -> StoredCases:
+        """Where the selected cases come from."""
+        return StoredCases(
+            self.catalogue,
+            selected,
+            strict=strict,
+            allow_outside_paths=allow_outside_paths,
+            on_generate=on_generate,
+        )
+
+    def load(self, selected: Selected) -> Case:
+        """One complete case."""
+        return self.source((selected,)).load(selected.id)

@@ -1,0 +1,70 @@
+"""Results to JSON: one line per result while running, one report at the end."""
+
+import math
+from typing import Any
+
+from mluops_gtest.model.report import FORMAT, RunReport
+from mluops_gtest.model.result import CaseResult, Reading, Worst
+
+
+def result_to_json(result: CaseResult) -> dict[str, Any]:
+    """A result as plain JSON values; NaN and infinities are words, which JSON lacks as numbers."""
+    return {
+        "case": result.case,
+        "operator": result.operator,
+        "tags": list(result.tags),
+        "outcome": result.outcome.value,
+        "status": None if result.status is None else result.status.name,
+        "expected_status": None if result.expected_status is None else result.expected_status.name,
+        "readings": [_reading(reading) for reading in result.readings],
+        "worst": None if result.worst is None else _worst(result.worst),
+        "seconds": round(result.seconds, 9),
+        "reason": result.reason,
+        "repro": result.repro,
+        "notes": list(result.notes),
+        "content_error": result.content_error,
+        "compared": result.compared,
+    }
+
+
+def report_to_json(report: RunReport) -> dict[str, Any]:
+    """The whole report as plain JSON values."""
+    return {
+        "format": FORMAT,
+        "tool_version": report.tool_version,
+        "backend": dict(report.backend),
+        "environment": dict(report.environment),
+        "selection": dict(report.selection),
+        "started": report.started,
+        "seconds": round(report.seconds, 6),
+        "timing": {phase: round(seconds, 6) for phase, seconds in report.timing.items()},
+        "interrupted": report.interrupted,
+        "summary": report.summary,
+        "results": [result_to_json(result) for result in report.results],
+    }
+
+
+def _reading(reading: Reading) -> dict[str, Any]:
+    return {
+        "output": reading.output,
+        "criterion": reading.criterion,
+        "value": _number(reading.value),
+        "threshold": _number(reading.threshold),
+        "within": reading.within,
+    }
+
+
+def _worst(worst: Worst) -> dict[str, Any]:
+    return {
+        "output": worst.output,
+        "index": list(worst.index),
+        "evaluated": worst.evaluated,
+        "baseline": worst.baseline,
+        "unequal": worst.unequal,
+        "compared": worst.compared,
+        "max_ulp": worst.max_ulp,
+    }
+
+
+def _number(value: float) -> float | str:
+    return value if math.isfinite(value) else str(value)

@@ -1,0 +1,31 @@
+"""The lock line of a case: digests of its values, and its descriptors so that lists need no values."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from mluops_gtest.codec.lock import LockEntry, digest_tensors
+from mluops_gtest.model.case import Case
+from mluops_gtest.model.tensor import Tensor
+
+
+def lock_entry(case: Case, declared: str) -> LockEntry:
+    """What the lock file records of this case; `declared` is the digest of its declaration."""
+    return LockEntry(
+        id=case.id,
+        declared=declared,
+        inputs=digest_tensors(case.inputs),
+        baseline=digest_tensors(case.outputs),
+        tensors={"inputs": _described(case.inputs), "outputs": _described(case.outputs)},
+        params={name: list(v) if isinstance(v, tuple) else v for name, v in case.params.items()},
+    )
+
+
+def _described(tensors: Iterable[Tensor]) -> list[dict[str, Any]]:
+    described = []
+    for tensor in tensors:
+        desc = tensor.desc
+        line = {"id": tensor.id, "dtype": desc.dtype.value, "layout": desc.layout.value, "dims": list(desc.dims)}
+        if desc.strides is not None:
+            line["strides"] = list(desc.strides)
+        described.append(line)
+    return described

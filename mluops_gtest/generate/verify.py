@@ -1,0 +1,50 @@
+"""Stored baselines recomputed from stored inputs."""
+
+import numpy as np
+
+from mluops_gtest.model.binding import bind_values, expected_results
+from mluops_gtest.model.case import Case
+from mluops_gtest.model.dtypes import Array, DType
+from mluops_gtest.model.operator import Answer, Operator
+
+
+def verify_case(case: Case, operator: Operator) -> list[str]:
+    """How the stored answer differs from the reference's, in words; empty when it does not."""
+    call = bind_values(case, operator)
+    answer = operator.answer(call)
+    expect = case.expect
+    if answer.status != expect.status or (expect.check is not None and answer.check != expect.check):
+        return [f"expects {_words(Answer(expect.status, expect.check))}, the checks say {_words(answer)}"]
+    if not answer.computes or not case.baseline_stored:
+        return []
+    baseline = operator.reference(call)
+    found = []
+    for tensor in case.outputs:
+        if tensor.data is None:
+            found.append(f"{tensor.id}: no stored values")
+            continue
+        unequal = _unequal(tensor.values, baseline.outputs[tensor.id], tensor.desc.dtype)
+        if unequal:
+            found.append(f"{tensor.id}: {unequal} of {tensor.desc.count} elements differ")
+    stored = expected_results(case, operator)
+    found += [
+        f"{name}: stored {stored[name]}, recomputed {value}"
+        for name, value in baseline.scalars.items()
+        if name in stored and stored[name] != value
+    ]
+    return found
+
+
+def _unequal(stored: Array, recomputed: Array, dtype: DType) -> int:
+    """Elements whose bits differ; NaN meets NaN whatever the payload, which arithmetic does not fix."""
+    if stored.shape != recomputed.shape:
+        return max(stored.size, recomputed.size, 1)
+    left, right = stored.reshape(-1), np.ascontiguousarray(recomputed).reshape(-1)
+    differing = left.view(dtype.bits) != right.view(dtype.bits)
+    if dtype.is_float and differing.any():
+        differing &= ~(np.isnan(left) & np.isnan(right))
+    return int(np.count_nonzero(differing))
+
+
+def _words(answer: Answer) -> str:
+    return f"{answer.status.name}{f' ({answer.check})' if answer.check else ''}"

@@ -1,0 +1,144 @@
+"""What a person sees: progress while it runs, then a table per operator and every failure with its reason."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from typing import assert_never
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from mluops_gtest.model.event import CaseFinished, CaseStarted, Event, RunFinished, RunStarted
+from mluops_gtest.model.report import RunReport
+from mluops_gtest.model.result import CaseResult, Outcome
+
+COLOURS = {
+    Outcome.PASSED: "green",
+    Outcome.SKIPPED: "yellow",
+    Outcome.XFAILED: "yellow",
+    Outcome.NOT_RUN: "magenta",
+    Outcome.SUSPECT: "magenta",
+}
+_MOST_FAILURES = 50
+_MOST_SKIP_REASONS = 8
+
+
+class TerminalReporter:
+    """Listens to a run; `verbosity` −1 says only the end, 0 adds tables and failures, 1 every case."""
+
+    def __init__(self, out: Console, progress: Console, verbosity: int = 0) -> None:
+        self._out = out
+        self._verbosity = verbosity
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=None),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=progress,
+            transient=True,
+            disable=not progress.is_terminal or verbosity < 0,
+        )
+        self._task = self._progress.add_task("", total=None)
+        self._failed = 0
+
+    def note(self, text: str) -> None:
+        """Say beside the progress bar what takes long just now."""
+        self._progress.update(self._task, description=escape(text))
+
+    def __call__(self, event: Event) -> None:
+        """Listen to the run."""
+        match event:
+            case RunStarted(backend, total):
+                self._progress.update(self._task, description=escape(backend), total=total)
+                self._progress.start()
+            case CaseStarted():
+                pass
+            case CaseFinished(result):
+                self._case(result)
+            case RunFinished():
+                self._progress.stop()
+            case _:
+                assert_never(event)
+
+    def _case(self, result: CaseResult) -> None:
+        self._failed += result.outcome.blocks
+        words = f"{self._failed} failed" if self._failed else "running"
+        self._progress.update(self._task, advance=1, description=words)
+        if self._verbosity > 0:
+            word = f"[{colour(result.outcome)}]{result.outcome.value:12}[/]"
+            reason = f"  {escape(result.reason)}" if result.reason else ""
+            self._out.print(f"{word} {escape(result.case)}  {result.seconds * 1e3:.2f} ms{reason}", soft_wrap=True)
+
+    def summary(self, report: RunReport, where: str) -> None:
+        """The tables, the failures and the closing lines."""
+        if self._verbosity >= 0:
+            self._out.print(operator_table(report))
+            self._failures(report)
+            self._skips(report.results)
+        counts = ", ".join(f"{n} {outcome}" for outcome, n in report.summary.items())
+        self._out.print(f"{counts} in {report.seconds:.1f} s on {escape(str(report.backend['name']))}", soft_wrap=True)
+        if where:
+            self._out.print(f"Results: {escape(where)}", soft_wrap=True)
+
+    def _failures(self, report: RunReport) -> None:
+        failures = [
+            result for result in report.results if result.outcome.blocks and result.outcome is not Outcome.NOT_RUN
+        ]
+        for result in failures[:_MOST_FAILURES]:
+            self._out.print()
+            for line in failure_lines(result, verbose=self._verbosity > 0):
+                self._out.print(line, soft_wrap=True)
+        if len(failures) > _MOST_FAILURES:
+            self._out.print(f"\n… and {len(failures) - _MOST_FAILURES} more; all are in the report.")
+        if failures:
+            self._out.print()
+
+    def _skips(self, results: Iterable[CaseResult]) -> None:
+        reasons = Counter(result.reason for result in results if result.outcome is Outcome.SKIPPED)
+        for reason, count in reasons.most_common(_MOST_SKIP_REASONS):
+            self._out.print(f"[yellow]skipped[/] {count}: {escape(reason)}", soft_wrap=True)
+
+
+def colour(outcome: Outcome) -> str:
+    """The colour of an outcome; whatever is not listed is bad news."""
+    return COLOURS.get(outcome, "bold red")
+
+
+def operator_table(report: RunReport) -> Table:
+    """A row per operator: how many cases of each outcome, and the seconds inside the backend."""
+    counts: dict[str, Counter[Outcome]] = defaultdict(Counter)
+    seconds: Counter[str] = Counter()
+    for result in report.results:
+        counts[result.operator or "?"][result.outcome] += 1
+        seconds[result.operator or "?"] += result.seconds  # type: ignore[assignment]
+    present = [outcome for outcome in Outcome if any(row[outcome] for row in counts.values())]
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("operator", no_wrap=True)
+    table.add_column("cases", justify="right")
+    for outcome in present:
+        table.add_column(outcome.value, justify="right", style=colour(outcome))
+    table.add_column("backend s", justify="right")
+    for operator in sorted(counts):
+        row = counts[operator]
+        cells = [str(row[outcome]) if row[outcome] else "" for outcome in present]
+        table.add_row(escape(operator), str(row.total()), *cells, f"{seconds[operator]:.2f}")
+    return table
+
+
+def failure_lines(result: CaseResult, *, verbose: bool) -> Iterable[str]:
+    """A failure in a few lines: what, why, where, and the command that repeats it."""
+    yield f"[{colour(result.outcome)}]{result.outcome.value}[/] [bold]{escape(result.case)}[/]"
+    yield f"  reason: {escape(result.reason)}"
+    if result.worst is not None:
+        worst = result.worst
+        ulp = "" if worst.max_ulp is None else f", at most {worst.max_ulp} ulp apart"
+        index = ", ".join(map(str, worst.index))
+        yield escape(
+            f"  worst:  {worst.output}[{index}] = {worst.evaluated}, expected {worst.baseline} "
+            f"({worst.unequal} of {worst.compared} elements differ{ulp})"
+        )
+    for note in result.notes:
+        if verbose or result.outcome is Outcome.ERROR:
+            yield from (f"  {escape(line)}" for line in note.splitlines())
+    yield f"  repro:  {escape(result.repro)}"
