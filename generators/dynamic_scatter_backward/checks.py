@@ -1,0 +1,94 @@
+"""The ordered parameter checks of dynamic_scatter_backward: §3.8, the limits of §1.4, the released library's order."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from mluops_gtest.authoring import Check, DType, OpCall
+from mluops_gtest.authoring.checks import (
+    arch_supported,
+    contiguous,
+    descriptors_present,
+    dim,
+    dtype,
+    handle_present,
+    not_empty,
+    not_large,
+    pointers_present,
+    rank,
+    require,
+    workspace_present,
+)
+
+REDUCE_MODE_MAX = 2
+
+_RANKS = {
+    "grad_voxel_feats": 2,
+    "feats": 2,
+    "voxel_feats": 2,
+    "point2voxel_map": 1,
+    "voxel_points_count": 1,
+    "voxel_num": 1,
+    "grad_feats": 2,
+}
+_INTEGERS = frozenset({"point2voxel_map", "voxel_points_count", "voxel_num"})
+_NEVER_LARGE_FIRST = {
+    "voxel_feats": "has the shape of grad_voxel_feats, which is asked first",
+    "voxel_points_count": "M ≥ 2^31 needs N ≥ 2^31, and point2voxel_map is asked first",
+    "voxel_num": "has exactly one element",
+    "grad_feats": "has the shape of feats, which is asked first",
+}
+
+
+def _length(tensor: str, axis: int) -> Callable[[OpCall], int]:
+    return lambda call: call.tensor(tensor).dims[axis]
+
+
+def _fits_nram(call: OpCall) -> bool:
+    points, channels = call.tensor("feats").dims
+    return call.handle is not None and 5 * points + 20 * channels + 4 <= call.handle.nram_bytes
+
+
+def _large(doc: str) -> Iterator[Check]:
+    for tensor, check in zip(_RANKS, not_large(_RANKS, doc), strict=True):
+        yield replace(check, subsumed=_NEVER_LARGE_FIRST.get(tensor))
+
+
+CHECKS = (
+    handle_present("§3.8 (1)"),
+    arch_supported("§1.1"),
+    *descriptors_present(_RANKS, "§3.8 (1)"),
+    *contiguous(_RANKS, "§1.4: no strides"),
+    *(
+        dtype(tensor, (DType.INT32 if tensor in _INTEGERS else DType.FLOAT,), "§1.4: float features, int32 indices")
+        for tensor in _RANKS
+    ),
+    *(rank(tensor, axes, "§1.3") for tensor, axes in _RANKS.items()),
+    dim("feats", 1, _length("grad_voxel_feats", 1), "feats must have C channels, like grad_voxel_feats", "§1.3"),
+    dim(
+        "voxel_feats", 0, _length("grad_voxel_feats", 0), "voxel_feats must have M rows, like grad_voxel_feats", "§1.3"
+    ),
+    dim("voxel_feats", 1, _length("grad_voxel_feats", 1), "voxel_feats must have C channels", "§1.3"),
+    dim("point2voxel_map", 0, _length("feats", 0), "point2voxel_map must have one entry per point", "§1.3"),
+    dim("voxel_points_count", 0, _length("grad_voxel_feats", 0), "voxel_points_count must have M entries", "§1.3"),
+    dim("voxel_num", 0, 1, "voxel_num must have one entry", "§1.3"),
+    dim("grad_feats", 0, _length("feats", 0), "grad_feats must have one row per point", "§1.4: output [N, C]"),
+    dim("grad_feats", 1, _length("feats", 1), "grad_feats must have C channels", "§1.4: output [N, C]"),
+    require(
+        "points_below_voxels",
+        lambda call: call.tensor("feats").dims[0] >= call.tensor("grad_voxel_feats").dims[0],
+        "there must be at least as many points as voxels (N ≥ M)",
+        "§1.3",
+    ),
+    require(
+        "reduce_type",
+        lambda call: bool(call.param("reduce_type") == REDUCE_MODE_MAX),
+        "reduce_type must be REDUCE_MODE_MAX",
+        "§1.4: only max; §3.8 (4)",
+    ),
+    *_large("§3.8 (3)"),
+    require("nram_limit", _fits_nram, "5N + 20C + 4 bytes must fit into the on-chip memory", "§3.1: kernel 1"),
+    not_empty("grad_feats", "§1.1: returns at once; §3.8 (2)"),
+    # M = 0 with points left is no early return: the tensors of the voxels are empty, all gradients are 0.
+    *pointers_present(_RANKS, "§3.8 (1)", empty_may_be_null=True),
+    workspace_present("§3.8 (1)"),
+)

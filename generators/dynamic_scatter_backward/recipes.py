@@ -1,0 +1,223 @@
+"""Recipes of dynamic_scatter_backward: a forward max pooling of drawn points, and ways to bend it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Literal
+
+import numpy as np
+
+from mluops_gtest.authoring import Array, Draw, DType, Made, Params, Stream
+
+from .checks import REDUCE_MODE_MAX
+
+Placement = Literal["shuffled", "sorted"]
+Values = Literal["lattice", "wide", "ulps", "subnormal"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Pooling:
+    """A forward pass with the gradient of its result: the operator's inputs by name."""
+
+    grad_voxel_feats: Array
+    feats: Array
+    voxel_feats: Array
+    point2voxel_map: Array
+    voxel_points_count: Array
+    voxel_num: Array
+
+    def made(self, params: Params) -> Made:
+        """The finished case; reduce_type is max where the declaration is silent."""
+        inputs = {field.name: getattr(self, field.name) for field in fields(self)}
+        return Made(inputs, {"reduce_type": REDUCE_MODE_MAX, **params}, outputs={"grad_feats": self.feats.shape})
+
+
+_VALUES: Mapping[Values, Callable[[Stream, tuple[int, int]], Array]] = {
+    # 24 bits: every mantissa bit of a float32 is in use.
+    "lattice": lambda stream, shape: stream.lattice(shape, 24),
+    "wide": lambda stream, shape: stream.mantissas(shape, (-126, 127)),
+    # 1, 1 + ulp, … 1 + 3 ulp: equal for every narrower type, and ties abound.
+    "ulps": lambda stream, shape: (stream.integers(0, 4, shape) + 0x3F800000).astype("<u4").view("<f4"),
+    "subnormal": lambda stream, shape: stream.integers(1, 6, shape).astype("<u4").view("<f4"),
+}
+
+
+def pooled(
+    draw: Draw,
+    params: Params,
+    _dtype: DType,
+    *,
+    points: int,
+    voxels: int,
+    channels: int,
+    vacant: int = 0,
+    spare: int = 0,
+    outside: int = 0,
+    placement: Placement = "shuffled",
+    values: Values = "lattice",
+) -> Made:
+    """`voxels` rows with points and `vacant` ones without, `spare` rows with points behind voxel_num, and
+    `outside` points without a voxel."""
+    voxel_of = _assignment(draw, points, voxels, vacant, spare, outside, placement)
+    feats = _VALUES[values](draw.stream("feats"), (points, channels))
+    return _pool(draw, feats, voxel_of, voxels + vacant, spare, values).made(params)
+
+
+def tied(draw: Draw, params: Params, _dtype: DType, *, points: int, voxels: int, channels: int, levels: int) -> Made:
+    """Features of only `levels` different values; one level is a tie of all points in every channel."""
+    voxel_of = _assignment(draw, points, voxels)
+    feats = (draw.stream("feats").integers(0, levels, (points, channels)) - levels).astype("<f4") / 4
+    return _pool(draw, feats, voxel_of, voxels).made(params)
+
+
+def duplicated_maximum(
+    draw: Draw, params: Params, _dtype: DType, *, points: int, channels: int, at: tuple[int, ...]
+) -> Made:
+    """One voxel whose maximum stands in every channel at exactly the points `at`."""
+    feats = draw.stream("feats").lattice((points, channels), 24)
+    # Lattice values lie below 1.
+    feats[list(at)] = 2 + draw.stream("maximum").lattice((1, channels), 22)
+    return _pool(draw, feats, np.zeros(points, "<i4"), 1).made(params)
+
+
+def unmatched(
+    draw: Draw,
+    params: Params,
+    _dtype: DType,
+    *,
+    points: int,
+    voxels: int,
+    channels: int,
+    share: Literal["half", "rows", "all"],
+) -> Made:
+    """Voxel values above all features: in about half of the cells (`half`), in every second voxel (`rows`) or `all`."""
+    pooling = _pool(
+        draw, draw.stream("feats").lattice((points, channels), 24), _assignment(draw, points, voxels), voxels
+    )
+    raised = {
+        "half": draw.stream("raised").integers(0, 2, (voxels, channels)) == 1,
+        "rows": np.broadcast_to(np.arange(voxels)[:, None] % 2 == 0, (voxels, channels)),
+        "all": np.ones((voxels, channels), bool),
+    }[share]
+    voxel_feats = np.where(raised, pooling.voxel_feats + np.float32(2), pooling.voxel_feats)
+    return replace(pooling, voxel_feats=voxel_feats).made(params)
+
+
+def miscounted(
+    draw: Draw,
+    params: Params,
+    _dtype: DType,
+    *,
+    points: int,
+    voxels: int,
+    channels: int,
+    counts: Literal["right", "zero", "random"],
+) -> Made:
+    """voxel_points_count that is `right`, all `zero`, or `random` numbers, some of them negative."""
+    feats = draw.stream("feats").lattice((points, channels), 24)
+    pooling = _pool(draw, feats, _assignment(draw, points, voxels), voxels)
+    given = {
+        "right": pooling.voxel_points_count,
+        "zero": np.zeros(voxels, "<i4"),
+        "random": draw.stream("counts").integers(-3, 100, voxels).astype("<i4"),
+    }[counts]
+    return replace(pooling, voxel_points_count=given).made(params)
+
+
+def signed_zeros(draw: Draw, params: Params, _dtype: DType, *, points: int, voxels: int, channels: int) -> Made:
+    """Features +0, -0 or negative; a voxel's zero has a sign of its own."""
+    kind = draw.stream("kind").integers(0, 4, (points, channels))
+    negative = -np.abs(draw.stream("feats").lattice((points, channels), 24))
+    feats = np.select([kind == 0, kind == 1], [np.float32(0.0), np.float32(-0.0)], negative)
+    pooling = _pool(draw, feats, _assignment(draw, points, voxels), voxels)
+    minus = draw.stream("sign").integers(0, 2, (voxels, channels)) == 1
+    zero = np.where(minus, np.float32(-0.0), np.float32(0.0))
+    voxel_feats = np.where(pooling.voxel_feats == 0, zero, pooling.voxel_feats)
+    return replace(pooling, voxel_feats=voxel_feats).made(params)
+
+
+def nonfinite(
+    draw: Draw,
+    params: Params,
+    _dtype: DType,
+    *,
+    points: int,
+    voxels: int,
+    channels: int,
+    kind: Literal["nan", "inf", "minus_inf", "gradients"],
+) -> Made:
+    """About a quarter of the features are `nan`, `inf` or `minus_inf`, or of the `gradients` NaN and ±Inf."""
+    feats = draw.stream("feats").lattice((points, channels), 24)
+    if kind != "gradients":
+        special = {"nan": np.nan, "inf": np.inf, "minus_inf": -np.inf}[kind]
+        feats[draw.stream("special").integers(0, 4, feats.shape) == 0] = special
+    pooling = _pool(draw, feats, _assignment(draw, points, voxels), voxels)
+    if kind != "gradients":
+        return pooling.made(params)
+    gradients = pooling.grad_voxel_feats.copy()
+    # Quiet NaNs with and without payload and both infinities; never the poison pattern.
+    patterns = np.array([0x7FC00000, 0xFFC12345, 0x7F800000, 0xFF800000], "<u4").view("<f4")
+    chosen = draw.stream("special").integers(0, 4, gradients.shape) == 0
+    gradients[chosen] = patterns[draw.stream("pattern").integers(0, 4, int(chosen.sum()))]
+    return replace(pooling, grad_voxel_feats=gradients).made(params)
+
+
+def _assignment(
+    draw: Draw,
+    points: int,
+    voxels: int,
+    vacant: int = 0,
+    spare: int = 0,
+    outside: int = 0,
+    placement: Placement = "shuffled",
+) -> Array:
+    """The voxel of every point: each of `voxels` + `spare` rows at least once, the rest crowded into a few."""
+    inside = points - outside
+    occupied = voxels + spare
+    if inside < occupied or (inside and not occupied):
+        raise ValueError(f"{inside} points inside cannot fill {occupied} rows; raise points or lower outside")
+    real = np.sort(draw.stream("vacant").sample(voxels + vacant, voxels))
+    rows = np.concatenate([real, np.arange(voxels + vacant, voxels + vacant + spare)])
+    # A square makes low numbers likelier: few crowded voxels, many with one point, as a lidar sweep has.
+    extra = draw.stream("extra").integers(0, max(occupied, 1), inside - occupied) ** 2 // max(occupied, 1)
+    voxel_of = np.concatenate([rows, rows[extra], np.full(outside, -1)]).astype("<i4")
+    order = {"shuffled": draw.stream("order").permutation(points), "sorted": np.argsort(voxel_of, kind="stable")}
+    placed: Array = voxel_of[order[placement]]
+    return placed
+
+
+def _pool(
+    draw: Draw, feats: Array, voxel_of: Array, voxel_num: int, spare: int = 0, values: Values = "lattice"
+) -> _Pooling:
+    """The forward max pooling; rows without points hold drawn values, points outside copy the last row."""
+    shape = (voxel_num + spare, feats.shape[1])
+    voxel_feats = _VALUES[values](draw.stream("voxel_feats"), shape)
+    by_voxel = np.argsort(voxel_of, kind="stable")[np.count_nonzero(voxel_of < 0) :]
+    counts = np.bincount(voxel_of[by_voxel], minlength=shape[0])
+    occupied = np.flatnonzero(counts)
+    if occupied.size:
+        starts = np.cumsum(counts)[occupied] - counts[occupied]
+        voxel_feats[occupied] = np.maximum.reduceat(feats[by_voxel], starts, axis=0)
+    if shape[0]:
+        # An implementation that lets -1 wrap around finds a match there.
+        feats[voxel_of < 0] = voxel_feats[-1]
+    gradients = draw.stream("grad_voxel_feats")
+    return _Pooling(
+        # Few different gradients would hide which voxel they came from.
+        grad_voxel_feats=_VALUES["wide" if values == "wide" else "lattice"](gradients, shape),
+        feats=feats,
+        voxel_feats=voxel_feats,
+        point2voxel_map=voxel_of,
+        voxel_points_count=counts.astype("<i4"),
+        voxel_num=np.array([voxel_num], "<i4"),
+    )
+
+
+RECIPES: Mapping[str, Callable[..., Made]] = {
+    "pooled": pooled,
+    "tied": tied,
+    "duplicated_maximum": duplicated_maximum,
+    "unmatched": unmatched,
+    "miscounted": miscounted,
+    "signed_zeros": signed_zeros,
+    "nonfinite": nonfinite,
+}
