@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from mluops_gtest import __version__
-from mluops_gtest.errors import ExitCode, HarnessError
+from mluops_gtest.errors import ExitCode, HarnessError, suggestion
 
 # A literal table, so that --help imports no command: name → one line for the overview.
 COMMANDS = {
@@ -43,11 +43,11 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 class LazyGroup(click.Group):
     """Imports a command's module only when that command is asked for."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """The commands in the order of the table."""
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """The command, or None for a word that is none."""
         if cmd_name not in COMMANDS:
             return None
@@ -59,14 +59,12 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """As click does, with the close and the known words in the message."""
-        from mluops_gtest.errors import suggestion
-
         name = args[0]
         if name not in COMMANDS and not name.startswith("-"):
             ctx.fail(f"Unknown command {name!r}.{suggestion(name, COMMANDS)}")
         return super().resolve_command(ctx, args)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """The overview without importing any command."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
@@ -85,9 +83,6 @@ def run_main(arguments: list[str] | None = None) -> int:
     except HarnessError as error:
         click.echo(f"error: {error}", err=True)
         return int(error.exit_code)
-    except click.exceptions.NoArgsIsHelpError as error:
-        error.show()
-        return int(ExitCode.USAGE)
     except click.ClickException as error:
         error.show()
         return int(ExitCode.USAGE)

@@ -1,0 +1,146 @@
+"""The declared cases as a whole: does the suite see every check, every ruling, every planted mistake?"""
+
+import dataclasses
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from mluops_gtest.content.selection import Selected
+from mluops_gtest.engine.execute import Executor, Options
+from mluops_gtest.generate.produce import COMMITTED_LIMIT
+from mluops_gtest.generate.source import StoredCases
+from mluops_gtest.model.binding import bind_values
+from mluops_gtest.model.operator import Answer
+from mluops_gtest.model.result import Outcome
+from mluops_gtest.model.status import Status
+from tests.conftest import ROOT
+
+NAMES = (
+    "get_indice_pairs",
+    "indice_convolution_backward_data",
+    "dynamic_scatter_backward",
+    "voxel_pooling_forward",
+    "masked_im2col_forward",
+)
+pytestmark = pytest.mark.parametrize("name", NAMES)
+
+
+@pytest.fixture(scope="module")
+def stored(catalogue):
+    """Every committed case of an operator, complete, by operator."""
+    selected = [
+        Selected(draft.id, draft.operator, draft.tags, draft=draft)
+        for draft in catalogue.drafts.values()
+        if catalogue.stored_path(draft.id).exists()
+    ]
+    source = StoredCases(catalogue, tuple(selected))
+    cases = {name: [] for name in NAMES}
+    for one in selected:
+        cases[one.operator].append(source.load(one.id))
+    return cases
+
+
+def drafts_of(catalogue, name, tag=None):
+    return [d for d in catalogue.drafts.values() if d.operator == name and (tag is None or tag in d.tags)]
+
+
+def test_every_family_is_there(catalogue, name):
+    counts = Counter(tag for draft in drafts_of(catalogue, name) for tag in draft.tags)
+    assert counts["network"] >= 1
+    assert counts["smoke"] >= counts["network"] / 2
+    assert counts["boundary"] >= 20
+    assert counts["negative"] >= 20
+    if any(len(spec.dtypes) > 1 or spec.dtypes[0].is_float for spec in catalogue.operators[name].outputs):
+        assert counts["precision"] >= 3
+
+
+def test_every_case_names_its_section(catalogue, name):
+    assert [d.id for d in drafts_of(catalogue, name) if "§" not in d.doc] == []
+
+
+def test_every_reachable_check_is_asked_for(catalogue, name):
+    operator = catalogue.operators[name]
+    asked = {draft.expect.check for draft in drafts_of(catalogue, name, "negative")}
+    missing = [check.name for check in operator.checks if check.subsumed is None and check.name not in asked]
+    assert missing == []
+    assert [check.name for check in operator.checks if check.subsumed is not None and check.name in asked] == []
+
+
+def test_swapping_two_neighbouring_checks_is_noticed(stored, operators, name):
+    """The order is part of the contract: two violations at once must tell neighbours apart."""
+    operator = operators[name]
+    calls = [
+        (Answer(c.expect.status, c.expect.check), bind_values(c, operator)) for c in stored[name] if c.expect.check
+    ]
+    unnoticed = []
+    for i, (first, second) in enumerate(zip(operator.checks, operator.checks[1:], strict=False)):
+        if first.status == second.status or first.subsumed or second.subsumed:
+            continue
+        checks = list(operator.checks)
+        checks[i], checks[i + 1] = second, first
+        swapped = dataclasses.replace(operator, checks=tuple(checks))
+        if not any(answer_or_crash(swapped, call) != wanted for wanted, call in calls):
+            unnoticed.append((first.name, second.name))
+    assert unnoticed == []
+
+
+def answer_or_crash(operator, call):
+    try:
+        return operator.answer(call)
+    except Exception as error:
+        return error
+
+
+def test_every_wrong_implementation_is_caught(stored, operators, name):
+    operator = operators[name]
+    assert len(operator.wrong) >= 4
+    cases = [c for c in stored[name] if c.expect.check is None and "undefined" not in c.tags]
+    survivors = [wrong.name for wrong in operator.wrong if not any(fails(wrong, case, operator) for case in cases)]
+    assert survivors == []
+
+
+def fails(wrong, case, operator):
+    backend = type("WrongBackend", (), {"name": wrong.name, "run": staticmethod(wrong.run)})()
+    return Executor(backend, Options()).execute(case, operator).outcome not in (Outcome.PASSED, Outcome.SKIPPED)
+
+
+def test_one_wrong_element_in_a_twin_is_seen(stored, operators, name):
+    """Norms are blind at network scale; the twins are small enough that one wrong element shows."""
+    operator = operators[name]
+    twins = [case for case in stored[name] if "smoke" in case.tags and case.expect.check is None]
+    assert twins
+    for case in twins:
+        for tensor in case.outputs:
+            if tensor.desc.dtype.is_float:
+                assert tensor.desc.count <= 10_000, case.id
+            outcome = Executor(Planted(tensor.id, case, operator), Options()).execute(case, operator).outcome
+            assert outcome is Outcome.FAILED, (case.id, tensor.id)
+
+
+class Planted:
+    """The stored baseline with one element wrong, by as much as the typical element is large."""
+
+    name = "planted"
+
+    def __init__(self, tensor, case, operator):
+        self.tensor, self.case, self.operator = tensor, case, operator
+
+    def run(self, call):
+        for tensor in self.case.outputs:
+            array = call.array(tensor.id)
+            array[...] = tensor.values
+            if tensor.id == self.tensor:
+                size = max(float(np.abs(tensor.values.astype(np.float64)).mean()), 1e-3)
+                array.reshape(-1)[0] += array.dtype.type(max(size, 1) if array.dtype.kind == "i" else size)
+        for result in self.operator.results:
+            call.scalars[result] = self.case.params[result]
+        return Status.SUCCESS
+
+
+def test_committed_files_stay_small(catalogue, name):
+    files = list((ROOT / "prototxt" / name).glob("*.prototxt"))
+    assert files
+    assert max(file.stat().st_size for file in files) <= COMMITTED_LIMIT
+    everything = sum(f.stat().st_size for f in (ROOT / "prototxt").rglob("*.prototxt"))
+    assert everything <= 8_000_000

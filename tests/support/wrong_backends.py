@@ -1,0 +1,203 @@
+"""Backends that are wrong in one way each; the harness is proved by what it says of them.
+
+Every class wraps the reference, so that nothing but the one mistake differs.
+"""
+
+import ctypes
+from pathlib import Path
+
+import numpy as np
+
+from mluops_gtest import Declined, OpCall, Status
+from mluops_gtest.backends.reference_backend import ReferenceBackend
+from mluops_gtest.content.operators import load_operators
+
+OPERATORS = load_operators(Path(__file__).parents[2])
+
+
+class Exact:
+    """Right in every way."""
+
+    def __init__(self):
+        self.name = type(self).__name__
+        self.reference = ReferenceBackend(OPERATORS)
+
+    def run(self, call: OpCall) -> Status:
+        status = self.reference.run(call)
+        written = [arg.array for arg in call.outputs.values() if arg is not None and arg.array is not None]
+        if OPERATORS[call.operator].answer(call).computes:
+            self.spoil(call, [array for array in written if array.size])
+        return status
+
+    def spoil(self, call: OpCall, outputs: list[np.ndarray]) -> None:
+        """The one mistake, on a call that computes."""
+
+
+class OneUlpOff(Exact):
+    def spoil(self, call, outputs):
+        for array in outputs:
+            if array.dtype.kind == "f":
+                array.reshape(-1)[0] = np.nextafter(array.reshape(-1)[0], array.dtype.type(np.inf))
+
+
+class Transposed(Exact):
+    def spoil(self, call, outputs):
+        for array in outputs:
+            flat = array.reshape(-1)
+            flat[...] = flat[::-1].copy()
+
+
+class AllZero(Exact):
+    def spoil(self, call, outputs):
+        for array in outputs:
+            array[...] = 0
+
+
+class WithNan(Exact):
+    def spoil(self, call, outputs):
+        for array in outputs:
+            if array.dtype.kind == "f":
+                array.reshape(-1)[-1] = np.nan
+
+
+class OneElementWrong(Exact):
+    def spoil(self, call, outputs):
+        flat = outputs[0].reshape(-1)
+        flat[flat.size // 2] += 1
+
+
+class LeavesOneUnwritten(Exact):
+    def spoil(self, call, outputs):
+        array = outputs[0]
+        bits = {2: 0x7EA5, 4: 0x7FA5A5A5 if array.dtype.kind == "f" else 0xA5A5A5A5}[array.itemsize]
+        array.reshape(-1).view(f"u{array.itemsize}")[-1] = bits
+
+
+class WritesPastTheEnd(Exact):
+    def spoil(self, call, outputs):
+        ctypes.memset(outputs[0].ctypes.data + outputs[0].nbytes, 0, 1)
+
+
+class WritesBeforeTheStart(Exact):
+    def spoil(self, call, outputs):
+        ctypes.memset(outputs[0].ctypes.data - 4, 0, 4)
+
+
+class ChangesAnInput(Exact):
+    def spoil(self, call, outputs):
+        array = next(arg.array for arg in call.inputs.values() if arg.array.size)
+        array.reshape(-1).view(np.uint8)[0] ^= 1
+
+
+class OverrunsWorkspace(Exact):
+    def workspace_size(self, call):
+        return 100
+
+    def spoil(self, call, outputs):
+        ctypes.memset(call.workspace.ctypes.data + call.workspace_size, 0, 1)
+
+
+class AsksNegativeWorkspace(Exact):
+    def workspace_size(self, call):
+        return -1
+
+
+class WrongStatus(Exact):
+    def run(self, call):
+        status = super().run(call)
+        return Status.NOT_SUPPORTED if status == Status.SUCCESS else Status.SUCCESS
+
+
+class ReturnsNonsense(Exact):
+    def run(self, call):
+        super().run(call)
+        return "fine"
+
+
+class LeavesOutputUntouched(Exact):
+    def run(self, call):
+        return OPERATORS[call.operator].answer(call).status
+
+
+class WritesOnFailure(Exact):
+    """Right where it computes, but scribbles into an output although it answers with a failure."""
+
+    def run(self, call):
+        status = self.reference.run(call)
+        if not OPERATORS[call.operator].answer(call).computes:
+            for arg in call.outputs.values():
+                if arg is not None and arg.array is not None and arg.array.size:
+                    arg.array[...] = 1
+        return status
+
+
+class Declines(Exact):
+    def run(self, call):
+        raise Declined("not on Mondays")
+
+
+class SupportsNothing(Exact):
+    def supports(self, operator):
+        return False
+
+
+class Raises(Exact):
+    def run(self, call):
+        raise ZeroDivisionError("in my kernel")
+
+
+class NeedsTooMuch(Exact):
+    def run(self, call):
+        raise MemoryError("no NRAM left")
+
+
+class NeverTheSame(Exact):
+    """Differs from run to run, within the thresholds of diff1 and diff2."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+
+    def spoil(self, call, outputs):
+        self.calls += 1
+        for array in outputs:
+            if array.dtype.kind == "f":
+                flat = array.reshape(-1)
+                for _ in range(self.calls % 2):
+                    flat[0] = np.nextafter(flat[0], flat.dtype.type(np.inf))
+
+
+class LosesBits(Exact):
+    """−0 becomes +0: equal in value, not in bits."""
+
+    def spoil(self, call, outputs):
+        for array in outputs:
+            if array.dtype.kind == "f":
+                array[array == 0] = 0
+
+
+class ForgetsScalars(Exact):
+    def run(self, call):
+        status = super().run(call)
+        call.scalars.clear()
+        return status
+
+
+class WrongScalars(Exact):
+    def run(self, call):
+        status = super().run(call)
+        for name in call.scalars:
+            call.scalars[name] += 1
+        return status
+
+
+class NoName:
+    def run(self, call):
+        return Status.SUCCESS
+
+
+def broken_factory():
+    raise RuntimeError("no device")
+
+
+not_a_backend = 42
