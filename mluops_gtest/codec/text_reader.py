@@ -1,0 +1,247 @@
+"""Text case files: protobuf's text format, read by the schema; what the schema lacks is skipped and told."""
+
+import re
+from typing import Any, Final
+
+from mluops_gtest.codec.document import Document, TensorDocument, Unknown, joined
+from mluops_gtest.codec.schema import Field, Fields, Schema
+from mluops_gtest.codec.text_values import FIELD_GAP, GAP, INTEGER, REAL, TextError, integer, read_values, real
+from mluops_gtest.errors import CaseFileError
+
+_DEEPEST: Final = 100
+_STRING: Final = rb"""(?:"([^"\\\n]*+(?:\\.[^"\\\n]*+)*+)"|'([^'\\\n]*+(?:\\.[^'\\\n]*+)*+)')"""
+
+_field = re.compile(FIELD_GAP + rb"([A-Za-z_]\w*+|\[[^\]\n]*+\])" + GAP + rb"(:?+)" + GAP).match
+_end = re.compile(FIELD_GAP + rb"([}>]|\Z)").match
+_after_comma = re.compile(GAP + rb"([,\]])" + GAP).match
+_gap = re.compile(GAP).match
+_field_gap = re.compile(FIELD_GAP).match
+_real = re.compile(REAL).match
+_integer = re.compile(INTEGER).match
+_word = re.compile(rb"(-?+[\w.]++)").match
+_string = re.compile(_STRING + GAP, re.DOTALL).match
+_token = re.compile(GAP + rb"(?:" + _STRING + rb"|([{<\[])|([}>\]])|[-+\w./]++|[:,;])", re.DOTALL).match
+_escape = re.compile(
+    rb"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL
+).sub
+
+_ESCAPES: Final = dict(zip(b"abfnrtv\\'\"?", b"\a\b\f\n\r\t\v\\'\"?", strict=True))
+_BOOLS: Final = {b"true": True, b"t": True, b"True": True, b"1": True} | dict.fromkeys(
+    (b"false", b"f", b"False", b"0"), False
+)
+_CLOSING: Final = {b"{": b"}", b"<": b">", b"[": b"]"}
+
+
+def read_text(text: bytes, schema: Schema) -> Document:
+    """The document of a text case; errors start with line:column."""
+    return _TextReader(text, schema).read()
+
+
+class _TextReader:
+    def __init__(self, text: bytes, schema: Schema) -> None:
+        self._text = text
+        self._schema = schema
+        self._document = Document(schema.node())
+        # Places are asked for in rising order: lines are counted once.
+        self._counted = 0
+        self._line = 1
+
+    def read(self) -> Document:
+        try:
+            self._message(self._document.node, self._schema.fields, self._document, 0, b"")
+        except TextError as error:
+            raise CaseFileError(f"{self._place(error.pos)}: {error}") from None
+        return self._document
+
+    def _place(self, pos: int) -> str:
+        """line:column, both from 1."""
+        if pos < self._counted:
+            self._counted, self._line = 0, 1
+        self._line += self._text.count(b"\n", self._counted, pos)
+        self._counted = pos
+        column = pos - self._text.rfind(b"\n", 0, pos)
+        return f"{self._line}:{column}"
+
+    def _message(self, message: Any, fields: Fields, owner: Document | TensorDocument, pos: int, close: bytes) -> int:
+        """Fill `message` up to its closing bracket; values and unknown fields go to `owner`."""
+        text = self._text
+        seen = set()
+        values: dict[str, list[Any]] = {}
+        while (found := _field(text, pos)) is not None:
+            name, colon = found.groups()
+            start, pos = found.start(1), found.end()
+            field = fields.get(name)
+            if field is None:
+                owner.unknown.append(Unknown(self._place(start), name.decode()))
+                pos = self._skip(pos, colon)
+                continue
+            if not field.repeated:
+                if name in seen:
+                    raise TextError(start, f"{field.name} is given twice")
+                seen.add(name)
+            if field.kind == "message":
+                pos = self._messages(message, field, owner, pos)
+            elif not colon:
+                raise TextError(pos, f"expected ':' after {field.name}")
+            elif field.values is not None:
+                parts, pos = read_values(text, pos, field.values)
+                values.setdefault(field.name, []).extend(parts)
+            elif field.repeated and text[pos : pos + 1] == b"[":
+                pos = self._list(message, field, owner, pos)
+            else:
+                pos = self._scalar(message, field, owner, pos)
+        if values and isinstance(owner, TensorDocument):
+            owner.values.update((name, joined(parts)) for name, parts in values.items() if parts)
+        return self._close(pos, close)
+
+    def _close(self, pos: int, close: bytes) -> int:
+        found = _end(self._text, pos)
+        if found is None:
+            raise TextError(_field_gap(self._text, pos).end(), "expected the name of a field")  # type: ignore[union-attr]
+        if found[1] != close:
+            wanted = f"'{close.decode()}'" if close else "the end of the file"
+            met = f"'{found[1].decode()}'" if found[1] else "the end of the file"
+            raise TextError(found.start(1), f"expected a field or {wanted}, met {met}")
+        return found.end()
+
+    def _messages(self, message: Any, field: Field, owner: Document | TensorDocument, pos: int) -> int:
+        """One message, or a list of them where the field is repeated."""
+        if not (field.repeated and self._text[pos : pos + 1] == b"["):
+            return self._nested(message, field, owner, pos)
+        pos = _gap(self._text, pos + 1).end()  # type: ignore[union-attr]
+        if self._text[pos : pos + 1] == b"]":
+            return pos + 1
+        while True:
+            pos = self._nested(message, field, owner, pos)
+            found = self._comma(pos, field)
+            pos = found.end()
+            if found[1] == b"]":
+                return pos
+
+    def _comma(self, pos: int, field: Field) -> "re.Match[bytes]":
+        found = _after_comma(self._text, pos)
+        if found is None:
+            raise TextError(pos, f"expected ',' or ']' in the list of {field.name}")
+        return found
+
+    def _nested(self, message: Any, field: Field, owner: Document | TensorDocument, pos: int) -> int:
+        opening = self._text[pos : pos + 1]
+        if opening not in (b"{", b"<"):
+            raise TextError(pos, f"expected '{{' after {field.name}")
+        if isinstance(owner, Document) and field.name in ("input", "output"):
+            tensor = TensorDocument(self._schema.tensor())
+            (owner.inputs if field.name == "input" else owner.outputs).append(tensor)
+            return self._message(tensor.message, field.fields, tensor, pos + 1, _CLOSING[opening])
+        nested = message.Extensions[self._schema.expect] if field.name[0] == "[" else getattr(message, field.name)
+        nested.SetInParent()
+        return self._message(nested, field.fields, owner, pos + 1, _CLOSING[opening])
+
+    def _list(self, message: Any, field: Field, owner: Document | TensorDocument, pos: int) -> int:
+        pos = _gap(self._text, pos + 1).end()  # type: ignore[union-attr]
+        if self._text[pos : pos + 1] == b"]":
+            return pos + 1
+        while True:
+            pos = self._scalar(message, field, owner, pos)
+            found = self._comma(pos, field)
+            pos = found.end()
+            if found[1] == b"]":
+                return pos
+
+    def _scalar(self, message: Any, field: Field, owner: Document | TensorDocument, pos: int) -> int:
+        value, end = self._value(field, pos)
+        if value is None:
+            owner.unknown.append(Unknown(self._place(pos), field.name, self._text[pos:end].decode()))
+            return end
+        try:
+            if field.repeated:
+                getattr(message, field.name).append(value)
+            else:
+                setattr(message, field.name, value)
+        except ValueError as error:
+            raise TextError(pos, f"{field.name}: {error}") from None
+        return end
+
+    def _value(self, field: Field, pos: int) -> tuple[Any, int]:
+        """The value at `pos` and the position behind it; None for an enumerator that the schema does not know."""
+        kind = field.kind
+        if kind == "string":
+            return self._strings(field, pos)
+        found = (_integer if kind == "integer" else _real if kind == "real" else _word)(self._text, pos)
+        if found is None:
+            article = "a number" if kind == "real" else "a name" if kind == "enum" else f"{kind!s} value"
+            raise TextError(pos, f"{field.name} must be {article}")
+        word = found[1]
+        if kind == "integer":
+            return self._integer(word, pos), found.end()
+        if kind == "real":
+            return real(word), found.end()
+        if kind == "bool":
+            if word not in _BOOLS:
+                raise TextError(pos, f"{field.name} must be true or false")
+            return _BOOLS[word], found.end()
+        number = field.words.get(word)
+        if number is None and _integer(word, 0) is not None and self._integer(word, pos) in field.words.values():
+            number = self._integer(word, pos)
+        return number, found.end()
+
+    def _integer(self, word: bytes, pos: int) -> int:
+        try:
+            return integer(word)
+        except ValueError as error:
+            raise TextError(pos, str(error)) from None
+
+    def _strings(self, field: Field, pos: int) -> tuple[str, int]:
+        """Adjacent strings are one."""
+        start = pos
+        pieces = []
+        while (found := _string(self._text, pos)) is not None:
+            pieces.append(found[1] if found[1] is not None else found[2])
+            pos = found.end()
+        if not pieces:
+            raise TextError(pos, f"{field.name} must be a quoted string on one line")
+        value = b"".join(pieces)
+        try:
+            if b"\\" in value:
+                value = _escape(_unescaped, value)
+            return value.decode(), pos
+        except (ValueError, OverflowError) as error:
+            raise TextError(start, f"{field.name}: {error}") from None
+
+    def _skip(self, pos: int, colon: bytes) -> int:
+        """Behind the value of an unknown field: a scalar, a list, or a message however deep."""
+        text = self._text
+        start = pos
+        closers: list[bytes] = []
+        while True:
+            found = _token(text, pos)
+            if found is None:
+                raise TextError(pos, "the value of an unknown field does not end" if closers else "expected a value")
+            pos = found.end()
+            if found[3]:
+                closers.append(_CLOSING[found[3]])
+                if len(closers) > _DEEPEST:
+                    raise TextError(start, f"nested deeper than {_DEEPEST}")
+            elif found[4]:
+                if not closers or closers.pop() != found[4]:
+                    raise TextError(found.start(4), f"unexpected '{found[4].decode()}'")
+            elif not closers and not colon:
+                raise TextError(start, "expected ':' or '{' after the name of a field")
+            if closers:
+                continue
+            if found[1] is not None or found[2] is not None:
+                while (more := _string(text, pos)) is not None:
+                    pos = more.end()
+            return pos
+
+
+def _unescaped(found: "re.Match[bytes]") -> bytes:
+    octal, hexadecimal, short, long, char = found.groups()
+    if octal is not None:
+        return bytes([int(octal, 8) & 0xFF])
+    if hexadecimal is not None:
+        return bytes([int(hexadecimal, 16)])
+    if short is not None or long is not None:
+        return chr(int(short or long, 16)).encode()
+    if char[0] not in _ESCAPES:
+        raise ValueError(f"unknown escape \\{char.decode(errors='replace')}")
+    return bytes([_ESCAPES[char[0]]])

@@ -1,0 +1,227 @@
+"""Long value fields in text: runs of `value_f: 1 value_f: 2 …` and lists `value_f: [1, 2, …]` become arrays.
+
+Every run starts on the general path, a regular expression per value. When it goes on, the bulk path takes what
+it can of a window that grows with the run: hexadecimal strings at a fixed distance by numpy, numbers by numpy's own
+parser. Whatever looks irregular is left to the general path, so that both give the same result.
+"""
+
+import re
+import warnings
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from mluops_gtest.codec.document import MOST_DIGITS, VALUE_FIELDS, ValueField
+from mluops_gtest.errors import CaseFileError
+from mluops_gtest.model.dtypes import Array
+
+GAP: Final = rb"(?:\s++|#[^\n]*+)*+"
+# Between two fields commas and semicolons may stand, too.
+FIELD_GAP: Final = rb"(?:[\s,;]++|#[^\n]*+)*+"
+REAL: Final = rb"([+-]?+\s*+(?:(?:\d++(?:\.\d*+)?+|\.\d++)(?:[eE][+-]?+\d++)?+|(?i:infinity|inf|nan)))[fF]?+(?![\w.])"
+INTEGER: Final = rb"([+-]?+\s*+(?:0[xX][0-9a-fA-F]++|\d++))(?![\w.])"
+_HEX: Final = rb"""["']([0-9a-fA-F]{1,%d})["']""" % MOST_DIGITS
+
+# Values read one by one before the bulk path is tried; tiny files never pay for it.
+_SINGLES: Final = 64
+_WINDOW: Final = 1 << 14
+_ROWS: Final = 1 << 15
+_IS_HEX: Final = np.isin(np.arange(256, dtype=np.uint8), np.frombuffer(b"0123456789abcdefABCDEF", np.uint8))
+
+_gap = re.compile(GAP).match
+_list_end = re.compile(GAP + rb"\]").match
+
+
+class TextError(CaseFileError):
+    """What is wrong at `pos`; the reader turns the position into line and column."""
+
+    def __init__(self, pos: int, what: str) -> None:
+        super().__init__(what)
+        self.pos = pos
+
+
+class _Form:
+    """How one field is written: in a list, or with its name before every value."""
+
+    match: Callable[[bytes, int], "re.Match[bytes] | None"]
+
+    def __init__(self, field: ValueField, in_list: bool) -> None:
+        value = _HEX if field.storage is None else REAL if field.storage.kind == "f" else INTEGER
+        name = field.name.encode()
+        separator = (GAP + b"," if in_list else FIELD_GAP + name + GAP + b":") + GAP
+        self.in_list = in_list
+        self.match = re.compile(value + b"(" + separator + b")?+").match
+        # What stands between two values in an ordinary file, and what ends a run of them.
+        self.label = b"," if in_list else name + b":"
+        self.stops = (b"]",) if in_list else (b"{", b"}")
+
+
+_FORMS: Final = {(field.name, in_list): _Form(field, in_list) for field in VALUE_FIELDS for in_list in (False, True)}
+
+
+def read_values(text: bytes, pos: int, field: ValueField) -> tuple[list[Array], int]:
+    """The values behind `name:` and in the fields of the same name that follow, and the position behind them."""
+    if text[pos : pos + 1] != b"[":
+        return _read_run(text, pos, field, _FORMS[field.name, False])
+    opening = pos
+    pos = _gap(text, pos + 1).end()  # type: ignore[union-attr]
+    parts: list[Array] = []
+    if text[pos : pos + 1] != b"]":
+        parts, pos = _read_run(text, pos, field, _FORMS[field.name, True])
+    closing = _list_end(text, pos)
+    if closing is None:
+        raise TextError(opening, f"the list of {field.name} does not end in ']'")
+    return parts, closing.end()
+
+
+def _read_run(text: bytes, pos: int, field: ValueField, form: _Form) -> tuple[list[Array], int]:
+    parts: list[Array] = []
+    singles = _SINGLES
+    start = pos
+    while True:
+        words, positions, pos, more = _general(text, pos, form, singles)
+        if words:
+            parts.append(_array(words, field, positions[0]))
+        elif parts and not form.in_list and text[pos : pos + 1] == b"[":
+            rest, pos = read_values(text, pos, field)
+            return parts + rest, pos
+        else:
+            raise TextError(pos, _wanted(field))
+        if not more:
+            return parts, pos
+        limit = min(len(text), pos + max(_WINDOW, 4 * (pos - start)))
+        if field.storage is None:
+            part, pos = _hex_rows(text, positions[-2:], pos, limit, len(words[-1]))
+        else:
+            part, pos = _numbers(text, pos, limit, form, field)
+        parts.append(part)
+        # Irregular text: try again only after twice as much as was read in vain.
+        singles = _SINGLES if len(part) else 2 * singles
+
+
+def _general(text: bytes, pos: int, form: _Form, most: int) -> tuple[list[bytes], list[int], int, bool]:
+    """Up to `most` values with their positions, the position behind, and whether another value must follow there."""
+    words: list[bytes] = []
+    positions: list[int] = []
+    match = form.match
+    while len(words) < most:
+        found = match(text, pos)
+        if found is None:
+            break
+        words.append(found[1])
+        positions.append(pos)
+        pos = found.end()
+        if found[2] is None:
+            return words, positions, pos, False
+    return words, positions, pos, True
+
+
+def _wanted(field: ValueField) -> str:
+    if field.storage is None:
+        return f"{field.name} must be a quoted string of 1 to {MOST_DIGITS} hexadecimal digits"
+    return f"{field.name} must be {'a number' if field.storage.kind == 'f' else 'an integer'}"
+
+
+def _array(words: list[bytes], field: ValueField, pos: int) -> Array:
+    if field.storage is None:
+        return np.array(words, "S")
+    if field.storage.kind == "f":
+        # As protobuf does: to double first, then to float; a double too large for a float is an infinity.
+        with np.errstate(over="ignore"):
+            return np.array([real(word) for word in words], np.float64).astype(field.storage)
+    try:
+        integers = [integer(word) for word in words]
+    except ValueError as error:
+        raise TextError(pos, f"{field.name}: {error}") from None
+    if min(integers) < field.low or max(integers) > field.high:
+        number = next(n for n in integers if not field.low <= n <= field.high)
+        raise TextError(pos, f"{field.name}: {str(number)[:40]} does not fit {field.storage.name}")
+    return np.array(integers, field.storage)
+
+
+def real(word: bytes) -> float:
+    """The number of a REAL literal without its suffix."""
+    try:
+        return float(word)
+    except ValueError:  # a blank between sign and number
+        return float(b"".join(word.split()))
+
+
+def integer(word: bytes) -> int:
+    """The number of an INTEGER literal: decimal, 0x… hexadecimal, or 0… octal; ValueError where it is none."""
+    try:
+        return int(word, 0)
+    except ValueError:
+        # A blank behind the sign, or an octal number; what fails here has a digit 8 or thousands of digits.
+        word = b"".join(word.split())
+        return int(word, 8 if word.lstrip(b"+-").startswith(b"0") else 0)
+
+
+def _hex_rows(text: bytes, last: list[int], pos: int, limit: int, digits: int) -> tuple[Array, int]:
+    """Strings that go on at the distance of the `last` two, as long as everything but their digits repeats."""
+    parts = [np.empty(0, f"S{digits}")]
+    stride = pos - last[-1]
+    if last[0] + stride != last[-1]:
+        return parts[0], pos
+    template = np.frombuffer(text, np.uint8, stride, last[-1])
+    while (n := min(_ROWS, (limit - pos) // stride)) > 0:
+        rows = np.frombuffer(text, np.uint8, n * stride, pos).reshape(n, stride)
+        chars = np.ascontiguousarray(rows[:, 1 : 1 + digits])
+        same = (rows[:, 1 + digits :] == template[1 + digits :]).all(axis=1)
+        same &= rows[:, 0] == template[0]
+        same &= _IS_HEX[chars].all(axis=1)
+        count = n if same.all() else int(same.argmin())
+        parts.append(chars[:count].view(f"S{digits}").reshape(-1))
+        pos += count * stride
+        if count < n:
+            break
+    return np.concatenate(parts), pos
+
+
+def _numbers(text: bytes, pos: int, limit: int, form: _Form, field: ValueField) -> tuple[Array, int]:
+    """The numbers of a window up to its last label; none where anything but numbers and labels stands there."""
+    storage: Any = field.storage
+    for stop in form.stops:
+        found = text.find(stop, pos, limit)
+        limit = found if found >= 0 else limit
+    end = text.rfind(form.label, pos, limit)
+    if end > pos:
+        body = text[pos:end] if form.in_list else text[pos:end].replace(form.label, b",")
+        numbers = _parse(body, field)
+        if numbers is not None and len(numbers) == body.count(b",") + 1:
+            return numbers, _gap(text, end + len(form.label)).end()  # type: ignore[union-attr]
+    return np.empty(0, storage), pos
+
+
+def _parse(body: bytes, field: ValueField) -> Array | None:
+    """Numbers between commas by numpy's parser; None where it might read them otherwise than protobuf."""
+    storage: Any = field.storage
+    whole = storage.kind != "f"
+    wide: Any = storage if not whole else np.dtype("<i8") if storage.kind == "i" else np.dtype("<u8")
+    if whole and (_has_leading_zero(body) or (storage.kind == "u" and b"-" in body)):
+        return None
+    with warnings.catch_warnings():
+        # Before numpy 2.3 unmatched data is a warning, since then an error.
+        warnings.simplefilter("error", DeprecationWarning)
+        try:
+            numbers: Array = np.fromstring(body, wide, sep=" , ")
+        except (ValueError, DeprecationWarning):
+            return None
+    if not whole:
+        # numpy drops the sign of -nan.
+        return None if np.isnan(numbers).any() and b"-nan" in body.lower() else numbers
+    # numpy silently stops at the limits of 64 bits; the general path tells what is really there.
+    limits = np.iinfo(wide)
+    low, high = max(field.low, limits.min + (limits.min < 0)), min(field.high, limits.max - 1)
+    return numbers.astype(storage) if numbers.min() >= low and numbers.max() <= high else None
+
+
+def _has_leading_zero(body: bytes) -> bool:
+    """Some number starts with 0 and goes on: octal or hexadecimal."""
+    chars = np.frombuffer(body, np.uint8)
+    zeros = np.flatnonzero(chars[:-1] == ord("0"))
+    before, after = chars[zeros - 1], chars[zeros + 1]
+    starts = (before < ord("0")) | (before > ord("9"))
+    starts[:1] |= zeros[:1] == 0
+    return bool((starts & (after >= ord("0"))).any())
