@@ -54,12 +54,15 @@ def magnitudes(values: Array) -> tuple[float, float]:
         scratch = np.empty(min(_BLOCK, len(chunk)), np.uint32)
         for block in _blocks(chunk, _BLOCK):
             bits = np.bitwise_and(_bits(block), np.uint32(0x7FFFFFFF), out=scratch[: len(block)])
-            if bits.max() >= _INFINITE_BITS:
+            high = bits.max()
+            if high >= _INFINITE_BITS:
                 bits[bits >= _INFINITE_BITS] = 0
-            largest = max(largest, int(bits.max()))
-            if bits.min() == 0:
+                high = bits.max()
+            low = bits.min()
+            if low == 0:
                 bits[bits == 0] = _NO_BITS
-            smallest = min(smallest, int(bits.min()))
+                low = bits.min()
+            smallest, largest = min(smallest, int(low)), max(largest, int(high))
         return (_float(smallest), _float(largest)) if largest else (math.inf, 0.0)
 
     ranges = _map_chunks(of_chunk, values)

@@ -1,0 +1,42 @@
+"""voxel_pooling_forward: sums the features of all points that fall into the same cell of a bird's-eye view."""
+
+from mluops_gtest.authoring import DType, Operator, OutputSpec, ParamField, ParamMessage, TensorSpec, exact
+
+from .checks import CHECKS, SCALARS
+from .kernel import kernel
+from .recipes import RECIPES
+from .reference import reference, theory
+from .values import CRITERIA
+from .wrong import WRONG
+
+OPERATOR = Operator(
+    name="voxel_pooling_forward",
+    released_name="voxel_pooling_forward",
+    api_name="mluOpVoxelPoolingForward",
+    op_type=("VOXEL_POOLING_FORWARD", 2200),
+    summary="Sums the features of all points that fall into the same (batch, y, x) cell; tells where each point went.",
+    document="voxel_pooling_forward",
+    inputs=(
+        TensorSpec("geom_xyz", "[batch_size, num_points, 3]", (DType.INT32,)),
+        TensorSpec("input_features", "[batch_size, num_points, num_channels]", (DType.FLOAT,)),
+    ),
+    outputs=(
+        OutputSpec("output_features", "[batch_size, num_voxel_y, num_voxel_x, num_channels]", {DType.FLOAT: CRITERIA}),
+        # §1.4: the caller presets pos_memo to a negative value.
+        OutputSpec("pos_memo", "[batch_size, num_points, 3]", {DType.INT32: exact()}, preset=-1),
+    ),
+    params=ParamMessage(
+        field="voxel_pooling_forward_param",
+        number=4009,
+        message="VoxelPoolingForwardParam",
+        fields=tuple(ParamField(name, number) for number, name in enumerate(SCALARS, start=1)),
+    ),
+    checks=CHECKS,
+    reference=reference,
+    kernel=kernel,
+    recipes=RECIPES,
+    theory=theory,
+    # §1.4: atomic adds, in no fixed order.
+    order_free=True,
+    wrong=WRONG,
+)

@@ -1,0 +1,158 @@
+"""Sums of the points in each cell: exact, so the answer depends on no order, then rounded once to float32.
+
+Points are sorted by cell and gathered block by block in rank order: first the first point of every cell of the
+block, then the second of those that have one, and so on. Each rank is then one vectorised add ("rank rounds").
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+
+from mluops_gtest.authoring import Array
+from mluops_gtest.authoring.sums import exact_sums, magnitudes, sums_are_exact
+
+# A crowded cell is summed in segments of at most this many points, so that rounds stay few and wide.
+SEGMENT = 1024
+_BLOCK = 1 << 19  # elements gathered at a time: 2 MiB of float32
+_THREADS = 2
+_MANTISSA = 24  # bits of a float32
+
+
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """Runs of points of one cell: `order[start : start + count]` are the points, `whole` says if they are all."""
+
+    order: Array
+    cell: Array
+    start: Array
+    count: Array
+    whole: Array
+
+    def part(self, first: int, last: int) -> "Segments":
+        """The segments first … last − 1."""
+        chosen = slice(first, last)
+        return Segments(self.order, self.cell[chosen], self.start[chosen], self.count[chosen], self.whole[chosen])
+
+
+def pooled(features: Array, points: Array, cells: Array, cell_count: int) -> Array:
+    """float32 [cell_count, C]: row `cells[i]` sums features[points[i]], 0 where no point falls.
+
+    `features` is float32 [P, C]; NaN and infinities follow IEEE, every NaN of the result is the same one.
+    """
+    out = np.zeros((cell_count, features.shape[1]), np.float32)
+    segments = segmented(points, cells)
+    split = np.flatnonzero(~segments.whole)
+    parts = np.empty((len(split), features.shape[1]), np.float64)
+
+    def pool(bounds: tuple[int, int]) -> None:
+        block = segments.part(*bounds)
+        with np.errstate(invalid="ignore", over="ignore"):
+            sums = segment_sums(features, block)
+            out[block.cell[block.whole]] = sums[block.whole]
+        first, last = np.searchsorted(split, bounds)
+        parts[first:last] = sums[~block.whole]
+
+    _each_block(pool, segments, max(1, _BLOCK // features.shape[1]))
+    crowded = segments.cell[split]
+    for cell in np.unique(crowded):
+        with np.errstate(over="ignore"):
+            out[cell] = exact_sums(parts[crowded == cell])
+    np.copyto(out, np.float32(np.nan), where=np.isnan(out))
+    return out
+
+
+def segmented(points: Array, cells: Array) -> Segments:
+    """The points by cell, ascending, crowded cells in several segments."""
+    shift = max(1, len(points)).bit_length()
+    # Sorting packed keys is several times faster than argsort; a position takes the low bits.
+    keys = (cells.astype(np.int64) << shift) | np.arange(len(points))
+    keys.sort()
+    order = points[keys & ((1 << shift) - 1)]
+    keys >>= shift
+    starts = np.flatnonzero(np.diff(keys, prepend=-1))
+    counts = np.diff(starts, append=len(keys))
+    pieces = -(-counts // SEGMENT)
+    piece = np.arange(pieces.sum()) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    start = np.repeat(starts, pieces) + piece * SEGMENT
+    count = np.minimum(np.repeat(starts + counts, pieces) - start, SEGMENT)
+    return Segments(order, keys[start], start, count, np.repeat(pieces == 1, pieces))
+
+
+def segment_sums(features: Array, segments: Segments) -> Array:
+    """float64 [segments, C]: the exact sum of each segment, rounded at most once."""
+    # Crowded segments first: those that still have a point at some rank are then a leading slice.
+    by_count = np.argsort(-segments.count, kind="stable")
+    counts = segments.count[by_count]
+    widths = len(counts) - np.searchsorted(counts[::-1], np.arange(counts[0]), side="right")
+    ranks = np.repeat(np.arange(len(widths)), widths)
+    places = np.arange(len(ranks)) - np.repeat(np.cumsum(widths) - widths, widths)
+    rows = segments.order[segments.start[by_count][places] + ranks]
+    # take is twice as fast as indexing with an array; all rows exist, and "clip" spares the check of each.
+    gathered = features.take(rows, axis=0, mode="clip")
+    sums = np.empty((len(counts), features.shape[1]), np.float64)
+    sums[by_count] = _exact(gathered, widths.tolist())
+    return sums
+
+
+def _exact(gathered: Array, widths: list[int]) -> Array:
+    smallest, largest = magnitudes(gathered)
+    terms = len(widths)
+    # math.frexp gives 0.1xxx · 2^e, so the last of the 24 bits weighs 2^(e − 24).
+    exponent = math.frexp(smallest)[1] - _MANTISSA
+    if sums_are_exact(exponent, largest, terms):
+        return _rounds(gathered, widths)
+    # Two float64 accumulators: multiples of 2^coarse, and the rest below it. One addition joins them.
+    coarse = math.frexp(largest)[1] + terms.bit_length() - 51
+    if sums_are_exact(exponent, math.ldexp(1.0, coarse), terms) and np.isfinite(gathered).all():
+        wide = gathered.astype(np.float64)
+        # Adding 1.5 · 2^(52 + coarse) rounds to a multiple of 2^coarse.
+        magic = math.ldexp(1.5, 52 + coarse)
+        high = (wide + magic) - magic
+        return _rounds(high, widths) + _rounds(wide - high, widths)
+    return _one_by_one(gathered, widths)
+
+
+def _rounds(gathered: Array, widths: list[int]) -> Array:
+    """Rank after rank added to float64 accumulators."""
+    sums = np.zeros((widths[0], gathered.shape[1]), np.float64)
+    first = 0
+    for width in widths:
+        leading = sums[:width]
+        np.add(leading, gathered[first : first + width], out=leading)
+        first += width
+    return sums
+
+
+def _one_by_one(gathered: Array, widths: list[int]) -> Array:
+    firsts = np.cumsum([0, *widths[:-1]])
+    return np.stack(
+        [
+            exact_sums(gathered[firsts[: np.count_nonzero(np.array(widths) > place)] + place].astype(np.float64))
+            for place in range(widths[0])
+        ]
+    )
+
+
+def _each_block(pool: Callable[[tuple[int, int]], None], segments: Segments, points: int) -> None:
+    blocks = list(_blocks(segments.count, points))
+    if len(blocks) < 2:
+        for bounds in blocks:
+            pool(bounds)
+        return
+    with ThreadPoolExecutor(_THREADS) as executor:
+        for _ in executor.map(pool, blocks):
+            pass
+
+
+def _blocks(counts: Array, points: int) -> Iterator[tuple[int, int]]:
+    """Bounds of consecutive segments that hold about `points` points together."""
+    ends = np.cumsum(counts)
+    first = 0
+    while first < len(counts):
+        done = ends[first - 1] if first else 0
+        last = max(first + 1, int(np.searchsorted(ends, done + points, side="right")))
+        yield first, last
+        first = last

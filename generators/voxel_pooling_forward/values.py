@@ -1,0 +1,100 @@
+"""What the points carry, conditioned so that float32 sums in any order stay well within the criterion."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from mluops_gtest.authoring import Array, Draw, both
+from mluops_gtest.authoring.sums import (
+    assert_conditioned,
+    exact_sums,
+    largest_magnitude,
+    lattice_exponent,
+    sums_are_exact,
+)
+
+from .pooling import segmented
+
+# §1.5.1
+CRITERIA = both(3e-3)
+# Terms that the conditioning test looks at, the most crowded cells first.
+_TESTED = 1 << 18
+
+Values = Callable[[Draw, Array, int], Array]
+
+
+def full(draw: Draw, cells: Array, channels: int) -> Array:
+    """±1.m · 2^e, every mantissa bit random, e in −3 … 0: any order of 2^26 terms is exact in float64."""
+    lanes = draw.stream("input_features").lanes(len(cells) * channels)
+    # Sign, mantissa and the two low bits of the exponent are the lane's; the other six exponent bits are 011111.
+    lanes &= np.uint32(0x81FFFFFF)
+    lanes |= np.uint32(0x3E000000)
+    features: Array = lanes.astype("<u4", copy=False).view("<f4").reshape(len(cells), channels)
+    if not sums_are_exact(lattice_exponent(features), largest_magnitude(features), len(cells)):
+        raise ValueError(f"{len(cells)} points are too many for sums that are exact in float64; draw fewer")
+    return features
+
+
+def positive(draw: Draw, cells: Array, channels: int) -> Array:
+    """Like `full` without signs: the sum grows with every term."""
+    return np.abs(full(draw, cells, channels))
+
+
+def leading(draw: Draw, cells: Array, channels: int) -> Array:
+    """Positive, and the first point of each cell outweighs another by 2^11: half precision would lose the others."""
+    features = positive(draw, cells, channels)
+    features[ranks(cells) == 0] *= np.float32(2048)
+    return features
+
+
+def wide(draw: Draw, cells: Array, channels: int) -> Array:
+    """Exponents over 41 binades, more than one float64 accumulator holds exactly."""
+    return draw.stream("input_features").mantissas((len(cells), channels), exponents=(-30, 10))
+
+
+def wider(draw: Draw, cells: Array, channels: int) -> Array:
+    """Exponents over 121 binades, far more than any pair of float64 accumulators holds exactly."""
+    return draw.stream("input_features").mantissas((len(cells), channels), exponents=(-60, 60))
+
+
+def cancelling(draw: Draw, cells: Array, channels: int) -> Array:
+    """Points in pairs of one cell that cancel but for five bits."""
+    features = full(draw, cells, channels)
+    rest = np.abs(draw.stream("rest").lattice((len(cells), channels), bits=19))
+    order = np.argsort(cells, kind="stable")
+    second = ranks(cells)[order] % 2 == 1
+    # Sorted by cell, the point before the second of a pair is the first.
+    partner = features[order[np.flatnonzero(second) - 1]]
+    features[order[second]] = -partner * (np.float32(1) - rest[order[second]] / np.float32(32))
+    return features
+
+
+VALUES: dict[str, Values] = {kind.__name__: kind for kind in (full, positive, leading, wide, wider, cancelling)}
+
+
+def ranks(cells: Array) -> Array:
+    """How many earlier points lie in the same cell."""
+    order = np.argsort(cells, kind="stable")
+    firsts = np.flatnonzero(np.diff(cells[order], prepend=cells[order[0]] - 1))
+    counts = np.diff(firsts, append=len(cells))
+    result = np.empty(len(cells), np.int64)
+    result[order] = np.arange(len(cells)) - np.repeat(firsts, counts)
+    return result
+
+
+def assert_any_order(features: Array, cells: Array) -> None:
+    """float32 sums of the most crowded cells pass the criterion with room, in any order; points at −1 do not count."""
+    inside = np.flatnonzero(cells >= 0)
+    segments = segmented(inside, cells[inside])
+    if len(inside) == 0:
+        return
+    crowded = np.argsort(-segments.count, kind="stable")
+    longest = int(segments.count[crowded[0]])
+    chosen = crowded[: max(1, _TESTED // (longest * features.shape[1]))]
+    terms = np.zeros((longest, len(chosen), features.shape[1]), np.float64)
+    for place, segment in enumerate(chosen):
+        start, count = segments.start[segment], segments.count[segment]
+        terms[:count, place] = features[segments.order[start : start + count]]
+    columns = terms.reshape(longest, math.prod(terms.shape[1:]))
+    assert_conditioned(columns, exact_sums(columns), CRITERIA)
