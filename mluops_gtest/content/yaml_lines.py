@@ -35,7 +35,8 @@ def _mapping(loader: Any, node: yaml.MappingNode) -> Lines:
             )
         seen.add(key_node.value)
     loader.flatten_mapping(node)
-    result = Lines(loader.construct_mapping(node, deep=True))
+    # Keys are the words as written: our own key `null` would otherwise be read as nothing.
+    result = Lines({str(key.value): loader.construct_object(value, deep=True) for key, value in node.value})
     result.line = node.start_mark.line + 1
     result.key_lines = {str(key.value): key.start_mark.line + 1 for key, _ in node.value}
     return result

@@ -1,0 +1,92 @@
+"""Every command resolves the same arguments to the same ids."""
+
+import pytest
+
+from mluops_gtest.content.catalogue import Catalogue
+from mluops_gtest.content.keyword import Keyword
+from mluops_gtest.content.root import Root
+from mluops_gtest.content.selection import Query, select
+from mluops_gtest.errors import NothingSelectedError, UnknownNameError, UsageError
+from tests.support.toy_root import write_toy_root
+
+
+@pytest.fixture
+def toy(tmp_path):
+    return Catalogue(Root(write_toy_root(tmp_path)))
+
+
+def names(toy, **query):
+    chosen = select(toy, Query(**query), lambda path: "scale")
+    return [case.id.removeprefix("scale_by/") for case in chosen.cases]
+
+
+DEFAULT = ["ramp_2", "ramp_3", "ramp_4", "rank_2", "empty"]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ({}, DEFAULT),
+        ({"everything": True}, [*DEFAULT[:3], "big", *DEFAULT[3:]]),
+        ({"operators": ("scale",)}, [*DEFAULT[:3], "big", *DEFAULT[3:]]),
+        ({"tags": ("network",)}, ["big"]),
+        ({"tags": ("undefined",)}, ["odd_thing"]),
+        ({"tags": ("network", "undefined")}, ["big", "odd_thing"]),
+        ({"patterns": ("scale_by/odd_thing",)}, ["odd_thing"]),
+        ({"patterns": ("scale/ramp_3",)}, ["ramp_3"]),
+        ({"patterns": ("scale_by/*",)}, [*DEFAULT[:3], "big", *DEFAULT[3:]]),
+        ({"patterns": ("*/ramp_[23]", "scale_by/ramp_2")}, ["ramp_2", "ramp_3"]),
+        ({"keyword": "ramp and not 3"}, ["ramp_2", "ramp_4"]),
+        ({"keyword": "(ramp or negative) and not ramp_4"}, ["ramp_2", "ramp_3", "rank_2", "empty"]),
+        ({"tags": ("negative",), "keyword": "rank"}, ["rank_2"]),
+    ],
+)
+def test_what_is_selected(toy, query, expected):
+    assert names(toy, **query) == expected
+
+
+def test_what_was_left_out_is_counted(toy):
+    assert select(toy, Query(), lambda path: "").left_out == 2
+
+
+@pytest.mark.parametrize("pattern", ["scale_by/ramp_9", "nothing/*", "no/such/file.prototxt"])
+def test_a_pattern_that_matches_nothing_is_an_error(toy, pattern):
+    with pytest.raises(NothingSelectedError, match="list --all"):
+        names(toy, patterns=("scale_by/ramp_2", pattern))
+
+
+def test_unknown_words_are_usage_errors(toy):
+    with pytest.raises(UnknownNameError, match="Did you mean 'boundary'"):
+        names(toy, tags=("boundry",))
+    with pytest.raises(UnknownNameError, match="Did you mean 'scale_by'"):
+        names(toy, operators=("scale_bye",))
+
+
+def test_filters_that_exclude_each_other_select_nothing(toy):
+    with pytest.raises(NothingSelectedError):
+        names(toy, tags=("network",), keyword="ramp")
+
+
+def test_files_of_the_root_are_the_declared_cases_and_others_are_themselves(toy, tmp_path):
+    stored = toy.stored_path("scale_by/ramp_2")
+    stored.parent.mkdir()
+    stored.touch()
+    other = tmp_path / "mine"
+    other.mkdir()
+    for name in ("b.prototxt", "a.pb", "c.txt"):
+        (other / name).touch()
+    chosen = select(toy, Query(patterns=(str(stored), str(other))), lambda path: "abs").cases
+    assert [(case.id, case.draft is not None) for case in chosen] == [
+        ("scale_by/ramp_2", True),
+        ((other / "a.pb").as_posix(), False),
+        ((other / "b.prototxt").as_posix(), False),
+    ]
+    with pytest.raises(NothingSelectedError):
+        select(toy, Query(patterns=(str(other),), operators=("scale_by",)), lambda path: "abs")
+    assert len(select(toy, Query(patterns=(str(other),), operators=("scale_by",)), lambda path: "scale").cases) == 2
+
+
+@pytest.mark.parametrize("text", ["and", "a and", "not", "(a", "a)", "a b", "(" * 99 + "a"])
+def test_a_broken_keyword_expression_is_a_usage_error(text):
+    with pytest.raises(UsageError, match="-k"):
+        Keyword(text)
