@@ -30,7 +30,8 @@ _RANKS = {
     "voxel_num": 1,
     "grad_feats": 2,
 }
-_INTEGERS = frozenset({"point2voxel_map", "voxel_points_count", "voxel_num"})
+_INTEGERS = ("point2voxel_map", "voxel_points_count", "voxel_num")
+_FLOATS = tuple(tensor for tensor in _RANKS if tensor not in _INTEGERS)
 _NEVER_LARGE_FIRST = {
     "voxel_feats": "has the shape of grad_voxel_feats, which is asked first",
     "voxel_points_count": "M ≥ 2^31 needs N ≥ 2^31, and point2voxel_map is asked first",
@@ -89,6 +90,8 @@ CHECKS = (
     require("nram_limit", _fits_nram, "5N + 20C + 4 bytes must fit into the on-chip memory", "§3.1: kernel 1"),
     not_empty("grad_feats", "§1.1: returns at once; §3.8 (2)"),
     # M = 0 with points left is no early return: the tensors of the voxels are empty, all gradients are 0.
-    *pointers_present(_RANKS, "§3.8 (1)", empty_may_be_null=True),
+    # Integer tensors first: they alone can hold elements beside an empty grad_feats, so they show this order.
+    *pointers_present(_INTEGERS, "§3.8 (1)", empty_may_be_null=True),
+    *pointers_present(_FLOATS, "§3.8 (1)", empty_may_be_null=True),
     workspace_present("§3.8 (1)"),
 )

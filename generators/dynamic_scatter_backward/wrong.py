@@ -69,10 +69,6 @@ def _flushed(values: Array, others: Array) -> Array:
     return np.equal(np.where(abs(values) < tiny, 0, values), np.where(abs(others) < tiny, 0, others))
 
 
-def _or_both_nan(values: Array, others: Array) -> Array:
-    return np.equal(values, others) | (np.isnan(values) & np.isnan(others))
-
-
 def _averaged(gradients: Array, counts: Array) -> Array:
     return gradients / np.maximum(counts, 1)[:, None].astype(np.float32)
 
@@ -106,8 +102,7 @@ WRONG = (
     ),
     _wrong("divides_by_count", "the gradient is averaged over the voxel's points", _Rules(gradients=_averaged)),
     _wrong("skips_count_0", "voxels whose point count is 0 are skipped", _Rules(gradients=_where_counted)),
-    _wrong("compares_bits", "-0 does not match +0, a NaN matches itself", _Rules(matches=_as_bits)),
-    _wrong("nan_matches_nan", "NaN counts as equal to NaN", _Rules(matches=_or_both_nan)),
+    _wrong("compares_bits", "-0 does not match +0", _Rules(matches=_as_bits)),
     _wrong("compares_nearly", "values a few ulp apart count as equal", _Rules(matches=_nearly)),
     _wrong("flushes_subnormals", "subnormal features count as 0", _Rules(matches=_flushed)),
     _wrong("unmatched_to_first_point", "an unmatched gradient goes to point 0", _Rules(unmatched_to=0)),

@@ -156,6 +156,16 @@ def test_counts_do_not_influence_the_result() -> None:
     assert len({case.outputs[0].values.tobytes() for case in cases}) == 1
 
 
+def test_a_stored_case_tells_that_nan_matches_nothing() -> None:
+    case = make_case(DRAFTS["nonfinite_nan"], OPERATOR)
+    inputs = {tensor.id: tensor.values.copy() for tensor in case.inputs}
+    assert same_bits(literal(inputs), case.outputs[0].values)
+    # A number in the place of NaN matches itself.
+    for name in ("feats", "voxel_feats"):
+        inputs[name][np.isnan(inputs[name])] = 9
+    assert not same_bits(literal(inputs), case.outputs[0].values)
+
+
 def test_gradients_keep_their_bits() -> None:
     bits = np.array([0x7FC00001, 0x80000000, 0x00000001, 0xFF800000], "<u4")
     inputs = one_channel([1, 2, 3, 4], [1, 2, 3, 4], [0, 1, 2, 3], 4)
@@ -231,7 +241,7 @@ def test_subsumed_checks_are_never_the_first_to_answer() -> None:
 
 @pytest.mark.parametrize("name", ["grad_voxel_feats", "feats", "voxel_feats", "grad_feats"])
 def test_an_early_return_never_meets_a_null_float_tensor_that_is_not_empty(name: str) -> None:
-    """So the order of grad_feats_empty and these pointers' checks cannot be seen by any call."""
+    """So no call can see the order of grad_feats_empty and these checks, which is why they stand last."""
     pointer = OPERATOR.check(f"{name}_ptr_null")
     for points, rows, channels in product(range(4), repeat=3):
         call = with_null_pointer(sized_call(points, rows, channels), name)
