@@ -25,8 +25,12 @@ class Pooling:
 
     def inside(self, point: tuple[Array, Array, Array], extents: tuple[int, ...]) -> Array:
         """Which points count."""
-        tests = [(axis >= 0) & (axis < extent) for axis, extent in zip(point, extents, strict=True)]
-        return np.stack(tests).all(axis=0)
+        x, y, z = (self.within(axis, extent) for axis, extent in zip(point, extents, strict=True))
+        return x & y & z
+
+    def within(self, axis: Array, extent: int) -> Array:
+        """Which coordinates lie on the axis."""
+        return (axis >= 0) & (axis < extent)
 
     def memo(self, batch: Array, y: Array, x: Array, inside: Array) -> Array:
         """pos_memo."""
@@ -85,13 +89,9 @@ class OneLayer(Pooling):
 class FloatBounds(Pooling):
     """Coordinates and bounds compared as float32."""
 
-    def inside(self, point: tuple[Array, Array, Array], extents: tuple[int, ...]) -> Array:
+    def within(self, axis: Array, extent: int) -> Array:
         """2^24 and 2^24 + 1 look equal."""
-        tests = [
-            (axis >= 0) & (axis.astype(np.float32) < np.float32(extent))
-            for axis, extent in zip(point, extents, strict=True)
-        ]
-        return np.stack(tests).all(axis=0)
+        return (axis >= 0) & (axis.astype(np.float32) < np.float32(extent))
 
 
 class LinearBounds(Pooling):
