@@ -1,0 +1,153 @@
+"""The checks of get_indice_pairs in the order in which they answer."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+from mluops_gtest.authoring import Check, DType, OpCall
+from mluops_gtest.authoring import checks as common
+
+_TENSORS = ("indices", "indice_pairs", "out_indices", "indice_num")
+_ARRAYS = ("pad", "stride", "dilation", "input_space", "filter_space", "output_space")
+
+_MOST_OFFSETS = 4096
+_MOST_SITES = 1_000_000
+
+
+def _sites(call: OpCall) -> int:
+    return call.tensor("indices").dims[0]
+
+
+def _offsets(call: OpCall) -> int:
+    return math.prod(call.param("filter_space"))
+
+
+def _axes(name: str, least: int) -> Check:
+    """`<name>_value`: one value per spatial axis, none below `least`."""
+    return common.require(
+        f"{name}_value",
+        lambda call: len(call.param(name)) == 3 and min(call.param(name)) >= least,
+        f"{name} must be three values of at least {least}",
+        "§1.4",
+    )
+
+
+def _setting(name: str, holds: Callable[[int], bool], says: str) -> Check:
+    return common.require(f"{name}_value", lambda call: holds(call.param(name)), f"{name} must be {says}", "§1.4")
+
+
+def _for_sub_m(name: str, holds: Callable[[OpCall], bool], says: str) -> Check:
+    return common.require(f"sub_m_{name}", lambda call: not call.param("sub_m") or holds(call), says, "§1.2")
+
+
+def _subsumed(check: Check, reason: str) -> Check:
+    return replace(check, subsumed=reason)
+
+
+# The setter of the descriptor refuses these, so they answer before the device is looked at.
+_DESCRIPTOR = (
+    _setting("dimnb", lambda value: value == 5, "5: only 3-D convolutions exist"),
+    _setting("batch", lambda value: value > 0, "at least 1"),
+    _setting("transpose", lambda value: value == 0, "0"),
+    _setting("inverse", lambda value: value == 0, "0"),
+    _axes("pad", 0),
+    _axes("stride", 1),
+    _axes("dilation", 1),
+    _axes("input_space", 1),
+    _axes("filter_space", 1),
+    _axes("output_space", 1),
+)
+
+_SHAPES = (
+    common.rank("indices", 2, "§1.4"),
+    common.rank("indice_pairs", 3, "§1.4"),
+    common.rank("out_indices", 2, "§1.4"),
+    common.rank("indice_num", 1, "§1.4"),
+    common.dim("indices", 1, 4, "indices must hold n, d, h, w", "§1.4"),
+    common.dim("out_indices", 1, 4, "out_indices must hold n, d, h, w", "§1.4"),
+    common.dim("indice_pairs", 1, 2, "indice_pairs must hold input and output rows", "§1.4"),
+    common.dim("indice_pairs", 2, _sites, "indice_pairs must have one column per site", "§1.4"),
+    common.require(
+        "indice_num_dim0",
+        lambda call: call.tensor("indice_pairs").dims[0] == call.tensor("indice_num").dims[0],
+        "indice_num and indice_pairs must have the same number of kernel offsets",
+        "§1.4",
+    ),
+    # The products below are exact integers; the released code overflows int32.
+    common.require(
+        "indices_dim0",
+        lambda call: _sites(call) <= call.param("batch") * math.prod(call.param("input_space")),
+        "there cannot be more sites than cells of the input space",
+        "§1.2",
+    ),
+    common.require(
+        "dilated_stride",
+        lambda call: all(
+            stride == 1 or dilation == 1
+            for stride, dilation in zip(call.param("stride"), call.param("dilation"), strict=True)
+        ),
+        "an axis cannot have both a stride and a dilation",
+        "§1.4",
+    ),
+    common.dim("indice_pairs", 0, _offsets, "indice_pairs must have one row per kernel offset", "§1.4"),
+    common.require(
+        "offsets_limit",
+        lambda call: _offsets(call) <= _MOST_OFFSETS,
+        f"the kernel must have at most {_MOST_OFFSETS} offsets",
+        "§1.4",
+    ),
+    common.require(
+        "out_indices_dim0",
+        lambda call: call.tensor("out_indices").dims[0] <= call.param("batch") * math.prod(call.param("output_space")),
+        "out_indices cannot have more rows than the output space has cells",
+        "§1.2",
+    ),
+)
+
+_SITES_LIMIT = common.require(
+    "sites_limit", lambda call: _sites(call) <= _MOST_SITES, f"there must be at most {_MOST_SITES} sites", "§1.4"
+)
+
+_LARGE = common.not_large(_TENSORS, "§1.4")
+_NOT_LARGE = (
+    _subsumed(_LARGE[0], "sites_limit keeps indices at 4 million elements"),
+    _LARGE[1],
+    _LARGE[2],
+    _subsumed(_LARGE[3], "offsets_limit keeps indice_num at 4096 elements"),
+)
+
+_SUB_M = (
+    _for_sub_m(
+        "space",
+        lambda call: call.param("input_space") == call.param("output_space"),
+        "sub_m needs an output space equal to the input space",
+    ),
+    _for_sub_m("stride", lambda call: call.param("stride") == (1, 1, 1), "sub_m needs stride 1"),
+    _for_sub_m("dilation", lambda call: call.param("dilation") == (1, 1, 1), "sub_m needs dilation 1"),
+)
+
+# §1.1: a call without elements returns at once, with num_act_out 0.
+_EMPTY = (
+    common.not_empty("indices", "§1.1"),
+    _subsumed(common.not_empty("indice_pairs", "§1.1"), "its axes are K ≥ 1, 2 and the number of sites"),
+    common.not_empty("out_indices", "§1.1"),
+    _subsumed(common.not_empty("indice_num", "§1.1"), "its length is K, a product of values of at least 1"),
+)
+
+CHECKS: tuple[Check, ...] = (
+    common.handle_present("§1.3"),
+    common.params_present("sparse_conv_desc", "§1.3"),
+    *common.descriptors_present(_TENSORS, "§1.3"),
+    *common.param_arrays_present(_ARRAYS, "§2.2"),
+    *_DESCRIPTOR,
+    common.arch_supported("§1.4"),
+    *_SHAPES,
+    *common.contiguous(_TENSORS, "§1.4"),
+    _SITES_LIMIT,
+    *_NOT_LARGE,
+    *(common.dtype(tensor, (DType.INT32,), "§1.3") for tensor in _TENSORS),
+    *_SUB_M,
+    *_EMPTY,
+    *common.pointers_present(_TENSORS, "§1.3"),
+    common.workspace_present("§1.3"),
+)
