@@ -56,7 +56,7 @@ def _large(doc: str) -> Iterator[Check]:
 
 CHECKS = (
     handle_present("§3.8 (1)"),
-    arch_supported("§1.1"),
+    arch_supported("§3.8, released checks"),
     *descriptors_present(_RANKS, "§3.8 (1)"),
     *contiguous(_RANKS, "§1.4: no strides"),
     *(
