@@ -1,0 +1,242 @@
+"""`list`, `show`, `generate`, `verify`, `convert`, `ops`, `backends`."""
+
+import json
+
+import pytest
+
+from mluops_gtest.cli.main import COMMANDS
+
+SAMPLE = "masked_im2col_forward/smoke_*"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_every_command_explains_itself_with_examples(cli, command, flag):
+    result = cli(command, flag)
+    assert result.code == 0
+    assert "Examples:" in result.out
+    assert f"mluops-test {command}" in result.out
+
+
+def test_the_overview_agrees_with_the_commands(cli):
+    import importlib
+
+    overview = cli("--help").out
+    for name, words in COMMANDS.items():
+        command = importlib.import_module(f"mluops_gtest.cli.commands.{name}_command").command
+        assert command.name == name
+        assert words in overview
+        assert all(option.help for option in command.params if option.param_type_name == "option")
+
+
+def test_an_unknown_command_suggests_the_close_one(cli):
+    result = cli("lst")
+    assert result.code == 2
+    assert "Did you mean 'list'" in result.err
+
+
+def test_list_ids_run_and_generate_agree(cli, run, tmp_path):
+    arguments = ("--op", "dynamic_point_to_voxel_backward", "--tag", "smoke")
+    ids = cli("list", *arguments, "--format", "ids").lines
+    assert ids
+    assert list(run(*arguments).results) == ids
+    cli("generate", *arguments, "--out", tmp_path / "made")
+    made = (tmp_path / "made").rglob("*.prototxt")
+    assert sorted(p.relative_to(tmp_path / "made").with_suffix("").as_posix() for p in made) == sorted(ids)
+
+
+def test_list_json_describes_cases_without_running_them(cli):
+    described = json.loads(cli("list", "--all", "--format", "json").out)
+    assert {one["operator"] for one in described} >= {"get_indice_pairs", "voxel_pooling_forward"}
+    for one in described:
+        assert set(one) == {
+            "id", "operator", "tags", "doc", "params", "inputs", "outputs", "criteria", "expect", "stored",
+        }  # fmt: skip
+        for tensor in one["inputs"] + one["outputs"]:
+            assert set(tensor) >= {"id", "dtype", "layout", "dims"}
+    pool = next(one for one in described if one["operator"] == "voxel_pooling_forward" and "network" in one["tags"])
+    assert [t["dims"] for t in pool["inputs"]] == [[2, 473088, 3], [2, 473088, 80]]
+    assert pool["stored"] is False
+    assert {"output": "pos_memo", "criterion": "diff3", "threshold": 0.0} in pool["criteria"]
+    negative = next(one for one in described if one["expect"].get("check") == "arch")
+    assert negative["expect"]["status"] == "ARCH_MISMATCH"
+
+
+def test_list_table_has_a_row_per_case(cli):
+    result = cli("list", SAMPLE)
+    ids = cli("list", SAMPLE, "--format", "ids").lines
+    assert result.code == 0
+    assert all(any(line.startswith(case_id) for line in result.lines) for case_id in ids)
+
+
+def test_show_tells_all_about_a_case(cli):
+    case = cli("list", SAMPLE, "--format", "ids").lines[0]
+    result = cli("show", case)
+    assert result.code == 0
+    for words in ("feature", "data_col", "NCHW", "kernel_h =", "diff3 ≤ 0", "expects: status SUCCESS", f"run {case}"):
+        assert words in result.out
+    negative = cli("list", "--op", "masked_im2col_forward", "--tag", "negative", "--format", "ids").lines[0]
+    assert "BAD_PARAM" in cli("show", negative).out
+
+
+@pytest.mark.parametrize(("case", "code"), [("nope", 5), ("masked_im2col_forward/*", 2)])
+def test_show_wants_one_case(cli, case, code):
+    assert cli("show", case).code == code
+
+
+def test_generated_folders_run_verify_and_check(cli, run, tmp_path):
+    made = tmp_path / "made"
+    for form in ("prototxt", "pb"):
+        assert cli("generate", SAMPLE, "--out", made / form, "--format", form).code == 0
+        result = run(made / form)
+        assert result.code == 0, result.out
+        assert len(result.results) == len(cli("list", SAMPLE, "--format", "ids").lines)
+        assert cli("verify", made / form).code == 0
+        assert cli("generate", SAMPLE, "--out", made / form, "--format", form, "--check").code == 0
+
+
+def test_generate_in_two_processes_gives_the_same_bytes(cli, tmp_path):
+    for jobs, name in ((1, "one"), (2, "two")):
+        assert cli("generate", SAMPLE, "--out", tmp_path / name, "-j", jobs).code == 0
+    one = {p.relative_to(tmp_path / "one"): p.read_bytes() for p in (tmp_path / "one").rglob("*") if p.is_file()}
+    two = {p.relative_to(tmp_path / "two"): p.read_bytes() for p in (tmp_path / "two").rglob("*") if p.is_file()}
+    assert one == two
+
+
+def test_check_finds_every_kind_of_difference(cli, toy):
+    check = ("generate", "--all", "--check", "--root", toy)
+    assert cli(*check).code == 0
+    stored = toy / "prototxt" / "scale_by"
+    good = (stored / "ramp_2.prototxt").read_bytes()
+
+    def differs(words):
+        result = cli(*check)
+        assert result.code == 3
+        assert words in result.out
+
+    (stored / "ramp_2.prototxt").write_bytes(good + b"# edited\n")
+    differs("differs from what is generated")
+    (stored / "ramp_2.prototxt").unlink()
+    differs("is missing")
+    (stored / "ramp_2.prototxt").write_bytes(good)
+    (stored / "old.prototxt").write_bytes(good)
+    differs("not declared")
+    (stored / "old.prototxt").unlink()
+    cases = toy / "cases" / "scale_by.yaml"
+    cases.write_text(cases.read_text() + '- {name: fresh, tags: [random], doc: "§1", data: {recipe: ramp, count: 3}}\n')
+    differs("scale_by/fresh: not in the lock file")
+    cases.write_text(cases.read_text().replace('count: "{n}"', 'count: "{n + 1}"'))
+    differs("differs from the lock in: declared, inputs, baseline")
+
+
+def test_generate_drops_what_is_no_longer_declared(cli, toy):
+    cases = toy / "cases" / "scale_by.yaml"
+    cases.write_text(cases.read_text().replace("to: 4", "to: 3"))
+    result = cli("generate", "--all", "--root", toy)
+    assert "removed scale_by/ramp_4" in result.out
+    assert not (toy / "prototxt" / "scale_by" / "ramp_4.prototxt").exists()
+    assert cli("generate", "--all", "--check", "--root", toy).code == 0
+
+
+@pytest.mark.parametrize(
+    ("case", "words"),
+    [
+        ('change: {x: {dims: [2, 2]}}, expect: {status: BAD_PARAM, check: same_dims}', "check x_rank"),
+        ("expect: {status: BAD_PARAM, check: x_rank}", "it computes"),
+        ("change: {x: {dims: [2, 2]}}", "Write `expect:`"),
+        ("params: {factor: 0}", "constant"),
+        ('degenerate: "so it is said"', "every output varies"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_together_is_not_generated(cli, toy, case, words):
+    cases = toy / "cases" / "scale_by.yaml"
+    line = f'- {{name: fresh, tags: [random], doc: "§1", data: {{recipe: ramp, count: 4}}, {case}}}\n'
+    cases.write_text(cases.read_text() + line)
+    result = cli("generate", "scale_by/fresh", "--root", toy)
+    assert result.code == 3
+    assert words in result.err
+    assert "scale_by.yaml:" in result.err
+
+
+def test_verify_finds_a_wrong_baseline(cli, tmp_path):
+    cli("generate", SAMPLE, "--out", tmp_path / "made")
+    path = next((tmp_path / "made").rglob("*.prototxt"))
+    head, _, tail = path.read_text().rpartition('value_h: "')
+    path.write_text(f'{head}value_h: "{"0" if tail[0] != "0" else "1"}{tail[1:]}')
+    result = cli("verify", tmp_path / "made")
+    assert result.code == 3
+    assert f"differs {path.as_posix()}: data_col: 1 of" in result.out
+
+
+def test_convert_there_and_back_is_the_same_file(cli, tmp_path):
+    cli("generate", SAMPLE, "--out", tmp_path / "text")
+    assert cli("convert", tmp_path / "text", tmp_path / "binary").code == 0
+    assert cli("convert", tmp_path / "binary", tmp_path / "again").code == 0
+    for path in (tmp_path / "text").rglob("*.prototxt"):
+        assert (tmp_path / "again" / path.relative_to(tmp_path / "text")).read_text() == path.read_text()
+    assert cli("convert", tmp_path, tmp_path / "x.foo").code in (0, 2)
+    assert cli("convert", path, tmp_path / "x.foo").code == 2
+
+
+def test_ops_and_backends_are_listed(cli):
+    ops = cli("ops").out
+    for name in ("get_indice_pairs", "dynamic_point_to_voxel_backward", "masked_im2col_forward"):
+        assert name in ops
+    page = cli("ops", "dynamic_scatter_backward").out
+    for words in ("grad_voxel_feats", "diff3 ≤ 0", "reduce_type", "handle_null", "ARCH_MISMATCH"):
+        assert words in page
+    assert cli("ops", "abs").code == 2
+    backends = cli("backends").out
+    assert "numpy" in backends
+    assert "reference" in backends
+
+
+FOREIGN = """\
+op_name: "div"
+op_type: DIV
+input { id: "input1" shape { dims: 2 } layout: LAYOUT_ARRAY dtype: DTYPE_FLOAT value_f: 1 value_f: 2 }
+output { id: "output1" shape { dims: 2 } layout: LAYOUT_ARRAY dtype: DTYPE_FLOAT value_f: 1 value_f: 2 }
+div_param { prefer: 1 nested { deep: "x" } }
+evaluation_criterion: DIFF1
+evaluation_threshold: 0.003
+device: GPU
+"""
+
+
+def test_a_foreign_operator_is_read_shown_and_skipped_never_passed(cli, run, tmp_path):
+    path = tmp_path / "div.prototxt"
+    path.write_text(FOREIGN)
+    assert cli("show", path).code == 0
+    result = run(path)
+    assert result.results[path.as_posix()]["outcome"] == "skipped"
+    assert "not supported" in result.results[path.as_posix()]["reason"]
+    assert result.code == 5
+    assert cli("convert", path, tmp_path / "div.pb").code == 3
+    assert cli("convert", path, tmp_path / "div.pb", "--drop-unknown").code == 0
+
+
+def test_a_recomputed_baseline_is_said_and_the_reference_is_suspect(cli, run, tmp_path):
+    cli("generate", SAMPLE, "--out", tmp_path / "made")
+    path = next((tmp_path / "made").rglob("*.prototxt"))
+    path.write_text(path.read_text().replace("device: GENERATOR_CPU", "device: CPU"))
+    result = run(path)
+    assert result.code == 0
+    (one,) = result.results.values()
+    assert any("recomputed" in note for note in one["notes"])
+    suspect = run(path, "--backend", "reference")
+    assert suspect.code == 1
+    assert "compared with itself" in next(iter(suspect.results.values()))["reason"]
+
+
+def test_hostile_files_are_broken_content_not_crashes(run, tmp_path):
+    folder = tmp_path / "hostile"
+    folder.mkdir()
+    (folder / "noise.pb").write_bytes(bytes(range(256)) * 3)
+    (folder / "deep.prototxt").write_text("a { " * 5000)
+    (folder / "huge.prototxt").write_text(
+        'op_name: "masked_im2col_forward" input { id: "x" shape { dims: 1099511627776 } random_data { seed: 1 } '
+        "layout: LAYOUT_ARRAY dtype: DTYPE_FLOAT }"
+    )
+    result = run(folder)
+    assert result.code == 3
+    assert {r["outcome"] for r in result.results.values()} == {"error"}

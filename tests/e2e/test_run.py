@@ -1,0 +1,173 @@
+"""`mluops-test run`: what it prints, writes and answers."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.e2e.conftest import wrong
+
+
+def test_the_default_set_passes_on_the_reference(run):
+    """With the network cases left out and said so."""
+    result = run("--backend", "reference")
+    assert result.code == 0, result.out[-3000:]
+    assert set(result.report["summary"]) == {"passed"}
+    assert "declared cases were not selected" in result.out
+    assert "--tag network" in result.out
+    tags = {tag for r in result.results.values() for tag in r["tags"]}
+    assert tags >= {"boundary", "negative", "random", "precision", "nonfinite", "smoke"}
+    assert tags.isdisjoint({"network", "undefined"})
+
+
+def test_the_default_set_passes_on_numpy(run):
+    result = run()
+    assert result.code == 0, result.out[-3000:]
+    assert result.report["backend"]["name"] == "numpy"
+
+
+def test_the_report_holds_what_it_promises(run):
+    result = run("masked_im2col_forward/smoke_*", "--backend", wrong("Transposed"))
+    report = result.report
+    assert report["format"] == 1
+    assert set(report) >= {
+        "format", "tool_version", "backend", "environment", "selection", "started", "seconds", "summary", "results",
+    }  # fmt: skip
+    assert set(report["timing"]) == {"generate", "load", "backend", "compare", "write"}
+    one = report["results"][0]
+    assert set(one) >= {
+        "case", "operator", "tags", "outcome", "status", "expected_status",
+        "readings", "worst", "seconds", "reason", "repro",
+    }  # fmt: skip
+    assert set(one["readings"][0]) == {"output", "criterion", "value", "threshold", "within"}
+    assert one["worst"]["output"] == "data_col"
+    assert one["worst"]["unequal"] > 0
+    assert one["worst"]["max_ulp"] > 0
+    assert report["summary"] == {"failed": len(report["results"])}
+    lines = (result.folder / "results.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == report["results"]
+
+
+def test_a_failure_is_printed_with_reason_worst_element_and_repro(run, cli):
+    result = run("masked_im2col_forward/smoke_*", "--backend", wrong("Transposed"))
+    one = next(iter(result.results.values()))
+    for words in (f"failed {one['case']}", "reason: data_col: diff3", "worst:  data_col[", f"repro:  {one['repro']}"):
+        assert words in result.out
+    repeated = cli(*one["repro"].split()[1:])
+    assert repeated.code == 1
+    assert one["case"] in repeated.out
+
+
+def test_output_into_a_pipe_is_plain(run):
+    assert "\x1b" not in run("masked_im2col_forward/smoke_*").out
+
+
+def test_stopping_at_the_first_failure_leaves_the_rest_not_run(run):
+    result = run("--op", "masked_im2col_forward", "--tag", "boundary", "-x", "--backend", wrong("AllZero"))
+    outcomes = [r["outcome"] for r in result.report["results"]]
+    first = outcomes.index("failed")
+    assert set(outcomes[:first]) <= {"passed", "suspect"}
+    assert set(outcomes[first + 1 :]) == {"not_run"}
+    assert result.code == 1
+    assert len((result.folder / "results.jsonl").read_text().splitlines()) == len(outcomes)
+
+
+def test_quiet_and_verbose(run):
+    quiet = run("masked_im2col_forward/smoke_*", "-q")
+    verbose = run("masked_im2col_forward/smoke_*", "-v")
+    assert len(quiet.lines) == 2
+    assert sum(line.startswith("passed ") for line in verbose.lines) == len(verbose.results)
+
+
+def test_without_out_the_results_lie_in_a_dated_folder(cli, tmp_path):
+    for _ in range(2):
+        assert cli("run", "masked_im2col_forward/smoke_*").code == 0
+    assert len(list((tmp_path / "cwd" / "mluops-results").glob("*/report.json"))) == 2
+
+
+def test_an_out_that_cannot_be_written_is_a_usage_error(cli, tmp_path):
+    (tmp_path / "file").write_text("")
+    result = cli("run", "masked_im2col_forward/smoke_*", "--out", tmp_path / "file" / "below")
+    assert result.code == 2
+    assert "cannot write" in result.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["no_such/case"], 5),
+        (["--tag", "network", "-k", "nothing_like_this"], 5),
+        (["--tag", "nework"], 2),
+        (["--op", "abs"], 2),
+        (["--repeat", "0"], 2),
+        (["--no-such-option"], 2),
+        (["-k", "a and"], 2),
+        (["--root", "no_such_folder"], 2),
+    ],
+)
+def test_wrong_usage_has_its_exit_code(cli, arguments, code):
+    result = cli("run", *arguments)
+    assert result.code == code
+    assert result.err
+
+
+def test_large_cases_are_made_once_into_the_cache(run, toy, tmp_path, monkeypatch):
+    monkeypatch.setenv("MLUOPS_TEST_CACHE", str(tmp_path / "cache"))
+    assert run("--root", toy, "--tag", "network").code == 0
+    (entry,) = (tmp_path / "cache" / "scale_by").iterdir()
+    before = {path.name: path.stat().st_mtime_ns for path in entry.iterdir()}
+    assert run("--root", toy, "--tag", "network").code == 0
+    assert {path.name: path.stat().st_mtime_ns for path in entry.iterdir()} == before
+
+
+@pytest.mark.parametrize("damage", ["truncated", "emptied", "flipped", "missing"])
+def test_a_damaged_cache_entry_is_never_used(run, toy, tmp_path, monkeypatch, damage):
+    monkeypatch.setenv("MLUOPS_TEST_CACHE", str(tmp_path / "cache"))
+    assert run("--root", toy, "--tag", "network").code == 0
+    (entry,) = (tmp_path / "cache" / "scale_by").iterdir()
+    target = max(entry.iterdir(), key=lambda path: path.stat().st_size)
+    data = bytearray(target.read_bytes())
+    if damage == "missing":
+        target.unlink()
+    else:
+        data[len(data) // 2] ^= 255
+        target.write_bytes({"truncated": data[:-100], "emptied": b"", "flipped": data}[damage])
+    result = run("--root", toy, "--tag", "network")
+    assert result.code == 0, result.out
+    assert target.read_bytes() == bytes(data) if damage == "missing" else target.read_bytes() != bytes(data)
+
+
+def test_a_cache_that_cannot_be_written_costs_only_a_note(run, toy, tmp_path, monkeypatch):
+    (tmp_path / "blocked").write_text("")
+    monkeypatch.setenv("MLUOPS_TEST_CACHE", str(tmp_path / "blocked"))
+    result = run("--root", toy, "--tag", "network")
+    assert result.code == 0
+    assert any("could not be cached" in note for note in result.results["scale_by/big"]["notes"])
+
+
+def test_a_stored_file_that_was_edited_is_broken_content(run, toy):
+    path = toy / "prototxt" / "scale_by" / "ramp_2.prototxt"
+    text = path.read_text()
+    path.write_text(text.replace('"3f800000"', '"3f800001"'))
+    assert path.read_text() != text
+    result = run("--root", toy)
+    assert result.code == 3
+    assert "differ from the lock" in result.results["scale_by/ramp_2"]["reason"]
+    assert result.results["scale_by/ramp_3"]["outcome"] == "passed"
+
+
+def test_a_declaration_changed_since_it_was_generated_is_broken_content(run, toy):
+    cases = toy / "cases" / "scale_by.yaml"
+    cases.write_text(cases.read_text().replace('count: "{n}"', 'count: "{n + 1}"'))
+    result = run("--root", toy, "scale_by/ramp_2")
+    assert result.code == 3
+    assert "has changed since it was generated" in result.results["scale_by/ramp_2"]["reason"]
+
+
+def test_the_module_and_the_checkout_shim_are_the_same_command():
+    from tests.conftest import ROOT
+
+    for command in ([sys.executable, "-m", "mluops_gtest"], [sys.executable, str(ROOT / "cli.py")]):
+        done = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True, cwd=ROOT)
+        assert done.stdout.startswith("mluops-test ")

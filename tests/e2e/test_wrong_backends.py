@@ -1,0 +1,128 @@
+"""The harness is proved by backends that are wrong in one way each."""
+
+import pytest
+
+from tests.e2e.conftest import wrong
+
+# Judged by diff1 and diff2: one ulp passes.
+NORMS = "indice_convolution_backward_data/smoke_*"
+# Judged by diff3 = 0: one ulp fails.
+EXACT = "masked_im2col_forward/smoke_*"
+PAIRS = "get_indice_pairs/smoke_*"
+POOL = "voxel_pooling_forward/smoke_*"
+
+
+@pytest.mark.parametrize(
+    ("backend", "select", "outcome", "words"),
+    [
+        ("Exact", NORMS, "passed", ""),
+        ("Exact", EXACT, "passed", ""),
+        ("Exact", PAIRS, "passed", ""),
+        ("OneUlpOff", NORMS, "passed", ""),
+        ("OneUlpOff", EXACT, "failed", "diff3"),
+        ("Transposed", NORMS, "failed", "diff1"),
+        ("Transposed", PAIRS, "failed", "diff3"),
+        ("AllZero", NORMS, "failed", "diff1 = 1"),
+        ("AllZero", EXACT, "failed", "diff3"),
+        ("WithNan", NORMS, "failed", "NaN or infinite"),
+        ("OneElementWrong", PAIRS, "failed", "1 of "),
+        ("OneElementWrong", NORMS, "failed", "1 of "),
+        ("LeavesOneUnwritten", NORMS, "failed", "never written"),
+        ("LeavesOneUnwritten", PAIRS, "failed", "never written"),
+        ("WritesPastTheEnd", NORMS, "memory", "0 bytes past its end of input_grad"),
+        ("WritesBeforeTheStart", EXACT, "memory", "before its start of data_col"),
+        ("ChangesAnInput", NORMS, "memory", "changed the input output_grad (element 0)"),
+        ("ChangesAnInput", PAIRS, "memory", "changed the input indices"),
+        ("OverrunsWorkspace", EXACT, "memory", "of workspace"),
+        ("AsksNegativeWorkspace", EXACT, "error", "workspace_size() returned -1"),
+        ("WrongStatus", NORMS, "wrong_status", "answered NOT_SUPPORTED, expected SUCCESS"),
+        ("ReturnsNonsense", NORMS, "error", "must return a Status"),
+        ("LeavesOutputUntouched", NORMS, "failed", "never written"),
+        ("Raises", NORMS, "error", "ZeroDivisionError: in my kernel"),
+        ("NeedsTooMuch", NORMS, "crashed", "MemoryError: no NRAM left"),
+        ("ForgetsScalars", PAIRS, "failed", "num_act_out was not reported"),
+        ("WrongScalars", PAIRS, "failed", "num_act_out is "),
+    ],
+)
+def test_each_kind_of_wrong_gets_its_outcome(run, backend, select, outcome, words):
+    result = run(select, "--backend", wrong(backend))
+    assert result.results
+    for one in result.results.values():
+        assert one["outcome"] == outcome, one
+        assert words in one["reason"]
+    assert result.code == (0 if outcome == "passed" else 1)
+
+
+@pytest.mark.parametrize("backend", ["Declines", "SupportsNothing"])
+def test_a_backend_that_does_nothing_compares_nothing(run, backend):
+    result = run(EXACT, "--backend", wrong(backend))
+    assert {r["outcome"] for r in result.results.values()} == {"skipped"}
+    assert result.code == 5
+    assert "skipped" in result.out
+
+
+def test_an_output_written_although_the_call_fails_is_seen(run):
+    result = run("--op", "masked_im2col_forward", "--tag", "negative", "--backend", wrong("WritesOnFailure"))
+    written = [r for r in result.results.values() if r["outcome"] == "failed"]
+    assert written
+    assert all("was written" in r["reason"] and "although" in r["reason"] for r in written)
+
+
+def test_a_backend_without_checks_fails_the_negative_cases(run):
+    result = run("--op", "voxel_pooling_forward", "--tag", "negative", "--backend", wrong("WrongStatus"))
+    assert {r["outcome"] for r in result.results.values()} == {"wrong_status"}
+    one = next(r for r in result.results.values() if r["expected_status"] == "ARCH_MISMATCH")
+    assert one["status"] == "SUCCESS"
+    assert "check arch" in one["reason"]
+
+
+def test_repeated_runs_must_agree_bit_for_bit(run):
+    assert run(NORMS, "--backend", wrong("NeverTheSame")).code == 0
+    result = run(NORMS, "--backend", wrong("NeverTheSame"), "--repeat", 3)
+    assert {r["outcome"] for r in result.results.values()} == {"failed"}
+    assert all(
+        "not reproducible: run 2 differs from run 1 in input_grad" in r["reason"] for r in result.results.values()
+    )
+    # Atomic adds: the document allows any order, so repeated runs may differ.
+    assert run(POOL, "--backend", wrong("NeverTheSame"), "--repeat", 3).code == 0
+    assert run(NORMS, "--backend", wrong("Exact"), "--repeat", 3).code == 0
+
+
+def test_lost_bits_are_a_note_and_with_bitwise_a_failure(run):
+    cases = ("--op", "masked_im2col_forward", "--tag", "nonfinite", "--tag", "precision", "-k", "float or half")
+    relaxed = run(*cases, "--backend", wrong("LosesBits"))
+    assert relaxed.code == 0, relaxed.out
+    noted = [r["case"] for r in relaxed.results.values() if any("bit for bit" in note for note in r["notes"])]
+    assert noted
+    strict = run(*cases, "--backend", wrong("LosesBits"), "--bitwise")
+    assert [r["case"] for r in strict.results.values() if r["outcome"] == "failed"] == noted
+    assert strict.code == 1
+    assert run(*cases, "--backend", wrong("Exact"), "--bitwise").code == 0
+
+
+def test_an_exception_is_told_with_its_traceback(run):
+    result = run(EXACT, "--backend", wrong("Raises"))
+    assert "in my kernel" in result.out
+    assert "wrong_backends.py" in result.out
+    assert result.code == 1
+
+
+@pytest.mark.parametrize(
+    ("spec", "code", "words"),
+    [
+        ("nunpy", 2, "Did you mean 'numpy'"),
+        (wrong("Missing"), 4, "has no attribute 'Missing'"),
+        (wrong("NoName"), 4, "has no 'name'"),
+        (wrong("not_a_backend"), 4, "has no 'name'"),
+        (wrong("broken_factory"), 4, "RuntimeError: no device"),
+        ("no/such/file.py:backend", 4, "does not exist"),
+        ("no_such_module:backend", 4, "No module named"),
+        ("json:loads", 4, "does not load"),
+        (":x", 2, "Unknown backend"),
+    ],
+)
+def test_a_backend_that_cannot_be_used_is_told_before_anything_runs(run, spec, code, words):
+    result = run(EXACT, "--backend", spec)
+    assert result.code == code
+    assert words in result.err
+    assert result.report is None
