@@ -8,7 +8,7 @@ from .checks import CHECKS
 from .filters import LAYOUTS, extents
 from .kernel import kernel
 from .mistakes import WRONG
-from .recipes import network, network_twin, random_pairs, sites
+from .recipes import network, random_pairs, sites
 from .reference import reference
 from .values import CRITERIA
 
@@ -49,7 +49,7 @@ OPERATOR: Final = Operator(
     checks=CHECKS,
     reference=reference,
     kernel=kernel,
-    recipes={"random_pairs": random_pairs, "sites": sites, "network": network, "network_twin": network_twin},
+    recipes={"random_pairs": random_pairs, "sites": sites, "network": network},
     theory=theory,
     wrong=WRONG,
 )

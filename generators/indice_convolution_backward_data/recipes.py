@@ -96,23 +96,22 @@ def sites(
 
 
 def network(
-    draw: Draw, params: Mapping[str, Any], dtype: DType, *, layer: str, channels_in: int, channels_out: int
+    draw: Draw,
+    params: Mapping[str, Any],
+    dtype: DType,
+    *,
+    layer: str,
+    channels_in: int,
+    channels_out: int,
+    keep: int = 0,
 ) -> Made:
-    """A layer of the detection network at full size (§3.7)."""
-    indices, geometry = network_layer(layer)
+    """A layer of the detection network (§3.7); `keep` makes its twin: that many neighbouring sites of a small cloud."""
+    indices, geometry = small_layer(layer) if keep else network_layer(layer)
+    if keep:
+        distance = np.abs(indices - indices[len(indices) // 2]).sum(axis=1)
+        indices = indices[np.sort(np.argsort(distance, kind="stable")[:keep])]
     params = {**params, "sub_m": int(geometry.sub_m)}
-    connections = _connections(indices, geometry)
-    return _made(draw, params, dtype, connections, (channels_in, channels_out), "array", "lattice")
-
-
-def network_twin(
-    draw: Draw, params: Mapping[str, Any], dtype: DType, *, layer: str, channels_in: int, channels_out: int
-) -> Made:
-    """The same layer over a small cloud: few enough elements that one wrong one shows."""
-    indices, geometry = small_layer(layer)
-    params = {**params, "sub_m": int(geometry.sub_m)}
-    connections = _connections(indices, geometry)
-    return _made(draw, params, dtype, connections, (channels_in, channels_out), "array", "lattice")
+    return _made(draw, params, dtype, _connections(indices, geometry), (channels_in, channels_out), "array", "lattice")
 
 
 def _connections(indices: Array, geometry: Geometry) -> _Connections:

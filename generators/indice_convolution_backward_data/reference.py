@@ -69,8 +69,11 @@ def terms_by_row(operands: Operands) -> Iterator[tuple[int, Array]]:
     offsets = np.repeat(np.arange(len(operands.pairs)), [pair.shape[1] for pair in operands.pairs])
     inputs, outputs = np.concatenate([np.empty((2, 0), np.int64), *operands.pairs], axis=1)
     order = np.argsort(inputs, kind="stable")
-    rows, starts = np.unique(inputs[order], return_index=True)
-    for row, part in zip(rows, np.split(order, starts[1:]), strict=True):
+    ascending = inputs[order]
+    rows = np.unique(ascending)
+    starts, ends = (np.searchsorted(ascending, rows, side) for side in ("left", "right"))
+    for row, start, end in zip(rows, starts, ends, strict=True):
+        part = order[start:end]
         grads = operands.output_grad[outputs[part]].astype(np.float64)
         weights = operands.weights[offsets[part]].transpose(0, 2, 1)
         # The product of two float32 values has at most 48 bits, and float64 holds 53.

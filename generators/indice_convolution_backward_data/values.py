@@ -23,8 +23,9 @@ _MANTISSA_BITS: Final = {DType.FLOAT: 24, DType.HALF: 11}
 _WIDE: Final = {DType.FLOAT: (-12, 12), DType.HALF: (-5, 3)}
 # Neighbours cancel but for 1/16: float32 sums lose four bits and stay far within 1e-5.
 _REMAINDER: Final = 2.0**-4
-# Products looked at for conditioning; network cases are judged by their first rows.
-_CONDITION_BUDGET: Final = 1 << 20
+# What is looked at for conditioning: small cases wholly, network cases by their first rows.
+_CONDITION_ROWS: Final = 1024
+_CONDITION_PRODUCTS: Final = 1 << 20
 
 
 def draw_operands(
@@ -77,14 +78,9 @@ def refuse_unless_sound(operands: Operands, values: Values, dtype: DType) -> Non
 
 
 def _leading_terms(operands: Operands) -> Array:
-    """The products of the first receiving rows as columns [T, n], padded with zeros."""
-    rows: list[Array] = []
-    size = 0
-    for _, terms in terms_by_row(operands):
-        rows.append(terms)
-        size += terms.size
-        if size >= _CONDITION_BUDGET:
-            break
-    longest = max(map(len, rows), default=0)
-    padded = [np.pad(terms, ((0, longest - len(terms)), (0, 0))) for terms in rows]
+    """The products of the first rows as columns [T, n], padded with zeros."""
+    longest = operands.products_per_sum
+    first = min(_CONDITION_ROWS, max(1, _CONDITION_PRODUCTS // max(1, longest * operands.shape[1])))
+    leading = operands._replace(pairs=tuple(pairs[:, pairs[0] < first] for pairs in operands.pairs))
+    padded = [np.pad(terms, ((0, longest - len(terms)), (0, 0))) for _, terms in terms_by_row(leading)]
     return np.concatenate([np.empty((longest, 0)), *padded], axis=1)
