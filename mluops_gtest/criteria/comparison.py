@@ -1,0 +1,112 @@
+"""Two arrays in, figures out: what every criterion measures, how many elements differ, and where."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from mluops_gtest.criteria.blocks import Blocks
+from mluops_gtest.criteria.distribution import divergence
+from mluops_gtest.criteria.elements import elements_of
+from mluops_gtest.criteria.figures import EPSILON, EQUAL, Figures, figures_of, merged, weight_of
+from mluops_gtest.criteria.pairs import lower_share
+from mluops_gtest.criteria.sums import total
+from mluops_gtest.errors import ContentError
+from mluops_gtest.model.criterion import CriterionKind
+from mluops_gtest.model.dtypes import Array, DType
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What was measured; it decides nothing (`judge` does). Indices are flat, of elements."""
+
+    readings: Mapping[CriterionKind, float]  # by canonical kind, for each kind asked for
+    compared: int  # all elements, finite or not
+    unequal: int  # NaN meets NaN, −0 meets +0
+    bits_unequal: int
+    worst: int | None  # the first non-finite mismatch, else the largest error in the sense of diff3
+    first_unequal: int | None
+    last_unequal: int | None
+    max_ulp: int | None  # over finite pairs; None for integers
+    nonfinite_mismatches: int
+    first_nonfinite_mismatch: int | None
+    diff3_1: float  # largest relative error where |b| is not small; 0 for integers
+    diff3_2: float  # largest |e−b|
+    exact: bool = False  # integers: any difference fails, whatever the criterion
+    pairs: int = 0  # distinct unequal pairs behind diff4; 0 where it was not asked for
+
+
+def compare(evaluated: Array, baseline: Array, dtype: DType, kinds: Sequence[CriterionKind]) -> Comparison:
+    """Everything there is to say about two arrays of that type and of equal shape."""
+    asked = [require_formula(kind) for kind in kinds]
+    if evaluated.shape != baseline.shape:
+        raise ValueError(f"shapes {evaluated.shape} and {baseline.shape} differ; a comparison needs equal ones")
+    if not evaluated.dtype == baseline.dtype == dtype.storage:
+        raise ValueError(f"{evaluated.dtype} and {baseline.dtype} are not the storage of {dtype.value}")
+    elements = elements_of(dtype)
+    blocks = Blocks(evaluated, baseline, elements)
+    norms = CriterionKind.DIFF1 in asked or CriterionKind.DIFF2 in asked
+    figures = blocks.each(lambda start, scratch: figures_of(blocks, start, scratch, norms), blocks.starts)
+    whole = merged(figures)
+    diff1, diff2 = _norms(blocks, figures) if norms and whole.unequal.number else (0.0, 0.0)
+    pairs, diff4 = lower_share(blocks, whole.unequal.number) if CriterionKind.DIFF4 in asked else (0, 0.0)
+    diff_kl = divergence(blocks) if CriterionKind.DIFF_KL in asked else 0.0
+    measured = {
+        CriterionKind.DIFF1: diff1,
+        CriterionKind.DIFF2: diff2,
+        CriterionKind.DIFF3: whole.errors.error,
+        CriterionKind.DIFF3_2: whole.errors.largest,
+        CriterionKind.DIFF4: diff4,
+        CriterionKind.DIFF_KL: diff_kl,
+    }
+
+    def element(part: int) -> int | None:
+        return part // elements.parts if part >= 0 else None
+
+    mismatch = element(whole.mismatched.first)
+    return Comparison(
+        readings={kind: measured[kind] for kind in asked},
+        compared=baseline.size,
+        unequal=whole.unequal.number,
+        bits_unequal=whole.bits_unequal,
+        worst=element(whole.errors.worst) if mismatch is None else mismatch,
+        first_unequal=element(whole.unequal.first),
+        last_unequal=element(whole.unequal.last),
+        max_ulp=None if elements.exact else whole.errors.ulp,
+        nonfinite_mismatches=whole.mismatched.number,
+        first_nonfinite_mismatch=mismatch,
+        diff3_1=whole.errors.relative,
+        diff3_2=whole.errors.largest,
+        exact=elements.exact,
+        pairs=pairs,
+    )
+
+
+def require_formula(kind: CriterionKind) -> CriterionKind:
+    """The kind that has the formula, or an error for one that is only a name in the schema."""
+    if not kind.has_formula:
+        known = ", ".join(k.name for k in CriterionKind if k.has_formula)
+        raise ContentError(
+            f"Criterion {kind.name} has no formula and cannot be judged. Known: {known}. Name one of these in the case."
+        )
+    return kind.canonical
+
+
+def _norms(blocks: Blocks, figures: Sequence[Figures]) -> tuple[float, float]:
+    """diff1 and diff2."""
+    # Equal blocks were passed over; only now is it known that their share of the denominators is needed.
+    passed = [start for start, f in zip(blocks.starts, figures, strict=True) if f is EQUAL]
+    weights = [f.errors.weight for f in figures]
+    if passed:
+        weights += blocks.each(lambda start, scratch: weight_of(blocks, start, scratch), passed)
+    absolute, squared = zip(*(f.errors.difference for f in figures), strict=True)
+    absolute_weight, squared_weight = zip(*weights, strict=True)
+    return _ratio(absolute, absolute_weight), math.sqrt(_ratio(squared, squared_weight))
+
+
+def _ratio(differences: Sequence[float], weights: Sequence[float]) -> float:
+    """Σ differences / (Σ weights + 1e-9)."""
+    numerator, denominator = total(differences), total(weights)
+    # A denominator that left float64 would hide any error: NaN then, which no threshold accepts.
+    if numerator > 0 and math.isinf(denominator):
+        return math.nan
+    return numerator / (denominator + EPSILON)
