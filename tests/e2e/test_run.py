@@ -8,6 +8,8 @@ import pytest
 
 from tests.e2e.conftest import wrong
 
+SMOKE = ("--op", "masked_im2col_forward", "--tag", "smoke")
+
 
 def test_the_default_set_passes_on_the_reference(run):
     """With the network cases left out and said so."""
@@ -28,7 +30,7 @@ def test_the_default_set_passes_on_numpy(run):
 
 
 def test_the_report_holds_what_it_promises(run):
-    result = run("masked_im2col_forward/smoke_*", "--backend", wrong("Transposed"))
+    result = run(*SMOKE, "--backend", wrong("Transposed"))
     report = result.report
     assert report["format"] == 1
     assert set(report) >= {
@@ -50,7 +52,7 @@ def test_the_report_holds_what_it_promises(run):
 
 
 def test_a_failure_is_printed_with_reason_worst_element_and_repro(run, cli):
-    result = run("masked_im2col_forward/smoke_*", "--backend", wrong("Transposed"))
+    result = run(*SMOKE, "--backend", wrong("Transposed"))
     one = next(iter(result.results.values()))
     for words in (f"failed {one['case']}", "reason: data_col: diff3", "worst:  data_col[", f"repro:  {one['repro']}"):
         assert words in result.out
@@ -60,7 +62,7 @@ def test_a_failure_is_printed_with_reason_worst_element_and_repro(run, cli):
 
 
 def test_output_into_a_pipe_is_plain(run):
-    assert "\x1b" not in run("masked_im2col_forward/smoke_*").out
+    assert "\x1b" not in run(*SMOKE).out
 
 
 def test_stopping_at_the_first_failure_leaves_the_rest_not_run(run):
@@ -74,21 +76,21 @@ def test_stopping_at_the_first_failure_leaves_the_rest_not_run(run):
 
 
 def test_quiet_and_verbose(run):
-    quiet = run("masked_im2col_forward/smoke_*", "-q")
-    verbose = run("masked_im2col_forward/smoke_*", "-v")
+    quiet = run(*SMOKE, "-q")
+    verbose = run(*SMOKE, "-v")
     assert len(quiet.lines) == 2
     assert sum(line.startswith("passed ") for line in verbose.lines) == len(verbose.results)
 
 
 def test_without_out_the_results_lie_in_a_dated_folder(cli, tmp_path):
     for _ in range(2):
-        assert cli("run", "masked_im2col_forward/smoke_*").code == 0
+        assert cli("run", *SMOKE).code == 0
     assert len(list((tmp_path / "cwd" / "mluops-results").glob("*/report.json"))) == 2
 
 
 def test_an_out_that_cannot_be_written_is_a_usage_error(cli, tmp_path):
     (tmp_path / "file").write_text("")
-    result = cli("run", "masked_im2col_forward/smoke_*", "--out", tmp_path / "file" / "below")
+    result = cli("run", *SMOKE, "--out", tmp_path / "file" / "below")
     assert result.code == 2
     assert "cannot write" in result.err
 

@@ -5,11 +5,11 @@ import pytest
 from tests.e2e.conftest import wrong
 
 # Judged by diff1 and diff2: one ulp passes.
-NORMS = "indice_convolution_backward_data/smoke_*"
+NORMS = ("--op", "indice_convolution_backward_data", "--tag", "smoke")
 # Judged by diff3 = 0: one ulp fails.
-EXACT = "masked_im2col_forward/smoke_*"
-PAIRS = "get_indice_pairs/smoke_*"
-POOL = "voxel_pooling_forward/smoke_*"
+EXACT = ("--op", "masked_im2col_forward", "--tag", "smoke")
+PAIRS = ("--op", "get_indice_pairs", "--tag", "smoke")
+POOL = ("--op", "voxel_pooling_forward", "--tag", "smoke")
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ POOL = "voxel_pooling_forward/smoke_*"
     ],
 )
 def test_each_kind_of_wrong_gets_its_outcome(run, backend, select, outcome, words):
-    result = run(select, "--backend", wrong(backend))
+    result = run(*select, "--backend", wrong(backend))
     assert result.results
     for one in result.results.values():
         assert one["outcome"] == outcome, one
@@ -55,7 +55,7 @@ def test_each_kind_of_wrong_gets_its_outcome(run, backend, select, outcome, word
 
 @pytest.mark.parametrize("backend", ["Declines", "SupportsNothing"])
 def test_a_backend_that_does_nothing_compares_nothing(run, backend):
-    result = run(EXACT, "--backend", wrong(backend))
+    result = run(*EXACT, "--backend", wrong(backend))
     assert {r["outcome"] for r in result.results.values()} == {"skipped"}
     assert result.code == 5
     assert "skipped" in result.out
@@ -77,15 +77,15 @@ def test_a_backend_without_checks_fails_the_negative_cases(run):
 
 
 def test_repeated_runs_must_agree_bit_for_bit(run):
-    assert run(NORMS, "--backend", wrong("NeverTheSame")).code == 0
-    result = run(NORMS, "--backend", wrong("NeverTheSame"), "--repeat", 3)
+    assert run(*NORMS, "--backend", wrong("NeverTheSame")).code == 0
+    result = run(*NORMS, "--backend", wrong("NeverTheSame"), "--repeat", 3)
     assert {r["outcome"] for r in result.results.values()} == {"failed"}
     assert all(
         "not reproducible: run 2 differs from run 1 in input_grad" in r["reason"] for r in result.results.values()
     )
     # Atomic adds: the document allows any order, so repeated runs may differ.
-    assert run(POOL, "--backend", wrong("NeverTheSame"), "--repeat", 3).code == 0
-    assert run(NORMS, "--backend", wrong("Exact"), "--repeat", 3).code == 0
+    assert run(*POOL, "--backend", wrong("NeverTheSame"), "--repeat", 3).code == 0
+    assert run(*NORMS, "--backend", wrong("Exact"), "--repeat", 3).code == 0
 
 
 def test_lost_bits_are_a_note_and_with_bitwise_a_failure(run):
@@ -101,7 +101,7 @@ def test_lost_bits_are_a_note_and_with_bitwise_a_failure(run):
 
 
 def test_an_exception_is_told_with_its_traceback(run):
-    result = run(EXACT, "--backend", wrong("Raises"))
+    result = run(*EXACT, "--backend", wrong("Raises"))
     assert "in my kernel" in result.out
     assert "wrong_backends.py" in result.out
     assert result.code == 1
@@ -122,7 +122,7 @@ def test_an_exception_is_told_with_its_traceback(run):
     ],
 )
 def test_a_backend_that_cannot_be_used_is_told_before_anything_runs(run, spec, code, words):
-    result = run(EXACT, "--backend", spec)
+    result = run(*EXACT, "--backend", spec)
     assert result.code == code
     assert words in result.err
     assert result.report is None

@@ -1,0 +1,68 @@
+"""Guard zones see every stray byte, patterns see every unwritten element."""
+
+import ctypes
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mluops_gtest.engine.buffers import GUARD_BYTES, Arena, fill, first_difference, holding, pattern_of
+from mluops_gtest.model.dtypes import DType
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 64, 1000, 100_000])
+def test_buffers_are_aligned_apart_and_intact(size):
+    arena = Arena()
+    for _ in range(3):
+        arena.reset([size, 5, size])
+        buffers = [arena.take(n) for n in (size, 5, size)]
+        for value, buffer in enumerate(buffers):
+            assert buffer.data.size == 0 or buffer.data.ctypes.data % 64 == 0
+            buffer.data[:] = value
+        assert [buffer.overrun() for buffer in buffers] == [None] * 3
+        assert [set(buffer.data.tolist()) <= {value} for value, buffer in enumerate(buffers)] == [True] * 3
+
+
+@pytest.mark.parametrize(
+    ("offset", "words"),
+    [(13, "0 bytes past its end"), (14, "1 bytes past its end"), (13 + GUARD_BYTES - 1, "1023 bytes past its end"),
+     (-1, "1 bytes before its start"), (-GUARD_BYTES, "1024 bytes before its start")],
+)  # fmt: skip
+def test_one_stray_byte_is_seen_and_located(offset, words):
+    arena = Arena()
+    arena.reset([13])
+    buffer = arena.take(13)
+    ctypes.memset(buffer.data.ctypes.data + offset, 0, 1)
+    assert buffer.overrun() == words
+
+
+@pytest.mark.parametrize("dtype", list(DType))
+@pytest.mark.parametrize("preset", [None, -1])
+def test_patterns_fill_and_are_found_again(dtype, preset):
+    if preset is not None and (not dtype.is_integer or dtype.storage.kind == "u"):
+        preset = 1
+    data = np.zeros(7 * dtype.itemsize, np.uint8)
+    pattern = pattern_of(dtype, preset)
+    fill(data, pattern)
+    values = data.view(dtype.storage)
+    assert holding(values, pattern).all()
+    data[3 * dtype.itemsize] ^= 1
+    assert np.flatnonzero(~holding(values, pattern)).tolist() == [3]
+
+
+def test_poison_is_the_documented_pattern():
+    assert pattern_of(DType.FLOAT, None)[0] == 0x7FA5A5A5
+    assert pattern_of(DType.HALF, None)[0] == 0x7EA5
+    assert pattern_of(DType.INT32, None)[0] == 0xA5A5A5A5
+
+
+@given(st.integers(0, 3_000_000), st.data())
+def test_the_first_difference_is_found_wherever_it_is(size, data):
+    left = np.zeros(size, np.uint8)
+    right = left.copy()
+    assert first_difference(left, right) is None
+    if size:
+        where = data.draw(st.integers(0, size - 1))
+        right[where:] = 1
+        assert first_difference(left, right) == where

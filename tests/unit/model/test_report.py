@@ -1,0 +1,43 @@
+"""Which outcomes block, and what a run answers to the shell."""
+
+import pytest
+
+from mluops_gtest.errors import ExitCode
+from mluops_gtest.model.report import exit_code
+from mluops_gtest.model.result import CaseResult, Outcome
+
+
+def result(outcome, *, compared=True, content_error=False):
+    return CaseResult("a/b", "a", (), outcome, compared=compared, content_error=content_error)
+
+
+def test_only_passed_xfailed_and_skipped_do_not_block():
+    assert {outcome for outcome in Outcome if not outcome.blocks} == {Outcome.PASSED, Outcome.XFAILED, Outcome.SKIPPED}
+
+
+PASSED = result(Outcome.PASSED)
+SKIPPED = result(Outcome.SKIPPED, compared=False)
+BROKEN = result(Outcome.ERROR, compared=False, content_error=True)
+
+
+@pytest.mark.parametrize(
+    ("results", "code"),
+    [
+        ([PASSED], ExitCode.OK),
+        ([PASSED, SKIPPED], ExitCode.OK),
+        ([SKIPPED], ExitCode.EMPTY),
+        ([], ExitCode.EMPTY),
+        ([PASSED, BROKEN], ExitCode.CONTENT),
+        ([BROKEN, result(Outcome.FAILED)], ExitCode.CONTENT),
+        ([result(Outcome.NOT_RUN, compared=False)], ExitCode.FAILED),
+        *(([PASSED, result(outcome)], ExitCode.FAILED) for outcome in Outcome if outcome.blocks),
+    ],
+)
+def test_the_worst_applies(results, code):
+    assert exit_code(results) is code
+
+
+def test_the_order_of_exit_codes():
+    order = [ExitCode.BUG, ExitCode.BACKEND, ExitCode.CONTENT, ExitCode.FAILED, ExitCode.EMPTY, ExitCode.OK]
+    for i, code in enumerate(order):
+        assert ExitCode.worst(order[i:]) is code
