@@ -1,6 +1,5 @@
 """What the points carry, conditioned so that float32 sums in any order stay well within the criterion."""
 
-import math
 from collections.abc import Callable
 
 import numpy as np
@@ -13,8 +12,6 @@ from mluops_gtest.authoring.sums import (
     lattice_exponent,
     sums_are_exact,
 )
-
-from .pooling import segmented
 
 # §1.5.1
 CRITERIA = both(3e-3)
@@ -85,16 +82,15 @@ def ranks(cells: Array) -> Array:
 
 def assert_any_order(features: Array, cells: Array) -> None:
     """float32 sums of the most crowded cells pass the criterion with room, in any order; points at −1 do not count."""
-    inside = np.flatnonzero(cells >= 0)
-    segments = segmented(inside, cells[inside])
-    if len(inside) == 0:
+    order = np.argsort(cells, kind="stable")[np.count_nonzero(cells < 0) :]
+    firsts = np.flatnonzero(np.diff(cells[order], prepend=-1))
+    if len(firsts) == 0:
         return
-    crowded = np.argsort(-segments.count, kind="stable")
-    longest = int(segments.count[crowded[0]])
-    chosen = crowded[: max(1, _TESTED // (longest * features.shape[1]))]
-    terms = np.zeros((longest, len(chosen), features.shape[1]), np.float64)
-    for place, segment in enumerate(chosen):
-        start, count = segments.start[segment], segments.count[segment]
-        terms[:count, place] = features[segments.order[start : start + count]]
-    columns = terms.reshape(longest, math.prod(terms.shape[1:]))
+    crowded_first = sorted(np.split(order, firsts[1:]), key=len, reverse=True)
+    longest, channels = len(crowded_first[0]), features.shape[1]
+    chosen = crowded_first[: max(1, _TESTED // (longest * channels))]
+    terms = np.zeros((longest, len(chosen), channels), np.float64)
+    for place, points in enumerate(chosen):
+        terms[: len(points), place] = features[points]
+    columns = terms.reshape(longest, len(chosen) * channels)
     assert_conditioned(columns, exact_sums(columns), CRITERIA)
