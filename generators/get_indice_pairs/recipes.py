@@ -15,12 +15,15 @@ Params = Mapping[str, Any]
 _ONES = (1, 1, 1)
 
 
-def cloud(draw: Draw, params: Params, dtype: DType, *, layer: str, small: bool = False) -> Made:
-    """The sites of a network layer under a lidar sweep, or its small twin; the layer brings all parameters."""
+def cloud(draw: Draw, params: Params, dtype: DType, *, layer: str, keep: int = 0) -> Made:
+    """The sites of a network layer under a lidar sweep; `keep` makes its twin: that many neighbours of a coarse sweep."""
     del draw, dtype
     if params:
         raise ValueError(f"a cloud brings its own parameters; remove {', '.join(params)}")
-    indices, geometry = small_layer(layer) if small else network_layer(layer)
+    indices, geometry = small_layer(layer) if keep else network_layer(layer)
+    if keep:
+        distance = np.abs(indices - indices[len(indices) // 2]).sum(axis=1)
+        indices = indices[np.sort(np.argsort(distance, kind="stable")[:keep])]
     return Made({"indices": indices}, _params_of(geometry))
 
 

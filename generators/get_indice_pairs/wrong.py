@@ -224,6 +224,8 @@ class CountsTheBuffer(Plain):
 
 def _rows_of(out_keys: Array, keys: Array) -> Array:
     """The row of each key among the outputs, −1 where it is none of them."""
+    if not len(out_keys):
+        return np.full(len(keys), -1)
     order = np.argsort(out_keys, kind="stable")
     place = np.searchsorted(out_keys, keys, sorter=order).clip(max=len(out_keys) - 1)
     rows = order[place]
