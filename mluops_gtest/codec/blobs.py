@@ -1,0 +1,92 @@
+"""Values in files of their own beside the case: raw bytes, or the same under zstd."""
+
+import mmap
+import os
+from pathlib import Path
+from typing import IO, Any, Final
+
+import numpy as np
+
+from mluops_gtest.errors import CaseFileError
+from mluops_gtest.model.dtypes import Array
+
+# Larger files are mapped instead of read: pages that nobody looks at are never loaded.
+_MAP_FROM: Final = 1 << 18
+
+
+def file_bytes(path: Path) -> memoryview:
+    """The bytes of a regular file; a large one is mapped."""
+    try:
+        # Asked before opening: to open a pipe would wait for its writer.
+        if not path.is_file():
+            raise CaseFileError(f"{path}: there is no such file.")
+        with path.open("rb") as file:
+            if os.fstat(file.fileno()).st_size < _MAP_FROM:
+                return memoryview(file.read())
+            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    except OSError as error:
+        raise CaseFileError(f"{path}: cannot be read: {error.strerror or error}.") from error
+
+
+def resolve(name: str, folder: Path, allow_outside: bool) -> Path:
+    """The file that a case in `folder` names; one outside the folder's tree is refused unless allowed."""
+    try:
+        path = (folder / name).resolve()
+        outside = Path(name).is_absolute() or not path.is_relative_to(folder.resolve())
+    except (OSError, ValueError, RuntimeError) as error:
+        raise CaseFileError(f"path {name!r} is not the name of a file: {error}") from error
+    if outside and not allow_outside:
+        raise CaseFileError(
+            f"path {name!r} leads out of the case's folder {folder}; only files below it are read, "
+            "unless paths outside are allowed explicitly"
+        )
+    if not path.is_file():
+        raise CaseFileError(f"path {name!r}: there is no such file in {folder}")
+    return path
+
+
+def read_blob(path: Path, storage: "np.dtype[Any]", count: int) -> Array:
+    """`count` elements from a file that must hold exactly them."""
+    wanted = count * storage.itemsize
+    if path.suffix == ".zst":
+        return _read_compressed(path, wanted).view(storage)
+    data = file_bytes(path)
+    if len(data) != wanted:
+        raise _wrong_size(path, str(len(data)), wanted)
+    return np.frombuffer(data, storage)
+
+
+def _wrong_size(path: Path, has: str, wanted: int) -> CaseFileError:
+    return CaseFileError(f"path {path.name!r}: the file holds {has} bytes, the tensor's shape and type {wanted}")
+
+
+def _read_compressed(path: Path, wanted: int) -> Array:
+    """Never decompresses more than one byte beyond what the tensor holds."""
+    data = np.empty(wanted, np.uint8)
+    target = data.data
+    filled = 0
+    try:
+        with path.open("rb") as file, _decompressor(file) as stream:
+            while filled < wanted and (n := stream.readinto(target[filled:])):
+                filled += n
+            beyond = stream.read(1)
+    except OSError as error:
+        raise CaseFileError(f"path {path.name!r}: cannot be read: {error.strerror or error}") from error
+    except Exception as error:
+        # Each zstd library has an error type of its own.
+        if type(error).__name__ != "ZstdError":
+            raise
+        raise CaseFileError(f"path {path.name!r}: not zstd data, or cut: {error}") from error
+    if filled < wanted or beyond:
+        raise _wrong_size(path, f"more than {wanted}" if beyond else str(filled), wanted)
+    return data
+
+
+def _decompressor(file: IO[bytes]) -> Any:
+    try:
+        from compression import zstd  # type: ignore[import-not-found, unused-ignore]
+    except ImportError:
+        import zstandard
+
+        return zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
+    return zstd.ZstdFile(file)

@@ -1,0 +1,70 @@
+"""The criteria of a case in its file: the older test_param, shared thresholds, or thresholds per output."""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from mluops_gtest.codec.document import Document
+from mluops_gtest.errors import CaseFileError, ContentError
+from mluops_gtest.model.criterion import Criterion, CriterionKind
+
+Criteria = tuple[Criterion, ...]
+
+_KINDS: Final = {kind.schema_number: kind for kind in CriterionKind}
+
+
+def read_criteria(document: Document) -> tuple[Criteria | None, ...]:
+    """Per output: its criteria; empty where the file has none; None where it says not to compare."""
+    node = document.node
+    test_param = node.test_param
+    if len(test_param.error_func) or len(test_param.error_threshold):
+        shared = _criteria(test_param.error_func, test_param.error_threshold, "test_param: error_func")
+        return tuple(None if _unused(output.message) else shared for output in document.outputs)
+    kinds = node.evaluation_criterion
+    if len(node.evaluation_threshold):
+        shared = _criteria(kinds, node.evaluation_threshold, "evaluation_criterion")
+        return tuple(None if _unused(output.message) else shared for output in document.outputs)
+    if not len(kinds) and not any(len(_thresholds(output.message)) for output in document.outputs):
+        return tuple(None if _unused(output.message) else () for output in document.outputs)
+    return tuple(
+        None
+        if _unused(output.message)
+        else _criteria(kinds, _thresholds(output.message), f"output {index}: evaluation_criterion")
+        for index, output in enumerate(document.outputs)
+    )
+
+
+def _unused(message: Any) -> bool:
+    return bool(message.HasField("threshold_use") and message.threshold_use == 0)
+
+
+def _thresholds(message: Any) -> Any:
+    return message.thresholds.evaluation_threshold
+
+
+def _criteria(kinds: Any, thresholds: Any, what: str) -> Criteria:
+    if len(kinds) != len(thresholds):
+        raise CaseFileError(f"{what} names {len(kinds)} criteria, but there are {len(thresholds)} thresholds for them")
+    return tuple(Criterion(_KINDS[kind], threshold) for kind, threshold in zip(kinds, thresholds, strict=True))
+
+
+def write_criteria(criteria: Iterable[Criteria | None], document: Document) -> None:
+    """Shared thresholds where all outputs have the same, else thresholds per output."""
+    per_output = tuple(criteria)
+    compared = [items for items in per_output if items is not None]
+    for items, output in zip(per_output, document.outputs, strict=True):
+        if items is None:
+            output.message.threshold_use = 0
+    if not any(compared):
+        return
+    kinds = {tuple(criterion.kind for criterion in items) for items in compared}
+    if len(kinds) != 1:
+        raise ContentError(
+            "The case format has one list of criteria for all outputs; give them the same, in one order."
+        )
+    document.node.evaluation_criterion.extend(kind.schema_number for kind in kinds.pop())
+    if len(set(compared)) == 1:
+        document.node.evaluation_threshold.extend(criterion.threshold for criterion in compared[0])
+        return
+    for items, output in zip(per_output, document.outputs, strict=True):
+        if items is not None:
+            _thresholds(output.message).extend(criterion.threshold for criterion in items)
