@@ -7,10 +7,10 @@ from mluops_gtest.authoring import DType, OpCall, Operator, OutputSpec, ParamFie
 from .checks import CHECKS
 from .filters import LAYOUTS, extents
 from .kernel import kernel
-from .mistakes import WRONG
 from .recipes import network, random_pairs, sites
 from .reference import reference
 from .values import CRITERIA
+from .wrong import WRONG
 
 _FLOATS: Final = (DType.FLOAT, DType.HALF)
 

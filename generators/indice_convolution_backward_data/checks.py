@@ -60,7 +60,7 @@ CHECKS: Final = (
         "indice_pairs_rows",
         lambda call: _dim(call, "indice_pairs", 2) <= ROWS_LIMIT,
         f"indice_pairs must have at most {ROWS_LIMIT} columns",
-        "released check",
+        "§1.4, as released",
         Status.NOT_SUPPORTED,
     ),
     checks.dtype("output_grad", _FLOATS, "§3.8.4"),
