@@ -2,6 +2,7 @@
 
 import mmap
 import os
+import stat
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -12,20 +13,25 @@ from mluops_gtest.model.dtypes import Array
 
 # Larger files are mapped instead of read: pages that nobody looks at are never loaded.
 _MAP_FROM: Final = 1 << 18
+# To open a pipe would otherwise wait for its writer.
+_READ_ONLY: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
 def file_bytes(path: Path) -> memoryview:
     """The bytes of a regular file; a large one is mapped."""
     try:
-        # Asked before opening: to open a pipe would wait for its writer.
-        if not path.is_file():
-            raise CaseFileError(f"{path}: there is no such file.")
-        with path.open("rb") as file:
-            if os.fstat(file.fileno()).st_size < _MAP_FROM:
-                return memoryview(file.read())
-            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        handle = os.open(path, _READ_ONLY)
     except OSError as error:
         raise CaseFileError(f"{path}: cannot be read: {error.strerror or error}.") from error
+    try:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            raise CaseFileError(f"{path}: cannot be read: it is not a regular file.")
+        if status.st_size >= _MAP_FROM:
+            return memoryview(mmap.mmap(handle, 0, access=mmap.ACCESS_READ))
+        return memoryview(os.read(handle, _MAP_FROM))
+    finally:
+        os.close(handle)
 
 
 def resolve(name: str, folder: Path, allow_outside: bool) -> Path:

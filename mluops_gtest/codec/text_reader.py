@@ -11,7 +11,8 @@ from mluops_gtest.errors import CaseFileError
 _DEEPEST: Final = 100
 _STRING: Final = rb"""(?:"([^"\\\n]*+(?:\\.[^"\\\n]*+)*+)"|'([^'\\\n]*+(?:\\.[^'\\\n]*+)*+)')"""
 
-_field = re.compile(FIELD_GAP + rb"([A-Za-z_]\w*+|\[[^\]\n]*+\])" + GAP + rb"(:?+)" + GAP).match
+# The name, the colon, and a word that is certainly the whole value.
+_field = re.compile(FIELD_GAP + rb"([A-Za-z_]\w*+|\[[^\]\n]*+\])" + GAP + rb"(:?+)" + GAP + rb"(\w++(?=\s))?+").match
 _end = re.compile(FIELD_GAP + rb"([}>]|\Z)").match
 _after_comma = re.compile(GAP + rb"([,\]])" + GAP).match
 _gap = re.compile(GAP).match
@@ -68,18 +69,22 @@ class _TextReader:
         seen = set()
         values: dict[str, list[Any]] = {}
         while (found := _field(text, pos)) is not None:
-            name, colon = found.groups()
-            start, pos = found.start(1), found.end()
+            name, colon, word = found.groups()
+            pos = found.end() if word is None else found.start(3)
             field = fields.get(name)
             if field is None:
-                owner.unknown.append(Unknown(self._place(start), name.decode()))
+                owner.unknown.append(Unknown(self._place(found.start(1)), name.decode(errors="replace")))
                 pos = self._skip(pos, colon)
                 continue
             if not field.repeated:
                 if name in seen:
-                    raise TextError(start, f"{field.name} is given twice")
+                    raise TextError(found.start(1), f"{field.name} is given twice")
                 seen.add(name)
-            if field.kind == "message":
+            value = _plain(field, word) if colon and word is not None else None
+            if value is not None:
+                _store(message, field, value, pos)
+                pos = found.end()
+            elif field.kind == "message":
                 pos = self._messages(message, field, owner, pos)
             elif not colon:
                 raise TextError(pos, f"expected ':' after {field.name}")
@@ -152,13 +157,7 @@ class _TextReader:
         if value is None:
             owner.unknown.append(Unknown(self._place(pos), field.name, self._text[pos:end].decode()))
             return end
-        try:
-            if field.repeated:
-                getattr(message, field.name).append(value)
-            else:
-                setattr(message, field.name, value)
-        except ValueError as error:
-            raise TextError(pos, f"{field.name}: {error}") from None
+        _store(message, field, value, pos)
         return end
 
     def _value(self, field: Field, pos: int) -> tuple[Any, int]:
@@ -232,6 +231,25 @@ class _TextReader:
                 while (more := _string(text, pos)) is not None:
                     pos = more.end()
             return pos
+
+
+def _plain(field: Field, word: bytes) -> int | None:
+    """The value of an ordinary enumerator or decimal number; None where a closer look is needed."""
+    if field.kind == "enum":
+        return field.words.get(word)
+    if field.kind == "integer" and field.values is None and word.isdigit() and (word[0] != ord("0") or len(word) == 1):
+        return int(word) if len(word) < 20 else None
+    return None
+
+
+def _store(message: Any, field: Field, value: Any, pos: int) -> None:
+    try:
+        if field.repeated:
+            getattr(message, field.name).append(value)
+        else:
+            setattr(message, field.name, value)
+    except ValueError as error:
+        raise TextError(pos, f"{field.name}: {error}") from None
 
 
 def _unescaped(found: "re.Match[bytes]") -> bytes:

@@ -7,7 +7,6 @@ parser. Whatever looks irregular is left to the general path, so that both give 
 
 import re
 import warnings
-from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -21,7 +20,7 @@ GAP: Final = rb"(?:\s++|#[^\n]*+)*+"
 FIELD_GAP: Final = rb"(?:[\s,;]++|#[^\n]*+)*+"
 REAL: Final = rb"([+-]?+\s*+(?:(?:\d++(?:\.\d*+)?+|\.\d++)(?:[eE][+-]?+\d++)?+|(?i:infinity|inf|nan)))[fF]?+(?![\w.])"
 INTEGER: Final = rb"([+-]?+\s*+(?:0[xX][0-9a-fA-F]++|\d++))(?![\w.])"
-_HEX: Final = rb"""["']([0-9a-fA-F]{1,%d})["']""" % MOST_DIGITS
+_HEX: Final = rb"""["']([0-9a-fA-F]{1,%d}+)["']""" % MOST_DIGITS
 
 # Values read one by one before the bulk path is tried; tiny files never pay for it.
 _SINGLES: Final = 64
@@ -44,14 +43,17 @@ class TextError(CaseFileError):
 class _Form:
     """How one field is written: in a list, or with its name before every value."""
 
-    match: Callable[[bytes, int], "re.Match[bytes] | None"]
-
     def __init__(self, field: ValueField, in_list: bool) -> None:
         value = _HEX if field.storage is None else REAL if field.storage.kind == "f" else INTEGER
         name = field.name.encode()
         separator = (GAP + b"," if in_list else FIELD_GAP + name + GAP + b":") + GAP
         self.in_list = in_list
-        self.match = re.compile(value + b"(" + separator + b")?+").match
+        # Up to _SINGLES values with what separates them from the next; an empty group where the last one is met.
+        value_only = value.replace(b"([+-]", b"(?:[+-]").replace(b"([0-9", b"(?:[0-9")
+        self.run = re.compile(
+            b"(?:%b%b){0,%d}+(?:%b(?!%b)())?+" % (value_only, separator, _SINGLES, value_only, separator)
+        ).match
+        self.values = re.compile(value).findall
         # What stands between two values in an ordinary file, and what ends a run of them.
         self.label = b"," if in_list else name + b":"
         self.stops = (b"]",) if in_list else (b"{", b"}")
@@ -80,9 +82,10 @@ def _read_run(text: bytes, pos: int, field: ValueField, form: _Form) -> tuple[li
     singles = _SINGLES
     start = pos
     while True:
-        words, positions, pos, more = _general(text, pos, form, singles)
+        first = pos
+        words, pos, more = _general(text, pos, form, singles)
         if words:
-            parts.append(_array(words, field, positions[0]))
+            parts.append(_array(words, field, first))
         elif parts and not form.in_list and text[pos : pos + 1] == b"[":
             rest, pos = read_values(text, pos, field)
             return parts + rest, pos
@@ -92,7 +95,7 @@ def _read_run(text: bytes, pos: int, field: ValueField, form: _Form) -> tuple[li
             return parts, pos
         limit = min(len(text), pos + max(_WINDOW, 4 * (pos - start)))
         if field.storage is None:
-            part, pos = _hex_rows(text, positions[-2:], pos, limit, len(words[-1]))
+            part, pos = _hex_rows(text, first, pos, limit, words)
         else:
             part, pos = _numbers(text, pos, limit, form, field)
         parts.append(part)
@@ -100,21 +103,19 @@ def _read_run(text: bytes, pos: int, field: ValueField, form: _Form) -> tuple[li
         singles = _SINGLES if len(part) else 2 * singles
 
 
-def _general(text: bytes, pos: int, form: _Form, most: int) -> tuple[list[bytes], list[int], int, bool]:
-    """Up to `most` values with their positions, the position behind, and whether another value must follow there."""
+def _general(text: bytes, pos: int, form: _Form, most: int) -> tuple[list[bytes], int, bool]:
+    """At least `most` values if there are so many, the position behind, and whether another must follow there."""
     words: list[bytes] = []
-    positions: list[int] = []
-    match = form.match
     while len(words) < most:
-        found = match(text, pos)
-        if found is None:
+        found = form.run(text, pos)
+        assert found is not None, "the pattern also matches nothing"
+        if found.end() == pos:
             break
-        words.append(found[1])
-        positions.append(pos)
+        words += form.values(text, pos, found.end())
         pos = found.end()
-        if found[2] is None:
-            return words, positions, pos, False
-    return words, positions, pos, True
+        if found.lastindex:
+            return words, pos, False
+    return words, pos, True
 
 
 def _wanted(field: ValueField) -> str:
@@ -158,13 +159,16 @@ def integer(word: bytes) -> int:
         return int(word, 8 if word.lstrip(b"+-").startswith(b"0") else 0)
 
 
-def _hex_rows(text: bytes, last: list[int], pos: int, limit: int, digits: int) -> tuple[Array, int]:
-    """Strings that go on at the distance of the `last` two, as long as everything but their digits repeats."""
+def _hex_rows(text: bytes, first: int, pos: int, limit: int, words: list[bytes]) -> tuple[Array, int]:
+    """Strings that go on at the distance of the last two `words`, as long as everything but their digits repeats."""
+    digits = len(words[-1])
     parts = [np.empty(0, f"S{digits}")]
-    stride = pos - last[-1]
-    if last[0] + stride != last[-1]:
+    # A string starts with its quotation mark.
+    last = text.rfind(words[-1], first, pos) - 1
+    stride = pos - last
+    if len(words) < 2 or text[last - stride + 1 : last - stride + 1 + len(words[-2])] != words[-2]:
         return parts[0], pos
-    template = np.frombuffer(text, np.uint8, stride, last[-1])
+    template = np.frombuffer(text, np.uint8, stride, last)
     while (n := min(_ROWS, (limit - pos) // stride)) > 0:
         rows = np.frombuffer(text, np.uint8, n * stride, pos).reshape(n, stride)
         chars = np.ascontiguousarray(rows[:, 1 : 1 + digits])
