@@ -16,7 +16,7 @@ _ONES = (1, 1, 1)
 
 
 def cloud(draw: Draw, params: Params, dtype: DType, *, layer: str, keep: int = 0) -> Made:
-    """The sites of a network layer under a lidar sweep; `keep` makes its twin: that many neighbours of a coarse sweep."""
+    """The sites of a network layer; `keep` makes its twin: that many neighbouring sites of a coarser sweep."""
     del draw, dtype
     if params:
         raise ValueError(f"a cloud brings its own parameters; remove {', '.join(params)}")

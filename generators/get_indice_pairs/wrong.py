@@ -94,12 +94,12 @@ class PlainDivision(Plain):
 
 
 class ReciprocalDivision(Plain):
-    """A multiplication by the float32 reciprocal of the stride, rounded down."""
+    """A multiplication by the float32 reciprocal of the stride, an output where the product is whole."""
 
     def _divide(self, place: Array, stride: Any) -> tuple[Array, Array]:
         reciprocal = np.float32(1) / np.array(stride, np.float32)
-        site = np.floor(place.astype(np.float32) * reciprocal).astype(np.int64)
-        return site, site * stride == place
+        quotient = place.astype(np.float32) * reciprocal
+        return quotient.astype(np.int64), quotient == np.floor(quotient)
 
 
 class LastOutputDropped(Plain):
