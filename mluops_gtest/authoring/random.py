@@ -84,16 +84,13 @@ class Stream:
         lanes = self.lanes(count)
         spread = (self.lanes(count, start=count).astype(np.uint64) * np.uint64(hi - lo + 1)) >> np.uint64(32)
         exponent = spread.astype(np.int64) + lo
-        if np.dtype(dtype).itemsize == 2:
-            word, bias, mantissa_bits, low_e, high_e = np.uint16, 15, 10, -14, 15
-        else:
-            word, bias, mantissa_bits, low_e, high_e = np.uint32, 127, 23, -126, 127
-        if lo < low_e or hi > high_e:
-            raise ValueError(f"mantissas: exponents {lo}…{hi} leave the normal range {low_e}…{high_e}")
+        half = np.dtype(dtype).itemsize == 2
+        word, mantissa_bits, bias = (np.dtype("<u2"), 10, 15) if half else (np.dtype("<u4"), 23, 127)
+        if lo < 1 - bias or hi > bias:
+            raise ValueError(f"mantissas: exponents {lo}…{hi} leave the normal range {1 - bias}…{bias}")
         mantissa = lanes & np.uint32((1 << mantissa_bits) - 1)
-        sign = lanes >> np.uint32(31)
-        sign_shift = np.uint32(31 if mantissa_bits == 23 else 15)
-        pattern = (sign << sign_shift) | ((exponent + bias).astype(np.uint32) << np.uint32(mantissa_bits)) | mantissa
+        sign = (lanes >> np.uint32(31)) << np.uint32(8 * word.itemsize - 1)
+        pattern: Array = sign | ((exponent + bias).astype(np.uint32) << np.uint32(mantissa_bits)) | mantissa
         return pattern.astype(word).view(dtype).reshape(shape)
 
     def permutation(self, count: int) -> Array:

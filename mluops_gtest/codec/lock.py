@@ -15,15 +15,25 @@ from mluops_gtest.model.tensor import Tensor
 
 # Hexadecimal digits of SHA-256 that are kept: 128 bits.
 _DIGITS: Final = 32
-_TYPES: Final = {"id": str, "declared": str, "inputs": str, "baseline": str, "tensors": dict, "params": dict}
+_TYPES: Final = {
+    "id": str,
+    "declared": str,
+    "stored": str,
+    "inputs": str,
+    "baseline": str,
+    "tensors": dict,
+    "params": dict,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class LockEntry:
-    """What is recorded of one case: digests of declaration, inputs and baseline; descriptors; parameters."""
+    """What is recorded of one case: digests of declaration, file, inputs and baseline; descriptors; parameters."""
 
     id: str
     declared: str
+    # Of the bytes of the committed file; empty for a case that is too large to be committed.
+    stored: str
     inputs: str
     baseline: str
     # "inputs" and "outputs": one {"id", "dtype", "layout", "dims"[, "strides"]} per tensor.
@@ -68,6 +78,11 @@ def write_lock(path: Path, entries: Iterable[LockEntry]) -> None:
     ordered = sorted(entries, key=lambda entry: entry.id)
     records = ({name: getattr(entry, name) for name in _TYPES} for entry in ordered)
     replace_file(path, (json.dumps(record, separators=(",", ":")).encode() + b"\n" for record in records))
+
+
+def digest_bytes(data: bytes) -> str:
+    """SHA-256 of a file's bytes, shortened alike."""
+    return hashlib.sha256(data).hexdigest()[:_DIGITS]
 
 
 def digest_tensors(tensors: Iterable[Tensor]) -> str:

@@ -3,16 +3,17 @@
 from collections.abc import Iterable
 from typing import Any
 
-from mluops_gtest.codec.lock import LockEntry, digest_tensors
+from mluops_gtest.codec.lock import LockEntry, digest_bytes, digest_tensors
 from mluops_gtest.model.case import Case
 from mluops_gtest.model.tensor import Tensor
 
 
-def lock_entry(case: Case, declared: str) -> LockEntry:
-    """What the lock file records of this case; `declared` is the digest of its declaration."""
+def lock_entry(case: Case, declared: str, text: bytes | None = None) -> LockEntry:
+    """What the lock file records of a case; `declared` is the digest of its declaration, `text` its committed file."""
     return LockEntry(
         id=case.id,
         declared=declared,
+        stored="" if text is None else digest_bytes(text),
         inputs=digest_tensors(case.inputs),
         baseline=digest_tensors(case.outputs),
         tensors={"inputs": _described(case.inputs), "outputs": _described(case.outputs)},

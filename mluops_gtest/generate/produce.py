@@ -7,13 +7,16 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 
-from mluops_gtest.codec.case import case_text, write_case
+from mluops_gtest.codec.case import case_text, read_case, write_case
 from mluops_gtest.codec.lock import LockEntry, read_lock, write_lock
 from mluops_gtest.codec.schema import Schema
 from mluops_gtest.content.catalogue import Catalogue
 from mluops_gtest.content.root import Root
+from mluops_gtest.errors import ContentError
 from mluops_gtest.generate.locking import lock_entry
 from mluops_gtest.generate.make import make_case
+from mluops_gtest.model.case import Case
+from mluops_gtest.model.operator import Operator
 
 LOCK_NAME = "baselines.lock"
 # What is committed: a file of at most this many bytes. Larger cases are made into the cache on first use.
@@ -35,12 +38,12 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Produced:
-    """One case done: its lock line, the bytes written, and in a check how it differs from what is stored."""
+    """One case done: its lock line and the bytes written; or, in words, why it cannot be made or how it differs."""
 
     id: str
-    entry: LockEntry
+    entry: LockEntry | None = None
     written: int = 0
-    difference: str = ""
+    problem: str = ""
 
 
 def produce(catalogue: Catalogue, ids: list[str], target: Target, *, check: bool, jobs: int = 1) -> Iterator[Produced]:
@@ -67,7 +70,7 @@ def update_lock(catalogue: Catalogue, target: Target, produced: list[Produced]) 
         target.path(case_id).unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             target.path(case_id).parent.rmdir()
-    entries.update((item.id, item.entry) for item in produced)
+    entries.update((item.id, item.entry) for item in produced if item.entry is not None)
     write_lock(path, entries.values())
     return stale
 
@@ -101,54 +104,56 @@ class _Worker:
         self._lock = read_lock(lock) if check and lock.exists() else {}
 
     def produce(self, case_id: str) -> Produced:
-        """Make the case and write or compare it."""
+        """Make the case and write or compare it; one that cannot be made does not stop the others."""
+        try:
+            return self._produce(case_id)
+        except ContentError as error:
+            return Produced(case_id, problem=str(error))
+
+    def _produce(self, case_id: str) -> Produced:
         draft = self._catalogue.drafts[case_id]
         operator = self._catalogue.operators[draft.operator]
         case = make_case(draft, operator)
-        entry = lock_entry(case, draft.digest)
+        text = self._committed(case, operator)
+        entry = lock_entry(case, draft.digest, text)
         path = self._target.path(case_id)
-        text = b""
-        stored_whole = not self._target.committed_only
-        if (
-            self._target.committed_only
-            and sum(t.desc.nbytes for t in (*case.inputs, *case.outputs) if t.data is not None) <= COMMITTED_LIMIT
-        ):
-            text = case_text(case, operator, self._schema)
-            stored_whole = len(text) <= COMMITTED_LIMIT
         if self._check:
-            return Produced(
-                case_id, entry, difference=self._difference(case_id, entry, path, text if stored_whole else None)
-            )
-        if not stored_whole:
+            difference = self._difference(entry, path, text)
+            return Produced(case_id, entry, problem=f"{case_id}: {difference}" if difference else "")
+        if self._target.committed_only and text is None:
             path.unlink(missing_ok=True)
             return Produced(case_id, entry)
-        path.parent.mkdir(parents=True, exist_ok=True)
         write_case(case, operator, path, self._schema, blobs=not self._target.committed_only)
         return Produced(case_id, entry, written=path.stat().st_size)
 
-    def _difference(self, case_id: str, entry: LockEntry, path: Path, text: bytes | None) -> str:
+    def _committed(self, case: Case, operator: Operator) -> bytes | None:
+        """The text that is committed; None for a case that is too large, or a folder that commits nothing."""
+        tensors = (*case.inputs, *case.outputs)
+        # A byte takes at least one character, so a larger case need not be written to know that it is too large.
+        if (
+            not self._target.committed_only
+            or sum(t.data.nbytes for t in tensors if t.data is not None) > COMMITTED_LIMIT
+        ):
+            return None
+        text = case_text(case, operator, self._schema)
+        return text if len(text) <= COMMITTED_LIMIT else None
+
+    def _difference(self, entry: LockEntry, path: Path, text: bytes | None) -> str:
         """In words how the regenerated case differs from the lock and the stored file; empty when it does not."""
-        locked = self._lock.get(case_id)
+        locked = self._lock.get(entry.id)
         if locked is None:
             return "not in the lock file"
         if locked != entry:
-            names = [
-                n
-                for n in ("declared", "inputs", "baseline", "tensors", "params")
-                if getattr(locked, n) != getattr(entry, n)
-            ]
+            names = [n for n in LockEntry.__dataclass_fields__ if getattr(locked, n) != getattr(entry, n)]
             return f"differs from the lock in: {', '.join(names)}"
-        if text is None:
-            return (
-                f"{path} is stored, but the case is too large for that"
-                if self._target.committed_only and path.exists()
-                else ""
-            )
+        if self._target.committed_only:
+            if (text is not None) != path.exists():
+                return f"{path} is missing" if text is not None else f"{path} is stored, but is too large for that"
+            return "" if text is None or path.read_bytes() == text else f"{path} differs from what is generated"
         if not path.exists():
             return f"{path} is missing"
-        if self._target.committed_only and path.read_bytes() != text:
-            return f"{path} differs from what is generated"
-        return ""
+        case = read_case(path, self._schema, self._catalogue.operators, case_id=entry.id)
+        return "" if lock_entry(case, entry.declared) == entry else f"{path} differs from what is generated"
 
 
 _worker: _Worker

@@ -58,19 +58,22 @@ def command(root: Path | None, out: Path | None, form: str, jobs: int, check: bo
     target = Target(out or store.stored, f".{form}", committed_only=out is None)
     ids = [case.id for case in chosen]
     produced = list(track(produce(session.catalogue, ids, target, check=check, jobs=jobs), len(ids), stderr()))
+    problems = sorted(item.problem for item in produced if item.problem)
     if check:
-        differences = [f"{item.id}: {item.difference}" for item in produced if item.difference]
-        differences += lock_differences(session.catalogue, target)
-        for line in sorted(differences):
+        problems += lock_differences(session.catalogue, target)
+        for line in problems:
             click.echo(line)
-        click.echo(f"{len(produced)} cases compared, {len(differences)} differences")
-        return int(ExitCode.CONTENT if differences else ExitCode.OK)
+        click.echo(f"{len(produced)} cases compared, {len(problems)} differences")
+        return int(ExitCode.CONTENT if problems else ExitCode.OK)
     stale = update_lock(session.catalogue, target, produced)
     for case_id in stale:
         click.echo(f"removed {case_id}: no longer declared")
+    for line in problems:
+        click.echo(f"error: {line}", err=True)
     files = [item for item in produced if item.written]
     size = sum(item.written for item in files)
-    click.echo(f"{len(produced)} cases made, {len(files)} files written to {target.folder} ({size / 1e6:.2f} MB)")
-    if len(files) < len(produced):
-        click.echo(f"{len(produced) - len(files)} larger cases are locked only; they are made when first run")
-    return int(ExitCode.OK)
+    made = len(produced) - len(problems)
+    click.echo(f"{made} cases made, {len(files)} files written to {target.folder} ({size / 1e6:.2f} MB)")
+    if len(files) < made:
+        click.echo(f"{made - len(files)} larger cases are locked only; they are made when first run")
+    return int(ExitCode.CONTENT if problems else ExitCode.OK)
