@@ -114,7 +114,7 @@ def test_reference_and_kernel_are_the_document(seed):
 
 def test_network_twins_are_the_document():
     for layer in ("subm_41x1440x1440", "down_11x360x360", "subm_5x180x180", "out_5x180x180"):
-        case = made("cloud", {}, layer=layer, keep=60)
+        case = made("cloud", {}, layer=layer, keep=32)
         indices = case.inputs["indices"]
         assert_reference_and_kernel_give(by_document(indices, case.params), indices, case.params)
 
