@@ -41,22 +41,13 @@ class Elements:
     @property
     def wide(self) -> bool:
         """64-bit integers, which float64 cannot hold."""
-        return self.exact and self.real.itemsize == 8
+        return self.small is None and self.real.itemsize == 8
 
-    @property
-    def bits(self) -> "np.dtype[Any]":
-        """The unsigned type of one part's size, to look at bits."""
-        return np.dtype(f"u{self.real.itemsize}")
-
-    def flat(self, array: Array) -> Array:
-        """The parts of an array in order, without a copy of a contiguous one."""
-        return array.reshape(-1).view(self.real)
-
-    def values(self, block: Array) -> Array:
-        """The numbers that a block of parts stands for, in a type that numpy computes with."""
+    def values(self, parts: Array) -> Array:
+        """The numbers that stored parts stand for, in a type that numpy computes with."""
         if not self.upper_half:
-            return block
-        widened: Array = (block.astype(np.uint32) << np.uint32(16)).view(np.float32)
+            return parts
+        widened: Array = (parts.astype(np.uint32) << np.uint32(16)).view(np.float32)
         return widened
 
 

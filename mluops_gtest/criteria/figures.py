@@ -36,13 +36,25 @@ class Errors(NamedTuple):
     weight: Sums = NO_SUMS  # of the baseline
 
 
+NOWHERE: Final = Places()
+NO_ERRORS: Final = Errors()
+
+
 class Figures(NamedTuple):
     """Everything about one block."""
 
     bits_unequal: int = 0
-    unequal: Places = Places()
-    mismatched: Places = Places()  # NaN or Inf that does not meet its like
-    errors: Errors = Errors()
+    unequal: Places = NOWHERE
+    mismatched: Places = NOWHERE  # NaN or Inf that does not meet its like
+    errors: Errors = NO_ERRORS
+
+
+class _Spread(NamedTuple):
+    """What is known of the differences before the errors."""
+
+    largest: float  # |e−b|, NaN or Inf if any number is
+    worst: int  # where it is
+    lowest: float  # |b|
 
 
 # What a block with the same bits on both sides says; nothing more was looked at, not even its weight.
@@ -52,27 +64,27 @@ EQUAL: Final = Figures()
 def figures_of(blocks: Blocks, start: int, scratch: Scratch, want_sums: bool) -> Figures:
     """The figures of the block that starts there, with the sums of diff1 and diff2 where they are wanted."""
     elements = blocks.elements
-    evaluated, baseline = blocks.parts(start)
-    unequal = scratch.mask[: len(baseline)]
-    np.not_equal(evaluated.view(elements.bits), baseline.view(elements.bits), out=unequal)
+    patterns = blocks.patterns(start)
+    unequal = np.not_equal(*patterns, out=scratch.mask)
     bits_unequal = _count(unequal, elements)
     if bits_unequal == 0:
         return EQUAL
-    e, b = elements.values(evaluated), elements.values(baseline)
-    _differences(e, b, elements, scratch)
-    if math.isfinite(_peak(scratch.difference[: len(b)])[0]):
+    e, b = blocks.numbers(start)
+    spread = _differences(e, b, elements, scratch)
+    if math.isfinite(spread.largest):
         # Of finite numbers only +0 and −0 differ in bits alone.
-        if not elements.exact and scratch.magnitude[: len(b)].min() == 0:
+        if spread.lowest == 0 and not elements.exact:
             np.not_equal(e, b, out=unequal)
-        errors = _errors(evaluated, baseline, elements, scratch, want_sums)
-        return Figures(bits_unequal, _places(unequal, elements, start), Places(), _placed(errors, start))
+        errors = _errors(patterns, elements, scratch, spread, want_sums)
+        return Figures(bits_unequal, _places(unequal, elements, start), NOWHERE, _placed(errors, start))
     unequal = (e != b) & ~(np.isnan(e) & np.isnan(b))
     finite = np.isfinite(e) & np.isfinite(b)
-    errors = Errors()
+    errors = NO_ERRORS
     # In a block of doubles all may be finite and a difference still overflow: its error is infinite then.
     if finite.any():
-        _differences(e[finite], b[finite], elements, scratch)
-        errors = _errors(evaluated[finite], baseline[finite], elements, scratch, want_sums)
+        scratch.cut(int(np.count_nonzero(finite)))
+        spread = _differences(e[finite], b[finite], elements, scratch)
+        errors = _errors((patterns[0][finite], patterns[1][finite]), elements, scratch, spread, want_sums)
         if errors.worst >= 0:
             errors = errors._replace(worst=int(np.flatnonzero(finite)[errors.worst]))
     mismatched = _places(unequal & ~finite, elements, start)
@@ -81,13 +93,12 @@ def figures_of(blocks: Blocks, start: int, scratch: Scratch, want_sums: bool) ->
 
 def weight_of(blocks: Blocks, start: int, scratch: Scratch) -> Sums:
     """Σ|b| and Σb² over the finite positions of a block whose two sides are equal."""
-    baseline = blocks.numbers(start)[1]
-    magnitude = scratch.magnitude[: len(baseline)]
-    np.copyto(magnitude, baseline)
+    magnitude = scratch.magnitude
+    np.copyto(magnitude, blocks.numbers(start)[1])
     np.abs(magnitude, out=magnitude)
     if not math.isfinite(_peak(magnitude)[0]):
         magnitude[~np.isfinite(magnitude)] = 0.0
-    return sums(magnitude)
+    return sums(magnitude[None])[0]
 
 
 def merged(figures: Iterable[Figures]) -> Figures:
@@ -114,7 +125,7 @@ def merged(figures: Iterable[Figures]) -> Figures:
 def _joined(places: Iterable[Places]) -> Places:
     present = [p for p in places if p.number]
     if not present:
-        return Places()
+        return NOWHERE
     return Places(sum(p.number for p in present), present[0].first, present[-1].last)
 
 
@@ -130,19 +141,19 @@ def _count(mask: Array, elements: Elements) -> int:
 def _places(mask: Array, elements: Elements, start: int) -> Places:
     number = _count(mask, elements)
     if number == 0:
-        return Places()
+        return NOWHERE
     return Places(number, start + int(mask.argmax()), start + len(mask) - 1 - int(mask[::-1].argmax()))
 
 
 def _peak(x: Array) -> tuple[float, int]:
-    """The maximum, NaN if there is one, and its first position; much cheaper than max() on short arrays."""
+    """The maximum, NaN if there is one, and its first position; cheaper than max()."""
     at = int(x.argmax())
     return float(x[at]), at
 
 
-def _differences(e: Array, b: Array, elements: Elements, scratch: Scratch) -> None:
+def _differences(e: Array, b: Array, elements: Elements, scratch: Scratch) -> _Spread:
     """|e−b| and |b| in float64 into the scratch; a difference is NaN or Inf where a number is."""
-    difference, magnitude = scratch.difference[: len(b)], scratch.magnitude[: len(b)]
+    difference, magnitude = scratch.difference, scratch.magnitude
     np.copyto(magnitude, b)
     if elements.wide:
         # Unsigned subtraction wraps to the true distance, which may need all 64 bits.
@@ -150,37 +161,39 @@ def _differences(e: Array, b: Array, elements: Elements, scratch: Scratch) -> No
     else:
         np.copyto(difference, e)
         np.subtract(difference, magnitude, out=difference)
-        np.abs(difference, out=difference)
-    np.abs(magnitude, out=magnitude)
+    np.abs(scratch.both, out=scratch.both)
+    return _Spread(*_peak(difference), float(magnitude[magnitude.argmin()]))
 
 
-def _errors(evaluated: Array, baseline: Array, elements: Elements, scratch: Scratch, want_sums: bool) -> Errors:
+def _errors(
+    patterns: tuple[Array, Array], elements: Elements, scratch: Scratch, spread: _Spread, want_sums: bool
+) -> Errors:
     """The errors of finite parts, of which |e−b| and |b| are in the scratch; overwrites the scratch."""
-    size = len(baseline)
-    difference, magnitude, quotient = scratch.difference[:size], scratch.magnitude[:size], scratch.quotient[:size]
-    in_sum, weight = (sums(difference), sums(magnitude)) if want_sums else (NO_SUMS, NO_SUMS)
-    largest, worst = _peak(difference)
-    relative, error, ulp = 0.0, largest, 0
-    if elements.small is not None:
-        signed = f"i{baseline.itemsize}"
-        ulp = max_ulp(evaluated.view(signed), baseline.view(signed), quotient.view(signed)[:size])
-        relative, error, worst = _relative(difference, magnitude, quotient, elements.small)
-    return Errors(largest, relative, error, worst if error > 0 else -1, ulp, in_sum, weight)
+    difference, weight = sums(scratch.both) if want_sums else (NO_SUMS, NO_SUMS)
+    largest, worst, lowest = spread
+    if elements.small is None:
+        return Errors(largest, 0.0, largest, worst, 0, difference, weight)
+    relative, error, worst = _relative(scratch, elements.small, lowest)
+    # Opposite signs mean an error of at least |b|.
+    one_sign = lowest >= elements.small and relative < 0.5
+    evaluated, baseline = patterns
+    ulp = max_ulp(evaluated, baseline, scratch.spare.view(baseline.dtype)[: len(baseline)], one_sign=one_sign)
+    return Errors(largest, relative, error, worst if error > 0 else -1, ulp, difference, weight)
 
 
-def _relative(difference: Array, magnitude: Array, quotient: Array, small: float) -> tuple[float, float, int]:
+def _relative(scratch: Scratch, small: float, lowest: float) -> tuple[float, float, int]:
     """The largest |e−b|/(|b|+1e-9) where |b| is not small; diff3, which takes |e−b| where it is; and its place."""
+    difference, magnitude = scratch.difference, scratch.magnitude
     not_small = None
-    if magnitude.min() < small:
+    relevant = difference
+    if lowest < small:
         # Masks multiply: assigning by mask costs a mispredicted branch per element.
         not_small = magnitude >= small
-        np.multiply(difference, not_small, out=quotient)
-    magnitude += EPSILON
-    np.divide(difference if not_small is None else quotient, magnitude, out=quotient)
-    relative, at = _peak(quotient)
+        relevant = np.multiply(difference, not_small, out=scratch.spare)
+    np.add(magnitude, EPSILON, out=magnitude)
+    relative, at = _peak(np.divide(relevant, magnitude, out=magnitude))
     if not_small is None:
         return relative, relative, at
-    np.multiply(difference, ~not_small, out=difference)
-    absolute, absolute_at = _peak(difference)
+    absolute, absolute_at = _peak(np.multiply(difference, ~not_small, out=difference))
     # An overflowed difference is infinite at a |b| that is not small; it is NaN here and loses the comparison.
     return (relative, absolute, absolute_at) if absolute > relative else (relative, relative, at)

@@ -13,7 +13,7 @@ def lower_share(blocks: Blocks, unequal: int) -> tuple[int, float]:
     `unequal` bounds the elements that can be part of one. Sorting packed pairs beats hashing them (np.unique).
     """
     elements = blocks.elements
-    evaluated, baseline = (np.empty(unequal * elements.parts, elements.bits) for _ in range(2))
+    evaluated, baseline = (np.empty(unequal * elements.parts, f"u{elements.real.itemsize}") for _ in range(2))
     filled = 0
     for start in blocks.starts:
         e, b = _unequal_numbers(blocks, start)

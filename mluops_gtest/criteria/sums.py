@@ -17,16 +17,14 @@ Sums = tuple[float, float]
 NO_SUMS: Final = (0.0, 0.0)
 
 
-def sums(x: Array) -> Sums:
-    """Σx and Σx² of non-negative numbers, from rows of a fixed length."""
-    whole = len(x) - len(x) % _ROW
-    tail = x[whole:]
-    plain, squares = [float(_dots(tail, _ONES[: len(tail)]))], [float(_dots(tail, tail))]
-    if whole:
-        rows = x[:whole].reshape(-1, _ROW)
-        plain += _dots(rows, _ONES).tolist()
-        squares += _dots(rows, rows).tolist()
-    return total(plain), total(squares)
+def sums(numbers: Array) -> list[Sums]:
+    """Σx and Σx² of every row of non-negative numbers; rows are not empty."""
+    count, length = numbers.shape
+    whole = length - length % _ROW
+    pieces = [p for p in (numbers[:, :whole].reshape(count, -1, _ROW), numbers[:, None, whole:]) if p.size]
+    plain = np.concatenate([_dots(p, _ONES[: p.shape[2]]) for p in pieces], axis=1).tolist()
+    squares = np.concatenate([_dots(p, p) for p in pieces], axis=1).tolist()
+    return [(total(x), total(x2)) for x, x2 in zip(plain, squares, strict=True)]
 
 
 def total(parts: Sequence[float]) -> float:
