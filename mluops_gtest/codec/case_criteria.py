@@ -49,22 +49,34 @@ def _criteria(kinds: Any, thresholds: Any, what: str) -> Criteria:
 
 def write_criteria(criteria: Iterable[Criteria | None], document: Document) -> None:
     """Shared thresholds where all outputs have the same, else thresholds per output."""
-    per_output = tuple(criteria)
+    per_output = _alike(tuple(criteria))
     compared = [items for items in per_output if items is not None]
     for items, output in zip(per_output, document.outputs, strict=True):
         if items is None:
             output.message.threshold_use = 0
     if not any(compared):
         return
-    kinds = {tuple(criterion.kind for criterion in items) for items in compared}
-    if len(kinds) != 1:
-        raise ContentError(
-            "The case format has one list of criteria for all outputs; give them the same, in one order."
-        )
-    document.node.evaluation_criterion.extend(kind.schema_number for kind in kinds.pop())
+    document.node.evaluation_criterion.extend(criterion.kind.schema_number for criterion in compared[0])
     if len(set(compared)) == 1:
         document.node.evaluation_threshold.extend(criterion.threshold for criterion in compared[0])
         return
     for items, output in zip(per_output, document.outputs, strict=True):
         if items is not None:
             _thresholds(output.message).extend(criterion.threshold for criterion in items)
+
+
+def _alike(criteria: tuple[Criteria | None, ...]) -> tuple[Criteria | None, ...]:
+    """The same kinds for every output, because the format has one list of them.
+
+    An output that must be exact says so by a threshold of 0 whatever the kind.
+    """
+    kinds = {tuple(c.kind for c in items) for items in criteria if items and any(c.threshold for c in items)}
+    if not kinds:
+        return criteria
+    if len(kinds) > 1:
+        raise ContentError(
+            "The case format has one list of criteria for all outputs; give them the same, in one order."
+        )
+    (common,) = kinds
+    zero = tuple(Criterion(kind, 0.0) for kind in common)
+    return tuple(zero if items and not any(c.threshold for c in items) else items for items in criteria)
