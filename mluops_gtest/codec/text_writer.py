@@ -71,8 +71,8 @@ def quoted(value: str | bytes) -> bytes:
 
 
 def _values(field: ValueField, values: Array) -> Any:
-    """One line per value."""
-    label = b"  " + field.name.encode() + b": "
+    """One line per value, not indented: blanks would be a tenth of the file."""
+    label = field.name.encode() + b": "
     if field.storage is None:
         return _strings(label, values)
     if field.storage.kind == "f":
