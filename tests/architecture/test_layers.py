@@ -1,0 +1,160 @@
+"""What the layout promises: who may import whom, no registration by import, a start that costs no heavy import."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MODULES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "mluops_gtest").rglob("*.py")}
+GENERATORS = {path: ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "generators").rglob("*.py")}
+MOST_LINES = 400
+# What --help, --version and a bare import must not pay for.
+HEAVY = ("numpy", "rich", "yaml", "google.protobuf", "zstandard")
+
+
+def place(path: Path, line: int = 1) -> str:
+    return f"{path.relative_to(ROOT).as_posix()}:{line}"
+
+
+def imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and name of every import anywhere in a file; relative ones keep their dots."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.lineno, "." * node.level + (node.module or "")
+
+
+def heavy_modules_after(code: str) -> list[str]:
+    """Which of the heavy packages a fresh interpreter holds after running the code."""
+    report = f"import sys; print(*(name for name in {HEAVY!r} if name in sys.modules), file=sys.stderr)"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}\n{report}"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stderr.split()
+
+
+def test_there_is_something_to_look_at() -> None:
+    assert ROOT / "mluops_gtest" / "criteria" / "comparison.py" in MODULES
+    assert ROOT / "generators" / "masked_im2col_forward" / "__init__.py" in GENERATORS
+
+
+def may_be_in_a_generator(module: str) -> bool:
+    """numpy, the standard library, authoring, or a file of the operator's own folder."""
+    if module.startswith("."):
+        return not module.startswith("..")  # that would be another operator: it is not there in the wheel's layout
+    top = module.partition(".")[0]
+    if top == "mluops_gtest":
+        return f"{module}.".startswith("mluops_gtest.authoring.")
+    return top == "numpy" or top in sys.stdlib_module_names
+
+
+def test_generators_import_authoring_alone() -> None:
+    wrong = [
+        f"{place(path, line)} imports {module}"
+        for path, tree in GENERATORS.items()
+        for line, module in imports(tree)
+        if not may_be_in_a_generator(module)
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("module", "allowed"),
+    [
+        ("mluops_gtest.authoring", True),
+        ("mluops_gtest.authoring.checks", True),
+        ("mluops_gtest.authoring_secrets", False),
+        ("mluops_gtest.model.dtypes", False),
+        ("mluops_gtest", False),
+        (".recipes", True),
+        ("..get_indice_pairs", False),
+        ("generators.get_indice_pairs", False),
+        ("numpy.lib", True),
+        ("scipy", False),
+    ],
+)
+def test_the_rule_for_generators_tells_right_from_wrong(module: str, allowed: bool) -> None:
+    assert may_be_in_a_generator(module) is allowed
+
+
+def test_the_engine_imports_no_generator() -> None:
+    wrong = [
+        place(path, line)
+        for path, tree in MODULES.items()
+        for line, module in imports(tree)
+        if module.partition(".")[0] == "generators"
+    ]
+    assert wrong == []
+
+
+def lone_calls(tree: ast.Module) -> list[int]:
+    """Lines of top-level expressions that can only stand there for an effect outside the module.
+
+    Completing a private class of the module's own (`_Loader.add_constructor(…)`) has none.
+    """
+    own = {node.name for node in tree.body if isinstance(node, ast.ClassDef) and node.name.startswith("_")}
+    expressions = [
+        node for node in tree.body if isinstance(node, ast.Expr) and not isinstance(node.value, ast.Constant)
+    ]
+    return [node.lineno for node in expressions if ast.unparse(node).partition(".")[0] not in own]
+
+
+def test_importing_a_module_registers_nothing() -> None:
+    scripts = {ROOT / "mluops_gtest" / "__main__.py"}
+    wrong = [
+        place(path, line)
+        for path, tree in (MODULES | GENERATORS).items()
+        if path not in scripts
+        for line in lone_calls(tree)
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("code", "lines"),
+    [("register(X)", [1]), ("'''doc'''", []), ("class _A: ...\n_A.add(1)", []), ("class A: ...\nA.add(1)", [2])],
+)
+def test_the_rule_for_registration_tells_right_from_wrong(code: str, lines: list[int]) -> None:
+    assert lone_calls(ast.parse(code)) == lines
+
+
+def test_no_module_reads_the_environment_when_imported() -> None:
+    lazy = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
+    wrong = [
+        place(path, node.lineno)
+        for path, tree in MODULES.items()
+        for node in tree.body
+        if not isinstance(node, lazy)
+        for child in ast.walk(node)
+        if isinstance(child, ast.Attribute) and child.attr in ("environ", "getenv")
+    ]
+    assert wrong == []
+
+
+def test_every_module_begins_with_its_promise() -> None:
+    assert [place(path) for path, tree in (MODULES | GENERATORS).items() if not ast.get_docstring(tree)] == []
+
+
+def test_no_module_is_long() -> None:
+    lengths = {place(path): len(path.read_text(encoding="utf-8").splitlines()) for path in MODULES | GENERATORS}
+    assert {where: length for where, length in lengths.items() if length > MOST_LINES} == {}
+
+
+def test_the_package_imports_nothing_heavy() -> None:
+    assert heavy_modules_after("import mluops_gtest; mluops_gtest.__version__") == []
+
+
+def test_what_the_package_offers_is_there_when_asked_for() -> None:
+    assert heavy_modules_after("from mluops_gtest import OpCall") == ["numpy"]
+
+
+@pytest.mark.parametrize("option", ["--help", "--version"])
+def test_help_and_version_import_nothing_heavy(option: str) -> None:
+    ask = f"from mluops_gtest.cli.main import run_main\nassert run_main([{option!r}]) == 0"
+    assert heavy_modules_after(ask) == []

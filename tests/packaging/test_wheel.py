@@ -1,0 +1,110 @@
+"""The wheel carries its content, keeps site-packages clean, and works unpacked anywhere."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+from mluops_gtest import __version__
+
+ROOT = Path(__file__).parents[2]
+CONTENT = ("generators", "cases", "prototxt")
+NEEDED = ("mluops_gtest", *CONTENT, ".ci", "pyproject.toml", "README.md")
+
+
+def run(*command: str | Path, cwd: Path, **environment: str) -> str:
+    # Without the checkout on the path, so that only what the wheel brought can be found.
+    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | environment
+    done = subprocess.run(command, cwd=cwd, env=clean, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of what a build needs, so that nothing is written into the checkout."""
+    folder = tmp_path_factory.mktemp("source")
+    for name in NEEDED:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / name, folder / name)
+    # Must not reach the wheel.
+    (folder / "generators" / "__pycache__").mkdir()
+    (folder / "generators" / "__pycache__" / "stale.pyc").touch()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder, cwd=source)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def names(wheel: Path) -> set[str]:
+    with ZipFile(wheel) as archive:
+        return set(archive.namelist())
+
+
+@pytest.fixture(scope="module")
+def unpacked(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("unpacked")
+    with ZipFile(wheel) as archive:
+        archive.extractall(folder)
+    return folder
+
+
+def test_nothing_but_the_package_stands_at_the_top(names: set[str]) -> None:
+    tops = {name.partition("/")[0] for name in names}
+    assert tops == {"mluops_gtest", f"mluops_test-{__version__}.dist-info"}
+
+
+@pytest.mark.parametrize("folder", CONTENT)
+def test_every_content_file_is_inside(source: Path, names: set[str], folder: str) -> None:
+    files = [p for p in (source / folder).rglob("*") if p.is_file() and p.suffix != ".pyc"]
+    wanted = {f"mluops_gtest/_content/{p.relative_to(source).as_posix()}" for p in files}
+    assert wanted
+    assert wanted == {name for name in names if name.startswith(f"mluops_gtest/_content/{folder}/")}
+
+
+def test_the_package_is_complete_and_typed(source: Path, names: set[str]) -> None:
+    modules = {p.relative_to(source).as_posix() for p in (source / "mluops_gtest").rglob("*.py")}
+    assert modules | {"mluops_gtest/py.typed"} <= names
+    assert not [name for name in names if "__pycache__" in name]
+
+
+def test_the_script_is_declared(unpacked: Path) -> None:
+    (entry_points,) = unpacked.glob("*.dist-info/entry_points.txt")
+    assert "mluops-test = mluops_gtest.cli.main:main" in entry_points.read_text(encoding="utf-8")
+
+
+def ask(unpacked: Path, folder: Path, *arguments: str) -> str:
+    """The unpacked wheel's answer, asked from an empty folder."""
+    return run(
+        sys.executable, "-m", "mluops_gtest", *arguments, cwd=folder, PYTHONPATH=str(unpacked), PYTHONSAFEPATH="1"
+    )
+
+
+def test_the_wheel_is_what_answers(unpacked: Path, tmp_path: Path) -> None:
+    code = "import mluops_gtest; print(mluops_gtest.__file__)"
+    where = run(sys.executable, "-c", code, cwd=tmp_path, PYTHONPATH=str(unpacked), PYTHONSAFEPATH="1")
+    assert Path(where.strip()).is_relative_to(unpacked)
+    assert ask(unpacked, tmp_path, "--version") == f"mluops-test {__version__}\n"
+
+
+def test_the_wheel_lists_the_same_cases_as_its_source(source: Path, unpacked: Path, tmp_path: Path) -> None:
+    listed = ask(unpacked, tmp_path, "list", "--all", "--format", "ids")
+    assert listed.split()
+    assert listed == run(sys.executable, "-m", "mluops_gtest", "list", "--all", "--format", "ids", cwd=source)
+
+
+def test_the_wheel_runs_a_case(unpacked: Path, tmp_path: Path) -> None:
+    answer = ask(unpacked, tmp_path, "run", "--op", "masked_im2col_forward", "--tag", "smoke")
+    assert "passed" in answer
