@@ -1,6 +1,6 @@
 """Recipes: where the points lie; `values` names what they carry. Parameters not declared get small defaults."""
 
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 
@@ -104,10 +104,10 @@ def listed(
 def nonfinite(draw: Draw, params: Params, dtype: DType, *, kind: NonFinite) -> Made:
     """Scattered points; every other channel of one cell with two points or more is not finite (or of all outside)."""
     made = scattered(draw, params, dtype)
-    cells = _cells(made.params, made.inputs["geom_xyz"])
+    cells = cells_of(made.params, made.inputs["geom_xyz"])
     features = made.inputs["input_features"].reshape(len(cells), -1)
     inside = np.flatnonzero((cells >= 0) & (ranks(cells) == 1))
-    if kind not in get_args(NonFinite) or len(inside) == 0:
+    if len(inside) == 0:
         raise ValueError("no cell holds two points; give more points or fewer cells")
     second = int(inside[0])
     first = int(np.flatnonzero(cells == cells[second])[0])
@@ -141,7 +141,7 @@ def _complete(params: Params, **derived: int) -> dict[str, Any]:
     return _DEFAULTS | dict(params) | derived
 
 
-def _cells(params: Params, geometry: Array) -> Array:
+def cells_of(params: Params, geometry: Array) -> Array:
     """[B·N]: the linear cell of each point, −1 where it does not count."""
     width, height, depth = (int(params[f"num_voxel_{axis}"]) for axis in "xyz")  # type: ignore[arg-type]
     inside = counted(geometry, width, height, depth)
@@ -157,7 +157,7 @@ def _made(draw: Draw, params: dict[str, Any], dtype: DType, geometry: Array, val
     if geometry.min() < INT32_MIN or geometry.max() > INT32_MAX:
         raise ValueError("a coordinate leaves int32")
     coordinates = np.ascontiguousarray(geometry, dtype="<i4")
-    cells = _cells(params, coordinates)
+    cells = cells_of(params, coordinates)
     features = VALUES[values](draw, cells, channels)
     assert_any_order(features, cells)
     return Made(

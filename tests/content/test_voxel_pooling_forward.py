@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from generators.voxel_pooling_forward.pooling import SEGMENT, pooled
-from generators.voxel_pooling_forward.recipes import INT32_MAX, INT32_MIN, _cells
+from generators.voxel_pooling_forward.recipes import INT32_MAX, INT32_MIN, cells_of
 from generators.voxel_pooling_forward.values import VALUES, assert_any_order, ranks
 from generators.voxel_pooling_forward.wrong import Pooling
 from mluops_gtest.authoring import Draw, DType, Handle, Layout, OpCall, Status, TensorArg, TensorDesc
@@ -350,7 +350,7 @@ def test_the_network_has_the_documents_shape():
     made = OPERATOR.recipes[draft.recipe](Draw(draft.seed), params, DType.FLOAT, **draft.args)
     assert made.inputs["geom_xyz"].shape == (2, 473088, 3)
     assert made.outputs["output_features"] == (2, 128, 128, 1)
-    cells = _cells(made.params, made.inputs["geom_xyz"])
+    cells = cells_of(made.params, made.inputs["geom_xyz"])
     counts = np.bincount(cells[cells >= 0], minlength=2 * 128 * 128)
     # Cameras look outwards: points outside on every axis, far cells sparse, cells near the car crowded.
     assert 0.3 < np.mean(cells >= 0) < 0.8
