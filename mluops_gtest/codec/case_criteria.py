@@ -70,13 +70,15 @@ def _alike(criteria: tuple[Criteria | None, ...]) -> tuple[Criteria | None, ...]
 
     An output that must be exact says so by a threshold of 0 whatever the kind.
     """
-    kinds = {tuple(c.kind for c in items) for items in criteria if items and any(c.threshold for c in items)}
-    if not kinds:
+    given = [items for items in criteria if items is not None]
+    if not any(given):
         return criteria
-    if len(kinds) > 1:
+    tolerant = [items for items in given if any(criterion.threshold for criterion in items)]
+    kinds = {tuple(criterion.kind for criterion in items) for items in tolerant or given[:1]}
+    if len(kinds) > 1 or not all(given):
         raise ContentError(
             "The case format has one list of criteria for all outputs; give them the same, in one order."
         )
     (common,) = kinds
     zero = tuple(Criterion(kind, 0.0) for kind in common)
-    return tuple(zero if items and not any(c.threshold for c in items) else items for items in criteria)
+    return tuple(zero if items and items not in tolerant else items for items in criteria)

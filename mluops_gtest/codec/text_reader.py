@@ -3,9 +3,9 @@
 import re
 from typing import Any, Final
 
-from mluops_gtest.codec.document import Document, TensorDocument, Unknown, joined
+from mluops_gtest.codec.document import Document, TensorDocument, Unknown
 from mluops_gtest.codec.schema import Field, Fields, Schema
-from mluops_gtest.codec.text_values import FIELD_GAP, GAP, INTEGER, REAL, TextError, integer, read_values, real
+from mluops_gtest.codec.text_values import FIELD_GAP, GAP, INTEGER, REAL, TextError, ValueColumn, integer, real
 from mluops_gtest.errors import CaseFileError
 
 _DEEPEST: Final = 100
@@ -67,7 +67,7 @@ class _TextReader:
         """Fill `message` up to its closing bracket; values and unknown fields go to `owner`."""
         text = self._text
         seen = set()
-        values: dict[str, list[Any]] = {}
+        columns: dict[str, ValueColumn] = {}
         while (found := _field(text, pos)) is not None:
             name, colon, word = found.groups()
             pos = found.end() if word is None else found.start(3)
@@ -89,14 +89,15 @@ class _TextReader:
             elif not colon:
                 raise TextError(pos, f"expected ':' after {field.name}")
             elif field.values is not None:
-                parts, pos = read_values(text, pos, field.values)
-                values.setdefault(field.name, []).extend(parts)
+                if field.name not in columns:
+                    columns[field.name] = ValueColumn(field.values)
+                pos = columns[field.name].read(text, pos)
             elif field.repeated and text[pos : pos + 1] == b"[":
                 pos = self._list(message, field, owner, pos)
             else:
                 pos = self._scalar(message, field, owner, pos)
-        if values and isinstance(owner, TensorDocument):
-            owner.values.update((name, joined(parts)) for name, parts in values.items() if parts)
+        if isinstance(owner, TensorDocument):
+            owner.values.update((name, column.array()) for name, column in columns.items())
         return self._close(pos, close)
 
     def _close(self, pos: int, close: bytes) -> int:

@@ -11,13 +11,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from mluops_gtest.codec.document import MOST_DIGITS, VALUE_FIELDS, ValueField
+from mluops_gtest.codec.document import MOST_DIGITS, VALUE_FIELDS, ValueField, joined
 from mluops_gtest.errors import CaseFileError
 from mluops_gtest.model.dtypes import Array
 
-GAP: Final = rb"(?:\s++|#[^\n]*+)*+"
+GAP: Final = rb"\s*+(?:#[^\n]*+\s*+)*+"
 # Between two fields commas and semicolons may stand, too.
-FIELD_GAP: Final = rb"(?:[\s,;]++|#[^\n]*+)*+"
+FIELD_GAP: Final = rb"[\s,;]*+(?:#[^\n]*+[\s,;]*+)*+"
 REAL: Final = rb"([+-]?+\s*+(?:(?:\d++(?:\.\d*+)?+|\.\d++)(?:[eE][+-]?+\d++)?+|(?i:infinity|inf|nan)))[fF]?+(?![\w.])"
 INTEGER: Final = rb"([+-]?+\s*+(?:0[xX][0-9a-fA-F]++|\d++))(?![\w.])"
 _HEX: Final = rb"""["']([0-9a-fA-F]{1,%d}+)["']""" % MOST_DIGITS
@@ -62,45 +62,91 @@ class _Form:
 _FORMS: Final = {(field.name, in_list): _Form(field, in_list) for field in VALUE_FIELDS for in_list in (False, True)}
 
 
-def read_values(text: bytes, pos: int, field: ValueField) -> tuple[list[Array], int]:
-    """The values behind `name:` and in the fields of the same name that follow, and the position behind them."""
-    if text[pos : pos + 1] != b"[":
-        return _read_run(text, pos, field, _FORMS[field.name, False])
-    opening = pos
-    pos = _gap(text, pos + 1).end()  # type: ignore[union-attr]
-    parts: list[Array] = []
-    if text[pos : pos + 1] != b"]":
-        parts, pos = _read_run(text, pos, field, _FORMS[field.name, True])
-    closing = _list_end(text, pos)
-    if closing is None:
-        raise TextError(opening, f"the list of {field.name} does not end in ']'")
-    return parts, closing.end()
+class ValueColumn:
+    """The values of one field of one tensor, as they are met; words become numbers when all are there."""
 
+    def __init__(self, field: ValueField) -> None:
+        self._field = field
+        self._parts: list[Array] = []
+        self._words: list[bytes] = []
+        # Where words came from, for messages: (how many came before, position).
+        self._starts: list[tuple[int, int]] = []
 
-def _read_run(text: bytes, pos: int, field: ValueField, form: _Form) -> tuple[list[Array], int]:
-    parts: list[Array] = []
-    singles = _SINGLES
-    start = pos
-    while True:
-        first = pos
-        words, pos, more = _general(text, pos, form, singles)
-        if words:
-            parts.append(_array(words, field, first))
-        elif parts and not form.in_list and text[pos : pos + 1] == b"[":
-            rest, pos = read_values(text, pos, field)
-            return parts + rest, pos
-        else:
-            raise TextError(pos, _wanted(field))
-        if not more:
-            return parts, pos
-        limit = min(len(text), pos + max(_WINDOW, 4 * (pos - start)))
+    def read(self, text: bytes, pos: int) -> int:
+        """Take the values behind `name:` and in the fields of the same name that follow; the position behind them."""
+        if text[pos : pos + 1] != b"[":
+            return self._read_run(text, pos, _FORMS[self._field.name, False])
+        opening = pos
+        pos = _gap(text, pos + 1).end()  # type: ignore[union-attr]
+        if text[pos : pos + 1] != b"]":
+            pos = self._read_run(text, pos, _FORMS[self._field.name, True])
+        closing = _list_end(text, pos)
+        if closing is None:
+            raise TextError(opening, f"the list of {self._field.name} does not end in ']'")
+        return closing.end()
+
+    def array(self) -> Array:
+        """All values in the order of the file."""
+        self._flush()
+        return joined(self._parts or [np.empty(0, self._field.storage or "S1")])
+
+    def _read_run(self, text: bytes, pos: int, form: _Form) -> int:
+        singles = _SINGLES
+        start = pos
+        while True:
+            first = pos
+            words, pos, more = _general(text, pos, form, singles)
+            if not words:
+                if first > start and not form.in_list and text[pos : pos + 1] == b"[":
+                    return self.read(text, pos)
+                raise TextError(pos, _wanted(self._field))
+            self._starts.append((len(self._words), first))
+            self._words += words
+            if not more:
+                return pos
+            limit = min(len(text), pos + max(_WINDOW, 4 * (pos - start)))
+            if self._field.storage is None:
+                part, pos = _hex_rows(text, first, pos, limit, words)
+            else:
+                part, pos = _numbers(text, pos, limit, form, self._field)
+            if len(part):
+                self._flush()
+                self._parts.append(part)
+                singles = _SINGLES
+            else:
+                # Irregular text: try again only after twice as much as was read in vain.
+                singles *= 2
+
+    def _flush(self) -> None:
+        if self._words:
+            self._parts.append(self._numbers_of_words())
+            self._words = []
+            self._starts = []
+
+    def _numbers_of_words(self) -> Array:
+        field = self._field
         if field.storage is None:
-            part, pos = _hex_rows(text, first, pos, limit, words)
-        else:
-            part, pos = _numbers(text, pos, limit, form, field)
-        parts.append(part)
-        # Irregular text: try again only after twice as much as was read in vain.
-        singles = _SINGLES if len(part) else 2 * singles
+            return np.array(self._words, "S")
+        if field.storage.kind == "f":
+            # As protobuf does: to double first, then to float; a double too large for a float is an infinity.
+            with np.errstate(over="ignore"):
+                return np.array([real(word) for word in self._words], np.float64).astype(field.storage)
+        low, high = field.low, field.high
+        numbers: list[int] = []
+        for word in self._words:
+            try:
+                number = integer(word)
+            except ValueError as error:
+                raise TextError(self._start(len(numbers)), f"{field.name}: {error}") from None
+            if not low <= number <= high:
+                where = self._start(len(numbers))
+                raise TextError(where, f"{field.name}: {str(number)[:40]} does not fit {field.storage.name}")
+            numbers.append(number)
+        return np.array(numbers, field.storage)
+
+    def _start(self, index: int) -> int:
+        """Where the run with this word starts."""
+        return max((start for start in self._starts if start[0] <= index), default=(0, 0))[1]
 
 
 def _general(text: bytes, pos: int, form: _Form, most: int) -> tuple[list[bytes], int, bool]:
@@ -122,23 +168,6 @@ def _wanted(field: ValueField) -> str:
     if field.storage is None:
         return f"{field.name} must be a quoted string of 1 to {MOST_DIGITS} hexadecimal digits"
     return f"{field.name} must be {'a number' if field.storage.kind == 'f' else 'an integer'}"
-
-
-def _array(words: list[bytes], field: ValueField, pos: int) -> Array:
-    if field.storage is None:
-        return np.array(words, "S")
-    if field.storage.kind == "f":
-        # As protobuf does: to double first, then to float; a double too large for a float is an infinity.
-        with np.errstate(over="ignore"):
-            return np.array([real(word) for word in words], np.float64).astype(field.storage)
-    try:
-        integers = [integer(word) for word in words]
-    except ValueError as error:
-        raise TextError(pos, f"{field.name}: {error}") from None
-    if min(integers) < field.low or max(integers) > field.high:
-        number = next(n for n in integers if not field.low <= n <= field.high)
-        raise TextError(pos, f"{field.name}: {str(number)[:40]} does not fit {field.storage.name}")
-    return np.array(integers, field.storage)
 
 
 def real(word: bytes) -> float:

@@ -1,0 +1,107 @@
+import json
+import time
+
+import numpy as np
+import pytest
+
+from mluops_gtest.codec.lock import LockEntry, digest_tensors, read_lock, write_lock
+from mluops_gtest.errors import ContentError
+from mluops_gtest.model.dtypes import DType, Layout
+from mluops_gtest.model.tensor import Tensor, TensorDesc
+
+
+def entry(case_id: str) -> LockEntry:
+    tensors = {
+        "inputs": [{"id": "a", "dtype": "float", "layout": "ARRAY", "dims": [2, 3]}],
+        "outputs": [{"id": "b", "dtype": "int32", "layout": "ARRAY", "dims": [2], "strides": [4]}],
+    }
+    return LockEntry(
+        id=case_id,
+        declared="0" * 32,
+        stored="",
+        inputs="1" * 32,
+        baseline="2" * 32,
+        tensors=tensors,
+        params={"k": 3, "pad": [1, 2]},
+    )
+
+
+def test_lines_are_sorted_and_survive(tmp_path):
+    path = tmp_path / "baselines.lock"
+    write_lock(path, [entry("b/x"), entry("a/y")])
+    assert read_lock(path) == {"a/y": entry("a/y"), "b/x": entry("b/x")}
+    lines = path.read_bytes().splitlines()
+    assert [json.loads(line)["id"] for line in lines] == ["a/y", "b/x"]
+    write_lock(path, reversed(read_lock(path).values()))
+    assert path.read_bytes().splitlines() == lines
+    assert [item.name for item in tmp_path.iterdir()] == ["baselines.lock"]
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        (b"{", "baselines.lock:3: not a line of the lock"),
+        (b"[]", "it must be an object with id, declared"),
+        (b'{"id": "x"}', "it must be an object with id, declared"),
+        (b"\xff", "baselines.lock:3: not a line of the lock"),
+        (b"[" * 100_000, "baselines.lock:3: not a line of the lock"),
+    ],
+)
+def test_broken_lines_are_told(tmp_path, line, says):
+    path = tmp_path / "baselines.lock"
+    write_lock(path, [entry("a/x")])
+    path.write_bytes(path.read_bytes() + b"\n" + line + b"\n")
+    with pytest.raises(ContentError, match=says):
+        read_lock(path)
+
+
+def test_wrong_types_and_repeated_ids_are_told(tmp_path):
+    path = tmp_path / "baselines.lock"
+    write_lock(path, [entry("a/x")])
+    good = path.read_bytes()
+    path.write_bytes(good.replace(b'"a/x"', b"7"))
+    with pytest.raises(ContentError, match=r"baselines.lock:1: .*'id' must be a string"):
+        read_lock(path)
+    path.write_bytes(good + good)
+    with pytest.raises(ContentError, match=r"baselines.lock:2: a/x is locked twice"):
+        read_lock(path)
+
+
+def test_a_missing_file_is_told(tmp_path):
+    with pytest.raises(ContentError, match="cannot be read"):
+        read_lock(tmp_path / "baselines.lock")
+
+
+def test_ten_thousand_lines_are_quick(tmp_path):
+    path = tmp_path / "baselines.lock"
+    write_lock(path, [entry(f"op/case_{i:05}") for i in range(10_000)])
+    start = time.process_time()
+    assert len(read_lock(path)) == 10_000
+    assert time.process_time() - start < 2, "about 0.1 s"
+
+
+def tensor(data, dtype=DType.FLOAT, name="a", dims=None, strides=None):
+    return Tensor(name, TensorDesc(dtype, Layout.ARRAY, dims or (len(data),), strides), data)
+
+
+def test_the_digest_sees_everything_that_matters():
+    ones = np.ones(4, "<f4")
+    variants = [
+        [tensor(ones)],
+        [tensor(ones, name="b")],
+        [tensor(ones, dims=(2, 2))],
+        [tensor(ones, dims=(2, 2), strides=(2, 1))],
+        [tensor(ones.view("<i4"), DType.INT32)],
+        [tensor(-ones)],
+        [tensor(ones), tensor(ones)],
+        [Tensor("a", TensorDesc(DType.FLOAT, Layout.ARRAY, (4,)))],
+        [],
+    ]
+    digests = [digest_tensors(tensors) for tensors in variants]
+    assert len(set(digests)) == len(variants)
+    assert all(len(digest) == 32 for digest in digests)
+    assert digest_tensors([tensor(ones.copy())]) == digests[0]
+
+
+def test_the_digest_is_fixed():
+    assert digest_tensors([tensor(np.arange(3, dtype="<f4"))]) == "26793802b5350fb11affabc0c84e6fde"
