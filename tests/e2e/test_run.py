@@ -155,7 +155,7 @@ def test_a_stored_file_that_was_edited_is_broken_content(run, toy):
     assert path.read_text() != text
     result = run("--root", toy)
     assert result.code == 3
-    assert "differ from the lock" in result.results["scale_by/ramp_2"]["reason"]
+    assert "differs from the lock" in result.results["scale_by/ramp_2"]["reason"]
     assert result.results["scale_by/ramp_3"]["outcome"] == "passed"
 
 
