@@ -13,7 +13,7 @@ from mluops_gtest.engine.expectation import Expectation, expectation_of
 from mluops_gtest.engine.judge import Judgement, judge_untouched, judge_values
 from mluops_gtest.errors import ContentError
 from mluops_gtest.model.binding import bind, has_buffer
-from mluops_gtest.model.call import Backend, Declined, OpCall
+from mluops_gtest.model.call import Backend, Declined, OpCall, Violated
 from mluops_gtest.model.case import BUFFER_LIMIT, Case
 from mluops_gtest.model.degenerate import owned_rows
 from mluops_gtest.model.dtypes import Array
@@ -71,6 +71,8 @@ class Executor:
             return self._repeated(case, operator, expectation, blank)
         except Declined as declined:
             return replace(blank, reason=f"declined: {declined}")
+        except Violated as violated:
+            return replace(blank, outcome=Outcome.MEMORY, reason=str(violated), compared=True)
         except (MemoryError, SystemExit) as error:
             return replace(blank, outcome=Outcome.CRASHED, reason=f"{type(error).__name__}: {error}")
         except Exception as error:
@@ -102,14 +104,16 @@ class Executor:
         return first
 
     def _judge(self, run: "_Run", status: Status, expectation: Expectation, blank: CaseResult) -> CaseResult:
-        result = replace(blank, status=status, seconds=run.seconds, compared=True)
+        notes = (*blank.notes, *run.remarks)
+        result = replace(blank, status=status, seconds=run.seconds, compared=True, notes=notes)
         violations = run.violations()
         if violations:
             return replace(result, outcome=Outcome.MEMORY, reason="; ".join(violations))
         wanted = expectation.answer
         if status != wanted.status:
             says = f" (check {wanted.check}: {run.operator.check(wanted.check).says})" if wanted.check else ""
-            reason = f"answered {status.name}, expected {wanted.status.name}{says}"
+            remarks = f" ({'; '.join(run.remarks)})" if run.remarks else ""
+            reason = f"answered {status.name}{remarks}, expected {wanted.status.name}{says}"
             return replace(result, outcome=Outcome.WRONG_STATUS, reason=reason)
         if not wanted.computes:
             judgement = judge_untouched(
@@ -135,6 +139,7 @@ class _Run:
         self.case, self.operator, self._backend = case, operator, backend
         self.seconds = 0.0
         self.scalars: Mapping[str, int] = {}
+        self.remarks: tuple[str, ...] = ()
         tensors = [t for t in (*case.inputs, *case.outputs) if has_buffer(case, t)]
         arena.reset([t.desc.nbytes for t in tensors])
         self._buffers: dict[str, Buffer] = {t.id: arena.take(t.desc.nbytes) for t in tensors}
@@ -153,7 +158,7 @@ class _Run:
         start = time.perf_counter()
         answer: Any = self._backend.run(call)
         self.seconds = time.perf_counter() - start
-        self.scalars = call.scalars
+        self.scalars, self.remarks = call.scalars, tuple(call.notes)
         if isinstance(answer, bool) or not isinstance(answer, (int, np.integer)):
             raise TypeError(f"backend {self._backend.name}: run() returned {answer!r}; it must return a Status.")
         return Status(int(answer))

@@ -21,6 +21,10 @@ class Declined(Exception):  # noqa: N818 - the name is the public word for "I do
     """Raised by a backend that does not offer what the call asks; the case is skipped with this reason."""
 
 
+class Violated(Exception):  # noqa: N818 - a finding about the kernel, not a fault of the door that tells it
+    """Raised by a backend that keeps memory of its own and found it overrun; the case's outcome is memory."""
+
+
 @dataclass(frozen=True, slots=True)
 class Handle:
     """The device context of a call."""
@@ -72,6 +76,10 @@ class OpCall:
     workspace_size: int = 0
     # Results that are not tensors, e.g. num_act_out; the backend writes, the harness compares exactly.
     scalars: MutableMapping[str, int] = field(default_factory=dict)
+    # Remarks of the backend on this call, e.g. the function whose status it passes on; they appear in the result.
+    notes: list[str] = field(default_factory=list)
+    # The device the call is meant for, where the run names devices.
+    device: int | None = None
 
     def tensor(self, name: str) -> TensorArg:
         """The input or output of that name; only for calls whose descriptors are known to be present."""
