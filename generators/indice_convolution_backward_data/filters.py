@@ -45,4 +45,6 @@ def laid_out(weights: Array, kernel: tuple[int, ...], layout: Layout) -> Array:
     """The filter tensor of weights [K, Ci, Co] in that layout; `kernel` is (Kh, Kw) or (Kd, Kh, Kw)."""
     canonical = weights.reshape(*kernel, *weights.shape[1:])
     letters = axis_letters(layout, canonical.ndim)
+    if len(letters) != canonical.ndim:
+        raise ValueError(f"layout {layout.value} has {len(letters)} axes, kernel {kernel} makes {canonical.ndim}")
     return canonical.transpose([_ARRAY_AXES[-canonical.ndim :].index(axis) for axis in letters]).copy()

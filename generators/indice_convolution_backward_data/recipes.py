@@ -17,6 +17,8 @@ from .values import Values, draw_operands, refuse_unless_sound
 
 # What stands behind the first indice_num[k] pairs: −1, as get_indice_pairs leaves it, or rows that would be legal.
 Tail = Literal["minus_one", "stale"]
+# In lower case, so that a case may be named after its layout.
+LayoutName = Literal["nhwc", "nchw", "hwcn", "ndhwc", "ncdhw", "array"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ def random_pairs(
     channels_out: int,
     counts: tuple[int, ...] = (),
     tail: Tail = "minus_one",
-    layout: str = "array",
+    layout: LayoutName = "array",
     values: Values = "lattice",
 ) -> Made:
     """Any rows meet, in any order: `counts` pairs per offset; one number is for all, none leaves it to chance.
@@ -84,7 +86,7 @@ def sites(
     stride: Triple = (1, 1, 1),
     pad: Triple = (0, 0, 0),
     dilation: Triple = (1, 1, 1),
-    layout: str = "array",
+    layout: LayoutName = "array",
     values: Values = "lattice",
 ) -> Made:
     """The pairs of a convolution over `count` random active sites; with sub_m the outputs are the sites themselves."""
@@ -126,7 +128,7 @@ def _made(
     dtype: DType,
     connections: _Connections,
     channels: tuple[int, int],
-    layout: str,
+    layout: LayoutName,
     values: Values,
 ) -> Made:
     """The case around the connections: weights are drawn as [K, Ci, Co], so every layout gets the same ones."""
@@ -136,7 +138,7 @@ def _made(
     rows = connections.pairs.shape[2]
     used = tuple(pairs[:, :count] for pairs, count in zip(connections.pairs, connections.counts, strict=True))
     refuse_unless_sound(Operands(output_grad, weights, used, rows), values, dtype)
-    chosen = Layout[layout.upper()]
+    chosen = Layout.named(layout.upper())
     return Made(
         inputs={
             "output_grad": output_grad,

@@ -10,8 +10,9 @@ from mluops_gtest.authoring.sums import exact_sums, largest_magnitude, lattice_e
 
 from .filters import weights_by_offset
 
-# Sums in progress: 1 MiB of float64 stays in the cache while all kernel offsets add to the same rows.
-_BLOCK_SUMS: Final = 1 << 17
+# Sums in progress: 2 MiB of float64 stay near the cache while all kernel offsets add to the same rows; with less the
+# matrix products become so short that the threads of BLAS wait for each other.
+_BLOCK_SUMS: Final = 1 << 18
 
 
 class Operands(NamedTuple):

@@ -3,6 +3,7 @@
 import itertools
 import math
 import random
+import sys
 from dataclasses import replace
 from fractions import Fraction
 
@@ -244,7 +245,7 @@ def test_both_ways_of_summing_give_the_same_bits(monkeypatch):
     fast = [call for call in calls if float64_is_exact(Operands.of(call))]
     assert fast
     baselines = [OPERATOR.reference(call).outputs["input_grad"] for call in fast]
-    monkeypatch.setitem(OPERATOR.reference.__globals__, "float64_is_exact", lambda operands: False)
+    monkeypatch.setattr(sys.modules[OPERATOR.reference.__module__], "float64_is_exact", lambda operands: False)
     for call, baseline in zip(fast, baselines, strict=True):
         np.testing.assert_array_equal(OPERATOR.reference(call).outputs["input_grad"], baseline)
 
@@ -256,16 +257,14 @@ def test_lattices_are_the_widest_that_stay_exact():
     assert lattice_bits(DType.HALF, 27 * 128) == 11
 
 
-def test_rows_beyond_one_block():
+def test_rows_beyond_one_block(monkeypatch):
     """More rows than the reference sums and the kernel gathers at a time."""
-    shape = {"kernel": (3, 3), "rows_in": 700, "rows_out": 600, "channels_in": 300, "channels_out": 400}
-    call = made_call("random_pairs", **shape)
-    grad, pairs = call.array("output_grad").astype(np.float64), call.array("indice_pairs")
-    weights = call.array("filters").astype(np.float64).reshape(9, 300, 400)
-    wanted = np.zeros((700, 300))
-    for k, count in enumerate(call.params["indice_num"]):
-        np.add.at(wanted, pairs[k, 0, :count], grad[pairs[k, 1, :count]] @ weights[k].T)
-    assert_right(call, wanted.astype("<f4"))
+    monkeypatch.setattr(sys.modules[OPERATOR.reference.__module__], "_BLOCK_SUMS", 6)
+    monkeypatch.setattr(sys.modules[OPERATOR.kernel.__module__], "_BLOCK_VALUES", 50)
+    for seed in range(10):
+        shape = {"kernel": (2, 2), "rows_in": 11, "rows_out": 13, "channels_in": 1 + seed % 7, "channels_out": 3}
+        call = made_call("random_pairs", seed=seed, **shape)
+        assert_right(call, literal_loops(call))
 
 
 def test_a_row_listed_twice_in_one_offset_is_added_twice():
@@ -364,6 +363,12 @@ def test_theory_counts_used_pairs_alone():
 def test_counts_that_do_not_fit_are_refused(counts):
     with pytest.raises(ValueError, match="counts must be one number or 3, each in 0 … 4"):
         made_call("random_pairs", kernel=(1, 3), rows_in=4, rows_out=9, counts=counts, channels_in=1, channels_out=1)
+
+
+def test_a_layout_that_does_not_fit_the_kernel_is_refused():
+    shape = {"kernel": (1, 3), "rows_in": 2, "rows_out": 2, "channels_in": 1, "channels_out": 1}
+    with pytest.raises(ValueError, match="layout NDHWC has 5 axes, kernel \\(1, 3\\) makes 4"):
+        made_call("random_pairs", layout="ndhwc", **shape)
 
 
 # Checks.
