@@ -201,10 +201,11 @@ def _hex_rows(text: bytes, first: int, pos: int, limit: int, words: list[bytes])
     while (n := min(_ROWS, (limit - pos) // stride)) > 0:
         rows = np.frombuffer(text, np.uint8, n * stride, pos).reshape(n, stride)
         chars = np.ascontiguousarray(rows[:, 1 : 1 + digits])
-        same = (rows[:, 1 + digits :] == template[1 + digits :]).all(axis=1)
-        same &= rows[:, 0] == template[0]
-        same &= _IS_HEX[chars].all(axis=1)
-        count = n if same.all() else int(same.argmin())
+        same = (rows[:, 1 + digits :] == template[1 + digits :], rows[:, :1] == template[0], _IS_HEX[chars])
+        # Which rows differ is asked only where some do: to reduce short rows is slow.
+        count = n
+        if not all(part.all() for part in same):
+            count = min(int(part.all(axis=1).argmin()) for part in same if not part.all())
         parts.append(chars[:count].view(f"S{digits}").reshape(-1))
         pos += count * stride
         if count < n:
