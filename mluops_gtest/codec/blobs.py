@@ -76,8 +76,8 @@ def _read_compressed(path: Path, wanted: int) -> Array:
             while filled < wanted and (n := stream.readinto(target[filled:])):
                 filled += n
             beyond = stream.read(1)
-    except OSError as error:
-        raise CaseFileError(f"path {path.name!r}: cannot be read: {error.strerror or error}") from error
+    except (OSError, EOFError) as error:
+        raise CaseFileError(f"path {path.name!r}: cannot be read, or cut: {error}") from error
     except Exception as error:
         # Each zstd library has an error type of its own.
         if type(error).__name__ != "ZstdError":
