@@ -17,7 +17,7 @@ from mluops_gtest.criteria.elements import Elements
 from mluops_gtest.model.dtypes import Array
 
 # Parts per block: two float64 arrays of 256 KiB and the block stay in a core's second-level cache.
-BLOCK = 1 << 15
+BLOCK = 40_000
 THREADS = 2
 # Starting threads costs about 0.1 ms: fewer blocks are done sooner without.
 _BLOCKS_FOR_THREADS: Final = 16
@@ -56,9 +56,7 @@ class Blocks:
         self.elements = elements
         self.evaluated = evaluated.reshape(-1).view(elements.real)
         self.baseline = baseline.reshape(-1).view(elements.real)
-        # The bits as signed integers: equality needs no sign, the distance in ulp does.
-        pattern = f"i{elements.real.itemsize}"
-        self._patterns = self.evaluated.view(pattern), self.baseline.view(pattern)
+        self._patterns = self.evaluated.view(elements.pattern), self.baseline.view(elements.pattern)
         self.step = max(BLOCK - BLOCK % elements.parts, elements.parts)
         self.starts = range(0, len(self.baseline), self.step)
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from mluops_gtest.criteria.blocks import Blocks
 from mluops_gtest.criteria.distribution import divergence
@@ -37,7 +38,7 @@ class Comparison:
 
 def compare(evaluated: Array, baseline: Array, dtype: DType, kinds: Sequence[CriterionKind]) -> Comparison:
     """Everything there is to say about two arrays of that type and of equal shape."""
-    asked = [require_formula(kind) for kind in kinds]
+    asked = _with_formulas(tuple(kinds))
     if evaluated.shape != baseline.shape:
         raise ValueError(f"shapes {evaluated.shape} and {baseline.shape} differ; a comparison needs equal ones")
     if not evaluated.dtype == baseline.dtype == dtype.storage:
@@ -50,11 +51,12 @@ def compare(evaluated: Array, baseline: Array, dtype: DType, kinds: Sequence[Cri
     diff1, diff2 = _norms(blocks, figures) if norms and whole.unequal.number else (0.0, 0.0)
     pairs, diff4 = lower_share(blocks, whole.unequal.number) if CriterionKind.DIFF4 in asked else (0, 0.0)
     diff_kl = divergence(blocks) if CriterionKind.DIFF_KL in asked else 0.0
+    errors = whole.errors
     measured = {
         CriterionKind.DIFF1: diff1,
         CriterionKind.DIFF2: diff2,
-        CriterionKind.DIFF3: whole.errors.error,
-        CriterionKind.DIFF3_2: whole.errors.largest,
+        CriterionKind.DIFF3: errors.error,
+        CriterionKind.DIFF3_2: errors.largest,
         CriterionKind.DIFF4: diff4,
         CriterionKind.DIFF_KL: diff_kl,
     }
@@ -68,14 +70,14 @@ def compare(evaluated: Array, baseline: Array, dtype: DType, kinds: Sequence[Cri
         compared=baseline.size,
         unequal=whole.unequal.number,
         bits_unequal=whole.bits_unequal,
-        worst=element(whole.errors.worst) if mismatch is None else mismatch,
+        worst=element(errors.worst) if mismatch is None else mismatch,
         first_unequal=element(whole.unequal.first),
         last_unequal=element(whole.unequal.last),
-        max_ulp=None if elements.exact else whole.errors.ulp,
+        max_ulp=None if elements.exact else errors.ulp,
         nonfinite_mismatches=whole.mismatched.number,
         first_nonfinite_mismatch=mismatch,
-        diff3_1=whole.errors.relative,
-        diff3_2=whole.errors.largest,
+        diff3_1=errors.relative,
+        diff3_2=errors.largest,
         exact=elements.exact,
         pairs=pairs,
     )
@@ -89,6 +91,11 @@ def require_formula(kind: CriterionKind) -> CriterionKind:
             f"Criterion {kind.name} has no formula and cannot be judged. Known: {known}. Name one of these in the case."
         )
     return kind.canonical
+
+
+@cache
+def _with_formulas(kinds: tuple[CriterionKind, ...]) -> tuple[CriterionKind, ...]:
+    return tuple(map(require_formula, kinds))
 
 
 def _norms(blocks: Blocks, figures: Sequence[Figures]) -> tuple[float, float]:

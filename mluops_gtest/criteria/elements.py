@@ -1,6 +1,6 @@
 """How the elements of each data type are seen as real numbers: the view, the parts, diff3's threshold."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final
 
@@ -32,6 +32,11 @@ class Elements:
     small: float | None = None
     # bfloat16 has no numpy type: `real` holds the upper 16 bits of a float32.
     upper_half: bool = False
+    # The bits of a part as a signed integer: equality needs no sign, the distance in ulp does.
+    pattern: "np.dtype[Any]" = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "pattern", np.dtype(f"i{self.real.itemsize}"))
 
     @property
     def exact(self) -> bool:

@@ -72,11 +72,12 @@ def figures_of(blocks: Blocks, start: int, scratch: Scratch, want_sums: bool) ->
     e, b = blocks.numbers(start)
     spread = _differences(e, b, elements, scratch)
     if math.isfinite(spread.largest):
+        number = bits_unequal
         # Of finite numbers only +0 and −0 differ in bits alone.
         if spread.lowest == 0 and not elements.exact:
-            np.not_equal(e, b, out=unequal)
+            number = _count(np.not_equal(e, b, out=unequal), elements)
         errors = _errors(patterns, elements, scratch, spread, want_sums)
-        return Figures(bits_unequal, _places(unequal, elements, start), NOWHERE, _placed(errors, start))
+        return Figures(bits_unequal, _places(unequal, number, start), NOWHERE, _placed(errors, start))
     unequal = (e != b) & ~(np.isnan(e) & np.isnan(b))
     finite = np.isfinite(e) & np.isfinite(b)
     errors = NO_ERRORS
@@ -87,8 +88,13 @@ def figures_of(blocks: Blocks, start: int, scratch: Scratch, want_sums: bool) ->
         errors = _errors((patterns[0][finite], patterns[1][finite]), elements, scratch, spread, want_sums)
         if errors.worst >= 0:
             errors = errors._replace(worst=int(np.flatnonzero(finite)[errors.worst]))
-    mismatched = _places(unequal & ~finite, elements, start)
-    return Figures(bits_unequal, _places(unequal, elements, start), mismatched, _placed(errors, start))
+    mismatched = unequal & ~finite
+    return Figures(
+        bits_unequal,
+        _places(unequal, _count(unequal, elements), start),
+        _places(mismatched, _count(mismatched, elements), start),
+        _placed(errors, start),
+    )
 
 
 def weight_of(blocks: Blocks, start: int, scratch: Scratch) -> Sums:
@@ -138,11 +144,11 @@ def _count(mask: Array, elements: Elements) -> int:
     return int(np.count_nonzero(mask if elements.parts == 1 else mask[0::2] | mask[1::2]))
 
 
-def _places(mask: Array, elements: Elements, start: int) -> Places:
-    number = _count(mask, elements)
+def _places(mask: Array, number: int, start: int) -> Places:
     if number == 0:
         return NOWHERE
-    return Places(number, start + int(mask.argmax()), start + len(mask) - 1 - int(mask[::-1].argmax()))
+    # From the end by way of bytes: numpy would first turn the mask around.
+    return Places(number, start + int(mask.argmax()), start + mask.tobytes().rfind(1))
 
 
 def _peak(x: Array) -> tuple[float, int]:
@@ -177,7 +183,7 @@ def _errors(
     # Opposite signs mean an error of at least |b|.
     one_sign = lowest >= elements.small and relative < 0.5
     evaluated, baseline = patterns
-    ulp = max_ulp(evaluated, baseline, scratch.spare.view(baseline.dtype)[: len(baseline)], one_sign=one_sign)
+    ulp = max_ulp(evaluated, baseline, scratch.spare.view(elements.pattern)[: len(baseline)], one_sign=one_sign)
     return Errors(largest, relative, error, worst if error > 0 else -1, ulp, difference, weight)
 
 

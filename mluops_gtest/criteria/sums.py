@@ -8,8 +8,8 @@ import numpy as np
 
 from mluops_gtest.model.dtypes import Array
 
-# BLAS, which is under np.vecdot, starts threads of its own for longer rows, and they would fight ours.
-_ROW: Final = 1 << 13
+# OpenBLAS, which is under np.vecdot, starts threads of its own for longer rows, and they would fight ours.
+_ROW: Final = 10_000
 _ONES: Final = np.ones(_ROW)
 
 # Σx and Σx²: of the differences the numerators of diff1 and diff2, of the baseline their denominators.
@@ -18,12 +18,14 @@ NO_SUMS: Final = (0.0, 0.0)
 
 
 def sums(numbers: Array) -> list[Sums]:
-    """Σx and Σx² of every row of non-negative numbers; rows are not empty."""
+    """Σx and Σx² of every row of non-negative numbers."""
     count, length = numbers.shape
     whole = length - length % _ROW
-    pieces = [p for p in (numbers[:, :whole].reshape(count, -1, _ROW), numbers[:, None, whole:]) if p.size]
-    plain = np.concatenate([_dots(p, _ONES[: p.shape[2]]) for p in pieces], axis=1).tolist()
-    squares = np.concatenate([_dots(p, p) for p in pieces], axis=1).tolist()
+    if length > whole > 0:
+        parts = zip(sums(numbers[:, :whole]), sums(numbers[:, whole:]), strict=True)
+        return [(total((x, y)), total((x2, y2))) for (x, x2), (y, y2) in parts]
+    rows = numbers.reshape(count, -1, _ROW if whole else length)
+    plain, squares = _dots(rows, _ONES[: rows.shape[2]]).tolist(), _dots(rows, rows).tolist()
     return [(total(x), total(x2)) for x, x2 in zip(plain, squares, strict=True)]
 
 
