@@ -1,6 +1,7 @@
 """cases/<operator>.yaml → CaseDrafts: keys, words and values are checked, ranges expand."""
 
 import dataclasses
+import functools
 import hashlib
 import inspect
 import json
@@ -152,16 +153,22 @@ def _recipe(data: Any, operator: Operator) -> tuple[str, dict[str, Any]]:
     return str(name), _arguments(name, operator.recipes[name], args)
 
 
+@functools.cache
+def _signature(recipe: Recipe) -> tuple[dict[str, bool], dict[str, Any]]:
+    """The keyword arguments of a recipe: required or not, and their types; asked once per recipe, not per case."""
+    parameters = inspect.signature(recipe).parameters.values()
+    keywords = {p.name: p.default is p.empty for p in parameters if p.kind is p.KEYWORD_ONLY}
+    return keywords, get_type_hints(recipe)
+
+
 def _arguments(name: str, recipe: Recipe, args: dict[str, Any]) -> dict[str, Any]:
     """The arguments of a recipe, held to its signature: names, presence, types."""
-    parameters = inspect.signature(recipe).parameters.values()
-    wanted = {p.name: p for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
-    hints = get_type_hints(recipe)
+    wanted, hints = _signature(recipe)
     for key in args:
         if key not in wanted:
             raise _BadValueError("data", f"recipe {name!r} takes no argument {key!r}.{suggestion(key, wanted)[:-1]}")
-    for key, parameter in wanted.items():
-        if key not in args and parameter.default is inspect.Parameter.empty:
+    for key, required in wanted.items():
+        if required and key not in args:
             raise _BadValueError("data", f"recipe {name!r} needs the argument {key!r}; it takes: {', '.join(wanted)}")
     checked = {}
     for key, value in args.items():
@@ -282,9 +289,17 @@ def _digest(draft: CaseDraft) -> str:
         "params": draft.params,
         "dtype": draft.dtype,
         "seed": draft.seed,
-        "expect": dataclasses.asdict(draft.expect),
-        "changes": {name: dataclasses.asdict(change) for name, change in draft.changes.items()},
+        "expect": _set_fields(draft.expect),
+        "changes": {name: _set_fields(change) for name, change in draft.changes.items()},
         "changed_params": draft.changed_params,
     }
-    text = json.dumps(shape, sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _set_fields(value: Expect | Change) -> dict[str, Any]:
+    """What differs from the default, so that a field added later leaves the digests of today's cases alone."""
+    return {
+        field.name: getattr(value, field.name)
+        for field in dataclasses.fields(value)
+        if getattr(value, field.name) != field.default
+    }

@@ -41,6 +41,8 @@ def _choices(name: str, values: Any) -> list[Any]:
 def fill(value: Any, variables: Mapping[str, Any]) -> Any:
     """`value` with every hole filled; a string that is exactly one hole becomes the value itself."""
     if isinstance(value, str):
+        if "{" not in value:
+            return value
         whole = _HOLE.fullmatch(value)
         if whole:
             return evaluate(whole[1], variables)

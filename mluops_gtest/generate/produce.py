@@ -1,6 +1,7 @@
 """`mluops-test generate`: cases written into a folder, or compared with what lies there."""
 
 import contextlib
+import os
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -53,11 +54,24 @@ def produce(catalogue: Catalogue, ids: list[str], target: Target, *, check: bool
         yield from map(worker.produce, ids)
         return
     # Spawned: a fork would copy the parent's threads' locks; operators are loaded by path in each worker.
-    with ProcessPoolExecutor(
-        min(jobs, len(ids)), get_context("spawn"), _start_worker, (catalogue.root, target, check)
-    ) as pool:
+    start = (catalogue.root, target, check)
+    with _one_blas_thread(), ProcessPoolExecutor(jobs, get_context("spawn"), _start_worker, start) as pool:
         for future in as_completed([pool.submit(_produce_in_worker, case_id) for case_id in ids]):
             yield future.result()
+
+
+@contextlib.contextmanager
+def _one_blas_thread() -> Iterator[None]:
+    """Processes share the cores already; BLAS threads that wait for each other make them ten times slower."""
+    names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+    before = {name: os.environ.get(name) for name in names}
+    os.environ.update({name: value or "1" for name, value in before.items()})
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
 
 
 def update_lock(catalogue: Catalogue, target: Target, produced: list[Produced]) -> list[str]:
