@@ -13,7 +13,7 @@ from mluops_gtest.engine.expectation import Expectation, expectation_of
 from mluops_gtest.engine.judge import Judgement, judge_untouched, judge_values
 from mluops_gtest.errors import ContentError
 from mluops_gtest.model.binding import bind, has_buffer
-from mluops_gtest.model.call import Backend, Declined, OpCall, Violated
+from mluops_gtest.model.call import Backend, Crashed, Declined, OpCall, Violated
 from mluops_gtest.model.case import BUFFER_LIMIT, Case
 from mluops_gtest.model.degenerate import owned_rows
 from mluops_gtest.model.dtypes import Array
@@ -72,7 +72,11 @@ class Executor:
         except Declined as declined:
             return replace(blank, reason=f"declined: {declined}")
         except Violated as violated:
-            return replace(blank, outcome=Outcome.MEMORY, reason=str(violated), compared=True)
+            return replace(
+                blank, outcome=Outcome.MEMORY, reason=str(violated), compared=True, notes=_notes(blank, violated)
+            )
+        except Crashed as crashed:
+            return replace(blank, outcome=Outcome.CRASHED, reason=str(crashed), notes=_notes(blank, crashed))
         except (MemoryError, SystemExit) as error:
             return replace(blank, outcome=Outcome.CRASHED, reason=f"{type(error).__name__}: {error}")
         except Exception as error:
@@ -231,6 +235,11 @@ def _judged(result: CaseResult, judgement: Judgement) -> CaseResult:
         notes=(*result.notes, *judgement.notes),
         compared=judgement.compared,
     )
+
+
+def _notes(result: CaseResult, error: BaseException) -> tuple[str, ...]:
+    """The result's notes and those that the backend added to its exception, e.g. what a child process printed."""
+    return (*result.notes, *getattr(error, "__notes__", ()))
 
 
 def _raised(result: CaseResult, error: BaseException) -> CaseResult:

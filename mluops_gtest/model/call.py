@@ -25,6 +25,10 @@ class Violated(Exception):  # noqa: N818 - a finding about the kernel, not a fau
     """Raised by a backend that keeps memory of its own and found it overrun; the case's outcome is memory."""
 
 
+class Crashed(Exception):  # noqa: N818 - tells how the kernel ended, not a fault of the door that tells it
+    """Raised by a backend whose own child process died by a signal; the case's outcome is crashed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Handle:
     """The device context of a call."""
