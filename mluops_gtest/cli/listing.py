@@ -1,8 +1,7 @@
 """Declared cases described without their values: from the lock file, else from the case itself."""
 
+from collections.abc import Iterator
 from typing import Any
-
-from rich.table import Table
 
 from mluops_gtest.cli.session import Session
 from mluops_gtest.codec.lock import LockEntry
@@ -29,18 +28,19 @@ class Listing:
             return self._description(selected, case.operator, lock_entry(case, ""), case.expect, case)
         return self._description(selected, selected.operator, self._entry(selected), selected.draft.expect, None)
 
-    def table(self) -> Table:
-        """All cases for people."""
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        for column in ("id", "tags", "inputs", "expects"):
-            table.add_column(column, overflow="fold")
-        for selected in self._cases:
-            described = self.describe(selected)
-            inputs = " ".join(f"{t['dtype']}{t['dims']}".replace(" ", "") for t in described["inputs"])
-            expect = described["expect"]
-            words = expect["status"] + (f" ({expect['check']})" if expect.get("check") else "")
-            table.add_row(selected.id, ",".join(selected.tags), inputs, words)
-        return table
+    def table(self) -> Iterator[str]:
+        """All cases for people: lines with aligned columns, plain so that ten thousand cost no layout engine."""
+        rows = [("id", "tags", "inputs", "expects"), *map(self._row, self._cases)]
+        widths = [max(len(row[column]) for row in rows) for column in range(3)]
+        for row in rows:
+            yield "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]])
+
+    def _row(self, selected: Selected) -> tuple[str, str, str, str]:
+        described = self.describe(selected)
+        inputs = " ".join(f"{t['dtype']}{t['dims']}".replace(" ", "") for t in described["inputs"])
+        expect = described["expect"]
+        words = expect["status"] + (f" ({expect['check']})" if expect.get("check") else "")
+        return selected.id, ",".join(selected.tags), inputs, words
 
     def _entry(self, selected: Selected) -> LockEntry:
         draft = selected.draft

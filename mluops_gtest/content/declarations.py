@@ -1,6 +1,5 @@
 """cases/<operator>.yaml → CaseDrafts: keys, words and values are checked, ranges expand."""
 
-import dataclasses
 import functools
 import hashlib
 import inspect
@@ -22,6 +21,9 @@ from mluops_gtest.model.status import Status
 _KEYS = tuple(
     "name tags doc each params data dtypes seed degenerate note change null handle workspace_size expect".split()  # noqa: SIM905
 )
+# Without any of these keys a case is called in the ordinary way and expects success.
+_SPECIAL = frozenset({"expect", "null", "handle", "workspace_size", "degenerate"})
+_PLAIN = Expect()
 _NAME = re.compile(r"[a-z0-9_]+")
 # Part of every digest: raised when the meaning of declarations changes for all cases at once.
 _DIGEST_VERSION = 1
@@ -66,8 +68,9 @@ def _expanded(entry: Lines, operator: Operator, path: Path) -> Iterator[CaseDraf
             combinations = list(templates.expand(_mapping(entry, "each")))
         except ValueError as error:
             raise _BadValueError("each", str(error)) from error
+        dtypes = _dtypes(entry, operator)
         for variables in combinations:
-            for dtype, suffix in _dtypes(entry, operator):
+            for dtype, suffix in dtypes:
                 yield _draft(entry, operator, {**variables, "dtype": dtype}, suffix, f"{path}:{entry.line}")
     except _BadValueError as error:
         raise DeclarationError(f"{path}:{entry.line_of(error.key)}: case {title}: {error}.") from error
@@ -89,8 +92,10 @@ def _dtypes(entry: Lines, operator: Operator) -> list[tuple[str, str]]:
 
 def _draft(entry: Lines, operator: Operator, variables: Mapping[str, Any], suffix: str, where: str) -> CaseDraft:
     def filled(key: str, default: Any) -> Any:
+        if key not in entry:
+            return default
         try:
-            return templates.fill(entry.get(key, default), variables)
+            return templates.fill(entry[key], variables)
         except ValueError as error:
             raise _BadValueError(key, str(error)) from error
 
@@ -104,31 +109,34 @@ def _draft(entry: Lines, operator: Operator, variables: Mapping[str, Any], suffi
     if not isinstance(change, dict):
         raise _BadValueError("change", "change must be a mapping: tensor id (or params) → what differs")
     changed_params = change.pop("params", {})
-    expect = _expect(filled, operator)
+    expect = _expect(filled, operator) if _SPECIAL.intersection(entry) else _PLAIN
     if "negative" in tags and "expect" not in entry:
         raise _BadValueError(
             "tags", "a negative case must write its expected status: expect: {status: BAD_PARAM, check: …}"
         )
     case_id = f"{operator.name}/{name}"
-    draft = CaseDraft(
+    # What shapes the case's tensors and expectation; tags, document and note do not.
+    shaping = {
+        "operator": operator.name,
+        "recipe": recipe,
+        "args": args,
+        "params": _params(filled("params", {}), operator, "params"),
+        "dtype": variables["dtype"],
+        "seed": _seed(filled("seed", None), case_id),
+        "expect": expect,
+        "changes": {tensor: _change(tensor, value, operator) for tensor, value in change.items()},
+        "changed_params": _params(changed_params, operator, "change"),
+    }
+    return CaseDraft(
         id=case_id,
-        operator=operator.name,
         tags=tags,
         doc=str(filled("doc", "")),
-        recipe=recipe,
-        args=args,
-        params=_params(filled("params", {}), operator, "params"),
-        dtype=variables["dtype"],
-        seed=_seed(filled("seed", None), case_id),
-        expect=expect,
-        changes={tensor: _change(tensor, value, operator) for tensor, value in change.items()},
-        changed_params=_params(changed_params, operator, "change"),
         expect_declared="expect" in entry,
         note=str(filled("note", "")),
         where=where,
-        digest="",
+        digest=_digest(shaping),
+        **shaping,
     )
-    return dataclasses.replace(draft, digest=_digest(draft))
 
 
 def _tags(entry: Lines) -> tuple[str, ...]:
@@ -279,27 +287,12 @@ def _check_words(key: str, words: Any, allowed: list[str]) -> None:
             raise _BadValueError(key, f"unknown name {word!r}.{suggestion(str(word), allowed)[:-1]}")
 
 
-def _digest(draft: CaseDraft) -> str:
-    """Of what shapes the case's tensors and expectation; tags, document and note do not."""
-    shape = {
-        "version": _DIGEST_VERSION,
-        "operator": draft.operator,
-        "recipe": draft.recipe,
-        "args": draft.args,
-        "params": draft.params,
-        "dtype": draft.dtype,
-        "seed": draft.seed,
-        "expect": _set_fields(draft.expect),
-        "changes": {name: _set_fields(change) for name, change in draft.changes.items()},
-        "changed_params": draft.changed_params,
-    }
-    return hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).hexdigest()[:16]
+def _digest(shaping: dict[str, Any]) -> str:
+    text = json.dumps({"version": _DIGEST_VERSION, **shaping}, sort_keys=True, default=_set_fields)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _set_fields(value: Expect | Change) -> dict[str, Any]:
     """What differs from the default, so that a field added later leaves the digests of today's cases alone."""
-    return {
-        field.name: getattr(value, field.name)
-        for field in dataclasses.fields(value)
-        if getattr(value, field.name) != field.default
-    }
+    fields = value.__dataclass_fields__.values()
+    return {f.name: getattr(value, f.name) for f in fields if getattr(value, f.name) != f.default}

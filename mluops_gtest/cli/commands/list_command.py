@@ -43,7 +43,5 @@ def command(root: Path | None, form: str, **selection: Any) -> None:
 
         click.echo(json.dumps([listing.describe(case) for case in cases], indent=1, ensure_ascii=False))
         return
-    from mluops_gtest.cli.consoles import stdout
-
-    stdout().print(listing.table())
+    click.echo("\n".join(listing.table()))
     click.echo(f"{len(cases)} cases")
