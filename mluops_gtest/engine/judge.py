@@ -145,26 +145,24 @@ def _judge_comparison(judgement: Judgement, output: str, comparison: Comparison,
             f"first at flat index {comparison.first_nonfinite_mismatch}"
         )
     judged = 0
+    exceeded = []
     for criterion in wanted:
         value = comparison.readings[criterion.kind.canonical]
         within = within_threshold(criterion.kind, value, criterion.threshold, comparison)
+        name = criterion.kind.canonical.value
         if within is None:
-            judgement.notes.append(f"{output}: {criterion.kind.value} is not judged on so few elements")
+            judgement.notes.append(f"{output}: {name} is not judged on so few elements")
             continue
         judged += 1
-        name = criterion.kind.canonical.value
         judgement.readings.append(Reading(output, name, value, criterion.threshold, within))
         if not within:
-            judgement.reasons.append(_excess(output, name, value, criterion, comparison))
+            one_sided = criterion.kind.canonical is CriterionKind.DIFF4
+            exceeded.append(f"{name} = {value:.6g}" + (" (one-sided)" if one_sided else f" > {criterion.threshold:g}"))
+    if exceeded:
+        share = f"{comparison.unequal} of {comparison.compared} elements differ"
+        judgement.reasons.append(f"{output}: {', '.join(exceeded)}; {share}")
     if judged == 0:
         judgement.suspicions.append(f"{output} was compared, but no criterion could be judged on it")
-
-
-def _excess(output: str, name: str, value: float, criterion: Criterion, comparison: Comparison) -> str:
-    share = f"{comparison.unequal} of {comparison.compared} elements differ"
-    if criterion.kind.canonical is CriterionKind.DIFF4:
-        return f"{output}: {name} = {value:.6g}: all differences point one way; {share}"
-    return f"{output}: {name} = {value:.6g} > {criterion.threshold:g}; {share}"
 
 
 def _worst(output: str, dtype: DType, comparison: Comparison, evaluated: Array, baseline: Array) -> Worst:
