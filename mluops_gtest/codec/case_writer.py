@@ -22,15 +22,16 @@ BLOB_BYTES: Final = 1 << 16
 
 def case_text(case: Case, operator: Operator, schema: Schema) -> bytes:
     """The bytes of the case as a text file."""
-    return b"".join(write_text(_document(case, operator, schema, None)))
+    return b"".join(write_text(case_document(case, operator, schema)))
 
 
 def write_case(case: Case, operator: Operator, path: Path, schema: Schema, *, blobs: bool = False) -> None:
     """Store the case, text or binary by its name; with `blobs`, large tensors as raw files beside it."""
-    write_document(_document(case, operator, schema, path if blobs else None), path)
+    write_document(case_document(case, operator, schema, path if blobs else None), path)
 
 
-def _document(case: Case, operator: Operator, schema: Schema, blobs_of: Path | None) -> Document:
+def case_document(case: Case, operator: Operator, schema: Schema, blobs_of: Path | None = None) -> Document:
+    """The case as the fields of its file; large tensors are written beside `blobs_of`, the file's path, where given."""
     node = schema.node()
     node.op_name = operator.released_name
     node.op_type = operator.op_type[1]

@@ -1,0 +1,93 @@
+"""A call as plain JSON values: everything that OpCall has, with file names where it has buffers."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from mluops_gtest.model.call import Handle, OpCall, TensorArg
+from mluops_gtest.model.dtypes import Array, DType, Layout
+from mluops_gtest.model.tensor import TensorDesc
+
+FORMAT: Final = 1
+# What `data` says where no file stands behind the pointer: it is null, or it is valid and nobody may look behind it.
+NULL: Final = "null"
+NONE: Final = "none"
+_SUFFIX: Final = {"input": "in", "output": "out"}
+
+
+def call_to_json(call: OpCall) -> dict[str, Any]:
+    """The description of the call; values stay out, `data` names the file that holds them or is to hold them."""
+    return {
+        "format": FORMAT,
+        "operator": call.operator,
+        "handle": None if call.handle is None else {"arch": call.handle.arch, "nram_bytes": call.handle.nram_bytes},
+        "device": call.device,
+        "workspace": {"size": call.workspace_size, "null": call.workspace is None},
+        "params": None
+        if call.params is None
+        else {name: list(value) if isinstance(value, tuple) else value for name, value in call.params.items()},
+        "tensors": [
+            _tensor(role, name, arg)
+            for role, args in (("input", call.inputs), ("output", call.outputs))
+            for name, arg in args.items()
+        ],
+        "scalars": dict(call.scalars),
+    }
+
+
+def call_from_json(
+    description: Mapping[str, Any], arrays: Mapping[str, Array], workspace: Array | None = None
+) -> OpCall:
+    """The call that was described, with these buffers by the name that `data` gives them."""
+    handle, params = description["handle"], description["params"]
+    tensors: dict[str, dict[str, TensorArg | None]] = {"input": {}, "output": {}}
+    for tensor in description["tensors"]:
+        tensors[tensor["role"]][tensor["id"]] = _argument(tensor, arrays)
+    return OpCall(
+        operator=description["operator"],
+        params=None
+        if params is None
+        else {name: tuple(value) if isinstance(value, list) else value for name, value in params.items()},
+        inputs=tensors["input"],
+        outputs=tensors["output"],
+        handle=None if handle is None else Handle(handle["arch"], handle["nram_bytes"]),
+        workspace=None if description["workspace"]["null"] else workspace,
+        workspace_size=description["workspace"]["size"],
+        scalars=dict(description["scalars"]),
+        device=description["device"],
+    )
+
+
+def _tensor(role: str, name: str, arg: TensorArg | None) -> dict[str, Any]:
+    tensor: dict[str, Any] = {"id": name, "role": role, "descriptor": None, "data": NONE}
+    if arg is None:
+        return tensor
+    tensor["descriptor"] = {
+        "dtype": arg.dtype.value,
+        "layout": arg.layout.value,
+        "dims": list(arg.dims),
+        "strides": None if arg.strides is None else list(arg.strides),
+    }
+    if arg.null:
+        tensor["data"] = NULL
+    elif arg.array is not None:
+        tensor["data"] = f"{name}.{_SUFFIX[role]}"
+        tensor["bytes"] = arg.desc.nbytes
+        if role == "output" and arg.array.size:
+            # The harness fills a buffer with one element, poison or preset: the first stands for all.
+            tensor["fill"] = arg.array.flat[0].tobytes().hex()
+    return tensor
+
+
+def _argument(tensor: Mapping[str, Any], arrays: Mapping[str, Array]) -> TensorArg | None:
+    descriptor = tensor["descriptor"]
+    if descriptor is None:
+        return None
+    strides = descriptor["strides"]
+    desc = TensorDesc(
+        DType.named(descriptor["dtype"]),
+        Layout.named(descriptor["layout"]),
+        tuple(descriptor["dims"]),
+        None if strides is None else tuple(strides),
+    )
+    data = tensor["data"]
+    return TensorArg(desc, None if data in (NULL, NONE) else arrays[data], null=data == NULL)
