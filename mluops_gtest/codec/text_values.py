@@ -29,6 +29,7 @@ _ROWS: Final = 1 << 15
 _IS_HEX: Final = np.isin(np.arange(256, dtype=np.uint8), np.frombuffer(b"0123456789abcdefABCDEF", np.uint8))
 
 _gap = re.compile(GAP).match
+_without_comments = re.compile(rb"#[^\n]*+").sub
 _list_end = re.compile(GAP + rb"\]").match
 
 
@@ -157,7 +158,9 @@ def _general(text: bytes, pos: int, form: _Form, most: int) -> tuple[list[bytes]
         assert found is not None, "the pattern also matches nothing"
         if found.end() == pos:
             break
-        words += form.values(text, pos, found.end())
+        run = found[0]
+        # Numbers in a comment are no values.
+        words += form.values(_without_comments(b"", run) if b"#" in run else run)
         pos = found.end()
         if found.lastindex:
             return words, pos, False
@@ -210,7 +213,8 @@ def _hex_rows(text: bytes, first: int, pos: int, limit: int, words: list[bytes])
         pos += count * stride
         if count < n:
             break
-    return np.concatenate(parts), pos
+    # Before the next value a comment may stand that the rows did not have.
+    return np.concatenate(parts), _gap(text, pos).end()  # type: ignore[union-attr]
 
 
 def _numbers(text: bytes, pos: int, limit: int, form: _Form, field: ValueField) -> tuple[Array, int]:

@@ -144,6 +144,20 @@ def test_interleaved_and_mixed_forms_keep_their_order():
     assert tensor_of(many).values["value_f"].tolist() == [1] * 100 + [2, 3] + [4] * 100
 
 
+@pytest.mark.parametrize("count", [2, 300])
+@pytest.mark.parametrize(("name", "word"), [("value_f", "1.5"), ("value_i", "-7"), ("value_h", '"3f800000"')])
+def test_comments_between_values_hold_no_values(name, word, count):
+    gap = f" # was {word}, {name}: 2\n"
+    for body in (
+        gap.join(f"{name}: {word}" for _ in range(count)),
+        f"{name}: [{f'{gap}, '.join([word] * count)}]",
+        "\n".join([f"{name}: {word}"] * count) + f"\n{name}: # {word}\n {word}",
+    ):
+        wanted = by_protobuf(f"{body}\n".encode(), name)
+        ours = tensor_of(f"{body}\n".encode()).values[name].tolist()
+        assert ours == [value.encode() if isinstance(value, str) else value for value in wanted]
+
+
 def test_unknown_fields_and_enumerators_are_skipped_and_told():
     text = b"""op_name: "abs"
 op_type: DCN_FORWARD
