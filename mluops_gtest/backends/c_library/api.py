@@ -1,0 +1,107 @@
+"""The functions of the C API and of the device runtime with the types of their arguments."""
+
+from collections.abc import Mapping
+from ctypes import POINTER, byref, c_float, c_int, c_int64, c_size_t, c_void_p
+from typing import Any, Final
+
+from mluops_gtest.backends.c_library.loading import Function, SharedLibrary
+from mluops_gtest.errors import BackendError
+from mluops_gtest.model.status import Status
+
+Prototypes = Mapping[str, tuple[Any, ...]]
+
+_MADE: Final = POINTER(c_void_p)  # a handle or descriptor that the function makes
+_INTS: Final = POINTER(c_int)
+_LONGS: Final = POINTER(c_int64)
+
+# Without these no operator can be called.
+CORE: Final[Prototypes] = {
+    "mluOpCreate": (_MADE,),
+    "mluOpDestroy": (c_void_p,),
+    "mluOpSetQueue": (c_void_p, c_void_p),
+    "mluOpCreateTensorDescriptor": (_MADE,),
+    "mluOpDestroyTensorDescriptor": (c_void_p,),
+    "mluOpSetTensorDescriptor_v2": (c_void_p, c_int, c_int, c_int, _LONGS),
+    "mluOpSetTensorDescriptorEx_v2": (c_void_p, c_int, c_int, c_int, _LONGS, _LONGS),
+}
+# For the operators that take their parameters in a sparse-convolution descriptor.
+SPARSE: Final[Prototypes] = {
+    "mluOpCreateSparseConvolutionDescriptor": (_MADE,),
+    "mluOpDestroySparseConvolutionDescriptor": (c_void_p,),
+    "mluOpSetSparseConvolutionDescriptor": (c_void_p, c_int, c_int, *[_INTS] * 6, c_int, c_int, c_int),
+    "mluOpGetSparseConvolutionNumActOut": (c_void_p, _INTS),
+}
+# Offered by libraries that can play another device than the one they run on.
+HOOKS: Final[Prototypes] = {
+    "mluOpTestSetArch": (c_void_p, c_int),
+    "mluOpTestSetNramBytes": (c_void_p, c_int64),
+}
+RUNTIME: Final[Prototypes] = {
+    "cnrtSetDevice": (c_int,),
+    "cnrtQueueCreate": (_MADE,),
+    "cnrtQueueDestroy": (c_void_p,),
+    "cnrtQueueSync": (c_void_p,),
+    "cnrtMalloc": (_MADE, c_size_t),
+    "cnrtFree": (c_void_p,),
+    "cnrtMemcpy": (c_void_p, c_void_p, c_size_t, c_int),
+}
+# A runtime without these is good enough: the wall clock times the call then.
+NOTIFIERS: Final[Prototypes] = {
+    "cnrtNotifierCreate": (_MADE,),
+    "cnrtNotifierDestroy": (c_void_p,),
+    "cnrtPlaceNotifier": (c_void_p, c_void_p),
+    "cnrtWaitNotifier": (c_void_p,),
+    "cnrtNotifierDuration": (c_void_p, c_void_p, POINTER(c_float)),
+}
+
+
+class Refused(Exception):  # noqa: N818 - an answer of the library, not a fault of the door
+    """A function around the operator did not answer success; `note` says which."""
+
+    def __init__(self, status: Status, note: str) -> None:
+        super().__init__(note)
+        self.status = status
+        self.note = note
+
+
+def status_of(function: str, code: int) -> Status:
+    """The number that a function of the library answered as a status."""
+    try:
+        return Status(code)
+    except ValueError:
+        raise ValueError(f"{function} answered {code}, which is no mluOpStatus_t (0 to {max(Status):d})") from None
+
+
+class Api:
+    """The library's functions around its operators, called by name; `Refused` names the one that refuses."""
+
+    def __init__(self, library: SharedLibrary) -> None:
+        missing = library.lacking(CORE)
+        if missing:
+            raise BackendError(
+                f"The library {library.name} does not export {', '.join(missing)}. Every operator needs these; "
+                "docs/reference/c-door.md lists what a library must offer."
+            )
+        self.library = library
+        offered = {**CORE, **SPARSE, **HOOKS}
+        self._functions: dict[str, Function] = {
+            name: library.bind(name, types) for name, types in offered.items() if library.exports(name)
+        }
+
+    def offers(self, name: str) -> bool:
+        """An optional function is there."""
+        return name in self._functions
+
+    def call(self, name: str, *arguments: Any, about: str = "") -> None:
+        """Call the function; `about` tells what it was called for, where its name does not."""
+        status = status_of(name, self._functions[name](*arguments))
+        if status is not Status.SUCCESS:
+            raise Refused(status, f"status from {name}{f' for {about}' if about else ''}")
+
+    def make(self, name: str) -> int:
+        """The handle or descriptor that the function makes."""
+        made = c_void_p()
+        self.call(name, byref(made))
+        if made.value is None:
+            raise Refused(Status.INTERNAL_ERROR, f"{name} answered SUCCESS and made nothing")
+        return made.value

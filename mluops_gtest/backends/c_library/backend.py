@@ -1,0 +1,209 @@
+"""A shared library as a backend: the call made as a C caller makes it, everything given back."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from mluops_gtest.backends.c_library.api import Api, Refused, status_of
+from mluops_gtest.backends.c_library.descriptors import (
+    make_handle,
+    make_sparse_descriptor,
+    make_tensor_descriptor,
+    num_act_out,
+)
+from mluops_gtest.backends.c_library.loading import Function, SharedLibrary
+from mluops_gtest.backends.c_library.operators import SIGNATURES, Arguments, Frame, Signature
+from mluops_gtest.backends.c_library.places import DevicePlace, HostPlace, Place, Role
+from mluops_gtest.backends.c_library.resources import Account, Resources
+from mluops_gtest.backends.c_library.runtime import Runtime
+from mluops_gtest.model.call import Declined, Handle, OpCall, TensorArg, Violated
+from mluops_gtest.model.dtypes import Array
+from mluops_gtest.model.status import Status
+
+MLU_LIBRARY = "libmluops.so"
+MLU_RUNTIME = "libcnrt.so"
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """An operator's signature with the library's functions."""
+
+    signature: Signature
+    function: Function
+    query: Function | None
+
+    def operate(self, frame: Frame) -> int:
+        """Call the operator."""
+        return self.function(*(argument.value(frame) for argument in self.signature.arguments))
+
+    def ask(self, frame: Frame) -> int:
+        """The bytes of workspace that the library wants; 0 where the operator has no query."""
+        name = self.signature.query
+        if self.query is None or name is None:
+            return 0
+        status = status_of(name, self.query(*(argument.value(frame) for argument in self.signature.query_arguments)))
+        if status is not Status.SUCCESS:
+            raise Refused(status, f"{name} answered {status.name}")
+        return frame.asked.value
+
+
+class CLibraryBackend:
+    """Runs each case through the library's C API, on the device that a runtime offers or else on host memory.
+
+    A descriptor setter that refuses ends the call with its status. The workspace query is made in every call; one
+    that refuses is noted, and the operator is called all the same with a null workspace of size 0. Otherwise
+    workspace and size are passed as the call gives them.
+    """
+
+    def __init__(self, library: str | Path, runtime: str | Path | None = None, *, name: str | None = None) -> None:
+        # Before the library, and visible: a library may be linked without naming the runtime that it calls.
+        beside = None if runtime is None else SharedLibrary(runtime, visible=True)
+        self._library = SharedLibrary(library)
+        self.name = name or f"c:{self._library.name}"
+        self._api = Api(self._library)
+        self._runtime = Runtime.within(self._library) if beside is None else Runtime(beside)
+        self._operators: dict[str, _Bound] = {}
+        self._seconds: float | None = None
+        self.account = Account()
+
+    @classmethod
+    def mlu(cls, runtime: str | Path | None = None) -> "CLibraryBackend":
+        """The accelerator's own library and runtime, as the system's loader finds them."""
+        return cls(MLU_LIBRARY, runtime or MLU_RUNTIME, name="mlu")
+
+    def workspace_size(self, call: OpCall) -> int:
+        """What the library's query says; 0 where it refuses, which `run` then tells."""
+        operator = self._bound(call.operator)
+        with Resources(self.account) as resources:
+            try:
+                frame = self._frame(call, operator, resources, self._place(resources, call.device))
+                return operator.ask(frame)
+            except Refused:
+                return 0
+
+    def run(self, call: OpCall) -> Status:
+        """Make the call; the status is the operator's, or that of the function around it that refused first."""
+        operator = self._bound(call.operator)
+        self._seconds = None
+        with Resources(self.account) as resources:
+            try:
+                status = self._run(call, operator, resources)
+            except Refused as refused:
+                call.notes.append(refused.note)
+                status = refused.status
+        for refusal in resources.refusals:
+            call.notes.append(refusal.note)
+            if status is Status.SUCCESS:
+                status = refusal.status
+        return status
+
+    def device_seconds(self) -> float | None:
+        """Time of the last operator call alone: by notifiers, or by the wall clock where there are none."""
+        return self._seconds
+
+    def healthy(self) -> bool:
+        """Everything but an operator works: handle, queue, a small buffer, sync, free."""
+        device = os.environ.get("MLUOPS_TEST_DEVICE", "")
+        with Resources(self.account) as resources:
+            try:
+                place = self._place(resources, int(device) if device.isdecimal() else None)
+                make_handle(self._api, resources, Handle(), place.queue)
+                place.put("probe", np.zeros(64, np.uint8), Role.OUTPUT)
+                place.execute(lambda: 0)
+                damage = place.collect()
+            except (Refused, ValueError):
+                return False
+        return not damage and not resources.refusals
+
+    def _run(self, call: OpCall, operator: _Bound, resources: Resources) -> Status:
+        place = self._place(resources, call.device)
+        frame = self._frame(call, operator, resources, place)
+        refused = self._ask(call, operator, frame)
+        for tensors, role in ((call.inputs, Role.INPUT), (call.outputs, Role.OUTPUT)):
+            for name, arg in tensors.items():
+                frame.data[name] = _address(place, name, arg, role)
+        if refused is None:
+            frame.workspace_size = call.workspace_size
+            if call.workspace is not None:
+                frame.workspace = place.put("workspace", call.workspace, Role.WORKSPACE)
+        function = operator.signature.function
+        code, self._seconds = place.execute(lambda: operator.operate(frame))
+        damage = place.collect() + frame.changed_arrays()
+        if damage:
+            raise Violated("; ".join(damage))
+        status = status_of(function, code)
+        if status is not Status.SUCCESS:
+            return status
+        if refused is not None:
+            raise Refused(refused.status, f"{function} answered SUCCESS without a workspace")
+        if frame.sparse is not None:
+            call.scalars["num_act_out"] = num_act_out(self._api, frame.sparse)
+        if place.remark:
+            call.notes.append(place.remark)
+        return status
+
+    def _ask(self, call: OpCall, operator: _Bound, frame: Frame) -> Refused | None:
+        """Make the workspace query and note what the call does not follow."""
+        try:
+            size = operator.ask(frame)
+        except Refused as refused:
+            call.notes.append(refused.note)
+            return refused
+        if size > call.workspace_size:
+            call.notes.append(f"{operator.signature.query} asks for {size} bytes, the call has {call.workspace_size}")
+        return None
+
+    def _place(self, resources: Resources, device: int | None) -> Place:
+        return HostPlace() if self._runtime is None else DevicePlace(self._runtime, resources, device)
+
+    def _frame(self, call: OpCall, operator: _Bound, resources: Resources, place: Place) -> Frame:
+        """The handle and all descriptors; what the call has as None stays null."""
+        frame = Frame(call.params)
+        if call.handle is not None:
+            frame.handle = make_handle(self._api, resources, call.handle, place.queue)
+        if operator.signature.takes_sparse and call.params is not None:
+            frame.sparse = make_sparse_descriptor(self._api, resources, call.params)
+        for name, arg in (*call.inputs.items(), *call.outputs.items()):
+            made = None if arg is None else make_tensor_descriptor(self._api, resources, name, arg.desc)
+            frame.descriptors[name] = made
+        return frame
+
+    def _bound(self, operator: str) -> _Bound:
+        if operator not in self._operators:
+            self._operators[operator] = self._bind(operator)
+        return self._operators[operator]
+
+    def _bind(self, operator: str) -> _Bound:
+        signatures = SIGNATURES.get(operator, ())
+        if not signatures:
+            raise Declined(f"no C signature for {operator}")
+        library = self._library
+        for signature in signatures:
+            if not library.lacking(signature.symbols):
+                function = library.bind(signature.function, _types(signature.arguments))
+                query = library.bind(signature.query, _types(signature.query_arguments)) if signature.query else None
+                return _Bound(signature, function, query)
+        missing = " or ".join(", ".join(library.lacking(signature.symbols)) for signature in signatures)
+        raise Declined(f"{library.name} does not export {missing}")
+
+
+def _types(arguments: Arguments) -> list[object]:
+    return [argument.type for argument in arguments]
+
+
+def _address(place: Place, name: str, arg: TensorArg | None, role: Role) -> int | None:
+    """NULL where the call says so; a page where there is a pointer and nothing behind it."""
+    if arg is not None and arg.null:
+        return None
+    if arg is None or arg.array is None:
+        return place.page(name)
+    return place.put(name, _bytes_of(arg, arg.array), role, arg.dtype.itemsize)
+
+
+def _bytes_of(arg: TensorArg, array: Array) -> Array:
+    """The buffer behind the tensor, the gaps between its strided rows included."""
+    if arg.desc.is_strided:
+        array = np.lib.stride_tricks.as_strided(array, (arg.desc.extent,), (arg.dtype.itemsize,))
+    return array.reshape(-1).view(np.uint8)

@@ -1,0 +1,178 @@
+"""Where a call's data lies: in the harness's own buffers, or between guard zones on a device."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+import numpy as np
+
+from mluops_gtest.backends.c_library.resources import Resources
+from mluops_gtest.backends.c_library.runtime import Runtime
+from mluops_gtest.model.dtypes import Array
+
+# As around the harness's own buffers: bytes on either side that nobody may write, and what they hold.
+GUARD_BYTES = 1024
+GUARD_PATTERN = 0x5C
+_GUARD = np.full(GUARD_BYTES, GUARD_PATTERN, np.uint8)
+# What stands behind a pointer that must not be followed: a tensor of 2^31 elements exists as a descriptor only.
+PAGE_BYTES = 4096
+_PAGE = np.full(PAGE_BYTES, 0xA5, np.uint8)
+# Inputs come back in pieces, so that comparing them costs no second copy of a network's tensors.
+_PIECE_BYTES = 1 << 24
+
+
+class Role(Enum):
+    """What the operator may do with a block."""
+
+    INPUT = "input"
+    OUTPUT = "output"
+    WORKSPACE = "workspace"
+    PAGE = "page"
+
+
+class Place(Protocol):
+    """Takes the blocks of one call, lets the operator work on them and tells what it did to them."""
+
+    # The queue of the handle; None is the null queue.
+    queue: int | None
+    # How the time was taken, where that needs saying.
+    remark: str
+
+    def put(self, name: str, data: Array, role: Role, itemsize: int = 1) -> int:
+        """The address that the operator gets for these bytes."""
+        ...
+
+    def page(self, name: str) -> int:
+        """An address that is not null and must not be followed."""
+        ...
+
+    def execute(self, operate: Callable[[], int]) -> tuple[int, float]:
+        """Call the operator and wait for it; its answer and the seconds it took."""
+        ...
+
+    def collect(self) -> list[str]:
+        """Bring the outputs back; forbidden writes in words."""
+        ...
+
+
+class HostPlace:
+    """No runtime: the operator works on the harness's own buffers, which the harness guards and compares."""
+
+    queue: int | None = None
+    remark = "no runtime: host memory, null queue, time by the wall clock"
+
+    def __init__(self) -> None:
+        self._pages: dict[str, Array] = {}
+
+    def put(self, name: str, data: Array, role: Role, itemsize: int = 1) -> int:  # noqa: ARG002
+        """The buffer's own address."""
+        return int(data.ctypes.data)
+
+    def page(self, name: str) -> int:
+        """A page of the host."""
+        self._pages[name] = _PAGE.copy()
+        return int(self._pages[name].ctypes.data)
+
+    def execute(self, operate: Callable[[], int]) -> tuple[int, float]:
+        """The answer and the wall-clock seconds of the call."""
+        start = time.perf_counter()
+        code = operate()
+        return code, time.perf_counter() - start
+
+    def collect(self) -> list[str]:
+        """Writes into pages; all else the harness finds itself."""
+        return [_followed(name) for name, page in self._pages.items() if not np.array_equal(page, _PAGE)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    name: str
+    address: int
+    data: Array
+    role: Role
+    itemsize: int
+
+
+class DevicePlace:
+    """A device: every block lies between guard zones of its own, and comes back after the call."""
+
+    def __init__(self, runtime: Runtime, resources: Resources, device: int | None) -> None:
+        self._runtime = runtime
+        self._resources = resources
+        if device is not None:
+            runtime.set_device(device)
+        self._queue = runtime.queue(resources)
+        self.queue: int | None = self._queue
+        self.remark = "" if runtime.has_notifiers else "no notifiers: time by the wall clock"
+        self._blocks: list[_Block] = []
+
+    def put(self, name: str, data: Array, role: Role, itemsize: int = 1) -> int:
+        """The device address of a copy of these bytes, between guard zones."""
+        start = self._runtime.memory(2 * GUARD_BYTES + data.nbytes, self._resources)
+        address = start + GUARD_BYTES
+        self._runtime.write(start, _GUARD)
+        self._runtime.write(address, data)
+        self._runtime.write(address + data.nbytes, _GUARD)
+        self._blocks.append(_Block(name, address, data, role, itemsize))
+        return address
+
+    def page(self, name: str) -> int:
+        """A page of the device."""
+        return self.put(name, _PAGE, Role.PAGE)
+
+    def execute(self, operate: Callable[[], int]) -> tuple[int, float]:
+        """The answer and the seconds between two notifiers around the call."""
+        runtime, queue = self._runtime, self._queue
+        if not runtime.has_notifiers:
+            start = time.perf_counter()
+            code = operate()
+            runtime.sync(queue)
+            return code, time.perf_counter() - start
+        first, last = runtime.notifier(self._resources), runtime.notifier(self._resources)
+        runtime.place(first, queue)
+        code = operate()
+        runtime.place(last, queue)
+        runtime.sync(queue)
+        return code, runtime.seconds_between(first, last)
+
+    def collect(self) -> list[str]:
+        """Guard zones, inputs and pages compared on the host; outputs copied into the harness's buffers."""
+        found = [words for block in self._blocks for words in self._overruns(block)]
+        for block in self._blocks:
+            if block.role is Role.OUTPUT:
+                self._runtime.read(block.data, block.address)
+            elif block.role is not Role.WORKSPACE:
+                offset = self._first_change(block)
+                if offset is not None:
+                    changed = f"changed the input {block.name} (element {offset // block.itemsize})"
+                    found.append(changed if block.role is Role.INPUT else _followed(block.name))
+        return found
+
+    def _overruns(self, block: _Block) -> Iterator[str]:
+        zone = np.empty(GUARD_BYTES, np.uint8)
+        self._runtime.read(zone, block.address + block.data.nbytes)
+        touched = np.flatnonzero(zone != GUARD_PATTERN)
+        if touched.size:
+            yield f"wrote {touched[0]} bytes past its end of {block.name}"
+            return
+        self._runtime.read(zone, block.address - GUARD_BYTES)
+        touched = np.flatnonzero(zone != GUARD_PATTERN)
+        if touched.size:
+            yield f"wrote {GUARD_BYTES - touched[-1]} bytes before its start of {block.name}"
+
+    def _first_change(self, block: _Block) -> int | None:
+        size = block.data.nbytes
+        piece = np.empty(min(size, _PIECE_BYTES), np.uint8)
+        for start in range(0, size, _PIECE_BYTES):
+            now = piece[: min(_PIECE_BYTES, size - start)]
+            self._runtime.read(now, block.address + start)
+            before = block.data[start : start + now.size]
+            if not np.array_equal(now, before):
+                return start + int(np.flatnonzero(now != before)[0])
+        return None
+
+
+def _followed(name: str) -> str:
+    return f"wrote to {name}, which is a descriptor without data"
