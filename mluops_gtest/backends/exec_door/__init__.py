@@ -1,0 +1,1 @@
+"""`exec:COMMAND`: any program in any language, reached through a folder per call."""

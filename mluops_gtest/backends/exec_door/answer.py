@@ -1,0 +1,83 @@
+"""result.json: what a program answers, checked before it is believed."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from mluops_gtest.backends.exec_door.files import UnreadableError, open_regular
+from mluops_gtest.model.status import Status
+
+RESULT: Final = "result.json"
+# Thousands of notes would fit; a larger file is a mistake.
+RESULT_BYTES: Final = 1 << 20
+_KEYS: Final = ("status", "scalars", "notes", "device_seconds", "declined")
+
+
+class ProgramError(Exception):
+    """The program did not do its part of the protocol; the case's outcome is error."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramAnswer:
+    """The status with what else the program tells, or the reason why it declines."""
+
+    status: Status = Status.SUCCESS
+    scalars: Mapping[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    device_seconds: float | None = None
+    declined: str | None = None
+
+
+def read_answer(path: Path, last_words: str = "") -> ProgramAnswer:
+    """The answer in the file; `last_words` of the program explain a missing one."""
+    try:
+        with open_regular(path) as (file, size):
+            if size > RESULT_BYTES:
+                raise ProgramError(f"{path.name} holds {size} bytes; at most {RESULT_BYTES} are read")
+            content = json.loads(file.read(RESULT_BYTES))
+    except FileNotFoundError as error:
+        raise ProgramError(f"the program ended without a status: it wrote no {path.name}{last_words}") from error
+    except UnreadableError as error:
+        raise ProgramError(str(error)) from error
+    except (ValueError, RecursionError) as error:
+        raise ProgramError(f'{path.name} is not JSON, e.g. {{"status": 0}}: {error}') from error
+    return _checked(content)
+
+
+def _checked(content: Any) -> ProgramAnswer:
+    _require(isinstance(content, dict), "must hold an object", content)
+    unknown = sorted(set(content) - set(_KEYS))
+    _require(not unknown, f"has unknown keys; known: {', '.join(_KEYS)}", unknown)
+    if "declined" in content:
+        declined = content["declined"]
+        _require(isinstance(declined, str), "declined: must be the reason, a string", declined)
+        return ProgramAnswer(declined=declined)
+    scalars, notes = content.get("scalars", {}), content.get("notes", [])
+    is_scalars = isinstance(scalars, dict) and all(type(value) is int for value in scalars.values())
+    _require(is_scalars, "scalars: must be an object of integers", scalars)
+    is_notes = isinstance(notes, list) and all(isinstance(note, str) for note in notes)
+    _require(is_notes, "notes: must be a list of strings", notes)
+    seconds = content.get("device_seconds")
+    is_time = seconds is None or (type(seconds) in (int, float) and math.isfinite(seconds) and seconds >= 0)
+    _require(is_time, "device_seconds: must be a number ≥ 0", seconds)
+    return ProgramAnswer(_status(content), scalars, tuple(notes), None if seconds is None else float(seconds))
+
+
+def _status(content: dict[str, Any]) -> Status:
+    """By number or by name."""
+    known = ", ".join(f"{status.value} {status.name}" for status in Status)
+    _require("status" in content, f"has no status; known: {known}", content)
+    word = content["status"]
+    for status in Status:
+        if (type(word) is int and word == status.value) or word == status.name:
+            return status
+    raise ProgramError(f"{RESULT}: unknown status {word!r}; known: {known}")
+
+
+def _require(holds: bool, says: str, found: Any) -> None:
+    if not holds:
+        text = repr(found)
+        raise ProgramError(f"{RESULT} {says}; found {text if len(text) <= 200 else text[:200] + '…'}")

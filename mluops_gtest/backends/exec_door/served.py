@@ -1,0 +1,154 @@
+"""A program that is started once and told its folders line by line."""
+
+import contextlib
+import os
+import select
+import subprocess
+import tempfile
+import weakref
+from pathlib import Path
+from typing import IO, Final
+
+from mluops_gtest.backends.exec_door.programs import Ending, signal_name, start, tail
+
+DONE: Final = b"done"
+# Seconds for the program to end by itself once a stream between us is closed.
+GRACE: Final = 2.0
+# A longer line cannot be `done`; it is passed on in pieces.
+LINE_BYTES: Final = 1 << 16
+# Milliseconds between two looks at a silent program: a child of its own may hold its output open when it is dead.
+LOOK: Final = 100
+
+
+class ServedProgram:
+    """`COMMAND`, one process: a line with a folder in, a line `done` out; started again when it died."""
+
+    def __init__(self, argv: list[str]) -> None:
+        self._argv = argv
+        self._service: _Service | None = None
+
+    def finish(self, folder: Path, device: int | None) -> Ending:
+        """Send the folder and wait for `done`, or for the end of the process, which then decides."""
+        notes = self._retire(device)
+        service = self._service = self._service or _Service(self._argv, device)
+        try:
+            done = service.ask(folder)
+            code = None if done else service.exit_code()
+            printed = service.printed()
+        except BaseException:
+            self.close()
+            raise
+        if done:
+            return Ending(printed, notes=notes)
+        self.close()
+        if code is None:
+            return Ending(printed, failure=f"closed its output without the line {DONE.decode()!r}", notes=notes)
+        if code < 0:
+            return Ending(printed, signal=signal_name(-code), notes=notes)
+        return Ending(printed, failure=f"exited with {code} before it said {DONE.decode()!r}", notes=notes)
+
+    def close(self) -> None:
+        """Close its input, give it a moment, kill it."""
+        if self._service is not None:
+            self._service.end()
+            self._service = None
+
+    def _retire(self, device: int | None) -> tuple[str, ...]:
+        """Let go of a process that died since its last `done`, or that was started for another device."""
+        if self._service is None:
+            return ()
+        code = self._service.process.poll()
+        if code is None and device == self._service.device:
+            return ()
+        self.close()
+        if code is None:
+            return ()
+        how = f"died by {signal_name(-code)}" if code < 0 else f"exited with {code}"
+        return (f"the served program {how} after the call before this one and was started again",)
+
+
+class _Service:
+    """The running program, with what it has printed since it was last asked."""
+
+    def __init__(self, argv: list[str], device: int | None) -> None:
+        self.device = device
+        self._log = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - lives as long as the program, which prints into it
+        try:
+            self.process = start(
+                argv, device, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, bufsize=0
+            )
+        except BaseException:
+            self._log.close()
+            raise
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self._stdin, self._stdout = self.process.stdin, self.process.stdout.fileno()
+        os.set_blocking(self._stdout, False)
+        self._line = b""
+        # Runs at the latest when the interpreter ends: no process is left because somebody forgot to close.
+        self.end = weakref.finalize(self, _end, self.process, self._log)
+
+    def ask(self, folder: Path) -> bool:
+        """True when it said `done`; False when it will not say it any more."""
+        self._drop_leftovers()
+        try:
+            self._stdin.write(os.fsencode(folder) + b"\n")
+        except BrokenPipeError:
+            return False
+        ready = select.poll()
+        ready.register(self._stdout, select.POLLIN)
+        while True:
+            if ready.poll(LOOK):
+                piece = os.read(self._stdout, LINE_BYTES)
+                if not piece:
+                    return False
+                if self._hear(piece):
+                    return True
+            elif self.process.poll() is not None:
+                return False
+
+    def exit_code(self) -> int | None:
+        """Its exit code, below 0 for a signal; None where it lives on without speaking to us."""
+        try:
+            return self.process.wait(GRACE)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def printed(self) -> str:
+        """The end of what it printed for this folder: stderr, and lines of stdout that are not ours."""
+        return tail(self._log)
+
+    def _hear(self, piece: bytes) -> bool:
+        """Take the next bytes of stdout; True when they complete the line `done`."""
+        *lines, self._line = (self._line + piece).split(b"\n")
+        for line in lines:
+            if line.rstrip(b"\r") == DONE:
+                return True
+            self._log.write(line + b"\n")
+        if len(self._line) > LINE_BYTES:
+            self._log.write(self._line)
+            self._line = b""
+        return False
+
+    def _drop_leftovers(self) -> None:
+        """Forget what came after the last `done`, so that it answers no later question."""
+        self._line = b""
+        with contextlib.suppress(BlockingIOError):
+            while os.read(self._stdout, LINE_BYTES):
+                pass
+        # The program's stderr shares the position, so it must go back, too.
+        self._log.seek(0)
+        self._log.truncate()
+
+
+def _end(process: "subprocess.Popen[bytes]", log: IO[bytes]) -> None:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.close()
+    try:
+        process.wait(GRACE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    process.stdout.close()
+    log.close()
