@@ -1,11 +1,8 @@
 """A call as plain JSON values: everything that OpCall has, with file names where it has buffers."""
 
-from collections.abc import Mapping
 from typing import Any, Final
 
-from mluops_gtest.model.call import Handle, OpCall, TensorArg
-from mluops_gtest.model.dtypes import Array, DType, Layout
-from mluops_gtest.model.tensor import TensorDesc
+from mluops_gtest.model.call import OpCall, TensorArg
 
 FORMAT: Final = 1
 # What `data` says where no file stands behind the pointer: it is null, or it is valid and nobody may look behind it.
@@ -34,29 +31,6 @@ def call_to_json(call: OpCall) -> dict[str, Any]:
     }
 
 
-def call_from_json(
-    description: Mapping[str, Any], arrays: Mapping[str, Array], workspace: Array | None = None
-) -> OpCall:
-    """The call that was described, with these buffers by the name that `data` gives them."""
-    handle, params = description["handle"], description["params"]
-    tensors: dict[str, dict[str, TensorArg | None]] = {"input": {}, "output": {}}
-    for tensor in description["tensors"]:
-        tensors[tensor["role"]][tensor["id"]] = _argument(tensor, arrays)
-    return OpCall(
-        operator=description["operator"],
-        params=None
-        if params is None
-        else {name: tuple(value) if isinstance(value, list) else value for name, value in params.items()},
-        inputs=tensors["input"],
-        outputs=tensors["output"],
-        handle=None if handle is None else Handle(handle["arch"], handle["nram_bytes"]),
-        workspace=None if description["workspace"]["null"] else workspace,
-        workspace_size=description["workspace"]["size"],
-        scalars=dict(description["scalars"]),
-        device=description["device"],
-    )
-
-
 def _tensor(role: str, name: str, arg: TensorArg | None) -> dict[str, Any]:
     tensor: dict[str, Any] = {"id": name, "role": role, "descriptor": None, "data": NONE}
     if arg is None:
@@ -76,18 +50,3 @@ def _tensor(role: str, name: str, arg: TensorArg | None) -> dict[str, Any]:
             # The harness fills a buffer with one element, poison or preset: the first stands for all.
             tensor["fill"] = arg.array.flat[0].tobytes().hex()
     return tensor
-
-
-def _argument(tensor: Mapping[str, Any], arrays: Mapping[str, Array]) -> TensorArg | None:
-    descriptor = tensor["descriptor"]
-    if descriptor is None:
-        return None
-    strides = descriptor["strides"]
-    desc = TensorDesc(
-        DType.named(descriptor["dtype"]),
-        Layout.named(descriptor["layout"]),
-        tuple(descriptor["dims"]),
-        None if strides is None else tuple(strides),
-    )
-    data = tensor["data"]
-    return TensorArg(desc, None if data in (NULL, NONE) else arrays[data], null=data == NULL)

@@ -58,9 +58,9 @@ class ExecBackend:
             try:
                 answer = self._answer(ending, folder)
                 take_outputs(call, files, answer.status)
-            except (Crashed, Violated, ProgramError) as error:
+            except (Crashed, Violated, ProgramError):
                 if ending.printed:
-                    error.add_note(f"{self.name} printed:\n{ending.printed}")
+                    call.notes.append(f"{self.name} printed:\n{ending.printed}")
                 raise
         # What the harness captures of a backend's own printing includes what its program prints.
         if ending.printed:
