@@ -100,7 +100,7 @@ class CLibraryBackend:
         return status
 
     def device_seconds(self) -> float | None:
-        """Time of the last operator call alone: by notifiers, or by the wall clock where there are none."""
+        """What the notifiers around the last operator call measured; None where there are none."""
         return self._seconds
 
     def healthy(self) -> bool:

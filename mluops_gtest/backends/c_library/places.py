@@ -1,6 +1,5 @@
 """Where a call's data lies: in the harness's own buffers, or between guard zones on a device."""
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -48,8 +47,8 @@ class Place(Protocol):
         """An address that is not null and must not be followed."""
         ...
 
-    def execute(self, operate: Callable[[], int]) -> tuple[int, float]:
-        """Call the operator and wait for it; its answer and the seconds it took."""
+    def execute(self, operate: Callable[[], int]) -> tuple[int, float | None]:
+        """Call the operator and wait for it; its answer, and the device's seconds where a device measures them."""
         ...
 
     def collect(self) -> list[str]:
@@ -75,11 +74,9 @@ class HostPlace:
         self._pages[name] = _PAGE.copy()
         return int(self._pages[name].ctypes.data)
 
-    def execute(self, operate: Callable[[], int]) -> tuple[int, float]:
-        """The answer and the wall-clock seconds of the call."""
-        start = time.perf_counter()
-        code = operate()
-        return code, time.perf_counter() - start
+    def execute(self, operate: Callable[[], int]) -> tuple[int, float | None]:
+        """The answer; no device, no device time."""
+        return operate(), None
 
     def collect(self) -> list[str]:
         """Writes into pages; all else the harness finds itself."""
@@ -122,14 +119,13 @@ class DevicePlace:
         """A page of the device."""
         return self.put(name, _PAGE, Role.PAGE)
 
-    def execute(self, operate: Callable[[], int]) -> tuple[int, float]:
-        """The answer and the seconds between two notifiers around the call."""
+    def execute(self, operate: Callable[[], int]) -> tuple[int, float | None]:
+        """The answer, and the seconds between two notifiers around the call."""
         runtime, queue = self._runtime, self._queue
         if not runtime.has_notifiers:
-            start = time.perf_counter()
             code = operate()
             runtime.sync(queue)
-            return code, time.perf_counter() - start
+            return code, None
         first, last = runtime.notifier(self._resources), runtime.notifier(self._resources)
         runtime.place(first, queue)
         code = operate()
