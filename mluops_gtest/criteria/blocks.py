@@ -16,11 +16,14 @@ import numpy as np
 from mluops_gtest.criteria.elements import Elements
 from mluops_gtest.model.dtypes import Array
 
-# Parts per block: two float64 arrays of 256 KiB and the block stay in a core's second-level cache.
+# Parts per block: |e−b| and |b| in float64 and the block itself stay in a core's second-level cache. An even number, so
+# that no complex element is cut.
 BLOCK = 40_000
+# Parts from which threads share the work (starting them costs about 0.1 ms), and parts per block then: threads meet at
+# the interpreter's lock after every call into numpy, so calls must be longer than the cache alone would ask for.
+SHARED_FROM = 1_000_000
+SHARED_BLOCK = 120_000
 THREADS = 2
-# Starting threads costs about 0.1 ms: fewer blocks are done sooner without.
-_BLOCKS_FOR_THREADS: Final = 16
 # More shares than threads: one that is held up, or meets only equal blocks, leaves its rest to the other.
 _SHARES: Final = 8
 
@@ -50,14 +53,15 @@ _IDLE: Final[list[Scratch]] = []
 
 
 class Blocks:
-    """Two flat arrays of parts, cut into blocks of whole elements."""
+    """Two flat arrays of parts, cut into blocks."""
 
     def __init__(self, evaluated: Array, baseline: Array, elements: Elements) -> None:
         self.elements = elements
         self.evaluated = evaluated.reshape(-1).view(elements.real)
         self.baseline = baseline.reshape(-1).view(elements.real)
         self._patterns = self.evaluated.view(elements.pattern), self.baseline.view(elements.pattern)
-        self.step = max(BLOCK - BLOCK % elements.parts, elements.parts)
+        self._shared = len(self.baseline) >= SHARED_FROM
+        self.step = SHARED_BLOCK if self._shared else BLOCK
         self.starts = range(0, len(self.baseline), self.step)
 
     def patterns(self, start: int) -> tuple[Array, Array]:
@@ -73,10 +77,10 @@ class Blocks:
         return self.elements.values(evaluated), self.elements.values(baseline)
 
     def each(self, work: Callable[[int, Scratch], _T], starts: Sequence[int]) -> list[_T]:
-        """`work` on every block, in block order; many blocks are shared between threads."""
-        if len(starts) < _BLOCKS_FOR_THREADS:
+        """`work` on these blocks, in block order; threads share them where there is much to do."""
+        if not self._shared:
             return self._walk(work, starts)
-        share = -(-len(starts) // _SHARES)
+        share = max(1, -(-len(starts) // _SHARES))
         shares = [starts[first : first + share] for first in range(0, len(starts), share)]
         with ThreadPoolExecutor(THREADS) as pool:
             return list(chain.from_iterable(pool.map(partial(self._walk, work), shares)))

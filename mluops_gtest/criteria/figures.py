@@ -183,7 +183,7 @@ def _errors(
     # Opposite signs mean an error of at least |b|.
     one_sign = lowest >= elements.small and relative < 0.5
     evaluated, baseline = patterns
-    ulp = max_ulp(evaluated, baseline, scratch.spare.view(elements.pattern)[: len(baseline)], one_sign=one_sign)
+    ulp = max_ulp(evaluated, baseline, scratch.difference.view(elements.pattern)[: len(baseline)], one_sign=one_sign)
     return Errors(largest, relative, error, worst if error > 0 else -1, ulp, difference, weight)
 
 

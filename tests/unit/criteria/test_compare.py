@@ -81,10 +81,10 @@ def array_pairs(draw: st.DrawFn, dtype: DType) -> tuple[Array, Array]:
 
 @pytest.fixture(scope="module", autouse=True)
 def small_blocks() -> Iterator[None]:
-    """Blocks of seven parts, threads from three blocks on, rows of three: every seam is met by small arrays."""
+    """Blocks of 6 parts, of 8 on threads from 17 parts on, rows of 3: small arrays meet every seam."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocks, "BLOCK", 7)
-        patch.setattr(blocks, "_BLOCKS_FOR_THREADS", 3)
+        for name, value in {"BLOCK": 6, "SHARED_FROM": 17, "SHARED_BLOCK": 8}.items():
+            patch.setattr(blocks, name, value)
         patch.setattr(sums, "_ROW", 3)
         patch.setattr(sums, "_ONES", np.ones(3))
         yield
@@ -176,7 +176,7 @@ def test_every_special_value_against_every_other(dtype: DType) -> None:
         check(evaluated.view(dtype.storage), baseline.view(dtype.storage), dtype)
 
 
-@pytest.mark.parametrize("count", [1, 6, 7, 8, 14, 20, 21, 22, 57])
+@pytest.mark.parametrize("count", [1, 5, 6, 7, 12, 13, 16, 17, 24, 25, 57])
 @pytest.mark.parametrize("dtype", [DType.HALF, DType.FLOAT, DType.INT32], ids=lambda dtype: dtype.value)
 def test_an_error_at_any_place_of_any_length_is_found(dtype: DType, count: int) -> None:
     baseline = np.arange(1, count + 1).astype(dtype.storage)
@@ -194,8 +194,8 @@ def test_the_number_of_threads_changes_no_bit(threads: int, monkeypatch: pytest.
     baseline = (bits >> np.uint64(40)).astype(np.float32)
     evaluated = baseline * np.float32(1 + 2**-20)
     evaluated[:10_000] = baseline[:10_000]
-    for name, value in {"BLOCK": 1000, "THREADS": 1}.items():
-        monkeypatch.setattr(blocks, name, value)
+    monkeypatch.setattr(blocks, "SHARED_BLOCK", 1000)
+    monkeypatch.setattr(blocks, "THREADS", 1)
     alone = compare(evaluated, baseline, DType.FLOAT, ALL)
     monkeypatch.setattr(blocks, "THREADS", threads)
     assert compare(evaluated, baseline, DType.FLOAT, ALL) == alone
