@@ -1,0 +1,5 @@
+"""The operators once more, written with torch operations: a second opinion, and a competitor in time."""
+
+from mluops_gtest.backends.torch_backend.backend import TorchBackend
+
+__all__ = ["TorchBackend"]
