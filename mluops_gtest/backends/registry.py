@@ -5,7 +5,7 @@ import importlib.metadata
 import importlib.util
 import inspect
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +22,20 @@ BUILT_IN: Final = {
 }
 
 
+# Words before a colon that lead to kernels in other languages.
+_NATIVE: Final = ("c", "mlu")
+
+
+def runs_inline(spec: str) -> bool:
+    """Our own backends need no process of their own; whatever a user brings does."""
+    return spec in BUILT_IN
+
+
+def is_native(spec: str) -> bool:
+    """The backend runs code that can take the whole process down."""
+    return spec.partition(":")[0] in _NATIVE
+
+
 @dataclass(frozen=True, slots=True)
 class KnownBackend:
     """A backend that can be named, and whether it loads."""
@@ -31,11 +45,16 @@ class KnownBackend:
     problem: str = ""
 
 
-def load_backend(spec: str, operators: Mapping[str, Operator]) -> Backend:
-    """The backend that `spec` names; an unknown word is a usage error, one that does not load exits 4."""
+def load_backend(
+    spec: str, resolve: Callable[[], Mapping[str, Operator]], *, runtime: str | None = None, serve: bool = False
+) -> Backend:
+    """The backend that `spec` names; an unknown word is a usage error, one that does not load exits 4.
+
+    `resolve` gives the operators to a backend that is made of them; `runtime` and `serve` are for doors.
+    """
     if spec in BUILT_IN:
         module, _, attribute = BUILT_IN[spec].partition(":")
-        backend: Backend = getattr(importlib.import_module(module), attribute)(operators)
+        backend: Backend = getattr(importlib.import_module(module), attribute)(resolve())
         return backend
     for point in importlib.metadata.entry_points(group=ENTRY_POINTS):
         if point.name == spec:

@@ -1,5 +1,6 @@
 """Options that several commands share, so that they mean the same everywhere."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -9,6 +10,32 @@ import click
 from mluops_gtest.model.case import TAGS
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class BytesType(click.ParamType):  # type: ignore[type-arg] - generic in the newest click alone
+    """A number of bytes with K, M or G behind it."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """2G → 2147483648."""
+        match = re.fullmatch(r"(\d+)([KMG]?)B?", str(value).strip(), re.IGNORECASE)
+        if match is None or not int(match[1]):
+            self.fail(f"{value!r} is no size; write a number with K, M or G, e.g. 512M or 2G.", param, ctx)
+        return int(match[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[match[2].upper()]
+
+
+class DevicesType(click.ParamType):  # type: ignore[type-arg]
+    """Device numbers with commas between them."""
+
+    name = "0,1,…"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        """`0,1` → (0, 1)."""
+        parts = str(value).split(",")
+        if not all(part.strip().isdecimal() for part in parts) or len(set(parts)) != len(parts):
+            self.fail(f"{value!r} is no list of different device numbers, e.g. 0,1.", param, ctx)
+        return tuple(int(part) for part in parts)
 
 
 def root_option(function: F) -> F:

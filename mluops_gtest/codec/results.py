@@ -1,10 +1,13 @@
-"""Results to JSON: one line per result while running, one report at the end."""
+"""Results to JSON and back: one line per result while running, one report at the end."""
 
 import math
 from typing import Any
 
 from mluops_gtest.model.report import FORMAT, RunReport
-from mluops_gtest.model.result import CaseResult, Reading, Worst
+from mluops_gtest.model.result import CaseResult, Outcome, Reading, Worst
+from mluops_gtest.model.status import Status
+
+_OUTCOMES = {outcome.value: outcome for outcome in Outcome}
 
 
 def result_to_json(result: CaseResult) -> dict[str, Any]:
@@ -22,6 +25,7 @@ def result_to_json(result: CaseResult) -> dict[str, Any]:
         "reason": result.reason,
         "repro": result.repro,
         "notes": list(result.notes),
+        "output": result.output,
         "content_error": result.content_error,
         "compared": result.compared,
     }
@@ -68,3 +72,45 @@ def _worst(worst: Worst) -> dict[str, Any]:
 
 def _number(value: float) -> float | str:
     return value if math.isfinite(value) else str(value)
+
+
+def result_from_json(record: dict[str, Any]) -> CaseResult:
+    """The result that `result_to_json` wrote; ValueError or KeyError where it is not one."""
+    status, expected, worst = record["status"], record["expected_status"], record["worst"]
+    return CaseResult(
+        case=record["case"],
+        operator=record["operator"],
+        tags=tuple(record["tags"]),
+        outcome=_OUTCOMES[record["outcome"]],
+        status=None if status is None else Status[status],
+        expected_status=None if expected is None else Status[expected],
+        readings=tuple(
+            Reading(r["output"], r["criterion"], float(r["value"]), float(r["threshold"]), r["within"])
+            for r in record["readings"]
+        ),
+        worst=None if worst is None else Worst(**{**worst, "index": tuple(worst["index"])}),
+        seconds=record["seconds"],
+        reason=record["reason"],
+        repro=record["repro"],
+        notes=tuple(record["notes"]),
+        output=record["output"],
+        content_error=record["content_error"],
+        compared=record["compared"],
+    )
+
+
+def report_from_json(record: dict[str, Any]) -> RunReport:
+    """The report that `report_to_json` wrote; the summary is recomputed from the results."""
+    if record["format"] != FORMAT:
+        raise ValueError(f"format {record['format']!r}; this version reads format {FORMAT}")
+    return RunReport(
+        tool_version=record["tool_version"],
+        backend=record["backend"],
+        environment=record["environment"],
+        selection=record["selection"],
+        started=record["started"],
+        seconds=record["seconds"],
+        results=tuple(result_from_json(result) for result in record["results"]),
+        timing=record["timing"],
+        interrupted=record["interrupted"],
+    )

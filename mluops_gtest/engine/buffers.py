@@ -47,8 +47,16 @@ class Arena:
         needed = _ALIGNMENT + sum(2 * GUARD_BYTES + size + _ALIGNMENT for size in sizes)
         if needed > self._slab.size:
             self._slab = np.empty(0, np.uint8)  # freed before the larger one is taken
-            self._slab = np.empty(needed, np.uint8)
+            self._slab = self._allocate(needed)
         self._used = -self._slab.ctypes.data % _ALIGNMENT
+
+    def _allocate(self, size: int) -> Array:
+        """A slab of that size; an arena that is shared between processes takes it elsewhere."""
+        return np.empty(size, np.uint8)
+
+    def offset_of(self, array: Array) -> int:
+        """Where in the slab an array of this arena begins."""
+        return array.ctypes.data - self._slab.ctypes.data if array.size else 0
 
     def take(self, size: int) -> Buffer:
         """An aligned buffer of `size` bytes with fresh guard zones and undefined contents."""

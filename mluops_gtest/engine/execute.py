@@ -2,18 +2,18 @@
 
 import time
 import traceback
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from mluops_gtest.engine.buffers import Arena, Buffer, fill, first_difference, pattern_of
+from mluops_gtest.engine.buffers import Buffer, fill, first_difference, pattern_of
+from mluops_gtest.engine.caller import Caller, LostDeviceError
 from mluops_gtest.engine.expectation import Expectation, expectation_of
 from mluops_gtest.engine.judge import Judgement, judge_untouched, judge_values
+from mluops_gtest.engine.reply import NoAnswerError, Reply
 from mluops_gtest.errors import ContentError
 from mluops_gtest.model.binding import bind, has_buffer
-from mluops_gtest.model.call import Backend, Crashed, Declined, OpCall, Violated
+from mluops_gtest.model.call import OpCall
 from mluops_gtest.model.case import BUFFER_LIMIT, Case
 from mluops_gtest.model.degenerate import owned_rows
 from mluops_gtest.model.dtypes import Array
@@ -32,6 +32,8 @@ class Options:
     repeat: int = 1
     bitwise: bool = False
     stop_at_first: bool = False
+    # Seconds per case; None: by the size of the case.
+    timeout: float | None = None
 
 
 @dataclass(slots=True)
@@ -43,13 +45,12 @@ class Times:
 
 
 class Executor:
-    """Runs cases on one backend, reusing one arena."""
+    """Runs cases through one caller."""
 
-    def __init__(self, backend: Backend, options: Options) -> None:
-        self._backend = backend
+    def __init__(self, caller: Caller, options: Options) -> None:
+        self._caller = caller
         self._options = options
-        self._arena = Arena()
-        self._workspace = Arena()
+        self._supported: dict[str, bool] = {}
         self.times = Times()
 
     def execute(self, case: Case, operator: Operator | None) -> CaseResult:
@@ -57,30 +58,23 @@ class Executor:
         blank = CaseResult(case.id, case.operator, case.tags, Outcome.SKIPPED, notes=case.notes)
         if operator is None:
             return replace(blank, reason=f"operator {case.operator!r} is not supported")
-        supports = getattr(self._backend, "supports", None)
         try:
-            if supports is not None and not supports(operator.name):
-                return replace(blank, reason=f"backend {self._backend.name} does not support {operator.name}")
+            if not self._supports(operator.name):
+                return replace(blank, reason=f"backend {self._caller.name} does not support {operator.name}")
             expectation = expectation_of(case, operator)
+            blank = replace(blank, expected_status=expectation.answer.status)
+            return self._repeated(case, operator, expectation, blank)
         except ContentError as error:
             return replace(blank, outcome=Outcome.ERROR, reason=str(error), content_error=True)
+        except LostDeviceError:
+            raise
         except Exception as error:
             return _raised(blank, error)
-        blank = replace(blank, expected_status=expectation.answer.status)
-        try:
-            return self._repeated(case, operator, expectation, blank)
-        except Declined as declined:
-            return replace(blank, reason=f"declined: {declined}")
-        except Violated as violated:
-            return replace(
-                blank, outcome=Outcome.MEMORY, reason=str(violated), compared=True, notes=_notes(blank, violated)
-            )
-        except Crashed as crashed:
-            return replace(blank, outcome=Outcome.CRASHED, reason=str(crashed), notes=_notes(blank, crashed))
-        except (MemoryError, SystemExit) as error:
-            return replace(blank, outcome=Outcome.CRASHED, reason=f"{type(error).__name__}: {error}")
-        except Exception as error:
-            return _raised(blank, error)
+
+    def _supports(self, operator: str) -> bool:
+        if operator not in self._supported:
+            self._supported[operator] = self._caller.supports(operator)
+        return self._supported[operator]
 
     def _repeated(self, case: Case, operator: Operator, expectation: Expectation, blank: CaseResult) -> CaseResult:
         """Run from fresh poison as often as asked; the first run that does not pass decides."""
@@ -88,10 +82,10 @@ class Executor:
         first: CaseResult | None = None
         before: dict[str, bytes] = {}
         for attempt in range(self._options.repeat):
-            run = _Run(case, operator, self._backend, self._arena, self._workspace)
-            status = run.call()
+            run = _Run(case, operator, self._caller)
+            reply = run.call(self._options.timeout)
             start = time.perf_counter()
-            result = self._judge(run, status, expectation, blank)
+            result = self._judge(run, reply, expectation, blank)
             if reproducible and result.outcome is Outcome.PASSED:
                 now = run.snapshot(expectation)
                 changed = [name for name in before if before[name] != now[name]]
@@ -99,7 +93,7 @@ class Executor:
                 if changed:
                     reason = f"not reproducible: run {attempt + 1} differs from run 1 in {', '.join(changed)}"
                     result = replace(result, outcome=Outcome.FAILED, reason=reason)
-            self.times.backend += run.seconds
+            self.times.backend += reply.seconds
             self.times.compare += time.perf_counter() - start
             if result.outcome is not Outcome.PASSED:
                 return result
@@ -107,31 +101,36 @@ class Executor:
         assert first is not None, "repeat is at least 1"
         return first
 
-    def _judge(self, run: "_Run", status: Status, expectation: Expectation, blank: CaseResult) -> CaseResult:
-        notes = (*blank.notes, *run.remarks)
-        result = replace(blank, status=status, seconds=run.seconds, compared=True, notes=notes)
+    def _judge(self, run: "_Run", reply: Reply, expectation: Expectation, blank: CaseResult) -> CaseResult:
+        notes = (*blank.notes, *reply.notes)
+        result = replace(blank, status=reply.status, seconds=reply.seconds, notes=notes, output=reply.output)
+        if reply.outcome is not None:
+            compared = reply.outcome not in (Outcome.SKIPPED, Outcome.ERROR)
+            return replace(result, outcome=reply.outcome, reason=reply.reason, compared=compared)
+        assert reply.status is not None, "a reply has a status or an outcome"
+        result = replace(result, compared=True)
         violations = run.violations()
         if violations:
             return replace(result, outcome=Outcome.MEMORY, reason="; ".join(violations))
         wanted = expectation.answer
-        if status != wanted.status:
+        if reply.status != wanted.status:
             says = f" (check {wanted.check}: {run.operator.check(wanted.check).says})" if wanted.check else ""
-            remarks = f" ({'; '.join(run.remarks)})" if run.remarks else ""
-            reason = f"answered {status.name}{remarks}, expected {wanted.status.name}{says}"
+            remarks = f" ({'; '.join(reply.notes)})" if reply.notes else ""
+            reason = f"answered {reply.status.name}{remarks}, expected {wanted.status.name}{says}"
             return replace(result, outcome=Outcome.WRONG_STATUS, reason=reason)
         if not wanted.computes:
             judgement = judge_untouched(
                 run.case, run.operator, run.outputs, f"the call answers {wanted.status.name} ({wanted.check})"
             )
             if wanted.status == Status.SUCCESS:
-                judgement.compare_scalars(expectation.results, run.scalars)
+                judgement.compare_scalars(expectation.results, reply.scalars)
         else:
             judgement = judge_values(
-                run.case, run.operator, expectation, run.outputs, run.scalars, bitwise=self._options.bitwise
+                run.case, run.operator, expectation, run.outputs, reply.scalars, bitwise=self._options.bitwise
             )
         if expectation.recomputed:
             judgement.notes.append("baseline recomputed with the reference (device CPU)")
-            if getattr(self._backend, "is_reference", False):
+            if self._caller.is_reference:
                 judgement.suspicions.append("the reference was compared with itself (device CPU: no stored baseline)")
         return _judged(result, judgement)
 
@@ -139,33 +138,25 @@ class Executor:
 class _Run:
     """One call with fresh buffers."""
 
-    def __init__(self, case: Case, operator: Operator, backend: Backend, arena: Arena, workspace: Arena) -> None:
-        self.case, self.operator, self._backend = case, operator, backend
-        self.seconds = 0.0
-        self.scalars: Mapping[str, int] = {}
-        self.remarks: tuple[str, ...] = ()
+    def __init__(self, case: Case, operator: Operator, caller: Caller) -> None:
+        self.case, self.operator, self._caller = case, operator, caller
         tensors = [t for t in (*case.inputs, *case.outputs) if has_buffer(case, t)]
-        arena.reset([t.desc.nbytes for t in tensors])
-        self._buffers: dict[str, Buffer] = {t.id: arena.take(t.desc.nbytes) for t in tensors}
-        # Apart, because its size is asked for when the inputs are in place already.
-        self._workspace_arena = workspace
+        caller.tensors.reset([t.desc.nbytes for t in tensors])
+        self._buffers: dict[str, Buffer] = {t.id: caller.tensors.take(t.desc.nbytes) for t in tensors}
         self._inputs = {t.id: self._input(t) for t in case.inputs if t.id in self._buffers}
         self.outputs = {t.id: self._output(t) for t in case.outputs if t.id in self._buffers}
 
-    def call(self) -> Status:
-        """Bind, ask for the workspace, run; the status as the backend answers it."""
+    def call(self, timeout: float | None) -> Reply:
+        """Bind, ask for the workspace, run."""
         call = bind(self.case, self.operator, self._inputs, self.outputs)
-        size = self._workspace_size(call)
+        try:
+            size = self._workspace_size(call)
+        except NoAnswerError as error:
+            return error.reply
         if size:
             buffer = self._workspace(size)
             call = bind(self.case, self.operator, self._inputs, self.outputs, buffer.data, size)
-        start = time.perf_counter()
-        answer: Any = self._backend.run(call)
-        self.seconds = time.perf_counter() - start
-        self.scalars, self.remarks = call.scalars, tuple(call.notes)
-        if isinstance(answer, bool) or not isinstance(answer, (int, np.integer)):
-            raise TypeError(f"backend {self._backend.name}: run() returned {answer!r}; it must return a Status.")
-        return Status(int(answer))
+        return self._caller.run(call, default_timeout(self.case) if timeout is None else timeout)
 
     def violations(self) -> list[str]:
         """Writes outside buffers and into inputs, in words."""
@@ -202,20 +193,23 @@ class _Run:
         """What the case dictates, else what the backend asks for; only a call that computes is asked."""
         if self.case.expect.workspace_size is not None:
             return min(self.case.expect.workspace_size, BUFFER_LIMIT)
-        ask = getattr(self._backend, "workspace_size", None)
-        if ask is None or self.case.expect.check is not None or self.case.expect.status != Status.SUCCESS:
+        if self.case.expect.check is not None or self.case.expect.status != Status.SUCCESS:
             return 0
-        size = ask(call)
-        if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 0:
-            raise TypeError(f"backend {self._backend.name}: workspace_size() returned {size!r}; it must be an int ≥ 0.")
-        return int(size)
+        return self._caller.workspace_size(call)
 
     def _workspace(self, size: int) -> Buffer:
-        self._workspace_arena.reset([size])
-        buffer = self._workspace_arena.take(size)
+        # An arena of its own, because its size is asked for when the inputs are in place already.
+        self._caller.workspace.reset([size])
+        buffer = self._caller.workspace.take(size)
         fill(buffer.data, np.frombuffer(b"\xa5", np.uint8))
         self._buffers[WORKSPACE] = buffer
         return buffer
+
+
+def default_timeout(case: Case) -> float:
+    """Generous for any right kernel: a minute, and a second more per megabyte of tensors."""
+    tensors = (*case.inputs, *case.outputs)
+    return 60.0 + sum(tensor.desc.nbytes for tensor in tensors if has_buffer(case, tensor)) / 1e6
 
 
 def _bytes_of(tensor: Tensor) -> Array:

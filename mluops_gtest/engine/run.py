@@ -3,27 +3,19 @@
 import datetime
 import shlex
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from mluops_gtest.engine.caller import Caller
 from mluops_gtest.engine.execute import Executor, Options
+from mluops_gtest.engine.lanes import Lanes, PlannedCase
 from mluops_gtest.errors import ContentError
-from mluops_gtest.model.call import Backend
 from mluops_gtest.model.case import CaseSource
 from mluops_gtest.model.event import CaseFinished, CaseStarted, Event, Listener, RunFinished, RunStarted
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedCase:
-    """A case to run, known before it is loaded."""
-
-    id: str
-    operator: str
-    tags: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,42 +32,44 @@ class RunContext:
 
 def run(
     plan: Sequence[PlannedCase],
-    backend: Backend,
+    callers: Sequence[Caller],
     operators: Mapping[str, Operator],
     source: CaseSource,
     context: RunContext,
     options: Options,
     listeners: Sequence[Listener],
+    done: Mapping[str, CaseResult] | None = None,
 ) -> RunReport:
-    """Run every planned case in order; those not reached are not_run, and an interrupt still gives a report."""
+    """Run every planned case that is not `done` already, side by side on the callers.
+
+    Cases that are not reached are not_run, and an interrupt still gives a report.
+    """
 
     def tell(event: Event) -> None:
         for listener in listeners:
             listener(event)
 
-    executor = Executor(backend, options)
+    results: dict[str, CaseResult] = dict(done or {})
+    todo = [planned for planned in plan if planned.id not in results]
+    executors = [Executor(caller, options) for caller in callers]
+    lanes = Lanes([_Lane(executor, operators, source, context) for executor in executors])
     started = datetime.datetime.now(datetime.UTC)
     begin = time.perf_counter()
-    results: list[CaseResult] = []
-    tell(RunStarted(backend.name, len(plan)))
+    tell(RunStarted(callers[0].name, len(todo)))
     interrupted = False
     try:
-        for planned in plan:
-            tell(CaseStarted(planned.id))
-            result = replace(_run_one(planned, executor, operators, source), repro=_repro(planned, context))
-            results.append(result)
-            tell(CaseFinished(result))
-            if options.stop_at_first and result.outcome.blocks:
-                break
+        for event in _events(lanes, todo, options):
+            if isinstance(event, CaseFinished):
+                results[event.result.case] = event.result
+            tell(event)
     except KeyboardInterrupt:
         interrupted = True
-    for planned in plan[len(results) :]:
-        reason = "interrupted" if interrupted else "stopped at the first failure"
-        result = CaseResult(
-            planned.id, planned.operator, planned.tags, Outcome.NOT_RUN, reason=reason, repro=_repro(planned, context)
-        )
-        results.append(result)
-        tell(CaseFinished(result))
+        lanes.stop()
+    for planned in todo:
+        if planned.id not in results:
+            reason = "interrupted" if interrupted else lanes.lost or "stopped at the first failure"
+            results[planned.id] = _not_run(planned, context, reason)
+            tell(CaseFinished(results[planned.id]))
     report = RunReport(
         tool_version=context.tool_version,
         backend=context.backend,
@@ -83,24 +77,54 @@ def run(
         selection=context.selection,
         started=started.isoformat(timespec="seconds"),
         seconds=time.perf_counter() - begin,
-        results=tuple(results),
-        timing={"backend": executor.times.backend, "compare": executor.times.compare},
+        results=tuple(results[planned.id] for planned in plan),
+        timing={
+            "backend": sum(executor.times.backend for executor in executors),
+            "compare": sum(executor.times.compare for executor in executors),
+        },
         interrupted=interrupted,
     )
     tell(RunFinished(report))
     return report
 
 
-def _run_one(
-    planned: PlannedCase, executor: Executor, operators: Mapping[str, Operator], source: CaseSource
-) -> CaseResult:
-    try:
-        case = source.load(planned.id)
-    except ContentError as error:
-        return CaseResult(
-            planned.id, planned.operator, planned.tags, Outcome.ERROR, reason=str(error), content_error=True
-        )
-    return executor.execute(case, operators.get(case.operator))
+def _events(lanes: Lanes, todo: Sequence[PlannedCase], options: Options) -> Iterator[Event]:
+    for event in lanes.run(todo):
+        yield event
+        if options.stop_at_first and isinstance(event, CaseFinished) and event.result.outcome.blocks:
+            lanes.stop()
+
+
+@dataclass(frozen=True, slots=True)
+class _Lane:
+    """One caller's way through the cases."""
+
+    executor: Executor
+    operators: Mapping[str, Operator]
+    source: CaseSource
+    context: RunContext
+
+    def start(self, planned: PlannedCase) -> Event:
+        """Say which case comes next."""
+        return CaseStarted(planned.id)
+
+    def run(self, planned: PlannedCase) -> Event:
+        """Load the case and give its verdict."""
+        try:
+            case = self.source.load(planned.id)
+        except ContentError as error:
+            result = CaseResult(
+                planned.id, planned.operator, planned.tags, Outcome.ERROR, reason=str(error), content_error=True
+            )
+        else:
+            result = self.executor.execute(case, self.operators.get(case.operator))
+        return CaseFinished(replace(result, repro=_repro(planned, self.context)))
+
+
+def _not_run(planned: PlannedCase, context: RunContext, reason: str) -> CaseResult:
+    return CaseResult(
+        planned.id, planned.operator, planned.tags, Outcome.NOT_RUN, reason=reason, repro=_repro(planned, context)
+    )
 
 
 def _repro(planned: PlannedCase, context: RunContext) -> str:

@@ -72,6 +72,8 @@ class CaseResult:
     reason: str = ""
     repro: str = ""
     notes: tuple[str, ...] = ()
+    # What the backend printed during the case, limited in size.
+    output: str = ""
     # The case itself or its content is broken, not the backend: exit 3.
     content_error: bool = False
     # A value or a status of the backend was really compared.

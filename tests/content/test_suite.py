@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from mluops_gtest.content.selection import Selected
+from mluops_gtest.engine.caller import InlineCaller
 from mluops_gtest.engine.execute import Executor, Options
 from mluops_gtest.generate.produce import COMMITTED_LIMIT
 from mluops_gtest.generate.source import StoredCases
@@ -102,7 +103,10 @@ def test_every_wrong_implementation_is_caught(stored, operators, name):
 
 def fails(wrong, case, operator):
     backend = type("WrongBackend", (), {"name": wrong.name, "run": staticmethod(wrong.run)})()
-    return Executor(backend, Options()).execute(case, operator).outcome not in (Outcome.PASSED, Outcome.SKIPPED)
+    return Executor(InlineCaller(backend), Options()).execute(case, operator).outcome not in (
+        Outcome.PASSED,
+        Outcome.SKIPPED,
+    )
 
 
 def test_one_wrong_element_in_a_twin_is_seen(stored, operators, name):
@@ -114,7 +118,9 @@ def test_one_wrong_element_in_a_twin_is_seen(stored, operators, name):
         for tensor in case.outputs:
             if tensor.desc.dtype.is_float:
                 assert tensor.desc.count <= 10_000, case.id
-            outcome = Executor(Planted(tensor.id, case, operator), Options()).execute(case, operator).outcome
+            outcome = (
+                Executor(InlineCaller(Planted(tensor.id, case, operator)), Options()).execute(case, operator).outcome
+            )
             assert outcome is Outcome.FAILED, (case.id, tensor.id)
 
 

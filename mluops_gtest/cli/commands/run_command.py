@@ -1,16 +1,13 @@
 """`mluops-test run`."""
 
-import dataclasses
 import datetime
-import os
-import platform
 from pathlib import Path
 from typing import Any
 
 import click
 
-from mluops_gtest import __version__
-from mluops_gtest.cli.options import file_options, selection_options
+from mluops_gtest.cli.options import BytesType, DevicesType, file_options, selection_options
+from mluops_gtest.errors import UsageError
 
 _EPILOG = """\b
 Examples:
@@ -20,7 +17,12 @@ Examples:
   mluops-test run masked_im2col_forward/edge_top_float -v
   mluops-test run 'get_indice_pairs/subm_*' --repeat 5
   mluops-test run my_cases/ --backend my_kernels.py:backend --out results
+  mluops-test run --backend c:./libmykernels.so -j 2 --timeout 20
+  mluops-test run --shard 1/4 --out results-1         a quarter of the cases; then: mluops-test merge
+  mluops-test run --resume results                    go on after a crash or Ctrl-C
 """
+# What may be said beside --resume: how to print, nothing about what to run.
+_BESIDE_RESUME = {"resume", "quiet", "verbose"}
 
 
 @click.command("run", epilog=_EPILOG)
@@ -30,13 +32,32 @@ Examples:
     "-b",
     default="numpy",
     show_default=True,
-    help="numpy, reference, an entry point, module:attribute or path/file.py:attribute, e.g. -b my_kernels.py:backend.",
+    help="numpy, reference, c:LIBRARY, mlu, exec:COMMAND, torch[:DEVICE], an entry point, module:attribute or "
+    "path/file.py:attribute, e.g. -b my_kernels.py:backend.",
 )
+@click.option(
+    "--runtime", metavar="LIB", help="With c:: the library with the cnrt functions, e.g. --runtime libcnrt.so."
+)
+@click.option("--serve", is_flag=True, help="With exec:: one persistent process instead of one per case.")
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Folder for results.jsonl and report.json, e.g. --out results.  [default: ./mluops-results/<time>]",
+    help="Folder for run.json, results.jsonl and report.json, e.g. --out results.  [default: ./mluops-results/<time>]",
 )
+@click.option(
+    "--isolate/--no-isolate",
+    default=None,
+    help="Run the backend in worker processes, or in this one.  [default: isolated, but numpy and reference are not]",
+)
+@click.option("-j", "--jobs", type=click.IntRange(1), metavar="N", help="Worker processes, e.g. -j 2.  [default: 1]")
+@click.option("--devices", type=DevicesType(), help="One worker per device, e.g. --devices 0,1.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="Per case, in a worker, e.g. --timeout 20.  [default: a minute and a second per megabyte of tensors]",
+)
+@click.option("--memory-limit", type=BytesType(), help="Per case on top of the idle worker, e.g. --memory-limit 2G.")
 @click.option(
     "--repeat",
     type=click.IntRange(1),
@@ -47,80 +68,100 @@ Examples:
 )
 @click.option("--bitwise", is_flag=True, help="Where diff3 = 0 is asked, also require equal bits (−0, NaN payloads).")
 @click.option("-x", "--exitfirst", "stop_at_first", is_flag=True, help="Stop at the first case that fails.")
+@click.option("--shard", metavar="I/N", help="Only part I of N of the selected cases, e.g. --shard 2/5.")
+@click.option("--allow-empty-shard", is_flag=True, help="A shard without cases is no error.")
+@click.option(
+    "--resume",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    metavar="DIR",
+    help="Run what an interrupted run left, with the options it had, e.g. --resume mluops-results/20260101-120000.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="Only the closing lines.")
-@click.option("-v", "--verbose", is_flag=True, help="A line per case.")
+@click.option("-v", "--verbose", is_flag=True, help="A line per case, and what the backend printed.")
 @file_options
-def command(
-    root: Path | None,
-    backend: str,
-    out: Path | None,
-    repeat: int,
-    bitwise: bool,
-    stop_at_first: bool,
-    quiet: bool,
-    verbose: bool,
-    strict: bool,
-    allow_outside_paths: bool,
-    **selection: Any,
-) -> int:
+@click.pass_context
+def command(ctx: click.Context, /, resume: Path | None, **options: Any) -> int:
     """Run cases on a backend and judge the results.
 
     SELECT is a case id, a glob over ids, a case file or a folder of case files. Without any selection
     the default set runs: every declared case but those tagged network or undefined.
     """
-    from mluops_gtest.backends.registry import load_backend
-    from mluops_gtest.cli.consoles import stderr, stdout
+    from mluops_gtest.cli.running import RunRequest, empty_shard, execute, plan_new
     from mluops_gtest.cli.session import Session
-    from mluops_gtest.engine.execute import Options
-    from mluops_gtest.engine.run import PlannedCase, RunContext, run
-    from mluops_gtest.reports.files import ResultFiles
-    from mluops_gtest.reports.terminal import TerminalReporter
 
-    query = {key: list(value) if isinstance(value, tuple) else value for key, value in selection.items()}
+    verbosity = -1 if options.pop("quiet") else int(options.pop("verbose"))
+    options.pop("verbose", None)
+    if resume is not None:
+        _refuse_beside_resume(ctx)
+        return _resume(resume, verbosity)
+    out, root, allow_empty = options.pop("out"), options.pop("root"), options.pop("allow_empty_shard")
+    jobs, devices = options.pop("jobs"), options.pop("devices") or ()
+    if jobs and devices:
+        raise UsageError("-j and --devices exclude each other: there is one worker per device.")
+    keys = ("select", "operators", "tags", "keyword", "everything")
+    selection = {key: list(v) if isinstance(v := options.pop(key), tuple) else v for key in keys}
+    request = RunRequest(
+        selection=selection,
+        root=None if root is None else str(root),
+        jobs=jobs or 1,
+        devices=tuple(devices),
+        **options,
+    )
+    if not request.isolated:
+        _refuse_inline(request.backend, jobs, devices, options)
     session = Session(root)
-    chosen = session.select(selection)
-    operators = session.catalogue.operators
-    loaded = load_backend(backend, operators)
-    reporter = TerminalReporter(stdout(), stderr(), -1 if quiet else int(verbose))
-    source = session.source(
-        chosen.cases,
-        strict=strict,
-        allow_outside_paths=allow_outside_paths,
-        on_generate=lambda case_id: reporter.note(f"making {case_id}"),
-    )
-    files = ResultFiles(out or _default_folder())
-    context = RunContext(
-        tool_version=__version__,
-        backend={"name": loaded.name, "spec": backend},
-        environment=_environment(),
-        selection={
-            **query,
-            "root": str(root) if root else None,
-            "cases": len(chosen.cases),
-            "left_out": chosen.left_out,
-        },
-        repro_options=_repro_options(root, backend, repeat, bitwise),
-    )
-    report = run(
-        [PlannedCase(case.id, case.operator, case.tags) for case in chosen.cases],
-        loaded,
-        operators,
-        source,
-        context,
-        Options(repeat, bitwise, stop_at_first),
-        [files, reporter],
-    )
-    report = dataclasses.replace(
-        report, timing={"generate": source.times.generate, "load": source.times.load, **report.timing}
-    )
-    files.write_report(report)
-    reporter.summary(report, str(files.folder))
-    if chosen.left_out and not quiet:
-        click.echo(
-            f"{chosen.left_out} declared cases were not selected; --all selects every one but those tagged undefined "
-            "(--tag undefined), --tag network the network scales."
+    cases, left_out = plan_new(session, request)
+    if not cases:
+        return int(empty_shard(allow_empty))
+    return int(execute(session, request, cases, left_out, out or _default_folder(), verbosity))
+
+
+def _refuse_inline(backend: str, jobs: int | None, devices: tuple[int, ...], options: dict[str, Any]) -> None:
+    """What only worker processes can keep must not be promised without them."""
+    asked = {
+        "-j": (jobs or 1) > 1,
+        "--devices": bool(devices),
+        "--timeout": options["timeout"] is not None,
+        "--memory-limit": options["memory_limit"] is not None,
+    }
+    named = [name for name, given in asked.items() if given]
+    if named:
+        raise UsageError(
+            f"{' and '.join(named)} needs worker processes; backend {backend!r} runs inline: add --isolate."
         )
-    return int(report.exit_code)
+
+
+def _refuse_beside_resume(ctx: click.Context) -> None:
+    given = [
+        parameter.opts[0]
+        for parameter in ctx.command.params
+        if parameter.name not in _BESIDE_RESUME
+        and ctx.get_parameter_source(parameter.name or "") is click.core.ParameterSource.COMMANDLINE
+        and ctx.params.get(parameter.name or "")
+    ]
+    if given:
+        raise UsageError(f"--resume takes everything from the folder's run.json; leave out {', '.join(given)}.")
+
+
+def _resume(folder: Path, verbosity: int) -> int:
+    from mluops_gtest.cli.running import RunRequest, execute, plan_again
+    from mluops_gtest.cli.session import Session
+    from mluops_gtest.errors import ContentError
+    from mluops_gtest.reports.files import REPORT, read_done, read_report, read_request
+
+    record = read_request(folder)
+    try:
+        request, ids, left_out = RunRequest.from_json(record), list(record["cases"]), int(record["left_out"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ContentError(f"{folder / 'run.json'}: not a run's description: {error!r}.") from error
+    if (folder / REPORT).exists():
+        report = read_report(folder)
+        if not report.interrupted:
+            click.echo(f"{folder}: the run is finished; nothing is left to run.")
+            return int(report.exit_code)
+    session = Session(None if request.root is None else Path(request.root))
+    cases = plan_again(session, ids)
+    return int(execute(session, request, cases, left_out, folder, verbosity, read_done(folder)))
 
 
 def _default_folder() -> Path:
@@ -131,28 +172,3 @@ def _default_folder() -> Path:
         folder = folder.with_name(f"{stamp}-{number}")
         number += 1
     return folder
-
-
-def _environment() -> dict[str, Any]:
-    import numpy as np
-
-    return {
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "platform": platform.platform(),
-        "machine": platform.machine(),
-        "cpus": os.cpu_count(),
-    }
-
-
-def _repro_options(root: Path | None, backend: str, repeat: int, bitwise: bool) -> tuple[str, ...]:
-    options: list[str] = []
-    if root is not None:
-        options += ["--root", str(root)]
-    if backend != "numpy":
-        options += ["--backend", backend]
-    if repeat > 1:
-        options += ["--repeat", str(repeat)]
-    if bitwise:
-        options.append("--bitwise")
-    return tuple(options)

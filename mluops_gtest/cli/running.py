@@ -1,0 +1,223 @@
+"""A run as the command line asks for it: planned, executed, written, summed up; new and resumed ones alike."""
+
+import contextlib
+import dataclasses
+import os
+import platform
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mluops_gtest import __version__
+from mluops_gtest.backends.registry import is_native, runs_inline
+from mluops_gtest.cli.consoles import stderr, stdout
+from mluops_gtest.cli.session import Session
+from mluops_gtest.content.selection import Selected
+from mluops_gtest.engine.caller import Caller, InlineCaller
+from mluops_gtest.engine.execute import Options
+from mluops_gtest.engine.lanes import PlannedCase
+from mluops_gtest.engine.loading import BackendChoice
+from mluops_gtest.engine.plan import Shard, shard_of
+from mluops_gtest.engine.run import RunContext, run
+from mluops_gtest.errors import ExitCode, NothingSelectedError
+from mluops_gtest.generate.source import StoredCases
+from mluops_gtest.model.report import RunReport
+from mluops_gtest.model.result import CaseResult
+from mluops_gtest.reports.files import ResultFiles
+from mluops_gtest.reports.terminal import TerminalReporter
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """Everything that decides what a run does; run.json holds it."""
+
+    selection: dict[str, Any]
+    root: str | None
+    backend: str
+    runtime: str | None = None
+    serve: bool = False
+    isolate: bool | None = None
+    jobs: int = 1
+    devices: tuple[int, ...] = ()
+    timeout: float | None = None
+    memory_limit: int | None = None
+    repeat: int = 1
+    bitwise: bool = False
+    stop_at_first: bool = False
+    shard: str | None = None
+    strict: bool = False
+    allow_outside_paths: bool = False
+
+    @property
+    def isolated(self) -> bool:
+        """In worker processes: said so, or by default for everything that is not built in."""
+        return not runs_inline(self.backend) if self.isolate is None else self.isolate
+
+    @property
+    def lanes(self) -> tuple[int | None, ...]:
+        """One device (or none in particular) per worker."""
+        return self.devices or (None,) * self.jobs
+
+    def repro_options(self) -> tuple[str, ...]:
+        """What a repro line needs after `mluops-test run CASE`."""
+        options: list[str] = []
+        for name, value in (("--root", self.root), ("--runtime", self.runtime)):
+            if value is not None:
+                options += [name, value]
+        if self.backend != "numpy":
+            options += ["--backend", self.backend]
+        if self.repeat > 1:
+            options += ["--repeat", str(self.repeat)]
+        flags = (("--serve", self.serve), ("--bitwise", self.bitwise), ("--isolate", self.isolate is True))
+        options += [name for name, value in (*flags, ("--no-isolate", self.isolate is False)) if value]
+        return tuple(options)
+
+    def to_json(self, ids: list[str], left_out: int) -> dict[str, Any]:
+        """For run.json; the ids are written out, so that a resumed run plans the very same cases."""
+        return {"format": 1, "tool_version": __version__, **asdict(self), "cases": ids, "left_out": left_out}
+
+    @staticmethod
+    def from_json(record: dict[str, Any]) -> "RunRequest":
+        """The request in run.json."""
+        values = {field.name: record[field.name] for field in dataclasses.fields(RunRequest)}
+        return RunRequest(**{**values, "devices": tuple(values["devices"])})
+
+
+def plan_new(session: Session, request: RunRequest) -> tuple[tuple[Selected, ...], int]:
+    """The selected cases of this shard, and how many declared cases were not selected."""
+    chosen = session.select(dict(request.selection))
+    if request.shard is None:
+        return chosen.cases, chosen.left_out
+    shard = Shard.parse(request.shard)
+    costs = _costs(session, chosen.cases)
+    mine = shard_of([case.id for case in chosen.cases], costs, shard)
+    return tuple(case for case in chosen.cases if case.id in mine), chosen.left_out
+
+
+def plan_again(session: Session, ids: list[str]) -> tuple[Selected, ...]:
+    """The cases of a run that is resumed, by the ids it recorded."""
+    if not ids:
+        return ()
+    query = {"select": tuple(ids), "operators": (), "tags": (), "keyword": "", "everything": False}
+    return session.select(query).cases
+
+
+def execute(
+    session: Session,
+    request: RunRequest,
+    cases: tuple[Selected, ...],
+    left_out: int,
+    folder: Path,
+    verbosity: int,
+    done: dict[str, CaseResult] | None = None,
+) -> ExitCode:
+    """Run the planned cases into the folder and print the summary."""
+    done = done or {}
+    reporter = TerminalReporter(stdout(), stderr(), verbosity)
+    source = session.source(
+        cases,
+        strict=request.strict,
+        allow_outside_paths=request.allow_outside_paths,
+        on_generate=lambda case_id: reporter.note(f"making {case_id}"),
+    )
+    if request.isolate is False and is_native(request.backend):
+        click.echo("warning: --no-isolate with native code: a crash or a hang of the kernel ends this run.", err=True)
+    with _callers(session, request) as callers:
+        planned = [PlannedCase(case.id, case.operator, case.tags) for case in cases]
+        record = request.to_json([case.id for case in cases], left_out)
+        files = ResultFiles(folder, record, tuple(done[case.id] for case in cases if case.id in done))
+        options = Options(request.repeat, request.bitwise, request.stop_at_first, request.timeout)
+        context = _context(request, callers[0].name, len(cases), left_out)
+        report = run(planned, callers, session.catalogue.operators, source, context, options, [files, reporter], done)
+    report = _timed(report, source)
+    files.write_report(report)
+    reporter.summary(report, str(folder))
+    if left_out and verbosity >= 0:
+        click.echo(
+            f"{left_out} declared cases were not selected; --all selects every one but those tagged undefined "
+            "(--tag undefined), --tag network the network scales."
+        )
+    return report.exit_code
+
+
+@contextlib.contextmanager
+def _callers(session: Session, request: RunRequest) -> Iterator[list[Caller]]:
+    """The backend, loaded: inline, or in one worker process per lane. One that does not load is told at once."""
+    choice = BackendChoice(request.backend, str(session.catalogue.root.path), request.runtime, request.serve)
+    if not request.isolated:
+        yield [InlineCaller(choice.load(session.catalogue.operators))]
+        return
+    from mluops_gtest.engine.isolation.caller import IsolatedCaller
+    from mluops_gtest.engine.isolation.supervisor import Nursery
+
+    nursery = Nursery(len(request.lanes))
+    try:
+        callers = [
+            IsolatedCaller(nursery, choice, device=device, memory_limit=request.memory_limit)
+            for device in request.lanes
+        ]
+        callers[0].start()
+        yield [*callers]
+    finally:
+        nursery.close()
+
+
+def _costs(session: Session, cases: tuple[Selected, ...]) -> dict[str, int]:
+    """Bytes of the declared tensors; of a user's file its size."""
+    lock = session.source(cases).lock
+    costs = {}
+    for case in cases:
+        if case.path is not None:
+            costs[case.id] = case.path.stat().st_size
+        elif case.id in lock:
+            tensors = lock[case.id].tensors
+            costs[case.id] = sum(_bytes(tensor) for tensor in (*tensors["inputs"], *tensors["outputs"]))
+        else:
+            costs[case.id] = 0
+    return costs
+
+
+def _bytes(tensor: dict[str, Any]) -> int:
+    import math
+
+    from mluops_gtest.model.dtypes import DType
+    from mluops_gtest.model.tensor import LARGE_ELEMENTS
+
+    count = math.prod(tensor["dims"])
+    # A large tensor is a descriptor alone.
+    return count * DType.named(tensor["dtype"]).itemsize if count < LARGE_ELEMENTS else 0
+
+
+def _context(request: RunRequest, name: str, count: int, left_out: int) -> RunContext:
+    import numpy as np
+
+    selection = {**request.selection, "root": request.root, "shard": request.shard}
+    return RunContext(
+        tool_version=__version__,
+        backend={"name": name, "spec": request.backend, "runtime": request.runtime, "isolated": request.isolated},
+        environment={
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "platform": platform.platform(),
+            "machine": platform.machine(),
+            "cpus": os.cpu_count(),
+        },
+        selection={**selection, "cases": count, "left_out": left_out},
+        repro_options=request.repro_options(),
+    )
+
+
+def _timed(report: RunReport, source: StoredCases) -> RunReport:
+    times = {"generate": source.times.generate, "load": source.times.load}
+    return dataclasses.replace(report, timing={**times, **report.timing})
+
+
+def empty_shard(allowed: bool) -> ExitCode:
+    """A shard without cases is an error unless the user expects it."""
+    if allowed:
+        click.echo("This shard has no case.")
+        return ExitCode.OK
+    raise NothingSelectedError("This shard has no case; use fewer shards, or say --allow-empty-shard.")

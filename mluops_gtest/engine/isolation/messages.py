@@ -1,0 +1,75 @@
+"""A call as a message: descriptors and offsets into shared memory; the tensors themselves are never copied."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from mluops_gtest.model.call import Handle, OpCall, ParamValue, TensorArg
+from mluops_gtest.model.dtypes import Array, DType, Layout
+from mluops_gtest.model.tensor import TensorDesc
+
+Place = Callable[[Array], int]
+
+
+def call_message(call: OpCall, tensors: Place, workspace: Place) -> dict[str, Any]:
+    """The call for a worker; `tensors` and `workspace` say where an array lies in their arenas."""
+    return {
+        "operator": call.operator,
+        "params": None if call.params is None else dict(call.params),
+        "inputs": _arguments(call.inputs, tensors),
+        "outputs": _arguments(call.outputs, tensors),
+        "handle": None if call.handle is None else [call.handle.arch, call.handle.nram_bytes],
+        "workspace": None if call.workspace is None else [workspace(call.workspace), call.workspace.size],
+        "workspace_size": call.workspace_size,
+        "device": call.device,
+    }
+
+
+def call_from(message: Mapping[str, Any], tensors: Array, workspace: Array) -> OpCall:
+    """The call on the worker's own view of the shared memory."""
+    place = message["workspace"]
+    return OpCall(
+        operator=message["operator"],
+        params=None if message["params"] is None else {k: _plain(v) for k, v in message["params"].items()},
+        inputs={name: _argument(line, tensors) for name, line in message["inputs"].items()},
+        outputs={name: _argument(line, tensors) for name, line in message["outputs"].items()},
+        handle=None if message["handle"] is None else Handle(*message["handle"]),
+        workspace=None if place is None else workspace[place[0] : place[0] + place[1]],
+        workspace_size=message["workspace_size"],
+        device=message["device"],
+    )
+
+
+def _arguments(arguments: Mapping[str, TensorArg | None], place: Place) -> dict[str, Any]:
+    return {
+        name: None
+        if arg is None
+        else [
+            arg.dtype.value,
+            arg.layout.value,
+            arg.dims,
+            arg.strides,
+            None if arg.array is None else place(arg.array),
+            arg.null,
+        ]
+        for name, arg in arguments.items()
+    }
+
+
+def _argument(line: Any, slab: Array) -> TensorArg | None:
+    if line is None:
+        return None
+    dtype, layout, dims, strides, offset, null = line
+    desc = TensorDesc(
+        DType.named(dtype), Layout.named(layout), tuple(dims), None if strides is None else tuple(strides)
+    )
+    if offset is None:
+        return TensorArg(desc, None, null)
+    flat: Array = np.frombuffer(slab.data, desc.dtype.storage, desc.extent, offset)
+    return TensorArg(desc, desc.view(flat), null)
+
+
+def _plain(value: Any) -> ParamValue:
+    result: ParamValue = tuple(value) if isinstance(value, list) else value
+    return result

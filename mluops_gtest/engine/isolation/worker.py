@@ -1,0 +1,160 @@
+"""Inside a worker process: load the backend, run calls on shared memory, answer in plain messages."""
+
+import contextlib
+import ctypes
+import faulthandler
+import fcntl
+import os
+import resource
+import signal
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from mluops_gtest.engine.isolation.channel import Channel, ClosedError
+from mluops_gtest.engine.isolation.messages import call_from
+from mluops_gtest.engine.isolation.shared import map_slab
+from mluops_gtest.engine.loading import BackendChoice
+from mluops_gtest.engine.reply import checked_size, failed_reply, reply_of
+from mluops_gtest.errors import HarnessError
+from mluops_gtest.model.call import Backend
+from mluops_gtest.model.dtypes import Array
+
+_PR_SET_PDEATHSIG = 1
+
+
+def work(channel: Channel, output: int, options: dict[str, Any]) -> None:
+    """Serve one controller until it closes the pipe."""
+    _become_own_session(output)
+    if options.get("device") is not None:
+        os.environ["MLUOPS_TEST_DEVICE"] = str(options["device"])
+    worker = _Worker(options)
+    with contextlib.suppress(ClosedError):
+        while True:
+            message, fds = channel.receive()
+            channel.send(worker.answer(message, fds))
+
+
+class _Worker:
+    """Holds the backend and its view of the arenas."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self._options = options
+        self._backend: Backend | None = None
+        self._slabs: dict[str, Array] = {"tensors": np.empty(0, np.uint8), "workspace": np.empty(0, np.uint8)}
+
+    def answer(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
+        """One request, one answer."""
+        for slot, fd in zip(message.get("map", {}), fds, strict=True):
+            self._slabs[slot] = map_slab(fd, message["map"][slot])
+            os.close(fd)
+        match message["do"]:
+            case "load":
+                return self._load()
+            case "healthy":
+                return self._healthy()
+            case "supports":
+                return self._supports(message["operator"])
+            case "workspace":
+                return self._workspace(message)
+            case "run":
+                return self._run(message)
+        raise ValueError(f"unknown request {message['do']!r}")
+
+    def _load(self) -> dict[str, Any]:
+        try:
+            self._backend = BackendChoice(**self._options["choice"]).load()
+        except HarnessError as error:
+            return {"error": str(error), "exit_code": int(error.exit_code)}
+        return {
+            "name": str(self._backend.name),
+            "has_workspace": hasattr(self._backend, "workspace_size"),
+            "is_reference": bool(getattr(self._backend, "is_reference", False)),
+        }
+
+    def _healthy(self) -> dict[str, Any]:
+        check = getattr(self._backend, "healthy", None)
+        if check is None:
+            return {"healthy": True}
+        try:
+            return {"healthy": bool(check())}
+        except Exception as error:
+            return {"healthy": False, "reason": f"{type(error).__name__}: {error}"}
+
+    def _call(self, message: dict[str, Any]) -> Any:
+        return call_from(message["call"], self._slabs["tensors"], self._slabs["workspace"])
+
+    def _supports(self, operator: str) -> dict[str, Any]:
+        ask = getattr(self._backend, "supports", None)
+        try:
+            return {"supports": True if ask is None else bool(ask(operator))}
+        except Exception as error:
+            return {"raised": f"supports() raised {type(error).__name__}: {error}"}
+
+    def _workspace(self, message: dict[str, Any]) -> dict[str, Any]:
+        assert self._backend is not None
+        call = self._call(message)
+        try:
+            size = self._backend.workspace_size(call)  # type: ignore[attr-defined]
+            return {"size": checked_size(self._backend.name, size)}
+        except (Exception, SystemExit) as error:
+            return {"reply": failed_reply(error, call).to_message()}
+        finally:
+            _flush_output()
+
+    def _run(self, message: dict[str, Any]) -> dict[str, Any]:
+        assert self._backend is not None
+        call = self._call(message)
+        with _memory_limit(self._options.get("memory_limit")):
+            reply = reply_of(self._backend, call)
+        _flush_output()
+        return reply.to_message()
+
+
+def _become_own_session(output: int) -> None:
+    os.setsid()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if sys.platform == "linux":
+        # Should the nursery itself be killed, nobody else would end a worker that hangs.
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    # Appending, because the controller empties the file between cases.
+    fcntl.fcntl(output, fcntl.F_SETFL, fcntl.fcntl(output, fcntl.F_GETFL) | os.O_APPEND)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    for fd in (null, output):
+        os.close(fd)
+    sys.stdout = os.fdopen(1, "w", encoding="utf-8", errors="replace", buffering=1, closefd=False)
+    sys.stderr = os.fdopen(2, "w", encoding="utf-8", errors="replace", buffering=1, closefd=False)
+    faulthandler.enable(file=2)
+
+
+def _flush_output() -> None:
+    """What C code printed sits in the C library's buffer until somebody flushes it."""
+    with contextlib.suppress(Exception):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        ctypes.CDLL(None).fflush(None)
+
+
+@contextlib.contextmanager
+def _memory_limit(extra: int | None) -> Iterator[None]:
+    """At most `extra` bytes of address space on top of what the worker has now."""
+    if extra is None:
+        yield
+        return
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (_address_space() + extra, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+def _address_space() -> int:
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[0]) * resource.getpagesize()

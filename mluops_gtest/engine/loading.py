@@ -1,0 +1,31 @@
+"""From the words of a run's options to a backend: composed here, because backends may not import content or codec."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from mluops_gtest.backends.registry import load_backend
+from mluops_gtest.content.operators import Operators, load_operators
+from mluops_gtest.model.call import Backend
+
+
+@dataclass(frozen=True, slots=True)
+class BackendChoice:
+    """What the user asked for; plain values, so that it travels to a worker."""
+
+    spec: str
+    root: str
+    runtime: str | None = None
+    serve: bool = False
+
+    def to_message(self) -> dict[str, Any]:
+        """Plain values for a pipe."""
+        return asdict(self)
+
+    def load(self, operators: Operators | None = None) -> Backend:
+        """The backend; operators are loaded only for one that needs them."""
+
+        def resolve() -> Operators:
+            return load_operators(Path(self.root)) if operators is None else operators
+
+        return load_backend(self.spec, resolve, runtime=self.runtime, serve=self.serve)

@@ -1,0 +1,41 @@
+"""Which cases a shard runs: decided by the ids and their estimated costs alone."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from mluops_gtest.errors import UsageError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Part `index` (from 1) of `count`."""
+
+    index: int
+    count: int
+
+    @staticmethod
+    def parse(text: str) -> "Shard":
+        """`2/5`."""
+        index, slash, count = text.partition("/")
+        if not (slash and index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count)):
+            raise UsageError(f"--shard {text}: write I/N with 1 ≤ I ≤ N, e.g. --shard 2/5.")
+        return Shard(int(index), int(count))
+
+    def __str__(self) -> str:
+        return f"{self.index}/{self.count}"
+
+
+def shard_of(ids: Sequence[str], costs: Mapping[str, int], shard: Shard) -> set[str]:
+    """The ids of this shard: the longest first, ties by id, each to the shard with the least load so far."""
+    loads = [0] * shard.count
+    chosen = set()
+    for case_id in sorted(ids, key=lambda one: (-costs[one], one)):
+        lightest = loads.index(min(loads))
+        # One more than the cost, so that cases without tensors are spread too.
+        loads[lightest] += costs[case_id] + 1
+        if lightest == shard.index - 1:
+            chosen.add(case_id)
+    return chosen
