@@ -36,6 +36,7 @@ class ServedProgram:
             code = None if done else service.exit_code()
             printed = service.printed()
         except BaseException:
+            service.process.kill()
             self.close()
             raise
         if done:

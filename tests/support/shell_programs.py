@@ -1,0 +1,52 @@
+"""Shell scripts as kernels of the toy operator, for tests of exec:COMMAND."""
+
+import os
+from dataclasses import replace
+
+import numpy as np
+
+from mluops_gtest.engine.caller import InlineCaller
+from mluops_gtest.engine.execute import Executor, Options
+from mluops_gtest.model.call import OpCall, TensorArg
+from mluops_gtest.model.case import Case
+from mluops_gtest.model.dtypes import DType, Layout
+from mluops_gtest.model.tensor import Tensor, TensorDesc
+
+# y = x · 1, so a copy is a right implementation; the folder is $1.
+COPY = 'cp "$1/x.in" "$1/y.out"\n'
+ANSWER = 'echo \'{"status": 0}\' > "$1/result.json"\n'
+GOOD = COPY + ANSWER
+# The same as a served program.
+SERVE = 'while read -r folder; do\nset -- "$folder"\n{body}echo done\ndone\n'
+
+
+def vector(name, *values):
+    return Tensor(name, TensorDesc(DType.FLOAT, Layout.ARRAY, (len(values),)), np.array(values, "<f4"))
+
+
+def scale_case(**changes):
+    x, y = vector("x", 1.5, -2.0, 3.25, 8.0), vector("y", 1.5, -2.0, 3.25, 8.0)
+    return replace(Case("scale_by/copy", "scale_by", (x,), (y,), {"factor": 1}, ((),)), **changes)
+
+
+def scale_call(**changes):
+    case = scale_case()
+    arguments = {
+        "operator": case.operator,
+        "params": case.params,
+        "inputs": {t.id: TensorArg(t.desc, t.values) for t in case.inputs},
+        "outputs": {t.id: TensorArg(t.desc, np.full_like(t.values, np.nan)) for t in case.outputs},
+    }
+    return OpCall(**(arguments | changes))
+
+
+def execute(backend, operator, case=None, options=None):
+    return Executor(InlineCaller(backend), options or Options()).execute(case or scale_case(), operator)
+
+
+def gone(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
