@@ -1,0 +1,382 @@
+"""The torch backend: devices, checks of its own, memory of its own on an accelerator."""
+
+import contextlib
+import dataclasses
+import importlib
+import random
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from mluops_gtest.authoring import call_of
+from mluops_gtest.backends.torch_backend import TorchBackend
+from mluops_gtest.backends.torch_backend.checks import REFUSALS
+from mluops_gtest.backends.torch_backend.devices import Accelerator, Host, open_device, present_devices
+from mluops_gtest.content.selection import Selected
+from mluops_gtest.errors import BackendError, ExitCode
+from mluops_gtest.generate.source import StoredCases
+from mluops_gtest.model.binding import bind_values
+from mluops_gtest.model.call import Declined, Handle, OpCall
+from mluops_gtest.model.dtypes import DType, Layout
+from mluops_gtest.model.status import Status
+from tests.support.torch_needed import needs_torch
+
+
+def fails_to_import(monkeypatch, error):
+    real = importlib.import_module
+
+    def import_module(name, package=None):
+        if name == "torch":
+            raise error
+        return real(name, package)
+
+    monkeypatch.setattr(importlib, "import_module", import_module)
+
+
+@pytest.mark.parametrize(
+    "error", [ModuleNotFoundError("No module named 'torch'"), OSError("libtorch_cpu.so: cannot open shared object")]
+)
+def test_a_torch_that_does_not_load_is_told_with_the_command_that_installs_it(monkeypatch, error):
+    fails_to_import(monkeypatch, error)
+    with pytest.raises(BackendError, match=r"pip install 'mluops-test\[torch\]'") as caught:
+        TorchBackend()
+    assert str(error) in str(caught.value)
+    assert caught.value.exit_code == ExitCode.BACKEND
+
+
+def test_torch_is_imported_only_when_a_backend_is_made():
+    program = "import sys, mluops_gtest.backends.torch_backend; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+class Event:
+    """An event of a device on which every piece of work takes 250 ms."""
+
+    def __init__(self, enable_timing):
+        assert enable_timing
+        self.recorded = False
+
+    def record(self):
+        self.recorded = True
+
+    def elapsed_time(self, end):
+        assert self.recorded
+        assert end.recorded
+        return 250.0
+
+
+class Runtime:
+    """What torch.cuda offers, for `count` devices."""
+
+    Event = Event
+
+    def __init__(self, count):
+        self.count = count
+        self.synchronized = 0
+
+    def is_available(self):
+        return self.count > 0
+
+    def device_count(self):
+        return self.count
+
+    def device(self, index):
+        return contextlib.nullcontext(index)
+
+    def synchronize(self):
+        self.synchronized += 1
+
+
+def torch_with(**counts):
+    """A torch that knows these numbers of devices."""
+    kinds = {kind: Runtime(count) for kind, count in counts.items()}
+    return SimpleNamespace(device=lambda kind, index: f"{kind}:{index}", **kinds)
+
+
+def test_present_devices():
+    assert present_devices(torch_with()) == ["cpu"]
+    assert present_devices(torch_with(cuda=2, xpu=0, mlu=1)) == ["cpu", "cuda:0", "cuda:1", "mlu:0"]
+
+
+@pytest.mark.parametrize(
+    ("word", "number", "says"),
+    [
+        ("cuda:2", None, "'cuda:2'"),
+        ("cuda", 2, "'cuda:2'"),
+        ("xpu", None, "'xpu:0'"),
+        ("cuda:", None, "'cuda:'"),
+        ("cuda:one", None, "'cuda:one'"),
+        ("cpu:1", None, "'cpu:1'"),
+        ("gpu", None, "'gpu'"),
+        ("meta", None, "'meta'"),
+        ("", None, "''"),
+    ],
+)
+def test_a_device_that_is_not_there_is_told_with_those_that_are(word, number, says):
+    with pytest.raises(BackendError, match=r"present: cpu, cuda:0, cuda:1\.") as caught:
+        open_device(torch_with(cuda=2, xpu=0), word, number)
+    assert f"no device {says} here" in str(caught.value)
+
+
+def test_a_device_that_is_there():
+    torch = torch_with(cuda=2)
+    assert isinstance(open_device(torch, "cpu"), Host)
+    assert isinstance(open_device(torch, "cpu", 1), Host)
+    assert isinstance(open_device(torch, "cuda:1"), Accelerator)
+    assert isinstance(open_device(torch, "cuda", 1), Accelerator)
+
+
+def test_mlu_devices_come_with_a_package_of_their_own(monkeypatch):
+    torch = torch_with()
+    assert present_devices(torch) == ["cpu"]
+    real = importlib.import_module
+
+    def import_module(name, package=None):
+        if name == "torch_mlu":
+            torch.mlu = Runtime(1)
+            return torch.mlu
+        return real(name, package)
+
+    monkeypatch.setattr(importlib, "import_module", import_module)
+    assert present_devices(torch) == ["cpu", "mlu:0"]
+
+
+# Checks: against the operators' own, on every stored case and on cases changed at random.
+
+
+@pytest.fixture(scope="module")
+def calls(catalogue):
+    """The call of every committed case, by operator."""
+    selected = [
+        Selected(draft.id, draft.operator, draft.tags, draft=draft)
+        for draft in catalogue.drafts.values()
+        if catalogue.stored_path(draft.id).exists()
+    ]
+    source = StoredCases(catalogue, tuple(selected))
+    found = {name: {} for name in catalogue.operators}
+    for one in selected:
+        found[one.operator][one.id] = bind_values(source.load(one.id), catalogue.operators[one.operator])
+    return found
+
+
+def wanted(operator, call):
+    answer = operator.answer(call)
+    return None if answer.computes else answer.status
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_checks_agree_on_every_committed_case(calls, operators, name):
+    assert len(calls[name]) > 100
+    differ = [case for case, call in calls[name].items() if REFUSALS[name](call) != wanted(operators[name], call)]
+    assert differ == []
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_checks_agree_on_calls_changed_in_one_to_three_places(calls, operators, name):
+    dice = random.Random(name)
+    seen = set()
+    for _ in range(2000):
+        call = dice.choice(list(calls[name].values()))
+        for _ in range(dice.randint(1, 3)):
+            call = changed(call, dice)
+        status = wanted(operators[name], call)
+        assert REFUSALS[name](call) == status, call
+        seen.add(status)
+    assert seen >= {None, Status.BAD_PARAM, Status.NOT_SUPPORTED}
+    if name != "voxel_pooling_forward":
+        assert Status.SUCCESS in seen
+
+
+def changed(call: OpCall, dice: random.Random) -> OpCall:
+    """One thing about the call differs; the number of values of a repeated parameter never does."""
+    if dice.random() < 0.1:
+        handle = dice.choice([None, Handle(arch=270), Handle(arch=370), Handle(nram_bytes=64)])
+        return dataclasses.replace(call, handle=handle)
+    if dice.random() < 0.05:
+        return dataclasses.replace(call, workspace=None, workspace_size=dice.choice([0, 64]))
+    if call.params and dice.random() < 0.3:
+        name = dice.choice(sorted(call.params))
+        return dataclasses.replace(call, params={**call.params, name: other_value(call.params[name], dice)})
+    side = dice.choice(["inputs", "outputs"])
+    arguments = dict(getattr(call, side))
+    name = dice.choice(sorted(arguments))
+    arguments[name] = other_argument(arguments[name], dice)
+    return dataclasses.replace(call, **{side: arguments})
+
+
+def other_value(value, dice):
+    if isinstance(value, tuple) and value:
+        place = dice.randrange(len(value))
+        return (*value[:place], other_value(value[place], dice), *value[place + 1 :])
+    return value if value is None or isinstance(value, tuple) else dice.choice([-1, 0, 1, 2, value + 1, value - 1])
+
+
+def other_argument(arg, dice):
+    if arg is None or dice.random() < 0.05:
+        return None
+    if dice.random() < 0.15:
+        return dataclasses.replace(arg, array=None, null=True)
+    desc = arg.desc
+    place = dice.randrange(max(1, len(desc.dims)))
+    dims = list(desc.dims)
+    match dice.randrange(7):
+        case 0:
+            desc = desc.resized((*dims, 1) if dice.random() < 0.5 else tuple(dims[1:]))
+        case 1:
+            desc = dataclasses.replace(desc, dtype=dice.choice([DType.FLOAT, DType.HALF, DType.INT32, DType.INT64]))
+        case 2:
+            desc = dataclasses.replace(desc, layout=dice.choice(list(Layout)))
+        case 3 if dims:
+            desc = dataclasses.replace(desc, strides=tuple(dice.choice([1, 7, 64]) for _ in dims))
+        case _ if dims:
+            dims[place] = dice.choice([0, 1, 2, dims[place] + 1, max(0, dims[place] - 1), 1_000_001, 2**31])
+            desc = desc.resized(tuple(dims))
+    return dataclasses.replace(arg, desc=desc)
+
+
+# With torch.
+
+
+def im2col_call():
+    feature = np.arange(1, 13, dtype="<f4").reshape(1, 1, 3, 4)
+    masks = {"mask_h_idx": np.array([0, 2], "<i4"), "mask_w_idx": np.array([1, 3], "<i4")}
+    params = {"kernel_h": 1, "kernel_w": 2, "pad_h": 0, "pad_w": 0}
+    columns = np.full((2, 2), -1, "<f4")
+    return call_of(
+        "masked_im2col_forward",
+        params,
+        {"feature": feature, **masks},
+        {"data_col": columns},
+        layouts={"feature": Layout.NCHW},
+    )
+
+
+WINDOWS = [[2, 12], [3, 0]]
+
+
+class TestWithTorch:
+    pytestmark = needs_torch
+
+    def test_it_computes_and_tells_the_time(self):
+        backend, call = TorchBackend(), im2col_call()
+        assert backend.name == "torch"
+        assert backend.device_seconds() is None
+        assert backend.run(call) is Status.SUCCESS
+        assert call.array("data_col").tolist() == WINDOWS
+        assert backend.device_seconds() > 0
+        assert backend.run(dataclasses.replace(call, handle=None)) is Status.BAD_PARAM
+        assert backend.device_seconds() is None
+
+    def test_it_declines_other_operators(self):
+        backend = TorchBackend()
+        assert not backend.supports("abs")
+        assert all(backend.supports(name) for name in REFUSALS)
+        with pytest.raises(Declined, match="torch has no abs; it has get_indice_pairs"):
+            backend.run(OpCall("abs", {}, {}, {}))
+
+    def test_read_only_inputs_are_taken(self):
+        call = im2col_call()
+        for arg in call.inputs.values():
+            arg.array.flags.writeable = False
+        assert TorchBackend().run(call) is Status.SUCCESS
+        assert call.array("data_col").tolist() == WINDOWS
+
+    def test_an_unknown_device_names_those_that_are_there(self):
+        with pytest.raises(BackendError, match="no device 'gpu' here; present: cpu"):
+            TorchBackend("gpu")
+
+    def test_it_is_healthy_on_the_processor(self):
+        assert TorchBackend().healthy()
+
+    def test_no_voxels_and_null_pointers_of_empty_tensors(self):
+        empty, count = np.empty((0, 2), "<f4"), np.empty(0, "<i4")
+        inputs = {
+            "grad_voxel_feats": empty,
+            "feats": np.ones((3, 2), "<f4"),
+            "voxel_feats": empty,
+            "point2voxel_map": np.array([-1, 0, 5], "<i4"),
+            "voxel_points_count": count,
+            "voxel_num": np.zeros(1, "<i4"),
+        }
+        outputs = {"grad_feats": np.ones((3, 2), "<f4")}
+        call = call_of("dynamic_scatter_backward", {"reduce_type": 2}, inputs, outputs)
+        without = {
+            name: dataclasses.replace(arg, array=None, null=True) if arg.desc.is_empty else arg
+            for name, arg in call.inputs.items()
+        }
+        call = dataclasses.replace(call, inputs=without)
+        assert TorchBackend().run(call) is Status.SUCCESS
+        assert not call.array("grad_feats").any()
+
+    def test_no_output_site_at_all(self):
+        params = {
+            "dimnb": 5, "batch": 1, "pad": (0, 0, 0), "stride": (2, 2, 2), "dilation": (1, 1, 1),
+            "input_space": (2, 2, 2), "filter_space": (1, 1, 1), "output_space": (1, 1, 1),
+            "sub_m": 0, "transpose": 0, "inverse": 0,
+        }  # fmt: skip
+        outputs = {
+            "out_indices": np.full((1, 4), 7, "<i4"),
+            "indice_pairs": np.full((1, 2, 1), 7, "<i4"),
+            "indice_num": np.full(1, 7, "<i4"),
+        }
+        call = call_of("get_indice_pairs", params, {"indices": np.array([[0, 1, 1, 1]], "<i4")}, outputs)
+        assert TorchBackend().run(call) is Status.SUCCESS
+        assert call.scalars == {"num_act_out": 0}
+        assert call.array("indice_pairs").ravel().tolist() == [-1, -1]
+        assert call.array("indice_num").tolist() == [0]
+
+
+class OnAccelerator(TorchBackend):
+    """The backend with its tensors behind copies, as on a device; the copies lie in host memory."""
+
+    def __init__(self, runtime):
+        super().__init__()
+        device = Accelerator(self._torch, runtime, "cpu", 0)
+        self._devices = {None: device, 3: device}
+
+
+class TestOnAnAccelerator:
+    pytestmark = needs_torch
+
+    def test_results_are_copied_back_and_events_tell_the_time(self):
+        runtime = Runtime(1)
+        backend, call = OnAccelerator(runtime), im2col_call()
+        call = dataclasses.replace(call, device=3)
+        assert backend.run(call) is Status.SUCCESS
+        assert call.array("data_col").tolist() == WINDOWS
+        assert backend.device_seconds() == 0.25
+        assert runtime.synchronized == 1
+
+    def test_what_is_not_written_comes_back_as_it_was(self, monkeypatch):
+        backend, call = OnAccelerator(Runtime(1)), im2col_call()
+        monkeypatch.setitem(
+            backend._compute, call.operator, lambda call, inputs, outputs: outputs["data_col"][0].zero_()
+        )
+        backend.run(call)
+        assert call.array("data_col").tolist() == [[0, 0], [-1, -1]]
+
+    def test_inputs_are_copies(self, monkeypatch):
+        backend, call = OnAccelerator(Runtime(1)), im2col_call()
+        monkeypatch.setitem(backend._compute, call.operator, lambda call, inputs, outputs: inputs["feature"].zero_())
+        backend.run(call)
+        assert call.array("feature").all()
+
+    def test_a_lost_device_is_not_healthy(self):
+        backend = OnAccelerator(Runtime(1))
+        assert backend.healthy()
+        backend._devices[None]._device = "no such device"
+        assert not backend.healthy()
+
+    def test_a_run_may_number_the_device_that_the_word_leaves_open(self, monkeypatch):
+        opened = []
+        module = sys.modules["mluops_gtest.backends.torch_backend.backend"]
+        monkeypatch.setattr(module, "open_device", lambda torch, *asked: opened.append(asked) or Host(torch))
+        monkeypatch.setenv("MLUOPS_TEST_DEVICE", "1")
+        backend = TorchBackend("cuda")
+        assert backend.name == "torch:cuda"
+        backend.healthy()
+        backend.run(dataclasses.replace(im2col_call(), device=2))
+        assert opened == [("cuda", 1), ("cuda", 2)]
