@@ -38,8 +38,8 @@ def read_answer(path: Path, last_words: str = "") -> ProgramAnswer:
             if size > RESULT_BYTES:
                 raise ProgramError(f"{path.name} holds {size} bytes; at most {RESULT_BYTES} are read")
             content = json.loads(file.read(RESULT_BYTES))
-    except FileNotFoundError as error:
-        raise ProgramError(f"the program ended without a status: it wrote no {path.name}{last_words}") from error
+    except FileNotFoundError:
+        raise ProgramError(f"the program ended without a status: it wrote no {path.name}{last_words}") from None
     except UnreadableError as error:
         raise ProgramError(str(error)) from error
     except (ValueError, RecursionError) as error:
