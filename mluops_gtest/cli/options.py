@@ -12,7 +12,7 @@ from mluops_gtest.model.case import TAGS
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class BytesType(click.ParamType):  # type: ignore[type-arg] - generic in the newest click alone
+class BytesType(click.ParamType):  # type: ignore[type-arg]  # generic in the newest click alone
     """A number of bytes with K, M or G behind it."""
 
     name = "size"

@@ -154,14 +154,14 @@ def _callers(session: Session, request: RunRequest) -> Iterator[list[Caller]]:
     from mluops_gtest.engine.isolation.supervisor import Nursery
 
     nursery = Nursery(len(request.lanes))
+    limit = request.memory_limit
+    callers = [IsolatedCaller(nursery, choice, device=device, memory_limit=limit) for device in request.lanes]
     try:
-        callers = [
-            IsolatedCaller(nursery, choice, device=device, memory_limit=request.memory_limit)
-            for device in request.lanes
-        ]
         callers[0].start()
         yield [*callers]
     finally:
+        for caller in callers:
+            caller.close()
         nursery.close()
 
 

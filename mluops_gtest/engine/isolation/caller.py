@@ -32,10 +32,15 @@ class SharedArena(Arena):
         self.shared: SharedSlab | None = None
 
     def _allocate(self, size: int) -> Array:
-        if self.shared is not None:
-            self.shared.close()
+        self.close()
         self.shared = SharedSlab(size)
         return self.shared.bytes
+
+    def close(self) -> None:
+        """Give the shared memory back."""
+        if self.shared is not None:
+            self.shared.close()
+            self.shared = None
 
 
 class IsolatedCaller:
@@ -62,7 +67,7 @@ class IsolatedCaller:
         self._mapped = {}
         answer = self._worker.ask({"do": "load"}, timeout=_START_SECONDS)
         if "error" in answer:
-            self.close()
+            self._end_worker()
             error = BackendError(answer["error"])
             error.exit_code = ExitCode(answer["exit_code"])
             raise error
@@ -98,7 +103,13 @@ class IsolatedCaller:
         return _with_output(reply, self._output.take())
 
     def close(self) -> None:
-        """End the worker."""
+        """End the worker and give all memory and files back."""
+        self._end_worker()
+        self.tensors.close()
+        self.workspace.close()
+        self._output.close()
+
+    def _end_worker(self) -> None:
         if self._worker is not None:
             self._worker.end()
             self._worker = None
@@ -119,7 +130,7 @@ class IsolatedCaller:
                 problem = answer.get("reason", "healthy() says no")
             except (WorkerGoneError, LateError, BackendError) as error:
                 problem = f"{type(error).__name__}: {error}"
-            self.close()
+            self._end_worker()
         device = "" if self._device is None else f" on device {self._device}"
         raise LostDeviceError(f"backend {self.name}{device} failed its health check three times in a row: {problem}")
 
@@ -160,7 +171,10 @@ class _OutputFile:
     def __init__(self) -> None:
         with tempfile.TemporaryFile() as file:
             self.fd = os.dup(file.fileno())
-        os.set_blocking(self.fd, True)
+
+    def close(self) -> None:
+        """Give the file back."""
+        os.close(self.fd)
 
     def take(self) -> str:
         """What was printed since the last time, at most its last 16 KiB."""
