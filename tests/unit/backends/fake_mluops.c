@@ -267,7 +267,7 @@ static int behave(const void *input, void *workspace, size_t workspace_size, con
     unsigned char *bytes = output, *scratch = workspace;
     if (behaves("fill")) memset(output, 1, bytes_of(desc));
     if (behaves("past the end")) bytes[bytes_of(desc) + 2] = 0;
-    if (behaves("before the start")) bytes[-4] = 0;
+    if (behaves("before the start")) bytes[-8] = bytes[-4] = 0;
     if (behaves("change the input")) ((unsigned char *)input)[9] ^= 1;
     if (behaves("overrun the workspace")) scratch[workspace_size] = 0;
     if (behaves("follow the output")) bytes[100] = 0;

@@ -404,6 +404,13 @@ class TestDeviceMemory:
         assert call.notes == []
         assert backend.device_seconds() == pytest.approx(1.5e-3)
 
+    def test_a_call_that_ends_early_has_no_device_time(self, device):
+        backend = CLibraryBackend(device.path)
+        backend.run(im2col())
+        device.refuse("mluOpCreate", 4)
+        backend.run(im2col())
+        assert backend.device_seconds() is None
+
     def test_order_of_calls(self, device):
         CLibraryBackend(device.path).run(im2col(device=3))
         once = [name for name, before in zip(device.functions, ["", *device.functions], strict=False) if name != before]
