@@ -78,58 +78,40 @@ static int answer(const struct arguments *call) {
     return COMPUTES;
 }
 
-/* ---- from a site to its row ---- */
+/* ---- sites in ascending order ---- */
 
-/* A hash table of rows; the sites themselves stay where they are, so no key can overflow however large the space. */
-struct site_table {
-    const int32_t *sites;
-    int32_t *rows; /* NOWHERE where the slot is free */
-    uint64_t mask; /* number of slots - 1, a power of two - 1 */
+/* Coordinates in two words, so that words in ascending order are sites in ascending ((n*D + d)*H + h)*W + w: a linear
+ * index itself would not fit into 64 bits in every space. */
+struct site {
+    uint64_t batch_depth, height_width;
+    int32_t row; /* of indices or out_indices */
 };
 
-/* Half the slots stay free, so that a site that is not there is told after one or two looks. */
-static int64_t slot_count(int64_t sites) {
-    int64_t slots = 2;
-    while (slots < 2 * sites) slots *= 2;
-    return slots;
+static uint64_t packed(int32_t high, int32_t low) { return (uint64_t)(uint32_t)high << 32 | (uint32_t)low; }
+
+static bool precedes(const struct site *left, const struct site *right) {
+    if (left->batch_depth != right->batch_depth) return left->batch_depth < right->batch_depth;
+    return left->height_width < right->height_width;
 }
 
-static uint64_t slot_of(const struct site_table *table, const int32_t site[COORDINATES]) {
-    uint64_t hash = 0;
-    for (int i = 0; i < COORDINATES; i++) hash = (hash ^ (uint32_t)site[i]) * UINT64_C(0x9E3779B97F4A7C15);
-    return hash >> 32 & table->mask;
+static bool is_same(const struct site *left, const struct site *right) {
+    return left->batch_depth == right->batch_depth && left->height_width == right->height_width;
 }
 
-/* The slot that holds the site, or the free one where it belongs. */
-static int32_t *find_slot(const struct site_table *table, const int32_t site[COORDINATES]) {
-    for (uint64_t slot = slot_of(table, site);; slot = (slot + 1) & table->mask) {
-        int32_t row = table->rows[slot];
-        if (row == NOWHERE) return table->rows + slot;
-        if (memcmp(table->sites + COORDINATES * (int64_t)row, site, COORDINATES * sizeof *site) == 0) {
-            return table->rows + slot;
-        }
-    }
-}
+static int by_place(const void *left, const void *right) { return precedes(right, left) - precedes(left, right); }
 
-static void clear(struct site_table *table) { memset(table->rows, 0xff, (table->mask + 1) * sizeof *table->rows); }
-
-static void insert_all(struct site_table *table, int64_t count) {
-    clear(table);
+static void sort_inputs(const struct arguments *call, struct site *inputs) {
+    int64_t count = call->indices_desc->dims[0];
+    bool ascending = true;
     for (int64_t row = 0; row < count; row++) {
-        *find_slot(table, table->sites + COORDINATES * row) = (int32_t)row;
+        const int32_t *at = call->indices + COORDINATES * row;
+        inputs[row] = (struct site){packed(at[0], at[1]), packed(at[2], at[3]), (int32_t)row};
+        ascending = ascending && (row == 0 || precedes(&inputs[row - 1], &inputs[row]));
     }
+    if (!ascending) qsort(inputs, (size_t)count, sizeof *inputs, by_place);
 }
 
 /* ---- geometry ---- */
-
-/* The output coordinate that an input coordinate meets at a position of the kernel, or NOWHERE. */
-static int32_t meet(sparse_desc sparse, int axis, int32_t input, int position) {
-    int64_t distance = (int64_t)input + sparse->pad[axis] - (int64_t)position * sparse->dilation[axis];
-    int64_t output = distance / sparse->stride[axis];
-    /* §3.2's integer division alone would round the sites between two strides to a neighbour. */
-    if (distance < 0 || output * sparse->stride[axis] != distance) return NOWHERE;
-    return output < sparse->output_space[axis] ? (int32_t)output : NOWHERE;
-}
 
 struct offset {
     int position[SPACE_AXES];
@@ -140,107 +122,148 @@ static struct offset offset_of(sparse_desc sparse, int64_t k) {
     return (struct offset){{(int)(k / width / height), (int)(k / width % height), (int)(k % width)}};
 }
 
-static bool output_site(sparse_desc sparse, struct offset offset, const int32_t *input, int32_t output[COORDINATES]) {
-    output[0] = input[0];
-    for (int axis = 0; axis < SPACE_AXES; axis++) {
-        output[axis + 1] = meet(sparse, axis, input[axis + 1], offset.position[axis]);
-        if (output[axis + 1] == NOWHERE) return false;
-    }
+/* The output coordinate that an input coordinate meets at a position of the kernel, or NOWHERE. */
+static int32_t meet(sparse_desc sparse, int axis, uint32_t input, int position) {
+    int64_t distance = (int64_t)input + sparse->pad[axis] - (int64_t)position * sparse->dilation[axis];
+    int64_t output = distance / sparse->stride[axis];
+    /* §3.2's integer division alone would round the sites between two strides to a neighbour. */
+    if (distance < 0 || output * sparse->stride[axis] != distance) return NOWHERE;
+    return output < sparse->output_space[axis] ? (int32_t)output : NOWHERE;
+}
+
+/* The output site that an input site meets at a kernel offset, if there is one. Ascending inputs meet ascending outputs,
+ * because a step up on an axis never leads down. */
+static bool output_site(sparse_desc sparse, struct offset offset, const struct site *input, struct site *output) {
+    int32_t depth = meet(sparse, 0, (uint32_t)input->batch_depth, offset.position[0]);
+    if (depth == NOWHERE) return false;
+    int32_t height = meet(sparse, 1, (uint32_t)(input->height_width >> 32), offset.position[1]);
+    if (height == NOWHERE) return false;
+    int32_t width = meet(sparse, 2, (uint32_t)input->height_width, offset.position[2]);
+    if (width == NOWHERE) return false;
+    *output = (struct site){packed((int32_t)(input->batch_depth >> 32), depth), packed(height, width), NOWHERE};
     return true;
 }
 
 /* ---- output sites ---- */
 
-static int by_coordinates(const void *left, const void *right) {
-    const int32_t *a = left, *b = right;
-    for (int i = 0; i < COORDINATES; i++) {
-        if (a[i] != b[i]) return a[i] < b[i] ? -1 : 1;
+/* Merges the known sites and those met at one more offset; how many, or NOWHERE if they are more than `room`. */
+static int64_t unite(const struct arguments *call, struct offset offset, const struct site *inputs,
+                     const struct site *known, int64_t count, struct site *all, int64_t room) {
+    int64_t sites = call->indices_desc->dims[0], next = 0, total = 0;
+    for (int64_t i = 0; i < sites; i++) {
+        struct site site;
+        if (!output_site(call->sparse, offset, &inputs[i], &site)) continue;
+        while (next < count && precedes(&known[next], &site)) all[total++] = known[next++];
+        if (next < count && is_same(&known[next], &site)) continue;
+        if (total + (count - next) == room) return NOWHERE;
+        all[total++] = site;
     }
-    return 0;
+    while (next < count) all[total++] = known[next++];
+    return total;
 }
 
-/* Collects every distinct output site in out_indices, ascending; how many, or NOWHERE if they do not fit. */
-static int64_t collect_outputs(const struct arguments *call, struct site_table *table) {
-    int64_t offsets = call->indice_num_desc->dims[0], sites = call->indices_desc->dims[0];
-    int64_t room = call->out_indices_desc->dims[0], found = 0;
-    clear(table);
+/* All distinct output sites, ascending, in outputs[0]; nothing is dropped, no slot is set aside for an "invalid" one. */
+static int64_t collect_outputs(const struct arguments *call, const struct site *inputs, struct site *outputs[2],
+                               int64_t room) {
+    int64_t offsets = call->indice_num_desc->dims[0], found = 0;
     for (int64_t k = 0; k < offsets; k++) {
-        struct offset offset = offset_of(call->sparse, k);
-        for (int64_t row = 0; row < sites; row++) {
-            int32_t site[COORDINATES];
-            if (!output_site(call->sparse, offset, call->indices + COORDINATES * row, site)) continue;
-            int32_t *slot = find_slot(table, site);
-            if (*slot != NOWHERE) continue;
-            if (found == room) return NOWHERE;
-            memcpy(call->out_indices + COORDINATES * found, site, sizeof site);
-            *slot = (int32_t)found++;
-        }
+        found = unite(call, offset_of(call->sparse, k), inputs, outputs[0], found, outputs[1], room);
+        if (found == NOWHERE) return NOWHERE;
+        struct site *united = outputs[1];
+        outputs[1] = outputs[0];
+        outputs[0] = united;
     }
-    /* Nothing is dropped: no slot is set aside for an "invalid" site. */
-    qsort(call->out_indices, (size_t)found, COORDINATES * sizeof *call->out_indices, by_coordinates);
+    for (int64_t row = 0; row < found; row++) outputs[0][row].row = (int32_t)row;
     return found;
+}
+
+static void store_outputs(const struct arguments *call, const struct site *outputs, int64_t count) {
+    for (int64_t i = 0; i < count; i++) {
+        int32_t *to = call->out_indices + COORDINATES * (int64_t)outputs[i].row;
+        to[0] = (int32_t)(outputs[i].batch_depth >> 32);
+        to[1] = (int32_t)outputs[i].batch_depth;
+        to[2] = (int32_t)(outputs[i].height_width >> 32);
+        to[3] = (int32_t)outputs[i].height_width;
+    }
 }
 
 /* ---- pairs ---- */
 
 struct pairing {
     const struct arguments *call;
-    struct site_table table;
+    const struct site *inputs, *outputs;
+    int64_t output_count;
 };
+
+/* partners[input row] = the output row met at this offset, or NOWHERE: one walk along both sorted lists. */
+static void find_partners(const struct pairing *pairing, struct offset offset, int32_t *partners) {
+    int64_t sites = pairing->call->indices_desc->dims[0], next = 0;
+    for (int64_t row = 0; row < sites; row++) partners[row] = NOWHERE;
+    for (int64_t i = 0; i < sites; i++) {
+        struct site site;
+        if (!output_site(pairing->call->sparse, offset, &pairing->inputs[i], &site)) continue;
+        while (next < pairing->output_count && precedes(&pairing->outputs[next], &site)) next++;
+        if (next == pairing->output_count) return;
+        /* With sub_m an output that is not an active input does not count. */
+        if (is_same(&pairing->outputs[next], &site)) {
+            partners[pairing->inputs[i].row] = pairing->outputs[next].row;
+        }
+    }
+}
 
 static void pair_offsets(void *context, int64_t begin, int64_t end) {
     const struct pairing *pairing = context;
-    const struct arguments *call = pairing->call;
-    int64_t sites = call->indices_desc->dims[0];
+    int64_t sites = pairing->call->indices_desc->dims[0];
     for (int64_t k = begin; k < end; k++) {
-        struct offset offset = offset_of(call->sparse, k);
-        int32_t *inputs = call->indice_pairs + 2 * k * sites, *outputs = inputs + sites;
+        int32_t *inputs = pairing->call->indice_pairs + 2 * k * sites, *outputs = inputs + sites;
+        find_partners(pairing, offset_of(pairing->call->sparse, k), outputs);
         int64_t count = 0;
         for (int64_t row = 0; row < sites; row++) {
-            int32_t site[COORDINATES];
-            if (!output_site(call->sparse, offset, call->indices + COORDINATES * row, site)) continue;
-            int32_t output = *find_slot(&pairing->table, site);
-            if (output == NOWHERE) continue; /* sub_m: not an active input */
+            if (outputs[row] == NOWHERE) continue;
             inputs[count] = (int32_t)row;
-            outputs[count++] = output;
+            outputs[count++] = outputs[row]; /* count <= row, so nothing unread is overwritten */
         }
-        call->indice_num[k] = (int32_t)count;
+        pairing->call->indice_num[k] = (int32_t)count;
         for (int64_t tail = count; tail < sites; tail++) inputs[tail] = outputs[tail] = -1;
     }
 }
 
-/* The most sites that the table holds: the active inputs, or the outputs that can exist and have room. */
-static int64_t table_sites(const struct arguments *call) {
-    int64_t sites = call->indices_desc->dims[0], room = call->out_indices_desc->dims[0];
-    if (call->sparse->sub_m) return sites;
-    int64_t possible = product(sites, call->indice_num_desc->dims[0]);
+/* ---- the whole ---- */
+
+/* The most outputs to be found: with sub_m none need finding, else those that can exist and have room. */
+static int64_t most_outputs(const struct arguments *call) {
+    int64_t possible = product(call->indices_desc->dims[0], call->indice_num_desc->dims[0]);
+    int64_t room = call->out_indices_desc->dims[0];
+    if (call->sparse->sub_m) return 0;
     return possible < room ? possible : room;
 }
 
 static size_t scratch_bytes(const struct arguments *call) {
-    return (size_t)slot_count(table_sites(call)) * sizeof(int32_t);
+    return (size_t)(call->indices_desc->dims[0] + 2 * most_outputs(call)) * sizeof(struct site);
 }
 
 static mluOpStatus_t compute(const struct arguments *call) {
-    int64_t sites = call->indices_desc->dims[0], offsets = call->indice_num_desc->dims[0], found = sites;
-    int32_t *rows = scratch_take(call->workspace, call->workspace_size, scratch_bytes(call));
-    if (rows == NULL) return MLUOP_STATUS_ALLOC_FAILED;
-    struct pairing pairing = {
-        .call = call,
-        .table = {.sites = call->out_indices, .rows = rows, .mask = (uint64_t)slot_count(table_sites(call)) - 1}};
-    if (!call->sparse->sub_m) {
-        found = collect_outputs(call, &pairing.table);
-    } else if (sites <= call->out_indices_desc->dims[0]) {
-        memcpy(call->out_indices, call->indices, (size_t)(sites * COORDINATES) * sizeof *call->indices);
+    int64_t sites = call->indices_desc->dims[0], offsets = call->indice_num_desc->dims[0];
+    int64_t room = call->out_indices_desc->dims[0];
+    struct site *inputs = scratch_take(call->workspace, call->workspace_size, scratch_bytes(call));
+    if (inputs == NULL) return MLUOP_STATUS_ALLOC_FAILED;
+    struct site *outputs[2] = {inputs + sites, inputs + sites + most_outputs(call)};
+    int64_t found;
+    sort_inputs(call, inputs);
+    if (call->sparse->sub_m) {
+        /* The outputs are the active inputs, in the same rows. */
+        found = sites <= room ? sites : NOWHERE;
+        outputs[0] = inputs;
     } else {
-        found = NOWHERE;
+        found = collect_outputs(call, inputs, outputs, room);
     }
     if (found != NOWHERE) {
-        insert_all(&pairing.table, found);
+        struct pairing pairing = {call, inputs, outputs[0], found};
+        store_outputs(call, outputs[0], found);
         parallel_for(offsets, offsets * sites, pair_offsets, &pairing);
         call->sparse->num_act_out = (int)found;
     }
-    scratch_release(rows, call->workspace);
+    scratch_release(inputs, call->workspace);
     return found == NOWHERE ? MLUOP_STATUS_EXECUTION_FAILED : MLUOP_STATUS_SUCCESS;
 }
 
