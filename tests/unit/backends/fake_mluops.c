@@ -2,7 +2,8 @@
  *
  * -DRUNTIME adds the device runtime, -DNOTIFIERS its notifiers, -DHOOKS the test hooks, -DDOCUMENT_NAMES the document's
  * names of dynamic_scatter_backward instead of the released ones, -DNO_SPARSE leaves out the sparse-convolution
- * descriptor, -DNO_CORE the tensor descriptors. */
+ * descriptor, -DNO_CORE the tensor descriptors, -DNO_IM2COL and -DNO_FREE one function each. For processes that a test cannot
+ * reach into, -DREFUSING='"function"' and -DBEHAVIOUR='"how"' are in force from the start. */
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -13,8 +14,14 @@
 
 static char journal[1 << 20];
 static size_t journal_length;
-static char refusing[128], behaviour[64];
-static int refusal;
+#ifndef REFUSING
+#define REFUSING ""
+#endif
+#ifndef BEHAVIOUR
+#define BEHAVIOUR ""
+#endif
+static char refusing[128] = REFUSING, behaviour[64] = BEHAVIOUR;
+static int refusal = 3; /* BAD_PARAM */
 static int64_t wanted_workspace;
 static int live[8];
 enum { HANDLES, TENSORS, SPARSES, QUEUES, BUFFERS, NOTIFIERS_LIVE };
