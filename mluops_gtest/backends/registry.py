@@ -1,4 +1,4 @@
-"""From the word after --backend to a backend: built in, entry point, module:attribute or file.py:attribute."""
+"""From the word after --backend to a backend: built in, a door, an entry point or any Python object."""
 
 import importlib
 import importlib.metadata
@@ -8,11 +8,14 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from mluops_gtest.errors import BackendError, UnknownNameError
+from mluops_gtest.errors import BackendError, UnknownNameError, UsageError
 from mluops_gtest.model.call import Backend
 from mluops_gtest.model.operator import Operator
+
+if TYPE_CHECKING:
+    from mluops_gtest.backends.exec_door.backend import CallWriter
 
 ENTRY_POINTS = "mluops_gtest.backends"
 # Not entry points: `python cli.py` must work in a checkout without metadata.
@@ -22,8 +25,23 @@ BUILT_IN: Final = {
 }
 
 
-# Words before a colon that lead to kernels in other languages.
-_NATIVE: Final = ("c", "mlu")
+# Doors: words that lead to kernels outside of Python; what follows the colon is the door's own.
+DOORS: Final = {
+    "c": "c:LIBRARY, a shared library with the C API",
+    "mlu": "mlu, the C API with its default library names",
+    "exec": "exec:COMMAND, any program",
+    "torch": "torch[:DEVICE], the operators written with torch",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """What backends need from packages that they may not import, and the options that are theirs."""
+
+    operators: Callable[[], Mapping[str, Operator]]
+    call_writer: "Callable[[], CallWriter]"
+    runtime: str | None = None
+    serve: bool = False
 
 
 def runs_inline(spec: str) -> bool:
@@ -33,7 +51,7 @@ def runs_inline(spec: str) -> bool:
 
 def is_native(spec: str) -> bool:
     """The backend runs code that can take the whole process down."""
-    return spec.partition(":")[0] in _NATIVE
+    return spec.partition(":")[0] in ("c", "mlu")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,23 +63,55 @@ class KnownBackend:
     problem: str = ""
 
 
-def load_backend(
-    spec: str, resolve: Callable[[], Mapping[str, Operator]], *, runtime: str | None = None, serve: bool = False
-) -> Backend:
-    """The backend that `spec` names; an unknown word is a usage error, one that does not load exits 4.
-
-    `resolve` gives the operators to a backend that is made of them; `runtime` and `serve` are for doors.
-    """
+def load_backend(spec: str, wiring: Wiring) -> Backend:
+    """The backend that `spec` names; an unknown word is a usage error, one that does not load exits 4."""
+    word, _, rest = spec.partition(":")
+    if word not in ("c", "mlu") and wiring.runtime is not None:
+        raise UsageError(f"--runtime belongs to the C door (c:LIBRARY, mlu); the backend is {spec!r}.")
+    if word != "exec" and wiring.serve:
+        raise UsageError(f"--serve belongs to exec:COMMAND; the backend is {spec!r}.")
     if spec in BUILT_IN:
         module, _, attribute = BUILT_IN[spec].partition(":")
-        backend: Backend = getattr(importlib.import_module(module), attribute)(resolve())
+        backend: Backend = getattr(importlib.import_module(module), attribute)(wiring.operators())
         return backend
+    if word in DOORS:
+        return _open(word, rest, wiring)
     for point in importlib.metadata.entry_points(group=ENTRY_POINTS):
         if point.name == spec:
             return _checked(spec, _guarded(spec, point.load))
+    return _named(spec)
+
+
+def _open(word: str, rest: str, wiring: Wiring) -> Backend:
+    """The door of that word; each is imported only when it is used."""
+    if word in ("c", "exec") and not rest:
+        raise UsageError(f"--backend {word}: says no more; write {DOORS[word]}.")
+    if word == "mlu" and rest:
+        raise UsageError("--backend mlu takes nothing behind it; a library of your own is c:LIBRARY.")
+    match word:
+        case "c":
+            from mluops_gtest.backends.c_library import CLibraryBackend
+
+            return CLibraryBackend(rest, wiring.runtime)
+        case "mlu":
+            from mluops_gtest.backends.c_library import CLibraryBackend
+
+            return CLibraryBackend.mlu(wiring.runtime)
+        case "exec":
+            from mluops_gtest.backends.exec_door.backend import ExecBackend
+
+            return ExecBackend(rest, wiring.call_writer(), wiring.serve)
+    from mluops_gtest.backends.torch_backend import TorchBackend
+
+    return TorchBackend(rest or "cpu")
+
+
+def _named(spec: str) -> Backend:
+    """A Python object by module:attribute or path/file.py:attribute."""
     target, colon, attribute = spec.rpartition(":")
     if not colon or not target or not attribute:
-        raise UnknownNameError("backend", spec, [*known_names(), "module:attribute", "path/file.py:attribute"])
+        words = [*BUILT_IN, *DOORS, *_entry_points(), "module:attribute", "path/file.py:attribute"]
+        raise UnknownNameError("backend", spec, words)
     module = _load_file(spec, Path(target)) if _is_path(target) else _guarded(spec, lambda: _import(target))
     value = module
     for part in attribute.split("."):
@@ -71,15 +121,16 @@ def load_backend(
     return _checked(spec, value)
 
 
-def known_names() -> list[str]:
-    """Every backend that has a name of its own."""
-    return [*BUILT_IN, *(point.name for point in importlib.metadata.entry_points(group=ENTRY_POINTS))]
+def _entry_points() -> list[str]:
+    return [point.name for point in importlib.metadata.entry_points(group=ENTRY_POINTS)]
 
 
 def known_backends() -> Iterator[KnownBackend]:
     """The named backends with their status; an entry point that does not load says why."""
     for name, target in BUILT_IN.items():
         yield KnownBackend(name, f"built in ({target})")
+    for word, says in DOORS.items():
+        yield KnownBackend(word, says, _door_problem(word))
     for point in importlib.metadata.entry_points(group=ENTRY_POINTS):
         try:
             _checked(point.name, _guarded(point.name, point.load))
@@ -87,6 +138,20 @@ def known_backends() -> Iterator[KnownBackend]:
             yield KnownBackend(point.name, f"entry point ({point.value})", str(error))
         else:
             yield KnownBackend(point.name, f"entry point ({point.value})")
+
+
+def _door_problem(word: str) -> str:
+    """Why a door cannot be used here, where that can be told without a library or a command."""
+    if word == "torch" and importlib.util.find_spec("torch") is None:
+        return "torch is not installed: pip install 'mluops-test[torch]'"
+    if word == "mlu":
+        from mluops_gtest.backends.c_library import CLibraryBackend
+
+        try:
+            CLibraryBackend.mlu()
+        except BackendError as error:
+            return str(error)
+    return ""
 
 
 def _is_path(target: str) -> bool:

@@ -16,6 +16,7 @@ COMMANDS = {
     "list": "List the declared cases.",
     "show": "Show one case: tensors, parameters, criteria, expected status.",
     "generate": "Make cases with their baselines and write them.",
+    "merge": "Merge the results of all shards of one run.",
     "verify": "Recompute every stored baseline from its stored inputs.",
     "convert": "Convert case files between text and binary.",
     "ops": "Show the operators that are known.",

@@ -4,7 +4,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from mluops_gtest.backends.registry import load_backend
+from mluops_gtest.backends.registry import Wiring, load_backend
+from mluops_gtest.codec.call_folder import CallFolderWriter
 from mluops_gtest.content.operators import Operators, load_operators
 from mluops_gtest.model.call import Backend
 
@@ -28,4 +29,4 @@ class BackendChoice:
         def resolve() -> Operators:
             return load_operators(Path(self.root)) if operators is None else operators
 
-        return load_backend(self.spec, resolve, runtime=self.runtime, serve=self.serve)
+        return load_backend(self.spec, Wiring(resolve, lambda: CallFolderWriter(resolve()), self.runtime, self.serve))

@@ -52,7 +52,7 @@ class ResultFiles:
     def write_report(self, report: RunReport) -> None:
         """The report, whole or not at all."""
         report = dataclasses.replace(report, timing={**report.timing, "write": self.seconds})
-        _replace(self.folder / REPORT, json.dumps(report_to_json(report), indent=1, allow_nan=False) + "\n")
+        _replace(self.folder / REPORT, _document(report))
 
 
 def read_request(folder: Path) -> dict[str, Any]:
@@ -100,6 +100,20 @@ def read_report(folder: Path) -> RunReport:
         raise UsageError(f"{path}: cannot be read ({error.strerror or error}); name a results folder.") from error
     except (ValueError, KeyError, TypeError) as error:
         raise ContentError(f"{path}: not a report of mluops-test: {error!r}.") from error
+
+
+def write_results(folder: Path, report: RunReport) -> None:
+    """A finished report as a results folder of its own."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _replace(folder / RESULTS, "".join(_line(result) for result in report.results))
+        _replace(folder / REPORT, _document(report))
+    except OSError as error:
+        raise UsageError(f"--out {folder}: cannot write there: {error.strerror or error}.") from error
+
+
+def _document(report: RunReport) -> str:
+    return json.dumps(report_to_json(report), indent=1, allow_nan=False) + "\n"
 
 
 def _line(result: CaseResult) -> str:

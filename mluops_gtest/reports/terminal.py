@@ -22,6 +22,7 @@ COLOURS = {
 }
 _MOST_FAILURES = 50
 _MOST_SKIP_REASONS = 8
+_MOST_OUTPUT_LINES = 20
 
 
 class TerminalReporter:
@@ -69,6 +70,8 @@ class TerminalReporter:
             word = f"[{colour(result.outcome)}]{result.outcome.value:12}[/]"
             reason = f"  {escape(result.reason)}" if result.reason else ""
             self._out.print(f"{word} {escape(result.case)}  {result.seconds * 1e3:.2f} ms{reason}", soft_wrap=True)
+            for line in output_lines(result):
+                self._out.print(line, soft_wrap=True)
 
     def summary(self, report: RunReport, where: str) -> None:
         """The tables, the failures and the closing lines."""
@@ -126,6 +129,11 @@ def operator_table(report: RunReport) -> Table:
     return table
 
 
+def output_lines(result: CaseResult) -> Iterable[str]:
+    """What the backend printed, set off from our own lines."""
+    return (f"  | {escape(line)}" for line in result.output.splitlines())
+
+
 def failure_lines(result: CaseResult, *, verbose: bool) -> Iterable[str]:
     """A failure in a few lines: what, why, where, and the command that repeats it."""
     yield f"[{colour(result.outcome)}]{result.outcome.value}[/] [bold]{escape(result.case)}[/]"
@@ -138,6 +146,9 @@ def failure_lines(result: CaseResult, *, verbose: bool) -> Iterable[str]:
             f"  worst:  {worst.output}[{index}] = {worst.evaluated}, expected {worst.baseline} "
             f"({worst.unequal} of {worst.compared} elements differ{ulp})"
         )
+    if not verbose:
+        # With -v it stands beside the case already.
+        yield from list(output_lines(result))[-_MOST_OUTPUT_LINES:]
     for note in result.notes:
         if verbose or result.outcome is Outcome.ERROR:
             yield from (f"  {escape(line)}" for line in note.splitlines())

@@ -63,23 +63,37 @@ class IsolatedCaller:
 
     def start(self) -> None:
         """Start a worker and load the backend there; one that does not load is told as it is."""
-        self._worker = Worker(self._nursery, self._options, self._output.fd)
-        self._mapped = {}
-        answer = self._worker.ask({"do": "load"}, timeout=_START_SECONDS)
+        try:
+            self._worker = Worker(self._nursery, self._options, self._output.fd)
+            self._mapped = {}
+            answer = self._worker.ask({"do": "load"}, timeout=_START_SECONDS)
+        except (WorkerGoneError, LateError) as error:
+            self._worker = None
+            raise BackendError(f"Backend {self.name!r}: {self._ending(error)} while loading.") from error
         if "error" in answer:
             self._end_worker()
-            error = BackendError(answer["error"])
-            error.exit_code = ExitCode(answer["exit_code"])
-            raise error
+            refused = BackendError(answer["error"])
+            refused.exit_code = ExitCode(answer["exit_code"])
+            raise refused
         self.name, self._has_workspace = answer["name"], answer["has_workspace"]
         self.is_reference = answer["is_reference"]
 
     def supports(self, operator: str) -> bool:
         """What the backend says of that operator."""
-        answer = self._ready().ask({"do": "supports", "operator": operator}, timeout=_START_SECONDS)
+        try:
+            answer = self._ready().ask({"do": "supports", "operator": operator}, timeout=_START_SECONDS)
+        except (WorkerGoneError, LateError) as error:
+            self._worker = None
+            raise RuntimeError(f"supports({operator!r}): {self._ending(error)}") from error
         if "raised" in answer:
             raise RuntimeError(answer["raised"])
         return bool(answer["supports"])
+
+    def _ending(self, error: WorkerGoneError | LateError) -> str:
+        """How a worker ended outside of any case, with the last thing it printed."""
+        how = _death(error.code) if isinstance(error, WorkerGoneError) else "no answer, killed"
+        last = self._output.take().strip()
+        return f"{how}{f' (printed: {last[-400:]})' if last else ''}"
 
     def workspace_size(self, call: OpCall) -> int:
         """What the backend says in its worker; a crash there is the case's."""
@@ -128,8 +142,11 @@ class IsolatedCaller:
                     self._output.take()
                     return self._worker
                 problem = answer.get("reason", "healthy() says no")
-            except (WorkerGoneError, LateError, BackendError) as error:
-                problem = f"{type(error).__name__}: {error}"
+            except BackendError as error:
+                problem = str(error)
+            except (WorkerGoneError, LateError) as error:
+                self._worker = None
+                problem = self._ending(error)
             self._end_worker()
         device = "" if self._device is None else f" on device {self._device}"
         raise LostDeviceError(f"backend {self.name}{device} failed its health check three times in a row: {problem}")

@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 
 from mluops_gtest.engine.isolation.channel import Channel, ClosedError
 
@@ -33,6 +34,9 @@ def serve(channel: Channel) -> None:
     finally:
         for pid in workers:
             kill_group(pid)
+        for pid in workers:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
 
 
 def kill_group(pid: int) -> None:
@@ -66,7 +70,10 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the controller's to handle
     import mluops_gtest.engine.isolation.worker  # noqa: F401 - preloaded, numpy included, before the first fork
 
-    serve(Channel(socket.socket(fileno=int(sys.argv[1]))))
+    # What a killed worker leaves in its temporary folder goes with the run, also when the controller was killed.
+    with tempfile.TemporaryDirectory(prefix="mluops-test-", ignore_cleanup_errors=True) as folder:
+        os.environ["TMPDIR"] = tempfile.tempdir = folder
+        serve(Channel(socket.socket(fileno=int(sys.argv[1]))))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,40 @@
+"""`mluops-test merge`."""
+
+from pathlib import Path
+
+import click
+
+_EPILOG = """\b
+Examples:
+  mluops-test merge results-1 results-2 results-3 --out results
+"""
+
+
+@click.command("merge", epilog=_EPILOG)
+@click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True), metavar="DIR…")
+@click.option(
+    "--out",
+    required=True,
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder for the merged results.jsonl and report.json, e.g. --out results.",
+)
+def command(folders: tuple[Path, ...], out: Path) -> int:
+    """Merge the results of all shards of one run.
+
+    Doubled cases, missing shards and different backends are refused. The exit code is that of the whole run.
+    """
+    from mluops_gtest.cli.consoles import stdout
+    from mluops_gtest.reports.files import read_report, write_results
+    from mluops_gtest.reports.merge import merge
+    from mluops_gtest.reports.terminal import operator_table
+
+    reports = {}
+    for number, folder in enumerate(folders, 1):
+        name = str(folder) if str(folder) not in reports else f"{folder} (again, as number {number})"
+        reports[name] = read_report(folder)
+    merged = merge(reports)
+    write_results(out, merged)
+    stdout().print(operator_table(merged))
+    counts = ", ".join(f"{n} {outcome}" for outcome, n in merged.summary.items())
+    click.echo(f"{counts}\nResults: {out}")
+    return int(merged.exit_code)

@@ -1,0 +1,63 @@
+"""The reports of all shards of one run made one report again."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from mluops_gtest.errors import ContentError
+from mluops_gtest.model.report import RunReport
+
+
+def merge(reports: Mapping[str, RunReport]) -> RunReport:
+    """One report of all; refused where cases are doubled, shards are missing or the runs differ."""
+    first = next(iter(reports.values()))
+    _refuse_differences(reports, first)
+    _refuse_missing_shards([report.selection.get("shard") for report in reports.values()])
+    seen: dict[str, str] = {}
+    for name, report in reports.items():
+        for result in report.results:
+            if result.case in seen:
+                raise ContentError(f"{result.case} is in {seen[result.case]} and in {name}; each case must be in one.")
+            seen[result.case] = name
+    results = sorted((result for report in reports.values() for result in report.results), key=lambda r: r.case)
+    phases = {phase: 0.0 for report in reports.values() for phase in report.timing}
+    for report in reports.values():
+        for phase, seconds in report.timing.items():
+            phases[phase] += seconds
+    return replace(
+        first,
+        selection={**first.selection, "shard": None, "cases": len(results)},
+        started=min(report.started for report in reports.values()),
+        seconds=sum(report.seconds for report in reports.values()),
+        results=tuple(results),
+        timing=phases,
+        interrupted=any(report.interrupted for report in reports.values()),
+    )
+
+
+def _refuse_differences(reports: Mapping[str, RunReport], first: RunReport) -> None:
+    wanted = _identity(first)
+    for name, report in reports.items():
+        for key, value in _identity(report).items():
+            if value != wanted[key]:
+                raise ContentError(f"{name}: its {key} is {value!r}, but that of the first is {wanted[key]!r}.")
+
+
+def _identity(report: RunReport) -> dict[str, Any]:
+    """What all shards of one run have in common."""
+    selection = {k: v for k, v in report.selection.items() if k not in ("shard", "cases")}
+    return {"backend": report.backend.get("name"), "version": report.tool_version, "selection": selection}
+
+
+def _refuse_missing_shards(shards: Sequence[str | None]) -> None:
+    given = [shard for shard in shards if shard is not None]
+    if not given:
+        return
+    counts = {shard.partition("/")[2] for shard in given}
+    if len(counts) > 1 or len(given) != len(shards):
+        words = ", ".join(str(shard) for shard in shards)
+        raise ContentError(f"The shards {words} are not parts of one run.")
+    count = int(counts.pop())
+    missing = [f"{i}/{count}" for i in range(1, count + 1) if f"{i}/{count}" not in given]
+    if missing:
+        raise ContentError(f"Shards are missing: {', '.join(missing)}.")

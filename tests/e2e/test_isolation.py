@@ -1,0 +1,332 @@
+"""Kernels that crash, hang, leak and flood: one case each is lost, never the run."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from mluops_gtest.engine.plan import Shard, shard_of
+from tests.conftest import ROOT
+from tests.e2e.conftest import SUPPORT
+
+VICTIMS = "masked_im2col_forward"
+SMOKE = ("--tag", "smoke", "-k", "masked or voxel or dynamic")
+
+
+def crashing(name):
+    return f"{SUPPORT / 'crashing_backends.py'}:{name}"
+
+
+@pytest.fixture(autouse=True)
+def _support_is_importable(monkeypatch, tmp_path):
+    """Workers start fresh: they find the tests' modules by PYTHONPATH alone."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("CRASH_COUNTER", str(tmp_path / "counter"))
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left():
+    before = set(Path("/dev/shm").iterdir()) if Path("/dev/shm").is_dir() else set()
+    yield
+    assert psutil.Process().children(recursive=True) == []
+    after = set(Path("/dev/shm").iterdir()) if Path("/dev/shm").is_dir() else set()
+    assert after <= before
+
+
+@pytest.mark.parametrize(
+    ("backend", "outcome", "reason"),
+    [
+        ("Segfaults", "crashed", "killed by SIGSEGV"),
+        ("Aborts", "crashed", "killed by SIGABRT"),
+        ("Terminates", "crashed", "killed by SIGTERM"),
+        ("KillsItsGroup", "crashed", "killed by SIGKILL"),
+        ("Exits", "crashed", "exited with code 3"),
+        ("RaisesSystemExit", "crashed", "SystemExit: enough"),
+        ("OverflowsTheStack", "crashed", "killed by SIGSEGV"),
+        ("LeavesAChild", "crashed", "killed by SIGSEGV"),
+        ("CrashesWhileAsked", "crashed", "killed by SIGSEGV"),
+        ("Hangs", "timed_out", "no answer within 1 s"),
+        ("HangsInNativeCode", "timed_out", "no answer within 1 s"),
+    ],
+)
+def test_what_a_backend_does_to_itself_costs_its_cases_alone(run, backend, outcome, reason):
+    result = run(*SMOKE, "--backend", crashing(backend), "--timeout", 1)
+    victims = [r for r in result.results.values() if r["operator"] == VICTIMS]
+    others = [r for r in result.results.values() if r["operator"] != VICTIMS]
+    assert victims
+    assert others
+    assert {r["outcome"] for r in others} == {"passed"}
+    for one in victims:
+        assert (one["outcome"], reason in one["reason"]) == (outcome, True), one
+    assert result.code == 1
+
+
+def test_a_worker_that_closes_its_pipe_is_ended(run):
+    result = run(*SMOKE, "--backend", crashing("ClosesEverything"), "--timeout", 20)
+    victims = [r for r in result.results.values() if r["operator"] == VICTIMS]
+    assert {r["outcome"] for r in victims} == {"crashed"}
+
+
+def test_the_last_words_of_a_crash_are_kept(run):
+    result = run(*SMOKE, "--backend", crashing("Segfaults"))
+    one = next(r for r in result.results.values() if r["outcome"] == "crashed")
+    assert "about to read nothing" in one["output"]
+    assert "crashing_backends.py" in one["output"]  # the faulthandler's trace
+    assert "about to read nothing" in result.out
+
+
+def test_what_a_backend_prints_is_kept_apart_per_case(run):
+    result = run(*SMOKE, "--backend", crashing("Prints"), "-v")
+    victims = [r for r in result.results.values() if r["operator"] == VICTIMS]
+    for one in victims:
+        assert sorted(one["output"].split("\n")) == ["", "from C", "from Python", "to stderr"]
+    assert all(r["output"] == "" for r in result.results.values() if r["operator"] != VICTIMS)
+    assert result.out.count("from C") == len(victims)
+    assert result.code == 0
+
+
+def test_a_flood_of_output_is_limited(run):
+    result = run(*SMOKE, "--backend", crashing("PrintsForALongTime"))
+    for one in result.results.values():
+        assert len(one["output"]) < 20_000
+    assert result.code == 0
+
+
+def test_memory_is_limited_on_top_of_the_idle_worker(run):
+    result = run(*SMOKE, "--backend", crashing("EatsMemoryForReal"), "--memory-limit", "1G")
+    victims = [r for r in result.results.values() if r["operator"] == VICTIMS]
+    assert {r["outcome"] for r in victims} == {"crashed"}
+    assert all("MemoryError" in r["reason"] for r in victims)
+    assert run(*SMOKE, "--backend", crashing("Isolated"), "--memory-limit", "1G").code == 0
+
+
+CRASHES_AT_ONCE = """
+import ctypes
+
+class Crashes:
+    name = "crashes"
+
+    def run(self, call):
+        ctypes.string_at(0)
+
+backend = Crashes()
+"""
+
+
+def test_two_hundred_crashes_in_a_row(run, tmp_path):
+    (tmp_path / "crashes.py").write_text(CRASHES_AT_ONCE)
+    result = run("--op", VICTIMS, "-k", "boundary or random", "--backend", f"{tmp_path / 'crashes.py'}:backend")
+    crashed = [r for r in result.results.values() if r["outcome"] == "crashed"]
+    assert len(crashed) == len(result.results)
+    assert len(crashed) >= 200
+
+
+def test_a_device_is_given_up_after_three_failed_health_calls(run):
+    result = run(*SMOKE, "--backend", crashing("NeverHealthyAgain"))
+    outcomes = [r["outcome"] for r in result.report["results"]]
+    first = outcomes.index("crashed")
+    assert set(outcomes[:first]) <= {"passed"}
+    assert set(outcomes[first + 1 :]) == {"not_run"}
+    assert "health check three times" in result.report["results"][-1]["reason"]
+    assert result.code == 1
+
+
+def test_the_cases_of_a_lost_device_go_to_the_others(run):
+    result = run("--tag", "smoke", "--backend", crashing("OneBadDevice"), "--devices", "0,1,2")
+    outcomes = [r["outcome"] for r in result.report["results"]]
+    assert outcomes.count("crashed") <= 1
+    assert set(outcomes) <= {"passed", "crashed"}
+
+
+def test_devices_reach_the_backend(run):
+    result = run("--tag", "smoke", "--backend", crashing("TellsDevice"), "--devices", "3,7")
+    told = {note for r in result.results.values() for note in r["notes"] if note.startswith("device")}
+    assert told == {"device 3 3", "device 7 7"}
+
+
+def test_workers_side_by_side_give_the_same_report(run):
+    one = run("--op", "dynamic_scatter_backward", "--isolate")
+    two = run("--op", "dynamic_scatter_backward", "--isolate", "-j", 2)
+    assert (one.code, two.code) == (0, 0)
+    assert undated(one.report) == undated(two.report)
+    inline = run("--op", "dynamic_scatter_backward")
+    assert [r["outcome"] for r in inline.report["results"]] == [r["outcome"] for r in one.report["results"]]
+
+
+def undated(report):
+    """The report without what differs between two equal runs: times, and how many ran side by side."""
+    results = [{key: value for key, value in r.items() if key != "seconds"} for r in report["results"]]
+    return {**report, "started": 0, "seconds": 0, "timing": 0, "results": results}
+
+
+@pytest.mark.parametrize(
+    ("backend", "words"),
+    [("crashes_while_loading", "killed by SIGSEGV"), ("Missing", "has no attribute")],
+)
+def test_a_backend_that_dies_while_loading_is_unusable(run, backend, words):
+    result = run(*SMOKE, "--backend", crashing(backend))
+    assert result.code == 4
+    assert words in result.err
+
+
+def test_supports_that_crashes_is_an_error_of_the_backend(run):
+    result = run(*SMOKE, "--backend", crashing("CrashesInSupports"))
+    assert {r["outcome"] for r in result.results.values()} == {"error"}
+    assert all("SIGSEGV" in r["reason"] for r in result.results.values())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["-j", "2", "--devices", "0,1", "--isolate"], "exclude each other"),
+        (["-j", "2"], "add --isolate"),
+        (["--timeout", "3"], "add --isolate"),
+        (["--devices", "0,0"], "different device numbers"),
+        (["--memory-limit", "much"], "no size"),
+        (["--shard", "3/2"], "--shard"),
+        (["--shard", "x"], "--shard"),
+        (["--resume", "no_such"], "no_such"),
+    ],
+)
+def test_wrong_usage(cli, arguments, words):
+    result = cli("run", "--tag", "smoke", *arguments)
+    assert result.code == 2
+    assert words in result.err
+
+
+def test_shards_are_disjoint_complete_and_merge_to_the_whole(cli, run, tmp_path):
+    parts = [run("--op", "voxel_pooling_forward", "--tag", "boundary", "--shard", f"{i}/3") for i in (1, 2, 3)]
+    whole = run("--op", "voxel_pooling_forward", "--tag", "boundary")
+    ids = [case for part in parts for case in part.results]
+    assert sorted(ids) == sorted(whole.results)
+    assert len(set(ids)) == len(ids)
+    assert cli("merge", *(p.folder for p in parts), "--out", tmp_path / "merged").code == 0
+    merged = json.loads((tmp_path / "merged" / "report.json").read_text())
+    assert merged["summary"] == whole.report["summary"]
+    assert sorted(r["case"] for r in merged["results"]) == sorted(whole.results)
+    missing = cli("merge", *(p.folder for p in parts[:2]), "--out", tmp_path / "m2")
+    assert missing.code == 3
+    assert "3/3" in missing.err
+    doubled = cli("merge", *(p.folder for p in parts), parts[0].folder, "--out", tmp_path / "m3")
+    assert doubled.code == 3
+    other = run("--op", "voxel_pooling_forward", "--tag", "boundary", "--shard", "3/3", "--backend", "reference")
+    mixed = cli("merge", parts[0].folder, parts[1].folder, other.folder, "--out", tmp_path / "m4")
+    assert mixed.code == 3
+    assert "backend" in mixed.err
+
+
+def test_an_empty_shard_is_allowed_only_when_said_so(cli):
+    ids = len(cli("list", "--op", "voxel_pooling_forward", "--tag", "smoke", "--format", "ids").lines)
+    arguments = ("run", "--op", "voxel_pooling_forward", "--tag", "smoke", "--shard", f"{ids + 1}/{ids + 1}")
+    assert cli(*arguments).code == 5
+    assert cli(*arguments, "--allow-empty-shard").code == 0
+
+
+def test_sharding_depends_on_ids_and_costs_alone():
+    costs = {f"c{i}": i * i for i in range(20)}
+    ids = list(costs)
+    parts = [shard_of(ids, costs, Shard(i, 4)) for i in range(1, 5)]
+    assert set().union(*parts) == set(ids)
+    assert sum(map(len, parts)) == len(ids)
+    assert parts == [shard_of(ids[::-1], costs, Shard(i, 4)) for i in range(1, 5)]
+    loads = [sum(costs[c] for c in part) for part in parts]
+    assert max(loads) - min(loads) <= max(costs.values())
+
+
+SLOW = """
+import time
+from tests.support.wrong_backends import Exact
+
+class Slow(Exact):
+    def run(self, call):
+        time.sleep(0.02)
+        return super().run(call)
+"""
+
+
+def command(*arguments, **options):
+    return subprocess.Popen(
+        [sys.executable, "-m", "mluops_gtest", *map(str, arguments)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, **options,
+    )  # fmt: skip
+
+
+def wait_for_lines(path, count):
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if path.exists() and path.read_bytes().count(b"\n") >= count:
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"{path} never had {count} lines")
+
+
+@pytest.mark.parametrize("lines", [0, 1, 7, 20])
+def test_a_killed_controller_loses_nothing(cli, run, tmp_path, lines):
+    (tmp_path / "slow.py").write_text(SLOW)
+    selection = ("--op", "masked_im2col_forward", "--tag", "random", "--backend", f"{tmp_path / 'slow.py'}:Slow")
+    out = tmp_path / "killed"
+    process = command("run", *selection, "--out", out, cwd=tmp_path)
+    wait_for_lines(out / "results.jsonl", lines)
+    workers = psutil.Process(process.pid).children(recursive=True)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    _, alive = psutil.wait_procs(workers, timeout=5)
+    assert alive == []
+    kept = [json.loads(line)["case"] for line in (out / "results.jsonl").read_text().splitlines()]
+    assert len(kept) >= lines
+    with (out / "results.jsonl").open("a") as file:
+        file.write('{"case": "torn')
+    resumed = cli("run", "--resume", out)
+    assert resumed.code == 0, resumed.err
+    report = json.loads((out / "report.json").read_text())
+    whole = run(*selection)
+    assert undated(report) == undated(whole.report)
+    final = [json.loads(line)["case"] for line in (out / "results.jsonl").read_text().splitlines()]
+    assert sorted(final) == sorted(set(final)) == sorted(whole.results)
+    assert final[: len(kept)] == kept
+
+
+def test_resuming_a_finished_run_runs_nothing_and_exits_as_it_did(cli, run):
+    result = run(*SMOKE, "--backend", crashing("Segfaults"))
+    before = (result.folder / "report.json").read_bytes()
+    again = cli("run", "--resume", result.folder)
+    assert again.code == result.code == 1
+    assert "finished" in again.out
+    assert (result.folder / "report.json").read_bytes() == before
+
+
+def test_resume_takes_no_other_option(cli, run, tmp_path):
+    result = run(*SMOKE)
+    assert cli("run", "--resume", result.folder, "--tag", "smoke").code == 2
+    assert cli("run", "--resume", result.folder, "--backend", "reference").code == 2
+    (tmp_path / "empty").mkdir()
+    missing = cli("run", "--resume", tmp_path / "empty")
+    assert missing.code == 2
+    assert "run.json" in missing.err
+
+
+def test_ctrl_c_writes_what_is_done_and_can_be_resumed(cli, tmp_path):
+    (tmp_path / "slow.py").write_text(SLOW)
+    out = tmp_path / "interrupted"
+    process = command(
+        "run", "--op", "masked_im2col_forward", "--tag", "random", "--backend", f"{tmp_path / 'slow.py'}:Slow",
+        "--out", out, cwd=tmp_path,
+    )  # fmt: skip
+    wait_for_lines(out / "results.jsonl", 5)
+    os.kill(process.pid, signal.SIGINT)
+    printed, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    report = json.loads((out / "report.json").read_text())
+    assert report["interrupted"] is True
+    assert report["summary"]["passed"] >= 5
+    assert report["summary"]["not_run"] >= 1
+    assert "not_run" in printed
+    resumed = cli("run", "--resume", out)
+    assert resumed.code == 0
+    assert set(json.loads((out / "report.json").read_text())["summary"]) == {"passed"}
