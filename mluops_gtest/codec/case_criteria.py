@@ -1,5 +1,6 @@
 """The criteria of a case in its file: the older test_param, shared thresholds, or thresholds per output."""
 
+import math
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -45,6 +46,16 @@ def _criteria(kinds: Any, thresholds: Any, what: str) -> Criteria:
     if len(kinds) != len(thresholds):
         raise CaseFileError(f"{what} names {len(kinds)} criteria, but there are {len(thresholds)} thresholds for them")
     return tuple(Criterion(_KINDS[kind], threshold) for kind, threshold in zip(kinds, thresholds, strict=True))
+
+
+def check_judgeable(criteria: Iterable[Criteria | None]) -> None:
+    """An error for a criterion that cannot decide anything: a name without formula, a threshold that bounds nothing."""
+    for criterion in {criterion for items in criteria for criterion in items or ()}:
+        if not criterion.kind.has_formula:
+            known = ", ".join(kind.name for kind in CriterionKind if kind.has_formula)
+            raise CaseFileError(f"the criterion {criterion.kind.name} has no formula; name one of {known}")
+        if not 0 <= criterion.threshold < math.inf:
+            raise CaseFileError(f"the threshold {criterion.threshold} of {criterion.kind.name} must be finite and ≥ 0")
 
 
 def write_criteria(criteria: Iterable[Criteria | None], document: Document) -> None:

@@ -1,15 +1,18 @@
 """From a case file to a Case: tensors by position, values, parameters, criteria, what is expected."""
 
+import math
+import sys
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from mluops_gtest.codec.case_criteria import read_criteria
+from mluops_gtest.codec.case_criteria import check_judgeable, read_criteria
+from mluops_gtest.codec.case_expect import check_nulls, read_expect, text_of
 from mluops_gtest.codec.document import Document, TensorDocument, Unknown, few
 from mluops_gtest.codec.files import read_document
 from mluops_gtest.codec.schema import Schema
-from mluops_gtest.codec.sources import Rules, UndrawableError, load_values
+from mluops_gtest.codec.sources import Rules, UndrawableError, check_described, load_values
 from mluops_gtest.errors import CaseFileError
 from mluops_gtest.model.call import Params, ParamValue
 from mluops_gtest.model.case import Case, Expect
@@ -49,7 +52,7 @@ def read_case(
     """The case in a file; one of an operator that nobody knows is read as far as the format goes."""
     document = read_document(path, schema)
     try:
-        op_name = _text(document.node, "op_name")
+        op_name = text_of(document.node, "op_name")
         if not op_name:
             raise CaseFileError("op_name is missing; a case names its operator")
         rules = Rules(path.parent, strict, allow_outside_paths)
@@ -84,13 +87,16 @@ class _Reading:
         """The complete case."""
         node = self.document.node
         self._note_unknown()
-        expect = _read_expect(node, self.schema)
+        expect = read_expect(node, self.schema)
         stored = _device(node) != CPU
         inputs = self._tensors("input", self.document.inputs)
         outputs = self._tensors("output", self.document.outputs)
+        criteria = read_criteria(self.document)
         name = op_name
         if self.operator is not None:
             name = self.operator.name
+            check_judgeable(criteria)
+            check_nulls(expect, self.operator)
             if expect.status is Status.SUCCESS and expect.check is None:
                 _check_complete(inputs, outputs if stored else (), expect)
         return Case(
@@ -99,7 +105,7 @@ class _Reading:
             inputs=inputs,
             outputs=outputs,
             params=_listed_params(node) if self.operator is None else _params(self.document, self.operator),
-            criteria=read_criteria(self.document),
+            criteria=criteria,
             expect=expect,
             baseline_stored=stored,
             path=path,
@@ -138,7 +144,7 @@ class _Reading:
         ids: list[str] = []
         taken: set[str] = set()
         for index, tensor in enumerate(tensors):
-            base = _text(tensor.message, "id") or f"{role}{index}"
+            base = text_of(tensor.message, "id") or f"{role}{index}"
             name = base
             # The position is unique, so one attempt is enough unless the file itself plays the same game.
             while name in taken:
@@ -152,6 +158,8 @@ class _Reading:
             desc = self._desc(where, tensor)
             try:
                 data, note = load_values(tensor, desc, self.rules, output=output)
+                if data is not None and desc.count > desc.extent:
+                    check_described(desc, "repeated by strides")
             except UndrawableError as error:
                 if self.operator is not None:
                     raise
@@ -176,7 +184,11 @@ class _Reading:
             raise CaseFileError(f"the shape {list(dims)} has a negative length")
         if strides is not None and (len(strides) != len(dims) or min(strides) < 0):
             raise CaseFileError(f"dim_stride {few(strides)} must have one number ≥ 0 per axis of {list(dims)}")
-        return TensorDesc(dtype, layout, dims, strides)
+        desc = TensorDesc(dtype, layout, dims, strides)
+        # numpy cannot make an array of such a shape even without elements.
+        if desc.is_empty and math.prod(filter(None, dims)) * dtype.itemsize > sys.maxsize:
+            raise CaseFileError(f"the shape {list(dims)} has no elements, but its other lengths are beyond all memory")
+        return desc
 
     def _enumerated(self, where: str, tensor: TensorDocument, field: str, known: Mapping[int, Any]) -> Any:
         """dtype or layout; an unknown one is an error, never the default."""
@@ -200,42 +212,10 @@ def _enumerator(message: Any, field: str, number: int) -> str:
     return str(message.DESCRIPTOR.fields_by_name[field].enum_type.values_by_number[number].name)
 
 
-def _text(message: Any, field: str) -> str:
-    """A string field; protobuf hands out bytes where a binary file does not hold UTF-8."""
-    value = getattr(message, field)
-    if isinstance(value, bytes):
-        raise CaseFileError(f"{field} {value[:40]!r} is not UTF-8")
-    return str(value)
-
-
 def _device(node: Any) -> int:
     if node.HasField("device"):
         return int(node.device)
     return int(node.test_param.baseline_device) if node.test_param.HasField("baseline_device") else CPU
-
-
-def _read_expect(node: Any, schema: Schema) -> Expect:
-    if not node.HasExtension(schema.expect):
-        return Expect()
-    message = node.Extensions[schema.expect]
-    if not message.HasField("status") or message.status not in Status.__members__.values():
-        known = ", ".join(f"{status.value} {status.name}" for status in Status)
-        raise CaseFileError(f"expect: status {message.status} is missing or unknown; known: {known}")
-
-    def optional(field: str) -> Any:
-        return getattr(message, field) if message.HasField(field) else None
-
-    return Expect(
-        status=Status(message.status),
-        check=_text(message, "check") or None,
-        arch=optional("arch"),
-        nram_bytes=optional("nram_bytes"),
-        null_descriptor=tuple(message.null_descriptor),
-        null_pointer=tuple(message.null_pointer),
-        null_handle=message.null_handle,
-        workspace_size=optional("workspace_size"),
-        degenerate=_text(message, "degenerate") or None,
-    )
 
 
 def _check_complete(inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...], expect: Expect) -> None:
@@ -271,7 +251,7 @@ def _param(message: Any, field: ParamField, where: str, unknown: list[Unknown]) 
     if field.label == "required" and not message.HasField(field.name):
         raise CaseFileError(f"{where}: {field.name} is missing")
     if field.type == "string":
-        return _text(message, field.name)
+        return text_of(message, field.name)
     value: ParamValue = getattr(message, field.name)
     return value
 

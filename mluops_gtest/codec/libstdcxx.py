@@ -17,6 +17,8 @@ _MODULUS: Final = 2**31 - 1
 # max − min + 1 of the engine.
 _RANGE: Final = 2147483646
 _BLOCK: Final = 1 << 16
+# Values made at a time: what lies between a draw and its value never takes more than a few megabytes.
+_CHUNK: Final = 1 << 18
 
 
 class Engine:
@@ -67,35 +69,37 @@ def uniform(seed: int, low: float, high: float, count: int, real: Any) -> Array:
     low, high = real(low), real(high)
     if low == high:
         return np.full(count, low, real)
+    engine = Engine(seed)
+    drawn = np.empty(count, real)
     with np.errstate(over="ignore", invalid="ignore"):
         high = np.nextafter(high, low)
-        values = _canonical(Engine(seed), count, real)
-        values *= high - low
-        values += low
-    return values
+        for start in range(0, count, _CHUNK):
+            values = drawn[start : start + _CHUNK]
+            np.multiply(_canonical(engine, len(values), real), high - low, out=values)
+            values += low
+    return drawn
 
 
 def gaussian(seed: int, mean: float, deviation: float, count: int, real: Any) -> Array:
     """std::normal_distribution: the polar method gives two values at a time, the second is saved for the next call."""
     engine = Engine(seed)
     logarithm = _logf if real is np.float32 else _log
-    pairs = -(-count // 2)
-    parts: list[Array] = []
+    drawn = np.empty(count, real)
     have = 0
-    while have < pairs:
+    while have < count:
         # Four of five pairs fall into the unit circle (π/4).
-        points = _canonical(engine, 2 * _enough(pairs - have), real).reshape(-1, 2)
+        points = _canonical(engine, 2 * _enough(min(count - have, _CHUNK) // 2 + 1), real).reshape(-1, 2)
         points = real(2) * points - real(1)
         x, y = points[:, 0], points[:, 1]
         radius = x * x + y * y
         inside = (radius <= 1) & (radius != 0)
-        parts.append(_polar(y[inside], x[inside], radius[inside], logarithm, real))
-        have += len(parts[-1])
-    with np.errstate(over="ignore", invalid="ignore"):
-        values: Array = np.concatenate(parts).reshape(-1)[:count] if parts else np.empty(0, real)
-        values *= real(deviation)
-        values += real(mean)
-    return values
+        values = _polar(y[inside], x[inside], radius[inside], logarithm, real).reshape(-1)[: count - have]
+        with np.errstate(over="ignore", invalid="ignore"):
+            values *= real(deviation)
+            values += real(mean)
+        drawn[have : have + len(values)] = values
+        have += len(values)
+    return drawn
 
 
 def _enough(pairs: int) -> int:

@@ -48,10 +48,10 @@ def load_values(tensor: TensorDocument, desc: TensorDesc, rules: Rules, *, outpu
             raise CaseFileError(f"path {name!r} is not UTF-8")
         path = resolve(name, rules.folder, rules.allow_outside_paths)
         if path.suffix == ".zst":
-            _check_described(desc, "decompressed")
+            check_described(desc, "decompressed")
         return read_blob(path, desc.dtype.storage, wanted), ""
     if tensor.message.HasField("random_data") and not output:
-        _check_described(desc, "drawn")
+        check_described(desc, "drawn")
         return _drawn(tensor.message.random_data, desc.dtype, wanted), ""
     return (None if wanted else np.empty(0, desc.dtype.storage)), ""
 
@@ -64,16 +64,19 @@ def _fitted(data: Array, field: str, desc: TensorDesc, rules: Rules, output: boo
     found = f"{field} holds {len(data)} elements, the shape {wanted}"
     if len(data) > wanted or output or rules.strict:
         raise CaseFileError(found)
-    _check_described(desc, "padded with zeros")
+    check_described(desc, "padded with zeros")
     padded = np.zeros(wanted, desc.dtype.storage)
     padded[: len(data)] = data
     return padded, f"{found}: padded with zeros"
 
 
-def _check_described(desc: TensorDesc, how: str) -> None:
-    if desc.nbytes > DESCRIBED_BYTES:
+def check_described(desc: TensorDesc, how: str) -> None:
+    """An error where a file of a few bytes asks for more memory than a tensor of a real network has."""
+    # Strides may spread few elements over many bytes, or repeat few bytes in many elements.
+    asked = max(desc.nbytes, desc.count * desc.dtype.itemsize)
+    if asked > DESCRIBED_BYTES:
         raise CaseFileError(
-            f"the shape asks for {desc.nbytes} bytes of values to be {how}; at most {DESCRIBED_BYTES} are, "
+            f"the shape asks for {asked} bytes of values to be {how}; at most {DESCRIBED_BYTES} are, "
             "so store them in a file of their own (path)"
         )
 

@@ -57,7 +57,9 @@ class TensorDesc:
         if self.strides is None or not self.is_strided:
             return flat.reshape(self.dims)
         size = flat.itemsize
-        return np.lib.stride_tricks.as_strided(flat, self.dims, tuple(s * size for s in self.strides))
+        # The stride of an axis of length 1 is never taken, and may be any number.
+        steps = tuple(s * size if d > 1 else 0 for d, s in zip(self.dims, self.strides, strict=True))
+        return np.lib.stride_tricks.as_strided(flat, self.dims, steps)
 
     def resized(self, dims: tuple[int, ...]) -> "TensorDesc":
         """The same type and layout with other dims, contiguous."""

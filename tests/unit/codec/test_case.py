@@ -28,7 +28,9 @@ def same(one, other) -> bool:
     )
 
 
-FULL_EXPECT = Expect(Status.BAD_PARAM, "rank", 270, 1000, ("index", "desc"), ("values",), True, 1024, 'all "zero"\n')
+FULL_EXPECT = Expect(
+    Status.BAD_PARAM, "rank", 270, 1000, ("index", "count"), ("values", "workspace", "pad"), True, 1024, 'all "zero"\n'
+)
 CASES = {
     "plain": toy_case(),
     "shared criteria": toy_case(criteria=(both(1e-5), both(1e-5))),
@@ -283,6 +285,29 @@ def test_which_criteria_count(tmp_path, text, criteria):
         ),
         (PLAIN_TEXT + b"[mluops_gtest.expect] { status: 99 }", "status 99 is missing or unknown; known: 0 SUCCESS"),
         (PLAIN_TEXT + b"[mluops_gtest.expect] {}", "status 0 is missing or unknown"),
+        (PLAIN_TEXT + b"[mluops_gtest.expect] { status: 0 workspace_size: -1 }", "workspace_size is -1"),
+        (
+            PLAIN_TEXT + b'[mluops_gtest.expect] { status: 3 null_pointer: "indx" }',
+            "null_pointer names 'indx'. Did you mean 'index'",
+        ),
+        (PLAIN_TEXT + b'[mluops_gtest.expect] { status: 3 null_descriptor: "pad" }', "null_descriptor names 'pad'"),
+        (
+            PLAIN_TEXT.replace(b"error_func: DIFF2", b"error_func: SMAPE"),
+            "the criterion SMAPE has no formula; name one",
+        ),
+        (PLAIN_TEXT.replace(b"0.003", b"inf"), "the threshold inf of DIFF[12] must be finite"),
+        (PLAIN_TEXT.replace(b"0.003", b"nan"), "the threshold nan of DIFF[12] must be finite"),
+        (PLAIN_TEXT.replace(b"0.003", b"-1e-9"), "the threshold -1e-09 of DIFF[12] must be finite and ≥ 0"),
+        (
+            PLAIN_TEXT.replace(b"dims: [2]", b"dims: [0, 4611686018427387904, 4]").replace(
+                b"value_i: 7 value_i: -0x10", b""
+            ),
+            "has no elements, but its other lengths are beyond all memory",
+        ),
+        (
+            PLAIN_TEXT.replace(b"dims: [2]", b"dims: 1099511627776 dim_stride: 0").replace(b"value_i: -0x10", b""),
+            "4398046511104 bytes of values to be repeated by strides",
+        ),
         (
             PLAIN_TEXT.replace(b"value_i: 7 ", b"random_data { distribution: CERTAIN } ").replace(
                 b"value_i: -0x10", b""
@@ -332,6 +357,12 @@ def test_a_case_of_an_operator_that_nobody_knows(tmp_path):
     assert case.inputs[1].data is None
     assert any("int8 is drawn only with convert_dtype" in note for note in case.notes)
     assert case.params == {}
+
+
+def test_criteria_of_an_operator_that_nobody_knows_are_not_judged(tmp_path):
+    text = b'op_name: "x" evaluation_criterion: SMAPE evaluation_threshold: inf output { id: "o" shape {} dtype: 2 }'
+    ((criterion,),) = read_back(tmp_path, text).criteria
+    assert criterion.kind is CriterionKind.SMAPE
 
 
 def test_parameters_that_the_schema_lists_are_shown(tmp_path):

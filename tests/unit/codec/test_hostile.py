@@ -131,7 +131,8 @@ def sized(dims: str, values: str) -> bytes:
         ("1099511627776", "", "no values for the input"),
         ("9223372036854775807, 9223372036854775807, 4", "value_i: 1", "at most"),
         ("9223372036854775808", "", "out of range"),
-        ("9223372036854775807, 0", "value_i: 1", "the shape 0"),
+        ("2147483648, 0", "value_i: 1", "the shape 0"),
+        ("9223372036854775807, 0", "", "beyond all memory"),
         ("1099511627776", 'path: "case.prototxt"', "the tensor's shape and type 4398046511104"),
     ],
 )

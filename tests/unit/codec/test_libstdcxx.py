@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mluops_gtest.codec import libstdcxx
 from mluops_gtest.codec.libstdcxx import Engine, gaussian, uniform
 
 DRAW = {"uniform": uniform, "gaussian": gaussian}
@@ -48,6 +49,15 @@ def test_the_engine_is_its_definition_over_blocks():
             assert drawn[k] == x
     halves = Engine(23)
     assert np.array_equal(np.concatenate([halves.draw(12_345), halves.draw(57_655)]), drawn)
+
+
+@pytest.mark.parametrize("real", REAL.values())
+@pytest.mark.parametrize("draw", DRAW.values())
+def test_chunks_do_not_show(monkeypatch, draw, real):
+    whole = draw(23, -1, 3, 5_001, real)
+    for chunk in (1, 7, 1000):
+        monkeypatch.setattr(libstdcxx, "_CHUNK", chunk)
+        assert bits(draw(23, -1, 3, 5_001, real)) == bits(whole)
 
 
 def test_the_standard_s_own_check_value():

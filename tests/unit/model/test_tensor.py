@@ -43,3 +43,8 @@ def test_numbers_are_unique_and_words_are_found_again():
     assert all(DType.named(d.value) is d for d in DType)
     assert all(Layout.named(layout.value) is layout for layout in Layout)
     assert all(len(d.poison) == d.itemsize for d in DType)
+
+
+def test_the_stride_of_a_single_row_may_be_anything():
+    view = desc((1, 2), (2**63 - 1, 1)).view(np.arange(2, dtype="<f4"))
+    assert view.tolist() == [[0, 1]]
