@@ -29,7 +29,7 @@ static inline void bug_flip(const volatile void *byte) { *(volatile unsigned cha
 
 static inline void bug_before(struct bug_scene *scene) {
 #if defined(BUG_SEGFAULT)
-    int *volatile nowhere = NULL;
+    volatile int *volatile nowhere = NULL;
     *nowhere = 1;
 #elif defined(BUG_ENDLESS_LOOP)
     volatile int waiting = 1;
