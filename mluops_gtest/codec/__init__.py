@@ -1,0 +1,1 @@
+"""Case files, results and the lock to and from disk."""

@@ -1,13 +1,12 @@
 """Results to JSON and back: one line per result while running, one report at the end."""
 
 import math
+from dataclasses import asdict
 from typing import Any
 
 from mluops_gtest.model.report import FORMAT, RunReport
-from mluops_gtest.model.result import CaseResult, Outcome, Reading, Worst
+from mluops_gtest.model.result import Attempt, CaseInfo, CaseResult, Outcome, Perf, Profile, Reading, TensorInfo, Worst
 from mluops_gtest.model.status import Status
-
-_OUTCOMES = {outcome.value: outcome for outcome in Outcome}
 
 
 def result_to_json(result: CaseResult) -> dict[str, Any]:
@@ -26,6 +25,11 @@ def result_to_json(result: CaseResult) -> dict[str, Any]:
         "repro": result.repro,
         "notes": list(result.notes),
         "output": result.output,
+        "attempts": [{"outcome": a.outcome.value, "reason": a.reason} for a in result.attempts],
+        "fingerprint": result.fingerprint,
+        "profile": None if result.profile is None else _profile(result.profile),
+        "perf": None if result.perf is None else asdict(result.perf),
+        "info": _info(result.info),
         "content_error": result.content_error,
         "compared": result.compared,
     }
@@ -45,6 +49,21 @@ def report_to_json(report: RunReport) -> dict[str, Any]:
         "interrupted": report.interrupted,
         "summary": report.summary,
         "results": [result_to_json(result) for result in report.results],
+    }
+
+
+def _profile(profile: Profile) -> dict[str, Any]:
+    return {**asdict(profile), "cells": [_number(cell) for cell in profile.cells]}
+
+
+def _info(info: CaseInfo) -> dict[str, Any]:
+    return {
+        "inputs": [asdict(tensor) for tensor in info.inputs],
+        "outputs": [asdict(tensor) for tensor in info.outputs],
+        "params": dict(info.params),
+        "doc": info.doc,
+        "theory_io_bytes": info.theory_io_bytes,
+        "theory_ops": info.theory_ops,
     }
 
 
@@ -81,7 +100,7 @@ def result_from_json(record: dict[str, Any]) -> CaseResult:
         case=record["case"],
         operator=record["operator"],
         tags=tuple(record["tags"]),
-        outcome=_OUTCOMES[record["outcome"]],
+        outcome=Outcome.named(record["outcome"]),
         status=None if status is None else Status[status],
         expected_status=None if expected is None else Status[expected],
         readings=tuple(
@@ -94,8 +113,40 @@ def result_from_json(record: dict[str, Any]) -> CaseResult:
         repro=record["repro"],
         notes=tuple(record["notes"]),
         output=record["output"],
+        attempts=tuple(Attempt(Outcome.named(a["outcome"]), a["reason"]) for a in record["attempts"]),
+        fingerprint=record["fingerprint"],
+        profile=_read_profile(record["profile"]),
+        perf=_read_perf(record["perf"]),
+        info=_read_info(record["info"]),
         content_error=record["content_error"],
         compared=record["compared"],
+    )
+
+
+def _read_profile(record: dict[str, Any] | None) -> Profile | None:
+    if record is None:
+        return None
+    cells = tuple(float(cell) for cell in record["cells"])
+    return Profile(record["output"], tuple(record["histogram"]), record["rows"], record["columns"], cells)
+
+
+def _read_perf(record: dict[str, Any] | None) -> Perf | None:
+    if record is None:
+        return None
+    return Perf(tuple(record["samples_ns"]), tuple(record["device_samples_ns"]), record["workspace_bytes"])
+
+
+def _read_info(record: dict[str, Any]) -> CaseInfo:
+    def tensors(lines: list[dict[str, Any]]) -> tuple[TensorInfo, ...]:
+        return tuple(TensorInfo(t["id"], t["dtype"], t["layout"], tuple(t["dims"])) for t in lines)
+
+    return CaseInfo(
+        tensors(record["inputs"]),
+        tensors(record["outputs"]),
+        record["params"],
+        record["doc"],
+        record["theory_io_bytes"],
+        record["theory_ops"],
     )
 
 

@@ -1,0 +1,1 @@
+"""What a content root declares: operators, cases, selection."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from mluops_gtest.engine.buffers import Buffer, fill, first_difference, pattern_of
 from mluops_gtest.engine.caller import Caller, LostDeviceError
+from mluops_gtest.engine.describe import case_info
 from mluops_gtest.engine.expectation import Expectation, expectation_of
 from mluops_gtest.engine.judge import Judgement, judge_untouched, judge_values
 from mluops_gtest.engine.reply import NoAnswerError, Reply
@@ -55,7 +56,7 @@ class Executor:
 
     def execute(self, case: Case, operator: Operator | None) -> CaseResult:
         """The verdict on one case; never raises for what the case or the backend does."""
-        blank = CaseResult(case.id, case.operator, case.tags, Outcome.SKIPPED, notes=case.notes)
+        blank = CaseResult(case.id, case.operator, case.tags, Outcome.SKIPPED, notes=case.notes, info=case_info(case))
         if operator is None:
             return replace(blank, reason=f"operator {case.operator!r} is not supported")
         try:

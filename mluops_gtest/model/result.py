@@ -1,7 +1,9 @@
 """What came out of one case, and which outcomes block."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
 from mluops_gtest.model.status import Status
 
@@ -21,8 +23,14 @@ class Outcome(Enum):
     XFAILED = ("xfailed", False)
     XPASSED = ("xpassed", True)
     NOT_RUN = ("not_run", True)
+    FLAKY = ("flaky", True)
 
     blocks: bool
+
+    @staticmethod
+    def named(word: str) -> "Outcome":
+        """The outcome that results call so."""
+        return _OUTCOMES[word]
 
     def __new__(cls, word: str, blocks: bool) -> "Outcome":
         """Spread one row of the table over the member."""
@@ -30,6 +38,9 @@ class Outcome(Enum):
         member._value_ = word
         member.blocks = blocks
         return member
+
+
+_OUTCOMES = {outcome.value: outcome for outcome in Outcome}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +68,61 @@ class Worst:
 
 
 @dataclass(frozen=True, slots=True)
+class TensorInfo:
+    """A tensor's descriptor as reports print it."""
+
+    id: str
+    dtype: str
+    layout: str
+    dims: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CaseInfo:
+    """What a report says of the case itself, so that it needs no case file."""
+
+    inputs: tuple[TensorInfo, ...] = ()
+    outputs: tuple[TensorInfo, ...] = ()
+    params: Mapping[str, Any] = field(default_factory=dict)
+    doc: str = ""
+    theory_io_bytes: float | None = None
+    theory_ops: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One of several tries at a case that failed at first."""
+
+    outcome: Outcome
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Where and how much an output differs: only for cases with unequal elements.
+
+    `histogram` counts unequal elements by the binary exponent of their relative error: bin i holds
+    2^(i−30) ≤ error < 2^(i−29), the first and last bin also what lies beyond. `cells` is the largest relative
+    error per cell of a `rows` × `columns` map over the output, row-major, flattened to two dimensions.
+    """
+
+    output: str
+    histogram: tuple[int, ...]
+    rows: int
+    columns: int
+    cells: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Perf:
+    """Times of repeated calls in nanoseconds, as the interface takes and as the device says."""
+
+    samples_ns: tuple[int, ...]
+    device_samples_ns: tuple[int, ...] = ()
+    workspace_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class CaseResult:
     """The verdict on one case with everything needed to understand it."""
 
@@ -74,6 +140,12 @@ class CaseResult:
     notes: tuple[str, ...] = ()
     # What the backend printed during the case, limited in size.
     output: str = ""
+    attempts: tuple[Attempt, ...] = ()
+    # `v1:` and a short hash: the same mistake on the same case gives the same one. Empty where nothing is wrong.
+    fingerprint: str = ""
+    profile: Profile | None = None
+    perf: Perf | None = None
+    info: CaseInfo = CaseInfo()
     # The case itself or its content is broken, not the backend: exit 3.
     content_error: bool = False
     # A value or a status of the backend was really compared.
