@@ -1,25 +1,44 @@
 """`--backend torch`: a third implementation of every operator, held to the same cases."""
 
+import importlib
+
 import pytest
 
 from tests.support.torch_needed import needs_torch
 
-pytestmark = needs_torch
 
-BACKEND = "mluops_gtest.backends.torch_backend:TorchBackend"
+class TestWithTorch:
+    pytestmark = needs_torch
+
+    def test_the_default_set_passes(self, run, catalogue):
+        """Bit for bit where a copy is asked for."""
+        result = run("--backend", "torch", "--bitwise")
+        assert result.code == 0, result.out[-3000:]
+        assert set(result.report["summary"]) == {"passed"}
+        assert {r["operator"] for r in result.results.values()} == set(catalogue.operators)
+        assert result.report["backend"]["name"] == "torch"
+
+    @pytest.mark.parametrize("selection", [("--tag", "undefined"), ("--tag", "smoke", "--repeat", "3")])
+    def test_undefined_and_repeated_cases_pass(self, run, selection):
+        result = run("--backend", "torch", *selection)
+        assert result.code == 0, result.out[-3000:]
+        assert set(result.report["summary"]) == {"passed"}
+
+    def test_a_device_that_is_not_there(self, run):
+        result = run("--backend", "torch:gpu", "--tag", "smoke")
+        assert result.code == 4
+        assert "torch has no device 'gpu' here; present: cpu" in result.err
 
 
-def test_the_default_set_passes(run, catalogue):
-    """Bit for bit where a copy is asked for."""
-    result = run("--backend", BACKEND, "--bitwise")
-    assert result.code == 0, result.out[-3000:]
-    assert set(result.report["summary"]) == {"passed"}
-    assert {r["operator"] for r in result.results.values()} == set(catalogue.operators)
-    assert result.report["backend"]["name"] == "torch"
+def test_without_torch_the_command_that_installs_it_is_told(run, monkeypatch):
+    real = importlib.import_module
 
+    def import_module(name, package=None):
+        if name == "torch":
+            raise ModuleNotFoundError("No module named 'torch'")
+        return real(name, package)
 
-@pytest.mark.parametrize("selection", [("--tag", "undefined"), ("--tag", "smoke", "--repeat", "3")])
-def test_undefined_and_repeated_cases_pass(run, selection):
-    result = run("--backend", BACKEND, *selection)
-    assert result.code == 0, result.out[-3000:]
-    assert set(result.report["summary"]) == {"passed"}
+    monkeypatch.setattr(importlib, "import_module", import_module)
+    result = run("--backend", "torch", "--tag", "smoke", "--no-isolate")
+    assert result.code == 4
+    assert "pip install 'mluops-test[torch]'" in result.err
