@@ -169,11 +169,16 @@ def check_interface(backend: object) -> Finding:
         return Finding(name, Verdict.PROBLEM, "has no `name`. Give it one, a str: it stands in reports.")
     if not callable(getattr(backend, "run", None)):
         return Finding(name, Verdict.PROBLEM, "has no method `run`. It needs run(call: OpCall) -> Status.")
-    offered = [method for method in _OPTIONAL_METHODS if hasattr(backend, method)]
+    offered = offered_methods(backend)
     for method in offered:
         if not callable(getattr(backend, method)):
             return Finding(name, Verdict.PROBLEM, f"`{method}` is no method. Make it one, or leave it away.")
     return Finding(name, Verdict.OK, f"offers {', '.join(['name', 'run', *offered])}")
+
+
+def offered_methods(backend: object) -> list[str]:
+    """The methods that a backend has although it need not."""
+    return [method for method in _OPTIONAL_METHODS if hasattr(backend, method)]
 
 
 def check_behaviour(

@@ -20,6 +20,8 @@ COMMANDS = {
     "verify": "Recompute every stored baseline from its stored inputs.",
     "convert": "Convert case files between text and binary.",
     "ops": "Show the operators that are known.",
+    "doctor": "Check a backend before it is tested.",
+    "new": "Write a template to start from.",
     "backends": "Show the backends that are known, with their status.",
 }
 _EPILOG = """\b

@@ -58,6 +58,9 @@ class IsolatedCaller:
         self._has_workspace = False
         self.name = choice.spec
         self.is_reference = False
+        # What the backend has beyond `name` and `run`, and whether it says that repeated calls agree.
+        self.offers: tuple[str, ...] = ()
+        self.deterministic = True
         self.tensors = SharedArena()
         self.workspace = SharedArena()
 
@@ -77,6 +80,7 @@ class IsolatedCaller:
             raise refused
         self.name, self._has_workspace = answer["name"], answer["has_workspace"]
         self.is_reference = answer["is_reference"]
+        self.offers, self.deterministic = tuple(answer["offers"]), answer["deterministic"]
 
     def supports(self, operator: str) -> bool:
         """What the backend says of that operator."""

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from mluops_gtest.backends.kit import offered_methods
 from mluops_gtest.engine.isolation.channel import Channel, ClosedError
 from mluops_gtest.engine.isolation.messages import call_from
 from mluops_gtest.engine.isolation.shared import map_slab
@@ -72,6 +73,8 @@ class _Worker:
             "name": str(self._backend.name),
             "has_workspace": hasattr(self._backend, "workspace_size"),
             "is_reference": bool(getattr(self._backend, "is_reference", False)),
+            "offers": offered_methods(self._backend),
+            "deterministic": bool(getattr(self._backend, "deterministic", True)),
         }
 
     def _healthy(self) -> dict[str, Any]:

@@ -1,0 +1,81 @@
+"""`mluops-test doctor`."""
+
+from pathlib import Path
+
+import click
+
+from mluops_gtest.cli.options import root_option
+
+_EPILOG = """\b
+Examples:
+  mluops-test doctor --backend my_kernels.py:backend
+  mluops-test doctor --backend c:./libmykernels.so --op voxel_pooling_forward
+"""
+
+
+@click.command("doctor", epilog=_EPILOG)
+@click.option(
+    "--backend", "-b", required=True, help="The backend to look at, as for run, e.g. -b my_kernels.py:backend."
+)
+@click.option("--op", "operators", multiple=True, help="Only this operator, e.g. --op get_indice_pairs.")
+@click.option("--runtime", metavar="LIB", help="With c:: the library with the cnrt functions.")
+@click.option("--serve", is_flag=True, help="With exec:: one persistent process instead of one per case.")
+@click.option("--timeout", type=click.FloatRange(0, min_open=True), default=20.0, show_default=True, help="Per case.")
+@root_option
+def command(
+    root: Path | None, backend: str, operators: tuple[str, ...], runtime: str | None, serve: bool, timeout: float
+) -> int:
+    """Check a backend before it is tested: what it offers, what it breaks, what to do about it.
+
+    Small cases are run in a worker process: exit 0 when every promise is kept, 1 when one is broken.
+    """
+    from rich.markup import escape
+    from rich.table import Table
+
+    from mluops_gtest.backends.kit import Finding, Verdict, check_behaviour
+    from mluops_gtest.cli.consoles import stderr, stdout
+    from mluops_gtest.cli.progress import track
+    from mluops_gtest.cli.session import Session
+    from mluops_gtest.engine.execute import Executor, Options
+    from mluops_gtest.engine.isolation.caller import IsolatedCaller
+    from mluops_gtest.engine.isolation.supervisor import Nursery
+    from mluops_gtest.engine.loading import BackendChoice
+    from mluops_gtest.errors import ExitCode
+
+    session = Session(root)
+    selection = {
+        "select": (),
+        "operators": operators,
+        "tags": ("smoke", "negative"),
+        "keyword": "",
+        "everything": False,
+    }
+    chosen = session.select(selection).cases
+    source = session.source(chosen)
+    known = session.catalogue.operators
+    nursery = Nursery()
+    caller = IsolatedCaller(nursery, BackendChoice(backend, str(session.catalogue.root.path), runtime, serve))
+    try:
+        caller.start()
+        executor = Executor(caller, Options(repeat=2, timeout=timeout))
+        loaded = track((source.load(case.id) for case in chosen), len(chosen), stderr())
+        findings = [
+            Finding("interface", Verdict.OK, f"offers {', '.join(('name', 'run', *caller.offers))}"),
+            *check_behaviour(
+                ((case, known[case.operator]) for case in loaded), executor.execute, deterministic=caller.deterministic
+            ),
+        ]
+    finally:
+        caller.close()
+        nursery.close()
+    colours = {Verdict.OK: "green", Verdict.PROBLEM: "bold red", Verdict.SKIPPED: "yellow"}
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("promise", "", f"backend {caller.name}"):
+        table.add_column(escape(column), overflow="fold")
+    for finding in findings:
+        verdict = f"[{colours[finding.verdict]}]{finding.verdict.value}[/]"
+        table.add_row(finding.name, verdict, escape(finding.detail))
+    stdout().print(table)
+    problems = sum(finding.verdict is Verdict.PROBLEM for finding in findings)
+    click.echo(f"{problems} problems" if problems else "every promise is kept")
+    return int(ExitCode.FAILED if problems else ExitCode.OK)

@@ -1,0 +1,105 @@
+"""What a backend author meets first: the template, the doctor, the plugin."""
+
+import os
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.e2e.conftest import wrong
+from tests.e2e.test_isolation import crashing
+
+SMALL = ("--op", "masked_im2col_forward")
+
+
+@pytest.fixture(autouse=True)
+def _support_is_importable(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+
+def verdicts(result):
+    """promise → verdict of the doctor's table."""
+    words = {"ok", "problem", "skipped"}
+    rows = {}
+    for line in result.lines[1:]:
+        parts = line.split("  ")
+        columns = [part.strip() for part in parts if part.strip()]
+        if len(columns) >= 2 and columns[1] in words:
+            rows[columns[0]] = columns[1]
+    return rows
+
+
+def test_the_template_computes_right_and_says_what_is_missing(cli, run, tmp_path):
+    assert cli("new", "backend", "my_kernels").code == 0
+    text = (tmp_path / "cwd" / "my_kernels.py").read_text()
+    assert "$" not in text
+    assert run(*SMALL, "--tag", "smoke", "--backend", "my_kernels.py:backend").code == 0
+    result = cli("doctor", "--backend", "my_kernels.py:backend", *SMALL)
+    assert result.code == 1
+    found = verdicts(result)
+    assert found["interface"] == found["unknown operators"] == found["values"] == found["inputs"] == "ok"
+    assert found["statuses"] == "problem"
+    assert cli("new", "backend", "my_kernels").code == 2
+    assert cli("new", "backend", "my_kernels", "--force").code == 0
+
+
+@pytest.mark.parametrize("name", ["My", "a-b", "class", "../x", ""])
+def test_a_bad_name_is_refused(cli, name):
+    assert cli("new", "backend", name).code == 2
+
+
+def test_the_doctor_finds_nothing_wrong_with_the_reference(cli):
+    result = cli("doctor", "--backend", "reference", *SMALL)
+    assert result.code == 0, result.out
+    assert set(verdicts(result).values()) <= {"ok", "skipped"}
+    assert "every promise is kept" in result.out
+
+
+@pytest.mark.parametrize(
+    ("backend", "promise"),
+    [
+        ("ChangesAnInput", "inputs"),
+        ("WritesPastTheEnd", "memory"),
+        ("OverrunsWorkspace", "workspace"),
+        ("LeavesOutputUntouched", "outputs"),
+        ("WritesOnFailure", "refusals"),
+        ("WrongStatus", "statuses"),
+        ("Raises", "calls"),
+        ("AllZero", "values"),
+    ],
+)
+def test_the_doctor_names_the_broken_promise(cli, backend, promise):
+    result = cli("doctor", "--backend", wrong(backend), *SMALL)
+    assert result.code == 1
+    assert verdicts(result)[promise] == "problem", result.out
+
+
+def test_the_doctor_survives_a_crash(cli):
+    result = cli("doctor", "--backend", crashing("Aborts"), *SMALL)
+    assert result.code == 1
+    assert "SIGABRT" in result.out
+    assert cli("doctor", "--backend", "no_such_module:x").code == 4
+
+
+def test_a_plugin_package_is_found_by_its_name(tmp_path):
+    """Built, unpacked onto the path: its entry point is what names it."""
+    example = ROOT / "examples" / "plugin_package"
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(build, cwd=example, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    zipfile.ZipFile(wheel).extractall(tmp_path / "site")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path / "site"), str(ROOT)])}
+
+    def command(*arguments):
+        full = [sys.executable, "-m", "mluops_gtest", *arguments]
+        return subprocess.run(full, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+
+    assert "my-accelerator" in command("backends").stdout
+    done = command(
+        "run", "--op", "voxel_pooling_forward", "-k", "not negative and not network", "--backend", "my-accelerator"
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    skipped = command("run", "--op", "masked_im2col_forward", "--tag", "smoke", "--backend", "my-accelerator")
+    assert skipped.returncode == 5
