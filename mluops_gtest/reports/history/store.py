@@ -1,0 +1,245 @@
+"""The SQLite file of the history: any number of processes may add to it at the same time."""
+
+import contextlib
+import hashlib
+import json
+import math
+import os
+import sqlite3
+import statistics
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from mluops_gtest.codec.results import report_to_json
+from mluops_gtest.errors import ContentError, UsageError
+from mluops_gtest.model.report import RunReport
+from mluops_gtest.model.result import CaseResult, Outcome
+from mluops_gtest.reports.history.trends import CaseTrend, Measured, Point, Run
+
+DEFAULT = Path(".mluops-test") / "history.sqlite"
+VARIABLE = "MLUOPS_TEST_HISTORY"
+_VERSION = 1
+# How long one process waits for the others; a whole run is added in well under a second.
+_PATIENCE_SECONDS = 30.0
+_SCHEMA = (
+    """CREATE TABLE runs (
+      id INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE, started TEXT NOT NULL, backend TEXT NOT NULL,
+      machine TEXT NOT NULL, tool_version TEXT NOT NULL, seconds REAL NOT NULL, counts TEXT NOT NULL)""",
+    "CREATE TABLE cases (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, operator TEXT NOT NULL)",
+    """CREATE TABLE results (
+      run INTEGER NOT NULL REFERENCES runs, case_id INTEGER NOT NULL REFERENCES cases, outcome TEXT NOT NULL,
+      seconds REAL NOT NULL, PRIMARY KEY (case_id, run)) WITHOUT ROWID""",
+    # A value that is NULL was NaN, which SQLite does not keep.
+    """CREATE TABLE readings (
+      run INTEGER NOT NULL REFERENCES runs, case_id INTEGER NOT NULL REFERENCES cases, output TEXT NOT NULL,
+      criterion TEXT NOT NULL, dtype TEXT NOT NULL, value REAL, threshold REAL NOT NULL,
+      PRIMARY KEY (case_id, run, output, criterion)) WITHOUT ROWID""",
+)
+_RUN_COLUMNS = "runs.id, runs.started, runs.backend, runs.machine, runs.tool_version, runs.seconds, runs.counts"
+
+
+def history_path(given: Path | None) -> Path:
+    """The file that is meant: the given one, else $MLUOPS_TEST_HISTORY, else one in the current folder."""
+    named = os.environ.get(VARIABLE)
+    return given or (Path(named) if named else DEFAULT)
+
+
+class History:
+    """The runs in one file; a context manager that closes it."""
+
+    def __init__(self, path: Path, *, create: bool = False) -> None:
+        if not create and not path.is_file():
+            raise UsageError(f"{path}: no history there; `mluops-test history add RESULTS --db {path}` starts one.")
+        self._path = path
+        with self._clear_errors():
+            if create:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            # Transactions are written out below, so the module must not open any of its own.
+            self._base = sqlite3.connect(path, timeout=_PATIENCE_SECONDS, isolation_level=None)
+            try:
+                self._prepare()
+            except BaseException:
+                self._base.close()
+                raise
+
+    def __enter__(self) -> "History":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._base.close()
+
+    def add(self, report: RunReport) -> bool:
+        """Take in a run, whole or not at all; False where this very report is there already."""
+        if len({result.case for result in report.results}) < len(report.results):
+            raise ContentError("The report has a case twice; `mluops-test run` and `merge` write each case once.")
+        document = json.dumps(report_to_json(report), sort_keys=True, separators=(",", ":"))
+        digest = hashlib.sha256(document.encode()).hexdigest()
+        with self._clear_errors(), self._transaction():
+            if self._base.execute("SELECT 1 FROM runs WHERE digest = ?", (digest,)).fetchone():
+                return False
+            run = self._base.execute(
+                "INSERT INTO runs (digest, started, backend, machine, tool_version, seconds, counts)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (
+                    digest,
+                    report.started,
+                    str(report.backend.get("name", "")),
+                    machine_of(report),
+                    report.tool_version,
+                    report.seconds,
+                    json.dumps(report.summary),
+                ),
+            ).lastrowid
+            assert run is not None, "an INSERT has a row id"
+            ids = self._case_ids(report)
+            rows = [(run, ids[r.case], r.outcome.value, _seconds(r)) for r in report.results]
+            self._base.executemany("INSERT INTO results VALUES (?, ?, ?, ?)", rows)
+            readings = [row for r in report.results for row in _reading_rows(run, ids[r.case], r)]
+            # A criterion named twice on one output reads the same twice.
+            self._base.executemany("INSERT OR IGNORE INTO readings VALUES (?, ?, ?, ?, ?, ?, ?)", readings)
+        return True
+
+    def runs(self, *, backend: str | None = None, last: int | None = None) -> tuple[Run, ...]:
+        """The runs from old to new by the time they started; the `last` so many."""
+        with self._clear_errors():
+            rows = self._base.execute(
+                f"SELECT {_RUN_COLUMNS} FROM runs WHERE ?1 IS NULL OR backend = ?1 ORDER BY started, id", (backend,)
+            )
+            runs = tuple(_run(row) for row in rows)
+        return runs if last is None else runs[-last:]
+
+    def trends(
+        self, runs: tuple[Run, ...], *, case: str | None = None, operator: str | None = None
+    ) -> tuple[CaseTrend, ...]:
+        """The cases in these runs, by name and backend; of one case or one operator where said."""
+        by_id = {run.id: run for run in runs}
+        order = {run.id: place for place, run in enumerate(runs)}
+        where = "(?1 IS NULL OR cases.name = ?1) AND (?2 IS NULL OR cases.operator = ?2)"
+        measured: dict[tuple[int, int], list[Measured]] = {}
+        points: dict[tuple[str, str, str], list[Point]] = {}
+        with self._clear_errors(), self._transaction("DEFERRED"):
+            found = self._base.execute(
+                "SELECT case_id, run, output, criterion, dtype, value, threshold FROM readings"
+                f" JOIN cases ON cases.id = case_id WHERE {where}",
+                (case, operator),
+            )
+            for case_id, run, output, criterion, dtype, value, threshold in found:
+                reading = Measured(output, criterion, dtype, math.nan if value is None else value, threshold)
+                measured.setdefault((case_id, run), []).append(reading)
+            found = self._base.execute(
+                "SELECT case_id, cases.name, cases.operator, run, outcome, results.seconds FROM results"
+                f" JOIN cases ON cases.id = case_id WHERE {where}",
+                (case, operator),
+            )
+            for case_id, name, of, run, outcome, seconds in sorted(found, key=lambda row: order.get(row[3], -1)):
+                if run in by_id:
+                    readings = tuple(measured.get((case_id, run), ()))
+                    point = Point(by_id[run], Outcome.named(outcome), seconds, readings)
+                    points.setdefault((name, point.run.backend, of), []).append(point)
+        return tuple(CaseTrend(name, of, tuple(found)) for (name, _, of), found in sorted(points.items()))
+
+    def case_names(self) -> tuple[str, ...]:
+        """Every case that any run had."""
+        with self._clear_errors():
+            return tuple(name for (name,) in self._base.execute("SELECT name FROM cases ORDER BY name"))
+
+    def operators(self) -> tuple[str, ...]:
+        """Every operator that any run had."""
+        with self._clear_errors():
+            return tuple(name for (name,) in self._base.execute("SELECT DISTINCT operator FROM cases ORDER BY 1"))
+
+    def _case_ids(self, report: RunReport) -> dict[str, int]:
+        # An operator that is renamed takes its cases along.
+        self._base.executemany(
+            "INSERT INTO cases (name, operator) VALUES (?, ?)"
+            " ON CONFLICT (name) DO UPDATE SET operator = excluded.operator",
+            [(result.case, result.operator) for result in report.results],
+        )
+        return dict(self._base.execute("SELECT name, id FROM cases"))
+
+    def _prepare(self) -> None:
+        self._base.execute(f"PRAGMA busy_timeout = {int(_PATIENCE_SECONDS * 1000)}")
+        self._share_reading()
+        if self._version() == _VERSION:
+            return
+        with self._transaction():
+            # Another process may have made the tables while this one waited.
+            if self._version() == 0:
+                self._refuse_others()
+                for statement in _SCHEMA:
+                    self._base.execute(statement)
+                self._base.execute(f"PRAGMA user_version = {_VERSION}")
+        if self._version() != _VERSION:
+            raise ContentError(
+                f"{self._path}: a history of version {self._version()}; this version reads {_VERSION}. "
+                "Use the mluops-test that wrote it, or another file."
+            )
+
+    def _refuse_others(self) -> None:
+        if self._base.execute("SELECT 1 FROM sqlite_master").fetchone():
+            raise ContentError(f"{self._path}: a SQLite file of something else; name another one by --db.")
+
+    def _share_reading(self) -> None:
+        """Readers and one writer at the same time; the change of a new file is not covered by the busy timeout."""
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while True:
+            try:
+                self._base.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.01)
+
+    def _version(self) -> int:
+        return int(self._base.execute("PRAGMA user_version").fetchone()[0])
+
+    @contextlib.contextmanager
+    def _transaction(self, kind: str = "IMMEDIATE") -> Iterator[None]:
+        """IMMEDIATE takes the write lock at once: one that is taken later can be refused without any waiting."""
+        self._base.execute(f"BEGIN {kind}")
+        try:
+            yield
+        except BaseException:
+            self._base.execute("ROLLBACK")
+            raise
+        self._base.execute("COMMIT")
+
+    @contextlib.contextmanager
+    def _clear_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            raise UsageError(
+                f"{self._path}: the history cannot be used: {error}. Name another file by --db."
+            ) from error
+        except sqlite3.DatabaseError as error:
+            raise ContentError(f"{self._path}: not a history of mluops-test: {error}.") from error
+        except OSError as error:
+            raise UsageError(f"{self._path}: cannot be made: {error.strerror or error}.") from error
+
+
+def machine_of(report: RunReport) -> str:
+    """The machine in words; times of different ones do not compare."""
+    words = [report.environment.get(key) for key in ("platform", "machine", "cpus")]
+    return ", ".join(str(word) for word in words if word is not None)
+
+
+def _run(row: tuple[int, str, str, str, str, float, str]) -> Run:
+    run, started, backend, machine, tool_version, seconds, counts = row
+    return Run(run, started, backend, machine, tool_version, seconds, json.loads(counts))
+
+
+def _seconds(result: CaseResult) -> float:
+    samples = result.perf.samples_ns if result.perf is not None else ()
+    return statistics.median(samples) * 1e-9 if samples else result.seconds
+
+
+def _reading_rows(
+    run: int, case_id: int, result: CaseResult
+) -> Iterator[tuple[int, int, str, str, str, float | None, float]]:
+    dtypes = {tensor.id: tensor.dtype for tensor in result.info.outputs}
+    for reading in result.readings:
+        value = None if math.isnan(reading.value) else reading.value
+        yield run, case_id, reading.output, reading.criterion, dtypes.get(reading.output, ""), value, reading.threshold

@@ -1,0 +1,154 @@
+"""What a row of runs says of one case: how often it passes, flakes and flips, and whether its accuracy drifts."""
+
+import itertools
+import math
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from mluops_gtest.model.result import Outcome
+
+# Below one unit in the last place a reading is noise: a growth from 0 to there is no drift.
+FLOORS = {"half": 2.0**-9}
+FLOOR = 2.0**-22
+_BARS = "▁▂▃▄▅▆▇█"
+_GAP = "·"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run that the history holds."""
+
+    id: int
+    started: str
+    backend: str
+    machine: str
+    tool_version: str
+    seconds: float
+    # Outcome word → number of cases.
+    counts: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One criterion on one output, as one run read it."""
+
+    output: str
+    criterion: str
+    dtype: str
+    value: float
+    threshold: float
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One case in one run; `seconds` is the median of the samples where the run took several."""
+
+    run: Run
+    outcome: Outcome
+    seconds: float
+    measured: tuple[Measured, ...] = ()
+
+    @property
+    def ran(self) -> bool:
+        """The backend was asked, so that the point says something of it."""
+        return self.outcome not in (Outcome.SKIPPED, Outcome.NOT_RUN)
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """How many times larger the newest reading is than the usual one before; `values` from old to new."""
+
+    output: str
+    criterion: str
+    factor: float
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CaseTrend:
+    """One case on one backend over all runs, from old to new."""
+
+    case: str
+    operator: str
+    points: tuple[Point, ...] = field(default=())
+
+    @property
+    def ran(self) -> tuple[Point, ...]:
+        """The points where the backend was asked."""
+        return tuple(point for point in self.points if point.ran)
+
+    @property
+    def pass_rate(self) -> float | None:
+        """Share of the runs in which the case passed; None where it never ran."""
+        return self._share(Outcome.PASSED)
+
+    @property
+    def flake_rate(self) -> float | None:
+        """Share of the runs in which the case both failed and passed; None where it never ran."""
+        return self._share(Outcome.FLAKY)
+
+    @property
+    def flips(self) -> int:
+        """How often the case went from good to bad or back from one run to the next."""
+        blocks = [point.outcome.blocks for point in self.ran]
+        return sum(before != after for before, after in itertools.pairwise(blocks))
+
+    @property
+    def drifts(self) -> tuple[Drift, ...]:
+        """Every criterion read at least once, the one that grew most first."""
+        series: dict[tuple[str, str, str], list[float]] = {}
+        for point in self.points:
+            for m in point.measured:
+                series.setdefault((m.output, m.criterion, m.dtype), []).append(m.value)
+        drifts = [
+            Drift(output, criterion, _growth(values, FLOORS.get(dtype, FLOOR)), tuple(values))
+            for (output, criterion, dtype), values in series.items()
+        ]
+        return tuple(sorted(drifts, key=lambda drift: -drift.factor))
+
+    @property
+    def seconds(self) -> tuple[float, ...]:
+        """The times, from old to new."""
+        return tuple(point.seconds for point in self.ran)
+
+    def _share(self, outcome: Outcome) -> float | None:
+        points = self.ran
+        return sum(point.outcome is outcome for point in points) / len(points) if points else None
+
+
+def _growth(values: list[float], floor: float) -> float:
+    """The newest over the median before it, neither below the floor; a NaN now is unbounded growth."""
+    *before, newest = values
+    known = [value for value in before if not math.isnan(value)]
+    if math.isnan(newest):
+        return math.inf
+    usual = max(statistics.median(known), floor) if known else max(newest, floor)
+    if math.isinf(usual):
+        return 1.0
+    return max(newest, floor) / usual
+
+
+def sparkline(values: tuple[float, ...], *, log: bool = False) -> str:
+    """A bar per value between the smallest and the largest; a dot where there is no number.
+
+    With `log` a factor is a step of the same height everywhere, and zero is the lowest bar.
+    """
+    heights = [_log_height(value) if log else value for value in values]
+    known = [height for height in heights if math.isfinite(height)]
+    low, high = (min(known), max(known)) if known else (0.0, 0.0)
+    return "".join(_bar(height, low, high) for height in heights)
+
+
+def _log_height(value: float) -> float:
+    # Nothing below the floor of float is told apart.
+    return value if math.isnan(value) else math.log2(max(value, FLOOR))
+
+
+def _bar(height: float, low: float, high: float) -> str:
+    if math.isnan(height):
+        return _GAP
+    if math.isinf(height):
+        return _BARS[-1] if height > 0 else _BARS[0]
+    span = high - low
+    return _BARS[0] if span <= 0 else _BARS[min(int((height - low) / span * len(_BARS)), len(_BARS) - 1)]
