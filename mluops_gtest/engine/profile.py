@@ -1,0 +1,113 @@
+"""Where and how much an output differs: a histogram of relative errors and a coarse map of the largest ones."""
+
+import math
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from mluops_gtest.criteria.blocks import Blocks, Scratch
+from mluops_gtest.criteria.elements import Elements, elements_of
+from mluops_gtest.criteria.figures import EPSILON
+from mluops_gtest.model.dtypes import Array, DType
+from mluops_gtest.model.result import Profile
+
+BINS: Final = 32
+# The binary exponent that falls into bin 0, with everything below it.
+LOWEST: Final = -30
+MOST_CELLS: Final = 32
+# Enough for a colour and a tooltip; a map of full doubles would be twice as large in the report.
+_DIGITS: Final = 4
+
+
+class _Map(NamedTuple):
+    """The output as height × width elements, seen through rows × columns cells."""
+
+    height: int
+    width: int
+    rows: int
+    columns: int
+
+    @staticmethod
+    def over(shape: tuple[int, ...]) -> "_Map":
+        """The last axis across, all others down."""
+        width = shape[-1] if shape else 1
+        height = math.prod(shape[:-1])
+        return _Map(height, width, min(height, MOST_CELLS), min(width, MOST_CELLS))
+
+    def cell_of(self, element: Array) -> Array:
+        """The cell of each flat index."""
+        down, across = np.divmod(element, self.width)
+        cell: Array = down * self.rows // self.height * self.columns + across * self.columns // self.width
+        return cell
+
+
+class _Part(NamedTuple):
+    """What one block adds."""
+
+    counts: Array
+    cells: Array
+
+
+def profile_of(output: str, evaluated: Array, baseline: Array, dtype: DType) -> Profile | None:
+    """The profile of an output of equal shape to its baseline; None where no element differs.
+
+    The error of an element is |e−b|/(|b|+1e-9), of a complex one that of its worse part; NaN or an infinity that does
+    not meet its like is infinitely wrong.
+    """
+    elements = elements_of(dtype)
+    blocks = Blocks(np.ascontiguousarray(evaluated), np.ascontiguousarray(baseline), elements)
+    picture = _Map.over(evaluated.shape)
+    parts = blocks.each(lambda start, scratch: _part(blocks, start, scratch, picture), blocks.starts)
+    differing = [part for part in parts if part is not None]
+    if not differing:
+        return None
+    counts = np.sum([part.counts for part in differing], axis=0)
+    cells = np.max([part.cells for part in differing], axis=0)
+    return Profile(
+        output,
+        tuple(counts.tolist()),
+        picture.rows,
+        picture.columns,
+        tuple(float(f"{cell:.{_DIGITS}g}") for cell in cells.tolist()),
+    )
+
+
+def _part(blocks: Blocks, start: int, scratch: Scratch, picture: _Map) -> _Part | None:
+    elements = blocks.elements
+    if not np.not_equal(*blocks.patterns(start), out=scratch.mask).any():
+        return None
+    e, b = blocks.numbers(start)
+    places = np.flatnonzero((e != b) & ~(np.isnan(e) & np.isnan(b)))
+    if not places.size:
+        return None
+    errors = _errors(e[places], b[places], elements)
+    where = (places + start) // elements.parts
+    if elements.parts > 1:
+        where, first = np.unique(where, return_index=True)
+        errors = np.maximum.reduceat(errors, first)
+    cells = np.zeros(picture.rows * picture.columns)
+    np.maximum.at(cells, picture.cell_of(where), errors)
+    return _Part(np.bincount(_bins(errors), minlength=BINS), cells)
+
+
+def _errors(e: Array, b: Array, elements: Elements) -> Array:
+    """Relative errors in float64."""
+    if elements.wide:
+        # Unsigned subtraction wraps to the true distance, which may need all 64 bits.
+        distance = (np.maximum(e, b).view(np.uint64) - np.minimum(e, b).view(np.uint64)).astype(np.float64)
+        magnitude = np.abs(b.astype(np.float64))
+    else:
+        magnitude = b.astype(np.float64)
+        distance = np.abs(e.astype(np.float64) - magnitude)
+        magnitude = np.abs(magnitude)
+    errors: Array = distance / (magnitude + EPSILON)
+    # A baseline of Inf gives NaN or 0; neither says how wrong a finite number is there.
+    errors[~(np.isfinite(distance) & np.isfinite(magnitude))] = np.inf
+    return errors
+
+
+def _bins(errors: Array) -> Array:
+    # frexp: error = m · 2^x with 0.5 ≤ m < 1.
+    exponents = np.frexp(errors)[1].astype(np.int64) - 1
+    exponents[np.isinf(errors)] = BINS
+    return np.clip(exponents - LOWEST, 0, BINS - 1)
