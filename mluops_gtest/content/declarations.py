@@ -84,7 +84,7 @@ def _dtypes(entry: Lines, operator: Operator) -> list[tuple[str, str]]:
     if not isinstance(dtypes, list) or not dtypes:
         raise _BadValueError("dtypes", "dtypes must be a list such as [float, half]")
     for dtype in dtypes:
-        if dtype not in allowed:
+        if not isinstance(dtype, str) or dtype not in allowed:
             raise _BadValueError("dtypes", f"unknown dtype {dtype!r}.{suggestion(str(dtype), allowed)[:-1]}")
     named = "{dtype}" in str(entry["name"]) or len(dtypes) == 1
     return [(dtype, "" if named else f"_{dtype}") for dtype in dtypes]
@@ -156,9 +156,9 @@ def _recipe(data: Any, operator: Operator) -> tuple[str, dict[str, Any]]:
         )
     args = dict(data)
     name = args.pop("recipe")
-    if name not in operator.recipes:
+    if not isinstance(name, str) or name not in operator.recipes:
         raise _BadValueError("data", f"unknown recipe {name!r}.{suggestion(str(name), operator.recipes)[:-1]}")
-    return str(name), _arguments(name, operator.recipes[name], args)
+    return name, _arguments(name, operator.recipes[name], args)
 
 
 @functools.cache
@@ -233,7 +233,7 @@ def _expect(filled: Any, operator: Operator) -> Expect:
     _check_keys("null", null, ("handle", "descriptors", "pointers"))
     _check_keys("handle", handle, ("arch", "nram_bytes"))
     status = wanted.get("status", Status.SUCCESS.name)
-    if status not in Status.__members__:
+    if not isinstance(status, str) or status not in Status.__members__:
         raise _BadValueError("expect", f"unknown status {status!r}.{suggestion(str(status), Status.__members__)[:-1]}")
     check = wanted.get("check")
     names = [c.name for c in operator.checks]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mluops_gtest.content.catalogue import Catalogue
 from mluops_gtest.content.keyword import Keyword
-from mluops_gtest.errors import NothingSelectedError, UnknownNameError, suggestion
+from mluops_gtest.errors import CaseFileError, NothingSelectedError, UnknownNameError, suggestion
 from mluops_gtest.model.case import TAGS, CaseDraft
 
 _SUFFIXES = (".prototxt", ".pb")
@@ -70,10 +70,8 @@ def select(catalogue: Catalogue, query: Query, operator_of: Callable[[Path], str
             return not _NOT_DEFAULT.intersection(case.tags)
         if "undefined" in case.tags and not case.named and "undefined" not in query.tags:
             return False
-        if wanted_operators:
-            operator = catalogue.operators.get_any(case.operator if case.path is None else operator_of(case.path))
-            if operator is None or operator.name not in wanted_operators:
-                return False
+        if wanted_operators and not _is_of(case, wanted_operators, catalogue, operator_of):
+            return False
         return (not query.tags or not set(query.tags).isdisjoint(case.tags)) and (
             keyword is None or keyword.matches(case.id, case.tags)
         )
@@ -93,6 +91,15 @@ def select(catalogue: Catalogue, query: Query, operator_of: Callable[[Path], str
         )
     chosen = {case.id for case in cases}
     return Selection(cases, sum(case_id not in chosen for case_id in catalogue.drafts))
+
+
+def _is_of(case: Selected, wanted: set[str], catalogue: Catalogue, operator_of: Callable[[Path], str]) -> bool:
+    try:
+        operator = catalogue.operators.get_any(case.operator if case.path is None else operator_of(case.path))
+    except CaseFileError:
+        # Kept, so that whatever loads the file tells what is wrong with it; the others are not held up.
+        return True
+    return operator is not None and operator.name in wanted
 
 
 def _declared(draft: CaseDraft, *, named: bool = False) -> Selected:

@@ -2,9 +2,10 @@
 
 import ast
 import itertools
+import math
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 _HOLE = re.compile(r"\{([^{}]*)\}")
@@ -17,24 +18,29 @@ _OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Pow: operator.pow,
 }
 _POWER_LIMIT = 64
+_MOST_CASES = 1_000_000
 
 
 def expand(each: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Every combination of the variables: a list gives its items, {from, to, step} the inclusive range."""
-    names = list(each)
-    for combination in itertools.product(*(_choices(name, each[name]) for name in names)):
-        yield dict(zip(names, combination, strict=True))
+    choices = {name: _choices(name, values) for name, values in each.items()}
+    if math.prod(map(len, choices.values())) > _MOST_CASES:
+        raise ValueError(f"`each` makes more than {_MOST_CASES} cases")
+    for combination in itertools.product(*choices.values()):
+        yield dict(zip(choices, combination, strict=True))
 
 
-def _choices(name: str, values: Any) -> list[Any]:
+def _choices(name: str, values: Any) -> Sequence[Any]:
     if isinstance(values, list) and values:
         return values
     if isinstance(values, dict) and set(values) <= {"from", "to", "step"} and {"from", "to"} <= set(values):
         if all(isinstance(v, int) and not isinstance(v, bool) for v in values.values()) and values.get("step", 1) > 0:
-            numbers = list(range(values["from"], values["to"] + 1, values.get("step", 1)))
-            if numbers:
+            numbers = range(values["from"], values["to"] + 1, values.get("step", 1))
+            if numbers and numbers[-1] - numbers[0] < _MOST_CASES * values.get("step", 1):
                 return numbers
-        raise ValueError(f"the range of {name!r} must have integers with from ≤ to and step > 0")
+        raise ValueError(
+            f"the range of {name!r} must have integers with from ≤ to and step > 0, at most {_MOST_CASES} of them"
+        )
     raise ValueError(f"{name!r} must be a list with at least one item or a range {{from: A, to: B}}")
 
 

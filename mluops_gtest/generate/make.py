@@ -16,13 +16,26 @@ from mluops_gtest.model.operator import Answer, Baseline, Made, Operator, Output
 from mluops_gtest.model.status import Status
 from mluops_gtest.model.tensor import Tensor, TensorDesc
 
+# What recipes and references raise about values that they cannot work with.
+_REFUSALS = (ValueError, AssertionError, LookupError, TypeError, ArithmeticError, MemoryError)
+
 
 def make_case(draft: CaseDraft, operator: Operator) -> Case:
     """The complete case; refused where the declaration, the checks and the baseline do not fit together."""
+    try:
+        return _made(draft, operator)
+    except _REFUSALS as error:
+        raise DeclarationError(
+            f"{draft.where}: case {draft.id} cannot be made of these values: {type(error).__name__}: {error}. "
+            "Correct params and data; a call that the operator refuses is made from a valid one by `change`."
+        ) from error
+
+
+def _made(draft: CaseDraft, operator: Operator) -> Case:
     dtype = DType.named(draft.dtype)
     try:
         made = operator.recipes[draft.recipe](Draw(draft.seed), dict(draft.params), dtype, **draft.args)
-    except (ValueError, AssertionError, KeyError, IndexError, TypeError) as error:
+    except _REFUSALS as error:
         raise DeclarationError(
             f"{draft.where}: case {draft.id}: recipe {draft.recipe!r} refuses its arguments: {error}"
         ) from error

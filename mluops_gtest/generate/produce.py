@@ -55,9 +55,14 @@ def produce(catalogue: Catalogue, ids: list[str], target: Target, *, check: bool
         return
     # Spawned: a fork would copy the parent's threads' locks; operators are loaded by path in each worker.
     start = (catalogue.root, target, check)
-    with _one_blas_thread(), ProcessPoolExecutor(jobs, get_context("spawn"), _start_worker, start) as pool:
-        for future in as_completed([pool.submit(_produce_in_worker, case_id) for case_id in ids]):
-            yield future.result()
+    with _one_blas_thread():
+        pool = ProcessPoolExecutor(jobs, get_context("spawn"), _start_worker, start)
+        try:
+            for future in as_completed([pool.submit(_produce_in_worker, case_id) for case_id in ids]):
+                yield future.result()
+        finally:
+            # After an interrupt nothing more is begun.
+            pool.shutdown(cancel_futures=True)
 
 
 @contextlib.contextmanager

@@ -21,7 +21,10 @@ def bind(
 ) -> OpCall:
     """The call of this case with these buffers: nulls and handle as the case asks, results withheld."""
     expect = case.expect
-    handle = Handle(expect.arch or DEFAULT_ARCH, expect.nram_bytes or DEFAULT_NRAM_BYTES)
+    # 0 is a value, too: no device is older, none has less memory.
+    arch = DEFAULT_ARCH if expect.arch is None else expect.arch
+    nram_bytes = DEFAULT_NRAM_BYTES if expect.nram_bytes is None else expect.nram_bytes
+    handle = Handle(arch, nram_bytes)
     return OpCall(
         operator=case.operator,
         params=_visible_params(case, operator),

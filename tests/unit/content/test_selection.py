@@ -6,7 +6,7 @@ from mluops_gtest.content.catalogue import Catalogue
 from mluops_gtest.content.keyword import Keyword
 from mluops_gtest.content.root import Root
 from mluops_gtest.content.selection import Query, select
-from mluops_gtest.errors import NothingSelectedError, UnknownNameError, UsageError
+from mluops_gtest.errors import CaseFileError, NothingSelectedError, UnknownNameError, UsageError
 from tests.support.toy_root import write_toy_root
 
 
@@ -53,6 +53,19 @@ def test_what_was_left_out_is_counted(toy):
 def test_a_pattern_that_matches_nothing_is_an_error(toy, pattern):
     with pytest.raises(NothingSelectedError, match="list --all"):
         names(toy, patterns=("scale_by/ramp_2", pattern))
+
+
+def test_a_file_that_cannot_be_read_does_not_hold_up_the_others(toy, tmp_path):
+    for name in ("broken", "foreign", "good"):
+        (tmp_path / f"{name}.prototxt").write_text("")
+
+    def operator_of(path):
+        if path.stem == "broken":
+            raise CaseFileError("broken")
+        return {"good": "scale", "foreign": "abs"}[path.stem]
+
+    chosen = select(toy, Query(patterns=(str(tmp_path),), operators=("scale_by",)), operator_of)
+    assert [case.path.stem for case in chosen.cases if case.path] == ["broken", "good"]
 
 
 def test_unknown_words_are_usage_errors(toy):

@@ -1,0 +1,30 @@
+"""Cases that cannot be made or verified are the content's fault, and told as such."""
+
+from dataclasses import replace
+
+import pytest
+
+from mluops_gtest.content.catalogue import Catalogue
+from mluops_gtest.content.root import Root
+from mluops_gtest.errors import DeclarationError
+from mluops_gtest.generate.make import make_case
+from mluops_gtest.generate.verify import verify_case
+from tests.support.toy_root import write_toy_root
+
+
+@pytest.fixture
+def toy(tmp_path):
+    return Catalogue(Root(write_toy_root(tmp_path)))
+
+
+@pytest.mark.parametrize("error", [ValueError, IndexError, OverflowError, MemoryError])
+def test_a_reference_that_cannot_work_with_the_values(toy, error):
+    def reference(call):
+        raise error("no such row")
+
+    operator, draft = toy.operators["scale_by"], toy.drafts["scale_by/ramp_3"]
+    with pytest.raises(DeclarationError, match=r"scale_by.yaml:1: case scale_by/ramp_3 cannot be made .* no such row"):
+        make_case(draft, replace(operator, reference=reference))
+    case = make_case(draft, operator)
+    (found,) = verify_case(case, replace(operator, reference=reference))
+    assert found == f"the reference cannot work with the stored inputs: {error.__name__}: no such row"
