@@ -119,6 +119,8 @@ class Executor:
             remarks = f" ({'; '.join(reply.notes)})" if reply.notes else ""
             reason = f"answered {reply.status.name}{remarks}, expected {wanted.status.name}{says}"
             return replace(result, outcome=Outcome.WRONG_STATUS, reason=reason)
+        if wanted.status == Status.SUCCESS and reply.refusals:
+            return replace(result, outcome=Outcome.WRONG_STATUS, reason="; ".join(reply.refusals))
         if not wanted.computes:
             judgement = judge_untouched(
                 run.case, run.operator, run.outputs, f"the call answers {wanted.status.name} ({wanted.check})"

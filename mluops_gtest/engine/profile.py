@@ -36,8 +36,12 @@ class _Map(NamedTuple):
 
     def cell_of(self, element: Array) -> Array:
         """The cell of each flat index."""
-        down, across = np.divmod(element, self.width)
-        cell: Array = down * self.rows // self.height * self.columns + across * self.columns // self.width
+        down = element // self.width
+        across = element - down * self.width
+        # In place: fresh memory for each step would cost more than the arithmetic.
+        for axis, cells, length in ((down, self.rows, self.height), (across, self.columns, self.width)):
+            np.floor_divide(np.multiply(axis, cells, out=axis), length, out=axis)
+        cell: Array = np.add(np.multiply(down, self.columns, out=down), across, out=down)
         return cell
 
 
@@ -98,11 +102,13 @@ def _errors(e: Array, b: Array, elements: Elements) -> Array:
         magnitude = np.abs(b.astype(np.float64))
     else:
         magnitude = b.astype(np.float64)
-        distance = np.abs(e.astype(np.float64) - magnitude)
-        magnitude = np.abs(magnitude)
-    errors: Array = distance / (magnitude + EPSILON)
+        distance = e.astype(np.float64)
+        np.abs(np.subtract(distance, magnitude, out=distance), out=distance)
+        np.abs(magnitude, out=magnitude)
+    finite = np.isfinite(distance) & np.isfinite(magnitude)
+    errors: Array = np.divide(distance, np.add(magnitude, EPSILON, out=magnitude), out=distance)
     # A baseline of Inf gives NaN or 0; neither says how wrong a finite number is there.
-    errors[~(np.isfinite(distance) & np.isfinite(magnitude))] = np.inf
+    errors[~finite] = np.inf
     return errors
 
 

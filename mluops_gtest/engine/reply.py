@@ -24,6 +24,7 @@ class Reply:
     device_seconds: float | None = None
     scalars: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    refusals: tuple[str, ...] = ()
     outcome: Outcome | None = None
     reason: str = ""
     # What the backend printed, C code included, where it was captured.
@@ -46,6 +47,7 @@ class Reply:
             message["device_seconds"],
             {str(name): int(value) for name, value in message["scalars"].items()},
             tuple(map(str, message["notes"])),
+            tuple(map(str, message["refusals"])),
             None if outcome is None else _BY_WORD[outcome],
             str(message["reason"]),
         )
@@ -66,7 +68,12 @@ def reply_of(backend: Backend, call: OpCall) -> Reply:
         answer: Any = backend.run(call)
         seconds = time.perf_counter() - start
         return Reply(
-            _status(backend, answer), seconds, _device_seconds(backend), _scalars(call), tuple(map(str, call.notes))
+            _status(backend, answer),
+            seconds,
+            _device_seconds(backend),
+            _scalars(call),
+            tuple(map(str, call.notes)),
+            tuple(map(str, call.refusals)),
         )
     except (Exception, SystemExit) as error:
         return failed_reply(error, call)

@@ -82,6 +82,9 @@ class OpCall:
     scalars: MutableMapping[str, int] = field(default_factory=dict)
     # Remarks of the backend on this call, e.g. the function whose status it passes on; they appear in the result.
     notes: list[str] = field(default_factory=list)
+    # Functions around the operator that refused, in words (a workspace query): the operator's own status is still
+    # the answer, but a call that should succeed must have none of these.
+    refusals: list[str] = field(default_factory=list)
     # The device the call is meant for, where the run names devices.
     device: int | None = None
 

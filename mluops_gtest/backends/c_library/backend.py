@@ -53,8 +53,8 @@ class CLibraryBackend:
     """Runs each case through the library's C API, on the device that a runtime offers or else on host memory.
 
     A descriptor setter that refuses ends the call with its status. The workspace query is made in every call; one
-    that refuses is noted, and the operator is called all the same with a null workspace of size 0. Otherwise
-    workspace and size are passed as the call gives them.
+    that refuses is told in `call.refusals`, and the operator is called all the same with a null workspace of size 0:
+    its own status is the answer. Otherwise workspace and size are passed as the call gives them.
     """
 
     def __init__(self, library: str | Path, runtime: str | Path | None = None, *, name: str | None = None) -> None:
@@ -136,8 +136,6 @@ class CLibraryBackend:
         status = status_of(function, code)
         if status is not Status.SUCCESS:
             return status
-        if refused is not None:
-            raise Refused(refused.status, f"{function} answered SUCCESS without a workspace")
         if frame.sparse is not None:
             call.scalars["num_act_out"] = num_act_out(self._api, frame.sparse)
         if place.remark:
@@ -150,6 +148,7 @@ class CLibraryBackend:
             size = operator.ask(frame)
         except Refused as refused:
             call.notes.append(refused.note)
+            call.refusals.append(refused.note)
             return refused
         if size > call.workspace_size:
             call.notes.append(f"{operator.signature.query} asks for {size} bytes, the call has {call.workspace_size}")

@@ -1,0 +1,81 @@
+"""The C example through the C door: every committed case passes, and every planted bug gets its outcome."""
+
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.support.native import needs_gcc
+
+pytestmark = needs_gcc
+OPERATORS = {
+    "get_indice_pairs",
+    "indice_convolution_backward_data",
+    "dynamic_scatter_backward",
+    "voxel_pooling_forward",
+    "masked_im2col_forward",
+}
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory):
+    """The example built outside the checkout, its variants beside it."""
+    folder = tmp_path_factory.mktemp("c") / "c_backend"
+    shutil.copytree(ROOT / "examples" / "c_backend", folder, ignore=shutil.ignore_patterns("*.so", "build"))
+    for target in ("all", "variants", "sanitize"):
+        subprocess.run(["make", "-j2", "-C", folder, target], check=True, capture_output=True)
+    return folder
+
+
+def test_every_case_passes_through_the_c_door(run, example):
+    """Negative, arch and strided ones included."""
+    result = run("--backend", f"c:{example / 'libmluops_host.so'}", "-j", 2)
+    assert result.code == 0, result.out[-3000:]
+    assert set(result.report["summary"]) == {"passed"}
+    assert {r["operator"] for r in result.results.values()} == OPERATORS
+    assert {r["expected_status"] for r in result.results.values()} == {
+        "SUCCESS", "BAD_PARAM", "ARCH_MISMATCH", "NOT_SUPPORTED",
+    }  # fmt: skip
+
+
+def test_the_sanitizers_find_nothing(run, example, monkeypatch):
+    libraries = [
+        subprocess.run(["gcc", f"-print-file-name={name}"], check=True, capture_output=True, text=True).stdout.strip()
+        for name in ("libasan.so", "libubsan.so")
+    ]
+    monkeypatch.setenv("LD_PRELOAD", os.pathsep.join(libraries))
+    monkeypatch.setenv("ASAN_OPTIONS", "detect_leaks=0")
+    result = run("--backend", f"c:{example / 'build' / 'libmluops_host_sanitized.so'}", "-j", 2)
+    assert result.code == 0, result.out[-3000:]
+
+
+@pytest.mark.parametrize(
+    ("bug", "outcome", "words", "everywhere"),
+    [
+        ("past_end", "memory", "past its end", True),
+        ("writes_input", "memory", "changed the input", True),
+        ("double_free", "crashed", "SIGABRT", True),
+        ("segfault", "crashed", "SIGSEGV", True),
+        ("endless_loop", "timed_out", "no answer within", True),
+        ("wrong_status", "wrong_status", "expected SUCCESS", True),
+        ("uninitialised", "failed", "never written", True),
+        ("workspace_overrun", "memory", "of workspace", False),
+        ("tile_edge", "failed", "elements differ", True),
+    ],
+)
+def test_every_planted_bug_gets_its_outcome(run, example, bug, outcome, words, everywhere):
+    """Three small cases of every operator are enough to meet each; the tile edges need the sizes around them."""
+    selection = ["-k", "boundary or smoke"] if bug == "tile_edge" else ["-k", "twin"]
+    library = example / "build" / f"libmluops_host_{bug}.so"
+    result = run(
+        *selection, "--tag", "smoke", "--tag", "boundary", "--backend", f"c:{library}", "--timeout", 1, "-j", 2
+    )
+    assert result.code == 1
+    bad = [r for r in result.results.values() if r["outcome"] != "passed"]
+    assert {r["outcome"] for r in bad} == {outcome}
+    assert all(words in r["reason"] for r in bad), [r["reason"] for r in bad][:3]
+    # voxel_pooling_forward has no workspace to overrun.
+    assert {r["operator"] for r in bad} == (OPERATORS if everywhere else OPERATORS - {"voxel_pooling_forward"})
+    assert len(result.results) == sum(result.report["summary"].values())
