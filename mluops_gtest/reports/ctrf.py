@@ -1,0 +1,89 @@
+"""The report in the Common Test Report Format (ctrf.io), as JSON."""
+
+import json
+import uuid
+from collections import Counter
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from mluops_gtest.codec.results import report_to_json, result_to_json
+from mluops_gtest.model.report import RunReport
+from mluops_gtest.model.result import CaseResult, Outcome
+from mluops_gtest.reports.plain_text import details, plain
+
+# Of the published JSON schema that the document is valid against.
+SPEC_VERSION = "0.0.0"
+_STATUSES = {Outcome.PASSED: "passed", Outcome.SKIPPED: "skipped", Outcome.XFAILED: "skipped"}
+# What the fields of the format do not hold, in the words of report.json.
+_EXTRA = ("readings", "worst", "status", "expected_status", "fingerprint", "seconds", "repro", "perf")
+
+
+def render_ctrf(report: RunReport, transitions: Mapping[str, str] | None = None) -> str:
+    """The JSON document; `transitions` (case → word) go into `extra` of each test."""
+    start = round(datetime.fromisoformat(report.started).timestamp() * 1000)
+    statuses = Counter(_status(result.outcome) for result in report.results)
+    document = {
+        "reportFormat": "CTRF",
+        "specVersion": SPEC_VERSION,
+        # The same report has the same id, however often it is written.
+        "reportId": str(uuid.uuid5(uuid.NAMESPACE_OID, json.dumps(report_to_json(report), sort_keys=True))),
+        "timestamp": report.started,
+        "generatedBy": f"mluops-test {report.tool_version}",
+        "results": {
+            "tool": {"name": "mluops-test", "version": report.tool_version},
+            "summary": {
+                "tests": len(report.results),
+                **{status: statuses[status] for status in ("passed", "failed", "skipped", "pending", "other")},
+                "flaky": sum(result.outcome is Outcome.FLAKY for result in report.results),
+                "suites": len({result.operator for result in report.results}),
+                "start": start,
+                "stop": start + round(report.seconds * 1000),
+                "duration": round(report.seconds * 1000),
+                "extra": {"outcomes": report.summary, "interrupted": report.interrupted},
+            },
+            "tests": [_test(result, (transitions or {}).get(result.case, "")) for result in report.results],
+            "environment": {
+                "appName": str(report.backend.get("name", "")),
+                "osPlatform": str(report.environment.get("platform", "")),
+                "extra": {"backend": dict(report.backend), **report.environment},
+            },
+        },
+    }
+    return json.dumps(document, indent=1, allow_nan=False) + "\n"
+
+
+def _status(outcome: Outcome) -> str:
+    """Whatever neither passed nor was left out has failed; `rawStatus` says how."""
+    return _STATUSES.get(outcome, "failed")
+
+
+def _test(result: CaseResult, transition: str) -> dict[str, Any]:
+    record = result_to_json(result)
+    test: dict[str, Any] = {
+        "name": result.case,
+        "status": _status(result.outcome),
+        # Whole milliseconds is what the format has; `extra` keeps the seconds.
+        "duration": round(result.seconds * 1000),
+        "suite": [result.operator],
+        "rawStatus": result.outcome.value,
+        "tags": list(result.tags),
+        "parameters": record["info"]["params"],
+        "extra": {key: record[key] for key in _EXTRA if record[key] not in (None, "", [])},
+    }
+    if transition:
+        test["extra"]["transition"] = transition
+    if result.outcome is not Outcome.PASSED:
+        test |= {"message": plain(result.reason) or result.outcome.value, "trace": details(result)}
+    if result.attempts:
+        test["retries"] = len(result.attempts) - 1
+        # The last attempt is the test itself.
+        test["retryAttempts"] = [
+            {"attempt": number, "status": _status(attempt.outcome), "message": plain(attempt.reason)}
+            for number, attempt in enumerate(result.attempts[:-1], 1)
+        ]
+    if result.outcome is Outcome.FLAKY:
+        test["flaky"] = True
+    if result.output:
+        test["stdout"] = plain(result.output).splitlines()
+    return test
