@@ -197,7 +197,13 @@ def _context(request: RunRequest, name: str, count: int, left_out: int) -> RunCo
     selection = {**request.selection, "root": request.root, "shard": request.shard}
     return RunContext(
         tool_version=__version__,
-        backend={"name": name, "spec": request.backend, "runtime": request.runtime, "isolated": request.isolated},
+        backend={
+            "name": name,
+            "spec": request.backend,
+            "runtime": request.runtime,
+            "isolated": request.isolated,
+            "repeat": request.repeat,
+        },
         environment={
             "python": platform.python_version(),
             "numpy": np.__version__,
