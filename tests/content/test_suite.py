@@ -1,6 +1,7 @@
 """The declared cases as a whole: does the suite see every check, every ruling, every planted mistake?"""
 
 import dataclasses
+import math
 from collections import Counter
 
 import numpy as np
@@ -58,6 +59,17 @@ def test_every_family_is_there(catalogue, name):
 
 def test_every_case_names_its_section(catalogue, name):
     assert [d.id for d in drafts_of(catalogue, name) if "§" not in d.doc] == []
+
+
+def test_a_space_that_passes_2_31_is_noted(catalogue, stored, name):
+    silent = []
+    for case in stored[name]:
+        spaces = [value for key, value in case.params.items() if key.endswith("_space") and min(value, default=0) > 0]
+        cells = [math.prod(space) * case.params["batch"] for space in spaces]
+        cells += [tensor.desc.count for tensor in (*case.inputs, *case.outputs)]
+        if max(cells) >= 2**31 and "2^31" not in catalogue.drafts[case.id].note:
+            silent.append(case.id)
+    assert silent == []
 
 
 def test_every_reachable_check_is_asked_for(catalogue, name):
