@@ -7,8 +7,8 @@ import torch
 from mluops_gtest.model.call import OpCall
 from mluops_gtest.model.dtypes import Layout
 
-# Pairs per product on the processor: what is gathered and multiplied stays in the cache.
-_PAIRS = 8192
+# Pairs per product on the processor: few enough for the cache, many enough that threads seldom wait for each other.
+_PAIRS = 16384
 
 
 def compute(call: OpCall, inputs: Mapping[str, torch.Tensor], outputs: Mapping[str, torch.Tensor]) -> None:
