@@ -1,0 +1,53 @@
+"""`--backend exec:COMMAND` from the command line."""
+
+import shlex
+import sys
+
+import pytest
+
+from tests.conftest import ROOT
+
+EXAMPLE = shlex.join([sys.executable, str(ROOT / "examples" / "exec_backend" / "masked_im2col.py")])
+SMALL = ("--op", "masked_im2col_forward", "--tag", "smoke")
+
+
+@pytest.mark.parametrize("extra", [[], ["--serve"], ["--serve", "-j", "2"], ["--no-isolate"]])
+def test_a_program_is_tested_like_any_backend(run, extra):
+    result = run(*SMALL, "--backend", f"exec:{EXAMPLE}", *extra)
+    assert result.code == 0, result.out
+    assert set(result.report["summary"]) == {"passed"}
+    assert result.report["backend"]["name"].startswith("exec:")
+
+
+@pytest.mark.parametrize(
+    ("script", "outcome", "words"),
+    [
+        ("exit 3", "error", "3"),
+        ("kill -SEGV $$", "crashed", "SIGSEGV"),
+        ("sleep 600", "timed_out", "no answer within 1 s"),
+        ("true", "error", "status"),
+        ("echo '{\"status\": 0}' > $1/result.json", "memory", "data_col"),
+        ("echo '{\"status\": 3}' > $1/result.json", "wrong_status", "BAD_PARAM"),
+    ],
+)
+def test_what_goes_wrong_in_a_program_has_its_outcome(run, tmp_path, script, outcome, words):
+    path = tmp_path / "program.sh"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    result = run(*SMALL, "--backend", f"exec:{path}", "--timeout", 1)
+    for one in result.results.values():
+        assert one["outcome"] == outcome, one
+        assert words in one["reason"]
+
+
+@pytest.mark.parametrize(
+    ("backend", "extra", "code"),
+    [
+        ("exec:no_such_program_here", [], 4),
+        ("exec:", [], 2),
+        ("numpy", ["--serve"], 2),
+        ("numpy", ["--runtime", "x"], 2),
+    ],
+)
+def test_wrong_usage(run, backend, extra, code):
+    assert run(*SMALL, "--backend", backend, *extra).code == code
