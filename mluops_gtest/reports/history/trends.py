@@ -11,6 +11,8 @@ from mluops_gtest.model.result import Outcome
 # Below one unit in the last place a reading is noise: a growth from 0 to there is no drift.
 FLOORS = {"half": 2.0**-9}
 FLOOR = 2.0**-22
+# A reading that grew by this factor is worth a look.
+DRIFT_FACTOR = 4.0
 _BARS = "▁▂▃▄▅▆▇█"
 _GAP = "·"
 

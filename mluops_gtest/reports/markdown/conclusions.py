@@ -1,0 +1,106 @@
+"""Section 4: what the results come to, and every problem that stays open."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from mluops_gtest.errors import ExitCode
+from mluops_gtest.model.report import RunReport
+from mluops_gtest.model.result import CaseResult, Outcome
+from mluops_gtest.reports.efficiency import Efficiency, efficiency
+from mluops_gtest.reports.markdown.facts import Facts
+from mluops_gtest.reports.markdown.function_tests import named
+from mluops_gtest.reports.markdown.performance import percent, timed
+from mluops_gtest.reports.markdown.points import checked_points
+from mluops_gtest.reports.markdown.syntax import code, text
+from mluops_gtest.reports.markdown.words import Words
+
+_MOST_PROBLEMS = 100
+_MOST_NAMED = 5
+
+
+def conclusions(report: RunReport, device: Mapping[str, Any] | None, say: Words) -> Iterator[str]:
+    """One sentence on the whole, counts, then the open problems and what was not shown."""
+    yield say("sentences", first=_verdict(report, say), second=_counts(report, say))
+    yield ""
+    shares = [(result, efficiency(result, device)) for result, _ in timed(report)]
+    slow = [(result, share) for result, share in shares if share is not None and not share.accepted]
+    if shares:
+        described = any(share is not None for _, share in shares)
+        yield say("measured" if described else "measured_only", cases=len(shares), low=len(slow))
+        yield ""
+    yield f"### {say('problems')}"
+    yield ""
+    problems = [*_problems(report, say), *(_slow(result, share, say) for result, share in slow)]
+    for number, problem in enumerate(problems[:_MOST_PROBLEMS], 1):
+        yield f"{number}. {problem}"
+    if not problems:
+        yield say("no_problems")
+    if len(problems) > _MOST_PROBLEMS:
+        yield ""
+        yield say("more_problems", count=len(problems) - _MOST_PROBLEMS)
+    yield ""
+    remarks = [f"- {remark}" for remark in _remarks(report, say)]
+    if remarks:
+        yield from (*remarks, "")
+
+
+def _verdict(report: RunReport, say: Words) -> str:
+    backend = text(str(report.backend.get("name", "")))
+    bad = sum(result.outcome.blocks for result in report.results)
+    if bad:
+        passed = report.summary.get("passed", 0)
+        verdict = say("blocked", cases=len(report.results), backend=backend, passed=passed, bad=bad)
+    elif report.exit_code is ExitCode.EMPTY:
+        verdict = say("nothing", backend=backend)
+    else:
+        ran = sum(result.outcome is not Outcome.SKIPPED for result in report.results)
+        verdict = say("clear", cases=ran, backend=backend)
+    return say("sentences", first=say("interrupted"), second=verdict) if report.interrupted else verdict
+
+
+def _counts(report: RunReport, say: Words) -> str:
+    counts = (f"{say(f'outcome_{word}')} {count}" for word, count in report.summary.items())
+    return say("counts", counts=say("comma").join(counts))
+
+
+def _problems(report: RunReport, say: Words) -> Iterator[str]:
+    """Blocking results, those of one mistake together, the largest group first."""
+    groups: dict[tuple[str, str, str], list[CaseResult]] = {}
+    for result in report.results:
+        if result.outcome.blocks:
+            mistake = result.fingerprint or result.reason
+            groups.setdefault((result.operator, result.outcome.value, mistake), []).append(result)
+    for (operator, outcome, _), group in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])):
+        first = group[0]
+        words = {"operator": code(operator), "outcome": say(f"outcome_{outcome}"), "cases": len(group)}
+        lines = [say("problem", reason=text(first.reason) or say("none"), **words)]
+        lines.append(f"{say('problem_cases')}{say('colon')}{named(tuple(group), _MOST_NAMED, say)}")
+        if first.repro:
+            lines.append(f"{say('repro')}{say('colon')}{code(first.repro)}")
+        yield "<br>\n   ".join(lines)
+
+
+def _slow(result: CaseResult, share: Efficiency, say: Words) -> str:
+    return say(
+        "low",
+        operator=code(result.operator),
+        case=code(result.case),
+        side=say(f"side_{share.side}"),
+        reached=percent(share.reached),
+        wanted=percent(share.wanted),
+    )
+
+
+def _remarks(report: RunReport, say: Words) -> Iterator[str]:
+    """What the results do not show: points without cases, and cases left out with their reasons."""
+    points = checked_points(Facts(report.results), report, say)
+    untested = [point.name for point in points if not point.tested]
+    if untested:
+        yield say("untested", points=say("comma").join(untested))
+    for outcome, key in ((Outcome.SKIPPED, "skipped"), (Outcome.XFAILED, "waived")):
+        reasons: dict[str, int] = {}
+        for result in report.results:
+            if result.outcome is outcome:
+                reasons[result.reason] = reasons.get(result.reason, 0) + 1
+        for reason, count in sorted(reasons.items(), key=lambda item: (-item[1], item[0])):
+            yield say(key, cases=count, reason=text(reason) or say("none"))

@@ -1,0 +1,62 @@
+"""The test report that teams file with a change, filled in from the results."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from mluops_gtest.model.report import RunReport
+from mluops_gtest.reports.history.trends import CaseTrend
+from mluops_gtest.reports.markdown.changes import against, over_time
+from mluops_gtest.reports.markdown.conclusions import conclusions
+from mluops_gtest.reports.markdown.facts import Facts
+from mluops_gtest.reports.markdown.function_tests import function_tests
+from mluops_gtest.reports.markdown.performance import performance
+from mluops_gtest.reports.markdown.scheme import accuracy_standard, change, checklist, feature_tests, parameter_checks
+from mluops_gtest.reports.markdown.syntax import code, text
+from mluops_gtest.reports.markdown.words import Words, words
+
+
+def render_markdown(
+    report: RunReport,
+    *,
+    language: str = "en",
+    transitions: Mapping[str, str] | None = None,
+    history: Sequence[CaseTrend] | None = None,
+    device: Mapping[str, Any] | None = None,
+) -> str:
+    """The document; `device` describes bandwidth and peak, `transitions` are case → word."""
+    say = words(language)
+    return "\n".join(_lines(report, transitions, history, device, say)) + "\n"
+
+
+def _lines(
+    report: RunReport,
+    transitions: Mapping[str, str] | None,
+    history: Sequence[CaseTrend] | None,
+    device: Mapping[str, Any] | None,
+    say: Words,
+) -> Iterator[str]:
+    names = sorted({result.operator for result in report.results})
+    by_operator = {name: Facts(tuple(r for r in report.results if r.operator == name)) for name in names}
+    yield f"# {say('title', operators=say('comma').join(map(text, names)) or say('none'))}"
+    yield ""
+    yield say("made", version=report.tool_version, started=report.started, backend=code(str(report.backend["name"])))
+    yield ""
+    yield from _section("change", change(by_operator, say), say)
+    yield from _section("standard", accuracy_standard(by_operator, say), say, level=3)
+    described = str(device.get("name", "")) if device else ""
+    yield from _section("checklist", checklist(report, by_operator, described, say), say, level=3)
+    yield from _section("features", feature_tests(Facts(report.results), report, say), say, level=3)
+    yield from _section("checks", parameter_checks(by_operator, say), say, level=3)
+    yield from _section("function", function_tests(report, by_operator, say), say)
+    yield from _section("performance", performance(report, device, say), say)
+    yield from _section("conclusions", conclusions(report, device, say), say)
+    if transitions is not None:
+        yield from _section("against", against(transitions, say), say, level=3)
+    if history is not None:
+        yield from _section("history", over_time(history, say), say, level=3)
+
+
+def _section(key: str, body: Iterator[str], say: Words, *, level: int = 2) -> Iterator[str]:
+    yield f"{'#' * level} {say(key)}"
+    yield ""
+    yield from body

@@ -1,0 +1,168 @@
+"""What the results of one operator say of each point that a test report asks for."""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from mluops_gtest.model.result import CaseResult, Outcome, TensorInfo
+from mluops_gtest.model.status import Status
+from mluops_gtest.model.tensor import LARGE_ELEMENTS
+
+# Vector units work on so many elements at a time; every other length leaves a remainder.
+_ALIGNMENT = 64
+_UNSTABLE = {Outcome.CRASHED, Outcome.TIMED_OUT, Outcome.FLAKY, Outcome.MEMORY}
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """The cases that test one point."""
+
+    results: tuple[CaseResult, ...]
+
+    @property
+    def passed(self) -> int:
+        """How many passed."""
+        return sum(result.outcome is Outcome.PASSED for result in self.results)
+
+    @property
+    def bad(self) -> tuple[CaseResult, ...]:
+        """Those that block."""
+        return tuple(result for result in self.results if result.outcome.blocks)
+
+    @property
+    def left_out(self) -> int:
+        """How many neither passed nor block: skipped or waived."""
+        return len(self.results) - self.passed - len(self.bad)
+
+    @property
+    def holds(self) -> bool:
+        """The point was tested and nothing speaks against it."""
+        return self.passed > 0 and not self.bad
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """The results of one operator, or of several, by test point."""
+
+    results: tuple[CaseResult, ...]
+
+    def where(self, belongs: Callable[[CaseResult], bool]) -> Tally:
+        """The cases that belong to a point."""
+        return Tally(tuple(result for result in self.results if belongs(result)))
+
+    @property
+    def all(self) -> Tally:
+        """Every case."""
+        return Tally(self.results)
+
+    @property
+    def computing(self) -> Tally:
+        """Cases that call the operator as it is meant to be called."""
+        return self.where(lambda result: not is_rejected(result))
+
+    @property
+    def rejected(self) -> Tally:
+        """Parameter checks: calls that must be answered with an error."""
+        return self.where(is_rejected)
+
+    @property
+    def zero_elements(self) -> Tally:
+        """Cases with a tensor without elements, whether the operator takes or refuses it."""
+        return self.where(lambda result: any(0 in tensor.dims for tensor in tensors(result)))
+
+    @property
+    def too_large(self) -> Tally:
+        """Calls that must be refused, with a tensor of more elements than operators take."""
+        return self.where(lambda result: is_rejected(result) and any(map(_is_large, tensors(result))))
+
+    @property
+    def sizes(self) -> Tally:
+        """Cases with elements in every tensor, whatever their shape."""
+        return self.where(
+            lambda result: (
+                not is_rejected(result) and bool(tensors(result)) and all(0 not in t.dims for t in tensors(result))
+            )
+        )
+
+    @property
+    def remainders(self) -> Tally:
+        """Of these, the ones whose rows do not fill whole vectors."""
+        return Tally(tuple(result for result in self.sizes.results if _row_length(result) % _ALIGNMENT))
+
+    @property
+    def unstable(self) -> tuple[CaseResult, ...]:
+        """Cases that crashed, hung, flaked or wrote where they must not."""
+        return tuple(result for result in self.results if result.outcome in _UNSTABLE)
+
+    def tagged(self, tag: str) -> Tally:
+        """Cases with a tag."""
+        return self.where(lambda result: tag in result.tags)
+
+    def by_dtype(self) -> dict[str, Tally]:
+        """Cases by the data type that they compute in."""
+        return self._by(lambda result: (dtype_of(result),))
+
+    def by_layout(self) -> dict[str, Tally]:
+        """Cases by the layouts of their tensors."""
+        return self._by(lambda result: {tensor.layout for tensor in tensors(result)})
+
+    def by_rank(self) -> dict[str, Tally]:
+        """Cases by the numbers of dimensions of their tensors."""
+        return self._by(lambda result: {str(len(tensor.dims)) for tensor in tensors(result)})
+
+    def shapes(self) -> int:
+        """How many different sets of shapes were computed."""
+        return len({tuple(tensor.dims for tensor in tensors(result)) for result in self.computing.results})
+
+    def largest(self) -> TensorInfo | None:
+        """The tensor with the most elements that a passed case computed with."""
+        found = [t for r in self.computing.results if r.outcome is Outcome.PASSED for t in tensors(r)]
+        return max(found, key=lambda tensor: math.prod(tensor.dims), default=None)
+
+    def by_expected_status(self) -> dict[str, Tally]:
+        """Parameter checks by the status that must be answered."""
+        groups: dict[str, list[CaseResult]] = {}
+        for result in self.rejected.results:
+            assert result.expected_status is not None, "that is what makes it a rejected call"
+            groups.setdefault(result.expected_status.name, []).append(result)
+        return {name: Tally(tuple(group)) for name, group in sorted(groups.items())}
+
+    def _by(self, keys: Callable[[CaseResult], Iterable[str]]) -> dict[str, Tally]:
+        groups: dict[str, list[CaseResult]] = {}
+        for result in self.computing.results:
+            for key in keys(result):
+                if key:
+                    groups.setdefault(key, []).append(result)
+        return {key: Tally(tuple(groups[key])) for key in sorted(groups)}
+
+
+def is_rejected(result: CaseResult) -> bool:
+    """The call must be answered with an error."""
+    return result.expected_status not in (None, Status.SUCCESS)
+
+
+def tensors(result: CaseResult) -> tuple[TensorInfo, ...]:
+    """Inputs and outputs."""
+    return (*result.info.inputs, *result.info.outputs)
+
+
+def dtype_of(result: CaseResult) -> str:
+    """What the case computes in: its floating-point types, else its integers; indices beside values do not count."""
+    words = sorted({tensor.dtype for tensor in tensors(result)})
+    return "+".join([word for word in words if "int" not in word and word != "bool"] or words)
+
+
+def shape_of(result: CaseResult) -> str:
+    """The shapes of all tensors in one line."""
+    sides = (result.info.inputs, result.info.outputs)
+    return " → ".join(" ".join(f"{t.id}[{','.join(map(str, t.dims))}]" for t in side) for side in sides)
+
+
+def _is_large(tensor: TensorInfo) -> bool:
+    return math.prod(tensor.dims) >= LARGE_ELEMENTS
+
+
+def _row_length(result: CaseResult) -> int:
+    """Elements in the last dimension of the first output."""
+    dims = result.info.outputs[0].dims if result.info.outputs else ()
+    return dims[-1] if dims else 1
