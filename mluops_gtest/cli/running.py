@@ -47,6 +47,7 @@ class RunRequest:
     repeat: int = 1
     bitwise: bool = False
     stop_at_first: bool = False
+    reruns: int = 0
     shard: str | None = None
     strict: bool = False
     allow_outside_paths: bool = False
@@ -71,6 +72,8 @@ class RunRequest:
             options += ["--backend", self.backend]
         if self.repeat > 1:
             options += ["--repeat", str(self.repeat)]
+        if self.reruns:
+            options += ["--reruns", str(self.reruns)]
         flags = (("--serve", self.serve), ("--bitwise", self.bitwise), ("--isolate", self.isolate is True))
         options += [name for name, value in (*flags, ("--no-isolate", self.isolate is False)) if value]
         return tuple(options)
@@ -129,7 +132,7 @@ def execute(
         planned = [PlannedCase(case.id, case.operator, case.tags) for case in cases]
         record = request.to_json([case.id for case in cases], left_out)
         files = ResultFiles(folder, record, tuple(done[case.id] for case in cases if case.id in done))
-        options = Options(request.repeat, request.bitwise, request.stop_at_first, request.timeout)
+        options = Options(request.repeat, request.bitwise, request.stop_at_first, request.timeout, request.reruns)
         context = _context(request, callers[0].name, len(cases), left_out)
         report = run(planned, callers, session.catalogue.operators, source, context, options, [files, reporter], done)
     report = _timed(report, source)

@@ -10,8 +10,10 @@ from mluops_gtest.engine.buffers import Buffer, fill, first_difference, pattern_
 from mluops_gtest.engine.caller import Caller, LostDeviceError
 from mluops_gtest.engine.describe import case_info
 from mluops_gtest.engine.expectation import Expectation, expectation_of
+from mluops_gtest.engine.fingerprint import fingerprinted
 from mluops_gtest.engine.judge import Judgement, judge_untouched, judge_values
 from mluops_gtest.engine.reply import NoAnswerError, Reply
+from mluops_gtest.engine.reruns import tried
 from mluops_gtest.errors import ContentError
 from mluops_gtest.model.binding import bind, has_buffer
 from mluops_gtest.model.call import OpCall
@@ -35,6 +37,8 @@ class Options:
     stop_at_first: bool = False
     # Seconds per case; None: by the size of the case.
     timeout: float | None = None
+    # Further tries of a case that fails.
+    reruns: int = 0
 
 
 @dataclass(slots=True)
@@ -56,6 +60,9 @@ class Executor:
 
     def execute(self, case: Case, operator: Operator | None) -> CaseResult:
         """The verdict on one case; never raises for what the case or the backend does."""
+        return tried(lambda: fingerprinted(self._once(case, operator)), self._options.reruns)
+
+    def _once(self, case: Case, operator: Operator | None) -> CaseResult:
         blank = CaseResult(case.id, case.operator, case.tags, Outcome.SKIPPED, notes=case.notes, info=case_info(case))
         if operator is None:
             return replace(blank, reason=f"operator {case.operator!r} is not supported")
@@ -223,15 +230,17 @@ def _bytes_of(tensor: Tensor) -> Array:
 
 
 def _judged(result: CaseResult, judgement: Judgement) -> CaseResult:
-    return replace(
+    result = replace(
         result,
         outcome=judgement.outcome,
         readings=tuple(judgement.readings),
         worst=judgement.worst,
+        profile=judgement.profile,
         reason=judgement.reason,
         notes=(*result.notes, *judgement.notes),
         compared=judgement.compared,
     )
+    return fingerprinted(result, judgement.marks)
 
 
 def _notes(result: CaseResult, error: BaseException) -> tuple[str, ...]:

@@ -9,12 +9,14 @@ from mluops_gtest.criteria import Comparison, compare
 from mluops_gtest.criteria import judge as within_threshold
 from mluops_gtest.engine.buffers import holding, pattern_of
 from mluops_gtest.engine.expectation import Expectation
+from mluops_gtest.engine.fingerprint import place_mark
+from mluops_gtest.engine.profile import profile_of
 from mluops_gtest.model.case import Case
 from mluops_gtest.model.criterion import Criterion, CriterionKind, exact
 from mluops_gtest.model.degenerate import is_constant, owned_rows
 from mluops_gtest.model.dtypes import Array, DType
 from mluops_gtest.model.operator import Operator
-from mluops_gtest.model.result import Outcome, Reading, Worst
+from mluops_gtest.model.result import Outcome, Profile, Reading, Worst
 from mluops_gtest.model.tensor import Tensor
 
 
@@ -23,8 +25,12 @@ class Judgement:
     """What is found on one run of a case; `reasons` are the failures in words, the first is the main one."""
 
     readings: list[Reading] = field(default_factory=list)
+    # Of the first output that fails, else of the first that differs at all.
     worst: Worst | None = None
+    profile: Profile | None = None
     reasons: list[str] = field(default_factory=list)
+    # The reasons in coarse words, for the fingerprint.
+    marks: list[str] = field(default_factory=list)
     suspicions: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     compared: bool = False
@@ -45,6 +51,11 @@ class Judgement:
             return "; ".join(self.reasons or self.suspicions)
         return "" if self.compared else "nothing was compared"
 
+    def fail(self, reason: str, mark: str) -> None:
+        """A failure in words, and what of it stays the same when it happens again."""
+        self.reasons.append(reason)
+        self.marks.append(mark)
+
     def compare_scalars(self, expected: Mapping[str, int], scalars: Mapping[str, int]) -> None:
         """Results that are not tensors must be reported and equal."""
         for name, value in expected.items():
@@ -53,9 +64,9 @@ class Judgement:
             error = float("nan") if got is None else float(abs(int(got) - value))
             self.readings.append(Reading(name, "exact", error, 0.0, error == 0.0))
             if got is None:
-                self.reasons.append(f"{name} was not reported; expected {value}")
+                self.fail(f"{name} was not reported; expected {value}", f"{name} missing")
             elif error:
-                self.reasons.append(f"{name} is {got}, expected {value}")
+                self.fail(f"{name} is {got}, expected {value}", f"{name} wrong")
 
 
 def judge_untouched(case: Case, operator: Operator, buffers: Mapping[str, Array], because: str) -> Judgement:
@@ -68,8 +79,9 @@ def judge_untouched(case: Case, operator: Operator, buffers: Mapping[str, Array]
         pattern = pattern_of(tensor.desc.dtype, operator.output(tensor.id).preset)
         touched = np.flatnonzero(~holding(array, pattern))
         if touched.size:
-            judgement.reasons.append(
-                f"{tensor.id} was written ({touched.size} elements, first at {int(touched[0])}) although {because}"
+            judgement.fail(
+                f"{tensor.id} was written ({touched.size} elements, first at {int(touched[0])}) although {because}",
+                _mark(f"{tensor.id} written", touched, array.size),
             )
     return judgement
 
@@ -120,32 +132,37 @@ def _judge_output(
         if unwritten.size:
             judgement.compared = True
             index = _unravel(int(unwritten[0]), evaluated.shape)
-            judgement.reasons.append(
-                f"{tensor.id}: {unwritten.size} of {evaluated.size} elements were never written, first at {list(index)}"
-            )
+            words = f"{unwritten.size} of {evaluated.size} elements were never written, first at {list(index)}"
+            judgement.fail(f"{tensor.id}: {words}", _mark(f"{tensor.id} unwritten", unwritten, evaluated.size))
             return
     kinds = tuple(criterion.kind for criterion in wanted)
     comparison = compare(np.ascontiguousarray(evaluated), np.ascontiguousarray(baseline), dtype, kinds)
     judgement.compared = True
+    first_failure = not judgement.reasons
     _judge_comparison(judgement, tensor.id, comparison, wanted)
-    if comparison.worst is not None and (judgement.worst is None or judgement.reasons):
-        worst = _worst(tensor.id, dtype, comparison, evaluated, baseline)
-        judgement.worst = judgement.worst or worst
+    if comparison.worst is not None and (judgement.worst is None or (first_failure and judgement.reasons)):
+        judgement.worst = _worst(tensor.id, dtype, comparison, evaluated, baseline)
+        judgement.profile = profile_of(tensor.id, evaluated, baseline, dtype)
     if comparison.bits_unequal and not comparison.unequal and all(c.threshold == 0 for c in wanted):
         words = f"{tensor.id}: {comparison.bits_unequal} elements are equal but not bit for bit (−0, NaN payloads)"
-        (judgement.reasons if bitwise else judgement.notes).append(words)
+        if bitwise:
+            judgement.fail(words, f"{tensor.id} bits")
+        else:
+            judgement.notes.append(words)
     if expectation.degenerate is None and is_constant(baseline.reshape(-1)):
         judgement.suspicions.append(f"the baseline of {tensor.id} is constant, so agreement proves nothing")
 
 
 def _judge_comparison(judgement: Judgement, output: str, comparison: Comparison, wanted: tuple[Criterion, ...]) -> None:
     if comparison.nonfinite_mismatches:
-        judgement.reasons.append(
+        judgement.fail(
             f"{output}: {comparison.nonfinite_mismatches} elements differ in being NaN or infinite, "
-            f"first at flat index {comparison.first_nonfinite_mismatch}"
+            f"first at flat index {comparison.first_nonfinite_mismatch}",
+            f"{output} nonfinite",
         )
     judged = 0
     exceeded = []
+    names = []
     for criterion in wanted:
         value = comparison.readings[criterion.kind.canonical]
         within = within_threshold(criterion.kind, value, criterion.threshold, comparison)
@@ -157,12 +174,25 @@ def _judge_comparison(judgement: Judgement, output: str, comparison: Comparison,
         judgement.readings.append(Reading(output, name, value, criterion.threshold, within))
         if not within:
             one_sided = criterion.kind.canonical is CriterionKind.DIFF4
+            names.append(name)
             exceeded.append(f"{name} = {value:.6g}" + (" (one-sided)" if one_sided else f" > {criterion.threshold:g}"))
     if exceeded:
         share = f"{comparison.unequal} of {comparison.compared} elements differ"
-        judgement.reasons.append(f"{output}: {', '.join(exceeded)}; {share}")
+        judgement.fail(f"{output}: {', '.join(exceeded)}; {share}", _difference_mark(output, names, comparison))
     if judged == 0:
         judgement.suspicions.append(f"{output} was compared, but no criterion could be judged on it")
+
+
+def _difference_mark(output: str, criteria: list[str], comparison: Comparison) -> str:
+    what = f"{output} {'+'.join(criteria)}"
+    first, last = comparison.first_unequal, comparison.last_unequal
+    if first is None or last is None:
+        return what  # a threshold below 0, which even equality exceeds
+    return place_mark(what, comparison.unequal, comparison.compared, first, last)
+
+
+def _mark(what: str, places: Array, size: int) -> str:
+    return place_mark(what, places.size, size, int(places[0]), int(places[-1]))
 
 
 def _worst(output: str, dtype: DType, comparison: Comparison, evaluated: Array, baseline: Array) -> Worst:

@@ -9,6 +9,7 @@ from typing import Any
 
 from mluops_gtest.engine.caller import Caller
 from mluops_gtest.engine.execute import Executor, Options
+from mluops_gtest.engine.fingerprint import fingerprinted
 from mluops_gtest.engine.lanes import Lanes, PlannedCase
 from mluops_gtest.errors import ContentError
 from mluops_gtest.model.case import CaseSource
@@ -113,8 +114,10 @@ class _Lane:
         try:
             case = self.source.load(planned.id)
         except ContentError as error:
-            result = CaseResult(
-                planned.id, planned.operator, planned.tags, Outcome.ERROR, reason=str(error), content_error=True
+            result = fingerprinted(
+                CaseResult(
+                    planned.id, planned.operator, planned.tags, Outcome.ERROR, reason=str(error), content_error=True
+                )
             )
         else:
             result = self.executor.execute(case, self.operators.get(case.operator))
@@ -122,8 +125,10 @@ class _Lane:
 
 
 def _not_run(planned: PlannedCase, context: RunContext, reason: str) -> CaseResult:
-    return CaseResult(
-        planned.id, planned.operator, planned.tags, Outcome.NOT_RUN, reason=reason, repro=_repro(planned, context)
+    return fingerprinted(
+        CaseResult(
+            planned.id, planned.operator, planned.tags, Outcome.NOT_RUN, reason=reason, repro=_repro(planned, context)
+        )
     )
 
 

@@ -66,6 +66,13 @@ _BESIDE_RESUME = {"resume", "quiet", "verbose"}
     metavar="N",
     help="Run each case N times; outputs must be the same bit for bit, e.g. --repeat 5.",
 )
+@click.option(
+    "--reruns",
+    type=click.IntRange(0),
+    default=0,
+    metavar="N",
+    help="Try a failure up to N times again; a case that fails and passes is flaky, e.g. --reruns 2.",
+)
 @click.option("--bitwise", is_flag=True, help="Where diff3 = 0 is asked, also require equal bits (−0, NaN payloads).")
 @click.option("-x", "--exitfirst", "stop_at_first", is_flag=True, help="Stop at the first case that fails.")
 @click.option("--shard", metavar="I/N", help="Only part I of N of the selected cases, e.g. --shard 2/5.")

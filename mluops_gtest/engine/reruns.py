@@ -1,0 +1,33 @@
+"""Failures tried again: a case that fails and passes is flaky, and no retry ever makes it pass."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from mluops_gtest.engine.fingerprint import fingerprint
+from mluops_gtest.model.result import Attempt, CaseResult, Outcome
+
+# What the backend did; a suspect or broken case is the same the next time.
+_WORTH_A_TRY: Final = frozenset(
+    {Outcome.FAILED, Outcome.WRONG_STATUS, Outcome.MEMORY, Outcome.CRASHED, Outcome.TIMED_OUT, Outcome.ERROR}
+)
+
+
+def tried(execute: Callable[[], CaseResult], reruns: int) -> CaseResult:
+    """The verdict after at most `reruns` further tries of a failure; it shows the first failure and lists all tries."""
+    first = execute()
+    if reruns == 0 or first.outcome not in _WORTH_A_TRY or first.content_error:
+        return first
+    attempts = [_attempt(first)]
+    while len(attempts) <= reruns and attempts[-1].outcome is not Outcome.PASSED:
+        attempts.append(_attempt(execute()))
+    result = replace(first, attempts=tuple(attempts))
+    if attempts[-1].outcome is not Outcome.PASSED:
+        return result
+    reason = f"passed at try {len(attempts)} after {first.outcome.value}: {first.reason}"
+    mark = fingerprint((Outcome.FLAKY.value, first.fingerprint))
+    return replace(result, outcome=Outcome.FLAKY, reason=reason, fingerprint=mark)
+
+
+def _attempt(result: CaseResult) -> Attempt:
+    return Attempt(result.outcome, result.reason)
