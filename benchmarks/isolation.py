@@ -53,7 +53,8 @@ def main():
             [lambda: inline.execute(case, operator), lambda: isolated.execute(case, operator)], ROUNDS
         )
         print(
-            f"tiny case: inline {here * 1e3:.3f} ms, isolated {there * 1e3:.3f} ms, difference {(there - here) * 1e3:.3f} ms"
+            f"tiny case: inline {here * 1e3:.3f} ms, isolated {there * 1e3:.3f} ms, "
+            f"difference {(there - here) * 1e3:.3f} ms"
         )
 
         source = np.ones(BIG_BYTES // 4, "<f4")
@@ -72,7 +73,8 @@ def main():
         shared()
         copy, into = median_seconds([plain, shared], BIG_ROUNDS)
         print(
-            f"300 MB: plain copy {copy * 1e3:.1f} ms, into a worker's memory {into * 1e3:.1f} ms, ratio {into / copy:.2f}"
+            f"300 MB: plain copy {copy * 1e3:.1f} ms, into a worker's memory {into * 1e3:.1f} ms, "
+            f"ratio {into / copy:.2f}"
         )
     finally:
         caller.close()
