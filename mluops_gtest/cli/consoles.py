@@ -4,8 +4,30 @@ import sys
 from typing import TextIO
 
 from rich.console import Console
+from rich.table import Table
+
+from mluops_gtest.cli.lines import deafen
 
 _WIDE = 200
+_UNLIMITED = 10_000
+
+
+class _Console(Console):
+    """Goes on in silence when its reader leaves (`| head`): the work and its exit code still count."""
+
+    def on_broken_pipe(self) -> None:
+        """Called by rich instead of letting the error through."""
+        deafen(self.file.fileno())
+
+
+def whole_table(console: Console, table: Table) -> None:
+    """Print a table at its own width: a narrow terminal wraps its lines, but no name or number is cut."""
+    before = console.width
+    console.width = max(before, console.measure(table, options=console.options.update(max_width=_UNLIMITED)).maximum)
+    try:
+        console.print(table)
+    finally:
+        console.width = before
 
 
 def stdout() -> Console:
@@ -21,4 +43,4 @@ def stderr() -> Console:
 def _console(stream: TextIO) -> Console:
     # Into a pipe rich would assume 80 columns and cut tables; nobody counts columns there.
     width = None if stream.isatty() else _WIDE
-    return Console(file=stream, width=width, highlight=False, soft_wrap=not stream.isatty())
+    return _Console(file=stream, width=width, highlight=False, soft_wrap=not stream.isatty())

@@ -29,6 +29,7 @@ _SUFFIXES = (".prototxt", ".pb")
 @root_option
 def command(root: Path | None, src: Path, dst: Path, form: str | None, drop_unknown: bool) -> int:
     """Convert case files between text (.prototxt) and binary (.pb): a file, or a folder with all below it."""
+    from mluops_gtest.cli.lines import say
     from mluops_gtest.cli.session import Session
     from mluops_gtest.codec.case import convert
     from mluops_gtest.codec.schema import Schema
@@ -53,7 +54,7 @@ def command(root: Path | None, src: Path, dst: Path, form: str | None, drop_unkn
         except ContentError as error:
             failed += 1
             click.echo(f"error: {error}", err=True)
-    click.echo(f"{len(pairs) - failed} files converted" + (f", {failed} refused" if failed else ""))
+    say(f"{len(pairs) - failed} files converted" + (f", {failed} refused" if failed else ""))
     return int(ExitCode.CONTENT if failed else ExitCode.OK)
 
 

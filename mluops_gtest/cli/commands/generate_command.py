@@ -41,6 +41,7 @@ def command(root: Path | None, out: Path | None, form: str, jobs: int, check: bo
     are made into the cache when they are first run. With --out every selected case is written there.
     """
     from mluops_gtest.cli.consoles import stderr
+    from mluops_gtest.cli.lines import say
     from mluops_gtest.cli.progress import track
     from mluops_gtest.cli.session import Session
     from mluops_gtest.generate.produce import Target, lock_differences, produce, update_lock
@@ -62,18 +63,18 @@ def command(root: Path | None, out: Path | None, form: str, jobs: int, check: bo
     if check:
         problems += lock_differences(session.catalogue, target)
         for line in problems:
-            click.echo(line)
-        click.echo(f"{len(produced)} cases compared, {len(problems)} differences")
+            say(line)
+        say(f"{len(produced)} cases compared, {len(problems)} differences")
         return int(ExitCode.CONTENT if problems else ExitCode.OK)
     stale = update_lock(session.catalogue, target, produced)
     for case_id in stale:
-        click.echo(f"removed {case_id}: no longer declared")
+        say(f"removed {case_id}: no longer declared")
     for line in problems:
         click.echo(f"error: {line}", err=True)
     files = [item for item in produced if item.written]
     size = sum(item.written for item in files)
     made = len(produced) - len(problems)
-    click.echo(f"{made} cases made, {len(files)} files written to {target.folder} ({size / 1e6:.2f} MB)")
+    say(f"{made} cases made, {len(files)} files written to {target.folder} ({size / 1e6:.2f} MB)")
     if len(files) < made:
-        click.echo(f"{made - len(files)} larger cases are locked only; they are made when first run")
+        say(f"{made - len(files)} larger cases are locked only; they are made when first run")
     return int(ExitCode.CONTENT if problems else ExitCode.OK)

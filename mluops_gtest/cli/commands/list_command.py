@@ -28,12 +28,13 @@ Examples:
 )
 def command(root: Path | None, form: str, **selection: Any) -> None:
     """List the declared cases that a selection names."""
+    from mluops_gtest.cli.lines import say
     from mluops_gtest.cli.session import Session
 
     session = Session(root)
     cases = session.select(selection).cases
     if form == "ids":
-        click.echo("\n".join(case.id for case in cases))
+        say("\n".join(case.id for case in cases))
         return
     from mluops_gtest.cli.listing import Listing
 
@@ -41,7 +42,7 @@ def command(root: Path | None, form: str, **selection: Any) -> None:
     if form == "json":
         import json
 
-        click.echo(json.dumps([listing.describe(case) for case in cases], indent=1, ensure_ascii=False))
+        say(json.dumps([listing.describe(case) for case in cases], indent=1, ensure_ascii=False))
         return
-    click.echo("\n".join(listing.table()))
-    click.echo(f"{len(cases)} cases")
+    say("\n".join(listing.table()))
+    say(f"{len(cases)} cases")

@@ -7,6 +7,7 @@ import click
 
 from mluops_gtest.cli.options import root_option
 
+_ROOM_FOR_SUMMARIES = 110
 _EPILOG = """\b
 Examples:
   mluops-test ops                           what is known
@@ -21,7 +22,7 @@ def command(root: Path | None, operator: str | None) -> None:
     """Show the operators that are known; with a name, everything about one."""
     from rich.table import Table
 
-    from mluops_gtest.cli.consoles import stdout
+    from mluops_gtest.cli.consoles import stdout, whole_table
     from mluops_gtest.cli.session import Session
 
     catalogue = Session(root).catalogue
@@ -34,9 +35,16 @@ def command(root: Path | None, operator: str | None) -> None:
         return
     counts = Counter(draft.operator for draft in catalogue.drafts.values())
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("operator", "in files", "cases", "checks", "what it does"):
-        table.add_column(column, justify="right" if column in ("cases", "checks") else "left")
+    for column in ("operator", "in files", "cases", "checks"):
+        table.add_column(column, justify="right" if column in ("cases", "checks") else "left", no_wrap=True)
+    # The names are there to be typed, so they are never cut; what there is no room for is said on the operator's page.
+    described = console.width >= _ROOM_FOR_SUMMARIES
+    if described:
+        table.add_column("what it does", overflow="fold")
     for known in catalogue.operators.values():
-        row = (known.name, known.released_name, str(counts[known.name]), str(len(known.checks)), known.summary)
-        table.add_row(*row)
-    console.print(table)
+        row = (known.name, known.released_name, str(counts[known.name]), str(len(known.checks)))
+        table.add_row(*row, *([known.summary] if described else []))
+    if described:
+        console.print(table)
+    else:
+        whole_table(console, table)

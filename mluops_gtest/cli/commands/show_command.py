@@ -20,7 +20,7 @@ Examples:
 def command(root: Path | None, case: str, strict: bool, allow_outside_paths: bool) -> None:
     """Show one case: tensors with their value ranges, parameters, criteria, expected status, a repro line."""
     from mluops_gtest.cli.case_page import case_page
-    from mluops_gtest.cli.consoles import stdout
+    from mluops_gtest.cli.consoles import stdout, whole_table
     from mluops_gtest.cli.session import Session
 
     session = Session(root)
@@ -33,4 +33,7 @@ def command(root: Path | None, case: str, strict: bool, allow_outside_paths: boo
     note = chosen[0].draft.note if chosen[0].draft else ""
     console = stdout()
     for part in case_page(loaded, session.catalogue.operators.get(loaded.operator), note, root):
-        console.print(part)
+        if isinstance(part, str):
+            console.print(part)
+        else:
+            whole_table(console, part)

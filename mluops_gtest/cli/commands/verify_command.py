@@ -25,6 +25,7 @@ def command(root: Path | None, strict: bool, allow_outside_paths: bool, **select
     Expected statuses are compared with the operator's checks likewise.
     """
     from mluops_gtest.cli.consoles import stderr
+    from mluops_gtest.cli.lines import say
     from mluops_gtest.cli.progress import track
     from mluops_gtest.cli.session import Session
     from mluops_gtest.generate.verify import verify_case
@@ -38,11 +39,11 @@ def command(root: Path | None, strict: bool, allow_outside_paths: bool, **select
             case = source.load(selected.id)
             operator = session.catalogue.operators.get(case.operator)
             if operator is None:
-                click.echo(f"skipped {selected.id}: operator {case.operator!r} is not supported")
+                say(f"skipped {selected.id}: operator {case.operator!r} is not supported")
                 skipped += 1
                 continue
             if not case.baseline_stored:
-                click.echo(f"skipped {selected.id}: it stores no baseline (device CPU)")
+                say(f"skipped {selected.id}: it stores no baseline (device CPU)")
                 skipped += 1
                 continue
             found = verify_case(case, operator)
@@ -51,8 +52,8 @@ def command(root: Path | None, strict: bool, allow_outside_paths: bool, **select
         verified += 1
         if found:
             differing += 1
-            click.echo(f"differs {selected.id}: {'; '.join(found)}")
-    click.echo(f"{verified} verified, {differing} differ, {skipped} skipped")
+            say(f"differs {selected.id}: {'; '.join(found)}")
+    say(f"{verified} verified, {differing} differ, {skipped} skipped")
     if differing:
         return int(ExitCode.CONTENT)
     return int(ExitCode.OK if verified else ExitCode.EMPTY)

@@ -1,0 +1,57 @@
+"""Readers that leave early, and terminals that are narrow."""
+
+import io
+import subprocess
+import sys
+
+import pytest
+from rich.console import Console
+from rich.table import Table
+
+from mluops_gtest.cli.consoles import whole_table
+
+
+def left_alone(*arguments):
+    """The command with a stdout that nobody reads any more; its exit code and stderr."""
+    command = [sys.executable, "-m", "mluops_gtest", *map(str, arguments)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        return process.wait(), process.stderr.read().decode()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["list"], 0),
+        (["list", "--format", "json"], 0),
+        (["show", "scale_by/ramp_3"], 0),
+        (["verify"], 0),
+        (["generate", "--check"], 0),
+    ],
+)
+def test_a_reader_that_left_changes_no_exit_code(toy, arguments, code):
+    assert left_alone(*arguments, "--root", toy) == (code, "")
+
+
+def test_what_was_found_counts_though_nobody_reads_it(toy, tmp_path):
+    for path in (toy / "prototxt").rglob("*.prototxt"):
+        (tmp_path / path.name).write_text(path.read_text().replace('value_h: "40', 'value_h: "41', 1))
+    assert left_alone("verify", tmp_path, "--root", toy) == (3, "")
+    stored = next((toy / "prototxt").rglob("ramp_2.prototxt"))
+    stored.write_text(stored.read_text() + "# edited\n")
+    assert left_alone("generate", "--check", "--root", toy) == (3, "")
+
+
+def test_a_run_goes_on_without_its_reader(toy, tmp_path):
+    code, _ = left_alone("run", "-v", "--root", toy, "--out", tmp_path / "out")
+    assert code == 0
+    assert (tmp_path / "out" / "report.json").exists()
+
+
+def test_tables_are_not_cut_on_a_narrow_terminal():
+    console = Console(file=io.StringIO(), width=20, force_terminal=True, color_system=None)
+    table = Table("tensor", "value", box=None)
+    table.add_row("indice_pairs_of_a_layer", "-0.9949721")
+    whole_table(console, table)
+    assert console.width == 20
+    assert "indice_pairs_of_a_layer  -0.9949721" in console.file.getvalue()
