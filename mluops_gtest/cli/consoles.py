@@ -1,6 +1,7 @@
 """Consoles that adapt: colours and width on a terminal, plain and unwrapped into a pipe or a file."""
 
 import sys
+from collections.abc import Iterable
 from typing import TextIO
 
 from rich.console import Console
@@ -28,6 +29,15 @@ def whole_table(console: Console, table: Table) -> None:
         console.print(table)
     finally:
         console.width = before
+
+
+def print_page(console: Console, parts: Iterable[Table | str]) -> None:
+    """Print lines and tables one below the other, nothing cut."""
+    for part in parts:
+        if isinstance(part, Table):
+            whole_table(console, part)
+        else:
+            console.print(part, soft_wrap=True)
 
 
 def stdout() -> Console:

@@ -17,6 +17,8 @@ COMMANDS = {
     "show": "Show one case: tensors, parameters, criteria, expected status.",
     "generate": "Make cases with their baselines and write them.",
     "merge": "Merge the results of all shards of one run.",
+    "compare": "Show two sets of results side by side.",
+    "history": "Remember runs and show how cases go over time.",
     "verify": "Recompute every stored baseline from its stored inputs.",
     "convert": "Convert case files between text and binary.",
     "ops": "Show the operators that are known.",

@@ -5,6 +5,7 @@ import math
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from mluops_gtest.model.result import Outcome
 
@@ -41,6 +42,13 @@ class Measured:
     value: float
     threshold: float
 
+    @property
+    def used(self) -> float:
+        """The reading as a multiple of its threshold; whatever exceeds an exact one is unbounded."""
+        if self.value == 0.0:
+            return 0.0
+        return self.value / self.threshold if self.threshold > 0 and not math.isnan(self.value) else math.inf
+
 
 @dataclass(frozen=True, slots=True)
 class Point:
@@ -50,6 +58,11 @@ class Point:
     outcome: Outcome
     seconds: float
     measured: tuple[Measured, ...] = ()
+
+    @property
+    def used(self) -> float | None:
+        """The largest reading as a multiple of its threshold; None where nothing was read."""
+        return max((m.used for m in self.measured), default=None)
 
     @property
     def ran(self) -> bool:
@@ -114,9 +127,42 @@ class CaseTrend:
         """The times, from old to new."""
         return tuple(point.seconds for point in self.ran)
 
+    @property
+    def story(self) -> tuple[tuple[str, str, float | None], ...]:
+        """Start, outcome and largest reading as a multiple of its threshold, from old to new."""
+        return tuple((point.run.started, point.outcome.value, point.used) for point in self.points)
+
+    def to_json(self) -> dict[str, Any]:
+        """The trend for programs."""
+        return {
+            "pass_rate": self.pass_rate,
+            "flake_rate": self.flake_rate,
+            "flips": self.flips,
+            "drifts": [
+                {"output": d.output, "criterion": d.criterion, "factor": _finite(d.factor)} for d in self.drifts
+            ],
+            "runs": [
+                {
+                    "started": point.run.started,
+                    "outcome": point.outcome.value,
+                    "seconds": point.seconds,
+                    "readings": [
+                        {"output": m.output, "criterion": m.criterion, "value": _finite(m.value)}
+                        for m in point.measured
+                    ],
+                }
+                for point in self.points
+            ],
+        }
+
     def _share(self, outcome: Outcome) -> float | None:
         points = self.ran
         return sum(point.outcome is outcome for point in points) / len(points) if points else None
+
+
+def _finite(value: float) -> float | str:
+    """JSON has words for what is no finite number."""
+    return value if math.isfinite(value) else str(value)
 
 
 def _growth(values: list[float], floor: float) -> float:

@@ -87,7 +87,7 @@ def _slow(result: CaseResult, share: Efficiency, say: Words) -> str:
         case=code(result.case),
         side=say(f"side_{share.side}"),
         reached=percent(share.reached),
-        wanted=percent(share.wanted),
+        wanted=f"{share.wanted * 100:.0f} %",
     )
 
 

@@ -18,14 +18,14 @@ from mluops_gtest.reports.markdown.words import Words, words
 def render_markdown(
     report: RunReport,
     *,
-    language: str = "en",
+    lang: str = "en",
     transitions: Mapping[str, str] | None = None,
     history: Sequence[CaseTrend] | None = None,
     device: Mapping[str, Any] | None = None,
 ) -> str:
     """The document; `device` describes bandwidth and peak, `transitions` are case → word."""
-    say = words(language)
-    return "\n".join(_lines(report, transitions, history, device, say)) + "\n"
+    say = words(lang)
+    return "\n".join(_lines(report, transitions, history, device, say)).rstrip("\n") + "\n"
 
 
 def _lines(

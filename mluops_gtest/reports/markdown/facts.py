@@ -10,6 +10,7 @@ from mluops_gtest.model.tensor import LARGE_ELEMENTS
 
 # Vector units work on so many elements at a time; every other length leaves a remainder.
 _ALIGNMENT = 64
+_PASSING = {Outcome.PASSED, Outcome.XPASSED}
 _UNSTABLE = {Outcome.CRASHED, Outcome.TIMED_OUT, Outcome.FLAKY, Outcome.MEMORY}
 
 
@@ -21,13 +22,13 @@ class Tally:
 
     @property
     def passed(self) -> int:
-        """How many passed."""
-        return sum(result.outcome is Outcome.PASSED for result in self.results)
+        """How many passed, be it in spite of a waiver."""
+        return sum(result.outcome in _PASSING for result in self.results)
 
     @property
     def bad(self) -> tuple[CaseResult, ...]:
-        """Those that block."""
-        return tuple(result for result in self.results if result.outcome.blocks)
+        """Those that speak against the operator: a waiver that is no longer needed does not."""
+        return tuple(result for result in self.results if result.outcome.blocks and result.outcome not in _PASSING)
 
     @property
     def left_out(self) -> int:
@@ -57,8 +58,8 @@ class Facts:
 
     @property
     def computing(self) -> Tally:
-        """Cases that call the operator as it is meant to be called."""
-        return self.where(lambda result: not is_rejected(result))
+        """Cases that call the operator as it is meant to be called; of one that never loaded nothing is known."""
+        return self.where(lambda result: not is_rejected(result) and bool(tensors(result)))
 
     @property
     def rejected(self) -> Tally:
@@ -78,11 +79,8 @@ class Facts:
     @property
     def sizes(self) -> Tally:
         """Cases with elements in every tensor, whatever their shape."""
-        return self.where(
-            lambda result: (
-                not is_rejected(result) and bool(tensors(result)) and all(0 not in t.dims for t in tensors(result))
-            )
-        )
+        full = (result for result in self.computing.results if all(0 not in tensor.dims for tensor in tensors(result)))
+        return Tally(tuple(full))
 
     @property
     def remainders(self) -> Tally:

@@ -34,14 +34,14 @@ def performance(report: RunReport, device: Mapping[str, Any] | None, say: Words)
         yield say("device", device=text(str(device.get("name", ""))))
     yield ""
     keys = ("hardware_time", "interface_time", "io_efficiency", "compute_efficiency", "workspace")
-    head = [say(key) for key in ("operator", *keys, "dtype", "shape", "accepted")]
+    head = [say(key) for key in ("operator", *keys, "dtype", "shape", "accepted", "case")]
     yield from table(head, (_row(result, perf, device, say) for result, perf in measured), right=range(1, 6))
 
 
 def _row(result: CaseResult, perf: Perf, device: Mapping[str, Any] | None, say: Words) -> list[str]:
     share = efficiency(result, device)
     return [
-        code(result.case),
+        code(result.operator),
         _microseconds(perf.device_samples_ns),
         _microseconds(perf.samples_ns),
         _ABSENT if share is None else percent(share.io),
@@ -50,6 +50,7 @@ def _row(result: CaseResult, perf: Perf, device: Mapping[str, Any] | None, say: 
         dtype_of(result),
         code(shape_of(result)),
         _accepted(share, say),
+        code(result.case),
     ]
 
 

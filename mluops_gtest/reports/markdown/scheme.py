@@ -80,7 +80,7 @@ def _each(by_operator: Mapping[str, Facts], describe: Callable[[Facts], str]) ->
 def _shown(groups: Mapping[str, Tally], say: Words) -> str:
     """Each value that a case passed with; one with failures says so."""
     words = [
-        key if tally.holds else f"{key} ({_verdict(tally, say)})" for key, tally in groups.items() if tally.results
+        key if tally.holds else say("remarked", words=key, remark=_verdict(tally, say)) for key, tally in groups.items()
     ]
     return say("comma").join(words) or say("not_tested")
 
@@ -111,8 +111,8 @@ def feature_tests(facts: Facts, report: RunReport, say: Words) -> Iterator[str]:
     """A ticked box per point that was tested and holds in every operator."""
     for point in checked_points(facts, report, say):
         box = "x" if point.holds else " "
-        tested = f"{len(point.tally.results) - len(point.bad)}/{len(point.tally.results)}"
-        words = tested if point.tested else say("not_tested")
+        ran = len(point.tally.results) - point.tally.left_out
+        words = f"{ran - len(point.bad)}/{ran}" if point.tested else say("not_tested")
         yield f"- [{box}] {point.name}{say('colon')}{words}"
     yield ""
 

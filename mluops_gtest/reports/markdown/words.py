@@ -24,6 +24,7 @@ WORDS: dict[str, tuple[str, str]] = {
     "semicolon": ("; ", "；"),
     "colon": (": ", "："),
     "sentences": ("{first} {second}", "{first}{second}"),
+    "remarked": ("{words} ({remark})", "{words}（{remark}）"),
     "none": ("none", "无"),
     "title": ("Operator test report: {operators}", "算子测试报告：{operators}"),
     "made": (
@@ -60,7 +61,10 @@ WORDS: dict[str, tuple[str, str]] = {
     "not_tested": ("not tested", "未测试"),
     "dimensions": ("{ranks} dimensions", "{ranks} 维"),
     "largest_tensor": ("largest tensor computed: {tensor}", "已验证的最大张量：{tensor}"),
-    "refused": ("{count} calls with larger tensors than allowed are refused", "{count} 个张量过大的调用均被拒绝"),
+    "refused": (
+        "larger tensors than allowed are refused ({count} tested)",
+        "超出规模限制的张量均被拒绝（已测 {count} 个）",
+    ),
     "refused_by_design": ("refused, as the document asks", "按文档要求拒绝"),
     "features": ("1.3 Feature tests", "1.3 特性测试"),
     "checks": ("1.4 Parameter checks", "1.4 参数检查"),
@@ -81,7 +85,7 @@ WORDS: dict[str, tuple[str, str]] = {
     "point_layout": ("layouts", "layout 测试"),
     "point_size": ("sizes, remainders, alignment", "不同规模 / 余数 / 对齐测试"),
     "size_words": (
-        "{shapes} different sets of shapes; rows are no multiple of 64 in {remainders} cases",
+        "sets of shapes: {shapes}; cases whose rows are no multiple of 64: {remainders}",
         "{shapes} 组不同形状，其中 {remainders} 个用例的行长不是 64 的倍数",
     ),
     "point_zero": ("zero elements", "0 元素测试"),
@@ -138,11 +142,11 @@ WORDS: dict[str, tuple[str, str]] = {
     # 4
     "conclusions": ("4 Conclusions", "4 总结分析"),
     "clear": (
-        "All {cases} cases that ran on {backend} are as they must be.",
+        "Cases that ran on {backend}: {cases}; all are as they must be.",
         "在 {backend} 上运行的 {cases} 个用例全部符合要求。",
     ),
     "blocked": (
-        "Of {cases} cases on {backend}, {passed} passed and {bad} stand against the change.",
+        "Cases on {backend}: {cases}; passed: {passed}; standing against the change: {bad}.",
         "在 {backend} 上共 {cases} 个用例，通过 {passed} 个，有 {bad} 个问题用例，不满足合入要求。",
     ),
     "nothing": (
@@ -152,13 +156,13 @@ WORDS: dict[str, tuple[str, str]] = {
     "interrupted": ("The run was interrupted.", "测试运行被中断。"),
     "counts": ("Outcomes: {counts}.", "结果统计：{counts}。"),
     "measured": (
-        "Performance was measured on {cases} cases; {low} reach less than the acceptance asks.",
+        "Cases with measured performance: {cases}; below what the acceptance asks: {low}.",
         "{cases} 个用例测试了性能，其中 {low} 个未达到验收标准。",
     ),
-    "measured_only": ("Performance was measured on {cases} cases.", "{cases} 个用例测试了性能。"),
+    "measured_only": ("Cases with measured performance: {cases}.", "{cases} 个用例测试了性能。"),
     "problems": ("Open problems", "遗留问题"),
     "no_problems": ("There is no open problem.", "没有遗留问题。"),
-    "problem": ("{operator}, {outcome}, {cases} cases: {reason}", "{operator}，{outcome}，{cases} 个用例：{reason}"),
+    "problem": ("{operator}, {outcome} ({cases}): {reason}", "{operator}，{outcome}（{cases} 个用例）：{reason}"),
     "problem_cases": ("cases", "用例"),
     "repro": ("repro", "复现"),
     "low": (
@@ -167,14 +171,17 @@ WORDS: dict[str, tuple[str, str]] = {
     ),
     "side_io": ("IO", "IO 效率"),
     "side_compute": ("compute", "计算效率"),
-    "more_problems": ("{count} further groups are in report.json.", "其余 {count} 组问题见 report.json。"),
+    "more_problems": ("Further groups in report.json: {count}.", "其余 {count} 组问题见 report.json。"),
     "untested": ("Not tested: {points}.", "未测试：{points}。"),
-    "skipped": ("Skipped, {cases} cases: {reason}", "跳过 {cases} 个用例：{reason}"),
-    "waived": ("Waived, {cases} cases: {reason}", "豁免 {cases} 个用例：{reason}"),
+    "skipped": ("Skipped ({cases}): {reason}", "跳过（{cases} 个用例）：{reason}"),
+    "waived": ("Waived ({cases}): {reason}", "已豁免（{cases} 个用例）：{reason}"),
     "against": ("Against the baseline", "与基线对比"),
     "transition": ("transition", "变化"),
     "history": ("History", "历史趋势"),
-    "unremarkable": ("No case flakes or drifts over {runs} runs.", "{runs} 次运行中没有不稳定或精度漂移的用例。"),
+    "unremarkable": (
+        "No case flakes, flips or drifts (runs: {runs}).",
+        "{runs} 次运行中没有结果不稳定、翻转或精度漂移的用例。",
+    ),
     "case": ("case", "用例"),
     "runs": ("runs", "运行次数"),
     "flake_rate": ("flaky", "不稳定率"),

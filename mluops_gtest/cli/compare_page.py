@@ -1,0 +1,99 @@
+"""Two sets of results side by side for people."""
+
+import math
+from collections.abc import Iterator, Sequence
+
+from rich.markup import escape
+from rich.table import Table
+
+from mluops_gtest.model.report import RunReport
+from mluops_gtest.model.result import CaseResult, Outcome
+from mluops_gtest.reports.compare import ReadingPair, Row, SideBySide
+from mluops_gtest.reports.terminal import colour
+
+_ABSENT = "–"
+
+
+def compare_page(both: SideBySide, *, everything: bool) -> Iterator[Table | str]:
+    """Both runs in a line each, the operators, then the cases that differ, or all of them."""
+    yield _headline("A", both.before)
+    yield _headline("B", both.after)
+    yield ""
+    yield _operators(both)
+    rows = both.rows if everything else both.changed
+    if rows:
+        yield ""
+        yield _cases(rows)
+    yield ""
+    yield f"{len(both.rows)} cases, {len(both.changed)} differ in outcome or readings, {len(both.worse)} are worse in B"
+
+
+def _headline(name: str, report: RunReport) -> str:
+    counts = ", ".join(f"{count} {word}" for word, count in report.summary.items()) or "no case"
+    return f"[bold]{name}[/]  {escape(str(report.backend.get('name', '')))}, {escape(report.started)}: {counts}"
+
+
+def _operators(both: SideBySide) -> Table:
+    table = _table("operator", ("cases", "passed A", "passed B", "seconds A", "seconds B", "B/A"))
+    for operator in sorted({row.operator for row in both.rows}):
+        rows = [row for row in both.rows if row.operator == operator]
+        # Times compare over the cases that both ran.
+        pairs = [(a, b) for a, b in (row.seconds for row in rows) if a is not None and b is not None]
+        before, after = sum(a for a, _ in pairs), sum(b for _, b in pairs)
+        table.add_row(
+            escape(operator),
+            str(len(rows)),
+            _passed(row.before for row in rows),
+            _passed(row.after for row in rows),
+            f"{before:.3f}",
+            f"{after:.3f}",
+            _ratio(before, after),
+        )
+    return table
+
+
+def _cases(rows: Sequence[Row]) -> Table:
+    table = _table("case", ("ms A", "ms B", "B/A"), ("A", "B"), ("readings",))
+    for row in rows:
+        before, after = row.seconds
+        times = [_ABSENT if side is None else f"{side * 1e3:.3f}" for side in (before, after)]
+        ratio = _ratio(before, after) if before is not None and after is not None else _ABSENT
+        outcomes = (_outcome(row.before), _outcome(row.after))
+        table.add_row(escape(row.case), *outcomes, *times, ratio, escape(_readings(row.readings)))
+    return table
+
+
+def _table(first: str, right: Sequence[str], left: Sequence[str] = (), last: Sequence[str] = ()) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column(first, overflow="fold")
+    for column in left:
+        table.add_column(column, no_wrap=True)
+    for column in right:
+        table.add_column(column, justify="right", no_wrap=True)
+    for column in last:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def _passed(results: Iterator[CaseResult | None]) -> str:
+    return str(sum(result is not None and result.outcome is Outcome.PASSED for result in results))
+
+
+def _outcome(result: CaseResult | None) -> str:
+    return "[dim]absent[/]" if result is None else f"[{colour(result.outcome)}]{result.outcome.value}[/]"
+
+
+def _readings(pairs: Sequence[ReadingPair]) -> str:
+    return "; ".join(
+        f"{pair.output} {pair.criterion} {_reading(pair.before)} → {_reading(pair.after)}"
+        for pair in pairs
+        if pair.changed
+    )
+
+
+def _reading(value: float | None) -> str:
+    return _ABSENT if value is None else f"{value:.3g}"
+
+
+def _ratio(before: float, after: float) -> str:
+    return f"{after / before:.2f}" if before > 0 and math.isfinite(before) else _ABSENT

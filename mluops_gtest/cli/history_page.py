@@ -1,0 +1,98 @@
+"""The history for people: runs, one case over time, the cases of an operator with sparklines."""
+
+from collections.abc import Iterator, Sequence
+
+from rich.markup import escape
+from rich.table import Table
+
+from mluops_gtest.model.result import Outcome
+from mluops_gtest.reports.history.trends import DRIFT_FACTOR, CaseTrend, Drift, Point, Run, sparkline
+from mluops_gtest.reports.terminal import colour
+
+# One character per run.
+_MARKS = {Outcome.PASSED: "✓", Outcome.SKIPPED: "–", Outcome.NOT_RUN: "–", Outcome.XFAILED: "w", Outcome.FLAKY: "~"}
+_BAD = "✗"
+
+
+def runs_page(runs: Sequence[Run]) -> Table:
+    """A line per run, from old to new."""
+    table = _table(("started", "backend"), ("cases", "passed", "seconds"), ("others", "machine"))
+    for run in runs:
+        others = ", ".join(f"{count} {word}" for word, count in run.counts.items() if word != "passed")
+        cells = (str(sum(run.counts.values())), str(run.counts.get("passed", 0)), f"{run.seconds:.1f}")
+        table.add_row(escape(run.started), escape(run.backend), *cells, others, escape(run.machine))
+    return table
+
+
+def case_page(trends: Sequence[CaseTrend]) -> Iterator[Table | str]:
+    """One case, per backend: what each run said, then how it developed."""
+    for trend in trends:
+        yield f"[bold]{escape(trend.case)}[/] on {escape(trend.points[-1].run.backend)}"
+        table = _table(("started", "outcome"), ("ms",), ("readings",))
+        for point in trend.points:
+            word = f"[{colour(point.outcome)}]{point.outcome.value}[/]"
+            table.add_row(escape(point.run.started), word, f"{point.seconds * 1e3:.3f}", escape(_readings(point)))
+        yield table
+        yield _summary(trend)
+        for drift in trend.drifts:
+            bars = sparkline(drift.values, log=True)
+            yield f"  {escape(drift.output)} {drift.criterion}  {bars}  {_growth(drift)}"
+        machines = {point.run.machine for point in trend.ran}
+        remark = f" on {len(machines)} machines, which do not compare" if len(machines) > 1 else ""
+        yield f"  time  {sparkline(trend.seconds)}{remark}\n"
+
+
+def trend_page(trends: Sequence[CaseTrend]) -> Table:
+    """A line per case: verdicts, flakes, accuracy and time, from old to new."""
+    table = _table(("case", "backend"), ("passed", "flaky", "flips", "drift"), ("outcomes", "accuracy", "time"))
+    for trend in trends:
+        # Of several criteria the one that grew most tells.
+        drift = trend.drifts[0] if trend.drifts else None
+        table.add_row(
+            escape(trend.case),
+            escape(trend.points[-1].run.backend),
+            _percent(trend.pass_rate),
+            _percent(trend.flake_rate),
+            str(trend.flips),
+            "–" if drift is None else _growth(drift),
+            "".join(_mark(point) for point in trend.points),
+            "" if drift is None else sparkline(drift.values, log=True),
+            sparkline(trend.seconds),
+        )
+    return table
+
+
+def _table(left: Sequence[str], right: Sequence[str], last: Sequence[str]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in left:
+        table.add_column(column, overflow="fold")
+    for column in right:
+        table.add_column(column, justify="right", no_wrap=True)
+    for column in last:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def _summary(trend: CaseTrend) -> str:
+    runs = "run" if len(trend.ran) == 1 else "runs"
+    return (
+        f"  {len(trend.ran)} {runs}: passed {_percent(trend.pass_rate)}, flaky {_percent(trend.flake_rate)}, "
+        f"{trend.flips} flips"
+    )
+
+
+def _readings(point: Point) -> str:
+    return "; ".join(f"{m.output} {m.criterion} {m.value:.3g} (≤ {m.threshold:g})" for m in point.measured)
+
+
+def _mark(point: Point) -> str:
+    return f"[{colour(point.outcome)}]{_MARKS.get(point.outcome, _BAD)}[/]"
+
+
+def _growth(drift: Drift) -> str:
+    words = f"×{drift.factor:.3g}"
+    return f"[bold red]{words}[/]" if drift.factor >= DRIFT_FACTOR else words
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{share * 100:.0f} %"

@@ -1,0 +1,149 @@
+"""Two sets of results side by side: outcome, readings, time."""
+
+import statistics
+from dataclasses import dataclass
+from typing import Any
+
+from mluops_gtest.codec.results import result_to_json
+from mluops_gtest.model.report import RunReport
+from mluops_gtest.model.result import CaseResult, Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingPair:
+    """One criterion on one output, read before and after; None where only the other has it."""
+
+    output: str
+    criterion: str
+    before: float | None
+    after: float | None
+
+    @property
+    def changed(self) -> bool:
+        """The readings differ; two NaN do not."""
+        return repr(self.before) != repr(self.after)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One case in both sets; None where a set lacks it."""
+
+    case: str
+    operator: str
+    before: CaseResult | None
+    after: CaseResult | None
+
+    @property
+    def worse(self) -> bool:
+        """It is gone, it blocks and did not, or it passed and no longer runs."""
+        if self.after is None:
+            return True
+        # A case that is new has not passed before, nor has it blocked.
+        before = 1 if self.before is None else _badness(self.before.outcome)
+        return _badness(self.after.outcome) > before
+
+    @property
+    def changed(self) -> bool:
+        """Another outcome or another reading; times differ always."""
+        if self.before is None or self.after is None or self.before.outcome is not self.after.outcome:
+            return True
+        return any(pair.changed for pair in self.readings)
+
+    @property
+    def readings(self) -> tuple[ReadingPair, ...]:
+        """Every criterion that either set read."""
+        before, after = _readings(self.before), _readings(self.after)
+        return tuple(ReadingPair(*key, before.get(key), after.get(key)) for key in before | after)
+
+    @property
+    def seconds(self) -> tuple[float | None, float | None]:
+        """Inside the backend; medians where both sets have samples."""
+        if self.before is None or self.after is None:
+            return _single(self.before), _single(self.after)
+        medians = _median(self.before), _median(self.after)
+        return medians if None not in medians else (self.before.seconds, self.after.seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class SideBySide:
+    """Every case of either set, by name."""
+
+    before: RunReport
+    after: RunReport
+    rows: tuple[Row, ...]
+
+    @property
+    def worse(self) -> tuple[Row, ...]:
+        """The cases that speak against the second set."""
+        return tuple(row for row in self.rows if row.worse)
+
+    @property
+    def changed(self) -> tuple[Row, ...]:
+        """The cases that differ in more than time."""
+        return tuple(row for row in self.rows if row.changed)
+
+
+def compare(before: RunReport, after: RunReport) -> SideBySide:
+    """Pair the results by case."""
+    first = {result.case: result for result in before.results}
+    second = {result.case: result for result in after.results}
+    rows = []
+    for case in sorted(first.keys() | second.keys()):
+        known = second.get(case) or first[case]
+        rows.append(Row(case, known.operator, first.get(case), second.get(case)))
+    return SideBySide(before, after, tuple(rows))
+
+
+def comparison_to_json(both: SideBySide) -> dict[str, Any]:
+    """The comparison for programs."""
+    return {
+        "before": {
+            "backend": dict(both.before.backend),
+            "started": both.before.started,
+            "summary": both.before.summary,
+        },
+        "after": {"backend": dict(both.after.backend), "started": both.after.started, "summary": both.after.summary},
+        "worse": [row.case for row in both.worse],
+        "cases": [_row_to_json(row) for row in both.rows],
+    }
+
+
+def _row_to_json(row: Row) -> dict[str, Any]:
+    return {
+        "case": row.case,
+        "operator": row.operator,
+        "changed": row.changed,
+        "worse": row.worse,
+        "before": _side_to_json(row.before),
+        "after": _side_to_json(row.after),
+        "compared_seconds": list(row.seconds),
+    }
+
+
+def _side_to_json(result: CaseResult | None) -> dict[str, Any] | None:
+    if result is None:
+        return None
+    record = result_to_json(result)
+    return {key: record[key] for key in ("outcome", "status", "readings", "seconds", "reason", "fingerprint")}
+
+
+def _badness(outcome: Outcome) -> int:
+    if outcome.blocks:
+        return 2
+    return 0 if outcome is Outcome.PASSED else 1
+
+
+def _readings(result: CaseResult | None) -> dict[tuple[str, str], float]:
+    return {} if result is None else {(r.output, r.criterion): r.value for r in result.readings}
+
+
+def _single(result: CaseResult | None) -> float | None:
+    if result is None:
+        return None
+    median = _median(result)
+    return result.seconds if median is None else median
+
+
+def _median(result: CaseResult) -> float | None:
+    samples = result.perf.samples_ns if result.perf is not None else ()
+    return statistics.median(samples) * 1e-9 if samples else None
