@@ -169,6 +169,25 @@ def test_verify_finds_a_wrong_baseline(cli, tmp_path):
     assert f"differs {path.as_posix()}: data_col: 1 of" in result.out
 
 
+def test_convert_overwrites_nothing_of_its_own(cli, tmp_path):
+    cli("generate", *SAMPLE, "--out", tmp_path / "cases")
+    path = next((tmp_path / "cases").rglob("*.prototxt"))
+    assert cli("convert", path, path.with_suffix(".pb")).code == 0
+    result = cli("convert", tmp_path / "cases", tmp_path / "binary", "--to", "pb")
+    assert result.code == 2
+    assert "would both become" in result.err
+    assert not (tmp_path / "binary").exists()
+
+
+def test_convert_tells_what_it_drops(cli, tmp_path):
+    source = tmp_path / "foreign.prototxt"
+    source.write_text('op_name: "abs" abs_param { x: 1 }')
+    assert cli("convert", source, tmp_path / "a.pb").code == 3
+    result = cli("convert", source, tmp_path / "a.pb", "--drop-unknown")
+    assert result.code == 0
+    assert f"dropped from {source}: field abs_param (1:16)" in result.err
+
+
 def test_convert_there_and_back_is_the_same_file(cli, tmp_path):
     cli("generate", *SAMPLE, "--out", tmp_path / "text")
     assert cli("convert", tmp_path / "text", tmp_path / "binary").code == 0

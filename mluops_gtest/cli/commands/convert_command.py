@@ -46,14 +46,22 @@ def command(root: Path | None, src: Path, dst: Path, form: str | None, drop_unkn
         if not files:
             raise NothingSelectedError(f"{src}: no .prototxt or .pb file in that folder.")
         pairs = [(p, (dst / p.relative_to(src)).with_suffix(_target_suffix(p, form))) for p in files]
+    sources: dict[Path, Path] = {}
+    for source, target in pairs:
+        if target in sources:
+            raise UsageError(f"{sources[target]} and {source} would both become {target}; convert them apart.")
+        sources[target] = source
     failed = 0
     for source, target in pairs:
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
-            convert(source, target, schema, drop_unknown=drop_unknown)
+            dropped = convert(source, target, schema, drop_unknown=drop_unknown)
         except ContentError as error:
             failed += 1
             click.echo(f"error: {error}", err=True)
+        else:
+            for item in dropped:
+                click.echo(f"dropped from {source}: {item}", err=True)
     say(f"{len(pairs) - failed} files converted" + (f", {failed} refused" if failed else ""))
     return int(ExitCode.CONTENT if failed else ExitCode.OK)
 
