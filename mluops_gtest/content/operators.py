@@ -13,6 +13,14 @@ class Operators(Mapping[str, Operator]):
     """The operators of a content root by canonical name; `find` also knows the released names."""
 
     def __init__(self, operators: tuple[Operator, ...]) -> None:
+        owners: dict[str, str] = {}
+        for operator in operators:
+            for name in operator.names:
+                if name in owners:
+                    raise ContentError(
+                        f"Two operators are called {name!r}: {owners[name]} and {operator.name}. Rename one of them."
+                    )
+                owners[name] = operator.name
         self._by_name = {operator.name: operator for operator in operators}
         self._by_any_name = {name: operator for operator in operators for name in operator.names}
 
@@ -58,7 +66,7 @@ def load_operator(path: Path) -> Operator:
     sys.modules[module_name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ContentError(f"{path}: the generator does not load: {type(error).__name__}: {error}") from error
     operator = getattr(module, "OPERATOR", None)
     if not isinstance(operator, Operator):

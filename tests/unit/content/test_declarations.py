@@ -4,9 +4,9 @@ import pytest
 
 from mluops_gtest.content.catalogue import Catalogue
 from mluops_gtest.content.root import Root
-from mluops_gtest.errors import DeclarationError
+from mluops_gtest.errors import ContentError, DeclarationError
 from mluops_gtest.model.status import Status
-from tests.support.toy_root import write_toy_root
+from tests.support.toy_root import GENERATOR, write_toy_root
 
 
 def drafts(folder, text):
@@ -121,3 +121,20 @@ def test_a_yaml_without_operator_is_named(tmp_path):
     (root / "cases" / "scale_buy.yaml").write_text("[]")
     with pytest.raises(DeclarationError, match="Did you mean 'scale_by'"):
         _ = Catalogue(Root(root)).drafts
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("raise SystemExit(0)", "does not load: SystemExit"),
+        ("import no_such_module", "does not load: ModuleNotFoundError"),
+        ("OPERATOR = 5", "must define OPERATOR"),
+        (GENERATOR, "OPERATOR.name is 'scale_by'"),
+        (GENERATOR.replace('name="scale_by"', 'name="other"'), "Two operators are called 'scale': other and scale_by"),
+    ],
+)
+def test_a_generator_that_is_none_is_content_broken(tmp_path, source, says):
+    root = write_toy_root(tmp_path)
+    (root / "generators" / "other.py").write_text(source)
+    with pytest.raises(ContentError, match=says):
+        _ = Catalogue(Root(root)).operators
