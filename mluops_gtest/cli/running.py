@@ -14,18 +14,21 @@ import click
 from mluops_gtest import __version__
 from mluops_gtest.backends.registry import is_native, runs_inline
 from mluops_gtest.cli.consoles import stderr, stdout
+from mluops_gtest.cli.performance_page import print_performance
 from mluops_gtest.cli.session import Session
 from mluops_gtest.content.selection import Selected
 from mluops_gtest.engine.caller import Caller, InlineCaller
 from mluops_gtest.engine.execute import Options
 from mluops_gtest.engine.lanes import PlannedCase
 from mluops_gtest.engine.loading import BackendChoice
+from mluops_gtest.engine.perf import Sampling
 from mluops_gtest.engine.plan import Shard, shard_of
 from mluops_gtest.engine.run import RunContext, run
 from mluops_gtest.errors import ExitCode, NothingSelectedError
 from mluops_gtest.generate.source import StoredCases
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult
+from mluops_gtest.reports.device_spec import read_device_spec
 from mluops_gtest.reports.files import ResultFiles
 from mluops_gtest.reports.terminal import TerminalReporter
 
@@ -48,6 +51,12 @@ class RunRequest:
     bitwise: bool = False
     stop_at_first: bool = False
     reruns: int = 0
+    perf: bool = False
+    warmup: int = 3
+    # None: as many as it takes.
+    samples: int | None = None
+    cold_cache: bool = False
+    device_spec: str | None = None
     shard: str | None = None
     strict: bool = False
     allow_outside_paths: bool = False
@@ -74,8 +83,17 @@ class RunRequest:
             options += ["--repeat", str(self.repeat)]
         if self.reruns:
             options += ["--reruns", str(self.reruns)]
-        flags = (("--serve", self.serve), ("--bitwise", self.bitwise), ("--isolate", self.isolate is True))
-        options += [name for name, value in (*flags, ("--no-isolate", self.isolate is False)) if value]
+        if self.samples is not None:
+            options += ["--samples", str(self.samples)]
+        flags = (
+            ("--serve", self.serve),
+            ("--bitwise", self.bitwise),
+            ("--perf", self.perf),
+            ("--cold-cache", self.cold_cache),
+            ("--isolate", self.isolate is True),
+            ("--no-isolate", self.isolate is False),
+        )
+        options += [name for name, value in flags if value]
         return tuple(options)
 
     def to_json(self, ids: list[str], left_out: int) -> dict[str, Any]:
@@ -119,6 +137,7 @@ def execute(
 ) -> ExitCode:
     """Run the planned cases into the folder and print the summary."""
     done = done or {}
+    device = None if request.device_spec is None else read_device_spec(Path(request.device_spec)).figures
     reporter = TerminalReporter(stdout(), stderr(), verbosity)
     source = session.source(
         cases,
@@ -132,11 +151,16 @@ def execute(
         planned = [PlannedCase(case.id, case.operator, case.tags) for case in cases]
         record = request.to_json([case.id for case in cases], left_out)
         files = ResultFiles(folder, record, tuple(done[case.id] for case in cases if case.id in done))
-        options = Options(request.repeat, request.bitwise, request.stop_at_first, request.timeout, request.reruns)
-        context = _context(request, callers[0].name, len(cases), left_out)
+        sampling = Sampling(request.warmup, request.samples, request.cold_cache) if request.perf else None
+        options = Options(
+            request.repeat, request.bitwise, request.stop_at_first, request.timeout, request.reruns, sampling
+        )
+        context = _context(request, callers[0].name, len(cases), left_out, device)
         report = run(planned, callers, session.catalogue.operators, source, context, options, [files, reporter], done)
     report = _timed(report, source)
     files.write_report(report)
+    if request.perf and verbosity >= 0:
+        print_performance(stdout(), report)
     reporter.summary(report, str(folder))
     if left_out and verbosity >= 0:
         click.echo(
@@ -194,9 +218,13 @@ def _bytes(tensor: dict[str, Any]) -> int:
     return count * DType.named(tensor["dtype"]).itemsize if count < LARGE_ELEMENTS else 0
 
 
-def _context(request: RunRequest, name: str, count: int, left_out: int) -> RunContext:
+def _context(request: RunRequest, name: str, count: int, left_out: int, device: dict[str, Any] | None) -> RunContext:
     import numpy as np
 
+    measured = {}
+    if request.perf:
+        how = {"warmup": request.warmup, "samples": request.samples or "auto", "cold_cache": request.cold_cache}
+        measured = {"perf": how, "device": device}
     selection = {**request.selection, "root": request.root, "shard": request.shard}
     return RunContext(
         tool_version=__version__,
@@ -213,6 +241,7 @@ def _context(request: RunRequest, name: str, count: int, left_out: int) -> RunCo
             "platform": platform.platform(),
             "machine": platform.machine(),
             "cpus": os.cpu_count(),
+            **measured,
         },
         selection={**selection, "cases": count, "left_out": left_out},
         repro_options=request.repro_options(),

@@ -12,6 +12,7 @@ from mluops_gtest.engine.describe import case_info
 from mluops_gtest.engine.expectation import Expectation, expectation_of
 from mluops_gtest.engine.fingerprint import fingerprinted
 from mluops_gtest.engine.judge import Judgement, judge_untouched, judge_values
+from mluops_gtest.engine.perf import Samples, Sampling, measure
 from mluops_gtest.engine.reply import NoAnswerError, Reply
 from mluops_gtest.engine.reruns import tried
 from mluops_gtest.errors import ContentError
@@ -39,6 +40,8 @@ class Options:
     timeout: float | None = None
     # Further tries of a case that fails.
     reruns: int = 0
+    # How cases that pass are timed; None: they are not.
+    sampling: Sampling | None = None
 
 
 @dataclass(slots=True)
@@ -53,47 +56,58 @@ class Executor:
     """Runs cases through one caller."""
 
     def __init__(self, caller: Caller, options: Options) -> None:
-        self._caller = caller
-        self._options = options
+        self.caller = caller
+        self.options = options
         self._supported: dict[str, bool] = {}
         self.times = Times()
 
     def execute(self, case: Case, operator: Operator | None) -> CaseResult:
         """The verdict on one case; never raises for what the case or the backend does."""
-        return tried(lambda: fingerprinted(self._once(case, operator)), self._options.reruns)
+        return tried(lambda: fingerprinted(self._once(case, operator)), self.options.reruns)
 
     def _once(self, case: Case, operator: Operator | None) -> CaseResult:
+        result, timed = self.begin(case, operator)
+        if timed is None or self.options.sampling is None:
+            return result
+        (samples,) = measure([timed.call], self.options.sampling)
+        return timed.finish(samples)
+
+    def begin(self, case: Case, operator: Operator | None) -> "tuple[CaseResult, TimedCase | None]":
+        """The verdict on one case, and the case ready to be timed where it computes and passed."""
         blank = CaseResult(case.id, case.operator, case.tags, Outcome.SKIPPED, notes=case.notes, info=case_info(case))
         if operator is None:
-            return replace(blank, reason=f"operator {case.operator!r} is not supported")
+            return replace(blank, reason=f"operator {case.operator!r} is not supported"), None
         try:
             if not self._supports(operator.name):
-                return replace(blank, reason=f"backend {self._caller.name} does not support {operator.name}")
+                return replace(blank, reason=f"backend {self.caller.name} does not support {operator.name}"), None
             expectation = expectation_of(case, operator)
             blank = replace(blank, expected_status=expectation.answer.status)
-            return self._repeated(case, operator, expectation, blank)
+            result = self._repeated(case, operator, expectation, blank)
+            if result.outcome is not Outcome.PASSED or not expectation.answer.computes:
+                return result, None
+            return result, TimedCase(self, case, operator, expectation, result)
         except ContentError as error:
-            return replace(blank, outcome=Outcome.ERROR, reason=str(error), content_error=True)
+            return replace(blank, outcome=Outcome.ERROR, reason=str(error), content_error=True), None
         except LostDeviceError:
             raise
         except Exception as error:
-            return _raised(blank, error)
+            return _raised(blank, error), None
 
     def _supports(self, operator: str) -> bool:
         if operator not in self._supported:
-            self._supported[operator] = self._caller.supports(operator)
+            self._supported[operator] = self.caller.supports(operator)
         return self._supported[operator]
 
     def _repeated(self, case: Case, operator: Operator, expectation: Expectation, blank: CaseResult) -> CaseResult:
         """Run from fresh poison as often as asked; the first run that does not pass decides."""
-        reproducible = self._options.repeat > 1 and not operator.order_free and expectation.answer.computes
+        reproducible = self.options.repeat > 1 and not operator.order_free and expectation.answer.computes
         first: CaseResult | None = None
         before: dict[str, bytes] = {}
-        for attempt in range(self._options.repeat):
-            run = _Run(case, operator, self._caller)
-            reply = run.call(self._options.timeout)
+        for attempt in range(self.options.repeat):
+            run = _Run(case, operator, self.caller)
+            reply = run.call(self.options.timeout)
             start = time.perf_counter()
-            result = self._judge(run, reply, expectation, blank)
+            result = self.judge(run, reply, expectation, blank)
             if reproducible and result.outcome is Outcome.PASSED:
                 now = run.snapshot(expectation)
                 changed = [name for name in before if before[name] != now[name]]
@@ -109,7 +123,8 @@ class Executor:
         assert first is not None, "repeat is at least 1"
         return first
 
-    def _judge(self, run: "_Run", reply: Reply, expectation: Expectation, blank: CaseResult) -> CaseResult:
+    def judge(self, run: "_Run", reply: Reply, expectation: Expectation, blank: CaseResult) -> CaseResult:
+        """What one call came to, by its reply and by what it left in the buffers."""
         notes = (*blank.notes, *reply.notes)
         result = replace(blank, status=reply.status, seconds=reply.seconds, notes=notes, output=reply.output)
         if reply.outcome is not None:
@@ -136,13 +151,52 @@ class Executor:
                 judgement.compare_scalars(expectation.results, reply.scalars)
         else:
             judgement = judge_values(
-                run.case, run.operator, expectation, run.outputs, reply.scalars, bitwise=self._options.bitwise
+                run.case, run.operator, expectation, run.outputs, reply.scalars, bitwise=self.options.bitwise
             )
         if expectation.recomputed:
             judgement.notes.append("baseline recomputed with the reference (device CPU)")
-            if self._caller.is_reference:
+            if self.caller.is_reference:
                 judgement.suspicions.append("the reference was compared with itself (device CPU: no stored baseline)")
         return _judged(result, judgement)
+
+
+class TimedCase:
+    """A case that passed, called again and again on the same buffers."""
+
+    def __init__(
+        self, executor: Executor, case: Case, operator: Operator, expectation: Expectation, passed: CaseResult
+    ) -> None:
+        self._executor, self._case, self._operator = executor, case, operator
+        self._expectation, self._passed = expectation, passed
+        self._run: _Run | None = None
+
+    def call(self) -> Reply:
+        """One call from fresh poison; inputs and workspace are as the last call left them."""
+        try:
+            reply = self._called(self._executor.options.timeout)
+        except LostDeviceError:
+            raise
+        except Exception as error:
+            reason, trace = _told(error)
+            return Reply(outcome=Outcome.ERROR, reason=reason, notes=(trace,))
+        self._executor.times.backend += reply.seconds
+        return reply
+
+    def finish(self, samples: Samples) -> CaseResult:
+        """The verdict on what the last call left, with the times where it is good."""
+        if self._run is None or samples.last is None:
+            return self._passed
+        blank = replace(self._passed, notes=self._case.notes, readings=(), worst=None, profile=None)
+        result = fingerprinted(self._executor.judge(self._run, samples.last, self._expectation, blank))
+        if result.outcome is not Outcome.PASSED:
+            return replace(result, reason=f"after {len(samples.interface_ns)} timed calls: {result.reason}")
+        return replace(result, seconds=self._passed.seconds, perf=samples.perf(self._run.workspace_bytes))
+
+    def _called(self, timeout: float | None) -> Reply:
+        if self._run is not None:
+            return self._run.again(timeout)
+        self._run = _Run(self._case, self._operator, self._executor.caller)
+        return self._run.call(timeout)
 
 
 class _Run:
@@ -155,18 +209,28 @@ class _Run:
         self._buffers: dict[str, Buffer] = {t.id: caller.tensors.take(t.desc.nbytes) for t in tensors}
         self._inputs = {t.id: self._input(t) for t in case.inputs if t.id in self._buffers}
         self.outputs = {t.id: self._output(t) for t in case.outputs if t.id in self._buffers}
+        self.workspace_bytes = 0
 
     def call(self, timeout: float | None) -> Reply:
-        """Bind, ask for the workspace, run."""
-        call = bind(self.case, self.operator, self._inputs, self.outputs)
+        """Ask for the workspace, run."""
         try:
-            size = self._workspace_size(call)
+            self.workspace_bytes = self._workspace_size(self._bound())
         except NoAnswerError as error:
             return error.reply
-        if size:
-            buffer = self._workspace(size)
-            call = bind(self.case, self.operator, self._inputs, self.outputs, buffer.data, size)
-        return self._caller.run(call, default_timeout(self.case) if timeout is None else timeout)
+        if self.workspace_bytes:
+            self._workspace(self.workspace_bytes)
+        return self._caller.run(self._bound(), default_timeout(self.case) if timeout is None else timeout)
+
+    def again(self, timeout: float | None) -> Reply:
+        """Run once more: outputs get their poison back, so that each call has all its work to do."""
+        for tensor in self.case.outputs:
+            if tensor.id in self._buffers:
+                self._output(tensor)
+        return self._caller.run(self._bound(), default_timeout(self.case) if timeout is None else timeout)
+
+    def _bound(self) -> OpCall:
+        workspace = self._buffers[WORKSPACE].data if WORKSPACE in self._buffers else None
+        return bind(self.case, self.operator, self._inputs, self.outputs, workspace, self.workspace_bytes)
 
     def violations(self) -> list[str]:
         """Writes outside buffers and into inputs, in words."""
@@ -207,13 +271,12 @@ class _Run:
             return 0
         return self._caller.workspace_size(call)
 
-    def _workspace(self, size: int) -> Buffer:
+    def _workspace(self, size: int) -> None:
         # An arena of its own, because its size is asked for when the inputs are in place already.
         self._caller.workspace.reset([size])
         buffer = self._caller.workspace.take(size)
         fill(buffer.data, np.frombuffer(b"\xa5", np.uint8))
         self._buffers[WORKSPACE] = buffer
-        return buffer
 
 
 def default_timeout(case: Case) -> float:
@@ -243,13 +306,10 @@ def _judged(result: CaseResult, judgement: Judgement) -> CaseResult:
     return fingerprinted(result, judgement.marks)
 
 
-def _notes(result: CaseResult, error: BaseException) -> tuple[str, ...]:
-    """The result's notes and those that the backend added to its exception, e.g. what a child process printed."""
-    return (*result.notes, *getattr(error, "__notes__", ()))
-
-
 def _raised(result: CaseResult, error: BaseException) -> CaseResult:
-    trace = "".join(traceback.format_exception(error)).rstrip()
-    return replace(
-        result, outcome=Outcome.ERROR, reason=f"{type(error).__name__}: {error}", notes=(*result.notes, trace)
-    )
+    reason, trace = _told(error)
+    return replace(result, outcome=Outcome.ERROR, reason=reason, notes=(*result.notes, trace))
+
+
+def _told(error: BaseException) -> tuple[str, str]:
+    return f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error)).rstrip()

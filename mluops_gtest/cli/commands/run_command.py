@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from mluops_gtest.cli.options import BytesType, DevicesType, file_options, selection_options
+from mluops_gtest.cli.sampling import sampling_options
 from mluops_gtest.errors import UsageError
 
 _EPILOG = """\b
@@ -19,10 +20,12 @@ Examples:
   mluops-test run my_cases/ --backend my_kernels.py:backend --out results
   mluops-test run --backend c:./libmykernels.so -j 2 --timeout 20
   mluops-test run --shard 1/4 --out results-1         a quarter of the cases; then: mluops-test merge
+  mluops-test run --tag network --perf --device-spec host.yaml
   mluops-test run --resume results                    go on after a crash or Ctrl-C
 """
 # What may be said beside --resume: how to print, nothing about what to run.
 _BESIDE_RESUME = {"resume", "quiet", "verbose"}
+_ONLY_WITH_PERF = {"warmup", "samples", "cold_cache", "device_spec"}
 
 
 @click.command("run", epilog=_EPILOG)
@@ -75,6 +78,14 @@ _BESIDE_RESUME = {"resume", "quiet", "verbose"}
 )
 @click.option("--bitwise", is_flag=True, help="Where diff3 = 0 is asked, also require equal bits (−0, NaN payloads).")
 @click.option("-x", "--exitfirst", "stop_at_first", is_flag=True, help="Stop at the first case that fails.")
+@click.option("--perf", is_flag=True, help="Also time every case that computes and passes, e.g. --perf --tag network.")
+@sampling_options
+@click.option(
+    "--device-spec",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="What the device can do at best, for efficiencies, e.g. --device-spec host.yaml (see: device-spec --help).",
+)
 @click.option("--shard", metavar="I/N", help="Only part I of N of the selected cases, e.g. --shard 2/5.")
 @click.option("--allow-empty-shard", is_flag=True, help="A shard without cases is no error.")
 @click.option(
@@ -101,10 +112,14 @@ def command(ctx: click.Context, /, resume: Path | None, **options: Any) -> int:
     if resume is not None:
         _refuse_beside_resume(ctx)
         return _resume(resume, verbosity)
+    if not options["perf"]:
+        _refuse_without_perf(ctx)
     out, root, allow_empty = options.pop("out"), options.pop("root"), options.pop("allow_empty_shard")
     jobs, devices = options.pop("jobs"), options.pop("devices") or ()
     if jobs and devices:
         raise UsageError("-j and --devices exclude each other: there is one worker per device.")
+    if options["perf"] and (jobs or 1) > 1:
+        raise UsageError("--perf times one call after the other: leave out -j. With --devices each device has its own.")
     keys = ("select", "operators", "tags", "keyword", "everything")
     selection = {key: list(v) if isinstance(v := options.pop(key), tuple) else v for key in keys}
     request = RunRequest(
@@ -139,15 +154,25 @@ def _refuse_inline(backend: str, jobs: int | None, devices: tuple[int, ...], opt
 
 
 def _refuse_beside_resume(ctx: click.Context) -> None:
-    given = [
-        parameter.opts[0]
-        for parameter in ctx.command.params
-        if parameter.name not in _BESIDE_RESUME
-        and ctx.get_parameter_source(parameter.name or "") is click.core.ParameterSource.COMMANDLINE
-        and ctx.params.get(parameter.name or "")
-    ]
+    given = [name for name in _given(ctx) if name not in _BESIDE_RESUME and ctx.params.get(name)]
     if given:
-        raise UsageError(f"--resume takes everything from the folder's run.json; leave out {', '.join(given)}.")
+        raise UsageError(f"--resume takes everything from the folder's run.json; leave out {_options(ctx, given)}.")
+
+
+def _refuse_without_perf(ctx: click.Context) -> None:
+    given = [name for name in _given(ctx) if name in _ONLY_WITH_PERF]
+    if given:
+        raise UsageError(f"{_options(ctx, given)}: only cases that are timed have this; add --perf.")
+
+
+def _given(ctx: click.Context) -> list[str]:
+    """The parameters that stand on the command line."""
+    names = [parameter.name or "" for parameter in ctx.command.params]
+    return [name for name in names if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE]
+
+
+def _options(ctx: click.Context, names: list[str]) -> str:
+    return ", ".join(parameter.opts[0] for parameter in ctx.command.params if parameter.name in names)
 
 
 def _resume(folder: Path, verbosity: int) -> int:

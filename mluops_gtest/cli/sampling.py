@@ -1,0 +1,49 @@
+"""Options on how calls are timed, the same wherever they are."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class SamplesType(click.ParamType):  # type: ignore[type-arg]  # generic in the newest click alone
+    """A number of samples, or auto."""
+
+    name = "N|auto"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
+        """`auto` → None."""
+        text = str(value).strip()
+        if text == "auto":
+            return None
+        if not text.isdecimal() or not int(text):
+            self.fail(f"{value!r} is neither auto nor a number of samples from 1 on, e.g. --samples 100.", param, ctx)
+        return int(text)
+
+
+def sampling_options(function: F) -> F:
+    """--warmup, --samples, --cold-cache."""
+    decorators = [
+        click.option(
+            "--warmup",
+            type=click.IntRange(0),
+            default=3,
+            show_default=True,
+            metavar="W",
+            help="Calls before the first sample, e.g. --warmup 10.",
+        ),
+        click.option(
+            "--samples",
+            type=SamplesType(),
+            default="auto",
+            show_default=True,
+            help="Timed calls per case, e.g. --samples 100; auto: until the median is known to 1 %, at most 1000 and "
+            "about two seconds.",
+        ),
+        click.option("--cold-cache", is_flag=True, help="Empty this machine's caches before each sample."),
+    ]
+    for decorator in reversed(decorators):
+        function = decorator(function)
+    return function

@@ -1,0 +1,115 @@
+"""Calls timed again and again, side by side where backends are compared, until the medians are known well enough."""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from mluops_gtest.engine.cold_cache import CacheSweeper
+from mluops_gtest.engine.reply import Reply
+from mluops_gtest.model.result import Outcome, Perf
+from mluops_gtest.model.status import Status
+from mluops_gtest.model.timing import figures_of
+
+# Half of the interval of the median, as a share of it, at which `auto` is content.
+TIGHT: Final = 0.01
+# What `auto` spends at most on a case and backend, warm-up not counted.
+BUDGET_SECONDS: Final = 2.0
+MOST_SAMPLES: Final = 1000
+# Fewer would not be compared by the gate; a slow kernel gets these although its budget ends.
+LEAST_SAMPLES: Final = 5
+# Looking after every sample would stop at the first lucky moment.
+_FIRST_LOOK: Final = 10
+_NEXT_LOOK: Final = 1.25
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How a case is timed; `samples` None: as many as it takes."""
+
+    warmup: int = 3
+    samples: int | None = None
+    cold_cache: bool = False
+
+
+@dataclass(slots=True)
+class Samples:
+    """The times of one backend on one case; `last` is the reply whose outputs are in the buffers."""
+
+    call: Callable[[], Reply]
+    interface_ns: list[int] = field(default_factory=list)
+    device_ns: list[int] = field(default_factory=list)
+    last: Reply | None = None
+
+    def take(self, *, keep: bool) -> bool:
+        """Call once; False where the call did not succeed, which ends the measurement."""
+        self.last = _checked(self.call())
+        if self.last.status is not Status.SUCCESS:
+            return False
+        if keep:
+            self.interface_ns.append(round(self.last.seconds * 1e9))
+            if self.last.device_seconds is not None:
+                self.device_ns.append(round(self.last.device_seconds * 1e9))
+        return True
+
+    @property
+    def tight(self) -> bool:
+        """The median of the time that counts is known well enough."""
+        return figures_of(self._device_ns() or self.interface_ns).half_width <= TIGHT
+
+    def perf(self, workspace_bytes: int) -> Perf:
+        """What the result keeps."""
+        return Perf(tuple(self.interface_ns), tuple(self._device_ns()), workspace_bytes)
+
+    def _device_ns(self) -> list[int]:
+        """Device times, where every call had one."""
+        return self.device_ns if len(self.device_ns) == len(self.interface_ns) else []
+
+
+def measure(
+    calls: Sequence[Callable[[], Reply]],
+    sampling: Sampling,
+    clock: Callable[[], float] = time.perf_counter,
+    sweep: Callable[[], None] | None = None,
+) -> list[Samples]:
+    """Warm up, then sample all calls in turn, the order reversed each round, so that none always follows the other.
+
+    `sweep` empties the caches before each sample where cold ones are asked for. The first call that does not succeed
+    ends the measurement of all.
+    """
+    measured = [Samples(call) for call in calls]
+    if sampling.cold_cache and sweep is None:
+        sweep = CacheSweeper().sweep
+    for _ in range(sampling.warmup):
+        if not all(samples.take(keep=False) for samples in measured):
+            return measured
+    end = clock() + BUDGET_SECONDS * len(calls)
+    rounds, look = 0, _FIRST_LOOK
+    order = list(measured)
+    while rounds != sampling.samples:
+        for samples in order:
+            if sampling.cold_cache and sweep is not None:
+                sweep()
+            if not samples.take(keep=True):
+                return measured
+        order.reverse()
+        rounds += 1
+        if sampling.samples is not None or rounds < LEAST_SAMPLES:
+            continue
+        if rounds >= MOST_SAMPLES or clock() >= end:
+            break
+        if rounds >= look:
+            if all(samples.tight for samples in measured):
+                break
+            look = math.ceil(rounds * _NEXT_LOOK)
+    return measured
+
+
+def _checked(reply: Reply) -> Reply:
+    """The reply, or an error where a backend's device time is no time."""
+    seconds = reply.device_seconds
+    if seconds is None or (math.isfinite(seconds) and seconds >= 0):
+        return reply
+    reason = f"device_seconds() returned {seconds}; it must be a number of seconds ≥ 0, or None."
+    return replace(reply, status=None, outcome=Outcome.ERROR, reason=reason)
