@@ -1,0 +1,73 @@
+"""Values in few characters: the page of 2000 results must stay small enough to attach to a change."""
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from mluops_gtest.model.result import Profile
+
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+ABSENT = "."
+NON_FINITE = "!"
+
+
+class Pool:
+    """Distinct JSON values, each kept once; rows name them by number."""
+
+    def __init__(self) -> None:
+        self.values: list[Any] = []
+        self._numbers: dict[str, int] = {}
+
+    def number(self, value: Any) -> int:
+        """The number under which the page finds this value."""
+        key = json.dumps(value)
+        if key not in self._numbers:
+            self._numbers[key] = len(self.values)
+            self.values.append(value)
+        return self._numbers[key]
+
+
+def digit(number: int) -> str:
+    """A number below 36 as one character."""
+    return _DIGITS[number]
+
+
+def number(value: float, digits: int = 4) -> float | int | str:
+    """The value as a reader needs it: few digits, and words where JSON has no number."""
+    if not math.isfinite(value):
+        return str(value)
+    rounded = float(f"{value:.{digits}g}")
+    return int(rounded) if rounded.is_integer() and abs(rounded) < 2**53 else rounded
+
+
+def shortened(text: str, most: int) -> str:
+    """The end of a long text: what a program says last tells why it stopped."""
+    return text if len(text) <= most else "… " + text[-most:]
+
+
+def kept(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The record without what is absent or empty."""
+    return {key: value for key, value in record.items() if value is not None and value != "" and value != []}
+
+
+def error_class(error: float, bins: int) -> str:
+    """A relative error as one character: absent where equal, else the bin of the profile's histogram it falls into."""
+    if not math.isfinite(error):
+        return NON_FINITE
+    if error <= 0.0:
+        return ABSENT
+    # frexp: error = m · 2^e with 0.5 ≤ m < 1, so the binary exponent is e − 1; bin i starts at 2^(i−30).
+    return digit(min(max(math.frexp(error)[1] + 29, 0), bins - 1))
+
+
+def profile_record(profile: Profile) -> dict[str, Any]:
+    """A profile with its map as one character per cell, in the classes of its histogram."""
+    bins = len(profile.histogram)
+    return {
+        "output": profile.output,
+        "bins": list(profile.histogram),
+        "rows": profile.rows,
+        "columns": profile.columns,
+        "cells": "".join(error_class(cell, bins) for cell in profile.cells),
+    }

@@ -1,0 +1,128 @@
+"""The report as one HTML file: nothing is loaded from anywhere, and nothing in it is read as markup by mistake."""
+
+import base64
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+from mluops_gtest.errors import UsageError
+from mluops_gtest.model.report import RunReport
+from mluops_gtest.model.result import CaseResult
+from mluops_gtest.reports.html.favicon import favicon
+from mluops_gtest.reports.html.payload import payload, verdict
+from mluops_gtest.reports.html.trends import HistoryTrends
+from mluops_gtest.reports.html.words import LANGUAGE_TAGS, WORDS
+
+_COLOURS = {
+    "clear": (26, 127, 78),
+    "blocked": (200, 50, 43),
+    "empty": (176, 116, 12),
+    "interrupted": (176, 116, 12),
+}
+_MOST_LISTED = 100
+
+
+def render_html(
+    report: RunReport,
+    *,
+    lang: str = "en",
+    transitions: Mapping[str, str] | None = None,
+    history: HistoryTrends | None = None,
+    device: Mapping[str, Any] | None = None,
+) -> str:
+    """The page; the same report gives the same text.
+
+    `transitions` says per case what became of it since a baseline, cases without a result included. `device` has
+    `bandwidth` in bytes per second, `peak` in operations per second (a number, or one per data type) and a `name`.
+    """
+    if lang not in WORDS:
+        raise UsageError(f"Unknown language {lang!r}; the page speaks {', '.join(WORDS)}.")
+    words = WORDS[lang]
+    style = _static(".css")
+    data = payload(report, transitions, history, device)
+    script = f'(() => {{\n"use strict";\n{_READ}\n{_static(".js")}}})();'
+    policy = (
+        f"default-src 'none'; img-src data:; style-src {_digest(style)}; script-src {_digest(script)}; base-uri 'none'"
+    )
+    backend = str(report.backend.get("name", "?"))
+    document = f"""<!DOCTYPE html>
+<html lang="{LANGUAGE_TAGS[lang]}" data-theme="auto">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{escape(policy)}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{escape(_headline(report, words))} · {escape(backend)}</title>
+<link rel="icon" href="{favicon(*_COLOURS[verdict(report)])}">
+<style>{style}</style>
+</head>
+<body>
+<svg id="svg-namespace" width="0" height="0" hidden></svg>
+<div id="page"></div>
+<noscript>{_without_script(report, words)}</noscript>
+<script type="application/json" id="words">{_embedded(words)}</script>
+<script type="application/json" id="data">{_embedded(data)}</script>
+<script>{script}</script>
+</body>
+</html>
+"""
+    # A backend may print bytes that are no text; lone surrogates cannot be written to a file.
+    return document.encode("utf-8", "replace").decode("utf-8")
+
+
+_READ = """const WORDS = JSON.parse(document.getElementById("words").textContent);
+const DATA = JSON.parse(document.getElementById("data").textContent);"""
+
+
+def _static(ending: str) -> str:
+    """All files of one kind, in the order of their names."""
+    found = [file for file in files(__package__).joinpath("static").iterdir() if file.name.endswith(ending)]
+    return "".join(file.read_text(encoding="utf-8") for file in sorted(found, key=lambda file: file.name))
+
+
+def _digest(text: str) -> str:
+    """The source expression that allows this one inline text."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode('utf-8')).digest()).decode('ascii')}'"
+
+
+def _embedded(value: Any) -> str:
+    """JSON that cannot end its script element: no `<` is left, so neither `</script>` nor `<!--`."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+
+
+def _headline(report: RunReport, words: Mapping[str, str]) -> str:
+    blocked = sum(result.outcome.blocks for result in report.results)
+    return words[f"verdict_{verdict(report)}"].format(n=blocked, all=len(report.results))
+
+
+def _without_script(report: RunReport, words: Mapping[str, str]) -> str:
+    """The counts per operator and the first blocking cases, for readers without JavaScript."""
+    counts: dict[str, Counter[str]] = {}
+    for result in report.results:
+        counts.setdefault(result.operator or "?", Counter())[result.outcome.value] += 1
+    present = list(report.summary)
+    heads = [words["operator"], words["cases"], *(words[f"o_{outcome}"] for outcome in present)]
+    rows = [[name, row.total(), *(row[outcome] for outcome in present)] for name, row in sorted(counts.items())]
+    blocking = [result for result in report.results if result.outcome.blocks]
+    listed = [_blocking_line(result, words) for result in blocking[:_MOST_LISTED]]
+    left = len(blocking) - len(listed)
+    return (
+        f"<main><h1>{escape(_headline(report, words))}</h1><p>{escape(words['noscript'])}</p>"
+        f"{_table(heads, rows)}"
+        f"{_table([words['outcome'], words['cases'], words['reason']], listed) if listed else ''}"
+        f"{f'<p>… + {left}</p>' if left else ''}</main>"
+    )
+
+
+def _blocking_line(result: CaseResult, words: Mapping[str, str]) -> list[str]:
+    return [words[f"o_{result.outcome.value}"], result.case, result.reason.partition("\n")[0]]
+
+
+def _table(heads: list[str], rows: list[list[Any]]) -> str:
+    head = "".join(f"<th>{escape(text)}</th>" for text in heads)
+    body = "".join("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
+    return f'<div class="scroll"><table class="plain"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'

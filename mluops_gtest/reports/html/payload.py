@@ -1,0 +1,133 @@
+"""A report as the data that the page's script reads: each distinct value once, what is empty left out."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from mluops_gtest.errors import ExitCode
+from mluops_gtest.model.report import RunReport
+from mluops_gtest.model.result import CaseInfo, CaseResult, Outcome, Reading, TensorInfo, Worst
+from mluops_gtest.reports.html.compact import Pool, kept, number, profile_record, shortened
+from mluops_gtest.reports.html.timing import timing_record
+from mluops_gtest.reports.html.trends import HistoryTrends, trend_record
+
+# The page explains; the whole text of a chatty backend is in report.json.
+_MOST_PRINTED = 2000
+_MOST_VALUE = 240
+_VERDICTS = {
+    ExitCode.OK: "clear",
+    ExitCode.EMPTY: "empty",
+    ExitCode.INTERRUPTED: "interrupted",
+}
+
+
+def verdict(report: RunReport) -> str:
+    """clear, blocked, empty or interrupted."""
+    return _VERDICTS.get(report.exit_code, "blocked")
+
+
+def payload(
+    report: RunReport,
+    transitions: Mapping[str, str] | None,
+    history: HistoryTrends | None,
+    device: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    """Everything the page shows, but its words."""
+    pool = Pool()
+    moved = {case: word.replace("_", " ") for case, word in (transitions or {}).items()}
+    rows = [_row(result, pool, moved.get(result.case), device) for result in report.results]
+    present = {result.case for result in report.results}
+    return {
+        "verdict": verdict(report),
+        "run": _run(report, device),
+        "outcomes": [[outcome.value, outcome.blocks] for outcome in Outcome],
+        "against": transitions is not None,
+        "missing": [[case, word] for case, word in sorted(moved.items()) if case not in present],
+        "trends": None if history is None else trend_record(history),
+        "rows": rows,
+        "pool": pool.values,
+    }
+
+
+def _run(report: RunReport, device: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {
+        "version": report.tool_version,
+        "started": report.started,
+        "seconds": number(report.seconds),
+        "timing": {phase: number(seconds) for phase, seconds in report.timing.items()},
+        "backend": _facts(report.backend),
+        "environment": _facts({name: value for name, value in report.environment.items() if name != "device"}),
+        "selection": _facts(report.selection),
+        "device": None if device is None else dict(device),
+    }
+
+
+def _facts(mapping: Mapping[str, Any]) -> list[list[str]]:
+    """Name and value of what is set, as text."""
+    return [[name, _text(value)] for name, value in mapping.items() if value not in (None, "", [], {})]
+
+
+def _text(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= _MOST_VALUE else text[:_MOST_VALUE] + " …"
+
+
+def _row(result: CaseResult, pool: Pool, transition: str | None, device: Mapping[str, Any] | None) -> dict[str, Any]:
+    statuses = (result.status, result.expected_status)
+    return kept(
+        {
+            "id": result.case,
+            "op": pool.number(result.operator or "?"),
+            "tags": pool.number(list(result.tags)),
+            "outcome": list(Outcome).index(result.outcome),
+            "status": pool.number([None if status is None else status.name for status in statuses]),
+            "readings": [_reading(reading, pool) for reading in result.readings],
+            "worst": None if result.worst is None else _worst(result.worst, pool),
+            "ms": number(result.seconds * 1e3),
+            "why": pool.number(shortened(result.reason, _MOST_PRINTED)) if result.reason else None,
+            # What stands around the case's own name, so that lines which differ by it alone are one value.
+            "repro": pool.number(result.repro.split(result.case)) if result.repro else None,
+            "notes": [shortened(note, _MOST_PRINTED) for note in result.notes],
+            "printed": shortened(result.output, _MOST_PRINTED),
+            "attempts": [[list(Outcome).index(a.outcome), pool.number(a.reason)] for a in result.attempts],
+            "mark": pool.number(result.fingerprint) if result.fingerprint else None,
+            "profile": None if result.profile is None else profile_record(result.profile),
+            "perf": timing_record(result, device),
+            "moved": None if transition is None else pool.number(transition),
+            **_info(result.info, pool),
+        }
+    )
+
+
+def _reading(reading: Reading, pool: Pool) -> list[Any]:
+    what = pool.number([reading.output, reading.criterion, number(reading.threshold, 6)])
+    return [what, number(reading.value), int(reading.within)]
+
+
+def _worst(worst: Worst, pool: Pool) -> list[Any]:
+    place = f"[{', '.join(map(str, worst.index))}]"
+    return [
+        pool.number(worst.output),
+        place,
+        worst.evaluated,
+        worst.baseline,
+        worst.unequal,
+        worst.compared,
+        worst.max_ulp,
+    ]
+
+
+def _info(info: CaseInfo, pool: Pool) -> dict[str, Any]:
+    params = [[name, _text(value)] for name, value in info.params.items()]
+    return {
+        "inputs": [_tensor(tensor, pool) for tensor in info.inputs],
+        "outputs": [_tensor(tensor, pool) for tensor in info.outputs],
+        "params": pool.number(params) if params else None,
+        "doc": pool.number(info.doc) if info.doc else None,
+        "io": None if info.theory_io_bytes is None else number(info.theory_io_bytes),
+        "ops": None if info.theory_ops is None else number(info.theory_ops),
+    }
+
+
+def _tensor(tensor: TensorInfo, pool: Pool) -> int:
+    return pool.number([tensor.id, tensor.dtype, tensor.layout, list(tensor.dims)])

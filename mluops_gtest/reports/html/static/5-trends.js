@@ -1,0 +1,90 @@
+// Earlier runs: what became of a case, and how many cases blocked in each run.
+
+const AT_THRESHOLD = 24;
+
+function trendPoints(row) {
+  const [outcomes, ratios] = row.trend;
+  return [...outcomes].map((sign, place) => ({
+    started: DATA.trends.starts[place],
+    outcome: sign === "." ? null : OUTCOMES[fromDigit(sign)],
+    ratio: ratios[place],
+  }));
+}
+
+// The latest outcomes as small blocks, for a row of the list.
+function trendBlocks(row) {
+  if (!row.trend) return null;
+  const points = trendPoints(row).filter((point) => point.outcome).slice(-12);
+  const label = points.map((point) => t("o_" + point.outcome)).join(", ");
+  return el("span", { class: "blocks", role: "img", "aria-label": `${t("trend")}: ${label}` }, points.map((point) => el("span", { class: `block o-${point.outcome}` })));
+}
+
+function ratioText(sign) {
+  if (sign === ".") return "";
+  if (sign === "!") return "∞";
+  if (sign === "0") return "0";
+  return `${power("2", fromDigit(sign) - AT_THRESHOLD)} × ${t("threshold")}`;
+}
+
+// Readings against their threshold over the runs, each dot in the colour of its outcome.
+function trendPicture(row) {
+  const points = trendPoints(row);
+  const [height, foot] = [110, 18];
+  const at = (place) => percent((place + 0.5) / points.length);
+  const level = (sign) => (sign === "!" ? 6 : 10 + (1 - Math.max(fromDigit(sign), 1) / 35) * (height - foot - 16));
+  const limit = level(AT_THRESHOLD.toString(36));
+  const shown = points.map((point, place) => ({ ...point, place })).filter((point) => point.outcome);
+  if (!shown.length) return null;
+  const drawing = picture(
+    height,
+    `${t("trend")}: ${shown.map((point) => t("o_" + point.outcome)).join(", ")}`,
+    line(0, limit, "100%", limit, "limit"),
+    words(0, limit - 4, t("threshold"), "tick", "start"),
+    line(0, height - foot, "100%", height - foot, "axis"),
+    words(0, height - 4, points[0].started.slice(0, 10), "tick", "start"),
+    points.length > 1 && words("100%", height - 4, points[points.length - 1].started.slice(0, 10), "tick", "end"),
+  );
+  const measured = shown.filter((point) => point.ratio !== ".");
+  measured.slice(1).forEach((point, before) => {
+    const last = measured[before];
+    drawing.append(line(at(last.place), level(last.ratio), at(point.place), level(point.ratio), "trend-line"));
+  });
+  for (const point of shown) {
+    const y = point.ratio === "." ? height - foot : level(point.ratio);
+    const said = [point.started, t("o_" + point.outcome), ratioText(point.ratio)].filter(Boolean).join(" · ");
+    drawing.append(tipped(svg("circle", { cx: at(point.place), cy: y, r: 4, class: `mark o-${point.outcome}` }), said));
+  }
+  return drawing;
+}
+
+// One column per run: what blocked in red, the rest below.
+function runsPicture() {
+  const { starts } = DATA.trends;
+  const totals = starts.map(() => new Map());
+  for (const [outcomes] of TRENDS.values()) {
+    [...outcomes].forEach((sign, place) => {
+      if (sign === ".") return;
+      const word = OUTCOMES[fromDigit(sign)];
+      totals[place].set(word, (totals[place].get(word) || 0) + 1);
+    });
+  }
+  return el(
+    "div",
+    { class: "runs" },
+    starts.map((started, place) => {
+      const counts = new Map([...totals[place]].sort(([a], [b]) => BLOCKING_FIRST.indexOf(a) - BLOCKING_FIRST.indexOf(b)));
+      const total = [...counts.values()].reduce((sum, count) => sum + count, 0);
+      const blocked = [...counts].filter(([word]) => BLOCKS.has(word)).reduce((sum, [, count]) => sum + count, 0);
+      const said = `${started}: ${[...counts].map(([word, count]) => `${t("o_" + word)} ${whole(count)}`).join(", ")}`;
+      return tipped(
+        el(
+          "div",
+          { class: "run", role: "img", "aria-label": said },
+          el("span", { class: "run-count" }, blocked ? whole(blocked) : ""),
+          el("div", { class: "column" }, [...counts].map(([word, count]) => el("span", { class: `part o-${word}`, "--share": percent(count / total) }))),
+        ),
+        said,
+      );
+    }),
+  );
+}

@@ -1,0 +1,174 @@
+// Everything about one case, made when the case is opened.
+
+const pill = (outcome) => el("span", { class: `pill o-${outcome}` }, el("span", { class: "sign", "aria-hidden": "true" }, MARKS[outcome]), t("o_" + outcome));
+const block = (title, name, ...children) => el("section", { class: `block-of ${name}` }, el("h4", {}, title), ...children);
+
+const table = (heads, rows, numbers = [], name = "") =>
+  el(
+    "div",
+    { class: "scroll" },
+    el("table", { class: name }, el("thead", {}, el("tr", {}, heads.map((head) => el("th", { scope: "col", class: numbers.includes(head) ? "number" : null }, head)))), el("tbody", {}, rows)),
+  );
+
+const facts = (pairs) => el("dl", { class: "facts" }, pairs.filter(Boolean).map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))));
+
+function reasonBlock(row) {
+  const parts = [];
+  if (row.why) parts.push(el("p", { class: `why ${row.blocks ? "blocking" : ""} o-${row.outcome}` }, row.why));
+  if (row.expected && row.status !== row.expected) {
+    parts.push(el("p", { class: "statuses" }, `${t("status")}: `, el("code", {}, row.status || t("none")), ` · ${t("expected")}: `, el("code", {}, row.expected)));
+  }
+  if (row.attempts) {
+    parts.push(el("ol", { class: "attempts" }, row.attempts.map(([outcome, reason]) => el("li", {}, pill(OUTCOMES[outcome]), " ", pooled(reason)))));
+  }
+  return parts;
+}
+
+function tensorsBlock(row) {
+  const line = (direction) => (number) => {
+    const [id, dtype, layout, dims] = pooled(number);
+    return el("tr", {}, el("td", { class: "mono" }, id), el("td", { class: "mono dims" }, dims.join(" × ") || "—"), el("td", { class: "mono" }, dtype), el("td", { class: "mono" }, layout), el("td", {}, direction));
+  };
+  const rows = [...(row.inputs || []).map(line(t("input"))), ...(row.outputs || []).map(line(t("output")))];
+  return rows.length ? block(t("tensors"), "double", table([t("name"), t("dims"), t("dtype"), t("layout"), ""], rows)) : null;
+}
+
+function paramsBlock(row) {
+  const params = pooled(row.params);
+  return params ? block(t("params"), "params", facts(params.map(([name, value]) => [name, el("code", {}, value)]))) : null;
+}
+
+function criteriaBlock(row) {
+  if (!row.readings.length) return null;
+  const axis = logAxis(row.readings.flatMap((reading) => [numeric(reading.value), reading.threshold]));
+  const rows = row.readings.map((reading) =>
+    el(
+      "tr",
+      {},
+      el("td", { class: "mono" }, reading.output),
+      el("td", { class: "mono" }, reading.criterion),
+      el("td", { class: "axis-cell" }, readingPicture(reading, axis)),
+      el("td", { class: `mono number ${reading.within ? "good" : "bad"}` }, figure(reading.value)),
+      el("td", { class: "mono number limit-cell" }, figure(reading.threshold)),
+    ),
+  );
+  rows.push(el("tr", { class: "axis-row" }, el("td"), el("td"), el("td", { class: "axis-cell" }, readingAxis(axis)), el("td"), el("td")));
+  return block(t("criteria"), "criteria wide", table([t("output"), t("criterion"), t("log_axis"), t("value"), t("threshold")], rows, [t("value"), t("threshold")], "readings"));
+}
+
+function worstBlock(row) {
+  if (!row.worst) return null;
+  const [output, index, evaluated, baseline, unequal, compared, ulp] = row.worst;
+  const share = shareText(unequal, compared);
+  return block(
+    t("worst"),
+    "worst",
+    facts([
+      [t("element"), el("code", {}, `${pooled(output)}${index}`)],
+      [t("evaluated"), el("code", {}, evaluated)],
+      [t("baseline"), el("code", {}, baseline)],
+      [t("unequal"), `${whole(unequal)} / ${whole(compared)} (${share})`],
+      ulp !== null && [t("max_ulp"), whole(ulp)],
+    ]),
+    el("div", { class: "bar thin", role: "img", "aria-label": share }, el("span", { class: "part o-failed", "--share": percent(compared ? unequal / compared : 0) })),
+  );
+}
+
+function profileBlocks(row) {
+  if (!row.profile) return [];
+  const { output } = row.profile;
+  const tensor = (row.outputs || []).map(pooled).find(([id]) => id === output);
+  return [
+    block(`${t("histogram")} · ${output}`, "histogram", errorHistogram(row.profile), el("p", { class: "hint" }, t("histogram_hint"))),
+    block(`${t("map")} · ${output}`, "map-block", errorMap(row.profile, tensor && tensor[3]), el("p", { class: "hint" }, t("map_hint"))),
+  ];
+}
+
+function timesBlock(record, title) {
+  if (!record) return null;
+  const [count, low, edge, high, median, from, to, mad, cv, bins] = record;
+  const times = { low, edge, high, median, from: numeric(from), to: numeric(to), bins };
+  return block(
+    title,
+    "times-block",
+    timesPicture(times, title),
+    facts([
+      [t("median"), duration(median)],
+      Number.isFinite(times.to) && [t("interval"), `${duration(times.from)} … ${duration(times.to)}`],
+      [t("mad"), duration(mad)],
+      [t("cv"), shareText(cv, 1)],
+      [t("sample_count"), whole(count)],
+    ]),
+  );
+}
+
+function roofBlock(row) {
+  const roof = row.perf && row.perf.roof;
+  if (!roof) return null;
+  const figures = facts([
+    [t("io_rate"), rate(roof.io_rate, "B/s")],
+    roof.op_rate > 0 && [t("op_rate"), rate(roof.op_rate, "op/s")],
+    [t("theory_io"), bytes(row.io)],
+    row.ops > 0 && [t("theory_ops"), scaled(row.ops, 1000, ["", "k", "M", "G", "T"])],
+    [t("workspace"), bytes(row.perf.workspace || 0)],
+  ]);
+  if (roof.io === undefined) return block(t("efficiency"), "efficiencies", figures, el("p", { class: "hint" }, t("no_device")));
+    return block(
+    t("efficiency"),
+    "efficiencies",
+    efficiencyBar(t("io_efficiency"), roof.io, roof.wanted, roof.side === "io"),
+    roof.compute !== undefined && efficiencyBar(t("compute_efficiency"), roof.compute, roof.wanted, roof.side === "compute"),
+    el("p", { class: `accept ${roof.accepted ? "good" : "bad"}` }, t(roof.accepted ? "reached" : "not_reached", { share: shareText(roof.wanted, 1), side: t("side_" + roof.side) })),
+    figures,
+  );
+}
+
+function perfBlocks(row) {
+  if (!row.perf) return [];
+  const drawing = intensity(row) > 0 ? roofline(RESULTS, DATA.run.device, row) : null;
+  return [
+    timesBlock(row.perf.device, t("device_time")),
+    timesBlock(row.perf.interface, t("interface_time")),
+    roofBlock(row),
+    drawing && block(t("roofline"), "double", drawing),
+  ];
+}
+
+function printedBlocks(row) {
+  const lines = (title, text) => block(title, "printed wide", el("pre", { tabindex: "0" }, text));
+  return [row.notes && lines(t("notes"), row.notes.join("\n\n")), row.printed && lines(t("printed"), row.printed)];
+}
+
+function reproLine(row) {
+  if (!row.repro) return null;
+  return el("div", { class: "repro" }, el("span", { class: "prompt", "aria-hidden": "true" }, "$"), el("code", {}, row.repro), copyButton(row.repro));
+}
+
+function caseDetail(row) {
+  const trend = row.trend && trendPicture(row);
+  return el(
+    "div",
+    { class: "detail", id: `case-${row.number}`, role: "region", "aria-label": row.id },
+    reasonBlock(row),
+    reproLine(row),
+    el(
+      "div",
+      { class: "blocks-of" },
+      criteriaBlock(row),
+      worstBlock(row),
+      profileBlocks(row),
+      tensorsBlock(row),
+      paramsBlock(row),
+      perfBlocks(row),
+      trend && block(t("trend"), "trend-block", trend),
+      printedBlocks(row),
+    ),
+    el(
+      "p",
+      { class: "foot" },
+      pooled(row.doc) && el("span", {}, `${t("doc")}: ${pooled(row.doc)}`),
+      row.mark && el("span", {}, `${t("fingerprint")}: `, el("code", {}, row.mark)),
+      !row.absent && row.status && row.status === row.expected && el("span", {}, `${t("status")}: `, el("code", {}, row.status)),
+    ),
+  );
+}

@@ -1,0 +1,105 @@
+// The page put together, its theme, its keys, its print.
+
+const THEMES = ["auto", "light", "dark"];
+
+function setTheme(theme) {
+  document.documentElement.dataset.theme = theme;
+  // Storage is refused to some pages opened as files; the choice then lasts as long as the page.
+  try {
+    localStorage.setItem("mluops-test-theme", theme);
+  } catch {
+    return;
+  }
+}
+
+function storedTheme() {
+  try {
+    return localStorage.getItem("mluops-test-theme");
+  } catch {
+    return null;
+  }
+}
+
+function themeButton() {
+  const button = el("button", { type: "button", class: "theme" });
+  const show = () => {
+    const theme = document.documentElement.dataset.theme;
+    button.textContent = { auto: "◐", light: "☀", dark: "☾" }[theme];
+    button.title = `${t("theme")}: ${t("theme_" + theme)}`;
+    button.setAttribute("aria-label", button.title);
+  };
+  const stored = storedTheme();
+  document.documentElement.dataset.theme = THEMES.includes(stored) ? stored : "auto";
+  show();
+  button.addEventListener("click", () => {
+    setTheme(THEMES[(THEMES.indexOf(document.documentElement.dataset.theme) + 1) % THEMES.length]);
+    show();
+  });
+  return button;
+}
+
+function pageHead(sections) {
+  const { run } = DATA;
+  const titles = { failures: "failures", transitions: "transitions", performance: "performance", trends: "trends", cases: "cases", environment: "environment" };
+  const links = sections.filter((section) => section && titles[section.id]).map((section) => el("a", { href: `#${section.id}` }, t(titles[section.id])));
+  return el(
+    "header",
+    { class: "head" },
+    el(
+      "div",
+      { class: "head-line" },
+      el("div", {}, el("h1", {}, t("title"), " ", el("bdi", { class: "backend" }, fact(run.backend, "name") || "?")), el("p", { class: "about" }, `${run.started.replace("T", " ").replace("+00:00", " UTC")} · ${duration(run.seconds * 1e9)} · mluops-test ${run.version}`)),
+      themeButton(),
+    ),
+    el("nav", { "aria-label": t("sections") }, links),
+  );
+}
+
+function readAddress() {
+  const state = new URLSearchParams(location.hash.slice(1));
+  const changes = {};
+  for (const name of Object.keys(FILTER)) if (state.has(name)) changes[name] = state.get(name);
+  if (!(changes.order in ORDERS)) delete changes.order;
+  const row = BY_ID.get(state.get("case"));
+  if (row) goToCase(row);
+  else if (Object.keys(changes).length) resetFilter(changes);
+}
+
+function pageKeys(event) {
+  const typing = event.target.closest && event.target.closest("input, select, textarea");
+  if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey && !event.altKey) {
+    event.preventDefault();
+    LIST.fields.search.focus();
+    LIST.fields.search.select();
+  } else if (event.key === "Escape" && event.target === LIST.fields.search) {
+    setFilter({ search: "" });
+  }
+}
+
+function start() {
+  const page = document.getElementById("page");
+  const sections = [
+    verdictSection(),
+    transitionsSection(),
+    failuresSection(),
+    trendsSection(),
+    el(
+      "div",
+      { class: "pair" },
+      summaryTable(t("operators"), groupedBy(RESULTS, (row) => [row.operator]), "operator"),
+      summaryTable(t("tags"), groupedBy(RESULTS, (row) => row.tags), "tag"),
+    ),
+    performanceSection(),
+    casesSection(),
+    environmentSection(),
+  ].filter(Boolean);
+  page.append(pageHead(sections), el("main", {}, sections), tip);
+  refreshList();
+  readAddress();
+  document.addEventListener("keydown", pageKeys);
+  window.addEventListener("hashchange", readAddress);
+  // Paper has no scrolling: all rows of the current filter must be there.
+  window.addEventListener("beforeprint", () => showMore(LIST.rows.length));
+}
+
+start();
