@@ -1,13 +1,17 @@
 """Options that several commands share, so that they mean the same everywhere."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from mluops_gtest.model.case import TAGS
+
+if TYPE_CHECKING:
+    from mluops_gtest.content.catalogue import Catalogue
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -50,13 +54,20 @@ def root_option(function: F) -> F:
 def selection_options(function: F) -> F:
     """SELECT…, --op, --tag, -k, --all, --root."""
     decorators = [
-        click.argument("select", nargs=-1, shell_complete=_complete_ids),
-        click.option("--op", "operators", multiple=True, help="Only this operator, e.g. --op get_indice_pairs."),
+        click.argument("select", nargs=-1, shell_complete=complete_ids),
+        click.option(
+            "--op",
+            "operators",
+            multiple=True,
+            help="Only this operator, e.g. --op get_indice_pairs.",
+            shell_complete=complete_operators,
+        ),
         click.option(
             "--tag",
             "tags",
             multiple=True,
             help=f"Only cases with this tag, e.g. --tag boundary (several: any of them). Tags: {', '.join(TAGS)}.",
+            shell_complete=lambda ctx, param, incomplete: [tag for tag in TAGS if tag.startswith(incomplete)],  # noqa: ARG005
         ),
         click.option(
             "-k",
@@ -88,11 +99,22 @@ def file_options(function: F) -> F:
     return function
 
 
-def _complete_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:  # noqa: ARG001
+def complete_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001
+    """Case ids; where none fits, files and folders."""
+    ids = _known(ctx, lambda catalogue: catalogue.drafts, incomplete)
+    return [CompletionItem(case_id) for case_id in ids] or [CompletionItem(incomplete, type="file")]
+
+
+def complete_operators(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:  # noqa: ARG001
+    """Names of operators."""
+    return _known(ctx, lambda catalogue: catalogue.operators, incomplete)
+
+
+def _known(ctx: click.Context, names: Callable[["Catalogue"], Iterable[str]], incomplete: str) -> list[str]:
+    """The names that begin so; none where the content is broken, because nobody reads an error there."""
     from mluops_gtest.cli.session import Session
 
     try:
-        drafts = Session(ctx.params.get("root")).catalogue.drafts
+        return [name for name in names(Session(ctx.params.get("root")).catalogue) if name.startswith(incomplete)]
     except Exception:
         return []
-    return [case_id for case_id in drafts if case_id.startswith(incomplete)]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from mluops_gtest.cli.options import root_option
+from mluops_gtest.cli.options import complete_operators, root_option
 
 _ROOM_FOR_SUMMARIES = 110
 _EPILOG = """\b
@@ -16,7 +16,7 @@ Examples:
 
 
 @click.command("ops", epilog=_EPILOG)
-@click.argument("operator", required=False)
+@click.argument("operator", required=False, shell_complete=complete_operators)
 @root_option
 def command(root: Path | None, operator: str | None) -> None:
     """Show the operators that are known; with a name, everything about one."""

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from mluops_gtest.cli.options import file_options, root_option
+from mluops_gtest.cli.options import complete_ids, file_options, root_option
 
 _EPILOG = """\b
 Examples:
@@ -14,7 +14,7 @@ Examples:
 
 
 @click.command("show", epilog=_EPILOG)
-@click.argument("case")
+@click.argument("case", shell_complete=complete_ids)
 @root_option
 @file_options
 def command(root: Path | None, case: str, strict: bool, allow_outside_paths: bool) -> None:
