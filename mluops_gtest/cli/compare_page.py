@@ -45,8 +45,8 @@ def _operators(both: SideBySide) -> Table:
             str(len(rows)),
             _passed(row.before for row in rows),
             _passed(row.after for row in rows),
-            f"{before:.3f}",
-            f"{after:.3f}",
+            f"{before:.3f}" if pairs else _ABSENT,
+            f"{after:.3f}" if pairs else _ABSENT,
             _ratio(before, after),
         )
     return table

@@ -10,8 +10,10 @@ from typing import Any
 from mluops_gtest.model.result import Outcome
 
 # Below one unit in the last place a reading is noise: a growth from 0 to there is no drift.
-FLOORS = {"half": 2.0**-9}
+FLOORS = {"half": 2.0**-9, "bfloat16": 2.0**-9, "complex_half": 2.0**-9}
 FLOOR = 2.0**-22
+# A share of one-sided errors; its growth says nothing of their size.
+_NO_SIZE = "diff4"
 # A reading that grew by this factor is worth a look.
 DRIFT_FACTOR = 4.0
 _BARS = "▁▂▃▄▅▆▇█"
@@ -115,6 +117,8 @@ class CaseTrend:
         series: dict[tuple[str, str, str], list[float]] = {}
         for point in self.points:
             for m in point.measured:
+                if m.criterion == _NO_SIZE:
+                    continue
                 series.setdefault((m.output, m.criterion, m.dtype), []).append(m.value)
         drifts = [
             Drift(output, criterion, _growth(values, FLOORS.get(dtype, FLOOR)), tuple(values))
@@ -166,15 +170,16 @@ def _finite(value: float) -> float | str:
 
 
 def _growth(values: list[float], floor: float) -> float:
-    """The newest over the median before it, neither below the floor; a NaN now is unbounded growth."""
+    """The newest over the median before it, neither below the floor; a NaN where there was none is unbounded growth."""
     *before, newest = values
     known = [value for value in before if not math.isnan(value)]
+    if not known:
+        return 1.0
+    usual = max(statistics.median(known), floor)
     if math.isnan(newest):
         return math.inf
-    usual = max(statistics.median(known), floor) if known else max(newest, floor)
-    if math.isinf(usual):
-        return 1.0
-    return max(newest, floor) / usual
+    # Infinite before and now is no growth.
+    return 1.0 if math.isinf(usual) else max(newest, floor) / usual
 
 
 def sparkline(values: tuple[float, ...], *, log: bool = False) -> str:

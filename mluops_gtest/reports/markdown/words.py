@@ -210,5 +210,7 @@ WORDS: dict[str, tuple[str, str]] = {
     "transition_new_and_failing": ("new and failing", "新增且失败"),
     "transition_missing": ("missing", "缺失"),
     "transition_became_skipped": ("became skipped", "变为跳过"),
+    "transition_still_skipped": ("still skipped", "仍然跳过"),
+    "transition_not_run": ("not run", "未运行"),
     "transition_suspect": ("suspect", "可疑"),
 }
