@@ -16,6 +16,9 @@ COMMANDS = {
     "list": "List the declared cases.",
     "show": "Show one case: tensors, parameters, criteria, expected status.",
     "generate": "Make cases with their baselines and write them.",
+    "gate": "Decide whether a change may be merged.",
+    "bench": "Time two backends side by side and say which is faster.",
+    "device-spec": "Describe a device, or measure this machine.",
     "merge": "Merge the results of all shards of one run.",
     "compare": "Show two sets of results side by side.",
     "history": "Remember runs and show how cases go over time.",
@@ -56,7 +59,7 @@ class LazyGroup(click.Group):
         """The command, or None for a word that is none."""
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"mluops_gtest.cli.commands.{cmd_name}_command")
+        module = importlib.import_module(f"mluops_gtest.cli.commands.{cmd_name.replace('-', '_')}_command")
         command: click.Command = module.command
         return command
 

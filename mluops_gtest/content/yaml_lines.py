@@ -29,6 +29,8 @@ class _Loader(_Base):  # type: ignore[misc]
 def _mapping(loader: Any, node: yaml.MappingNode) -> Lines:
     seen: set[str] = set()
     for key_node, _ in node.value:
+        if not isinstance(key_node, yaml.ScalarNode):
+            raise yaml.constructor.ConstructorError(None, None, "a key must be a word", key_node.start_mark)
         if key_node.value in seen and key_node.tag != "tag:yaml.org,2002:merge":
             raise yaml.constructor.ConstructorError(
                 None, None, f"the key {key_node.value!r} stands twice", key_node.start_mark
@@ -42,7 +44,17 @@ def _mapping(loader: Any, node: yaml.MappingNode) -> Lines:
     return result
 
 
+def _day(loader: Any, node: yaml.ScalarNode) -> Any:
+    try:
+        return loader.construct_yaml_timestamp(node)
+    except ValueError as error:
+        raise yaml.constructor.ConstructorError(
+            None, None, f"{node.value} is no day: {error}", node.start_mark
+        ) from error
+
+
 _Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
+_Loader.add_constructor("tag:yaml.org,2002:timestamp", _day)
 
 
 def load_yaml(path: Path) -> Any:

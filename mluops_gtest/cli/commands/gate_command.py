@@ -1,0 +1,124 @@
+"""`mluops-test gate`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from mluops_gtest.gate.decision import Decision
+
+_EPILOG = """\b
+Examples:
+  mluops-test gate results --against baseline.json --update           start: write the file, then commit it
+  mluops-test gate results --against baseline.json                    may this change be merged?
+  mluops-test gate results --against baseline.json --waivers waivers.yaml
+  mluops-test gate results --against last-night/                      any results folder or report.json will do
+  mluops-test gate results --against baseline.json --subset           RESULTS are a selection of the cases
+  mluops-test gate results --against baseline.json --format github    annotations on the change
+  mluops-test gate results --against baseline.json --strict-accuracy --drift-factor voxel_pooling_forward=8
+  mluops-test gate perf-1 --aa perf-2 --aa perf-3 --against baseline.json --update
+
+\b
+Exit codes: 0 may be merged, 1 blocked, 2 wrong usage, 3 waivers or baseline broken, 5 nothing compared.
+"""
+_FOLDER_OR_FILE = click.Path(path_type=Path, exists=True)
+
+
+@click.command("gate", epilog=_EPILOG)
+@click.argument("results", type=_FOLDER_OR_FILE)
+@click.option(
+    "--against",
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="BASELINE",
+    help="A results folder, a report.json or a committed baseline file, e.g. --against baseline.json.",
+)
+@click.option(
+    "--waivers",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Known failures, each with owner, reason and an end, e.g. --waivers waivers.yaml.",
+)
+@click.option("--update", is_flag=True, help="Write RESULTS to the baseline file instead, unless they are bad.")
+@click.option("--subset", is_flag=True, help="Miss only those cases that the selection of RESULTS means.")
+@click.option("--cross-backend", is_flag=True, help="RESULTS and BASELINE may be of different backends.")
+@click.option("--strict-accuracy", is_flag=True, help="Block where a reading drifted.")
+@click.option(
+    "--drift-factor",
+    multiple=True,
+    metavar="[OP=]N",
+    help="What a reading may grow by, for all or for one operator, e.g. --drift-factor voxel_pooling_forward=8.  "
+    "[default: 4]",
+)
+@click.option("--strict-perf", is_flag=True, help="Block where the times are inconclusive.")
+@click.option(
+    "--min-effect",
+    type=click.FloatRange(0, 100, min_open=True),
+    default=5.0,
+    show_default=True,
+    metavar="PERCENT",
+    help="A smaller change of time is none, e.g. --min-effect 3.",
+)
+@click.option(
+    "--aa",
+    "again",
+    multiple=True,
+    type=_FOLDER_OR_FILE,
+    metavar="DIR",
+    help="A further --perf run of the baseline's own build (with --update: of RESULTS' build), e.g. --aa perf-2.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json", "markdown", "github", "gitlab"]),
+    default="table",
+    show_default=True,
+    help="What to print, e.g. --format github.",
+)
+def command(form: str, update: bool, **options: Any) -> int:
+    """Decide whether a change may be merged: RESULTS, a results folder or a report.json, held against BASELINE.
+
+    Regressed, newly failing, still failing without a waiver, missing, newly skipped, suspect and unreached cases
+    block, and so do slower cases and waivers that are out of date.
+    """
+    from mluops_gtest.cli.gating import GateRequest, make_update, reach_decision, write_baseline
+    from mluops_gtest.errors import ExitCode
+
+    request = GateRequest(**options)
+    if not update:
+        decision = reach_decision(request)
+        _print(decision, form, str(request.against))
+        return int(decision.exit_code)
+    from mluops_gtest.cli.consoles import print_page, stdout
+    from mluops_gtest.cli.gate_page import update_page
+
+    made = make_update(request)
+    if not made.refused:
+        write_baseline(request.against, made)
+    print_page(stdout(), update_page(made, str(request.against)))
+    return int(ExitCode.FAILED if made.refused else ExitCode.OK)
+
+
+def _print(decision: "Decision", form: str, against: str) -> None:
+    from mluops_gtest.cli.lines import say
+
+    if form == "table":
+        from mluops_gtest.cli.consoles import print_page, stdout
+        from mluops_gtest.cli.gate_page import decision_page
+
+        print_page(stdout(), decision_page(decision))
+    elif form == "json":
+        import json
+
+        from mluops_gtest.gate.decision_json import decision_to_json
+
+        say(json.dumps(decision_to_json(decision), indent=1, ensure_ascii=False, allow_nan=False))
+    elif form == "markdown":
+        from mluops_gtest.gate.markdown import markdown
+
+        say(markdown(decision))
+    else:
+        from mluops_gtest.gate.annotations import github, gitlab
+
+        say(github(decision) if form == "github" else gitlab(decision, against))

@@ -1,0 +1,74 @@
+"""The decision of the gate for a person at a terminal."""
+
+from collections.abc import Iterator
+
+from rich.markup import escape
+from rich.table import Table
+
+from mluops_gtest.gate.decision import Decision
+from mluops_gtest.gate.findings import Finding, count, findings, percent, time_words, verdict
+from mluops_gtest.gate.statistics import Answer
+from mluops_gtest.gate.update import Update
+
+_MOST_FINDINGS = 30
+_MOST_NAMED = 10
+
+
+def decision_page(decision: Decision) -> Iterator[Table | str]:
+    """Transitions in a table, findings in paragraphs, the verdict last, where the eye is."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("transition", no_wrap=True)
+    table.add_column("cases", justify="right")
+    table.add_column("blocking", justify="right", style="bold red")
+    for word, number in decision.transitions.items():
+        blocking = sum(change.blocks for change in decision.changes if change.transition is word)
+        table.add_row(word.value, str(number), str(blocking) if blocking else "")
+    yield table
+    yield from _times(decision)
+    found = findings(decision)
+    for finding in found[:_MOST_FINDINGS]:
+        yield from _finding(finding)
+    if len(found) > _MOST_FINDINGS:
+        yield f"\n… and {len(found) - _MOST_FINDINGS} more; --format json has all of them."
+    colour = "bold red" if decision.blocked else "green" if decision.compared else "yellow"
+    yield f"\n[{colour}]{escape(verdict(decision))}[/]"
+
+
+def _finding(finding: Finding) -> Iterator[str]:
+    yield ""
+    place = f"  {finding.file}:{finding.line}" if finding.file else ""
+    colour = "bold red" if finding.blocks else "yellow"
+    yield f"[{colour}]{escape(finding.title)}[/]{escape(place)}"
+    yield from (f"  {escape(line)}" for line in finding.text.splitlines())
+
+
+def _times(decision: Decision) -> Iterator[str]:
+    performance = decision.performance
+    if not performance.changes:
+        return
+    words = [f"{len(performance.answered(answer))} {answer.value}" for answer in Answer if performance.answered(answer)]
+    yield f"\ntimes of {count(len(performance.changes), 'case')}: {', '.join(words)}"
+    if performance.shift is not None:
+        yield f"all cases together: {percent(performance.shift)}"
+    for change in performance.answered(Answer.FASTER)[:_MOST_NAMED]:
+        yield f"[green]faster[/] {escape(change.case)}: {escape(time_words(change))}"
+
+
+def update_page(update: Update, written: str) -> Iterator[str]:
+    """What was written, or why not."""
+    if update.refused:
+        for result in update.refused[:_MOST_FINDINGS]:
+            yield f"[bold red]{result.outcome.value}[/] {escape(result.case)}: {escape(result.reason)}"
+        if len(update.refused) > _MOST_FINDINGS:
+            yield f"… and {len(update.refused) - _MOST_FINDINGS} more"
+        refused = count(len(update.refused), "case")
+        yield f"[bold red]not written[/]: {refused} failed without a waiver, proved nothing or did not run."
+        return
+    for word, cases in (("added", update.added), ("dropped", update.dropped), ("changed", update.changed)):
+        yield from (f"{word} {escape(case)}" for case in cases[:_MOST_NAMED])
+        if len(cases) > _MOST_NAMED:
+            yield f"… and {len(cases) - _MOST_NAMED} more {word}"
+    yield (
+        f"{escape(written)}: {count(len(update.reference.cases), 'case')} "
+        f"({len(update.added)} added, {len(update.dropped)} dropped, {len(update.changed)} with another outcome)"
+    )

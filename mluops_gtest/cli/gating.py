@@ -1,0 +1,139 @@
+"""A gate as the command line asks for it: files read, the decision reached or the baseline written."""
+
+import datetime
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from mluops_gtest.cli.session import Session
+from mluops_gtest.errors import UsageError
+from mluops_gtest.gate.baseline import baseline_from_json, baseline_text, is_baseline, load_json
+from mluops_gtest.gate.decision import Decision, Policy, decide, refuse_other_backend
+from mluops_gtest.gate.drift import DEFAULT_FACTOR, DriftLimits
+from mluops_gtest.gate.reference import Reference, reference_of, with_runs
+from mluops_gtest.gate.subset import cases_asked_for
+from mluops_gtest.gate.update import Update, update
+from mluops_gtest.gate.waivers import Waiver, load_waivers
+from mluops_gtest.model.report import RunReport
+from mluops_gtest.reports.files import read_report
+
+
+@dataclass(frozen=True, slots=True)
+class GateRequest:
+    """What the user typed."""
+
+    results: Path
+    against: Path
+    waivers: Path | None = None
+    again: tuple[Path, ...] = ()
+    subset: bool = False
+    cross_backend: bool = False
+    strict_accuracy: bool = False
+    strict_perf: bool = False
+    drift_factor: tuple[str, ...] = ()
+    min_effect: float = 5.0
+
+    def ledger(self) -> tuple[Waiver, ...]:
+        """The waivers."""
+        return () if self.waivers is None else load_waivers(self.waivers)
+
+    def further_runs(self) -> dict[str, RunReport]:
+        """Runs of the build that the reference is of."""
+        return {str(path): read_report(path) for path in self.again}
+
+    def asked_for(self, report: RunReport, reference: Reference) -> set[str] | None:
+        """The cases of the reference that must be there; None for all."""
+        if not self.subset:
+            return None
+        return cases_asked_for(report.selection, reference.cases, _canonical(report.selection.get("root")))
+
+
+def reach_decision(request: GateRequest, today: datetime.date | None = None) -> Decision:
+    """Hold the results against the baseline."""
+    report = read_report(request.results)
+    reference = with_runs(read_reference(request.against), request.further_runs())
+    operators = {case.operator for case in reference.cases.values()} | {result.operator for result in report.results}
+    policy = Policy(
+        cross_backend=request.cross_backend,
+        strict_accuracy=request.strict_accuracy,
+        strict_perf=request.strict_perf,
+        drift=_drift_limits(request.drift_factor, operators),
+        min_effect=request.min_effect / 100,
+    )
+    wanted = request.asked_for(report, reference)
+    return decide(report, reference, request.ledger(), today or datetime.date.today(), policy, wanted)
+
+
+def make_update(request: GateRequest, today: datetime.date | None = None) -> Update:
+    """The baseline that the results make; the file is not written yet."""
+    report, old = read_report(request.results), None
+    if request.against.exists():
+        if request.against.is_dir() or not is_baseline(load_json(request.against)):
+            raise UsageError(
+                f"--update --against {request.against}: that holds results, not a baseline; name the file to commit, "
+                "e.g. --against baseline.json."
+            )
+        old = read_reference(request.against)
+        refuse_other_backend(report, old, cross_backend=request.cross_backend)
+    wanted = None if old is None else request.asked_for(report, old)
+    runs = request.further_runs()
+    return update(report, old, request.ledger(), today or datetime.date.today(), runs, wanted)
+
+
+def write_baseline(path: Path, made: Update) -> None:
+    """The baseline file, whole or not at all."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        aside.write_text(baseline_text(made.reference), encoding="utf-8")
+        aside.replace(path)
+    except OSError as error:
+        raise UsageError(f"--against {path}: cannot write there: {error.strerror or error}.") from error
+
+
+def read_reference(path: Path) -> Reference:
+    """A results folder, a report.json or a baseline file."""
+    if not path.exists():
+        raise UsageError(f"--against {path}: not there; `--update` writes a baseline file.")
+    if path.is_file():
+        record = load_json(path)
+        if is_baseline(record):
+            return baseline_from_json(path, record)
+    return reference_of(read_report(path))
+
+
+def _drift_limits(words: tuple[str, ...], operators: set[str]) -> DriftLimits:
+    """`8` for all, `OPERATOR=8` for one of the operators that the gate sees."""
+    factor, single = DEFAULT_FACTOR, {}
+    for word in words:
+        operator, equals, number = word.rpartition("=")
+        try:
+            value = float(number)
+        except ValueError:
+            value = 0.0
+        if not 1 < value < float("inf"):
+            raise UsageError(
+                f"--drift-factor {word}: write a number above 1, or OPERATOR=NUMBER, e.g. --drift-factor 8."
+            )
+        if not equals:
+            factor = value
+        elif operator in operators:
+            single[operator] = value
+        else:
+            known = ", ".join(sorted(operators)) or "none"
+            raise UsageError(f"--drift-factor {word}: no case is of operator {operator!r}. Known: {known}.")
+    return DriftLimits(factor, single)
+
+
+def _canonical(root: str | None) -> Callable[[str], str]:
+    """How the content root reads a word of a selection: released names are the operators', stored files their cases."""
+    catalogue = Session(None if root is None else Path(root)).catalogue
+
+    def canonical(word: str) -> str:
+        path = Path(word).resolve()
+        if path.is_relative_to(catalogue.root.stored):
+            inside = path.relative_to(catalogue.root.stored)
+            return inside.with_suffix("").as_posix() if inside.suffix == ".prototxt" else (inside / "*").as_posix()
+        return catalogue.canonical_id(word)
+
+    return canonical

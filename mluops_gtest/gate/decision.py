@@ -1,0 +1,165 @@
+"""The decision: every case's transition, the ledger of waivers, drift and times, and the exit code that follows."""
+
+import datetime
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from mluops_gtest.errors import ExitCode, UsageError
+from mluops_gtest.gate.drift import Drift, DriftLimits, drifts_of
+from mluops_gtest.gate.performance import Performance, TimeChange, judge_times
+from mluops_gtest.gate.reference import Reference, backend_of, results_by_case
+from mluops_gtest.gate.statistics import MIN_EFFECT, Answer
+from mluops_gtest.gate.transitions import Transition, transition
+from mluops_gtest.gate.waivers import Waived, Waiver, WaiverProblem, apply_waivers
+from mluops_gtest.model.report import RunReport
+from mluops_gtest.model.result import CaseResult, Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What the team asks of the gate beyond its defaults."""
+
+    cross_backend: bool = False
+    strict_accuracy: bool = False
+    strict_perf: bool = False
+    drift: DriftLimits = field(default_factory=DriftLimits)
+    min_effect: float = MIN_EFFECT
+
+
+DEFAULT_POLICY = Policy()
+
+
+@dataclass(frozen=True, slots=True)
+class CaseChange:
+    """One case: what it was and is now (xfailed and xpassed by waivers), None where it was or is not there."""
+
+    case: str
+    operator: str
+    transition: Transition
+    before: Outcome | None
+    now: Outcome | None
+    blocks: bool
+    reason: str = ""
+    fingerprint: str = ""
+    repro: str = ""
+    waiver: Waiver | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Everything the gate found; `blocked` is the answer."""
+
+    backend: str
+    changes: tuple[CaseChange, ...]
+    problems: tuple[WaiverProblem, ...]
+    drifts: tuple[Drift, ...]
+    performance: Performance
+    policy: Policy
+    # Cases with a verdict on the kernel before and now.
+    compared: int
+
+    @property
+    def blocking(self) -> tuple[CaseChange, ...]:
+        """The cases that stop the merge."""
+        return tuple(change for change in self.changes if change.blocks)
+
+    @property
+    def blocking_times(self) -> tuple[TimeChange, ...]:
+        """The cases whose times stop the merge."""
+        answers = (Answer.SLOWER, Answer.INCONCLUSIVE) if self.policy.strict_perf else (Answer.SLOWER,)
+        return tuple(change for change in self.performance.changes if change.answer in answers)
+
+    @property
+    def blocking_drifts(self) -> tuple[Drift, ...]:
+        """The readings that stop the merge."""
+        return self.drifts if self.policy.strict_accuracy else ()
+
+    @property
+    def blocked(self) -> bool:
+        """The change may not be merged."""
+        return bool(
+            self.blocking or self.problems or self.blocking_drifts or self.blocking_times or self.performance.all_slower
+        )
+
+    @property
+    def transitions(self) -> dict[Transition, int]:
+        """How many cases made each transition, in the order of the transitions; absent ones are left out."""
+        counts = Counter(change.transition for change in self.changes)
+        return {word: counts[word] for word in Transition if counts[word]}
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """What the gate answers to the shell."""
+        if self.blocked:
+            return ExitCode.FAILED
+        return ExitCode.OK if self.compared else ExitCode.EMPTY
+
+
+def decide(
+    report: RunReport,
+    reference: Reference,
+    waivers: Sequence[Waiver],
+    today: datetime.date,
+    policy: Policy = DEFAULT_POLICY,
+    asked_for: set[str] | None = None,
+) -> Decision:
+    """Hold a report against a reference; `asked_for` are the reference's cases that must be there, by default all."""
+    refuse_other_backend(report, reference, cross_backend=policy.cross_backend)
+    results = results_by_case(report)
+    wanted = reference.cases.keys() if asked_for is None else asked_for
+    waived = apply_waivers(waivers, results, backend_of(report), today, set(reference.cases) - set(wanted))
+    changes = [_change(results.get(case), case, reference, waived) for case in sorted(results.keys() | wanted)]
+    drifts = [
+        drift
+        for change in changes
+        if change.transition is Transition.STILL_PASSING
+        for drift in drifts_of(results[change.case], reference.cases[change.case].readings, policy.drift)
+    ]
+    verdicts = (Transition.STILL_PASSING, Transition.FIXED, Transition.REGRESSED, Transition.STILL_FAILING)
+    return Decision(
+        backend=backend_of(report),
+        changes=tuple(changes),
+        problems=waived.problems,
+        drifts=tuple(drifts),
+        performance=judge_times(reference, report, results, policy.min_effect),
+        policy=policy,
+        compared=sum(change.transition in verdicts for change in changes),
+    )
+
+
+def refuse_other_backend(report: RunReport, reference: Reference, *, cross_backend: bool) -> None:
+    """Two backends are compared only when that is meant."""
+    backend = backend_of(report)
+    if backend != reference.backend and not cross_backend:
+        raise UsageError(
+            f"RESULTS are of backend {backend!r}, the baseline is of {reference.backend!r}; "
+            "say --cross-backend if that is meant."
+        )
+
+
+def _change(result: CaseResult | None, case: str, reference: Reference, waived: Waived) -> CaseChange:
+    known = reference.cases.get(case)
+    before = None if known is None else known.outcome
+    if result is None:
+        operator = "" if known is None else known.operator
+        reason = "the baseline has it, RESULTS do not"
+        return CaseChange(case, operator, Transition.MISSING, before, None, blocks=True, reason=reason)
+    word = transition(before, result.outcome)
+    waiver, now = waived.covered.get(case), result.outcome
+    if waiver is not None:
+        now = Outcome.XFAILED
+    elif case in waived.xpassed:
+        waiver, now = waived.xpassed[case], Outcome.XPASSED
+    return CaseChange(
+        case=case,
+        operator=result.operator,
+        transition=word,
+        before=before,
+        now=now,
+        blocks=(word.blocks and now is not Outcome.XFAILED) or now is Outcome.XPASSED,
+        reason=result.reason,
+        fingerprint=result.fingerprint,
+        repro=result.repro,
+        waiver=waiver,
+    )

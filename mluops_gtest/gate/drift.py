@@ -1,0 +1,70 @@
+"""Accuracy drift: cases that still pass, but by a smaller margin than before."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mluops_gtest.model.result import CaseResult
+
+DEFAULT_FACTOR = 4.0
+# One or two roundings of the type; what is smaller is chance, and growing from there is no drift.
+_FLOOR = 2.0**-22
+_FLOORS = {"half": 2.0**-9, "bfloat16": 2.0**-9, "complex_half": 2.0**-9}
+# A share of one-sided errors: its size is no measure of how large the errors are.
+_NO_SIZE = "diff4"
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """A reading that grew by more than the limit; both readings are at least the floor."""
+
+    case: str
+    operator: str
+    output: str
+    criterion: str
+    before: float
+    after: float
+    limit: float
+
+    @property
+    def factor(self) -> float:
+        """How much larger the reading is now."""
+        return self.after / self.before
+
+
+@dataclass(frozen=True, slots=True)
+class DriftLimits:
+    """The factor by which a reading may grow, and other ones for single operators."""
+
+    factor: float = DEFAULT_FACTOR
+    operators: Mapping[str, float] | None = None
+
+    def of(self, operator: str) -> float:
+        """The factor for that operator."""
+        return (self.operators or {}).get(operator, self.factor)
+
+
+def noted_readings(result: CaseResult) -> dict[str, float]:
+    """The readings above the floor, by output and criterion: all that later comparisons need."""
+    return {f"{output} {criterion}": value for output, criterion, value, floor in _sized(result) if value > floor}
+
+
+def drifts_of(result: CaseResult, before: Mapping[str, float], limits: DriftLimits) -> list[Drift]:
+    """The readings of a passing case that grew too much; one that was not noted was at or below the floor."""
+    limit = limits.of(result.operator)
+    found = []
+    for output, criterion, value, floor in _sized(result):
+        then, now = max(before.get(f"{output} {criterion}", floor), floor), max(value, floor)
+        if now > limit * then:
+            found.append(Drift(result.case, result.operator, output, criterion, then, now, limit))
+    return found
+
+
+def _sized(result: CaseResult) -> list[tuple[str, str, float, float]]:
+    """Output, criterion, reading and floor of every reading that is the size of an error."""
+    dtypes = {tensor.id: tensor.dtype for tensor in result.info.outputs}
+    return [
+        (reading.output, reading.criterion, reading.value, _FLOORS.get(dtypes.get(reading.output, ""), _FLOOR))
+        for reading in result.readings
+        if reading.criterion != _NO_SIZE and math.isfinite(reading.value)
+    ]

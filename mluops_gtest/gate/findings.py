@@ -1,0 +1,168 @@
+"""The decision as a short list of findings, failures of one kind together: what annotations and comments show."""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mluops_gtest.gate.decision import CaseChange, Decision
+from mluops_gtest.gate.performance import TimeChange
+from mluops_gtest.gate.statistics import Answer, Ratio
+from mluops_gtest.gate.transitions import Transition
+from mluops_gtest.model.result import Outcome
+
+_MOST_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing to look at; `key` stays the same from run to run, `cases` are those it is about."""
+
+    key: str
+    title: str
+    text: str
+    blocks: bool
+    cases: tuple[str, ...] = ()
+    file: str = ""
+    line: int = 0
+
+
+def findings(decision: Decision) -> list[Finding]:
+    """What blocks, then what is only told; the larger groups of failures first."""
+    found = [*_failures(decision), *_problems(decision), *_times(decision), *_drifts(decision)]
+    return sorted(found, key=lambda finding: not finding.blocks)
+
+
+def _failures(decision: Decision) -> list[Finding]:
+    """Cases with the same fingerprint are one finding; those without one are grouped by what became of them."""
+    groups: dict[str, list[CaseChange]] = defaultdict(list)
+    for change in decision.blocking:
+        # The ledger's own finding names those that pass although waived, with the line of the entry.
+        if change.now is not Outcome.XPASSED:
+            groups[change.fingerprint or change.transition.value].append(change)
+    return [_failure(key, members) for key, members in sorted(groups.items(), key=lambda g: (-len(g[1]), g[0]))]
+
+
+def _failure(key: str, members: Sequence[CaseChange]) -> Finding:
+    first = members[0]
+    counts = Counter(member.transition.value for member in members)
+    words = ", ".join(f"{number} {word}" for word, number in sorted(counts.items()))
+    outcomes = sorted({member.now.value for member in members if member.now is not None} - counts.keys())
+    title = f"{words} ({', '.join(outcomes)})" if outcomes else words
+    lines = [named([member.case for member in members]), first.reason]
+    if first.repro:
+        lines.append(f"repro: {first.repro}")
+    if first.fingerprint:
+        lines.append(f"fingerprint: {first.fingerprint}")
+    return Finding(key, title, "\n".join(filter(None, lines)), True, tuple(member.case for member in members))
+
+
+def verdict(decision: Decision) -> str:
+    """The decision in one line."""
+    if decision.blocked:
+        blockers = [
+            *(f"{number} {word.value}" for word, number in _blocking_counts(decision).items()),
+            *_counted(len(decision.problems), "waiver to clear", "waivers to clear"),
+            *_counted(len(decision.blocking_times), "case by its time", "cases by their times"),
+            *(["all cases together slower"] if decision.performance.all_slower else []),
+            *_counted(len(decision.blocking_drifts), "reading that drifted", "readings that drifted"),
+        ]
+        return f"blocked: {', '.join(blockers)}"
+    if not decision.compared:
+        return "nothing compared: no case has a verdict both in RESULTS and in the baseline"
+    return f"passed: {count(decision.compared, 'case')} compared"
+
+
+def _blocking_counts(decision: Decision) -> Counter[Transition]:
+    return Counter(change.transition for change in decision.blocking if change.now is not Outcome.XPASSED)
+
+
+def _counted(number: int, one: str, many: str) -> list[str]:
+    return [f"{number} {one if number == 1 else many}"] if number else []
+
+
+def _problems(decision: Decision) -> list[Finding]:
+    return [
+        Finding(
+            key=f"waiver {problem.word} {problem.waiver.case} {problem.waiver.failure}",
+            title=f"waiver {problem.word}: {problem.waiver.case}",
+            text=f"{problem.text} (owner {problem.waiver.owner}: {problem.waiver.reason})",
+            blocks=True,
+            file=problem.waiver.file,
+            line=problem.waiver.line,
+        )
+        for problem in decision.problems
+    ]
+
+
+def _times(decision: Decision) -> list[Finding]:
+    performance, found = decision.performance, []
+    if performance.all_slower and performance.shift is not None:
+        text = f"the cases together take {percent(performance.shift)} of the time they took"
+        found.append(Finding("all slower", "slower: all cases together", text, True))
+    found += [
+        Finding(f"slower {change.case}", f"slower: {change.case}", time_words(change), True, (change.case,))
+        for change in performance.answered(Answer.SLOWER)
+    ]
+    groups: dict[str, list[TimeChange]] = defaultdict(list)
+    for change in performance.answered(Answer.INCONCLUSIVE):
+        groups["samples" if change.ratio is not None else change.reason].append(change)
+    for reason, members in groups.items():
+        texts = [f"{member.case}: {time_words(member)}" for member in members[:_MOST_NAMED]]
+        text = "\n".join([*texts, *more(len(members))]) if reason == "samples" else reason
+        title = f"inconclusive times: {count(len(members), 'case')}"
+        cases = tuple(member.case for member in members)
+        found.append(Finding(f"inconclusive {reason}", title, text, decision.policy.strict_perf, cases))
+    return found
+
+
+def _drifts(decision: Decision) -> list[Finding]:
+    groups = defaultdict(list)
+    for drift in decision.drifts:
+        groups[drift.operator].append(drift)
+    found = []
+    for operator, members in sorted(groups.items()):
+        texts = [
+            f"{d.case}: {d.output} {d.criterion} {d.before:.3g} → {d.after:.3g} (×{d.factor:.3g})"
+            for d in members[:_MOST_NAMED]
+        ]
+        cases = tuple(dict.fromkeys(drift.case for drift in members))
+        title = f"accuracy drift: {operator}, {count(len(cases), 'case')}"
+        text = "\n".join([*texts, *more(len(members))])
+        found.append(Finding(f"drift {operator}", title, text, decision.policy.strict_accuracy, cases))
+    return found
+
+
+def time_words(change: TimeChange) -> str:
+    """The times of one case in words."""
+    if change.ratio is None or change.before_ns is None or change.now_ns is None:
+        return change.reason
+    times = f"{duration(change.before_ns)} → {duration(change.now_ns)}, {percent(change.ratio)}"
+    return f"{times}; {change.reason}" if change.reason else times
+
+
+def percent(ratio: Ratio) -> str:
+    """108 % (101 % to 115 %)."""
+    return f"{ratio.ratio * 100:.0f} % ({ratio.low * 100:.0f} % to {ratio.high * 100:.0f} %)"
+
+
+def duration(ns: float) -> str:
+    """Nanoseconds in the unit that suits."""
+    for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
+        if ns >= size:
+            return f"{ns / size:.3g} {unit}"
+    return f"{ns:.3g} ns"
+
+
+def count(number: int, noun: str) -> str:
+    """`1 case`, `2 cases`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def named(cases: Sequence[str]) -> str:
+    """The first few names and how many more there are."""
+    return ", ".join([*cases[:_MOST_NAMED], *more(len(cases))])
+
+
+def more(number: int) -> list[str]:
+    """What follows a list that was cut; nothing where it was not."""
+    return [f"… and {number - _MOST_NAMED} more"] if number > _MOST_NAMED else []

@@ -1,0 +1,69 @@
+"""The decision as a comment on a change."""
+
+import re
+from collections.abc import Iterator
+
+from mluops_gtest.gate.decision import Decision
+from mluops_gtest.gate.findings import Finding, count, findings, percent, verdict
+from mluops_gtest.gate.statistics import Answer
+
+_MOST_CASES = 50
+
+
+def markdown(decision: Decision) -> str:
+    """A verdict, a table of transitions, then every finding with its cases."""
+    return "\n".join(_lines(decision)).rstrip()
+
+
+def _lines(decision: Decision) -> Iterator[str]:
+    yield from (f"## Gate on {code(decision.backend)}: {verdict(decision)}", "")
+    yield from ("| transition | cases | blocking |", "|---|---:|---:|")
+    for word, number in decision.transitions.items():
+        blocking = sum(change.blocks for change in decision.changes if change.transition is word)
+        yield f"| {word.value} | {number} | {blocking or ''} |"
+    yield ""
+    if decision.performance.changes:
+        yield from (_times(decision), "")
+    found = findings(decision)
+    for heading, blocks in (("Blocking", True), ("To know", False)):
+        chosen = [finding for finding in found if finding.blocks is blocks]
+        if chosen:
+            yield from (f"### {heading}", "")
+        for finding in chosen:
+            yield from _finding(finding)
+
+
+def _times(decision: Decision) -> str:
+    performance = decision.performance
+    words = [f"{len(performance.answered(answer))} {answer.value}" for answer in Answer if performance.answered(answer)]
+    text = f"Times of {count(len(performance.changes), 'case')}: {', '.join(words)}."
+    if performance.shift is not None:
+        text += f" All cases together: {percent(performance.shift)}."
+    return text
+
+
+def _finding(finding: Finding) -> Iterator[str]:
+    place = f" ({code(f'{finding.file}:{finding.line}')})" if finding.file else ""
+    yield from (f"**{_plain(finding.title)}**{place}", "")
+    # A fence longer than any in the text: whatever a backend printed stays text.
+    fence = "`" * (2 + max([1, *(len(run) for run in re.findall("`+", finding.text))]))
+    yield from (f"{fence}text", finding.text, fence, "")
+    if len(finding.cases) > 1:
+        yield f"<details><summary>{count(len(finding.cases), 'case')}</summary>"
+        yield ""
+        yield from (f"- {code(case)}" for case in finding.cases[:_MOST_CASES])
+        if len(finding.cases) > _MOST_CASES:
+            yield f"- … and {len(finding.cases) - _MOST_CASES} more"
+        yield from ("", "</details>", "")
+
+
+def code(text: str) -> str:
+    """A code span that no character of the text ends."""
+    ticks = "`" * (1 + max([0, *(len(run) for run in re.findall("`+", text))]))
+    space = " " if text.startswith("`") or text.endswith("`") else ""
+    flat = " ".join(text.splitlines()).replace("|", "\\|")
+    return f"{ticks}{space}{flat}{space}{ticks}"
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"([\\`*_\[\]<>|&])", r"\\\1", " ".join(text.splitlines()))

@@ -1,0 +1,99 @@
+"""The times of all cases that pass before and now, answered together."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mluops_gtest.gate.reference import Reference, ReferenceCase, machine_of, times_of
+from mluops_gtest.gate.statistics import MIN_EFFECT, MIN_SAMPLES, Answer, Pair, Ratio, compare
+from mluops_gtest.model.report import RunReport
+from mluops_gtest.model.result import CaseResult, Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class TimeChange:
+    """The answer for one case; `reason` says what an inconclusive one lacks."""
+
+    case: str
+    operator: str
+    answer: Answer
+    before_ns: float | None = None
+    now_ns: float | None = None
+    ratio: Ratio | None = None
+    reason: str = ""
+
+    @property
+    def needed(self) -> int | None:
+        """How many samples per run would be needed; None where it is not a matter of samples."""
+        return None if self.ratio is None else self.ratio.needed
+
+
+@dataclass(frozen=True, slots=True)
+class Performance:
+    """Every case with times; `shift` is what the cases have in common, `noise` what runs of one build differ by."""
+
+    changes: tuple[TimeChange, ...] = ()
+    shift: Ratio | None = None
+    noise: float | None = None
+
+    def answered(self, answer: Answer) -> tuple[TimeChange, ...]:
+        """The cases with that answer."""
+        return tuple(change for change in self.changes if change.answer is answer)
+
+    @property
+    def all_slower(self) -> bool:
+        """The cases together are slower, by more than runs of one build differ."""
+        return self.shift is not None and self.shift.answer is Answer.SLOWER
+
+
+def judge_times(
+    reference: Reference, report: RunReport, results: Mapping[str, CaseResult], min_effect: float = MIN_EFFECT
+) -> Performance:
+    """One answer per case that passes before and now and has samples on either side."""
+    there = machine_of(report)
+    differing = [key for key, value in reference.machine.items() if there.get(key) != value]
+    changes: list[TimeChange] = []
+    pairs: dict[str, Pair] = {}
+    for case in sorted(results.keys() & reference.cases.keys()):
+        before, now = reference.cases[case], results[case]
+        if before.outcome is not Outcome.PASSED or now.outcome is not Outcome.PASSED:
+            continue
+        samples = len(now.perf.samples_ns) if now.perf is not None else 0
+        if not before.times and not samples:
+            continue
+        lack = _lacking(before, samples, differing)
+        if lack:
+            changes.append(TimeChange(case, now.operator, Answer.INCONCLUSIVE, reason=lack))
+        else:
+            pairs[case] = Pair(before.times, times_of(now)[0])
+    if not pairs:
+        return Performance(tuple(changes))
+    comparison = compare(list(pairs.values()), min_effect)
+    for (case, pair), ratio in zip(pairs.items(), comparison.ratios, strict=True):
+        before_ns = math.exp(math.fsum(math.log(run.median_ns) for run in pair.reference) / len(pair.reference))
+        reason = _open(pair, ratio, comparison.noise) if ratio.answer is Answer.INCONCLUSIVE else ""
+        operator = results[case].operator
+        changes.append(TimeChange(case, operator, ratio.answer, before_ns, pair.current.median_ns, ratio, reason))
+    return Performance(tuple(sorted(changes, key=lambda c: c.case)), comparison.shift, comparison.noise)
+
+
+def _lacking(before: ReferenceCase, samples: int, differing: list[str]) -> str:
+    """Why the times of a case cannot be compared at all; empty where they can."""
+    if not before.times:
+        return "the baseline has no times of it"
+    if not samples:
+        return "RESULTS have no samples of it; run with --perf"
+    if samples < MIN_SAMPLES:
+        return f"{samples} samples; at least {MIN_SAMPLES} are needed"
+    return f"another machine: {', '.join(differing)} differ" if differing else ""
+
+
+def _open(pair: Pair, ratio: Ratio, noise: float) -> str:
+    samples = min(run.samples for run in (pair.current, *pair.reference))
+    if ratio.needed is not None:
+        return f"{samples} samples; {ratio.needed} per run would be needed"
+    runs = len(pair.reference)
+    return (
+        f"no number of samples would do: runs of one build differ by {noise:.1%}; "
+        f"add runs of the baseline's build to its {runs} (--aa)"
+    )

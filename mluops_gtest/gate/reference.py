@@ -1,0 +1,93 @@
+"""What a report is held against: outcomes, readings and times of an earlier run, from a report or a baseline file."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from mluops_gtest.errors import ContentError, UsageError
+from mluops_gtest.gate.drift import noted_readings
+from mluops_gtest.gate.statistics import MIN_SAMPLES, RunTime, run_time
+from mluops_gtest.model.report import RunReport
+from mluops_gtest.model.result import CaseResult, Outcome
+
+# What makes two machines one as far as times are concerned.
+_MACHINE = ("platform", "machine", "cpus")
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceCase:
+    """One case as it was; `readings` are those above the floor, by output and criterion."""
+
+    operator: str
+    tags: tuple[str, ...]
+    outcome: Outcome
+    readings: Mapping[str, float] = field(default_factory=dict)
+    times: tuple[RunTime, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """All cases by id, with the backend and the machine they ran on."""
+
+    backend: str
+    machine: Mapping[str, Any]
+    cases: Mapping[str, ReferenceCase]
+
+
+def reference_of(report: RunReport) -> Reference:
+    """A report as reference."""
+    cases = {
+        result.case: ReferenceCase(
+            result.operator, result.tags, result.outcome, noted_readings(result), times_of(result)
+        )
+        for result in report.results
+    }
+    return Reference(backend_of(report), machine_of(report), cases)
+
+
+def with_runs(reference: Reference, again: Mapping[str, RunReport]) -> Reference:
+    """The reference with the times of further runs of the same build on the same machine, by their names."""
+    cases = dict(reference.cases)
+    for name, report in again.items():
+        if backend_of(report) != reference.backend:
+            raise UsageError(
+                f"--aa {name}: its backend is {backend_of(report)!r}, that of the baseline {reference.backend!r}; "
+                "name runs of the baseline's own build."
+            )
+        if machine_of(report) != reference.machine:
+            raise UsageError(f"--aa {name}: it ran on another machine than the baseline, so their times say nothing.")
+        for result in report.results:
+            known = cases.get(result.case)
+            if known is not None and result.outcome is Outcome.PASSED:
+                cases[result.case] = replace(known, times=(*known.times, *times_of(result)))
+    return replace(reference, cases=cases)
+
+
+def backend_of(report: RunReport) -> str:
+    """The name of the backend."""
+    return str(report.backend.get("name", ""))
+
+
+def machine_of(report: RunReport) -> dict[str, Any]:
+    """What tells this machine from others."""
+    return {key: report.environment.get(key) for key in _MACHINE}
+
+
+def times_of(result: CaseResult) -> tuple[RunTime, ...]:
+    """The times of a case that passed, if it has enough samples."""
+    samples = result.perf.samples_ns if result.perf is not None else ()
+    return (run_time(samples),) if result.outcome is Outcome.PASSED and len(samples) >= MIN_SAMPLES else ()
+
+
+def results_by_case(report: RunReport) -> dict[str, CaseResult]:
+    """The results of a run; refused where a case stands twice or a verdict is none that a run gives."""
+    results: dict[str, CaseResult] = {}
+    for result in report.results:
+        if result.case in results:
+            raise ContentError(f"RESULTS: {result.case} has two results; each case must have one.")
+        if result.outcome in (Outcome.XFAILED, Outcome.XPASSED):
+            raise ContentError(
+                f"RESULTS: {result.case} is {result.outcome.value}, which no run writes: the gate gives it by waivers."
+            )
+        results[result.case] = result
+    return results

@@ -1,0 +1,81 @@
+"""A new baseline from results, refused where it would make a failure the norm."""
+
+import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from mluops_gtest.errors import NothingSelectedError, UsageError
+from mluops_gtest.gate.reference import Reference, ReferenceCase, backend_of, reference_of, results_by_case, with_runs
+from mluops_gtest.gate.transitions import FAILING
+from mluops_gtest.gate.waivers import Waiver, apply_waivers
+from mluops_gtest.model.report import RunReport
+from mluops_gtest.model.result import CaseResult, Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """The new reference and how it differs from the old one; not to be written where cases were refused."""
+
+    reference: Reference
+    refused: tuple[CaseResult, ...]
+    added: tuple[str, ...]
+    dropped: tuple[str, ...]
+    changed: tuple[str, ...]
+
+
+def update(
+    report: RunReport,
+    old: Reference | None,
+    waivers: Sequence[Waiver],
+    today: datetime.date,
+    again: Mapping[str, RunReport],
+    asked_for: set[str] | None = None,
+) -> Update:
+    """The reference that the results make; with `asked_for` the old cases that were not asked for stay."""
+    if report.selection.get("shard"):
+        raise UsageError(
+            f"--update: RESULTS are shard {report.selection['shard']}; `mluops-test merge` all of them first."
+        )
+    results = results_by_case(report)
+    if not any(result.compared for result in results.values()):
+        raise NothingSelectedError(
+            "--update: RESULTS compared nothing, so there is nothing to hold later runs against."
+        )
+    covered = apply_waivers(waivers, results, backend_of(report), today, set()).covered
+    refused = [result for result in results.values() if _refused(result) and result.case not in covered]
+    new = with_runs(reference_of(report), again)
+    cases = {
+        case: replace(known, outcome=Outcome.XFAILED) if case in covered else known for case, known in new.cases.items()
+    }
+    new = _with_old(replace(new, cases=cases), old, asked_for)
+    before: Mapping[str, ReferenceCase] = {} if old is None else old.cases
+    both = sorted(new.cases.keys() & before.keys())
+    return Update(
+        new,
+        tuple(sorted(refused, key=lambda result: result.case)),
+        added=tuple(sorted(new.cases.keys() - before.keys())),
+        dropped=tuple(sorted(before.keys() - new.cases.keys())),
+        changed=tuple(case for case in both if new.cases[case].outcome is not before[case].outcome),
+    )
+
+
+def _refused(result: CaseResult) -> bool:
+    return result.outcome in (*FAILING, Outcome.NOT_RUN, Outcome.SUSPECT)
+
+
+def _with_old(new: Reference, old: Reference | None, asked_for: set[str] | None) -> Reference:
+    """What stays of the old one: cases that were not asked for, and committed times that were not measured anew."""
+    if old is None:
+        return new
+    timed = any(case.times for case in new.cases.values())
+    machine = new.machine if timed else old.machine
+    same = machine == old.machine
+    kept = {} if asked_for is None else {case: old.cases[case] for case in old.cases.keys() - asked_for}
+    cases = {case: known if same else replace(known, times=()) for case, known in kept.items()}
+    for case, known in new.cases.items():
+        before = old.cases.get(case)
+        times = known.times
+        if not times and same and before is not None and known.outcome is Outcome.PASSED:
+            times = before.times
+        cases[case] = replace(known, times=times)
+    return Reference(new.backend, machine, cases)
