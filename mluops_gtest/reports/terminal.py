@@ -72,6 +72,9 @@ class TerminalReporter:
             self._out.print(f"{word} {escape(result.case)}  {result.seconds * 1e3:.2f} ms{reason}", soft_wrap=True)
             for line in output_lines(result):
                 self._out.print(line, soft_wrap=True)
+            if not result.outcome.blocks:
+                for note in result.notes:
+                    self._out.print(f"  note: {escape(note)}", soft_wrap=True)
 
     def summary(self, report: RunReport, where: str) -> None:
         """The tables, the failures and the closing lines."""
@@ -79,6 +82,7 @@ class TerminalReporter:
             self._out.print(operator_table(report))
             self._failures(report)
             self._skips(report.results)
+            self._notices(report.results)
         counts = ", ".join(f"{n} {outcome}" for outcome, n in report.summary.items())
         self._out.print(f"{counts} in {report.seconds:.1f} s on {escape(str(report.backend['name']))}", soft_wrap=True)
         if where:
@@ -101,6 +105,14 @@ class TerminalReporter:
         reasons = Counter(result.reason for result in results if result.outcome is Outcome.SKIPPED)
         for reason, count in reasons.most_common(_MOST_SKIP_REASONS):
             self._out.print(f"[yellow]skipped[/] {count}: {escape(reason)}", soft_wrap=True)
+
+    def _notices(self, results: Iterable[CaseResult]) -> None:
+        """What was tolerated in cases that are no failures: a padded input, a field that nobody knows."""
+        noted = [result for result in results if result.notes and not result.outcome.blocks]
+        if noted:
+            first = f"{noted[0].case}: {noted[0].notes[0]}"
+            more = f"; {len(noted) - 1} more cases have notices, -v shows all" if len(noted) > 1 else ""
+            self._out.print(f"[yellow]notice[/] {escape(first)}{more}", soft_wrap=True)
 
 
 def colour(outcome: Outcome) -> str:

@@ -82,6 +82,19 @@ def test_quiet_and_verbose(run):
     assert sum(line.startswith("passed ") for line in verbose.lines) == len(verbose.results)
 
 
+def test_what_was_tolerated_in_a_case_is_told(run, toy, tmp_path):
+    stored = toy / "prototxt" / "scale_by" / "ramp_3.prototxt"
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.prototxt").write_text(stored.read_text() + "from_the_future: 1\n")
+    result = run(tmp_path / "one.prototxt", tmp_path / "two.prototxt", "--root", toy)
+    assert result.code == 0
+    assert "one.prototxt: not in the schema, skipped: field from_the_future" in result.out
+    assert "1 more cases have notices" in result.out
+    verbose = run(tmp_path / "two.prototxt", "-v", "--root", toy)
+    assert "  note: not in the schema, skipped: field from_the_future" in verbose.out
+    assert "notice" not in run(tmp_path / "two.prototxt", "-q", "--root", toy).out
+
+
 def test_without_out_the_results_lie_in_a_dated_folder(cli, tmp_path):
     for _ in range(2):
         assert cli("run", *SMOKE).code == 0
