@@ -20,6 +20,7 @@ COMMANDS = {
     "bench": "Time two backends side by side and say which is faster.",
     "device-spec": "Describe a device, or measure this machine.",
     "merge": "Merge the results of all shards of one run.",
+    "report": "Write a report of results: HTML, Markdown, JUnit, CTRF, JSON.",
     "compare": "Show two sets of results side by side.",
     "history": "Remember runs and show how cases go over time.",
     "verify": "Recompute every stored baseline from its stored inputs.",

@@ -1,32 +1,32 @@
 """Section 4: what the results come to, and every problem that stays open."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from mluops_gtest.errors import ExitCode
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
-from mluops_gtest.reports.efficiency import Efficiency, efficiency
+from mluops_gtest.reports.efficiency import Efficiency
 from mluops_gtest.reports.markdown.facts import Facts
 from mluops_gtest.reports.markdown.function_tests import named
-from mluops_gtest.reports.markdown.performance import percent, timed
+from mluops_gtest.reports.markdown.performance import percent
 from mluops_gtest.reports.markdown.points import checked_points
 from mluops_gtest.reports.markdown.syntax import code, text
 from mluops_gtest.reports.markdown.words import Words
+from mluops_gtest.reports.performance import TimedResult
 
 _MOST_PROBLEMS = 100
 _MOST_NAMED = 5
 
 
-def conclusions(report: RunReport, device: Mapping[str, Any] | None, say: Words) -> Iterator[str]:
+def conclusions(report: RunReport, timed: Sequence[TimedResult], say: Words) -> Iterator[str]:
     """One sentence on the whole, counts, then the open problems and what was not shown."""
     yield say("sentences", first=_verdict(report, say), second=_counts(report, say))
     yield ""
-    shares = [(result, efficiency(result, device)) for result, _ in timed(report)]
+    shares = [(one.result, one.efficiency) for one in timed]
     slow = [(result, share) for result, share in shares if share is not None and not share.accepted]
-    if shares:
+    if timed:
         described = any(share is not None for _, share in shares)
-        yield say("measured" if described else "measured_only", cases=len(shares), low=len(slow))
+        yield say("measured" if described else "measured_only", cases=len(timed), low=len(slow))
         yield ""
     yield f"### {say('problems')}"
     yield ""

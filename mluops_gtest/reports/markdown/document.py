@@ -13,6 +13,7 @@ from mluops_gtest.reports.markdown.performance import performance
 from mluops_gtest.reports.markdown.scheme import accuracy_standard, change, checklist, feature_tests, parameter_checks
 from mluops_gtest.reports.markdown.syntax import code, text
 from mluops_gtest.reports.markdown.words import Words, words
+from mluops_gtest.reports.performance import timed_results
 
 
 def render_markdown(
@@ -48,8 +49,9 @@ def _lines(
     yield from _section("features", feature_tests(Facts(report.results), report, say), say, level=3)
     yield from _section("checks", parameter_checks(by_operator, say), say, level=3)
     yield from _section("function", function_tests(report, by_operator, say), say)
-    yield from _section("performance", performance(report, device, say), say)
-    yield from _section("conclusions", conclusions(report, device, say), say)
+    timed = timed_results(report, device)
+    yield from _section("performance", performance(timed, device, say), say)
+    yield from _section("conclusions", conclusions(report, timed, say), say)
     if transitions is not None:
         yield from _section("against", against(transitions, say), say, level=3)
     if history is not None:

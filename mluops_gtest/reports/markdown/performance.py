@@ -1,30 +1,21 @@
 """Section 3: times, efficiencies, workspace of every case that was timed."""
 
-import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from mluops_gtest.model.report import RunReport
-from mluops_gtest.model.result import CaseResult, Perf
-from mluops_gtest.reports.efficiency import Efficiency, efficiency
+from mluops_gtest.model.timing import Figures
+from mluops_gtest.reports.efficiency import Efficiency
 from mluops_gtest.reports.markdown.facts import dtype_of, shape_of
 from mluops_gtest.reports.markdown.syntax import code, table, text
 from mluops_gtest.reports.markdown.words import Words
+from mluops_gtest.reports.performance import TimedResult
 
 _ABSENT = "–"
 
 
-def timed(report: RunReport) -> tuple[tuple[CaseResult, Perf], ...]:
-    """The results with samples."""
-    return tuple(
-        (result, result.perf) for result in report.results if result.perf is not None and result.perf.samples_ns
-    )
-
-
-def performance(report: RunReport, device: Mapping[str, Any] | None, say: Words) -> Iterator[str]:
+def performance(timed: Sequence[TimedResult], device: Mapping[str, Any] | None, say: Words) -> Iterator[str]:
     """A row per case that was timed."""
-    measured = timed(report)
-    if not measured:
+    if not timed:
         yield say("no_performance")
         yield ""
         return
@@ -35,18 +26,19 @@ def performance(report: RunReport, device: Mapping[str, Any] | None, say: Words)
     yield ""
     keys = ("hardware_time", "interface_time", "io_efficiency", "compute_efficiency", "workspace")
     head = [say(key) for key in ("operator", *keys, "dtype", "shape", "accepted", "case")]
-    yield from table(head, (_row(result, perf, device, say) for result, perf in measured), right=range(1, 6))
+    yield from table(head, (_row(one, say) for one in timed), right=range(1, 6))
 
 
-def _row(result: CaseResult, perf: Perf, device: Mapping[str, Any] | None, say: Words) -> list[str]:
-    share = efficiency(result, device)
+def _row(one: TimedResult, say: Words) -> list[str]:
+    result, share = one.result, one.efficiency
+    assert result.perf is not None, "a timed result has samples"
     return [
         code(result.operator),
-        _microseconds(perf.device_samples_ns),
-        _microseconds(perf.samples_ns),
+        _microseconds(one.device),
+        _microseconds(one.interface),
         _ABSENT if share is None else percent(share.io),
         _ABSENT if share is None or share.compute is None else percent(share.compute),
-        str(perf.workspace_bytes),
+        str(result.perf.workspace_bytes),
         dtype_of(result),
         code(shape_of(result)),
         _accepted(share, say),
@@ -65,5 +57,5 @@ def percent(share: float) -> str:
     return f"{share * 100:.1f} %"
 
 
-def _microseconds(samples_ns: Sequence[int]) -> str:
-    return f"{statistics.median(samples_ns) / 1000:.1f}" if samples_ns else _ABSENT
+def _microseconds(figures: Figures | None) -> str:
+    return _ABSENT if figures is None else f"{figures.median / 1000:.1f}"

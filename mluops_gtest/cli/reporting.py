@@ -1,0 +1,96 @@
+"""One report in any format, with what a baseline and the history add to it."""
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from mluops_gtest.cli.lines import deafen
+from mluops_gtest.errors import UsageError
+from mluops_gtest.model.report import RunReport
+from mluops_gtest.reports.history.store import History
+from mluops_gtest.reports.history.trends import CaseTrend
+
+# What the page and the table have room for.
+_MOST_RUNS = 40
+
+
+def render(
+    report: RunReport,
+    form: str,
+    lang: str,
+    transitions: Mapping[str, str] | None,
+    past: tuple[CaseTrend, ...] | None,
+) -> str:
+    """The text of the report."""
+    device = report.environment.get("device")
+    if form == "html":
+        from mluops_gtest.reports.html import render_html
+
+        history = None if past is None else {trend.case: trend.story for trend in past}
+        return render_html(report, lang=lang, transitions=transitions, history=history, device=device)
+    if form == "markdown":
+        from mluops_gtest.reports.markdown import render_markdown
+
+        return render_markdown(report, lang=lang, transitions=transitions, history=past, device=device)
+    if form == "junit":
+        from mluops_gtest.reports.junit import render_junit
+
+        return render_junit(report, transitions)
+    if form == "ctrf":
+        from mluops_gtest.reports.ctrf import render_ctrf
+
+        return render_ctrf(report, transitions)
+    return _json(report, transitions, past)
+
+
+def _json(report: RunReport, transitions: Mapping[str, str] | None, past: tuple[CaseTrend, ...] | None) -> str:
+    """report.json with a summary made anew, and what was asked for beside it."""
+    from mluops_gtest.codec.results import report_to_json
+
+    document = report_to_json(report)
+    if transitions is not None:
+        document["transitions"] = dict(transitions)
+    if past is not None:
+        document["history"] = {trend.case: trend.to_json() for trend in past}
+    return json.dumps(document, indent=1, allow_nan=False) + "\n"
+
+
+def transitions_of(report: RunReport, baseline: Path) -> dict[str, str]:
+    """What became of every case since the baseline, those without a result included."""
+    from mluops_gtest.cli.gating import read_reference
+    from mluops_gtest.gate.transitions import transition
+
+    before = {case: known.outcome for case, known in read_reference(baseline).cases.items()}
+    now = {result.case: result.outcome for result in report.results}
+    return {case: transition(before.get(case), now.get(case)).value for case in sorted(before | now)}
+
+
+def past_of(report: RunReport, file: Path) -> tuple[CaseTrend, ...]:
+    """How the cases of this report went in the newest runs on its backend."""
+    cases = {result.case for result in report.results}
+    with History(file) as history:
+        runs = history.runs(backend=str(report.backend.get("name", "")), last=_MOST_RUNS)
+        return tuple(trend for trend in history.trends(runs) if trend.case in cases)
+
+
+def write(text: str, file: Path | None) -> None:
+    """Into the file, whole or not at all; else to standard output. UTF-8 in any case."""
+    if file is None:
+        try:
+            sys.stdout.buffer.write(text.encode())
+            sys.stdout.buffer.flush()
+        except BrokenPipeError:
+            deafen(sys.stdout.fileno())
+        return
+    aside = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        aside.write_bytes(text.encode())
+        aside.replace(file)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            aside.unlink()
+        raise UsageError(f"-o {file}: cannot write there: {error.strerror or error}.") from error

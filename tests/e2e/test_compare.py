@@ -1,0 +1,71 @@
+"""`mluops-test compare`: two sets of results as a person sees them, and the exit code when told to gate."""
+
+import json
+
+import pytest
+
+from tests.e2e.conftest import wrong
+
+SELECT = ("--op", "voxel_pooling_forward", "--tag", "smoke")
+CASE = "voxel_pooling_forward/order_of_axes"
+
+
+@pytest.fixture
+def exact(run):
+    return run(*SELECT, "--backend", wrong("Exact"), "--no-isolate").folder
+
+
+@pytest.fixture
+def zero(run):
+    return run(*SELECT, "--backend", wrong("AllZero"), "--no-isolate").folder
+
+
+def test_differences_are_shown_and_do_not_fail(cli, exact, zero):
+    result = cli("compare", exact, zero)
+    assert result.code == 0, result.err
+    assert result.lines[0].startswith("A  Exact, ")
+    assert result.lines[1].startswith("B  AllZero, ")
+    (line,) = [line for line in result.lines if line.startswith(CASE)]
+    assert "passed" in line
+    assert "failed" in line
+    assert "output_features diff1 0 → " in line
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "code"), [("exact", "zero", 1), ("zero", "exact", 0), ("exact", "exact", 0)]
+)
+def test_told_to_gate_worse_fails(cli, request, before, after, code):
+    result = cli("compare", request.getfixturevalue(before), request.getfixturevalue(after), "--gate")
+    assert result.code == code, result.out
+
+
+def test_told_to_gate_a_missing_case_fails(cli, exact, run):
+    one = run(CASE, "--backend", wrong("Exact"), "--no-isolate").folder
+    assert cli("compare", exact, one, "--gate").code == 1
+    assert cli("compare", one, exact, "--gate").code == 0
+
+
+def test_the_same_twice_names_no_case_unless_all_are_asked_for(cli, exact):
+    assert CASE not in cli("compare", exact, exact).out
+    result = cli("compare", exact, exact, "--all")
+    (line,) = [line for line in result.lines if line.startswith(CASE)]
+    assert line.split()[1:3] == ["passed", "passed"]
+    assert "0 differ in outcome or readings, 0 are worse in B" in result.lines[-1]
+
+
+def test_nothing_to_compare(cli, tmp_path, exact):
+    record = json.loads((exact / "report.json").read_text())
+    (tmp_path / "empty.json").write_text(json.dumps({**record, "results": []}))
+    assert cli("compare", tmp_path / "empty.json", tmp_path / "empty.json", "--gate").code == 5
+
+
+def test_json(cli, exact, zero):
+    document = json.loads(cli("compare", exact, zero, "--format", "json").out)
+    assert CASE in document["worse"]
+    assert (document["before"]["backend"]["name"], document["after"]["backend"]["name"]) == ("Exact", "AllZero")
+
+
+def test_what_is_no_report_is_refused(cli, exact, tmp_path):
+    (tmp_path / "b.json").write_text("{}")
+    assert cli("compare", exact, tmp_path / "b.json").code == 3
+    assert cli("compare", exact, tmp_path / "none").code == 2

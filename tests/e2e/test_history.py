@@ -1,0 +1,93 @@
+"""`mluops-test history`: runs remembered and shown."""
+
+from dataclasses import replace
+
+import pytest
+
+from mluops_gtest.model.result import Outcome
+from mluops_gtest.reports.files import write_results
+from tests.support.reports import GOLDEN, report, result
+
+
+@pytest.fixture
+def three(cli, tmp_path):
+    """Three runs in the default file: one case is steady, one drifts and flakes."""
+    for day, value in enumerate((1e-6, 1e-6, 9e-6), 1):
+        outcome = Outcome.FLAKY if day == 2 else Outcome.PASSED
+        results = (result("steady", seconds=day), result("odd", outcome, value=value), result("b", operator="other"))
+        folder = tmp_path / f"run-{day}"
+        write_results(folder, report(*results, started=f"2026-01-0{day}T00:00:00+00:00"))
+        added = cli("history", "add", folder)
+        assert (added.code, "3 results added" in added.out) == (0, True)
+    return cli
+
+
+def test_the_default_file_is_below_the_current_folder(three, tmp_path):
+    assert (tmp_path / "cwd" / ".mluops-test" / "history.sqlite").is_file()
+
+
+def test_adding_again_adds_nothing(three, tmp_path):
+    again = three("history", "add", tmp_path / "run-1", tmp_path / "run-2")
+    assert (again.code, again.out.count("already there")) == (0, 2)
+    assert len(three("history", "show").lines) == 4
+
+
+def test_show_lists_the_runs(three):
+    shown = three("history", "show")
+    assert shown.code == 0
+    assert [line.split()[0] for line in shown.lines[1:]] == [f"2026-01-0{day}T00:00:00+00:00" for day in (1, 2, 3)]
+    assert "1 flaky" in shown.lines[2]
+
+
+def test_show_tells_of_one_case(three):
+    shown = three("history", "show", "op/odd")
+    assert shown.code == 0
+    assert "passed 67 %, flaky 33 %, 2 flips" in shown.out
+    assert "y diff1  ▁▁█  ×9" in shown.out
+
+
+def test_trend_draws_every_case_of_an_operator(three):
+    shown = three("history", "trend", "--op", "op")
+    lines = {line.split()[0]: line for line in shown.lines[1:]}
+    assert lines.keys() == {"op/steady", "op/odd"}
+    assert lines["op/odd"].split()[1:] == ["numpy", "67", "%", "33", "%", "2", "×9", "✓~✓", "▁▁█", "▁▁▁"]
+    assert lines["op/steady"].split()[1:] == ["numpy", "100", "%", "0", "%", "0", "×1", "✓✓✓", "▁▁▁", "▁▅█"]
+
+
+def test_only_the_newest_runs_or_one_backend(three):
+    assert len(three("history", "show", "--last", 2).lines) == 3
+    assert len(three("history", "show", "--backend", "mlu").lines) == 1
+    assert three("history", "trend", "--op", "op", "--last", 1).lines[1].split()[-3:] == ["✓", "▁", "▁"]
+
+
+def test_the_variable_and_the_option_name_another_file(cli, tmp_path, monkeypatch):
+    monkeypatch.setenv("MLUOPS_TEST_HISTORY", str(tmp_path / "env" / "h.sqlite"))
+    assert cli("history", "add", GOLDEN / "report.json").code == 0
+    assert (tmp_path / "env" / "h.sqlite").is_file()
+    assert cli("history", "add", GOLDEN / "report.json", "--db", tmp_path / "mine.sqlite").code == 0
+    assert (tmp_path / "mine.sqlite").is_file()
+    assert len(cli("history", "show", "--db", tmp_path / "mine.sqlite").lines) == 2
+
+
+class TestErrors:
+    def test_nothing_added_yet(self, cli):
+        result = cli("history", "show")
+        assert (result.code, "history add RESULTS" in result.err) == (2, True)
+
+    def test_an_unknown_case_suggests_a_close_one(self, three):
+        result = three("history", "show", "op/stead")
+        assert (result.code, "Did you mean 'op/steady'?" in result.err) == (2, True)
+
+    def test_a_case_that_only_other_backends_have(self, three):
+        result = three("history", "show", "op/odd", "--backend", "mlu")
+        assert (result.code, "leave out --backend" in result.err) == (2, True)
+
+    def test_an_unknown_operator(self, three):
+        result = three("history", "trend", "--op", "opp")
+        assert (result.code, "Did you mean 'op'? Known: op, other." in result.err) == (2, True)
+
+    def test_results_that_are_none_add_nothing(self, three, tmp_path):
+        (tmp_path / "bad.json").write_text("{}")
+        write_results(tmp_path / "run-4", replace(report(result()), seconds=9.0))
+        assert three("history", "add", tmp_path / "run-4", tmp_path / "bad.json").code == 3
+        assert len(three("history", "show").lines) == 4

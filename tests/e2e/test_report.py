@@ -1,0 +1,144 @@
+"""`mluops-test report`: every format of a real run, into a file or to standard output."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.e2e.conftest import wrong
+from tests.support.reports import GOLDEN
+
+ROOT = Path(__file__).parents[2]
+FORMATS = {"html": "<!DOCTYPE html>", "markdown": "# Operator test report", "junit": "<?xml", "ctrf": "{", "json": "{"}
+SELECT = ("--op", "voxel_pooling_forward", "--tag", "smoke")
+
+
+@pytest.fixture
+def failing(run):
+    """Results with failures."""
+    result = run(*SELECT, "--backend", wrong("AllZero"), "--no-isolate")
+    assert result.code == 1
+    return result.folder
+
+
+@pytest.fixture
+def passing(run):
+    result = run(*SELECT, "--backend", wrong("Exact"), "--no-isolate")
+    assert result.code == 0, result.out
+    return result.folder
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_written_is_success_whatever_the_outcomes(cli, failing, tmp_path, form):
+    file = tmp_path / "new" / f"report.{form}"
+    result = cli("report", failing, "--format", form, "-o", file)
+    assert (result.code, result.out, result.err) == (0, "", "")
+    assert file.read_text(encoding="utf-8").startswith(FORMATS[form])
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
+    assert cli("report", failing, "--format", form).out == file.read_text(encoding="utf-8")
+
+
+def test_html_is_the_default(cli, passing):
+    assert cli("report", passing).out.startswith(FORMATS["html"])
+
+
+def test_a_report_file_is_as_good_as_its_folder(cli, passing):
+    both = [cli("report", place, "--format", "junit").out for place in (passing, passing / "report.json")]
+    assert both[0] == both[1]
+
+
+def test_chinese(cli, passing):
+    assert cli("report", passing, "--format", "markdown", "--lang", "zh").out.startswith(
+        "# 算子测试报告：voxel_pooling_forward"
+    )
+
+
+def test_utf8_whatever_the_terminal_speaks(tmp_path):
+    """A console of another encoding, or none at all, does not spoil the document."""
+    command = [sys.executable, str(ROOT / "cli.py"), "report", str(GOLDEN / "report.json"), "--format", "markdown"]
+    done = subprocess.run(
+        [*command, "--lang", "zh"],
+        capture_output=True,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, (GOLDEN / "report.zh.md").read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("form", "name"), [("markdown", "report.en.md"), ("junit", "junit.xml"), ("ctrf", "ctrf.json")]
+)
+def test_the_golden_documents_come_from_the_command(cli, form, name):
+    assert cli("report", GOLDEN / "report.json", "--format", form).out == (GOLDEN / name).read_text(encoding="utf-8")
+
+
+def test_against_a_baseline_every_case_says_what_became_of_it(cli, passing, failing):
+    def report(form):
+        return cli("report", failing, "--against", passing, "--format", form).out
+
+    document = json.loads(report("json"))
+    words = set(document["transitions"].values())
+    assert document["transitions"].keys() == {result["case"] for result in document["results"]}
+    assert "regressed" in words
+    assert words <= {"regressed", "still passing"}
+    assert "### Against the baseline" in report("markdown")
+    found = {
+        p.get("value") for p in ElementTree.fromstring(report("junit")).iterfind(".//property[@name='transition']")
+    }
+    assert found == words
+    assert {test["extra"]["transition"] for test in json.loads(report("ctrf"))["results"]["tests"]} == words
+    assert "regressed" in report("html")
+
+
+def test_a_case_that_is_gone_is_missing(cli, run, passing):
+    fewer = run("voxel_pooling_forward/order_of_axes", "--backend", wrong("Exact"), "--no-isolate").folder
+    document = json.loads(cli("report", fewer, "--against", passing, "--format", "json").out)
+    assert document["transitions"]["voxel_pooling_forward/bevdepth_twin"] == "missing"
+    assert document["transitions"]["voxel_pooling_forward/order_of_axes"] == "still passing"
+
+
+def test_history_adds_how_the_cases_went_on_this_backend(cli, passing, run):
+    again = run(*SELECT, "--backend", wrong("Exact"), "--no-isolate").folder
+    other = run(*SELECT, "--backend", wrong("AllZero"), "--no-isolate").folder
+    assert cli("history", "add", passing, again, other, "--db", "h.sqlite").code == 0
+    document = json.loads(cli("report", again, "--history", "h.sqlite", "--format", "json").out)
+    (case, *_) = document["history"]
+    assert [point["outcome"] for point in document["history"][case]["runs"]] == ["passed", "passed"]
+    assert "### History" in cli("report", again, "--history", "h.sqlite", "--format", "markdown").out
+    assert cli("report", again, "--history", "h.sqlite").out.startswith(FORMATS["html"])
+
+
+def test_the_summary_is_made_anew(cli, passing):
+    record = json.loads((passing / "report.json").read_text())
+    record["summary"] = {"passed": 10**6}
+    (passing / "report.json").write_text(json.dumps(record))
+    document = json.loads(cli("report", passing, "--format", "json").out)
+    assert document["summary"] == {"passed": len(document["results"])}
+
+
+class TestErrors:
+    def test_a_folder_without_a_report(self, cli, tmp_path):
+        result = cli("report", tmp_path)
+        assert (result.code, "name a results folder" in result.err) == (2, True)
+
+    def test_a_file_that_is_no_report(self, cli, tmp_path):
+        (tmp_path / "report.json").write_text("[1, 2]")
+        assert cli("report", tmp_path).code == 3
+
+    def test_a_place_that_cannot_be_written(self, cli, tmp_path):
+        (tmp_path / "file").write_text("")
+        result = cli("report", GOLDEN / "report.json", "-o", tmp_path / "file" / "report.html")
+        assert (result.code, "cannot write there" in result.err) == (2, True)
+
+    def test_a_history_that_is_none(self, cli, tmp_path):
+        (tmp_path / "notes").write_text("no database " * 100)
+        result = cli("report", GOLDEN / "report.json", "--history", tmp_path / "notes")
+        assert (result.code, "not a history" in result.err) == (3, True)
+
+    def test_an_unknown_format_lists_the_known_ones(self, cli):
+        result = cli("report", GOLDEN / "report.json", "--format", "pdf")
+        assert (result.code, "markdown" in result.err) == (2, True)
