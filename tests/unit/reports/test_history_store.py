@@ -3,6 +3,7 @@
 import math
 import multiprocessing
 import sqlite3
+import threading
 from pathlib import Path
 
 import pytest
@@ -161,3 +162,24 @@ def test_which_file_is_meant(monkeypatch):
     monkeypatch.setenv("MLUOPS_TEST_HISTORY", "/ci/h.sqlite")
     assert history_path(None) == Path("/ci/h.sqlite")
     assert history_path(Path("mine")) == Path("mine")
+
+
+def test_a_new_file_that_another_process_is_just_preparing_is_waited_for(tmp_path):
+    path = tmp_path / "history.sqlite"
+    other = sqlite3.connect(path, isolation_level=None)
+    # SQLite refuses the change to WAL at once under this lock, whatever the busy timeout is.
+    other.execute("BEGIN IMMEDIATE")
+    opened: list[bool] = []
+
+    def add():
+        with History(path, create=True) as history:
+            opened.append(history.add(report(result())))
+
+    thread = threading.Thread(target=add)
+    thread.start()
+    thread.join(0.2)
+    assert opened == []
+    other.execute("ROLLBACK")
+    other.close()
+    thread.join(60)
+    assert opened == [True]
