@@ -147,7 +147,7 @@ def execute(
     )
     if request.isolate is False and is_native(request.backend):
         click.echo("warning: --no-isolate with native code: a crash or a hang of the kernel ends this run.", err=True)
-    with _callers(session, request) as callers:
+    with open_callers(session, request) as callers:
         planned = [PlannedCase(case.id, case.operator, case.tags) for case in cases]
         record = request.to_json([case.id for case in cases], left_out)
         files = ResultFiles(folder, record, tuple(done[case.id] for case in cases if case.id in done))
@@ -171,7 +171,7 @@ def execute(
 
 
 @contextlib.contextmanager
-def _callers(session: Session, request: RunRequest) -> Iterator[list[Caller]]:
+def open_callers(session: Session, request: RunRequest) -> Iterator[list[Caller]]:
     """The backend, loaded: inline, or in one worker process per lane. One that does not load is told at once."""
     choice = BackendChoice(request.backend, str(session.catalogue.root.path), request.runtime, request.serve)
     if not request.isolated:

@@ -1,5 +1,7 @@
 """What this machine can do at best, measured with numpy: bytes per second of memory, operations per second."""
 
+import os
+import platform
 import time
 from collections.abc import Callable
 from typing import Final
@@ -26,6 +28,11 @@ def measure_peak(clock: Clock = time.perf_counter, size: int = _MATRIX) -> float
     left, right = np.ones((size, size), np.float32), np.ones((size, size), np.float32)
     product = np.empty_like(left)
     return 2 * size**3 / _best(lambda: np.matmul(left, right, out=product), clock)
+
+
+def describe_host() -> str:
+    """What was measured, for whoever reads the description later."""
+    return f"Measured with numpy {np.__version__} on {platform.machine()} with {os.cpu_count()} processors."
 
 
 def _best(work: Callable[[], object], clock: Clock) -> float:

@@ -1,0 +1,52 @@
+"""What a bench found, as a person reads it."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from mluops_gtest.cli.benching import Benched, duel
+from mluops_gtest.cli.consoles import whole_table
+from mluops_gtest.gate.statistics import Answer
+from mluops_gtest.model.timing import figures_of
+from mluops_gtest.reports.performance import duration
+from mluops_gtest.reports.terminal import colour
+
+_COLOURS = {Answer.FASTER: "green", Answer.SLOWER: "red"}
+
+
+def print_bench(console: Console, backends: Sequence[str], found: Sequence[Benched]) -> None:
+    """A row per case that was timed, then what was not compared, then the sums."""
+    first, second = (f"{number}: {escape(spec)}" for number, spec in enumerate(backends, 1))
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("case", first, second, "2 over 1", "interval", "samples", "2 is", ""):
+        table.add_column(column, justify="left" if column in ("case", "2 is", "") else "right", no_wrap=True)
+    compared = [one for one in found if not one.problem]
+    answers: Counter[Answer] = Counter()
+    for one in compared:
+        ours, theirs = one.samples
+        said = duel(ours, theirs, len(compared))
+        answers[said.answer] += 1
+        word = said.answer.value
+        table.add_row(
+            escape(one.results[0].case),
+            duration(figures_of(ours).median),
+            duration(figures_of(theirs).median),
+            f"{said.ratio:.3f}",
+            f"{said.low:.3f} – {said.high:.3f}",
+            str(len(ours)),
+            f"[{_COLOURS[said.answer]}]{word}[/]" if said.answer in _COLOURS else word,
+            said.remark,
+        )
+    if compared:
+        whole_table(console, table)
+    for one in found:
+        if one.problem:
+            result = next((result for result in one.results if result.outcome.blocks), one.results[0])
+            console.print(f"[{colour(result.outcome)}]{escape(result.case)}[/]: {escape(one.problem)}", soft_wrap=True)
+    words = [f"{answers[answer]} {answer.value}" for answer in Answer if answers[answer]]
+    left = len(found) - len(compared)
+    words += [f"{left} not compared"] if left else []
+    console.print(f"{second} against {first}: {', '.join(words)}", soft_wrap=True)

@@ -1,0 +1,93 @@
+"""Two backends timed side by side, and what may be said of each case."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+from mluops_gtest.engine.execute import Executor
+from mluops_gtest.engine.perf import Sampling
+from mluops_gtest.engine.perf_bench import bench_case
+from mluops_gtest.errors import ContentError
+from mluops_gtest.gate.statistics import MIN_EFFECT, MIN_SAMPLES, Answer, run_time
+from mluops_gtest.model.case import CaseSource
+from mluops_gtest.model.operator import Operator
+from mluops_gtest.model.result import CaseResult, Outcome, Perf
+
+# Of the benches in which nothing differs, this share may name a case faster or slower.
+_ALARMS = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Duel:
+    """The second backend's time over the first's, with the interval that holds for all cases together."""
+
+    answer: Answer
+    ratio: float
+    low: float
+    high: float
+    remark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Benched:
+    """One case on both backends."""
+
+    results: tuple[CaseResult, ...]
+
+    @property
+    def problem(self) -> str:
+        """Why the times are not compared; empty where they are."""
+        for number, result in enumerate(self.results, 1):
+            if result.outcome is not Outcome.PASSED:
+                return f"{result.outcome.value} on {number}: {result.reason}"
+        return "" if all(result.perf for result in self.results) else "not timed: the call computes nothing"
+
+    @property
+    def samples(self) -> tuple[Sequence[int], Sequence[int]]:
+        """The times that are compared: the devices' own where both tell them."""
+        first, second = (result.perf or Perf(()) for result in self.results)
+        if first.device_samples_ns and second.device_samples_ns:
+            return first.device_samples_ns, second.device_samples_ns
+        return first.samples_ns, second.samples_ns
+
+
+def benched(
+    ids: Sequence[str],
+    source: CaseSource,
+    operators: Mapping[str, Operator],
+    executors: Sequence[Executor],
+    sampling: Sampling,
+) -> Iterator[Benched]:
+    """Every case on both backends."""
+    for case_id in ids:
+        try:
+            case = source.load(case_id)
+        except ContentError as error:
+            broken = CaseResult(case_id, "", (), Outcome.ERROR, reason=str(error), content_error=True)
+            yield Benched((broken,) * len(executors))
+            continue
+        yield Benched(bench_case(executors, case, operators.get(case.operator), sampling))
+
+
+def duel(first_ns: Sequence[int], second_ns: Sequence[int], family: int = 1) -> Duel:
+    """Whether the second is faster or slower, of `family` cases that are asked together.
+
+    Both ran in turn on the same machine, so that there is no shift between runs to allow for: what is left is the
+    bootstrap's error of both medians. A difference below the minimum effect is no answer, however sure it is.
+    """
+    first, second = run_time(first_ns, seed=1), run_time(second_ns, seed=2)
+    change = math.log(second.median_ns / first.median_ns)
+    width = NormalDist().inv_cdf(1 - _ALARMS / 2 / family) * math.hypot(first.error, second.error)
+    bounds = math.exp(change), math.exp(change - width), math.exp(change + width)
+    effect = math.log1p(MIN_EFFECT)
+    count = min(first.samples, second.samples)
+    if count < MIN_SAMPLES:
+        return Duel(Answer.INCONCLUSIVE, *bounds, f"at least {MIN_SAMPLES} samples are needed")
+    if abs(change) >= effect and abs(change) > width:
+        return Duel(Answer.SLOWER if change > 0 else Answer.FASTER, *bounds)
+    if abs(change) + width <= effect:
+        return Duel(Answer.INCONCLUSIVE, *bounds, f"they differ by less than {MIN_EFFECT:.0%}")
+    room = abs(change) if abs(change) >= effect else effect - abs(change)
+    needed = max(count + 1, math.ceil(count * (width / room) ** 2)) if room > 0 else 0
+    return Duel(Answer.INCONCLUSIVE, *bounds, f"about {needed} samples would tell" if needed else "at the very limit")
