@@ -42,8 +42,9 @@ _KEYS = {
     "ArrowUp": ("ArrowUp", 38, ""),
     "ArrowLeft": ("ArrowLeft", 37, ""),
     "ArrowRight": ("ArrowRight", 39, ""),
+    "Home": ("Home", 36, ""),
+    "End": ("End", 35, ""),
     "Escape": ("Escape", 27, ""),
-    "Tab": ("Tab", 9, ""),
     "/": ("Slash", 191, "/"),
 }
 
@@ -56,7 +57,7 @@ class Chromium:
         assert program, "chromium is not installed"
         read_commands, self._commands = os.pipe()
         self._replies, write_replies = os.pipe()
-        # Chromium reads commands from descriptor 3 and answers on 4; moved up first, so that neither overwrites the other.
+        # Chromium reads commands from descriptor 3 and answers on 4; from high numbers, so that neither is overwritten.
         here = [fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in (read_commands, write_replies)]
         log = os.open(folder / "chromium.log", os.O_WRONLY | os.O_CREAT)
         moves = [

@@ -48,7 +48,7 @@ def shortened(text: str, most: int) -> str:
 
 def kept(record: Mapping[str, Any]) -> dict[str, Any]:
     """The record without what is absent or empty."""
-    return {key: value for key, value in record.items() if value is not None and value != "" and value != []}
+    return {key: value for key, value in record.items() if value not in (None, "", [])}
 
 
 def error_class(error: float, bins: int) -> str:

@@ -9,7 +9,7 @@ from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseInfo, CaseResult, Outcome, Reading, TensorInfo, Worst
 from mluops_gtest.reports.html.compact import Pool, kept, number, profile_record, shortened
 from mluops_gtest.reports.html.timing import timing_record
-from mluops_gtest.reports.html.trends import HistoryTrends, trend_record
+from mluops_gtest.reports.html.trends import HistoryTrends, latest_runs, trend_text
 
 # The page explains; the whole text of a chatty backend is in report.json.
 _MOST_PRINTED = 2000
@@ -35,7 +35,16 @@ def payload(
     """Everything the page shows, but its words."""
     pool = Pool()
     moved = {case: word.replace("_", " ") for case, word in (transitions or {}).items()}
-    rows = [_row(result, pool, moved.get(result.case), device) for result in report.results]
+    runs = latest_runs(history or {})
+    rows = []
+    for result in report.results:
+        past = trend_text((history or {}).get(result.case, ()), runs)
+        beside = {
+            "perf": timing_record(result, device),
+            "moved": pool.number(moved[result.case]) if result.case in moved else None,
+            "trend": [pool.number(text) for text in past] if runs else None,
+        }
+        rows.append(kept(_row(result, pool) | beside))
     present = {result.case for result in report.results}
     return {
         "verdict": verdict(report),
@@ -43,7 +52,7 @@ def payload(
         "outcomes": [[outcome.value, outcome.blocks] for outcome in Outcome],
         "against": transitions is not None,
         "missing": [[case, word] for case, word in sorted(moved.items()) if case not in present],
-        "trends": None if history is None else trend_record(history),
+        "runs": runs,
         "rows": rows,
         "pool": pool.values,
     }
@@ -72,31 +81,27 @@ def _text(value: Any) -> str:
     return text if len(text) <= _MOST_VALUE else text[:_MOST_VALUE] + " …"
 
 
-def _row(result: CaseResult, pool: Pool, transition: str | None, device: Mapping[str, Any] | None) -> dict[str, Any]:
+def _row(result: CaseResult, pool: Pool) -> dict[str, Any]:
     statuses = (result.status, result.expected_status)
-    return kept(
-        {
-            "id": result.case,
-            "op": pool.number(result.operator or "?"),
-            "tags": pool.number(list(result.tags)),
-            "outcome": list(Outcome).index(result.outcome),
-            "status": pool.number([None if status is None else status.name for status in statuses]),
-            "readings": [_reading(reading, pool) for reading in result.readings],
-            "worst": None if result.worst is None else _worst(result.worst, pool),
-            "ms": number(result.seconds * 1e3),
-            "why": pool.number(shortened(result.reason, _MOST_PRINTED)) if result.reason else None,
-            # What stands around the case's own name, so that lines which differ by it alone are one value.
-            "repro": pool.number(result.repro.split(result.case)) if result.repro else None,
-            "notes": [shortened(note, _MOST_PRINTED) for note in result.notes],
-            "printed": shortened(result.output, _MOST_PRINTED),
-            "attempts": [[list(Outcome).index(a.outcome), pool.number(a.reason)] for a in result.attempts],
-            "mark": pool.number(result.fingerprint) if result.fingerprint else None,
-            "profile": None if result.profile is None else profile_record(result.profile),
-            "perf": timing_record(result, device),
-            "moved": None if transition is None else pool.number(transition),
-            **_info(result.info, pool),
-        }
-    )
+    return {
+        "id": result.case,
+        "op": pool.number(result.operator or "?"),
+        "tags": pool.number(list(result.tags)),
+        "outcome": list(Outcome).index(result.outcome),
+        "status": pool.number([None if status is None else status.name for status in statuses]),
+        "readings": [_reading(reading, pool) for reading in result.readings],
+        "worst": None if result.worst is None else _worst(result.worst, pool),
+        "ms": number(result.seconds * 1e3),
+        "why": pool.number(shortened(result.reason, _MOST_PRINTED)) if result.reason else None,
+        # What stands around the case's own name, so that lines which differ by it alone are one value.
+        "repro": pool.number(result.repro.split(result.case)) if result.repro else None,
+        "notes": [shortened(note, _MOST_PRINTED) for note in result.notes],
+        "printed": shortened(result.output, _MOST_PRINTED),
+        "attempts": [[list(Outcome).index(a.outcome), pool.number(a.reason)] for a in result.attempts],
+        "mark": pool.number(result.fingerprint) if result.fingerprint else None,
+        "profile": None if result.profile is None else profile_record(result.profile),
+        **_info(result.info, pool),
+    }
 
 
 def _reading(reading: Reading, pool: Pool) -> list[Any]:
@@ -118,16 +123,17 @@ def _worst(worst: Worst, pool: Pool) -> list[Any]:
 
 
 def _info(info: CaseInfo, pool: Pool) -> dict[str, Any]:
-    params = [[name, _text(value)] for name, value in info.params.items()]
+    params = [pool.number(list(info.params)), *map(_text, info.params.values())]
     return {
         "inputs": [_tensor(tensor, pool) for tensor in info.inputs],
         "outputs": [_tensor(tensor, pool) for tensor in info.outputs],
-        "params": pool.number(params) if params else None,
+        "params": params if info.params else None,
         "doc": pool.number(info.doc) if info.doc else None,
         "io": None if info.theory_io_bytes is None else number(info.theory_io_bytes),
         "ops": None if info.theory_ops is None else number(info.theory_ops),
     }
 
 
-def _tensor(tensor: TensorInfo, pool: Pool) -> int:
-    return pool.number([tensor.id, tensor.dtype, tensor.layout, list(tensor.dims)])
+def _tensor(tensor: TensorInfo, pool: Pool) -> list[int]:
+    """What an operator's tensors have in common is pooled; the dimensions follow."""
+    return [pool.number([tensor.id, tensor.dtype, tensor.layout]), *tensor.dims]

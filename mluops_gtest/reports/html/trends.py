@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from mluops_gtest.model.result import Outcome
 from mluops_gtest.reports.html.compact import ABSENT, NON_FINITE, digit
@@ -14,19 +13,19 @@ _MOST_RUNS = 40
 _ORDER = {outcome.value: place for place, outcome in enumerate(Outcome)}
 
 
-def trend_record(history: HistoryTrends) -> dict[str, Any]:
-    """The latest runs; per case one character for its outcome and one for its reading in each of them."""
-    starts = sorted({started for points in history.values() for started, _, _ in points})[-_MOST_RUNS:]
-    place = {started: number for number, started in enumerate(starts)}
-    cases = {}
-    for case, points in history.items():
-        outcomes, ratios = [ABSENT] * len(starts), [ABSENT] * len(starts)
-        for started, outcome, ratio in points:
-            if started in place:
-                outcomes[place[started]] = digit(_ORDER[outcome])
-                ratios[place[started]] = _ratio_class(ratio)
-        cases[case] = ["".join(outcomes), "".join(ratios)]
-    return {"starts": starts, "cases": cases}
+def latest_runs(history: HistoryTrends) -> list[str]:
+    """The starts of the runs that the page shows, from old to new."""
+    return sorted({started for points in history.values() for started, _, _ in points})[-_MOST_RUNS:]
+
+
+def trend_text(points: Sequence[tuple[str, str, float | None]], starts: Sequence[str]) -> list[str]:
+    """One character per run for the outcome of a case, and one for its reading."""
+    outcomes, ratios = dict.fromkeys(starts, ABSENT), dict.fromkeys(starts, ABSENT)
+    for started, outcome, ratio in points:
+        if started in outcomes:
+            outcomes[started] = digit(_ORDER[outcome])
+            ratios[started] = _ratio_class(ratio)
+    return ["".join(outcomes.values()), "".join(ratios.values())]
 
 
 def _ratio_class(ratio: float | None) -> str:

@@ -65,22 +65,23 @@ const RAISED = { "-": "⁻", 0: "⁰", 1: "¹", 2: "²", 3: "³", 4: "⁴", 5: "
 const power = (base, exponent) => base + [...String(exponent)].map((sign) => RAISED[sign]).join("");
 const fromDigit = (sign) => parseInt(sign, 36);
 
-// One tooltip for all pictures; the same words are in each picture's own title for readers without a pointer.
+// One tooltip and one set of listeners for all pictures: a page draws thousands of dots.
 const tip = el("div", { class: "tip", role: "presentation", hidden: true });
+const TIPS = new WeakMap();
 
 function tipped(node, words) {
-  node.addEventListener("pointerenter", () => {
-    tip.textContent = words;
-    tip.hidden = false;
-  });
-  node.addEventListener("pointermove", (event) => {
-    tip.style.left = `${Math.min(event.clientX + 14, window.innerWidth - tip.offsetWidth - 8)}px`;
-    tip.style.top = `${Math.min(event.clientY + 16, window.innerHeight - tip.offsetHeight - 8)}px`;
-  });
-  node.addEventListener("pointerleave", () => {
-    tip.hidden = true;
-  });
+  TIPS.set(node, words);
   return node;
+}
+
+function moveTip(event) {
+  let node = event.target;
+  while (node && !TIPS.has(node)) node = node.parentNode;
+  tip.hidden = !node;
+  if (!node) return;
+  tip.textContent = TIPS.get(node);
+  tip.style.left = `${Math.min(event.clientX + 14, window.innerWidth - tip.offsetWidth - 8)}px`;
+  tip.style.top = `${Math.min(event.clientY + 16, window.innerHeight - tip.offsetHeight - 8)}px`;
 }
 
 function copyButton(text) {

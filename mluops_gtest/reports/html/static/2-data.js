@@ -6,8 +6,6 @@ const BLOCKS = new Set(DATA.outcomes.filter(([, blocks]) => blocks).map(([word])
 BLOCKS.add("missing");
 const MARKS = { passed: "✓", failed: "✗", wrong_status: "≠", memory: "⚠", crashed: "✸", timed_out: "◷", suspect: "?", skipped: "–", error: "!", xfailed: "~", xpassed: "!", not_run: "○", flaky: "≈", missing: "∅" };
 
-const TRENDS = new Map(Object.entries(DATA.trends ? DATA.trends.cases : {}));
-
 const pooled = (number) => (number === undefined ? undefined : DATA.pool[number]);
 
 // The largest reading as a multiple of its threshold; a threshold of 0 allows nothing but 0.
@@ -20,6 +18,11 @@ function largestRatio(readings) {
     if (largest === null || ratio > largest) largest = ratio;
   }
   return largest;
+}
+
+function unfoldTensor([number, ...dims]) {
+  const [id, dtype, layout] = pooled(number);
+  return { id, dtype, layout, dims };
 }
 
 function unfold(row, number) {
@@ -35,16 +38,17 @@ function unfold(row, number) {
   const repro = pooled(row.repro);
   return {
     ...row, number, outcome, readings, status, expected, tags, why, mark,
+    inputs: (row.inputs || []).map(unfoldTensor), outputs: (row.outputs || []).map(unfoldTensor),
     operator: pooled(row.op), blocks: BLOCKS.has(outcome), ratio: largestRatio(readings), moved: pooled(row.moved),
-    repro: repro && repro.join(row.id), trend: TRENDS.get(row.id),
+    repro: repro && repro.join(row.id), trend: row.trend && row.trend.map(pooled),
     text: [row.id, ...tags, outcome, mark, why].join("\n").toLowerCase(),
   };
 }
 
 // A case of the baseline without a result here still has a row, so that it can be found.
 const unfoldMissing = ([id, moved], number) => ({
-  id, number, moved, outcome: "missing", blocks: true, operator: id.split("/")[0], tags: [], readings: [], ratio: null, ms: 0,
-  why: t("missing_why"), mark: "", absent: true, trend: TRENDS.get(id), text: `${id}\nmissing`.toLowerCase(),
+  id, number, moved, outcome: "missing", blocks: true, operator: id.split("/")[0], tags: [], readings: [], inputs: [], outputs: [], ratio: null, ms: 0,
+  why: t("missing_why"), mark: "", absent: true, text: `${id}\nmissing`.toLowerCase(),
 });
 
 const RESULTS = DATA.rows.map(unfold);

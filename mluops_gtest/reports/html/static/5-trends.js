@@ -5,7 +5,7 @@ const AT_THRESHOLD = 24;
 function trendPoints(row) {
   const [outcomes, ratios] = row.trend;
   return [...outcomes].map((sign, place) => ({
-    started: DATA.trends.starts[place],
+    started: DATA.runs[place],
     outcome: sign === "." ? null : OUTCOMES[fromDigit(sign)],
     ratio: ratios[place],
   }));
@@ -59,10 +59,9 @@ function trendPicture(row) {
 
 // One column per run: what blocked in red, the rest below.
 function runsPicture() {
-  const { starts } = DATA.trends;
-  const totals = starts.map(() => new Map());
-  for (const [outcomes] of TRENDS.values()) {
-    [...outcomes].forEach((sign, place) => {
+  const totals = DATA.runs.map(() => new Map());
+  for (const row of RESULTS) {
+    [...row.trend[0]].forEach((sign, place) => {
       if (sign === ".") return;
       const word = OUTCOMES[fromDigit(sign)];
       totals[place].set(word, (totals[place].get(word) || 0) + 1);
@@ -71,7 +70,7 @@ function runsPicture() {
   return el(
     "div",
     { class: "runs" },
-    starts.map((started, place) => {
+    DATA.runs.map((started, place) => {
       const counts = new Map([...totals[place]].sort(([a], [b]) => BLOCKING_FIRST.indexOf(a) - BLOCKING_FIRST.indexOf(b)));
       const total = [...counts.values()].reduce((sum, count) => sum + count, 0);
       const blocked = [...counts].filter(([word]) => BLOCKS.has(word)).reduce((sum, [, count]) => sum + count, 0);

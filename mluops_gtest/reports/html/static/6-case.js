@@ -25,17 +25,17 @@ function reasonBlock(row) {
 }
 
 function tensorsBlock(row) {
-  const line = (direction) => (number) => {
-    const [id, dtype, layout, dims] = pooled(number);
+  const line = (direction) => ({ id, dtype, layout, dims }) => {
     return el("tr", {}, el("td", { class: "mono" }, id), el("td", { class: "mono dims" }, dims.join(" × ") || "—"), el("td", { class: "mono" }, dtype), el("td", { class: "mono" }, layout), el("td", {}, direction));
   };
-  const rows = [...(row.inputs || []).map(line(t("input"))), ...(row.outputs || []).map(line(t("output")))];
+  const rows = [...row.inputs.map(line(t("input"))), ...row.outputs.map(line(t("output")))];
   return rows.length ? block(t("tensors"), "double", table([t("name"), t("dims"), t("dtype"), t("layout"), ""], rows)) : null;
 }
 
 function paramsBlock(row) {
-  const params = pooled(row.params);
-  return params ? block(t("params"), "params", facts(params.map(([name, value]) => [name, el("code", {}, value)]))) : null;
+  if (!row.params) return null;
+  const [names, ...values] = row.params;
+  return block(t("params"), "params", facts(pooled(names).map((name, place) => [name, el("code", {}, values[place])])));
 }
 
 function criteriaBlock(row) {
@@ -77,10 +77,10 @@ function worstBlock(row) {
 function profileBlocks(row) {
   if (!row.profile) return [];
   const { output } = row.profile;
-  const tensor = (row.outputs || []).map(pooled).find(([id]) => id === output);
+  const tensor = row.outputs.find(({ id }) => id === output);
   return [
     block(`${t("histogram")} · ${output}`, "histogram", errorHistogram(row.profile), el("p", { class: "hint" }, t("histogram_hint"))),
-    block(`${t("map")} · ${output}`, "map-block", errorMap(row.profile, tensor && tensor[3]), el("p", { class: "hint" }, t("map_hint"))),
+    block(`${t("map")} · ${output}`, "map-block", errorMap(row.profile, tensor && tensor.dims), el("p", { class: "hint" }, t("map_hint"))),
   ];
 }
 

@@ -26,7 +26,7 @@ function listRow(row) {
     pill(row.outcome),
     el("span", { class: "name" }, caseName(row.id), row.why && row.blocks ? el("span", { class: "brief" }, row.why.split("\n")[0]) : null),
     el("span", { class: "chips" }, row.moved ? chip(movedText(row.moved), `moved m-${row.moved.replaceAll(" ", "-")}`) : null, row.tags.map((tag) => chip(tag, "tag"))),
-    DATA.trends ? trendBlocks(row) || el("span", { class: "blocks" }) : null,
+    DATA.runs.length ? trendBlocks(row) || el("span", { class: "blocks" }) : null,
     ratioMeter(row),
     el("span", { class: "time" }, row.absent ? "" : duration(row.ms * 1e6)),
   );

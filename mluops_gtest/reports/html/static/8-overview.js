@@ -138,8 +138,8 @@ function performanceSection() {
 }
 
 function trendsSection() {
-  if (!DATA.trends || !DATA.trends.starts.length) return null;
-  const { starts } = DATA.trends;
+  const starts = DATA.runs;
+  if (!starts.length) return null;
   const ends = el("div", { class: "runs-ends" }, el("span", {}, starts[0].slice(0, 16).replace("T", " ")), el("span", {}, starts[starts.length - 1].slice(0, 16).replace("T", " ")));
   return panel("trends", t("trends"), t("trends_hint", { n: whole(starts.length) }), el("div", { class: "runs-frame", "--count": starts.length }, runsPicture(), starts.length > 1 && ends));
 }

@@ -55,6 +55,7 @@ function pageHead(sections) {
   );
 }
 
+// A shared address brings its filter or its case; false where it names neither.
 function readAddress() {
   const state = new URLSearchParams(location.hash.slice(1));
   const changes = {};
@@ -63,6 +64,8 @@ function readAddress() {
   const row = BY_ID.get(state.get("case"));
   if (row) goToCase(row);
   else if (Object.keys(changes).length) resetFilter(changes);
+  else return false;
+  return true;
 }
 
 function pageKeys(event) {
@@ -94,9 +97,9 @@ function start() {
     environmentSection(),
   ].filter(Boolean);
   page.append(pageHead(sections), el("main", {}, sections), tip);
-  refreshList();
-  readAddress();
+  if (!readAddress()) refreshList();
   document.addEventListener("keydown", pageKeys);
+  document.addEventListener("pointermove", moveTip);
   window.addEventListener("hashchange", readAddress);
   // Paper has no scrolling: all rows of the current filter must be there.
   window.addEventListener("beforeprint", () => showMore(LIST.rows.length));

@@ -1,0 +1,371 @@
+"""The page as a reader meets it, in a real browser: open, search, filter, expand, by mouse and by keys."""
+
+import json
+
+import pytest
+
+from mluops_gtest.model.result import Outcome
+from mluops_gtest.reports.html import render_html
+from tests.support.chromium import Chromium, needs_chromium
+from tests.support.page_report import DEVICE, HOSTILE, failed, large_report, report, result, small_report
+
+pytestmark = needs_chromium
+MOVES = {"toy/same_way": "regressed", "toy/plain": "still passing", "toy/gone": "missing", "other/tagged": "a new word"}
+HISTORY = {
+    "toy/same_way": [("2026-01-01T00:00:00", "passed", 0.01), ("2026-01-02T00:00:00", "failed", 2000.0)],
+    "toy/plain": [("2026-01-01T00:00:00", "passed", 0.0), ("2026-01-02T00:00:00", "skipped", None)],
+}
+EVERYTHING = {"transitions": MOVES, "history": HISTORY, "device": DEVICE}
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    chromium = Chromium(tmp_path_factory.mktemp("chromium"))
+    yield chromium
+    chromium.close()
+
+
+@pytest.fixture
+def show(browser, tmp_path):
+    """Open the page of a report; at the end nothing was complained about and nothing was asked for but the page."""
+    addresses = []
+
+    def call(made, fragment="", **options):
+        path = tmp_path / f"report-{len(addresses)}.html"
+        path.write_text(render_html(made, **options), encoding="utf-8")
+        addresses.append(path.as_uri())
+        browser.open(path.as_uri() + fragment)
+        return browser
+
+    browser.javascript(True)
+    browser.window(1400, 900)
+    browser.media("light")
+    yield call
+    assert browser.complaints == []
+    assert set(browser.requests) <= set(addresses)
+
+
+def texts(browser, selector):
+    return browser.value(f"[...document.querySelectorAll({json.dumps(selector)})].map((node) => node.innerText)")
+
+
+def ids(browser):
+    return texts(browser, ".list .id")
+
+
+def choose(browser, label, value):
+    field = f"document.querySelector('select[aria-label={label}]')"
+    browser.value(f"{field}.value = {json.dumps(value)}; {field}.dispatchEvent(new Event('change'))")
+
+
+def focused(browser):
+    return browser.value("document.activeElement.querySelector('.id')?.innerText ?? document.activeElement.id")
+
+
+def expand_all(browser):
+    browser.value("document.querySelectorAll('.list .row[aria-expanded=false]').forEach((row) => row.click())")
+
+
+def test_the_page_opens_with_the_verdict_and_what_blocks_first(show):
+    page = show(small_report())
+    assert texts(page, ".headline p") == ["12 of 17 cases block"]
+    assert len(ids(page)) == 17
+    outcomes = texts(page, ".list .pill")
+    assert outcomes[0].endswith("crashed")
+    assert outcomes[-1].endswith("passed")
+    assert page.value("document.title").startswith("12 of 17 cases block")
+
+
+def test_a_name_that_looks_like_markup_is_shown_and_never_run(show):
+    page = show(small_report())
+    assert HOSTILE in ids(page)
+    expand_all(page)
+    assert page.value("window.hacked") is None
+    assert "</script><script>window.hacked=2</script>" in texts(page, ".printed pre")[1]
+
+
+def test_search_by_name_tag_outcome_and_field(show):
+    page = show(small_report())
+    for words, found in {
+        "same_way": ["toy/same_way"],
+        "boundary": ["other/its_own_way", "other/tagged"],
+        "timed_out": ["other/timed_out"],
+        "tag:boundary outcome:passed": ["other/tagged"],
+        "OP:toy tag:network": ["toy/timed"],
+        "mark:v1:2222": ["other/its_own_way"],
+        "no such case": [],
+    }.items():
+        page.press("/")
+        assert focused(page) == "search"
+        page.type(words)
+        assert ids(page) == found, words
+        assert texts(page, ".count") == [f"{len(found)} of 17"]
+        page.press("Escape")
+        assert len(ids(page)) == 17
+        page.value("document.activeElement.blur()")
+
+
+def test_filters_by_outcome_operator_and_tag_work_together_and_stay_in_the_address(show):
+    page = show(small_report())
+    page.click("[data-outcome=failed]")
+    assert len(ids(page)) == 3
+    assert page.value("document.querySelector('[data-outcome=failed]').ariaPressed") == "true"
+    choose(page, "Operator", "other")
+    assert ids(page) == ["other/its_own_way"]
+    assert page.value("location.hash") == "#outcome=failed&operator=other"
+    page.click(".reset")
+    assert len(ids(page)) == 17
+    assert page.value("location.hash") == ""
+
+
+def test_an_address_brings_its_filter_or_its_case(show):
+    page = show(small_report(), "#tag=boundary&order=id")
+    assert ids(page) == ["other/its_own_way", "other/tagged"]
+    page = show(small_report(), "#case=toy/plain")
+    assert texts(page, ".detail .repro code") == ["mluops-test run toy/plain --backend mine"]
+
+
+def test_the_tables_count_and_lead_to_their_cases(show):
+    page = show(small_report())
+    rows = dict(zip(texts(page, ".summary tbody th"), texts(page, ".summary tbody td:nth-child(3)"), strict=True))
+    assert rows == {"other": "12", "toy": "5", "boundary": "2", "negative": "1", "network": "1", "smoke": "14"}
+    page.click(".summary tbody tr:nth-child(2) th button")
+    assert len(ids(page)) == 5
+
+
+def test_a_failed_case_shows_why_where_and_how_much(show):
+    page = show(small_report(), "#search=same_way")
+    page.click(".list .row")
+    (detail,) = texts(page, ".detail")
+    for words in (
+        "diff1 = 0.02 > 1e-05",
+        "out[3, 17]",
+        "0.25",
+        "1,200 / 2,560",
+        "8,000,000",
+        "NHWC",
+        "2 × 16 × 16 × 4",
+    ):
+        assert words in detail
+    for words in ("kernel_size", "[3, 3, 3]", "§3.2: windows across the edge", "v1:1111", "--backend mine"):
+        assert words in detail
+    assert page.value("document.querySelectorAll('.histogram rect.heat').length") == 32
+    assert page.value("document.querySelectorAll('.map .cell').length") == 1024
+    assert page.value("document.querySelectorAll('.map .cell.equal').length") == 1
+    assert page.value("document.querySelectorAll('.map .cell.lost').length") == 1
+
+
+def test_readings_stand_on_one_logarithmic_axis(show):
+    page = show(small_report(), "#search=same_way")
+    page.click(".list .row")
+    places = page.value(
+        "[...document.querySelectorAll('.readings .dot')].map((dot) => parseFloat(dot.getAttribute('cx')))"
+    )
+    limits = page.value(
+        "[...document.querySelectorAll('.readings .limit')].map((one) => parseFloat(one.getAttribute('x1')))"
+    )
+    # 0.02 lies 3.3 decades right of 1e-5; NaN has its place at the right end, a threshold of 0 at the left.
+    assert places[0] > limits[0] + 20
+    assert places[1] == 97
+    assert limits[1] == 3
+    assert texts(page, ".readings td.bad") == ["0.02", "NaN"]
+
+
+def test_the_error_map_is_hotter_where_errors_are_larger(show):
+    page = show(small_report(), "#search=same_way")
+    page.click(".list .row")
+    fills = page.value("[40, 500, 980].map((n) => getComputedStyle(document.querySelectorAll('.map .cell')[n]).fill)")
+    assert len(set(fills)) == 3
+
+
+def test_the_repro_line_is_copied(show):
+    page = show(small_report(), "#search=same_way")
+    page.click(".list .row")
+    page.click(".copy")
+    said = page.value(
+        "new Promise((done) => { const look = () => { const said = document.querySelector('.copy').innerText;"
+        "said === 'Copy' ? setTimeout(look, 10) : done(said); }; look(); })"
+    )
+    assert said == "Copied"
+
+
+def test_keys_move_open_and_close(show):
+    page = show(small_report(), "#operator=toy")
+    names = ids(page)
+    page.press("/", "ArrowDown")
+    assert focused(page) == names[0]
+    page.press("ArrowDown", "ArrowDown", "Enter")
+    assert focused(page) == names[2]
+    assert page.value("document.querySelector('.detail').ariaLabel") == names[2]
+    page.press(" ")
+    assert texts(page, ".detail") == []
+    page.press("ArrowRight")
+    assert len(texts(page, ".detail")) == 1
+    page.press("ArrowLeft")
+    assert texts(page, ".detail") == []
+    page.press("End")
+    assert focused(page) == names[-1]
+    page.press("Home", "ArrowUp")
+    assert focused(page) == "search"
+
+
+def test_the_focus_can_be_seen(show):
+    page = show(small_report())
+    page.press("/", "ArrowDown")
+    assert page.value("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+
+
+def test_failures_that_are_alike_stand_together(show):
+    page = show(small_report())
+    heads = texts(page, ".group summary")
+    (alike,) = [head for head in heads if "v1:1111" in head]
+    assert "2" in alike.split()
+    assert len(heads) == len(texts(page, ".group-count")) == 11
+    page.click(".group:has(.o-failed) summary")
+    page.click(".group[open] .group-cases button")
+    assert focused(page) == "toy/same_way"
+    assert len(texts(page, ".detail")) == 1
+
+
+def test_transitions_are_counted_and_missing_cases_are_found(show):
+    page = show(small_report(), **EVERYTHING)
+    tiles = [tuple(words.split("\n")) for words in texts(page, ".tile")]
+    assert sorted(tiles) == [("1", "a new word"), ("1", "missing"), ("1", "regressed"), ("1", "still passing")]
+    page.click(".tile.m-missing")
+    assert ids(page) == ["toy/gone"]
+    assert texts(page, ".list .pill") == ["∅\nmissing"]
+
+
+def test_earlier_runs_are_drawn_for_all_and_for_one_case(show):
+    page = show(small_report(), **EVERYTHING)
+    assert page.value("[...document.querySelectorAll('.run')].map((run) => run.ariaLabel)") == [
+        "2026-01-01T00:00:00: passed 2",
+        "2026-01-02T00:00:00: failed 1, skipped 1",
+    ]
+    assert texts(page, ".run-count") == ["", "1"]
+    page.press("/")
+    page.type("same_way")
+    page.click(".list .row")
+    assert page.value("[...document.querySelectorAll('.trend-block .mark')].map((mark) => mark.classList[1])") == [
+        "o-passed",
+        "o-failed",
+    ]
+
+
+def test_times_and_roofs_of_a_timed_case(show):
+    page = show(small_report(), "#search=toy/timed", **EVERYTHING)
+    page.click(".list .row")
+    (detail,) = texts(page, ".detail")
+    for words in (
+        "Device time",
+        "Interface time",
+        "Roofline",
+        "Workspace",
+        "4 KiB",
+        "Below the accepted 60 % on the IO side",
+    ):
+        assert words in detail
+    assert page.value("document.querySelectorAll('.times').length") == 48
+    assert page.value("document.querySelectorAll('#performance .roof').length") == 4
+    assert texts(page, "#performance .strip .figure")[0] == "0 / 1"
+
+
+def test_sections_without_data_are_not_there(show):
+    page = show(report(result("toy/a")))
+    assert page.value("[...document.querySelectorAll('main section[id]')].map((section) => section.id)") == [
+        "overview",
+        "cases",
+        "environment",
+    ]
+    assert "x86_64" in texts(page, "#environment")[0]
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_every_case_opens_and_nothing_is_left_unsaid(show, lang):
+    page = show(small_report(), lang=lang, **EVERYTHING)
+    expand_all(page)
+    assert len(texts(page, ".detail")) == 18
+    said = page.value("document.body.innerText") + " ".join(
+        page.value("[...document.querySelectorAll('[aria-label]')].map((n) => n.ariaLabel)")
+    )
+    for word in ("undefined", "NaN undefined", "[object", "null"):
+        assert word not in said
+    assert page.value("document.documentElement.lang").startswith(lang)
+    assert ("17 个用例中有 12 个阻塞" in said) == (lang == "zh")
+
+
+@pytest.mark.parametrize("width", [320, 400, 768, 1400])
+def test_no_window_is_too_narrow(show, width):
+    page = show(small_report(), **EVERYTHING)
+    page.window(width, 900)
+    expand_all(page)
+    assert page.value("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0
+
+
+def test_light_dark_and_the_reader_s_own_choice(show):
+    ground = "getComputedStyle(document.body).backgroundColor"
+    page = show(small_report())
+    light = page.value(ground)
+    page.media("dark")
+    dark = page.value(ground)
+    assert light != dark
+    page.click(".theme")
+    assert page.value(ground) == light
+    page.click(".theme")
+    page.media("light")
+    assert page.value(ground) == dark
+    page.click(".theme")
+    assert page.value(ground) == light
+
+
+def test_paper_is_light_and_shows_what_blocks(show):
+    page = show(large_report(250, 150))
+    page.media("dark")
+    assert page.printed().startswith(b"%PDF")
+    assert page.value("getComputedStyle(document.documentElement).colorScheme") == "light"
+    assert page.value("getComputedStyle(document.querySelector('.toolbar select').parentElement).display") == "none"
+    visible = (
+        "[...document.querySelectorAll('.item')].filter((item) => getComputedStyle(item).display !== 'none').length"
+    )
+    assert page.value(visible) == 150
+    page.value("document.querySelector('[data-outcome=passed]').click()")
+    page.printed()
+    assert page.value(visible) == 100
+
+
+def test_two_thousand_cases_are_listed_as_the_reader_goes(show):
+    page = show(large_report())
+    count = "document.querySelectorAll('.item').length"
+    before = page.value(count)
+    assert before < 500
+    page.press("/", "ArrowDown", "End", "ArrowDown")
+    assert page.value(count) > before
+    assert page.value("document.activeElement === document.querySelectorAll('.row')[" + str(before) + "]")
+    page.value(
+        "while (!document.querySelector('.cases > .more').hidden) document.querySelector('.cases > .more').click()"
+    )
+    assert page.value(count) == 2000
+
+
+def test_a_case_far_down_the_list_is_reached_from_its_group(show):
+    passed = [result(f"toy/passed_{n}") for n in range(900)]
+    page = show(report(*passed, failed("toy/the_last")), "#order=id")
+    assert "toy/the_last" not in ids(page)
+    page.click(".group summary")
+    page.click(".group .group-cases button")
+    assert focused(page) == "toy/the_last"
+    assert len(texts(page, ".detail")) == 1
+
+
+def test_without_javascript_the_counts_are_still_there(show, browser):
+    browser.javascript(False)
+    page = show(small_report())
+    browser.javascript(True)
+    assert "12 of 17 cases block" in page.value("document.querySelector('noscript').innerText")
+    assert "toy\t5" in page.value("document.querySelector('noscript table').innerText")
+
+
+def test_an_empty_and_an_interrupted_run(show):
+    assert texts(show(report()), ".headline p") == ["Nothing was compared: 0 cases"]
+    page = show(report(result("toy/a"), result("toy/b", Outcome.NOT_RUN), interrupted=True))
+    assert texts(page, ".headline p") == ["Interrupted: 1 of 2 cases block"]
