@@ -59,7 +59,10 @@ def command() -> None:
 @click.argument("results", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True), metavar="RESULTS…")
 @_db_option
 def add(results: tuple[Path, ...], db: Path | None) -> None:
-    """Add runs to the history; one that is there already is not added again."""
+    """Add runs to the history.
+
+    A run that is there already is not added again.
+    """
     from mluops_gtest.reports.files import read_report
     from mluops_gtest.reports.history import History, history_path
 
@@ -78,7 +81,10 @@ def add(results: tuple[Path, ...], db: Path | None) -> None:
 @click.argument("case", required=False)
 @_run_options
 def show(case: str | None, backend: str | None, last: int, db: Path | None) -> None:
-    """Show the runs; with a case id, what each run said of that case."""
+    """Show the runs, or one case in all of them.
+
+    With a case id: what each run said of it, how often it passed and flaked, and whether its accuracy drifts.
+    """
     from mluops_gtest.cli.consoles import print_page, stdout
     from mluops_gtest.cli.history_page import case_page, runs_page
     from mluops_gtest.reports.history import History, history_path
@@ -99,7 +105,10 @@ def show(case: str | None, backend: str | None, last: int, db: Path | None) -> N
 @click.option("--op", "operator", required=True, help="The operator, e.g. --op get_indice_pairs.")
 @_run_options
 def trend(operator: str, backend: str | None, last: int, db: Path | None) -> None:
-    """Show every case of an operator over time: outcomes, flakes, accuracy, time; old runs are on the left."""
+    """Show every case of an operator over time.
+
+    A line per case with outcomes, flake rate, drift of the accuracy, and time; old runs are on the left.
+    """
     from mluops_gtest.cli.consoles import print_page, stdout
     from mluops_gtest.cli.history_page import trend_page
     from mluops_gtest.reports.history import History, history_path
