@@ -5,9 +5,8 @@ mluops-test run --op masked_im2col_forward --backend examples/python_backend/my_
 
 import numpy as np
 
-from mluops_gtest.model.call import Declined, OpCall
+from mluops_gtest import Declined, OpCall, Status
 from mluops_gtest.model.dtypes import DType, Layout
-from mluops_gtest.model.status import Status
 
 
 class MyKernels:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mluops_gtest.backends.registry import load_backend
 from mluops_gtest.cli.main import run_main
+from mluops_gtest.engine.loading import BackendChoice
 from mluops_gtest.errors import ExitCode
 from mluops_gtest.model.call import Backend
 from tests.conftest import ROOT
@@ -72,7 +72,7 @@ def test_the_smallest_backend_of_the_page_does_not_refuse(first_kernel, tmp_path
 
 def test_both_are_backends(first_kernel):
     for spec in (f"{ROOT / EXAMPLE}", first_kernel):
-        assert isinstance(load_backend(spec, {}), Backend)
+        assert isinstance(BackendChoice(spec, str(ROOT)).load(), Backend)
 
 
 def test_the_pages_case_exists(catalogue):
