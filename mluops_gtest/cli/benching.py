@@ -3,13 +3,12 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 
 from mluops_gtest.engine.execute import Executor
 from mluops_gtest.engine.perf import Sampling
 from mluops_gtest.engine.perf_bench import bench_case
 from mluops_gtest.errors import ContentError
-from mluops_gtest.gate.statistics import MIN_EFFECT, MIN_SAMPLES, Answer, run_time
+from mluops_gtest.gate.statistics import MIN_EFFECT, MIN_SAMPLES, Answer, run_time, student
 from mluops_gtest.model.case import CaseSource
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.result import CaseResult, Outcome, Perf
@@ -78,7 +77,8 @@ def duel(first_ns: Sequence[int], second_ns: Sequence[int], family: int = 1) -> 
     """
     first, second = run_time(first_ns, seed=1), run_time(second_ns, seed=2)
     change = math.log(second.median_ns / first.median_ns)
-    width = NormalDist().inv_cdf(1 - _ALARMS / 2 / family) * math.hypot(first.error, second.error)
+    freedom = max(1, first.samples + second.samples - 2)
+    width = student(_ALARMS / 2 / family, freedom) * math.hypot(first.error, second.error)
     bounds = math.exp(change), math.exp(change - width), math.exp(change + width)
     effect = math.log1p(MIN_EFFECT)
     count = min(first.samples, second.samples)

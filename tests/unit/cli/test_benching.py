@@ -1,0 +1,49 @@
+"""What a bench may say: alarms are rare where nothing differs, and real differences are named."""
+
+import math
+import random
+
+import pytest
+
+from mluops_gtest.cli.benching import duel
+from mluops_gtest.gate.statistics import Answer
+
+
+def times(draw, count, scale=1.0):
+    """Log-normal with 5 %, and now and then a sample three times as long."""
+    one = [1e5 * scale * math.exp(draw.gauss(0, 0.05)) for _ in range(count)]
+    return [round(ns * 3) if draw.random() < 0.02 else round(ns) for ns in one]
+
+
+@pytest.mark.parametrize("count", [10, 40])
+def test_equal_backends_are_seldom_told_apart(count):
+    draw = random.Random(count)
+    answers = [[duel(times(draw, count), times(draw, count), 30).answer for _ in range(30)] for _ in range(50)]
+    alarms = sum(set(bench) != {Answer.INCONCLUSIVE} for bench in answers)
+    assert alarms <= 5
+
+
+@pytest.mark.parametrize(("scale", "answer"), [(1.1, Answer.SLOWER), (0.9, Answer.FASTER)])
+def test_ten_percent_are_found_with_enough_samples(scale, answer):
+    draw = random.Random(7)
+    found = sum(duel(times(draw, 60), times(draw, 60, scale), 30).answer is answer for _ in range(100))
+    assert found >= 90
+
+
+def test_what_is_sure_but_small_is_no_answer():
+    said = duel([100_000, 100_001] * 50, [103_000, 103_001] * 50)
+    assert said.answer is Answer.INCONCLUSIVE
+    assert said.remark == "they differ by less than 5%"
+    assert said.low <= said.ratio <= said.high
+
+
+def test_the_number_of_samples_that_it_names_would_do():
+    draw = random.Random(3)
+    said = duel(times(draw, 12), times(draw, 12, 1.08), 30)
+    assert said.answer is Answer.INCONCLUSIVE
+    needed = int(said.remark.split()[1])
+    assert needed > 12
+    enough = sum(
+        duel(times(draw, 2 * needed), times(draw, 2 * needed, 1.08), 30).answer is Answer.SLOWER for _ in range(50)
+    )
+    assert enough >= 45
