@@ -15,6 +15,8 @@ from mluops_gtest.model.result import CaseResult, Outcome, Perf
 
 # Of the benches in which nothing differs, this share may name a case faster or slower.
 _ALARMS = 0.05
+# More samples than anybody takes.
+_MOST_NEEDED = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,5 +91,7 @@ def duel(first_ns: Sequence[int], second_ns: Sequence[int], family: int = 1) -> 
     if abs(change) + width <= effect:
         return Duel(Answer.INCONCLUSIVE, *bounds, f"they differ by less than {MIN_EFFECT:.0%}")
     room = abs(change) if abs(change) >= effect else effect - abs(change)
-    needed = max(count + 1, math.ceil(count * (width / room) ** 2)) if room > 0 else 0
-    return Duel(Answer.INCONCLUSIVE, *bounds, f"about {needed} samples would tell" if needed else "at the very limit")
+    needed = max(count + 1, math.ceil(min(count * (width / room) ** 2, _MOST_NEEDED))) if room > 0 else _MOST_NEEDED
+    if needed >= _MOST_NEEDED:
+        return Duel(Answer.INCONCLUSIVE, *bounds, f"too near to {MIN_EFFECT:.0%} to tell")
+    return Duel(Answer.INCONCLUSIVE, *bounds, f"about {needed} samples would tell")

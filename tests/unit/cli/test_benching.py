@@ -39,11 +39,15 @@ def test_what_is_sure_but_small_is_no_answer():
 
 def test_the_number_of_samples_that_it_names_would_do():
     draw = random.Random(3)
-    said = duel(times(draw, 12), times(draw, 12, 1.08), 30)
+    said = duel(times(draw, 8), times(draw, 8, 1.12), 30)
     assert said.answer is Answer.INCONCLUSIVE
     needed = int(said.remark.split()[1])
-    assert needed > 12
-    enough = sum(
-        duel(times(draw, 2 * needed), times(draw, 2 * needed, 1.08), 30).answer is Answer.SLOWER for _ in range(50)
-    )
-    assert enough >= 45
+    assert 8 < needed < 200
+    pairs = [(times(draw, 2 * needed), times(draw, 2 * needed, 1.12)) for _ in range(50)]
+    assert sum(duel(*pair, 30).answer is Answer.SLOWER for pair in pairs) >= 45
+
+
+def test_a_number_that_nobody_takes_is_not_named():
+    noisy = [90_000, 100_000, 110_000] * 10
+    said = duel(noisy, [round(ns * 1.04999) for ns in noisy])
+    assert said.remark == "too near to 5% to tell"
