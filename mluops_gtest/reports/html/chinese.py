@@ -120,7 +120,7 @@ WORDS = {
     "transitions_hint": "每个用例相对基准的变化。",
     "trend": "历史运行",
     "trends": "趋势",
-    "trends_hint": "最近 {n} 次运行的结果；数字为阻塞用例数。",
+    "trends_hint": "共 {n} 次运行，最近一次在最右；数字为阻塞用例数。",
     "unequal": "不相等",
     "value": "数值",
     "verdict_blocked": "{all} 个用例中有 {n} 个阻塞",

@@ -121,7 +121,7 @@ WORDS = {
     "transitions_hint": "What became of each case since the baseline.",
     "trend": "Earlier runs",
     "trends": "Trend",
-    "trends_hint": "Outcomes of the latest {n} runs; numbers count blocking cases.",
+    "trends_hint": "Runs on record: {n}, the latest on the right; numbers count blocking cases.",
     "unequal": "Unequal",
     "value": "Value",
     "verdict_blocked": "{n} of {all} cases block",

@@ -97,9 +97,10 @@ function spanText(cell, cells, size) {
 // The last axis runs across, all others down, as the profile says.
 function errorMap(profile, dims) {
   const { rows, columns, cells } = profile;
-  const size = Math.max(Math.min(Math.floor(300 / columns), Math.floor(300 / rows), 28), 4);
-  const wide = Math.max(size, rows === 1 || columns === 1 ? 9 : size);
-  const high = rows === 1 ? 28 : size;
+  // Cells are square where the map is; a narrow or flat one stretches them, at most threefold.
+  const fit = (count) => Math.min(Math.floor(300 / count), 28);
+  const wide = Math.min(fit(columns), 3 * fit(rows));
+  const high = Math.min(fit(rows), 3 * fit(columns));
   const across = dims && dims.length ? dims[dims.length - 1] : columns;
   const down = dims ? dims.slice(0, -1).reduce((product, dim) => product * dim, 1) : rows;
   const shapes = [...cells].map((sign, place) => {
@@ -115,9 +116,9 @@ function errorMap(profile, dims) {
   const legend = el(
     "div",
     { class: "legend" },
-    el("span", { class: "swatch equal" }), t("map_equal"),
-    el("span", { class: "swatch ramp" }), `${power("2", LOWEST)} … ≥ 2`,
-    el("span", { class: "swatch lost" }), t("map_lost"),
+    [["equal", t("map_equal")], ["ramp", `${power("2", LOWEST)} … ≥ 2`], ["lost", t("map_lost")]].map(([name, words]) =>
+      el("span", { class: "entry" }, el("span", { class: `swatch ${name}` }), words),
+    ),
   );
   return el("div", { class: "map-frame" }, drawing, legend);
 }
