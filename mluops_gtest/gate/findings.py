@@ -1,5 +1,6 @@
 """The decision as a short list of findings, failures of one kind together: what annotations and comments show."""
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -105,14 +106,20 @@ def _times(decision: Decision) -> list[Finding]:
     ]
     groups: dict[str, list[TimeChange]] = defaultdict(list)
     for change in performance.answered(Answer.INCONCLUSIVE):
-        groups["samples" if change.ratio is not None else change.reason].append(change)
+        groups["more samples are needed" if change.needed is not None else change.reason].append(change)
     for reason, members in groups.items():
-        texts = [f"{member.case}: {time_words(member)}" for member in members[:_MOST_NAMED]]
-        text = "\n".join([*texts, *more(len(members))]) if reason == "samples" else reason
+        members.sort(key=lambda member: -member.ratio.ratio if member.ratio is not None else 0.0)
+        shown = [f"{member.case}: {time_words(member)}" for member in members[:_MOST_NAMED] if member.ratio is not None]
+        text = "\n".join([reason, *shown, *(more(len(members)) if shown else [])])
         title = f"inconclusive times: {count(len(members), 'case')}"
         cases = tuple(member.case for member in members)
-        found.append(Finding(f"inconclusive {reason}", title, text, decision.policy.strict_perf, cases))
+        found.append(Finding(f"inconclusive {_shape(reason)}", title, text, decision.policy.strict_perf, cases))
     return found
+
+
+def _shape(reason: str) -> str:
+    """The reason without its numbers, which vary from run to run."""
+    return re.sub(r"\d+", "#", reason)
 
 
 def _drifts(decision: Decision) -> list[Finding]:
@@ -136,8 +143,8 @@ def time_words(change: TimeChange) -> str:
     """The times of one case in words."""
     if change.ratio is None or change.before_ns is None or change.now_ns is None:
         return change.reason
-    times = f"{duration(change.before_ns)} → {duration(change.now_ns)}, {percent(change.ratio)}"
-    return f"{times}; {change.reason}" if change.reason else times
+    needed = f"; {change.needed} samples per run would be needed" if change.needed is not None else ""
+    return f"{duration(change.before_ns)} → {duration(change.now_ns)}, {percent(change.ratio)}{needed}"
 
 
 def percent(ratio: Ratio) -> str:

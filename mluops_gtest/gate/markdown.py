@@ -46,9 +46,9 @@ def _finding(finding: Finding) -> Iterator[str]:
     place = f" ({code(f'{finding.file}:{finding.line}')})" if finding.file else ""
     yield from (f"**{_plain(finding.title)}**{place}", "")
     # A fence longer than any in the text: whatever a backend printed stays text.
-    fence = "`" * (2 + max([1, *(len(run) for run in re.findall("`+", finding.text))]))
+    fence = "`" * max(3, 1 + _longest_ticks(finding.text))
     yield from (f"{fence}text", finding.text, fence, "")
-    if len(finding.cases) > 1:
+    if finding.blocks and len(finding.cases) > 1:
         yield f"<details><summary>{count(len(finding.cases), 'case')}</summary>"
         yield ""
         yield from (f"- {code(case)}" for case in finding.cases[:_MOST_CASES])
@@ -59,10 +59,13 @@ def _finding(finding: Finding) -> Iterator[str]:
 
 def code(text: str) -> str:
     """A code span that no character of the text ends."""
-    ticks = "`" * (1 + max([0, *(len(run) for run in re.findall("`+", text))]))
+    ticks = "`" * (1 + _longest_ticks(text))
     space = " " if text.startswith("`") or text.endswith("`") else ""
-    flat = " ".join(text.splitlines()).replace("|", "\\|")
-    return f"{ticks}{space}{flat}{space}{ticks}"
+    return f"{ticks}{space}{' '.join(text.splitlines())}{space}{ticks}"
+
+
+def _longest_ticks(text: str) -> int:
+    return max((len(run) for run in re.findall("`+", text)), default=0)
 
 
 def _plain(text: str) -> str:

@@ -92,8 +92,6 @@ def _open(pair: Pair, ratio: Ratio, noise: float) -> str:
     samples = min(run.samples for run in (pair.current, *pair.reference))
     if ratio.needed is not None:
         return f"{samples} samples; {ratio.needed} per run would be needed"
-    runs = len(pair.reference)
     return (
-        f"no number of samples would do: runs of one build differ by {noise:.1%}; "
-        f"add runs of the baseline's build to its {runs} (--aa)"
+        f"runs of one build differ by {noise * 100:.1f} %, whatever the samples; more runs of the baseline help (--aa)"
     )

@@ -28,7 +28,7 @@ PRIOR_NOISE = 0.015
 PRIOR_WEIGHT = 10.0
 # From so many cases on their scatter tells the noise and their centre the shift that all of them share.
 ENOUGH_CASES = 20
-_RESAMPLES = 2000
+_RESAMPLES = 1000
 # The densest stretch that holds this share of the cases is where nothing changed.
 _CORE = 0.4
 # Points further than this many robust standard deviations from the centre are changes, not noise; the variance of
@@ -256,7 +256,7 @@ def _ratio(
     if abs(change) + student(_SINGLE, freedom) * error <= effect:
         return Ratio(Answer.UNCHANGED, *bounds)
     tail, room = (CASE_ALARMS / family, abs(change)) if abs(change) >= effect else (_SINGLE, effect - abs(change))
-    left = (room / student(tail, math.inf)) ** 2 - between
+    left = (room / student(tail, freedom)) ** 2 - between
     samples = min(run.samples for run in (pair.current, *pair.reference))
     needed = max(samples + 1, math.ceil(samples * sampling / left)) if left > 0 else None
     return Ratio(Answer.INCONCLUSIVE, *bounds, needed)

@@ -1,0 +1,275 @@
+"""`mluops-test gate` as CI calls it: files in, exit code and printed lines out."""
+
+import json
+
+import pytest
+
+from tests.e2e.conftest import wrong
+
+FOREVER = "2999-12-31"
+
+
+@pytest.fixture
+def results(run, toy):
+    """The default set of the toy operator, all passed."""
+    made = run("--root", toy)
+    assert made.code == 0
+    return made.folder
+
+
+@pytest.fixture
+def changed(tmp_path):
+    """A copy of results in which single cases have other values; None takes a case out."""
+    number = iter(range(100))
+
+    def change(folder, changes=None, **top):
+        report = json.loads((folder / "report.json").read_text())
+        for case, values in (changes or {}).items():
+            found = [r for r in report["results"] if r["case"] == case]
+            if values is None:
+                report["results"].remove(found[0])
+            else:
+                found[0].update(values)
+        report.update(top)
+        path = tmp_path / f"changed-{next(number)}.json"
+        path.write_text(json.dumps(report))
+        return path
+
+    return change
+
+
+FAILED = {"outcome": "failed", "fingerprint": "v1:abc123", "reason": "y: diff1 = 1 > 1e-06"}
+RAMP = "scale_by/ramp_2"
+
+
+def write_waivers(tmp_path, **fields):
+    fields = {"case": RAMP, "outcome": "failed", "reason": "known", "owner": "ann", "expires": FOREVER, **fields}
+    path = tmp_path / "waivers.yaml"
+    path.write_text("- " + "\n  ".join(f"{key}: {value}" for key, value in fields.items() if value) + "\n")
+    return path
+
+
+def test_results_pass_against_folder_report_and_baseline_file(cli, results, tmp_path):
+    baseline = tmp_path / "baseline.json"
+    written = cli("gate", results, "--against", baseline, "--update")
+    assert written.code == 0
+    assert "baseline.json: 5 cases (5 added, 0 dropped, 0 with another outcome)" in written.lines[-1]
+    for against in (results, results / "report.json", baseline):
+        gate = cli("gate", results, "--against", against)
+        assert (gate.code, gate.lines[-1]) == (0, "passed: 5 cases compared")
+
+
+def test_the_file_is_the_same_whenever_it_is_written(cli, run, toy, results, tmp_path):
+    again = run("--root", toy).folder
+    for name, folder in (("a.json", results), ("b.json", again)):
+        assert cli("gate", folder, "--against", tmp_path / name, "--update").code == 0
+    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
+
+
+def test_a_regression_blocks_and_says_how_to_see_it(cli, results, changed):
+    gate = cli("gate", changed(results, {RAMP: FAILED}), "--against", results)
+    assert gate.code == 1
+    assert gate.lines[-1] == "blocked: 1 regressed"
+    assert "1 regressed (failed)" in gate.lines
+    assert any(line.startswith("  repro: mluops-test run scale_by/ramp_2") for line in gate.lines)
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        (None, "missing"),
+        ({"outcome": "skipped", "compared": False}, "became skipped"),
+        ({"outcome": "suspect"}, "suspect"),
+        ({"outcome": "not_run", "compared": False}, "not_run"),
+        ({"outcome": "flaky"}, "regressed"),
+    ],
+)
+def test_everything_else_that_blocks(cli, results, changed, change, word):
+    gate = cli("gate", changed(results, {RAMP: change}), "--against", results)
+    assert (gate.code, gate.lines[-1]) == (1, f"blocked: 1 {word}")
+
+
+def test_a_waiver_lets_its_failure_through_and_no_other(cli, results, changed, tmp_path):
+    failing = changed(results, {RAMP: FAILED})
+    good = cli("gate", failing, "--against", results, "--waivers", write_waivers(tmp_path))
+    assert good.code == 0
+    exact = write_waivers(tmp_path, outcome="", fingerprint="v1:abc123")
+    assert cli("gate", failing, "--against", results, "--waivers", exact).code == 0
+    other = changed(results, {RAMP: {**FAILED, "outcome": "crashed"}})
+    differently = cli("gate", other, "--against", results, "--waivers", write_waivers(tmp_path))
+    assert differently.code == 1
+    assert "waiver unused" in differently.out
+
+
+@pytest.mark.parametrize(
+    ("fields", "word"),
+    [({"expires": "2020-01-01"}, "expired"), ({"case": "scale_by/gone"}, "unused"), ({"case": RAMP}, "xpassed")],
+)
+def test_a_ledger_that_rots_blocks(cli, results, tmp_path, fields, word):
+    waivers = write_waivers(tmp_path, **fields)
+    gate = cli("gate", results, "--against", results, "--waivers", waivers)
+    assert gate.code == 1
+    assert any(line.startswith(f"waiver {word}: ") and line.endswith("waivers.yaml:1") for line in gate.lines)
+
+
+def test_a_malformed_ledger_is_broken_content(cli, results, tmp_path):
+    gate = cli("gate", results, "--against", results, "--waivers", write_waivers(tmp_path, owner=""))
+    assert gate.code == 3
+    assert "waivers.yaml:1: entry 1: owner missing" in gate.err
+
+
+@pytest.mark.parametrize("text", ["{", '{"kind": "mluops-test baseline", "format": 9}', "[]", '{"format": 1}'])
+def test_a_malformed_baseline_is_broken_content(cli, results, tmp_path, text):
+    baseline = tmp_path / "baseline.json"
+    baseline.write_text(text)
+    gate = cli("gate", results, "--against", baseline)
+    assert gate.code == 3
+    assert str(baseline) in gate.err
+
+
+def test_usage(cli, results, tmp_path):
+    assert cli("gate", results).code == 2
+    assert "not there; `--update` writes" in cli("gate", results, "--against", tmp_path / "none.json").err
+    assert cli("gate", results, "--against", tmp_path / "none.json").code == 2
+    assert cli("gate", results, "--against", results, "--format", "pdf").code == 2
+    for word, why in (("x", "above 1"), ("1", "above 1"), ("nan", "above 1"), ("scale=3", "Known: scale_by")):
+        gate = cli("gate", results, "--against", results, "--drift-factor", word)
+        assert gate.code == 2
+        assert why in gate.err
+
+
+def test_nothing_compared(cli, results, changed):
+    nothing = changed(results, results=[])
+    gate = cli("gate", nothing, "--against", nothing)
+    assert gate.code == 5
+    assert gate.lines[-1].startswith("nothing compared")
+
+
+def test_a_selection_misses_only_what_it_means(cli, run, toy, results, changed):
+    part = run("scale_by/ramp_*", "--root", toy).folder
+    whole = cli("gate", part, "--against", results)
+    assert (whole.code, whole.lines[-1]) == (1, "blocked: 2 missing")
+    assert cli("gate", part, "--against", results, "--subset").code == 0
+    lacking = cli("gate", changed(part, {RAMP: None}), "--against", results, "--subset")
+    assert (lacking.code, lacking.lines[-1]) == (1, "blocked: 1 missing")
+
+
+@pytest.mark.parametrize("words", [["--op", "scale"], ["scale/ramp_*"], ["--tag", "boundary"], ["PROTOTXT"]])
+def test_a_selection_in_the_words_of_the_user(cli, run, toy, results, changed, words):
+    words = [str(toy / "prototxt" / "scale_by") if word == "PROTOTXT" else word for word in words]
+    part = run(*words, "--root", toy).folder
+    assert cli("gate", part, "--against", results, "--subset").code == 0
+    lacking = cli("gate", changed(part, {RAMP: None}), "--against", results, "--subset")
+    assert (lacking.code, lacking.lines[-1]) == (1, "blocked: 1 missing")
+
+
+def test_another_backend_must_be_meant(cli, run, toy, results):
+    reference = run("--root", toy, "--backend", "reference").folder
+    gate = cli("gate", reference, "--against", results)
+    assert gate.code == 2
+    assert "--cross-backend" in gate.err
+    assert cli("gate", reference, "--against", results, "--cross-backend").code == 0
+
+
+def test_an_update_is_refused_where_it_would_bless_a_failure(cli, results, changed, tmp_path):
+    baseline = tmp_path / "baseline.json"
+    assert cli("gate", results, "--against", baseline, "--update").code == 0
+    before = baseline.read_bytes()
+    failing = changed(results, {RAMP: FAILED})
+    refused = cli("gate", failing, "--against", baseline, "--update")
+    assert refused.code == 1
+    assert refused.lines[0] == "failed scale_by/ramp_2: y: diff1 = 1 > 1e-06"
+    assert refused.lines[-1].startswith("not written: 1 case")
+    assert baseline.read_bytes() == before
+    waived = cli("gate", failing, "--against", baseline, "--update", "--waivers", write_waivers(tmp_path))
+    assert waived.code == 0
+    assert json.loads(baseline.read_text())["cases"][RAMP]["outcome"] == "xfailed"
+    assert cli("gate", failing, "--against", baseline).code == 1
+    assert cli("gate", failing, "--against", baseline, "--waivers", write_waivers(tmp_path)).code == 0
+
+
+def test_an_update_of_a_selection_keeps_the_rest(cli, run, toy, results, tmp_path):
+    baseline = tmp_path / "baseline.json"
+    assert cli("gate", results, "--against", baseline, "--update").code == 0
+    before = baseline.read_bytes()
+    part = run("scale_by/ramp_*", "--root", toy).folder
+    assert cli("gate", part, "--against", baseline, "--update", "--subset").code == 0
+    assert baseline.read_bytes() == before
+    assert "dropped scale_by/rank_2" in cli("gate", part, "--against", baseline, "--update").lines
+
+
+def test_an_update_never_overwrites_results(cli, results):
+    for against in (results, results / "report.json"):
+        gate = cli("gate", results, "--against", against, "--update")
+        assert gate.code == 2
+        assert "that holds results, not a baseline" in gate.err
+    assert (results / "report.json").exists()
+
+
+READING = {"output": "y", "criterion": "diff1", "threshold": 1e-6, "within": True}
+
+
+def test_drift_is_told_and_blocks_when_strict(cli, results, changed):
+    drifted = changed(results, {RAMP: {"readings": [{**READING, "value": 0.9e-6 * 4}]}})
+    told = cli("gate", drifted, "--against", results)
+    assert told.code == 0
+    assert "accuracy drift: scale_by, 1 case" in told.lines
+    assert cli("gate", drifted, "--against", results, "--strict-accuracy").code == 1
+    loose = ("--strict-accuracy", "--drift-factor", "scale_by=20")
+    assert cli("gate", drifted, "--against", results, *loose).code == 0
+
+
+def perf(factor, count=40):
+    samples = [round(1e6 * factor * (1 + 0.001 * (i % 7))) for i in range(count)]
+    return {"perf": {"samples_ns": samples, "device_samples_ns": [], "workspace_bytes": 0}}
+
+
+def test_times_from_samples_to_the_exit_code(cli, results, changed, tmp_path):
+    before, same, slow = (changed(results, {RAMP: perf(factor)}) for factor in (1.0, 1.001, 1.5))
+    few = changed(results, {RAMP: perf(1.5, count=3)})
+    baseline = tmp_path / "baseline.json"
+    assert cli("gate", before, "--aa", same, "--against", baseline, "--update").code == 0
+    assert len(json.loads(baseline.read_text())["cases"][RAMP]["times"]) == 2
+    for against in (before, baseline):
+        slower = cli("gate", slow, "--against", against)
+        assert (slower.code, slower.lines[-1]) == (1, "blocked: 1 case by its time")
+        assert cli("gate", same, "--against", against).code == 0
+        assert cli("gate", few, "--against", against).code == 0
+        assert cli("gate", few, "--against", against, "--strict-perf").code == 1
+    environment = {**json.loads(slow.read_text())["environment"], "cpus": 999}
+    elsewhere = cli("gate", changed(results, {RAMP: perf(1.5)}, environment=environment), "--against", baseline)
+    assert elsewhere.code == 0
+    assert "another machine: cpus differ" in elsewhere.out
+
+
+def test_a_real_perf_run_gates_against_itself(cli, run, toy):
+    timed = run("scale_by/ramp_*", "--root", toy, "--perf", "--samples", "12").folder
+    gate = cli("gate", timed, "--against", timed)
+    assert gate.code == 0
+    assert any(line.startswith("times of 3 cases: ") for line in gate.lines)
+
+
+def test_formats(cli, results, changed):
+    failing = changed(results, {RAMP: FAILED})
+    record = json.loads(cli("gate", failing, "--against", results, "--format", "json").out)
+    assert (record["blocked"], record["exit_code"]) == (True, 1)
+    quality = json.loads(cli("gate", failing, "--against", results, "--format", "gitlab").out)
+    assert quality[0]["location"]["path"] == results.as_posix()
+    annotations = cli("gate", failing, "--against", results, "--format", "github")
+    assert annotations.lines[0].startswith("::error title=mluops-test gate%3A 1 regressed (failed)::scale_by/ramp_2%0A")
+    assert cli("gate", failing, "--against", results, "--format", "markdown").lines[0].startswith("## Gate on `numpy`")
+    codes = [
+        cli("gate", failing, "--against", results, "--format", f).code for f in ("json", "gitlab", "github", "markdown")
+    ]
+    assert codes == [1, 1, 1, 1]
+
+
+def test_one_bug_in_a_real_backend_is_one_annotation(cli, run):
+    select = ("voxel_pooling_forward/channels_*",)
+    good = run(*select, "--backend", wrong("Exact"), "--no-isolate").folder
+    bad = run(*select, "--backend", wrong("WithNan"), "--no-isolate").folder
+    gate = cli("gate", bad, "--against", good, "--cross-backend", "--format", "github")
+    assert gate.code == 1
+    lines = [line for line in gate.lines if line.startswith("::error")]
+    assert 1 <= len(lines) <= 3
+    assert " regressed (failed)" in lines[0]

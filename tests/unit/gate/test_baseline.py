@@ -1,0 +1,176 @@
+"""baseline.json: small, sorted, exact enough, and never made of failures."""
+
+import json
+
+import pytest
+
+from mluops_gtest.errors import ContentError, ExitCode, NothingSelectedError, UsageError
+from mluops_gtest.gate.baseline import baseline_from_json, baseline_text, is_baseline, load_json
+from mluops_gtest.gate.decision import decide
+from mluops_gtest.gate.reference import reference_of
+from mluops_gtest.gate.update import update
+from tests.unit.gate.build import EVERYTHING, MACHINE, TODAY, outcomes, report, result, waiver
+
+TIMES = [1_000_000 + 1000 * i for i in range(-20, 21)]
+FULL = report(
+    result("op/b", value=1.23456e-5, times=TIMES),
+    result("op/a", value=1e-9, tags=("smoke", "boundary")),
+    result("files/x.prototxt", "skipped", operator="op", tags=()),
+)
+TEXT = """\
+{
+"format": 1,
+"kind": "mluops-test baseline",
+"backend": "numpy",
+"machine": {"cpus": 2, "machine": "x86_64", "platform": "Linux"},
+"cases": {
+"files/x.prototxt": {"outcome": "skipped", "operator": "op"},
+"op/a": {"outcome": "passed", "tags": ["boundary", "smoke"]},
+"op/b": {"outcome": "passed", "tags": ["boundary"], "readings": {"y diff1": 1.235e-05}, "times": [[1000000, ERROR, 41]]}
+}
+}
+"""
+
+
+def read(tmp_path, text):
+    path = tmp_path / "baseline.json"
+    path.write_text(text, encoding="utf-8")
+    return baseline_from_json(path, load_json(path))
+
+
+def updated(new, old=None, *waivers, asked_for=None, again=()):
+    old = None if old is None else reference_of(old)
+    return update(new, old, waivers, TODAY, dict(enumerate(again)), asked_for)
+
+
+def test_one_sorted_line_per_case_with_nothing_superfluous(tmp_path):
+    text = baseline_text(updated(FULL).reference)
+    error = json.loads(text)["cases"]["op/b"]["times"][0][1]
+    assert 0.001 < error < 0.004
+    assert text == TEXT.replace("ERROR", str(error))
+
+
+def test_the_file_without_times_names_no_machine():
+    assert "machine" not in json.loads(baseline_text(reference_of(outcomes(a="passed"))))
+
+
+def test_what_is_written_is_read_back(tmp_path):
+    text = baseline_text(updated(FULL).reference)
+    assert baseline_text(read(tmp_path, text)) == text
+
+
+def test_a_baseline_file_gates_as_its_report_does(tmp_path):
+    reference = read(tmp_path, baseline_text(updated(FULL).reference))
+    assert decide(FULL, reference, (), TODAY).exit_code is ExitCode.OK
+    worse = report(result("op/b", value=1e-3, times=[2 * t for t in TIMES]), result("op/a", "failed"))
+    for against in (reference, reference_of(FULL)):
+        decision = decide(worse, against, (), TODAY)
+        assert [c.transition.value for c in decision.blocking] == ["missing", "regressed"]
+        assert [d.case for d in decision.drifts] == ["op/b"]
+        assert [c.answer.value for c in decision.performance.changes] == ["slower"]
+
+
+@pytest.mark.parametrize("text", ['{"format": 1, "results": []}', "[]", "3"])
+def test_a_report_is_no_baseline(tmp_path, text):
+    (tmp_path / "x").write_text(text)
+    assert not is_baseline(load_json(tmp_path / "x"))
+
+
+HEAD = '{"format": 1, "kind": "mluops-test baseline", "backend": "numpy", '
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", ":1: not valid JSON"),
+        ('{\n"a": 1,\n"a": 2}', "'a' stands twice"),
+        (HEAD.replace(": 1", ": 2") + '"cases": {}}', "format 2; this version reads 1"),
+        (HEAD + '"cases": []}', "cases are missing"),
+        (HEAD.replace('"numpy"', "null") + '"cases": {}}', "backend or cases are missing"),
+        (HEAD + '"cases": {"op/a": {}}}', "op/a: not a case"),
+        (HEAD + '"cases": {"op/a": 3}}', "op/a: not a case"),
+        (HEAD + '"cases": {"op/a": {"outcome": "pased"}}}', "no outcome 'pased'"),
+        (HEAD + '"cases": {"op/a": {"outcome": "passed", "x": 1}}}', "allowed are operator, outcome"),
+        (HEAD + '"cases": {"op/a": {"outcome": "passed", "tags": "smoke"}}}', "tags are no words"),
+        (HEAD + '"cases": {"op/a": {"outcome": "passed", "readings": {"y diff1": NaN}}}}', "no finite number"),
+        (HEAD + '"cases": {"op/a": {"outcome": "passed", "times": [[0, 0.1, 9]]}}}', "times are"),
+        (HEAD + '"cases": {"op/a": {"outcome": "passed", "times": [[5, 0.1, 1]]}}}', "at least 5"),
+        (HEAD + '"cases": {"op/a": {"outcome": "passed", "times": [[5, 0.1]]}}}', "op/a: not a case"),
+    ],
+)
+def test_a_broken_file_is_named_with_what_is_broken(tmp_path, text, words):
+    with pytest.raises(ContentError) as caught:
+        read(tmp_path, text)
+    assert caught.value.exit_code is ExitCode.CONTENT
+    assert str(tmp_path / "baseline.json") in str(caught.value)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "word", ["failed", "wrong_status", "memory", "crashed", "timed_out", "error", "flaky", "suspect", "not_run"]
+)
+def test_failures_what_did_not_run_and_what_proves_nothing_are_refused(word):
+    assert [r.case for r in updated(outcomes(a=word, b="passed")).refused] == ["op/a"]
+
+
+@pytest.mark.parametrize("word", ["suspect", "not_run"])
+def test_no_waiver_lets_these_in(word):
+    assert updated(outcomes(a=word, b="passed"), None, waiver("op/a")).refused
+
+
+def test_a_waived_failure_is_noted_as_one():
+    made = updated(outcomes(a="failed", b="passed"), None, waiver("op/a"))
+    assert not made.refused
+    assert made.reference.cases["op/a"].outcome.value == "xfailed"
+    assert updated(outcomes(a="failed", b="passed"), None, waiver("op/a", expires="2020-01-01")).refused
+    assert updated(outcomes(a="crashed", b="passed"), None, waiver("op/a")).refused
+
+
+def test_an_update_tells_what_it_changes():
+    made = updated(outcomes(a="skipped", c="passed"), outcomes(a="passed", b="passed"))
+    assert (made.added, made.dropped, made.changed) == (("op/c",), ("op/b",), ("op/a",))
+
+
+def test_a_subset_leaves_the_other_cases_alone():
+    old = outcomes(a="passed", b="passed", c="passed")
+    made = updated(outcomes(a="skipped", d="passed"), old, asked_for={"op/a", "op/c"})
+    assert {case: known.outcome.value for case, known in made.reference.cases.items()} == {
+        "op/a": "skipped",
+        "op/b": "passed",
+        "op/d": "passed",
+    }
+    assert made.dropped == ("op/c",)
+
+
+def test_committed_times_stay_until_they_are_measured_anew():
+    old, plain = report(result("op/a", times=TIMES)), report(result("op/a"))
+    slower = report(result("op/a", times=[2 * t for t in TIMES]))
+    kept = updated(plain, old).reference
+    assert kept.cases["op/a"].times == reference_of(old).cases["op/a"].times
+    assert kept.machine == reference_of(old).machine
+    assert updated(slower, old).reference.cases["op/a"].times == reference_of(slower).cases["op/a"].times
+
+
+def test_times_of_another_machine_do_not_mix():
+    old = report(result("op/a", times=TIMES), result("op/b", times=TIMES))
+    new = report(result("op/a", times=TIMES), result("op/b"), machine={**MACHINE, "cpus": 64})
+    made = updated(new, old).reference
+    assert made.machine["cpus"] == 64
+    assert made.cases["op/a"].times
+    assert not made.cases["op/b"].times
+
+
+def test_further_runs_are_kept_side_by_side():
+    run = report(result("op/a", times=TIMES))
+    assert len(updated(run, None, again=(run, run)).reference.cases["op/a"].times) == 3
+
+
+def test_a_part_of_a_run_is_refused():
+    with pytest.raises(UsageError, match="shard 1/2"):
+        updated(report(result("op/a"), selection={**EVERYTHING, "shard": "1/2"}))
+
+
+@pytest.mark.parametrize("results", [{}, {"a": "skipped"}])
+def test_a_run_that_compared_nothing_is_no_baseline(results):
+    with pytest.raises(NothingSelectedError, match="compared nothing"):
+        updated(outcomes(**results))

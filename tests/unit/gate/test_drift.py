@@ -1,0 +1,73 @@
+"""Readings that grow while the case still passes."""
+
+import math
+
+import pytest
+
+from mluops_gtest.errors import ExitCode
+from mluops_gtest.gate.drift import DriftLimits
+from mluops_gtest.model.result import Reading
+from tests.unit.gate.build import gate, report, result
+
+FLOAT, HALF = 2.0**-22, 2.0**-9
+
+
+def drift(before, now, dtype="float", **policy):
+    old, new = (report(result("op/a", value=value, dtype=dtype)) for value in (before, now))
+    return gate(old, new, **policy)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "dtype", "found"),
+    [
+        (1e-5, 3.9e-5, "float", False),
+        (1e-5, 4.1e-5, "float", True),
+        (1e-5, 4e-5, "float", False),
+        (0.0, 4 * FLOAT, "float", False),
+        (0.0, 4.01 * FLOAT, "float", True),
+        (FLOAT / 100, FLOAT / 2, "float", False),
+        (0.0, 4 * HALF, "half", False),
+        (0.0, 4.01 * HALF, "half", True),
+        (0.0, 4.01 * HALF, "bfloat16", True),
+        (0.0, 8 * FLOAT, "half", False),
+        (1e-3, 1e-9, "float", False),
+    ],
+)
+def test_a_reading_may_grow_by_the_factor_from_the_floor_on(before, now, dtype, found):
+    assert bool(drift(before, now, dtype).drifts) is found
+
+
+def test_drift_is_told_and_blocks_only_when_asked_for():
+    assert drift(1e-5, 1e-3).exit_code is ExitCode.OK
+    decision = drift(1e-5, 1e-3, strict_accuracy=True)
+    assert decision.exit_code is ExitCode.FAILED
+    assert decision.drifts[0].factor == pytest.approx(100)
+    assert (decision.drifts[0].output, decision.drifts[0].criterion, decision.drifts[0].limit) == ("y", "diff1", 4.0)
+
+
+def test_operators_have_limits_of_their_own():
+    assert not drift(1e-5, 6e-5, drift=DriftLimits(4, {"op": 8})).drifts
+    assert drift(1e-5, 6e-5, drift=DriftLimits(4, {"other": 8})).drifts
+    assert drift(1e-5, 3e-5, drift=DriftLimits(2)).drifts
+
+
+@pytest.mark.parametrize(("before", "now"), [("failed", "failed"), ("passed", "failed"), ("failed", "passed")])
+def test_only_cases_that_still_pass_drift(before, now):
+    old, new = report(result("op/a", before, value=1e-5)), report(result("op/a", now, value=1.0))
+    assert not gate(old, new).drifts
+
+
+def test_a_share_is_no_size_and_nan_is_no_number():
+    def readings(*pairs):
+        return tuple(Reading("y", criterion, value, 1.0, True) for criterion, value in pairs)
+
+    old = report(result("op/a", readings=readings(("diff4", 0.01), ("diff2", 1e-5)), value=None))
+    new = report(result("op/a", readings=readings(("diff4", 0.5), ("diff2", math.nan)), value=None))
+    assert not gate(old, new).drifts
+
+
+def test_the_floor_is_that_of_the_output_which_was_read():
+    info = result("op/a", dtype="half").info
+    reading = (Reading("other", "diff1", 5 * FLOAT, 1.0, True),)
+    new = report(result("op/a", readings=reading, value=None, info=info))
+    assert len(gate(report(result("op/a")), new).drifts) == 1

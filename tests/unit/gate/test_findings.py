@@ -1,0 +1,158 @@
+"""What people and CI systems read: few findings, grouped, with nothing that a name could break."""
+
+import json
+
+import pytest
+
+from mluops_gtest.gate.annotations import github, gitlab
+from mluops_gtest.gate.decision_json import decision_to_json
+from mluops_gtest.gate.findings import duration, findings, verdict
+from mluops_gtest.gate.markdown import code, markdown
+from tests.unit.gate.build import gate, outcomes, report, result, waiver
+
+
+def failing(*fingerprints, word="failed"):
+    return report(*(result(f"op/{i}", word, fingerprint=mark) for i, mark in enumerate(fingerprints)))
+
+
+def passing(count):
+    return report(*(result(f"op/{i}") for i in range(count)))
+
+
+def errors(text):
+    return [line for line in text.splitlines() if line.startswith("::error ")]
+
+
+def warnings(text):
+    return [line for line in text.splitlines() if line.startswith("::warning ")]
+
+
+def test_failures_with_one_fingerprint_are_one_finding():
+    found = findings(gate(passing(4), failing("v1:a", "v1:b", "v1:b", "v1:b", "v1:a")))
+    assert [(f.title, len(f.cases)) for f in found] == [
+        ("3 regressed (failed)", 3),
+        ("1 new and failing, 1 regressed (failed)", 2),
+    ]
+    assert "repro: mluops-test run op/1" in found[0].text
+    assert "fingerprint: v1:b" in found[0].text
+
+
+def test_what_has_no_fingerprint_is_grouped_by_what_became_of_it():
+    found = findings(gate(outcomes(a="passed", b="passed", c="passed"), outcomes(c="skipped")))
+    assert [f.title for f in found] == ["2 missing", "1 became skipped (skipped)"]
+    assert found[0].cases == ("op/a", "op/b")
+
+
+@pytest.mark.parametrize("count", [1, 10, 11, 500])
+def test_at_most_ten_errors_and_none_is_dropped_in_silence(count):
+    decision = gate(passing(count), failing(*(f"v1:{i}" for i in range(count))))
+    lines = errors(github(decision))
+    assert len(lines) == min(count, 10)
+    if count > 10:
+        assert f"{count - 9} more findings" in lines[-1]
+    assert len(json.loads(gitlab(decision, "baseline.json"))) == min(count, 10)
+
+
+def test_at_most_ten_warnings_beside_the_errors():
+    before = report(*(result(f"op{i}/a", value=1e-6) for i in range(30)), result("op/0"))
+    now = report(*(result(f"op{i}/a", value=1e-3) for i in range(30)), result("op/0", "failed"))
+    text = github(gate(before, now))
+    assert len(errors(text)) == 1
+    assert len(warnings(text)) == 10
+    assert len(errors(github(gate(before, now, strict_accuracy=True)))) == 10
+
+
+def test_workflow_commands_cannot_be_broken_by_what_a_backend_says():
+    wicked = result("op/a", "failed", reason="100 %\n::error::gotcha\r\nend", repro="")
+    lines = github(gate(outcomes(a="passed"), report(wicked))).splitlines()
+    assert len(lines) == 2
+    assert lines[0].endswith("op/a%0A100 %25%0A::error::gotcha%0D%0Aend%0Afingerprint: v1:0")
+    named = github(gate(outcomes(a="passed"), outcomes(a="failed"), waiver("x:y,z%"))).splitlines()
+    assert "title=mluops-test gate%3A waiver unused%3A x%3Ay%2Cz%25::" in named[1]
+
+
+def test_a_rotten_waiver_is_shown_where_it_stands():
+    (line,) = errors(github(gate(outcomes(a="passed"), outcomes(a="passed"), waiver("op/a"))))
+    assert line.startswith(
+        "::error file=waivers.yaml,line=3,title=mluops-test gate%3A waiver xpassed%3A op/a::passes now"
+    )
+
+
+def test_the_code_quality_report_has_what_gitlab_asks_for():
+    decision = gate(outcomes(a="passed", b="passed"), outcomes(a="failed", b="passed"), waiver("op/b"))
+    entries = json.loads(gitlab(decision, "ci/baseline.json"))
+    assert [entry["location"] for entry in entries] == [
+        {"path": "ci/baseline.json", "lines": {"begin": 1}},
+        {"path": "waivers.yaml", "lines": {"begin": 3}},
+    ]
+    assert {entry["severity"] for entry in entries} == {"critical"}
+    assert len({entry["fingerprint"] for entry in entries}) == 2
+    assert all(set(entry) == {"description", "check_name", "fingerprint", "severity", "location"} for entry in entries)
+
+
+def test_a_finding_keeps_its_fingerprint_from_run_to_run():
+    before = passing(3)
+    first, second = failing("v1:a", "", ""), failing("v1:a", "v1:a", "")
+    prints = [json.loads(gitlab(gate(before, now), "b"))[0]["fingerprint"] for now in (first, second)]
+    assert gate(before, first).blocking[0].fingerprint == "v1:a"
+    assert prints[1] in {entry["fingerprint"] for entry in json.loads(gitlab(gate(before, first), "b"))}
+
+
+def test_nothing_found_is_an_empty_report():
+    decision = gate(passing(2), passing(2))
+    assert github(decision) == "passed: 2 cases compared"
+    assert json.loads(gitlab(decision, "b")) == []
+
+
+def test_the_verdict_names_every_kind_of_blocker():
+    times = [1_000_000] * 9
+    before = report(result("op/a", times=times), result("op/b", value=1e-6), result("op/c"))
+    now = report(result("op/a", times=[2 * t for t in times]), result("op/b", value=1e-3), result("op/c", "failed"))
+    decision = gate(before, now, waiver("op/x"), strict_accuracy=True)
+    assert verdict(decision) == "blocked: 1 regressed, 1 waiver to clear, 1 case by its time, 1 reading that drifted"
+    assert verdict(gate(outcomes(), outcomes())).startswith("nothing compared")
+
+
+def test_markdown_is_a_comment_in_which_everything_stays_text():
+    wicked = result("op/a`b|c<script>", "failed", reason="```\n</details><script>alert(1)</script>", fingerprint="v1:q")
+    before = report(result("op/a`b|c<script>"), result("op/d"))
+    text = markdown(gate(before, report(wicked, result("op/d", "failed", fingerprint="v1:q"))))
+    lines = text.splitlines()
+    assert lines[0] == "## Gate on `numpy`: blocked: 2 regressed"
+    assert "| regressed | 2 | 2 |" in lines
+    fence = lines.index("````text")
+    assert lines[fence + 1 :][lines[fence + 1 :].index("````") - 1] == "fingerprint: v1:q"
+    assert "- ``op/a`b|c<script>``" in lines
+
+
+@pytest.mark.parametrize(("text", "span"), [("a", "`a`"), ("a`b", "``a`b``"), ("`", "`` ` ``"), ("a\nb", "`a b`")])
+def test_code_spans(text, span):
+    assert code(text) == span
+
+
+@pytest.mark.parametrize(("ns", "words"), [(12, "12 ns"), (1234, "1.23 µs"), (5.6e7, "56 ms"), (2e9, "2 s")])
+def test_durations(ns, words):
+    assert duration(ns) == words
+
+
+def test_the_decision_for_programs():
+    times = [1_000_000] * 9
+    before = report(result("op/a", times=times), result("op/b", value=1e-6), result("op/c"), result("op/d"))
+    now = report(
+        result("op/a", times=[2 * t for t in times]),
+        result("op/b", value=1e-3),
+        result("op/c", "failed", fingerprint="v1:c"),
+    )
+    record = json.loads(json.dumps(decision_to_json(gate(before, now, waiver("op/c"))), allow_nan=False))
+    assert (record["blocked"], record["exit_code"], record["compared"]) == (True, 1, 3)
+    assert record["transitions"] == {"still passing": 2, "regressed": 1, "missing": 1}
+    cases = {case["case"]: case for case in record["cases"]}
+    assert (cases["op/c"]["now"], cases["op/c"]["blocks"], cases["op/c"]["waiver"]) == (
+        "xfailed",
+        False,
+        "waivers.yaml:3",
+    )
+    assert (cases["op/d"]["now"], cases["op/d"]["transition"]) == (None, "missing")
+    assert record["drift"][0]["factor"] == pytest.approx(1000)
+    (time,) = record["performance"]["cases"]
+    assert (time["answer"], time["ratio"], time["blocks"]) == ("slower", pytest.approx(2.0), True)
