@@ -4,6 +4,8 @@ import contextlib
 import dataclasses
 import os
 import platform
+import signal
+import threading
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -147,7 +149,7 @@ def execute(
     )
     if request.isolate is False and is_native(request.backend):
         click.echo("warning: --no-isolate with native code: a crash or a hang of the kernel ends this run.", err=True)
-    with open_callers(session, request) as callers:
+    with _one_interrupt(), open_callers(session, request) as callers:
         planned = [PlannedCase(case.id, case.operator, case.tags) for case in cases]
         record = request.to_json([case.id for case in cases], left_out)
         files = ResultFiles(folder, record, tuple(done[case.id] for case in cases if case.id in done))
@@ -157,8 +159,8 @@ def execute(
         )
         context = _context(request, callers[0].name, len(cases), left_out, device)
         report = run(planned, callers, session.catalogue.operators, source, context, options, [files, reporter], done)
-    report = _timed(report, source)
-    files.write_report(report)
+        report = _timed(report, source)
+        files.write_report(report)
     if request.perf and verbosity >= 0:
         print_performance(stdout(), report)
     reporter.summary(report, str(folder))
@@ -168,6 +170,24 @@ def execute(
             "(--tag undefined), --tag network the network scales."
         )
     return report.exit_code
+
+
+@contextlib.contextmanager
+def _one_interrupt() -> Iterator[None]:
+    """The first Ctrl-C ends the run; another one must not cost the report that is then written."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(*_: object) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextlib.contextmanager

@@ -31,6 +31,7 @@ def result_to_json(result: CaseResult) -> dict[str, Any]:
         "perf": None if result.perf is None else asdict(result.perf),
         "info": _info(result.info),
         "content_error": result.content_error,
+        "bug": result.bug,
         "compared": result.compared,
     }
 
@@ -119,6 +120,7 @@ def result_from_json(record: dict[str, Any]) -> CaseResult:
         perf=_read_perf(record["perf"]),
         info=_read_info(record["info"]),
         content_error=record["content_error"],
+        bug=record.get("bug", False),
         compared=record["compared"],
     )
 

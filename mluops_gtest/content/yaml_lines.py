@@ -65,5 +65,5 @@ def load_yaml(path: Path) -> Any:
         mark = error.problem_mark
         where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
         raise DeclarationError(f"{where}: not valid YAML: {error.problem}.") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError) as error:  # an integer of ten thousand digits is a ValueError
         raise DeclarationError(f"{path}: not valid YAML: {error}.") from error

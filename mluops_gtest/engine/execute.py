@@ -78,8 +78,9 @@ class Executor:
         if operator is None:
             return replace(blank, reason=f"operator {case.operator!r} is not supported"), None
         try:
-            if not self._supports(operator.name):
-                return replace(blank, reason=f"backend {self.caller.name} does not support {operator.name}"), None
+            refusal = self._unsupported(operator.name)
+            if refusal is not None:
+                return replace(blank, outcome=refusal[0], reason=refusal[1]), None
             expectation = expectation_of(case, operator)
             blank = replace(blank, expected_status=expectation.answer.status)
             result = self._repeated(case, operator, expectation, blank)
@@ -91,12 +92,24 @@ class Executor:
         except LostDeviceError:
             raise
         except Exception as error:
-            return _raised(blank, error), None
+            # Neither the case's nor the backend's: those are dealt with where they are asked.
+            trace = "".join(traceback.format_exception(error)).rstrip()
+            reason = f"a bug of mluops-test: {type(error).__name__}: {error}"
+            return replace(blank, outcome=Outcome.ERROR, reason=reason, notes=(*blank.notes, trace), bug=True), None
 
-    def _supports(self, operator: str) -> bool:
+    def _unsupported(self, operator: str) -> tuple[Outcome, str] | None:
+        """Why the backend does not run that operator; None where it does. Asked once per operator."""
         if operator not in self._supported:
-            self._supported[operator] = self.caller.supports(operator)
-        return self._supported[operator]
+            try:
+                supported = self.caller.supports(operator)
+            except LostDeviceError:
+                raise
+            except Exception as error:
+                return Outcome.ERROR, f"supports({operator!r}) raised {type(error).__name__}: {error}"
+            self._supported[operator] = supported
+        if self._supported[operator]:
+            return None
+        return Outcome.SKIPPED, f"backend {self.caller.name} does not support {operator}"
 
     def _repeated(self, case: Case, operator: Operator, expectation: Expectation, blank: CaseResult) -> CaseResult:
         """Run from fresh poison as often as asked; the first run that does not pass decides."""
@@ -145,7 +158,7 @@ class Executor:
             return replace(result, outcome=Outcome.WRONG_STATUS, reason="; ".join(reply.refusals))
         if not wanted.computes:
             judgement = judge_untouched(
-                run.case, run.operator, run.outputs, f"the call answers {wanted.status.name} ({wanted.check})"
+                run.case, run.operator, run.whole_outputs(), f"the call answers {wanted.status.name} ({wanted.check})"
             )
             if wanted.status == Status.SUCCESS:
                 judgement.compare_scalars(expectation.results, reply.scalars)
@@ -232,6 +245,11 @@ class _Run:
         workspace = self._buffers[WORKSPACE].data if WORKSPACE in self._buffers else None
         return bind(self.case, self.operator, self._inputs, self.outputs, workspace, self.workspace_bytes)
 
+    def whole_outputs(self) -> dict[str, Array]:
+        """The outputs as flat buffers, with what lies between the elements of a strided one."""
+        tensors = [tensor for tensor in self.case.outputs if tensor.id in self._buffers]
+        return {t.id: self._buffers[t.id].data.view(t.desc.dtype.storage) for t in tensors}
+
     def violations(self) -> list[str]:
         """Writes outside buffers and into inputs, in words."""
         found = []
@@ -304,11 +322,6 @@ def _judged(result: CaseResult, judgement: Judgement) -> CaseResult:
         compared=judgement.compared,
     )
     return fingerprinted(result, judgement.marks)
-
-
-def _raised(result: CaseResult, error: BaseException) -> CaseResult:
-    reason, trace = _told(error)
-    return replace(result, outcome=Outcome.ERROR, reason=reason, notes=(*result.notes, trace))
 
 
 def _told(error: BaseException) -> tuple[str, str]:

@@ -1,14 +1,19 @@
 """What must come back from a case: status, outputs, scalar results; decided before the backend runs."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from mluops_gtest.errors import CaseFileError
 from mluops_gtest.model.binding import bind_values, expected_results
-from mluops_gtest.model.case import Case
+from mluops_gtest.model.case import BUFFER_LIMIT, Case
 from mluops_gtest.model.dtypes import Array
 from mluops_gtest.model.operator import Answer, Operator
 from mluops_gtest.model.tensor import Tensor
+
+T = TypeVar("T")
+# What a baseline that is recomputed may take per output.
+_MOST_BYTES = 2 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +28,9 @@ class Expectation:
 
 
 def expectation_of(case: Case, operator: Operator) -> Expectation:
-    """The right answer; an error where the case and the operator's checks contradict each other."""
+    """The right answer; an error where the case and the operator contradict each other."""
     call = bind_values(case, operator)
-    answer = operator.answer(call)
+    answer = _sound(case, lambda: operator.answer(call))
     if answer.status != case.expect.status or (case.expect.check is not None and answer.check != case.expect.check):
         raise CaseFileError(
             f"{case.id}: the case expects {case.expect.status.name}"
@@ -35,11 +40,45 @@ def expectation_of(case: Case, operator: Operator) -> Expectation:
         )
     results = expected_results(case, operator)
     degenerate = case.expect.degenerate
-    if not answer.computes or case.baseline_stored:
+    if not answer.computes:
         return Expectation(answer, case.outputs, results, degenerate)
-    baseline = operator.reference(call)
+    _refuse_excess(case)
+    if case.baseline_stored and len(results) == len(operator.results):
+        return Expectation(answer, case.outputs, results, degenerate)
+    baseline = _sound(case, lambda: operator.reference(call))
+    results = {**results, **baseline.scalars}
+    if case.baseline_stored:
+        # The file leaves out what is no tensor (num_act_out): only the reference can tell it.
+        return Expectation(answer, case.outputs, results, degenerate)
     outputs = tuple(_filled(tensor, baseline.outputs[tensor.id], case) for tensor in case.outputs)
-    return Expectation(answer, outputs, {**results, **baseline.scalars}, degenerate, recomputed=True)
+    return Expectation(answer, outputs, results, degenerate, recomputed=True)
+
+
+def _sound(case: Case, ask: Callable[[], T]) -> T:
+    """What an operator says of a case; data outside of what its document defines is the case's fault."""
+    try:
+        return ask()
+    except MemoryError:
+        raise
+    except Exception as error:
+        raise CaseFileError(
+            f"{case.id}: the data lie outside of what {case.operator} defines ({type(error).__name__}: {error}). "
+            "Look at index ranges and at the lengths of lists in the parameters."
+        ) from error
+
+
+def _refuse_excess(case: Case) -> None:
+    """A file of a few bytes must not claim gigabytes, nor a workspace larger than its buffer."""
+    for tensor in case.outputs:
+        if tensor.data is None and tensor.desc.nbytes > _MOST_BYTES:
+            raise CaseFileError(
+                f"{case.id}: the output {tensor.id!r} would take {tensor.desc.nbytes} bytes to recompute; "
+                f"at most {_MOST_BYTES} are taken. Store its values."
+            )
+    if (case.expect.workspace_size or 0) > BUFFER_LIMIT:
+        raise CaseFileError(
+            f"{case.id}: workspace_size {case.expect.workspace_size} in a case that computes; at most {BUFFER_LIMIT}."
+        )
 
 
 def _filled(tensor: Tensor, array: Array, case: Case) -> Tensor:

@@ -44,7 +44,9 @@ def exit_code(results: Iterable[CaseResult]) -> ExitCode:
     compared = False
     for result in results:
         compared = compared or result.compared
-        if result.content_error:
+        if result.bug:
+            codes.add(ExitCode.BUG)
+        elif result.content_error:
             codes.add(ExitCode.CONTENT)
         elif result.outcome.blocks:
             codes.add(ExitCode.FAILED)

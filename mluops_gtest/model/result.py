@@ -148,5 +148,7 @@ class CaseResult:
     info: CaseInfo = CaseInfo()
     # The case itself or its content is broken, not the backend: exit 3.
     content_error: bool = False
+    # The harness itself failed: exit 70.
+    bug: bool = False
     # A value or a status of the backend was really compared.
     compared: bool = False

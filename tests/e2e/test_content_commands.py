@@ -23,7 +23,7 @@ def test_the_overview_agrees_with_the_commands(cli):
 
     overview = cli("--help").out
     for name, words in COMMANDS.items():
-        command = importlib.import_module(f"mluops_gtest.cli.commands.{name}_command").command
+        command = importlib.import_module(f"mluops_gtest.cli.commands.{name.replace('-', '_')}_command").command
         assert command.name == name
         assert words in overview
         assert all(option.help for option in command.params if option.param_type_name == "option")
@@ -260,3 +260,20 @@ def test_hostile_files_are_broken_content_not_crashes(run, tmp_path):
     result = run(folder)
     assert result.code == 3
     assert {r["outcome"] for r in result.results.values()} == {"error"}
+
+
+@pytest.mark.parametrize("device", ["CPU", "GENERATOR_CPU"])
+def test_data_outside_of_what_the_operator_defines_are_the_case_s_fault(cli, run, tmp_path, device):
+    """One count too few: neither the checks nor the reference can say anything of it."""
+    case = "indice_convolution_backward_data/centerpoint_0_twin_float"
+    cli("generate", case, "--out", tmp_path)
+    path = tmp_path / f"{case}.prototxt"
+    head, count, tail = path.read_text().rpartition("  indice_num:")
+    assert count
+    text = head + tail.partition("\n")[2]
+    path.write_text(text.replace("device: GENERATOR_CPU", f"device: {device}"))
+    result = run(path)
+    assert result.code == 3, result.out
+    (one,) = result.results.values()
+    assert one["outcome"] == "error"
+    assert "indice_num" in one["reason"] or "outside of what" in one["reason"]

@@ -337,6 +337,8 @@ def test_ctrl_c_writes_what_is_done_and_can_be_resumed(cli, tmp_path):
     )  # fmt: skip
     wait_for_lines(out / "results.jsonl", 5)
     os.kill(process.pid, signal.SIGINT)
+    time.sleep(0.05)
+    os.kill(process.pid, signal.SIGINT)  # impatience costs nothing
     printed, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
     report = json.loads((out / "report.json").read_text())

@@ -42,6 +42,7 @@ POOL = ("--op", "voxel_pooling_forward", "--tag", "smoke")
         ("NeedsTooMuch", NORMS, "crashed", "MemoryError: no NRAM left"),
         ("ForgetsScalars", PAIRS, "failed", "num_act_out was not reported"),
         ("WrongScalars", PAIRS, "failed", "num_act_out is "),
+        ("ReportsAnAbsurdCount", PAIRS, "failed", "num_act_out is "),
     ],
 )
 def test_each_kind_of_wrong_gets_its_outcome(run, backend, select, outcome, words):
@@ -66,6 +67,14 @@ def test_an_output_written_although_the_call_fails_is_seen(run):
     written = [r for r in result.results.values() if r["outcome"] == "failed"]
     assert written
     assert all("was written" in r["reason"] and "although" in r["reason"] for r in written)
+
+
+def test_the_gaps_of_a_strided_output_are_looked_at_too(run):
+    case = "masked_im2col_forward/data_col_strided"
+    result = run(case, "--backend", wrong("WritesBetweenTheRows"))
+    written = [r for r in result.results.values() if r["outcome"] == "failed"]
+    assert written
+    assert all("was written" in r["reason"] for r in written)
 
 
 def test_a_backend_without_checks_fails_the_negative_cases(run):

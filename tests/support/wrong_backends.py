@@ -131,6 +131,27 @@ class WritesOnFailure(Exact):
         return status
 
 
+class WritesBetweenTheRows(Exact):
+    """Refuses a strided output, but scribbles into the gaps between its elements."""
+
+    def run(self, call):
+        for arg in call.outputs.values():
+            if arg is not None and arg.array is not None and arg.desc.is_strided:
+                flat = np.lib.stride_tricks.as_strided(arg.array, (arg.desc.extent,), (arg.dtype.itemsize,))
+                used = np.zeros(arg.desc.extent, bool)
+                arg.desc.view(used)[...] = True
+                flat[~used] = 1
+        return self.reference.run(call)
+
+
+class ReportsAnAbsurdCount(Exact):
+    def run(self, call):
+        status = super().run(call)
+        for name in call.scalars:
+            call.scalars[name] = 10**400
+        return status
+
+
 class Declines(Exact):
     def run(self, call):
         raise Declined("not on Mondays")
