@@ -15,6 +15,7 @@ from mluops_gtest.authoring import (
 
 from .checks import CHECKS
 from .kernel import kernel
+from .precondition import precondition
 from .recipes import RECIPES
 from .reference import reference
 from .wrong import WRONG
@@ -61,6 +62,7 @@ OPERATOR = Operator(
     ),
     checks=CHECKS,
     reference=reference,
+    precondition=precondition,
     kernel=kernel,
     recipes=RECIPES,
     theory=theory,

@@ -12,6 +12,7 @@ from mluops_gtest.authoring import (
 
 from .checks import CHECKS
 from .kernel import kernel
+from .precondition import precondition
 from .recipes import RECIPES
 from .reference import reference, theory
 from .wrong import WRONG
@@ -54,6 +55,7 @@ OPERATOR = Operator(
     ),
     checks=CHECKS,
     reference=reference,
+    precondition=precondition,
     kernel=kernel,
     recipes=RECIPES,
     theory=theory,

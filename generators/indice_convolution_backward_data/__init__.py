@@ -7,6 +7,7 @@ from mluops_gtest.authoring import DType, OpCall, Operator, OutputSpec, ParamFie
 from .checks import CHECKS
 from .filters import LAYOUTS, extents
 from .kernel import kernel
+from .precondition import precondition
 from .recipes import network, random_pairs, sites
 from .reference import reference
 from .values import CRITERIA
@@ -48,6 +49,7 @@ OPERATOR: Final = Operator(
     ),
     checks=CHECKS,
     reference=reference,
+    precondition=precondition,
     kernel=kernel,
     recipes={"random_pairs": random_pairs, "sites": sites, "network": network},
     theory=theory,

@@ -43,6 +43,11 @@ def expectation_of(case: Case, operator: Operator) -> Expectation:
     if not answer.computes:
         return Expectation(answer, case.outputs, results, degenerate)
     _refuse_excess(case)
+    if operator.precondition is not None:
+        ask = operator.precondition
+        broken = _sound(case, lambda: ask(call))
+        if broken is not None:
+            raise CaseFileError(f"{case.id}: {broken}; {case.operator} does not define that. Correct the case.")
     if case.baseline_stored and len(results) == len(operator.results):
         return Expectation(answer, case.outputs, results, degenerate)
     baseline = _sound(case, lambda: operator.reference(call))

@@ -159,7 +159,11 @@ def _with_baseline(case: Case, draft: CaseDraft, operator: Operator) -> Case:
         case,
         inputs=tuple(replace(t, data=np.empty(0, t.desc.dtype.storage)) if t.data is None else t for t in case.inputs),
     )
-    baseline = operator.reference(bind_values(case, operator))
+    call = bind_values(case, operator)
+    broken = None if operator.precondition is None else operator.precondition(call)
+    if broken is not None:
+        raise DeclarationError(f"{draft.where}: case {draft.id}: {broken}; the document does not define that.")
+    baseline = operator.reference(call)
     outputs = tuple(_filled(tensor, baseline, draft) for tensor in case.outputs)
     _refuse_degenerate(draft, operator, outputs, baseline)
     return replace(case, outputs=outputs, params={**case.params, **baseline.scalars})

@@ -164,6 +164,8 @@ class Operator:
     kernel: Callable[[OpCall], Status]
     recipes: Mapping[str, Recipe]
     theory: Callable[[OpCall], Theory]
+    # What the document takes for granted about the data of a valid call; why it does not hold, or None.
+    precondition: Callable[[OpCall], str | None] | None = None
     # Bytes of workspace the kernel wants; 0 where it needs none.
     workspace_size: Callable[[OpCall], int] | None = None
     # Atomic adds: the document allows any order, so repeated runs may differ in the last bits.
