@@ -1,6 +1,5 @@
 """Every error that a user can meet, each with the exit code it causes."""
 
-import difflib
 from collections.abc import Iterable
 from enum import IntEnum
 
@@ -72,6 +71,8 @@ class NothingSelectedError(HarnessError):
 
 def suggestion(name: str, known: Iterable[str]) -> str:
     """` Did you mean 'x'? Known: x, y.` for a name that is not among the known ones."""
+    import difflib  # late: only a mistyped word pays for it
+
     names = sorted(known)
     close = difflib.get_close_matches(name, names, n=1)
     hint = f" Did you mean {close[0]!r}?" if close else ""
