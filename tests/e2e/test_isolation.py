@@ -33,11 +33,15 @@ def _support_is_importable(monkeypatch, tmp_path):
 
 @pytest.fixture(autouse=True)
 def _nothing_is_left():
-    before = set(Path("/dev/shm").iterdir()) if Path("/dev/shm").is_dir() else set()
+    """No process and no shared memory more than before; another test's browser may be open."""
+
+    def left():
+        segments = set(Path("/dev/shm").iterdir()) if Path("/dev/shm").is_dir() else set()
+        return {child.pid for child in psutil.Process().children(recursive=True)} | segments
+
+    before = left()
     yield
-    assert psutil.Process().children(recursive=True) == []
-    after = set(Path("/dev/shm").iterdir()) if Path("/dev/shm").is_dir() else set()
-    assert after <= before
+    assert left() - before == set()
 
 
 @pytest.mark.parametrize(
