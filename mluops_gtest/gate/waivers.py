@@ -45,11 +45,9 @@ class Waiver:
         return fnmatch.fnmatchcase(case, self.case)
 
     def covers(self, result: CaseResult) -> bool:
-        """The result is the failure that is waived, and no other."""
-        if result.outcome not in FAILING or not self.names(result.case):
-            return False
+        """The result, of a case that is named, is the failure that is waived and no other."""
         if self.fingerprint:
-            return result.fingerprint == self.fingerprint
+            return result.outcome in FAILING and result.fingerprint == self.fingerprint
         return result.outcome is self.outcome
 
 

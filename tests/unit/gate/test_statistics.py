@@ -182,6 +182,21 @@ def test_runs_of_one_build_tell_its_noise():
     assert noise(0.001) < PRIOR_NOISE
 
 
+def test_a_small_shift_that_all_cases_share_is_taken_out():
+    rng = np.random.default_rng(9)
+    comparison = compare([Pair(times(1.0), times(1.03 * x)[0]) for x in np.exp(rng.normal(0, 0.004, 40))])
+    assert comparison.shift.answer is Answer.UNCHANGED
+    assert comparison.shift.ratio == pytest.approx(1.03, abs=0.003)
+    assert np.median([ratio.ratio for ratio in comparison.ratios]) == pytest.approx(1.0, abs=0.003)
+
+
+def test_runs_that_agree_do_not_hide_that_this_one_scatters():
+    rng = np.random.default_rng(10)
+    now = np.exp(rng.normal(0, 0.04, 60))
+    comparison = compare([Pair(times(1.0, 1.001, 0.999), times(x)[0]) for x in now])
+    assert comparison.noise > 0.025
+
+
 def test_the_more_cases_the_more_a_change_has_to_be():
     pair = Pair(times(1.0), times(1.08)[0])
     same = Pair(times(1.0), times(1.0)[0])
