@@ -10,11 +10,12 @@ from mluops_gtest.cli.session import Session
 from mluops_gtest.errors import UsageError
 from mluops_gtest.gate.baseline import baseline_from_json, baseline_text, is_baseline, load_json
 from mluops_gtest.gate.decision import Decision, Policy, decide, refuse_other_backend
-from mluops_gtest.gate.drift import DEFAULT_FACTOR, DriftLimits
+from mluops_gtest.gate.drift import DriftLimits
 from mluops_gtest.gate.reference import Reference, reference_of, with_runs
 from mluops_gtest.gate.subset import cases_asked_for
 from mluops_gtest.gate.update import Update, update
 from mluops_gtest.gate.waivers import Waiver, load_waivers
+from mluops_gtest.model.drift import DRIFT_FACTOR
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.reports.files import read_report
 
@@ -104,7 +105,7 @@ def read_reference(path: Path) -> Reference:
 
 def _drift_limits(words: tuple[str, ...], operators: set[str]) -> DriftLimits:
     """`8` for all, `OPERATOR=8` for one of the operators that the gate sees."""
-    factor, single = DEFAULT_FACTOR, {}
+    factor, single = DRIFT_FACTOR, {}
     for word in words:
         operator, equals, number = word.rpartition("=")
         try:

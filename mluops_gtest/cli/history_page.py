@@ -5,8 +5,9 @@ from collections.abc import Iterator, Sequence
 from rich.markup import escape
 from rich.table import Table
 
+from mluops_gtest.model.drift import DRIFT_FACTOR
 from mluops_gtest.model.result import Outcome
-from mluops_gtest.reports.history.trends import DRIFT_FACTOR, CaseTrend, Drift, Point, Run, sparkline
+from mluops_gtest.reports.history.trends import CaseTrend, Drift, Point, Run, sparkline
 from mluops_gtest.reports.terminal import colour
 
 # One character per run.

@@ -4,14 +4,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from mluops_gtest.model.drift import DRIFT_FACTOR, SIZELESS, reading_floor
 from mluops_gtest.model.result import CaseResult
-
-DEFAULT_FACTOR = 4.0
-# One or two roundings of the type; what is smaller is chance, and growing from there is no drift.
-_FLOOR = 2.0**-22
-_FLOORS = {"half": 2.0**-9, "bfloat16": 2.0**-9, "complex_half": 2.0**-9}
-# A share of one-sided errors: its size is no measure of how large the errors are.
-_NO_SIZE = "diff4"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +30,7 @@ class Drift:
 class DriftLimits:
     """The factor by which a reading may grow, and other ones for single operators."""
 
-    factor: float = DEFAULT_FACTOR
+    factor: float = DRIFT_FACTOR
     operators: Mapping[str, float] | None = None
 
     def of(self, operator: str) -> float:
@@ -64,7 +58,7 @@ def _sized(result: CaseResult) -> list[tuple[str, str, float, float]]:
     """Output, criterion, reading and floor of every reading that is the size of an error."""
     dtypes = {tensor.id: tensor.dtype for tensor in result.info.outputs}
     return [
-        (reading.output, reading.criterion, reading.value, _FLOORS.get(dtypes.get(reading.output, ""), _FLOOR))
+        (reading.output, reading.criterion, reading.value, reading_floor(dtypes.get(reading.output, "")))
         for reading in result.readings
-        if reading.criterion != _NO_SIZE and math.isfinite(reading.value)
+        if reading.criterion != SIZELESS and math.isfinite(reading.value)
     ]

@@ -42,14 +42,15 @@ def efficiency(result: CaseResult, device: Mapping[str, Any] | None) -> Efficien
     samples = (perf.device_samples_ns or perf.samples_ns) if perf is not None else ()
     if device is None or not samples or info.theory_io_bytes is None:
         return None
-    seconds = statistics.median(samples) * 1e-9
+    nanoseconds = statistics.median(samples)
     bandwidth, peak = device.get("bandwidth"), _peak(result, device)
     operations = info.theory_ops or 0.0
-    if seconds <= 0 or not bandwidth or (operations and not peak):
+    if nanoseconds <= 0 or not bandwidth or (operations and not peak):
         return None
     return Efficiency(
-        io=info.theory_io_bytes / seconds / bandwidth,
-        compute=operations / seconds / peak if operations and peak else None,
+        # One division: a share that is exactly what is asked must not fall below it by rounding.
+        io=info.theory_io_bytes * 1e9 / (nanoseconds * bandwidth),
+        compute=operations * 1e9 / (nanoseconds * peak) if operations and peak else None,
         wanted=NETWORK_SHARE if "network" in result.tags else OTHER_SHARE,
     )
 

@@ -34,16 +34,3 @@ class DiesOnce(Exact):
         except FileExistsError:
             return
         os.kill(os.getpid(), signal.SIGKILL)
-
-
-class WrongWhenRepeated(Exact):
-    """Right from fresh buffers, wrong from the third call of a case on: state that survives a call."""
-
-    def __init__(self):
-        super().__init__()
-        self.calls = 0
-
-    def spoil(self, call, outputs):
-        self.calls += 1
-        if self.calls > 2:
-            outputs[0].reshape(-1)[0] += 1

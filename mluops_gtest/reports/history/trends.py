@@ -7,15 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from mluops_gtest.model.drift import FLOOR, SIZELESS, reading_floor
 from mluops_gtest.model.result import Outcome
 
-# Below one unit in the last place a reading is noise: a growth from 0 to there is no drift.
-FLOORS = {"half": 2.0**-9, "bfloat16": 2.0**-9, "complex_half": 2.0**-9}
-FLOOR = 2.0**-22
-# A share of one-sided errors; its growth says nothing of their size.
-_NO_SIZE = "diff4"
-# A reading that grew by this factor is worth a look.
-DRIFT_FACTOR = 4.0
 _BARS = "▁▂▃▄▅▆▇█"
 _GAP = "·"
 
@@ -117,11 +111,11 @@ class CaseTrend:
         series: dict[tuple[str, str, str], list[float]] = {}
         for point in self.points:
             for m in point.measured:
-                if m.criterion == _NO_SIZE:
+                if m.criterion == SIZELESS:
                     continue
                 series.setdefault((m.output, m.criterion, m.dtype), []).append(m.value)
         drifts = [
-            Drift(output, criterion, _growth(values, FLOORS.get(dtype, FLOOR)), tuple(values))
+            Drift(output, criterion, _growth(values, reading_floor(dtype)), tuple(values))
             for (output, criterion, dtype), values in series.items()
         ]
         return tuple(sorted(drifts, key=lambda drift: -drift.factor))
