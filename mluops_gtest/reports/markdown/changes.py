@@ -3,7 +3,8 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from mluops_gtest.reports.history.trends import DRIFT_FACTOR, CaseTrend
+from mluops_gtest.model.drift import DRIFT_FACTOR
+from mluops_gtest.reports.history.trends import CaseTrend
 from mluops_gtest.reports.markdown.syntax import code, table
 from mluops_gtest.reports.markdown.words import WORDS, Words
 
