@@ -139,12 +139,13 @@ class Executor:
     def judge(self, run: "_Run", reply: Reply, expectation: Expectation, blank: CaseResult) -> CaseResult:
         """What one call came to, by its reply and by what it left in the buffers."""
         notes = (*blank.notes, *reply.notes)
-        result = replace(blank, status=reply.status, seconds=reply.seconds, notes=notes, output=reply.output)
+        compared = reply.outcome not in (Outcome.SKIPPED, Outcome.ERROR)
+        result = replace(
+            blank, status=reply.status, seconds=reply.seconds, notes=notes, output=reply.output, compared=compared
+        )
         if reply.outcome is not None:
-            compared = reply.outcome not in (Outcome.SKIPPED, Outcome.ERROR)
-            return replace(result, outcome=reply.outcome, reason=reply.reason, compared=compared)
+            return replace(result, outcome=reply.outcome, reason=reply.reason)
         assert reply.status is not None, "a reply has a status or an outcome"
-        result = replace(result, compared=True)
         violations = run.violations()
         if violations:
             return replace(result, outcome=Outcome.MEMORY, reason="; ".join(violations))
@@ -226,13 +227,15 @@ class _Run:
 
     def call(self, timeout: float | None) -> Reply:
         """Ask for the workspace, run."""
+        call = self._bound()
         try:
-            self.workspace_bytes = self._workspace_size(self._bound())
+            self.workspace_bytes = self._workspace_size(call)
         except NoAnswerError as error:
             return error.reply
         if self.workspace_bytes:
             self._workspace(self.workspace_bytes)
-        return self._caller.run(self._bound(), default_timeout(self.case) if timeout is None else timeout)
+            call = self._bound()
+        return self._caller.run(call, default_timeout(self.case) if timeout is None else timeout)
 
     def again(self, timeout: float | None) -> Reply:
         """Run once more: outputs get their poison back, so that each call has all its work to do."""

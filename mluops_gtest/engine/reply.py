@@ -3,7 +3,7 @@
 import time
 import traceback
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -32,10 +32,16 @@ class Reply:
 
     def to_message(self) -> dict[str, Any]:
         """Plain values for a pipe."""
-        message = asdict(self)
-        message["status"] = None if self.status is None else int(self.status)
-        message["outcome"] = None if self.outcome is None else self.outcome.value
-        return message
+        return {
+            "status": None if self.status is None else int(self.status),
+            "seconds": self.seconds,
+            "device_seconds": self.device_seconds,
+            "scalars": dict(self.scalars),
+            "notes": self.notes,
+            "refusals": self.refusals,
+            "outcome": None if self.outcome is None else self.outcome.value,
+            "reason": self.reason,
+        }
 
     @staticmethod
     def from_message(message: Mapping[str, Any]) -> "Reply":

@@ -77,8 +77,9 @@ def _arguments(
 def _visible_params(case: Case, operator: Operator) -> Params | None:
     if operator.params.descriptor in case.expect.null_descriptor:
         return None
+    results = operator.results
     return {
         name: None if name in case.expect.null_pointer else value
         for name, value in case.params.items()
-        if name not in operator.results
+        if name not in results
     }

@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import faulthandler
 import fcntl
+import functools
 import os
 import resource
 import signal
@@ -121,7 +122,7 @@ def _become_own_session(output: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if sys.platform == "linux":
         # Should the nursery itself be killed, nobody else would end a worker that hangs.
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        _c_library().prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
@@ -136,12 +137,17 @@ def _become_own_session(output: int) -> None:
     faulthandler.enable(file=2)
 
 
+@functools.cache
+def _c_library() -> ctypes.CDLL:
+    return ctypes.CDLL(None)
+
+
 def _flush_output() -> None:
     """What C code printed sits in the C library's buffer until somebody flushes it."""
     with contextlib.suppress(Exception):
         sys.stdout.flush()
         sys.stderr.flush()
-        ctypes.CDLL(None).fflush(None)
+        _c_library().fflush(None)
 
 
 @contextlib.contextmanager
