@@ -1,0 +1,118 @@
+"""One call of a case on buffers that the harness owns: filled before, looked at after."""
+
+import numpy as np
+
+from mluops_gtest.engine.buffers import Buffer, fill, first_difference, pattern_of
+from mluops_gtest.engine.caller import Caller
+from mluops_gtest.engine.expectation import Expectation
+from mluops_gtest.engine.reply import NoAnswerError, Reply
+from mluops_gtest.model.binding import bind, has_buffer
+from mluops_gtest.model.call import OpCall
+from mluops_gtest.model.case import BUFFER_LIMIT, Case
+from mluops_gtest.model.degenerate import owned_rows
+from mluops_gtest.model.dtypes import Array
+from mluops_gtest.model.operator import Operator
+from mluops_gtest.model.status import Status
+from mluops_gtest.model.tensor import Tensor
+
+WORKSPACE = "workspace"
+
+
+class GuardedCall:
+    """One call with fresh buffers."""
+
+    def __init__(self, case: Case, operator: Operator, caller: Caller) -> None:
+        self.case, self.operator, self._caller = case, operator, caller
+        tensors = [t for t in (*case.inputs, *case.outputs) if has_buffer(case, t)]
+        caller.tensors.reset([t.desc.nbytes for t in tensors])
+        self._buffers: dict[str, Buffer] = {t.id: caller.tensors.take(t.desc.nbytes) for t in tensors}
+        self._inputs = {t.id: self._input(t) for t in case.inputs if t.id in self._buffers}
+        self.outputs = {t.id: self._output(t) for t in case.outputs if t.id in self._buffers}
+        self.workspace_bytes = 0
+
+    def call(self, timeout: float | None) -> Reply:
+        """Ask for the workspace, run."""
+        call = self._bound()
+        try:
+            self.workspace_bytes = self._workspace_size(call)
+        except NoAnswerError as error:
+            return error.reply
+        if self.workspace_bytes:
+            self._workspace(self.workspace_bytes)
+            call = self._bound()
+        return self._caller.run(call, default_timeout(self.case) if timeout is None else timeout)
+
+    def again(self, timeout: float | None) -> Reply:
+        """Run once more: outputs get their poison back, so that each call has all its work to do."""
+        for tensor in self.case.outputs:
+            if tensor.id in self._buffers:
+                self._output(tensor)
+        return self._caller.run(self._bound(), default_timeout(self.case) if timeout is None else timeout)
+
+    def _bound(self) -> OpCall:
+        workspace = self._buffers[WORKSPACE].data if WORKSPACE in self._buffers else None
+        return bind(self.case, self.operator, self._inputs, self.outputs, workspace, self.workspace_bytes)
+
+    def whole_outputs(self) -> dict[str, Array]:
+        """The outputs as flat buffers, with what lies between the elements of a strided one."""
+        tensors = [tensor for tensor in self.case.outputs if tensor.id in self._buffers]
+        return {t.id: self._buffers[t.id].data.view(t.desc.dtype.storage) for t in tensors}
+
+    def violations(self) -> list[str]:
+        """Writes outside buffers and into inputs, in words."""
+        found = []
+        for name, buffer in self._buffers.items():
+            overrun = buffer.overrun()
+            if overrun:
+                found.append(f"wrote {overrun} of {name}")
+        for tensor in self.case.inputs:
+            if tensor.id in self._buffers:
+                offset = first_difference(self._buffers[tensor.id].data, _bytes_of(tensor))
+                if offset is not None:
+                    found.append(f"changed the input {tensor.id} (element {offset // tensor.desc.dtype.itemsize})")
+        return found
+
+    def snapshot(self, expectation: Expectation) -> dict[str, bytes]:
+        """The owned bytes of every output, to compare repeated runs bit for bit."""
+        return {
+            name: array[: owned_rows(self.operator.output(name), expectation.results)].tobytes()
+            for name, array in self.outputs.items()
+        }
+
+    def _input(self, tensor: Tensor) -> Array:
+        data = self._buffers[tensor.id].data
+        data[:] = _bytes_of(tensor)
+        return tensor.desc.view(data.view(tensor.desc.dtype.storage))
+
+    def _output(self, tensor: Tensor) -> Array:
+        data = self._buffers[tensor.id].data
+        fill(data, pattern_of(tensor.desc.dtype, self.operator.output(tensor.id).preset))
+        return tensor.desc.view(data.view(tensor.desc.dtype.storage))
+
+    def _workspace_size(self, call: OpCall) -> int:
+        """What the case dictates, else what the backend asks for; only a call that computes is asked."""
+        if self.case.expect.workspace_size is not None:
+            return min(self.case.expect.workspace_size, BUFFER_LIMIT)
+        if self.case.expect.check is not None or self.case.expect.status != Status.SUCCESS:
+            return 0
+        return self._caller.workspace_size(call)
+
+    def _workspace(self, size: int) -> None:
+        # An arena of its own, because its size is asked for when the inputs are in place already.
+        self._caller.workspace.reset([size])
+        buffer = self._caller.workspace.take(size)
+        fill(buffer.data, np.frombuffer(b"\xa5", np.uint8))
+        self._buffers[WORKSPACE] = buffer
+
+
+def default_timeout(case: Case) -> float:
+    """Generous for any right kernel: a minute, and a second more per megabyte of tensors."""
+    tensors = (*case.inputs, *case.outputs)
+    return 60.0 + sum(tensor.desc.nbytes for tensor in tensors if has_buffer(case, tensor)) / 1e6
+
+
+def _bytes_of(tensor: Tensor) -> Array:
+    """The tensor's values as bytes; a tensor without values in a case that expects a status is all zero."""
+    if tensor.data is None:
+        return np.zeros(tensor.desc.nbytes, np.uint8)
+    return np.ascontiguousarray(tensor.data).view(np.uint8)
