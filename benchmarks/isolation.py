@@ -1,6 +1,6 @@
 """What isolation costs: `python benchmarks/isolation.py`. Ratios and differences are taken in one run, side by side.
 
-1. A tiny case inline and in a worker, alternating: the difference per case.
+1. A tiny case inline and in a worker, in blocks by turns (a run is all one or all the other): the difference per case.
 2. 300 MB of tensors into a worker's memory against a plain copy of the same bytes.
 """
 
@@ -22,19 +22,21 @@ from mluops_gtest.generate.make import make_case
 
 ROOT = Path(__file__).parents[1]
 TINY = "masked_im2col_forward/retinanet_1x1_twin_float"
-ROUNDS = 400
+ROUNDS = 10
+BLOCK = 50
 BIG_BYTES = 300_000_000
 BIG_ROUNDS = 7
 
 
-def median_seconds(calls, rounds):
-    """The median time of each call, all called in turn so that noise meets them alike."""
+def median_seconds(calls, rounds, block=1):
+    """The median time of each call, taken in turn, `block` of each at a time, so that noise meets them alike."""
     times = [[] for _ in calls]
     for _ in range(rounds):
         for call, kept in zip(calls, times, strict=True):
-            start = time.perf_counter()
-            call()
-            kept.append(time.perf_counter() - start)
+            for _ in range(block):
+                start = time.perf_counter()
+                call()
+                kept.append(time.perf_counter() - start)
     return [statistics.median(kept) for kept in times]
 
 
@@ -50,7 +52,7 @@ def main():
         inline = Executor(InlineCaller(ReferenceBackend(catalogue.operators)), Options())
         isolated = Executor(caller, Options())
         here, there = median_seconds(
-            [lambda: inline.execute(case, operator), lambda: isolated.execute(case, operator)], ROUNDS
+            [lambda: inline.execute(case, operator), lambda: isolated.execute(case, operator)], ROUNDS, BLOCK
         )
         print(
             f"tiny case: inline {here * 1e3:.3f} ms, isolated {there * 1e3:.3f} ms, "
