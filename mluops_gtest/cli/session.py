@@ -10,7 +10,6 @@ from mluops_gtest.content.catalogue import Catalogue
 from mluops_gtest.content.root import find_root
 from mluops_gtest.content.selection import Query, Selected, Selection, select
 from mluops_gtest.generate.source import StoredCases
-from mluops_gtest.model.case import Case
 
 
 class Session:
@@ -51,7 +50,3 @@ class Session:
             allow_outside_paths=allow_outside_paths,
             on_generate=on_generate,
         )
-
-    def load(self, selected: Selected) -> Case:
-        """One complete case."""
-        return self.source((selected,)).load(selected.id)
