@@ -16,11 +16,17 @@ def judge(kind: CriterionKind, value: float, threshold: float, comparison: Compa
     A non-finite mismatch and a differing integer fail whatever the threshold. diff4 has none of its own: it fails
     at exactly 0 and 1, where every difference goes the same way.
     """
+    if comparison.nonfinite_mismatches:
+        require_formula(kind)
+        return False
+    return judge_finite(kind, value, threshold, comparison)
+
+
+def judge_finite(kind: CriterionKind, value: float, threshold: float, comparison: Comparison) -> bool | None:
+    """As `judge`, for the finite positions alone: those that the value was measured on."""
     kind = require_formula(kind)
     if comparison.compared == 0:
         return None
-    if comparison.nonfinite_mismatches:
-        return False
     if comparison.exact:
         return comparison.unequal == 0
     if kind is CriterionKind.DIFF4:

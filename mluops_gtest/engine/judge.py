@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from mluops_gtest.criteria import Comparison, compare
-from mluops_gtest.criteria import judge as within_threshold
+from mluops_gtest.criteria import Comparison, compare, judge_finite
 from mluops_gtest.engine.buffers import holding, pattern_of
 from mluops_gtest.engine.expectation import Expectation
 from mluops_gtest.engine.fingerprint import place_mark
@@ -157,10 +156,12 @@ def _judge_output(
 
 
 def _judge_comparison(judgement: Judgement, output: str, comparison: Comparison, wanted: tuple[Criterion, ...]) -> None:
-    if comparison.nonfinite_mismatches:
+    # A mismatch fails the output; what is said of a criterion is what it measured on the finite positions.
+    mismatches = comparison.nonfinite_mismatches
+    if mismatches:
+        elements = "1 element differs" if mismatches == 1 else f"{mismatches} elements differ"
         judgement.fail(
-            f"{output}: {comparison.nonfinite_mismatches} elements differ in being NaN or infinite, "
-            f"first at flat index {comparison.first_nonfinite_mismatch}",
+            f"{output}: {elements} in being NaN or infinite, first at flat index {comparison.first_nonfinite_mismatch}",
             f"{output} nonfinite",
         )
     judged = 0
@@ -168,8 +169,10 @@ def _judge_comparison(judgement: Judgement, output: str, comparison: Comparison,
     names = []
     for criterion in wanted:
         value = comparison.readings[criterion.kind.canonical]
-        within = within_threshold(criterion.kind, value, criterion.threshold, comparison)
+        within = judge_finite(criterion.kind, value, criterion.threshold, comparison)
         name = criterion.kind.canonical.value
+        if mismatches or within is False:
+            names.append(name)
         if within is None:
             judgement.notes.append(f"{output}: {name} is not judged on so few elements")
             continue
@@ -177,11 +180,13 @@ def _judge_comparison(judgement: Judgement, output: str, comparison: Comparison,
         judgement.readings.append(Reading(output, name, value, criterion.threshold, within))
         if not within:
             one_sided = criterion.kind.canonical is CriterionKind.DIFF4
-            names.append(name)
             exceeded.append(f"{name} = {value:.6g}" + (" (one-sided)" if one_sided else f" > {criterion.threshold:g}"))
+    if names:
+        judgement.marks.append(_difference_mark(output, names, comparison))
     if exceeded:
+        where = " over the finite elements" if mismatches else ""
         share = f"{comparison.unequal} of {comparison.compared} elements differ"
-        judgement.fail(f"{output}: {', '.join(exceeded)}; {share}", _difference_mark(output, names, comparison))
+        judgement.reasons.append(f"{output}: {', '.join(exceeded)}{where}; {share}")
     if judged == 0:
         judgement.suspicions.append(f"{output} was compared, but no criterion could be judged on it")
 

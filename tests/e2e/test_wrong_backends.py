@@ -54,6 +54,18 @@ def test_each_kind_of_wrong_gets_its_outcome(run, backend, select, outcome, word
     assert result.code == (0 if outcome == "passed" else 1)
 
 
+def test_where_a_finite_value_became_infinite_no_criterion_is_blamed_that_was_kept(run):
+    for one in run(*NORMS, "--backend", wrong("WithInfinity")).results.values():
+        assert one["outcome"] == "failed"
+        assert one["reason"].startswith("input_grad: 1 element differs in being NaN or infinite, first at flat index ")
+        assert "diff" not in one["reason"].replace("differs", "")
+        assert all(r["within"] == (r["value"] <= r["threshold"]) for r in one["readings"])
+    for one in run(*NORMS, "--backend", wrong("WithInfinityAndZeros")).results.values():
+        assert "1 element differs in being NaN or infinite" in one["reason"]
+        assert "diff1 = 1 > " in one["reason"]
+        assert "over the finite elements" in one["reason"]
+
+
 @pytest.mark.parametrize("backend", ["Declines", "SupportsNothing"])
 def test_a_backend_that_does_nothing_compares_nothing(run, backend):
     result = run(*EXACT, "--backend", wrong(backend))

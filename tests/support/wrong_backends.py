@@ -60,6 +60,21 @@ class WithNan(Exact):
                 array.reshape(-1)[-1] = np.nan
 
 
+class WithInfinity(Exact):
+    def spoil(self, call, outputs):
+        for array in outputs:
+            if array.dtype.kind == "f":
+                array.reshape(-1)[-1] = np.inf
+
+
+class WithInfinityAndZeros(Exact):
+    def spoil(self, call, outputs):
+        for array in outputs:
+            if array.dtype.kind == "f":
+                array.reshape(-1)[:-1] = 0
+                array.reshape(-1)[-1] = np.inf
+
+
 class OneElementWrong(Exact):
     def spoil(self, call, outputs):
         flat = outputs[0].reshape(-1)
