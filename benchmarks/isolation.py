@@ -16,7 +16,7 @@ from mluops_gtest.content.root import Root
 from mluops_gtest.engine.caller import InlineCaller
 from mluops_gtest.engine.execute import Executor, Options
 from mluops_gtest.engine.isolation.caller import IsolatedCaller
-from mluops_gtest.engine.isolation.supervisor import Nursery
+from mluops_gtest.engine.isolation.supervisor import ForkServer
 from mluops_gtest.engine.loading import BackendChoice
 from mluops_gtest.generate.make import make_case
 
@@ -45,8 +45,8 @@ def main():
     draft = catalogue.drafts[TINY]
     operator = catalogue.operators[draft.operator]
     case = make_case(draft, operator)
-    nursery = Nursery()
-    caller = IsolatedCaller(nursery, BackendChoice("reference", str(ROOT)))
+    fork_server = ForkServer()
+    caller = IsolatedCaller(fork_server, BackendChoice("reference", str(ROOT)))
     try:
         caller.start()
         inline = Executor(InlineCaller(ReferenceBackend(catalogue.operators)), Options())
@@ -80,7 +80,7 @@ def main():
         )
     finally:
         caller.close()
-        nursery.close()
+        fork_server.close()
 
 
 if __name__ == "__main__":

@@ -198,18 +198,18 @@ def open_callers(session: Session, request: RunRequest) -> Iterator[list[Caller]
         yield [InlineCaller(choice.load(session.catalogue.operators))]
         return
     from mluops_gtest.engine.isolation.caller import IsolatedCaller
-    from mluops_gtest.engine.isolation.supervisor import Nursery
+    from mluops_gtest.engine.isolation.supervisor import ForkServer
 
-    nursery = Nursery(len(request.lanes))
+    fork_server = ForkServer(len(request.lanes))
     limit = request.memory_limit
-    callers = [IsolatedCaller(nursery, choice, device=device, memory_limit=limit) for device in request.lanes]
+    callers = [IsolatedCaller(fork_server, choice, device=device, memory_limit=limit) for device in request.lanes]
     try:
         callers[0].start()
         yield [*callers]
     finally:
         for caller in callers:
             caller.close()
-        nursery.close()
+        fork_server.close()
 
 
 def _costs(session: Session, cases: tuple[Selected, ...]) -> dict[str, int]:

@@ -38,7 +38,7 @@ def command(
     from mluops_gtest.cli.session import Session
     from mluops_gtest.engine.execute import Executor, Options
     from mluops_gtest.engine.isolation.caller import IsolatedCaller
-    from mluops_gtest.engine.isolation.supervisor import Nursery
+    from mluops_gtest.engine.isolation.supervisor import ForkServer
     from mluops_gtest.engine.loading import BackendChoice
     from mluops_gtest.errors import ExitCode
 
@@ -53,8 +53,8 @@ def command(
     chosen = session.select(selection).cases
     source = session.source(chosen)
     known = session.catalogue.operators
-    nursery = Nursery()
-    caller = IsolatedCaller(nursery, BackendChoice(backend, str(session.catalogue.root.path), runtime, serve))
+    fork_server = ForkServer()
+    caller = IsolatedCaller(fork_server, BackendChoice(backend, str(session.catalogue.root.path), runtime, serve))
     try:
         caller.start()
         executor = Executor(caller, Options(repeat=2, timeout=timeout))
@@ -67,7 +67,7 @@ def command(
         ]
     finally:
         caller.close()
-        nursery.close()
+        fork_server.close()
     colours = {Verdict.OK: "green", Verdict.PROBLEM: "bold red", Verdict.SKIPPED: "yellow"}
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("promise", "", f"backend {caller.name}"):

@@ -10,7 +10,7 @@ from mluops_gtest.engine.buffers import Arena
 from mluops_gtest.engine.caller import LostDeviceError
 from mluops_gtest.engine.isolation.messages import call_message
 from mluops_gtest.engine.isolation.shared import SharedSlab
-from mluops_gtest.engine.isolation.supervisor import LateError, Nursery, Worker, WorkerGoneError
+from mluops_gtest.engine.isolation.supervisor import ForkServer, LateError, Worker, WorkerGoneError
 from mluops_gtest.engine.loading import BackendChoice
 from mluops_gtest.engine.reply import NoAnswerError, Reply
 from mluops_gtest.errors import BackendError, ExitCode
@@ -47,9 +47,14 @@ class IsolatedCaller:
     """One worker at a time; started when first needed, restarted after a crash."""
 
     def __init__(
-        self, nursery: Nursery, choice: BackendChoice, *, device: int | None = None, memory_limit: int | None = None
+        self,
+        fork_server: ForkServer,
+        choice: BackendChoice,
+        *,
+        device: int | None = None,
+        memory_limit: int | None = None,
     ) -> None:
-        self._nursery = nursery
+        self._fork_server = fork_server
         self._options = {"choice": choice.to_message(), "device": device, "memory_limit": memory_limit}
         self._device = device
         self._worker: Worker | None = None
@@ -67,7 +72,7 @@ class IsolatedCaller:
     def start(self) -> None:
         """Start a worker and load the backend there; one that does not load is told as it is."""
         try:
-            self._worker = Worker(self._nursery, self._options, self._output.fd)
+            self._worker = Worker(self._fork_server, self._options, self._output.fd)
             self._mapped = {}
             answer = self._worker.ask({"do": "load"}, timeout=_START_SECONDS)
         except (WorkerGoneError, LateError) as error:

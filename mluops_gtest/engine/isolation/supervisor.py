@@ -1,4 +1,4 @@
-"""The controller's side of the nursery: workers are forked, waited for, and always killed in the end."""
+"""The controller's side of the fork server: workers are forked, waited for, and always killed in the end."""
 
 import os
 import select
@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from mluops_gtest.engine.isolation.channel import Channel, ClosedError
-from mluops_gtest.engine.isolation.nursery import kill_group
+from mluops_gtest.engine.isolation.fork_server import kill_group
 
-_START = "import sys; sys.path.insert(0, sys.argv[2]); from mluops_gtest.engine.isolation.nursery import main; main()"
+_START = (
+    "import sys; sys.path.insert(0, sys.argv[2]); from mluops_gtest.engine.isolation.fork_server import main; main()"
+)
 _BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 _DYING_SECONDS = 5.0
 
 
-class Nursery:
+class ForkServer:
     """One helper process per run that forks workers; safe to use from several threads."""
 
     def __init__(self, jobs: int = 1) -> None:
@@ -50,7 +52,7 @@ class Nursery:
         return int(message["code"])
 
     def close(self) -> None:
-        """End every worker and the nursery itself."""
+        """End every worker and the fork server itself."""
         self._channel.close()
         try:
             self._process.wait(_DYING_SECONDS)
@@ -74,11 +76,11 @@ class LateError(Exception):
 class Worker:
     """One worker process and the pipe to it."""
 
-    def __init__(self, nursery: Nursery, options: dict[str, Any], output: int) -> None:
-        self._nursery = nursery
+    def __init__(self, fork_server: ForkServer, options: dict[str, Any], output: int) -> None:
+        self._fork_server = fork_server
         self._channel, theirs = Channel.pair()
         try:
-            self._pid = nursery.fork(options, theirs.fileno(), output)
+            self._pid = fork_server.fork(options, theirs.fileno(), output)
         except ClosedError as error:
             raise WorkerGoneError(70) from error
         finally:
@@ -115,7 +117,7 @@ class Worker:
         if self._death >= 0:
             os.close(self._death)
         try:
-            return self._nursery.end(self._pid)
+            return self._fork_server.end(self._pid)
         except ClosedError:
             return 70
 

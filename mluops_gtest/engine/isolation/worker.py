@@ -121,7 +121,7 @@ def _become_own_session(output: int) -> None:
     os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if sys.platform == "linux":
-        # Should the nursery itself be killed, nobody else would end a worker that hangs.
+        # Should the fork server itself be killed, nobody else would end a worker that hangs.
         _c_library().prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     null = os.open(os.devnull, os.O_RDONLY)

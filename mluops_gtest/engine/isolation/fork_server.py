@@ -1,6 +1,6 @@
 """The process that forks workers and outlives none of them: warm imports make a new worker cost milliseconds.
 
-Started once per run as `python -m mluops_gtest.engine.isolation.nursery FD`. It stays single-threaded, so forking
+Started once per run as `python -m mluops_gtest.engine.isolation.fork_server FD`. It stays single-threaded, so forking
 is safe. When the controller dies, its pipe closes here, and every worker's process group is killed.
 """
 
