@@ -96,7 +96,7 @@ def _write_params(case: Case, operator: Operator, node: Any) -> None:
 
 def _write_expect(expect: Expect, message: Any) -> None:
     message.status = int(expect.status)
-    for field in ("check", "arch", "nram_bytes", "workspace_size", "degenerate"):
+    for field in ("check", "arch", "nram_bytes", "workspace_size"):
         if getattr(expect, field) is not None:
             setattr(message, field, getattr(expect, field))
     if expect.null_handle:

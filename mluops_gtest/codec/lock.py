@@ -24,6 +24,8 @@ _TYPES: Final = {
     "tensors": dict,
     "params": dict,
 }
+# In lines that have it; locks of earlier versions have none.
+_OPTIONAL: Final = {"degenerate": str}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,12 @@ class LockEntry:
     # "inputs" and "outputs": one {"id", "dtype", "layout", "dims"[, "strides"]} per tensor.
     tensors: Mapping[str, list[dict[str, Any]]]
     params: Mapping[str, Any]
+    # Why the baseline is constant by design; empty where it is not.
+    degenerate: str = ""
+
+    def differences(self, other: "LockEntry") -> list[str]:
+        """The names of the fields in which two entries differ."""
+        return [name for name in self.__dataclass_fields__ if getattr(self, name) != getattr(other, name)]
 
 
 def read_lock(path: Path) -> dict[str, LockEntry]:
@@ -65,10 +73,10 @@ def read_lock(path: Path) -> dict[str, LockEntry]:
 
 
 def _entry(record: Any) -> LockEntry:
-    if not isinstance(record, dict) or record.keys() != _TYPES.keys():
+    if not isinstance(record, dict) or record.keys() - _OPTIONAL.keys() != _TYPES.keys():
         raise ValueError(f"it must be an object with {', '.join(_TYPES)}")
-    for name, kind in _TYPES.items():
-        if not isinstance(record[name], kind):
+    for name, kind in (_TYPES | _OPTIONAL).items():
+        if name in record and not isinstance(record[name], kind):
             raise ValueError(f"{name!r} must be {'a string' if kind is str else 'an object'}")
     return LockEntry(**record)
 
@@ -76,11 +84,15 @@ def _entry(record: Any) -> LockEntry:
 def write_lock(path: Path, entries: Iterable[LockEntry]) -> None:
     """Replace the file; lines are sorted by id, so that the same cases give the same bytes."""
     ordered = sorted(entries, key=lambda entry: entry.id)
-    records = ({name: getattr(entry, name) for name in _TYPES} for entry in ordered)
-    replace_file(path, (json.dumps(record, separators=(",", ":")).encode() + b"\n" for record in records))
+    replace_file(path, (json.dumps(_record(entry), separators=(",", ":")).encode() + b"\n" for entry in ordered))
 
 
-def digest_bytes(data: bytes) -> str:
+def _record(entry: LockEntry) -> dict[str, Any]:
+    record = {name: getattr(entry, name) for name in _TYPES}
+    return record | {name: getattr(entry, name) for name in _OPTIONAL if getattr(entry, name)}
+
+
+def digest_bytes(data: bytes | memoryview) -> str:
     """SHA-256 of a file's bytes, shortened alike."""
     return hashlib.sha256(data).hexdigest()[:_DIGITS]
 

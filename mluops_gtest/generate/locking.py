@@ -1,10 +1,11 @@
 """The lock line of a case: digests of its values, and its descriptors so that lists need no values."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from mluops_gtest.codec.lock import LockEntry, digest_bytes, digest_tensors
-from mluops_gtest.model.case import Case
+from mluops_gtest.model.case import Case, CaseDraft
 from mluops_gtest.model.tensor import Tensor
 
 
@@ -18,7 +19,14 @@ def lock_entry(case: Case, declared: str, text: bytes | None = None) -> LockEntr
         baseline=digest_tensors(case.outputs),
         tensors={"inputs": _described(case.inputs), "outputs": _described(case.outputs)},
         params={name: list(v) if isinstance(v, tuple) else v for name, v in case.params.items()},
+        degenerate=case.expect.degenerate or "",
     )
+
+
+def as_declared(case: Case, draft: CaseDraft) -> Case:
+    """A case from its file, with what the declaration alone says: tags, document, why the baseline is constant."""
+    expect = replace(case.expect, degenerate=draft.expect.degenerate)
+    return replace(case, tags=draft.tags, doc=draft.doc, expect=expect)
 
 
 def _described(tensors: Iterable[Tensor]) -> list[dict[str, Any]]:

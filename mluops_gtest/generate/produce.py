@@ -14,7 +14,7 @@ from mluops_gtest.codec.schema import Schema
 from mluops_gtest.content.catalogue import Catalogue
 from mluops_gtest.content.root import Root
 from mluops_gtest.errors import ContentError
-from mluops_gtest.generate.locking import lock_entry
+from mluops_gtest.generate.locking import as_declared, lock_entry
 from mluops_gtest.generate.make import make_case
 from mluops_gtest.model.case import Case
 from mluops_gtest.model.operator import Operator
@@ -163,8 +163,7 @@ class _Worker:
         if locked is None:
             return "not in the lock file"
         if locked != entry:
-            names = [n for n in LockEntry.__dataclass_fields__ if getattr(locked, n) != getattr(entry, n)]
-            return f"differs from the lock in: {', '.join(names)}"
+            return f"differs from the lock in: {', '.join(locked.differences(entry))}"
         if self._target.committed_only:
             if (text is not None) != path.exists():
                 return f"{path} is missing" if text is not None else f"{path} is stored, but is too large for that"
@@ -172,7 +171,8 @@ class _Worker:
         if not path.exists():
             return f"{path} is missing"
         case = read_case(path, self._schema, self._catalogue.operators, case_id=entry.id)
-        return "" if lock_entry(case, entry.declared) == entry else f"{path} differs from what is generated"
+        again = lock_entry(as_declared(case, self._catalogue.drafts[entry.id]), entry.declared)
+        return "" if again == entry else f"{path} differs from what is generated"
 
 
 _worker: _Worker

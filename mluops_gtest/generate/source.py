@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from mluops_gtest.codec.blobs import file_bytes
 from mluops_gtest.codec.case import read_case, write_case
 from mluops_gtest.codec.lock import LockEntry, digest_bytes, digest_tensors, read_lock
 from mluops_gtest.codec.schema import Schema
@@ -13,6 +14,7 @@ from mluops_gtest.content.catalogue import Catalogue
 from mluops_gtest.content.selection import Selected
 from mluops_gtest.errors import CaseFileError, ContentError
 from mluops_gtest.generate.cache import cache_folder, discard, publish
+from mluops_gtest.generate.locking import as_declared, lock_entry
 from mluops_gtest.generate.make import make_case
 from mluops_gtest.model.case import Case, CaseDraft
 
@@ -79,16 +81,28 @@ class StoredCases:
                 f"Run `mluops-test generate {draft.id}` and look at the difference."
             )
         stored = self._catalogue.stored_path(draft.id)
-        case = self._stored(stored, draft, entry) if stored.exists() else self._cached(draft, entry)
-        return replace(case, tags=draft.tags, doc=draft.doc)
+        if entry.stored or stored.exists():
+            return self._stored(stored, draft, entry)
+        return as_declared(self._cached(draft, entry), draft)
 
     def _stored(self, path: Path, draft: CaseDraft, entry: LockEntry) -> Case:
-        if digest_bytes(path.read_bytes()) != entry.stored:
+        again = f"restore it, or run `mluops-test generate {draft.id}`."
+        if not path.exists():
+            raise ContentError(f"{path}: the file of {draft.id} is missing, although the lock has it: {again}")
+        digest = digest_bytes(file_bytes(path))
+        if digest != entry.stored:
             raise ContentError(
-                f"{path}: the file of {draft.id} differs from the lock. Stored cases are never edited: "
-                f"restore the file, or run `mluops-test generate {draft.id}`."
+                f"{path}: the file of {draft.id} differs from the lock. Stored cases are never edited: {again}"
             )
-        return self._read(path, draft.id)
+        case = as_declared(self._read(path, draft.id), draft)
+        # The file is what it was: where it disagrees with the rest of its line, the line was edited.
+        differing = replace(lock_entry(case, entry.declared), stored=digest).differences(entry)
+        if differing:
+            raise ContentError(
+                f"{self._catalogue.root.lock}: the line of {draft.id} differs from its file in "
+                f"{', '.join(differing)}. The lock is never edited: {again}"
+            )
+        return case
 
     def _read(self, path: Path, case_id: str) -> Case:
         return read_case(

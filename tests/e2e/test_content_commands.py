@@ -130,6 +130,75 @@ def test_check_finds_every_kind_of_difference(cli, toy):
     differs("differs from the lock in: declared, stored, inputs, baseline, tensors")
 
 
+def edit_lock(root, case, **fields):
+    path = root / "prototxt" / "baselines.lock"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    lines = [{**line, **(fields if line["id"] == case else {})} for line in lines]
+    path.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
+
+
+def remove(root):
+    (root / "prototxt" / "scale_by" / "ramp_2.prototxt").unlink()
+
+
+def edit_file(root):
+    path = root / "prototxt" / "scale_by" / "ramp_2.prototxt"
+    path.write_bytes(path.read_bytes() + b"# edited\n")
+
+
+def edit_line(**fields):
+    return lambda root: edit_lock(root, "scale_by/ramp_2", **fields)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (remove, "the file of scale_by/ramp_2 is missing"),
+        (edit_file, "the file of scale_by/ramp_2 differs from the lock"),
+        (edit_line(baseline="0" * 32), "the line of scale_by/ramp_2 differs from its file in baseline"),
+        (edit_line(inputs="0" * 32), "the line of scale_by/ramp_2 differs from its file in inputs"),
+        (edit_line(params={"factor": 3}), "differs from its file in params"),
+        (edit_line(degenerate="so it is"), "differs from its file in degenerate"),
+    ],
+)
+def test_run_verify_and_check_notice_what_was_tampered_with(cli, run, toy, spoil, words):
+    spoil(toy)
+    result = run("--root", toy)
+    assert result.code == 3
+    outcomes = {case: one["outcome"] for case, one in result.results.items()}
+    assert outcomes.pop("scale_by/ramp_2") == "error"
+    assert set(outcomes.values()) == {"passed"}
+    assert words in result.results["scale_by/ramp_2"]["reason"]
+    assert "mluops-test generate scale_by/ramp_2" in result.results["scale_by/ramp_2"]["reason"]
+    verified = cli("verify", "--root", toy)
+    assert verified.code == 3
+    assert words in verified.out
+    assert verified.lines[-1] == f"{len(result.results)} verified, 1 differ, 0 skipped"
+    assert cli("generate", "--all", "--check", "--root", toy).code == 3
+
+
+def test_why_a_baseline_is_constant_belongs_to_the_declaration(cli, run, toy, tmp_path):
+    cases = toy / "cases" / "scale_by.yaml"
+    cases.write_text(
+        cases.read_text()
+        + '- {name: one, tags: [boundary], doc: "§1", data: {recipe: ramp, count: 1}, degenerate: "one element"}\n'
+    )
+    assert cli("generate", "--all", "--root", toy).code == 0
+    stored = toy / "prototxt" / "scale_by" / "one.prototxt"
+    assert "mluops_gtest" not in stored.read_text()
+    assert '"degenerate":"one element"' in (toy / "prototxt" / "baselines.lock").read_text()
+    for select in ("scale_by/one", stored):
+        assert run(select, "--root", toy).code == 0
+        assert cli("verify", select, "--root", toy).code == 0
+    assert json.loads(cli("list", "scale_by/one", "--root", toy, "--format", "json").out)[0]["expect"]["degenerate"]
+    copy = tmp_path / "copy.prototxt"
+    copy.write_bytes(stored.read_bytes())
+    result = run(copy, "--root", toy)
+    (one,) = result.results.values()
+    assert (result.code, one["outcome"]) == (1, "suspect")
+    assert one["reason"] == "the baseline of y is constant, so agreement proves nothing"
+
+
 def test_generate_drops_what_is_no_longer_declared(cli, toy):
     cases = toy / "cases" / "scale_by.yaml"
     cases.write_text(cases.read_text().replace("to: 4", "to: 3"))

@@ -1,5 +1,6 @@
 import json
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -35,6 +36,20 @@ def test_lines_are_sorted_and_survive(tmp_path):
     write_lock(path, reversed(read_lock(path).values()))
     assert path.read_bytes().splitlines() == lines
     assert [item.name for item in tmp_path.iterdir()] == ["baselines.lock"]
+
+
+def test_why_a_baseline_is_constant_stands_in_the_lines_that_have_it(tmp_path):
+    path = tmp_path / "baselines.lock"
+    remarked = replace(entry("a/x"), degenerate="one element")
+    write_lock(path, [remarked, entry("a/y")])
+    assert read_lock(path) == {"a/x": remarked, "a/y": entry("a/y")}
+    lines = [json.loads(line) for line in path.read_bytes().splitlines()]
+    # As locks of earlier versions are.
+    assert "degenerate" in lines[0]
+    assert "degenerate" not in lines[1]
+    path.write_text(json.dumps({**lines[1], "degenerate": 1}))
+    with pytest.raises(ContentError, match="'degenerate' must be a string"):
+        read_lock(path)
 
 
 @pytest.mark.parametrize(
