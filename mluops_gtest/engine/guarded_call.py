@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mluops_gtest.engine.buffers import Buffer, fill, first_difference, pattern_of
+from mluops_gtest.engine.buffers import Buffer, Wanted, fill, first_difference, pattern_of
 from mluops_gtest.engine.caller import Caller
 from mluops_gtest.engine.expectation import Expectation
 from mluops_gtest.engine.reply import NoAnswerError, Reply
@@ -24,8 +24,8 @@ class GuardedCall:
     def __init__(self, case: Case, operator: Operator, caller: Caller) -> None:
         self.case, self.operator, self._caller = case, operator, caller
         tensors = [t for t in (*case.inputs, *case.outputs) if has_buffer(case, t)]
-        caller.tensors.reset([t.desc.nbytes for t in tensors])
-        self._buffers: dict[str, Buffer] = {t.id: caller.tensors.take(t.desc.nbytes) for t in tensors}
+        wanted = [Wanted(t.id, t.desc.nbytes, t.desc.dtype.itemsize) for t in tensors]
+        self._buffers: dict[str, Buffer] = caller.tensors.lay_out(wanted)
         self._inputs = {t.id: self._input(t) for t in case.inputs if t.id in self._buffers}
         self.outputs = {t.id: self._output(t) for t in case.outputs if t.id in self._buffers}
         self.workspace_bytes = 0
@@ -62,9 +62,9 @@ class GuardedCall:
         """Writes outside buffers and into inputs, in words."""
         found = []
         for name, buffer in self._buffers.items():
-            overrun = buffer.overrun()
+            overrun = buffer.overrun(name)
             if overrun:
-                found.append(f"wrote {overrun} of {name}")
+                found.append(overrun)
         for tensor in self.case.inputs:
             if tensor.id in self._buffers:
                 offset = first_difference(self._buffers[tensor.id].data, _bytes_of(tensor))
@@ -99,10 +99,8 @@ class GuardedCall:
 
     def _workspace(self, size: int) -> None:
         # An arena of its own, because its size is asked for when the inputs are in place already.
-        self._caller.workspace.reset([size])
-        buffer = self._caller.workspace.take(size)
-        fill(buffer.data, np.frombuffer(b"\xa5", np.uint8))
-        self._buffers[WORKSPACE] = buffer
+        self._buffers |= self._caller.workspace.lay_out([Wanted(WORKSPACE, size)])
+        fill(self._buffers[WORKSPACE].data, np.frombuffer(b"\xa5", np.uint8))
 
 
 def default_timeout(case: Case) -> float:

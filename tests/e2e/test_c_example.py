@@ -54,7 +54,7 @@ def test_the_sanitizers_find_nothing(run, example, monkeypatch):
 @pytest.mark.parametrize(
     ("bug", "outcome", "words", "everywhere"),
     [
-        ("past_end", "memory", "past its end", True),
+        ("past_end", "memory", "past the end", True),
         ("writes_input", "memory", "changed the input", True),
         ("double_free", "crashed", "SIGABRT", True),
         ("segfault", "crashed", "SIGSEGV", True),

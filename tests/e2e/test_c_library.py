@@ -86,8 +86,8 @@ def test_a_refusing_query_is_named(run, library):
 @pytest.mark.parametrize(
     ("how", "reason"),
     [
-        ("past the end", "wrote 2 bytes past its end of data_col"),
-        ("before the start", "wrote 4 bytes before its start of data_col"),
+        ("past the end", "wrote past the end of data_col, first at byte 3 behind it"),
+        ("before the start", "wrote before the start of data_col, first at byte 4 in front of it"),
         ("change the input", "changed the input feature (element 2)"),
     ],
 )

@@ -93,6 +93,13 @@ class WritesPastTheEnd(Exact):
         ctypes.memset(outputs[0].ctypes.data + outputs[0].nbytes, 0, 1)
 
 
+class WritesFarPastTheEnd(Exact):
+    """Beyond the guard zone of the last buffer, into memory that an earlier case may have used."""
+
+    def spoil(self, call, outputs):
+        ctypes.memset(outputs[-1].ctypes.data + outputs[-1].nbytes + 49_999, 0, 1)
+
+
 class WritesBeforeTheStart(Exact):
     def spoil(self, call, outputs):
         ctypes.memset(outputs[0].ctypes.data - 4, 0, 4)

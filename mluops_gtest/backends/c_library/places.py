@@ -151,12 +151,13 @@ class DevicePlace:
         self._runtime.read(zone, block.address + block.data.nbytes)
         touched = np.flatnonzero(zone != GUARD_PATTERN)
         if touched.size:
-            yield f"wrote {touched[0]} bytes past its end of {block.name}"
+            yield f"wrote past the end of {block.name}, first at byte {touched[0] + 1} behind it"
             return
         self._runtime.read(zone, block.address - GUARD_BYTES)
         touched = np.flatnonzero(zone != GUARD_PATTERN)
         if touched.size:
-            yield f"wrote {GUARD_BYTES - touched[-1]} bytes before its start of {block.name}"
+            distance = GUARD_BYTES - touched[-1]
+            yield f"wrote before the start of {block.name}, first at byte {distance} in front of it"
 
     def _first_change(self, block: _Block) -> int | None:
         size = block.data.nbytes

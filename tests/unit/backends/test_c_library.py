@@ -461,10 +461,10 @@ class TestDeviceMemory:
     @pytest.mark.parametrize(
         ("how", "words"),
         [
-            ("past the end", "wrote 2 bytes past its end of data_col"),
-            ("before the start", "wrote 4 bytes before its start of data_col"),
+            ("past the end", "wrote past the end of data_col, first at byte 3 behind it"),
+            ("before the start", "wrote before the start of data_col, first at byte 4 in front of it"),
             ("change the input", "changed the input feature (element 2)"),
-            ("overrun the workspace", "wrote 0 bytes past its end of workspace"),
+            ("overrun the workspace", "wrote past the end of workspace, first at byte 1 behind it"),
         ],
     )
     def test_forbidden_writes_are_found_on_the_device(self, device, how, words):

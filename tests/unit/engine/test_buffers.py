@@ -7,7 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mluops_gtest.engine.buffers import GUARD_BYTES, Arena, fill, first_difference, holding, pattern_of
+from mluops_gtest.engine.buffers import (
+    GUARD_BYTES,
+    TAIL_BYTES,
+    Arena,
+    Wanted,
+    fill,
+    first_difference,
+    holding,
+    pattern_of,
+)
 from mluops_gtest.model.dtypes import DType
 
 
@@ -15,26 +24,47 @@ from mluops_gtest.model.dtypes import DType
 def test_buffers_are_aligned_apart_and_intact(size):
     arena = Arena()
     for _ in range(3):
-        arena.reset([size, 5, size])
-        buffers = [arena.take(n) for n in (size, 5, size)]
+        buffers = list(arena.lay_out([Wanted("a", size), Wanted("b", 5), Wanted("c", size)]).values())
         for value, buffer in enumerate(buffers):
             assert buffer.data.size == 0 or buffer.data.ctypes.data % 64 == 0
             buffer.data[:] = value
-        assert [buffer.overrun() for buffer in buffers] == [None] * 3
+        assert [buffer.overrun("x") for buffer in buffers] == [None] * 3
         assert [set(buffer.data.tolist()) <= {value} for value, buffer in enumerate(buffers)] == [True] * 3
 
 
 @pytest.mark.parametrize(
     ("offset", "words"),
-    [(13, "0 bytes past its end"), (14, "1 bytes past its end"), (13 + GUARD_BYTES - 1, "1023 bytes past its end"),
-     (-1, "1 bytes before its start"), (-GUARD_BYTES, "1024 bytes before its start")],
-)  # fmt: skip
+    [
+        (13, "wrote past the end of x, first at byte 1 behind it"),
+        (14, "wrote past the end of x, first at byte 2 behind it"),
+        (13 + GUARD_BYTES - 1, "wrote past the end of x, first at byte 1024 behind it"),
+        (-1, "wrote before the start of x, first at byte 1 in front of it"),
+        (-GUARD_BYTES, "wrote before the start of x, first at byte 1024 in front of it"),
+    ],
+)
 def test_one_stray_byte_is_seen_and_located(offset, words):
-    arena = Arena()
-    arena.reset([13])
-    buffer = arena.take(13)
+    buffer = Arena().lay_out([Wanted("x", 13)])["x"]
     ctypes.memset(buffer.data.ctypes.data + offset, 0, 1)
-    assert buffer.overrun() == words
+    assert buffer.overrun("x") == words
+
+
+def test_no_byte_between_two_buffers_goes_unseen():
+    buffers = Arena().lay_out([Wanted("x", 13), Wanted("y", 13)])
+    start = buffers["x"].data.ctypes.data + 13
+    for address in range(start, buffers["y"].data.ctypes.data):
+        ctypes.memset(address, 0, 1)
+        assert [buffer.overrun(name) for name, buffer in buffers.items()] != [None, None], address - start
+        for buffer in buffers.values():
+            buffer.guard()
+
+
+def test_what_an_earlier_case_left_behind_the_last_buffer_is_looked_at():
+    arena = Arena()
+    arena.lay_out([Wanted("x", 10_000_000)])["x"].data[:] = 1
+    buffers = arena.lay_out([Wanted("x", 8), Wanted("y", 8)])
+    assert [buffer.overrun(name) for name, buffer in buffers.items()] == [None, None]
+    ctypes.memset(buffers["y"].data.ctypes.data + 8 + TAIL_BYTES, 0, 1)
+    assert buffers["y"].overrun("y") == f"wrote past the end of y, first at byte {TAIL_BYTES + 1} behind it"
 
 
 @pytest.mark.parametrize("dtype", list(DType))

@@ -38,7 +38,10 @@ def test_one_that_is_there_is_kept():
         ((Outcome.CRASHED, "MemoryError: 12 bytes"), (Outcome.CRASHED, "MemoryError: 99 bytes")),
         ((Outcome.ERROR, "ValueError: got 0x7f01"), (Outcome.ERROR, "ValueError: got 0x7f02")),
         ((Outcome.TIMED_OUT, "no answer within 20 s"), (Outcome.TIMED_OUT, "no answer within 60 s")),
-        ((Outcome.MEMORY, "wrote 4 bytes past its end of y"), (Outcome.MEMORY, "wrote 8 bytes past its end of y")),
+        (
+            (Outcome.MEMORY, "wrote past the end of y, first at byte 4 behind it"),
+            (Outcome.MEMORY, "wrote past the end of y, first at byte 1 behind it"),
+        ),
         ((Outcome.FAILED, "not reproducible: run 2 differs"), (Outcome.FAILED, "not reproducible: run 3 differs")),
         ((Outcome.NOT_RUN, "interrupted"), (Outcome.NOT_RUN, "stopped at the first failure")),
     ],
@@ -55,8 +58,14 @@ def test_what_varies_does_not_count(one, other):
         ((Outcome.CRASHED, "MemoryError: x"), (Outcome.CRASHED, "SystemExit: x")),
         ((Outcome.ERROR, "ValueError: x"), (Outcome.ERROR, "TypeError: x")),
         ((Outcome.CRASHED, "killed by SIGSEGV"), (Outcome.ERROR, "killed by SIGSEGV")),
-        ((Outcome.MEMORY, "wrote 4 bytes past its end of y"), (Outcome.MEMORY, "wrote 4 bytes past its end of x")),
-        ((Outcome.MEMORY, "wrote 4 bytes past its end"), (Outcome.MEMORY, "wrote 4 bytes before its start")),
+        (
+            (Outcome.MEMORY, "wrote past the end of y, first at byte 4 behind it"),
+            (Outcome.MEMORY, "wrote past the end of x, first at byte 4 behind it"),
+        ),
+        (
+            (Outcome.MEMORY, "wrote past the end of y, first at byte 4 behind it"),
+            (Outcome.MEMORY, "wrote before the start of y, first at byte 4 in front of it"),
+        ),
     ],
 )
 def test_what_matters_does(one, other):
