@@ -1,10 +1,7 @@
-import shutil
-import subprocess
-
-import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from mluops_gtest.codec.proto_text import proto_files
+from tests.support.protoc import needs_protoc, protoc
 from tests.unit.codec.toy import SCHEMA
 
 
@@ -20,12 +17,11 @@ def test_the_files_say_what_the_schema_says():
     assert "extend mluoptest.Node {\n  optional Expect expect = 3500;\n}" in files["mluops_gtest_expect.proto"]
 
 
-@pytest.mark.skipif(shutil.which("protoc") is None, reason="protoc is not installed")
+@needs_protoc
 def test_protoc_compiles_them_to_the_same_descriptors(tmp_path):
     for name, text in proto_files(SCHEMA).items():
         (tmp_path / name).write_text(text)
-    command = ["protoc", f"--proto_path={tmp_path}", f"--descriptor_set_out={tmp_path / 'set'}", "--include_imports"]
-    subprocess.run([*command, "mluops_gtest_expect.proto"], check=True)
+    protoc(tmp_path, f"--descriptor_set_out={tmp_path / 'set'}", "--include_imports", "mluops_gtest_expect.proto")
     compiled = FileDescriptorSet.FromString((tmp_path / "set").read_bytes())
     for ours, theirs in zip(SCHEMA.files(), compiled.file, strict=True):
         for field in (f for message in theirs.message_type for f in message.field):

@@ -1,0 +1,74 @@
+"""`mluops-test schema`: any protobuf tool reads our files with what it prints."""
+
+import numpy as np
+import pytest
+
+from mluops_gtest.codec.binary import read_binary
+from mluops_gtest.codec.schema import Schema
+from mluops_gtest.codec.text_reader import read_text
+from mluops_gtest.codec.wire import skip, varint
+from tests.conftest import ROOT
+from tests.support.protoc import needs_protoc, protoc
+
+FILES = ["mluoptest.proto", "mluops_gtest_expect.proto"]
+# One message of all cases, so that one call of protoc reads them all.
+ALL = """\
+syntax = "proto2";
+import "mluoptest.proto";
+import "mluops_gtest_expect.proto";
+message All { repeated mluoptest.Node node = 1; }
+"""
+
+
+def test_it_prints_what_it_writes(cli, tmp_path):
+    out = tmp_path / "deep" / "proto"
+    assert cli("schema", "--out", out).lines == [str(out / name) for name in FILES]
+    assert cli("schema").out == (out / FILES[0]).read_text()
+    assert sorted(path.name for path in out.iterdir()) == sorted(FILES)
+    for name in FILES:
+        assert cli("schema", name).out == (out / name).read_text()
+    assert cli("schema", "other.proto").code == 2
+
+
+def test_it_knows_the_operators_of_the_root(cli, toy):
+    assert "optional GetIndicePairsParam get_indice_pairs_param = 202302031;" in cli("schema").out
+    own = cli("schema", "--root", toy).out
+    assert "message ScaleParam {\n  optional int32 factor = 1 [default = 2];\n}\n" in own
+    assert "get_indice_pairs_param" not in own
+
+
+@needs_protoc
+def test_protoc_reads_every_committed_file_with_it_and_sees_what_we_see(cli, tmp_path, catalogue):
+    assert cli("schema", "--out", tmp_path).code == 0
+    (tmp_path / "all.proto").write_text(ALL)
+    texts = [path.read_bytes() for path in sorted((ROOT / "prototxt").rglob("*.prototxt"))]
+    assert len(texts) > 1000
+    schema = Schema.of(catalogue.operators.values())
+    for text, data in zip(texts, encoded(tmp_path, texts), strict=True):
+        ours, theirs = read_text(text, schema), read_binary(data, schema)
+        assert not theirs.all_unknown()
+        assert ours.node == theirs.node
+        for one, other in zip(ours.tensors, theirs.tensors, strict=True):
+            assert one.message == other.message
+            assert one.values.keys() == other.values.keys()
+            assert all(np.array_equal(one.values[name], other.values[name]) for name in one.values)
+
+
+@needs_protoc
+def test_protoc_refuses_what_the_schema_does_not_have(cli, tmp_path):
+    assert cli("schema", "--out", tmp_path).code == 0
+    (tmp_path / "all.proto").write_text(ALL)
+    with pytest.raises(AssertionError, match="no_such_field"):
+        encoded(tmp_path, [b'op_name: "x" no_such_field: 1'])
+
+
+def encoded(folder, texts):
+    """Each text as the bytes of its Node, by protoc."""
+    stdin = b"".join(b"node {\n" + text + b"}\n" for text in texts)
+    data = memoryview(protoc(folder, "--encode=All", "all.proto", stdin=stdin))
+    nodes, pos = [], 0
+    while pos < len(data):
+        tag, pos = varint(data, pos, len(data))
+        start, pos = skip(data, tag, pos, len(data))
+        nodes.append(data[start:pos])
+    return nodes
