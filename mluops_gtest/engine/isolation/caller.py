@@ -6,41 +6,20 @@ import tempfile
 from dataclasses import replace
 from typing import Any
 
-from mluops_gtest.engine.buffers import Arena
 from mluops_gtest.engine.caller import LostDeviceError
 from mluops_gtest.engine.isolation.messages import call_message
-from mluops_gtest.engine.isolation.shared import SharedSlab
+from mluops_gtest.engine.isolation.shared import SharedArena, SharedSlab
 from mluops_gtest.engine.isolation.supervisor import ForkServer, LateError, Worker, WorkerGoneError
 from mluops_gtest.engine.loading import BackendChoice
 from mluops_gtest.engine.reply import NoAnswerError, Reply
 from mluops_gtest.errors import BackendError, ExitCode
 from mluops_gtest.model.call import OpCall
-from mluops_gtest.model.dtypes import Array
 from mluops_gtest.model.result import Outcome
 
 # Health calls that fail in a row before a device is given up.
 _MOST_FAILURES = 3
 _START_SECONDS = 120.0
 _OUTPUT_BYTES = 16 << 10
-
-
-class SharedArena(Arena):
-    """An arena whose slab another process maps."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.shared: SharedSlab | None = None
-
-    def _allocate(self, size: int) -> Array:
-        self.close()
-        self.shared = SharedSlab(size)
-        return self.shared.bytes
-
-    def close(self) -> None:
-        """Give the shared memory back."""
-        if self.shared is not None:
-            self.shared.close()
-            self.shared = None
 
 
 class IsolatedCaller:

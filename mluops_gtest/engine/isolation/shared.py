@@ -6,6 +6,7 @@ import tempfile
 
 import numpy as np
 
+from mluops_gtest.engine.buffers import Arena
 from mluops_gtest.model.dtypes import Array
 
 
@@ -21,6 +22,25 @@ class SharedSlab:
     def close(self) -> None:
         """Give the descriptor back; the memory goes when the last view of it does."""
         os.close(self.fd)
+
+
+class SharedArena(Arena):
+    """An arena whose slab another process maps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shared: SharedSlab | None = None
+
+    def _allocate(self, size: int) -> Array:
+        self.close()
+        self.shared = SharedSlab(size)
+        return self.shared.bytes
+
+    def close(self) -> None:
+        """Give the shared memory back."""
+        if self.shared is not None:
+            self.shared.close()
+            self.shared = None
 
 
 def map_slab(fd: int, size: int) -> Array:
