@@ -25,6 +25,7 @@ COMMANDS = {
     "history": "Remember runs and show how cases go over time.",
     "verify": "Recompute every stored baseline from its stored inputs.",
     "convert": "Convert case files between text and binary.",
+    "export": "Write cases as the released runner wants them.",
     "schema": "Print the .proto files that describe case files.",
     "ops": "Show the operators that are known.",
     "doctor": "Check a backend before it is tested.",

@@ -1,0 +1,74 @@
+"""`mluops-test export`."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mluops_gtest.cli.options import file_options, selection_options
+from mluops_gtest.errors import ContentError, ExitCode
+
+_EPILOG = """\b
+Examples:
+  mluops-test export --out released                        the default set
+  mluops-test export --op voxel_pooling_forward --tag network --out released --format pb
+  mluops-test export my_cases/ --out released              files of your own
+"""
+
+
+@click.command("export", epilog=_EPILOG)
+@selection_options
+@click.option(
+    "--out",
+    required=True,
+    type=click.Path(path_type=Path, file_okay=False),
+    help="The folder to write to, new or empty, e.g. --out released.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["prototxt", "pb"]),
+    default="prototxt",
+    show_default=True,
+    help="Text or binary files, e.g. --format pb.",
+)
+@file_options
+def command(root: Path | None, out: Path, form: str, strict: bool, allow_outside_paths: bool, **selection: Any) -> int:
+    """Write cases as the released runner (mluop_gtest) wants them.
+
+    Each becomes OPERATOR/test_case/NAME with schema fields alone and the ids input1, …, output1, …; index.json lists
+    them. The runner compares the values of calls that compute, so cases that expect a status or need a special
+    caller are left out; they are listed with the reason.
+    """
+    from mluops_gtest import __version__
+    from mluops_gtest.cli.consoles import stderr
+    from mluops_gtest.cli.lines import say
+    from mluops_gtest.cli.progress import track
+    from mluops_gtest.cli.session import Session
+    from mluops_gtest.generate.export import Export, not_exportable
+
+    session = Session(root)
+    chosen = session.select(selection).cases
+    source = session.source(chosen, strict=strict, allow_outside_paths=allow_outside_paths)
+    export = Export(out, f".{form}", source.schema)
+    broken = 0
+    for selected in track(chosen, len(chosen), stderr()):
+        try:
+            case = source.load(selected.id)
+            operator = session.catalogue.operators.get(case.operator)
+            reason = not_exportable(case, operator)
+            if operator is not None and not reason:
+                export.add(case, operator, Path(selected.id).name if selected.path is None else selected.path.stem)
+                continue
+            say(f"left out {selected.id}: {reason}")
+        except ContentError as error:
+            broken += 1
+            reason = str(error)
+            click.echo(f"error: {reason}", err=True)
+        export.leave_out(selected.id, reason)
+    export.write_index(__version__)
+    left_out = len(export.left_out) - broken
+    say(f"{len(export.written)} cases written to {out}, {left_out} left out" + (f", {broken} broken" if broken else ""))
+    if broken:
+        return int(ExitCode.CONTENT)
+    return int(ExitCode.OK if export.written else ExitCode.EMPTY)

@@ -1,0 +1,106 @@
+"""Cases as the released runner wants them: schema fields alone, its ids, its folders."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from mluops_gtest.codec.case import write_case
+from mluops_gtest.codec.files import replace_file
+from mluops_gtest.codec.schema import Schema
+from mluops_gtest.errors import UsageError
+from mluops_gtest.model.case import Case, Expect
+from mluops_gtest.model.criterion import Criterion
+from mluops_gtest.model.operator import Operator
+from mluops_gtest.model.status import Status
+from mluops_gtest.model.tensor import Tensor
+
+INDEX = "index.json"
+
+
+def not_exportable(case: Case, operator: Operator | None) -> str:
+    """Why the released runner cannot run the case: it compares the values of calls that compute. Empty: it can."""
+    if operator is None:
+        return f"operator {case.operator!r} is not known here"
+    expect = case.expect
+    if expect.is_plain:
+        return ""
+    if expect.status is not Status.SUCCESS:
+        return f"it expects the status {expect.status.name}" + (f" (check {expect.check})" if expect.check else "")
+    if expect.check is not None:
+        return f"nothing is computed (check {expect.check})"
+    plain = Expect()
+    special = [name for name in expect.__dataclass_fields__ if getattr(expect, name) != getattr(plain, name)]
+    return f"it needs a special caller ({', '.join(name for name in special if name != 'degenerate')})"
+
+
+@dataclass(slots=True)
+class Export:
+    """A folder that cases are exported into, and what its index says of them."""
+
+    folder: Path
+    suffix: str
+    schema: Schema
+    written: list[dict[str, Any]] = field(default_factory=list)
+    left_out: list[dict[str, Any]] = field(default_factory=list)
+    _taken: set[Path] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        if self.folder.is_dir() and any(self.folder.iterdir()):
+            raise UsageError(
+                f"{self.folder} is not empty; export writes into a new or empty folder, so name another one."
+            )
+
+    def add(self, case: Case, operator: Operator, name: str) -> None:
+        """Write the case where the released suite would have it: OPERATOR/test_case/NAME."""
+        path = self._path(Path(operator.released_name) / "test_case", name)
+        write_case(_released(case, operator), operator, self.folder / path, self.schema, blobs=True)
+        entry = {"id": case.id, "op_name": operator.released_name, "file": path.as_posix(), "tags": list(case.tags)}
+        self.written.append(entry)
+
+    def leave_out(self, case_id: str, reason: str) -> None:
+        """Remember for the index why a case is not there."""
+        self.left_out.append({"id": case_id, "reason": reason})
+
+    def write_index(self, tool_version: str) -> None:
+        """The exported cases in order, and the others with the reason."""
+        record = {
+            "format": 1,
+            "tool_version": tool_version,
+            "cases": self.written,
+            "left_out": self.left_out,
+        }
+        text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
+        replace_file(self.folder / INDEX, [text.encode()])
+
+    def _path(self, folder: Path, name: str) -> Path:
+        path, number = folder / f"{name}{self.suffix}", 1
+        # Files of the same name in two folders of the user's.
+        while path in self._taken:
+            number += 1
+            path = folder / f"{name}_{number}{self.suffix}"
+        self._taken.add(path)
+        return path
+
+
+def _released(case: Case, operator: Operator) -> Case:
+    """The case with the ids of the released suite; criteria are written out, because its runner has none of its own."""
+    return replace(
+        case,
+        inputs=_numbered(case.inputs, "input"),
+        outputs=_numbered(case.outputs, "output"),
+        criteria=tuple(
+            _criteria(criteria, operator, tensor) for criteria, tensor in zip(case.criteria, case.outputs, strict=True)
+        ),
+    )
+
+
+def _numbered(tensors: Iterable[Tensor], role: str) -> tuple[Tensor, ...]:
+    return tuple(replace(tensor, id=f"{role}{number}") for number, tensor in enumerate(tensors, 1))
+
+
+def _criteria(
+    criteria: tuple[Criterion, ...] | None, operator: Operator, tensor: Tensor
+) -> tuple[Criterion, ...] | None:
+    return operator.output(tensor.id).criteria.get(tensor.desc.dtype, ()) if criteria == () else criteria

@@ -1,0 +1,113 @@
+"""`mluops-test export`: what the released runner reads."""
+
+import json
+import re
+
+import pytest
+
+from tests.support.protoc import needs_protoc, protoc
+
+
+def index_of(folder):
+    return json.loads((folder / "index.json").read_text())
+
+
+@pytest.fixture
+def exported(cli, tmp_path):
+    def call(*arguments):
+        out = tmp_path / "released"
+        return cli("export", *arguments, "--out", out), out
+
+    return call
+
+
+@pytest.mark.parametrize("form", ["prototxt", "pb"])
+def test_what_computes_is_written_and_passes_again(cli, run, exported, form):
+    result, out = exported("--op", "dynamic_point_to_voxel_backward", "--tag", "smoke", "--format", form)
+    assert result.code == 0, result.err
+    index = index_of(out)
+    assert result.lines[-1] == f"{len(index['cases'])} cases written to {out}, {len(index['left_out'])} left out"
+    for entry in index["cases"]:
+        assert entry["op_name"] == "dynamic_point_to_voxel_backward"
+        name = entry["id"].partition("/")[2]
+        assert entry["file"] == f"dynamic_point_to_voxel_backward/test_case/{name}.{form}"
+    again = run(out, "--strict")
+    assert again.code == 0, again.out
+    assert {out / entry["file"] for entry in index["cases"]} == {out / case for case in again.results}
+
+
+def test_text_has_the_released_ids_the_order_of_its_fields_and_no_extension(exported):
+    result, out = exported("--op", "voxel_pooling_forward", "--tag", "smoke")
+    assert result.code == 0
+    paths = [out / entry["file"] for entry in index_of(out)["cases"]]
+    assert paths
+    for path in paths:
+        text = path.read_text()
+        assert re.findall(r'id: "(.*)"', text) == ["input1", "input2", "output1", "output2"]
+        fields = re.findall(r"^([a-z]\w*)(?=[: ])", text, re.MULTILINE)
+        order = [name for n, name in enumerate(fields) if not name.startswith("value_") and fields[:n].count(name) == 0]
+        assert order == [
+            "device", "op_name", "input", "output", "op_type", "evaluation_criterion", "theory_io_size",
+            "theory_compute_ops", "voxel_pooling_forward_param",
+        ]  # fmt: skip
+        assert "[" not in text
+
+
+def test_what_the_runner_cannot_run_is_listed_with_the_reason(cli, exported, toy):
+    result, out = exported("--all", "--root", toy)
+    assert result.code == 0
+    assert "left out scale_by/rank_2: it expects the status BAD_PARAM (check x_rank)" in result.lines
+    assert "left out scale_by/empty: nothing is computed (check x_empty)" in result.lines
+    index = index_of(out)
+    assert [entry["id"] for entry in index["left_out"]] == ["scale_by/rank_2", "scale_by/empty"]
+    # Large values stand beside the case.
+    assert (out / "scale" / "test_case" / "big.input1.bin").stat().st_size == 400_000
+    assert cli("verify", out, "--root", toy).code == 0
+
+
+def test_files_of_your_own_get_criteria_and_names_apart(cli, exported, toy, tmp_path):
+    text = 'op_name: "scale" device: GPU input { id: "a" shape { dims: 2 } value_f: [1, 2] }'
+    text += ' output { id: "b" shape { dims: 2 } value_f: [3, 6] } scale_param { factor: 3 }'
+    mine = tmp_path / "mine"
+    for name in ("one/case.prototxt", "two/case.prototxt", "two/unknown.prototxt", "two/broken.prototxt"):
+        (mine / name).parent.mkdir(parents=True, exist_ok=True)
+        (mine / name).write_text(text)
+    (mine / "two" / "unknown.prototxt").write_text(text.replace('"scale"', '"abs"'))
+    (mine / "two" / "broken.prototxt").write_text(text.replace("[3, 6]", "[3]"))
+    result, out = exported(mine, "--root", toy)
+    assert result.code == 3
+    assert "holds 1 elements" in result.err
+    assert result.lines[-1] == f"2 cases written to {out}, 1 left out, 1 broken"
+    files = [entry["file"] for entry in index_of(out)["cases"]]
+    assert files == ["scale/test_case/case.prototxt", "scale/test_case/case_2.prototxt"]
+    assert "evaluation_criterion: DIFF1" in (out / files[0]).read_text()
+    assert cli("verify", out, "--root", toy).code == 0
+    (only,) = [entry["reason"] for entry in index_of(out)["left_out"] if "unknown" in entry["id"]]
+    assert only == "operator 'abs' is not known here"
+
+
+def test_nothing_is_overwritten_and_nothing_exported_is_told(cli, exported, toy, tmp_path):
+    out = tmp_path / "released"
+    out.mkdir()
+    assert exported("scale_by/ramp_2", "--root", toy)[0].code == 0
+    before = (out / "index.json").read_bytes()
+    result, _ = exported("scale_by/ramp_3", "--root", toy)
+    assert result.code == 2
+    assert "is not empty" in result.err
+    assert (out / "index.json").read_bytes() == before
+    assert cli("export", "scale_by/rank_2", "--root", toy, "--out", tmp_path / "none").code == 5
+
+
+@needs_protoc
+def test_a_parser_without_our_extension_reads_all_of_it(cli, exported, tmp_path):
+    result, out = exported("-k", "not negative and (half or float)")
+    assert result.code == 0
+    proto = tmp_path / "proto"
+    assert cli("schema", "--out", proto).code == 0
+    (proto / "mluops_gtest_expect.proto").unlink()
+    (proto / "all.proto").write_text(
+        'syntax = "proto2"; import "mluoptest.proto"; message All { repeated mluoptest.Node node = 1; }'
+    )
+    texts = [(out / entry["file"]).read_bytes() for entry in index_of(out)["cases"]]
+    assert len(texts) > 100
+    protoc(proto, "--encode=All", "all.proto", stdin=b"".join(b"node {\n" + text + b"}\n" for text in texts))
