@@ -17,10 +17,10 @@ _ONES = (1, 1, 1)
 
 def cloud(draw: Draw, params: Params, dtype: DType, *, layer: str, keep: int = 0) -> Made:
     """The sites of a network layer; `keep` makes its twin: that many neighbouring sites of a coarser sweep."""
-    del draw, dtype
+    del dtype
     if params:
         raise ValueError(f"a cloud brings its own parameters; remove {', '.join(params)}")
-    indices, geometry = small_layer(layer) if keep else network_layer(layer)
+    indices, geometry = small_layer(layer, draw) if keep else network_layer(layer, draw)
     if keep:
         distance = np.abs(indices - indices[len(indices) // 2]).sum(axis=1)
         indices = indices[np.sort(np.argsort(distance, kind="stable")[:keep])]

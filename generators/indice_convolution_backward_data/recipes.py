@@ -108,7 +108,7 @@ def network(
     keep: int = 0,
 ) -> Made:
     """A layer of the detection network (§3.7); `keep` makes its twin: that many neighbouring sites of a small cloud."""
-    indices, geometry = small_layer(layer) if keep else network_layer(layer)
+    indices, geometry = small_layer(layer, draw) if keep else network_layer(layer, draw)
     if keep:
         distance = np.abs(indices - indices[len(indices) // 2]).sum(axis=1)
         indices = indices[np.sort(np.argsort(distance, kind="stable")[:keep])]

@@ -50,14 +50,17 @@ _LAYERS = {
 }
 
 
-def network_layer(name: str) -> tuple[Array, Geometry]:
-    """The sites [L, 4] and the geometry of a layer at network scale; the array is shared and read-only."""
-    return _layer(name, _NETWORK)
+def network_layer(name: str, draw: Draw) -> tuple[Array, Geometry]:
+    """The sites [L, 4] and the geometry of a layer at network scale; the array is shared and read-only.
+
+    All cases see the same streets, whatever the seed of `draw`; only --reseed builds other ones.
+    """
+    return _layer(name, _NETWORK, draw)
 
 
-def small_layer(name: str) -> tuple[Array, Geometry]:
+def small_layer(name: str, draw: Draw) -> tuple[Array, Geometry]:
     """A twin of the layer with the same structure and a few hundred sites; the array is shared and read-only."""
-    return _layer(name, _SMALL)
+    return _layer(name, _SMALL, draw)
 
 
 def random_sites(stream: Stream, batch: int, space: tuple[int, int, int], count: int) -> Array:
@@ -76,22 +79,23 @@ def random_sites(stream: Stream, batch: int, space: tuple[int, int, int], count:
     return _sites(keys, (batch, *space))
 
 
-def _layer(name: str, plan: _Plan) -> tuple[Array, Geometry]:
+def _layer(name: str, plan: _Plan, draw: Draw) -> tuple[Array, Geometry]:
     if name not in _LAYERS:
         raise UnknownNameError("network layer", name, _LAYERS)
     level, step = _LAYERS[name]
     steps = _steps(plan.survey)
+    sites = _levels(plan, draw.shared(_SEED).seed)[level]
     if step is not None:
-        return _levels(plan)[level], steps[step]
+        return sites, steps[step]
     space = steps[level].input_space
-    return _levels(plan)[level], Geometry(plan.survey.batch, space, (3, 3, 3), _ONES, _ONES, _ONES, space, sub_m=True)
+    return sites, Geometry(plan.survey.batch, space, (3, 3, 3), _ONES, _ONES, _ONES, space, sub_m=True)
 
 
-@functools.lru_cache
-def _levels(plan: _Plan) -> tuple[Array, ...]:
+@functools.lru_cache(maxsize=8)
+def _levels(plan: _Plan, seed: int) -> tuple[Array, ...]:
     """The sites of every level, finest first, each ascending and exactly the outputs of the one before."""
     steps = _steps(plan.survey)
-    swept = [sweep(plan.survey, Draw(_SEED))]
+    swept = [sweep(plan.survey, Draw(seed))]
     for step in steps:
         swept.append(_outputs(swept[-1], step))
     nearest = _nearest_first(swept[-1], steps[-1].output_space)

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from mluops_gtest.model.dtypes import Array
+from mluops_gtest.model.reseed import Reseed
 
 _LANES_PER_BLOCK = 8  # a Philox4x64 block is four 64-bit words
 _CHUNK = 1 << 22  # lanes drawn by one thread at a time: 16 MiB
@@ -108,12 +109,21 @@ class Stream:
 class Draw:
     """A case's own source of randomness: independent streams by name."""
 
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
+    def __init__(self, seed: int, reseed: Reseed | None = None) -> None:
+        self.seed = seed if reseed is None else reseed.seed(seed)
+        self._reseed = reseed
+        # Somebody asked for random numbers.
+        self.used = False
 
     def stream(self, name: str) -> Stream:
         """The stream of that name; asking twice gives the same numbers again."""
+        self.used = True
         return Stream(self.seed, name)
+
+    def shared(self, seed: int) -> "Draw":
+        """What all cases that name this seed draw alike; other values under --reseed, as everything else."""
+        self.used = True
+        return Draw(seed, self._reseed)
 
 
 def _count(shape: Shape) -> int:

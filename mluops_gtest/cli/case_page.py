@@ -13,6 +13,7 @@ from mluops_gtest.cli.listing import describe_expect
 from mluops_gtest.model.case import Case
 from mluops_gtest.model.dtypes import Array, DType
 from mluops_gtest.model.operator import Operator
+from mluops_gtest.model.reseed import Reseeded
 from mluops_gtest.model.tensor import Tensor
 
 _BLOCK = 1 << 18
@@ -78,7 +79,17 @@ def case_page(case: Case, operator: Operator | None, note: str, root: Path | Non
     yield escape("expects: " + ", ".join(f"{key} {value}" for key, value in expect.items()))
     yield "baseline: " + ("stored" if case.baseline_stored else "recomputed with the reference (device CPU)")
     options = ["--root", str(root)] if root else []
+    if case.reseeded is not None:
+        yield escape(f"values: {_values(case.reseeded)}")
+        options += ["--reseed", str(case.reseeded.number)]
     yield escape("repro: " + shlex.join(["mluops-test", "run", case.id, *options]))
+
+
+def _values(reseeded: Reseeded) -> str:
+    if reseeded.fixed:
+        return "the same as without --reseed"
+    again = f", draw {reseeded.redraws + 1}: those before missed the case's conditions" if reseeded.redraws else ""
+    return f"of --reseed {reseeded.number}{again}"
 
 
 def _tensor_table(case: Case) -> Table:

@@ -9,6 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from mluops_gtest.model.case import TAGS
+from mluops_gtest.model.reseed import LARGEST_RESEED
 
 if TYPE_CHECKING:
     from mluops_gtest.content.catalogue import Catalogue
@@ -40,6 +41,21 @@ class DevicesType(click.ParamType):  # type: ignore[type-arg]
         if not all(part.strip().isdecimal() for part in parts) or len(set(parts)) != len(parts):
             self.fail(f"{value!r} is no list of different device numbers, e.g. 0,1.", param, ctx)
         return tuple(int(part) for part in parts)
+
+
+class ReseedType(click.ParamType):  # type: ignore[type-arg]
+    """A seed, or the word random."""
+
+    name = "N|random"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        """`7` → 7; `random` stays."""
+        text = str(value).strip()
+        if text == "random":
+            return text
+        if not (text.isascii() and text.isdecimal()) or int(text) > LARGEST_RESEED:
+            self.fail(f"{value!r} is no seed; write an integer from 0 to {LARGEST_RESEED}, or random.", param, ctx)
+        return int(text)
 
 
 def root_option(function: F) -> F:

@@ -62,6 +62,8 @@ class RunRequest:
     shard: str | None = None
     strict: bool = False
     allow_outside_paths: bool = False
+    # None: the declared values.
+    reseed: int | None = None
 
     @property
     def isolated(self) -> bool:
@@ -87,6 +89,8 @@ class RunRequest:
             options += ["--reruns", str(self.reruns)]
         if self.samples is not None:
             options += ["--samples", str(self.samples)]
+        if self.reseed is not None:
+            options += ["--reseed", str(self.reseed)]
         flags = (
             ("--serve", self.serve),
             ("--bitwise", self.bitwise),
@@ -105,7 +109,9 @@ class RunRequest:
     @staticmethod
     def from_json(record: dict[str, Any]) -> "RunRequest":
         """The request in run.json."""
-        values = {field.name: record[field.name] for field in dataclasses.fields(RunRequest)}
+        # A run that was begun before --reseed existed has the declared values.
+        values = {field.name: record[field.name] for field in dataclasses.fields(RunRequest) if field.name != "reseed"}
+        values["reseed"] = record.get("reseed")
         return RunRequest(**{**values, "devices": tuple(values["devices"])})
 
 
@@ -146,6 +152,7 @@ def execute(
         strict=request.strict,
         allow_outside_paths=request.allow_outside_paths,
         on_generate=lambda case_id: reporter.note(f"making {case_id}"),
+        reseed=request.reseed,
     )
     if request.isolate is False and is_native(request.backend):
         click.echo("warning: --no-isolate with native code: a crash or a hang of the kernel ends this run.", err=True)
@@ -245,7 +252,7 @@ def _context(request: RunRequest, name: str, count: int, left_out: int, device: 
     if request.perf:
         how = {"warmup": request.warmup, "samples": request.samples or "auto", "cold_cache": request.cold_cache}
         measured = {"perf": how, "device": device}
-    selection = {**request.selection, "root": request.root, "shard": request.shard}
+    selection = {**request.selection, "root": request.root, "shard": request.shard, "reseed": request.reseed}
     return RunContext(
         tool_version=__version__,
         backend={

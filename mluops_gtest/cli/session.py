@@ -41,6 +41,7 @@ class Session:
         strict: bool = False,
         allow_outside_paths: bool = False,
         on_generate: Callable[[str], None] | None = None,
+        reseed: int | None = None,
     ) -> StoredCases:
         """Where the selected cases come from."""
         return StoredCases(
@@ -49,4 +50,5 @@ class Session:
             strict=strict,
             allow_outside_paths=allow_outside_paths,
             on_generate=on_generate,
+            reseed=reseed,
         )

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from mluops_gtest.model.report import FORMAT, RunReport
+from mluops_gtest.model.reseed import Reseeded
 from mluops_gtest.model.result import Attempt, CaseInfo, CaseResult, Outcome, Perf, Profile, Reading, TensorInfo, Worst
 from mluops_gtest.model.status import Status
 
@@ -65,6 +66,7 @@ def _info(info: CaseInfo) -> dict[str, Any]:
         "doc": info.doc,
         "theory_io_bytes": info.theory_io_bytes,
         "theory_ops": info.theory_ops,
+        "reseeded": None if info.reseeded is None else asdict(info.reseeded),
     }
 
 
@@ -142,6 +144,7 @@ def _read_info(record: dict[str, Any]) -> CaseInfo:
     def tensors(lines: list[dict[str, Any]]) -> tuple[TensorInfo, ...]:
         return tuple(TensorInfo(t["id"], t["dtype"], t["layout"], tuple(t["dims"])) for t in lines)
 
+    reseeded = record.get("reseeded")
     return CaseInfo(
         tensors(record["inputs"]),
         tensors(record["outputs"]),
@@ -149,6 +152,7 @@ def _read_info(record: dict[str, Any]) -> CaseInfo:
         record["doc"],
         record["theory_io_bytes"],
         record["theory_ops"],
+        None if reseeded is None else Reseeded(**reseeded),
     )
 
 

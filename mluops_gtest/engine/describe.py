@@ -19,6 +19,7 @@ def case_info(case: Case) -> CaseInfo:
         doc=case.doc,
         theory_io_bytes=case.theory.get("theory_io_size"),
         theory_ops=case.theory.get("theory_compute_ops"),
+        reseeded=case.reseeded,
     )
 
 

@@ -1,4 +1,4 @@
-"""Large cases on disk outside the checkout: whole or not at all, and only as the lock says."""
+"""Large cases on disk outside the checkout: whole or not at all."""
 
 import os
 import secrets
@@ -49,6 +49,21 @@ def discard(entry: Path) -> None:
     except FileNotFoundError:
         return
     shutil.rmtree(aside, ignore_errors=True)
+
+
+def keep_newest(folder: Path, count: int, used: str) -> None:
+    """Mark the entry `used` as used now, and remove all but the `count` entries that were used last."""
+    os.utime(folder / used)
+    entries = [path for path in folder.iterdir() if not path.name.startswith(".")]
+    for entry in sorted(entries, key=_age)[:-count]:
+        discard(entry)
+
+
+def _age(entry: Path) -> float:
+    try:
+        return entry.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0  # another run removed it meanwhile
 
 
 def _flush(folder: Path) -> None:

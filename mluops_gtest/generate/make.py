@@ -20,10 +20,13 @@ from mluops_gtest.model.tensor import Tensor, TensorDesc
 _REFUSALS = (ValueError, AssertionError, LookupError, TypeError, ArithmeticError, MemoryError)
 
 
-def make_case(draft: CaseDraft, operator: Operator) -> Case:
-    """The complete case; refused where the declaration, the checks and the baseline do not fit together."""
+def make_case(draft: CaseDraft, operator: Operator, draw: Draw | None = None) -> Case:
+    """The complete case; refused where the declaration, the checks and the baseline do not fit together.
+
+    `draw` is the source of its random numbers, by default that of the declared seed.
+    """
     try:
-        return _made(draft, operator)
+        return _made(draft, operator, Draw(draft.seed) if draw is None else draw)
     except _REFUSALS as error:
         raise DeclarationError(
             f"{draft.where}: case {draft.id} cannot be made of these values: {type(error).__name__}: {error}. "
@@ -31,10 +34,10 @@ def make_case(draft: CaseDraft, operator: Operator) -> Case:
         ) from error
 
 
-def _made(draft: CaseDraft, operator: Operator) -> Case:
+def _made(draft: CaseDraft, operator: Operator, draw: Draw) -> Case:
     dtype = DType.named(draft.dtype)
     try:
-        made = operator.recipes[draft.recipe](Draw(draft.seed), dict(draft.params), dtype, **draft.args)
+        made = operator.recipes[draft.recipe](draw, dict(draft.params), dtype, **draft.args)
     except _REFUSALS as error:
         raise DeclarationError(
             f"{draft.where}: case {draft.id}: recipe {draft.recipe!r} refuses its arguments: {error}"

@@ -16,7 +16,9 @@ from mluops_gtest.errors import CaseFileError, ContentError
 from mluops_gtest.generate.cache import cache_folder, discard, publish
 from mluops_gtest.generate.locking import as_declared, lock_entry
 from mluops_gtest.generate.make import make_case
+from mluops_gtest.generate.reseeding import CaseFiles, ReseededCases
 from mluops_gtest.model.case import Case, CaseDraft
+from mluops_gtest.model.reseed import Reseeded
 
 _CACHED_FILE = "case.pb"
 
@@ -40,12 +42,14 @@ class StoredCases:
         strict: bool = False,
         allow_outside_paths: bool = False,
         on_generate: Callable[[str], None] | None = None,
+        reseed: int | None = None,
     ) -> None:
         self._catalogue = catalogue
         self._selected = {case.id: case for case in selected}
         self._strict = strict
         self._allow_outside_paths = allow_outside_paths
         self._on_generate = on_generate
+        self._reseed = reseed
         self.times = SourceTimes()
 
     @cached_property
@@ -71,8 +75,10 @@ class StoredCases:
     def _load(self, selected: Selected) -> Case:
         if selected.draft is None:
             assert selected.path is not None
-            return self._read(selected.path, selected.id)
+            return self._file(selected.path, selected.id)
         draft = selected.draft
+        if self._reseed is not None:
+            return replace(self._reseeded(draft), tags=draft.tags, doc=draft.doc)
         entry = self.lock.get(draft.id)
         if entry is None or entry.declared != draft.digest:
             what = "is not in the lock file" if entry is None else "has changed since it was generated"
@@ -84,6 +90,42 @@ class StoredCases:
         if entry.stored or stored.exists():
             return self._stored(stored, draft, entry)
         return as_declared(self._cached(draft, entry), draft)
+
+    def _file(self, path: Path, case_id: str) -> Case:
+        """A file of the user's: its values are its own, whatever the seed."""
+        case = self._read(path, case_id)
+        return case if self._reseed is None else replace(case, reseeded=Reseeded(self._reseed, fixed=True))
+
+    def _reseeded(self, draft: CaseDraft) -> Case:
+        """The declared case with other values; what is committed is neither read nor needed."""
+        start = time.perf_counter()
+        making = False
+
+        def begin() -> None:
+            nonlocal making
+            making = True
+            self._tell(draft.id)
+
+        entry = self.lock.get(draft.id)
+        locked = entry if entry is not None and entry.declared == draft.digest else None
+        try:
+            return self._other_values.load(draft, self._catalogue.operators[draft.operator], locked, begin)
+        finally:
+            if making:
+                self.times.generate += time.perf_counter() - start
+
+    @cached_property
+    def _other_values(self) -> ReseededCases:
+        assert self._reseed is not None
+
+        def write(case: Case, path: Path) -> None:
+            write_case(case, self._catalogue.operators[case.operator], path, self.schema, blobs=True)
+
+        return ReseededCases(self._reseed, self._catalogue.root.path / "generators", CaseFiles(write, self._read))
+
+    def _tell(self, case_id: str) -> None:
+        if self._on_generate is not None:
+            self._on_generate(case_id)
 
     def _stored(self, path: Path, draft: CaseDraft, entry: LockEntry) -> Case:
         again = f"restore it, or run `mluops-test generate {draft.id}`."
@@ -133,8 +175,7 @@ class StoredCases:
             self.times.generate += time.perf_counter() - start
 
     def _made(self, draft: CaseDraft, entry: LockEntry, folder: Path) -> Case:
-        if self._on_generate is not None:
-            self._on_generate(draft.id)
+        self._tell(draft.id)
         operator = self._catalogue.operators[draft.operator]
         case = make_case(draft, operator)
         differing = _differences(case, entry)

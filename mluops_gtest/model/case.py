@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from mluops_gtest.model.call import Params
 from mluops_gtest.model.criterion import Criterion
+from mluops_gtest.model.reseed import Reseeded
 from mluops_gtest.model.status import Status
 from mluops_gtest.model.tensor import Tensor
 
@@ -59,6 +60,8 @@ class Case:
     notes: tuple[str, ...] = ()
     # Figures for performance reports that the file carries (theory_io_size, theory_compute_ops, …).
     theory: Mapping[str, float] = field(default_factory=dict)
+    # Under --reseed: what that made of the case.
+    reseeded: Reseeded | None = None
 
 
 @dataclass(frozen=True, slots=True)

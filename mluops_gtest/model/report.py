@@ -33,6 +33,17 @@ class RunReport:
         return {outcome.value: counts[outcome] for outcome in Outcome if counts[outcome]}
 
     @property
+    def reseed(self) -> int | None:
+        """The N of --reseed N; None for a run with the declared values."""
+        number = self.selection.get("reseed")
+        return number if isinstance(number, int) else None
+
+    @property
+    def fixed(self) -> int:
+        """How many cases --reseed left with the values that they have without it."""
+        return sum(r.info.reseeded is not None and r.info.reseeded.fixed for r in self.results)
+
+    @property
     def exit_code(self) -> ExitCode:
         """What the run answers to the shell."""
         return ExitCode.INTERRUPTED if self.interrupted else exit_code(self.results)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from mluops_gtest.model.reseed import Reseeded
 from mluops_gtest.model.status import Status
 
 
@@ -87,6 +88,8 @@ class CaseInfo:
     doc: str = ""
     theory_io_bytes: float | None = None
     theory_ops: float | None = None
+    # Under --reseed: what that made of the case.
+    reseeded: Reseeded | None = None
 
 
 @dataclass(frozen=True, slots=True)

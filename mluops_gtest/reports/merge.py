@@ -45,8 +45,13 @@ def _refuse_differences(reports: Mapping[str, RunReport], first: RunReport) -> N
 
 def _identity(report: RunReport) -> dict[str, Any]:
     """What all shards of one run have in common."""
-    selection = {k: v for k, v in report.selection.items() if k not in ("shard", "cases")}
-    return {"backend": report.backend.get("name"), "version": report.tool_version, "selection": selection}
+    selection = {k: v for k, v in report.selection.items() if k not in ("shard", "cases", "reseed")}
+    return {
+        "backend": report.backend.get("name"),
+        "version": report.tool_version,
+        "--reseed": report.reseed,
+        "selection": selection,
+    }
 
 
 def _refuse_missing_shards(shards: Sequence[str | None]) -> None:

@@ -85,6 +85,8 @@ class TerminalReporter:
             self._notices(report.results)
         counts = ", ".join(f"{n} {outcome}" for outcome, n in report.summary.items())
         self._out.print(f"{counts} in {report.seconds:.1f} s on {escape(str(report.backend['name']))}", soft_wrap=True)
+        if report.reseed is not None:
+            self._out.print(reseed_words(report), soft_wrap=True)
         if where:
             self._out.print(f"Results: {escape(where)}", soft_wrap=True)
 
@@ -113,6 +115,13 @@ class TerminalReporter:
             first = f"{noted[0].case}: {noted[0].notes[0]}"
             more = f"; {len(noted) - 1} more cases have notices, -v shows all" if len(noted) > 1 else ""
             self._out.print(f"[yellow]notice[/] {escape(first)}{more}", soft_wrap=True)
+
+
+def reseed_words(report: RunReport) -> str:
+    """The seed, and how much of the run it reached."""
+    redrawn = sum(r.info.reseeded is not None and r.info.reseeded.redraws > 0 for r in report.results)
+    again = f"; {redrawn} drew more than once to meet their conditions" if redrawn else ""
+    return f"Values of --reseed {report.reseed}; {report.fixed} cases are the same without it{again}"
 
 
 def colour(outcome: Outcome) -> str:

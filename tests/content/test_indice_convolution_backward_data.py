@@ -340,7 +340,7 @@ def test_network_cases_have_the_shapes_of_the_document(case, output_grad, filter
     drafts = {d.id: d for d in load_declarations(ROOT / "cases" / f"{NAME}.yaml", OPERATOR)}
     args = drafts[f"{NAME}/centerpoint_{case}_float"].args
     assert drafts[f"{NAME}/centerpoint_{case}_half"].args == args
-    sites, geometry = network_layer(args["layer"])
+    sites, geometry = network_layer(args["layer"], Draw(0))
     pairs = find_pairs(sites, geometry)
     channels_in, channels_out = args["channels_in"], args["channels_out"]
     assert (len(pairs.out_indices), channels_out) == output_grad

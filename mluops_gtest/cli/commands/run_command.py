@@ -1,14 +1,16 @@
 """`mluops-test run`."""
 
 import datetime
+import secrets
 from pathlib import Path
 from typing import Any
 
 import click
 
-from mluops_gtest.cli.options import BytesType, DevicesType, file_options, selection_options
+from mluops_gtest.cli.options import BytesType, DevicesType, ReseedType, file_options, selection_options
 from mluops_gtest.cli.sampling import sampling_options
 from mluops_gtest.errors import UsageError
+from mluops_gtest.model.reseed import LARGEST_RESEED
 
 _EPILOG = """\b
 Examples:
@@ -21,6 +23,7 @@ Examples:
   mluops-test run --backend c:./libmykernels.so -j 2 --timeout 20
   mluops-test run --shard 1/4 --out results-1         a quarter of the cases; then: mluops-test merge
   mluops-test run --tag network --perf --device-spec host.yaml
+  mluops-test run --reseed 7                          other random values, fresh baselines
   mluops-test run --resume results                    go on after a crash or Ctrl-C
 """
 # What may be said beside --resume: how to print, nothing about what to run.
@@ -86,6 +89,11 @@ _ONLY_WITH_PERF = {"warmup", "samples", "cold_cache", "device_spec"}
     metavar="FILE",
     help="What the device can do at best, for efficiencies, e.g. --device-spec host.yaml (see: device-spec --help).",
 )
+@click.option(
+    "--reseed",
+    type=ReseedType(),
+    help="Other random values and fresh baselines, so that no lookup table passes, e.g. --reseed 7; random draws N.",
+)
 @click.option("--shard", metavar="I/N", help="Only part I of N of the selected cases, e.g. --shard 2/5.")
 @click.option("--allow-empty-shard", is_flag=True, help="A shard without cases is no error.")
 @click.option(
@@ -120,6 +128,7 @@ def command(ctx: click.Context, /, resume: Path | None, **options: Any) -> int:
         raise UsageError("-j and --devices exclude each other: there is one worker per device.")
     if options["perf"] and (jobs or 1) > 1:
         raise UsageError("--perf times one call after the other: leave out -j. With --devices each device has its own.")
+    options["reseed"] = _seed(options["reseed"], options["shard"])
     keys = ("select", "operators", "tags", "keyword", "everything")
     selection = {key: list(v) if isinstance(v := options.pop(key), tuple) else v for key in keys}
     request = RunRequest(
@@ -138,6 +147,15 @@ def command(ctx: click.Context, /, resume: Path | None, **options: Any) -> int:
     return int(execute(session, request, cases, left_out, out or _default_folder(), verbosity))
 
 
+def _seed(reseed: int | str | None, shard: str | None) -> int | None:
+    """The seed of the run; `random` is drawn here, so that run.json and every repro line have the number."""
+    if not isinstance(reseed, str):
+        return reseed
+    if shard is not None:
+        raise UsageError("--reseed random: the shards of one run need the same values; give each the same number.")
+    return secrets.randbelow(LARGEST_RESEED + 1)
+
+
 def _refuse_inline(backend: str, jobs: int | None, devices: tuple[int, ...], options: dict[str, Any]) -> None:
     """What only worker processes can keep must not be promised without them."""
     asked = {
@@ -154,7 +172,7 @@ def _refuse_inline(backend: str, jobs: int | None, devices: tuple[int, ...], opt
 
 
 def _refuse_beside_resume(ctx: click.Context) -> None:
-    given = [name for name in _given(ctx) if name not in _BESIDE_RESUME and ctx.params.get(name)]
+    given = [name for name in _given(ctx) if name not in _BESIDE_RESUME and ctx.params.get(name) not in (None, ())]
     if given:
         raise UsageError(f"--resume takes everything from the folder's run.json; leave out {_options(ctx, given)}.")
 

@@ -5,19 +5,27 @@ from pathlib import Path
 import click
 
 from mluops_gtest.cli.options import complete_ids, file_options, root_option
+from mluops_gtest.model.reseed import LARGEST_RESEED
 
 _EPILOG = """\b
 Examples:
   mluops-test show masked_im2col_forward/edge_top_float
   mluops-test show path/to/case.prototxt
+  mluops-test show masked_im2col_forward/edge_top_float --reseed 7
 """
 
 
 @click.command("show", epilog=_EPILOG)
 @click.argument("case", shell_complete=complete_ids)
 @root_option
+@click.option(
+    "--reseed",
+    type=click.IntRange(0, LARGEST_RESEED),
+    metavar="N",
+    help="With the values of `run --reseed N`, e.g. --reseed 7.",
+)
 @file_options
-def command(root: Path | None, case: str, strict: bool, allow_outside_paths: bool) -> None:
+def command(root: Path | None, case: str, reseed: int | None, strict: bool, allow_outside_paths: bool) -> None:
     """Show one case: tensors with their value ranges, parameters, criteria, expected status, a repro line."""
     from mluops_gtest.cli.case_page import case_page
     from mluops_gtest.cli.consoles import stdout, whole_table
@@ -28,7 +36,7 @@ def command(root: Path | None, case: str, strict: bool, allow_outside_paths: boo
     chosen = session.select(selection).cases
     if len(chosen) != 1:
         raise click.UsageError(f"{case!r} names {len(chosen)} cases; `mluops-test list {case!r}` lists them.")
-    source = session.source(chosen, strict=strict, allow_outside_paths=allow_outside_paths)
+    source = session.source(chosen, strict=strict, allow_outside_paths=allow_outside_paths, reseed=reseed)
     loaded = source.load(chosen[0].id)
     note = chosen[0].draft.note if chosen[0].draft else ""
     console = stdout()

@@ -29,7 +29,7 @@ def convolved(sites, batch, space, kernel, stride, pad):
     ],
 )
 def test_network_layers_are_the_documents(name, count, space, kernel, stride, pad, output_space, sub_m):
-    sites, geometry = network_layer(name)
+    sites, geometry = network_layer(name, Draw(0))
     assert geometry == Geometry(4, space, kernel, stride, pad, ONES, output_space, sub_m)
     assert sites.shape == (count, 4)
     assert sites.dtype == np.dtype("<i4")
@@ -38,7 +38,7 @@ def test_network_layers_are_the_documents(name, count, space, kernel, stride, pa
 @pytest.mark.parametrize("layer", [network_layer, small_layer])
 @pytest.mark.parametrize("name", NAMES)
 def test_sites_are_distinct_ascending_and_inside(layer, name):
-    sites, geometry = layer(name)
+    sites, geometry = layer(name, Draw(0))
     assert not sites.flags.writeable
     keys = np.ravel_multi_index(tuple(sites.T), (geometry.batch, *geometry.input_space))
     assert (keys[1:] > keys[:-1]).all()
@@ -47,25 +47,25 @@ def test_sites_are_distinct_ascending_and_inside(layer, name):
 
 @pytest.mark.parametrize("layer", [network_layer, small_layer])
 def test_each_level_is_what_the_level_before_puts_out(layer):
-    finest, geometry = layer("subm_41x1440x1440")
+    finest, geometry = layer("subm_41x1440x1440", Draw(0))
     middle, space = convolved(finest, geometry.batch, geometry.input_space, (3, 3, 3), (2, 2, 2), ONES)
     third, space = convolved(middle, geometry.batch, space, (3, 3, 3), (2, 2, 2), ONES)
-    down, geometry = layer("down_11x360x360")
+    down, geometry = layer("down_11x360x360", Draw(0))
     assert space == geometry.input_space
     np.testing.assert_array_equal(third, down)
     fourth = find_pairs(down, geometry).out_indices
     for name in ("subm_5x180x180", "out_5x180x180"):
-        np.testing.assert_array_equal(fourth, layer(name)[0])
+        np.testing.assert_array_equal(fourth, layer(name, Draw(0))[0])
 
 
 def test_the_last_layer_puts_out_45406_sites():
-    assert len(find_pairs(*network_layer("out_5x180x180")).out_indices) == 45406
+    assert len(find_pairs(*network_layer("out_5x180x180", Draw(0))).out_indices) == 45406
 
 
 def test_small_twins_have_the_network_structure_and_few_sites():
     for name in NAMES:
-        small, twin = small_layer(name)
-        _, geometry = network_layer(name)
+        small, twin = small_layer(name, Draw(0))
+        _, geometry = network_layer(name, Draw(0))
         assert (twin.kernel, twin.stride, twin.pad, twin.dilation, twin.sub_m) == (
             geometry.kernel,
             geometry.stride,
@@ -79,14 +79,14 @@ def test_small_twins_have_the_network_structure_and_few_sites():
 
 @pytest.mark.parametrize(("name", "times"), [("subm_41x1440x1440", 100), ("subm_5x180x180", 5)])
 def test_sites_cluster_on_surfaces(name, times):
-    sites, geometry = network_layer(name)
+    sites, geometry = network_layer(name, Draw(0))
     neighbours = (find_pairs(sites, geometry).indice_num.sum() - len(sites)) / len(sites)
     uniform = 26 * len(sites) / (geometry.batch * np.prod(geometry.input_space))
     assert neighbours > times * uniform
 
 
 def test_the_sweep_thins_out_with_distance_and_stands_on_a_road():
-    sites, geometry = network_layer("subm_41x1440x1440")
+    sites, geometry = network_layer("subm_41x1440x1440", Draw(0))
     middle = geometry.input_space[2] / 2
     distance = np.hypot(sites[:, 2] - middle, sites[:, 3] - middle)
     rings = np.histogram(distance, bins=np.arange(100, 701, 100))[0] / (2 * np.arange(1, 7) + 1)
@@ -99,14 +99,14 @@ def test_the_sweep_thins_out_with_distance_and_stands_on_a_road():
 def test_the_clouds_never_change():
     digest = hashlib.sha256()
     for name in NAMES:
-        digest.update(network_layer(name)[0].tobytes())
-        digest.update(small_layer(name)[0].tobytes())
+        digest.update(network_layer(name, Draw(0))[0].tobytes())
+        digest.update(small_layer(name, Draw(0))[0].tobytes())
     assert digest.hexdigest() == "92373c12abfbd30ed580942ce4f40170fe7bbb975c1faf98ef5d854b58b2f31f"
 
 
 def test_an_unknown_layer_is_named_with_the_known_ones():
     with pytest.raises(UnknownNameError, match=r"Did you mean 'subm_5x180x180'\?"):
-        network_layer("subm_5x180x18")
+        network_layer("subm_5x180x18", Draw(0))
 
 
 @pytest.mark.parametrize(
