@@ -14,12 +14,20 @@ class ExitCode(IntEnum):
     BACKEND = 4
     EMPTY = 5
     BUG = 70
+    UNWRITABLE = 74
     INTERRUPTED = 130
 
     @staticmethod
     def worst(codes: Iterable["ExitCode"]) -> "ExitCode":
-        """The one that is reported when several apply (70, 4, 3, 1, 5, then 0)."""
-        order = (ExitCode.BUG, ExitCode.BACKEND, ExitCode.CONTENT, ExitCode.FAILED, ExitCode.EMPTY)
+        """The one that is reported when several apply (70, 74, 4, 3, 1, 5, then 0)."""
+        order = (
+            ExitCode.BUG,
+            ExitCode.UNWRITABLE,
+            ExitCode.BACKEND,
+            ExitCode.CONTENT,
+            ExitCode.FAILED,
+            ExitCode.EMPTY,
+        )
         present = set(codes)
         return next((code for code in order if code in present), ExitCode.OK)
 
@@ -61,6 +69,17 @@ class BackendError(HarnessError):
     """The backend cannot be used at all: missing file or symbol, failing import."""
 
     exit_code = ExitCode.BACKEND
+
+
+class UnwritableError(HarnessError):
+    """Something could not be written: the disk is full, a limit is reached, the folder is gone; says what and why."""
+
+    exit_code = ExitCode.UNWRITABLE
+
+    @staticmethod
+    def of(what: object, error: OSError, advice: str = "") -> "UnwritableError":
+        """The sentence for what the system refused, and what to do about it."""
+        return UnwritableError(f"{what}: cannot be written: {error.strerror or error}.{advice and f' {advice}'}")
 
 
 class NothingSelectedError(HarnessError):

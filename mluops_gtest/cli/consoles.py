@@ -7,18 +7,8 @@ from typing import TextIO
 from rich.console import Console
 from rich.table import Table
 
-from mluops_gtest.cli.lines import deafen
-
 _WIDE = 200
 _UNLIMITED = 10_000
-
-
-class _Console(Console):
-    """Goes on in silence when its reader leaves (`| head`): the work and its exit code still count."""
-
-    def on_broken_pipe(self) -> None:
-        """Called by rich instead of letting the error through."""
-        deafen(self.file.fileno())
 
 
 def whole_table(console: Console, table: Table) -> None:
@@ -53,4 +43,4 @@ def stderr() -> Console:
 def _console(stream: TextIO) -> Console:
     # Into a pipe rich would assume 80 columns and cut tables; nobody counts columns there.
     width = None if stream.isatty() else _WIDE
-    return _Console(file=stream, width=width, highlight=False, soft_wrap=not stream.isatty())
+    return Console(file=stream, width=width, highlight=False, soft_wrap=not stream.isatty())

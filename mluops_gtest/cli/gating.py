@@ -1,12 +1,12 @@
 """A gate as the command line asks for it: files read, the decision reached or the baseline written."""
 
 import datetime
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from mluops_gtest.cli.session import Session
+from mluops_gtest.codec.writing import replace_text
 from mluops_gtest.errors import UsageError
 from mluops_gtest.gate.baseline import baseline_from_json, baseline_text, is_baseline, load_json
 from mluops_gtest.gate.decision import Decision, Policy, decide, refuse_other_backend
@@ -84,12 +84,7 @@ def make_update(request: GateRequest, today: datetime.date | None = None) -> Upd
 
 def write_baseline(path: Path, made: Update) -> None:
     """The baseline file, whole or not at all."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        aside.write_text(baseline_text(made.reference), encoding="utf-8")
-        aside.replace(path)
-    except OSError as error:
-        raise UsageError(f"--against {path}: cannot write there: {error.strerror or error}.") from error
+    replace_text(path, baseline_text(made.reference))
 
 
 def read_reference(path: Path) -> Reference:

@@ -1,14 +1,14 @@
 """`mluops-test`: finds the command, runs it, turns errors into one clear message and the right exit code."""
 
 import importlib
-import os
 import sys
 from typing import Any
 
 import click
 
 from mluops_gtest import __version__
-from mluops_gtest.errors import ExitCode, HarnessError, suggestion
+from mluops_gtest.cli.outlets import install
+from mluops_gtest.errors import ExitCode, HarnessError, UnwritableError, suggestion
 
 # A literal table, so that --help imports no command: name → one line for the overview.
 COMMANDS = {
@@ -42,7 +42,9 @@ Every command has examples of its own: mluops-test COMMAND --help
 
 \b
 Exit codes: 0 all good, 1 cases failed, 2 wrong usage, 3 content broken,
-4 backend unusable, 5 nothing selected or compared, 70 a bug of ours.
+4 backend unusable, 5 nothing selected or compared, 70 a bug of ours,
+74 something could not be written, 130 interrupted.
+If several apply: 70, 74, 4, 3, 1, 5.
 
 \b
 Shell completion:  eval "$(_MLUOPS_TEST_COMPLETE=bash_source mluops-test)"
@@ -100,10 +102,6 @@ def run_main(arguments: list[str] | None = None) -> int:
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
         return int(ExitCode.INTERRUPTED)
-    except BrokenPipeError:
-        # The reader of our output left (`| head`); that is no failure, and Python must not complain at exit.
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-        return int(ExitCode.OK)
     except Exception as error:
         import traceback
 
@@ -119,4 +117,10 @@ def run_main(arguments: list[str] | None = None) -> int:
 
 def main() -> None:
     """The entry point of the installed script."""
-    sys.exit(run_main())
+    outlet = install()
+    code = run_main()
+    sys.stdout.flush()
+    if outlet.trouble is not None:
+        click.echo(f"error: {UnwritableError.of('standard output', outlet.trouble)}", err=True)
+        code = ExitCode.worst([ExitCode(code), ExitCode.UNWRITABLE])
+    sys.exit(code)

@@ -1,14 +1,11 @@
 """One report in any format, with what a baseline and the history add to it."""
 
-import contextlib
 import json
-import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from mluops_gtest.cli.lines import deafen
-from mluops_gtest.errors import UsageError
+from mluops_gtest.codec.writing import replace_text
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.reports.history.store import History
 from mluops_gtest.reports.history.trends import CaseTrend
@@ -79,18 +76,7 @@ def past_of(report: RunReport, file: Path) -> tuple[CaseTrend, ...]:
 def write(text: str, file: Path | None) -> None:
     """Into the file, whole or not at all; else to standard output. UTF-8 in any case."""
     if file is None:
-        try:
-            sys.stdout.buffer.write(text.encode())
-            sys.stdout.buffer.flush()
-        except BrokenPipeError:
-            deafen(sys.stdout.fileno())
-        return
-    aside = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        aside.write_bytes(text.encode())
-        aside.replace(file)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            aside.unlink()
-        raise UsageError(f"-o {file}: cannot write there: {error.strerror or error}.") from error
+        sys.stdout.buffer.write(text.encode())
+        sys.stdout.buffer.flush()
+    else:
+        replace_text(file, text)

@@ -26,12 +26,12 @@ from mluops_gtest.engine.loading import BackendChoice
 from mluops_gtest.engine.perf import Sampling
 from mluops_gtest.engine.plan import Shard, shard_of
 from mluops_gtest.engine.run import RunContext, run
-from mluops_gtest.errors import ExitCode, NothingSelectedError
+from mluops_gtest.errors import ExitCode, NothingSelectedError, UnwritableError
 from mluops_gtest.generate.source import StoredCases
-from mluops_gtest.model.report import RunReport
+from mluops_gtest.model.report import RunReport, exit_code
 from mluops_gtest.model.result import CaseResult
 from mluops_gtest.reports.device_spec import read_device_spec
-from mluops_gtest.reports.files import ResultFiles
+from mluops_gtest.reports.result_files import ResultFiles
 from mluops_gtest.reports.terminal import TerminalReporter
 
 
@@ -156,18 +156,26 @@ def execute(
     )
     if request.isolate is False and is_native(request.backend):
         click.echo("warning: --no-isolate with native code: a crash or a hang of the kernel ends this run.", err=True)
-    with _one_interrupt(), open_callers(session, request) as callers:
+    with _one_interrupt(), open_callers(session, request) as callers, contextlib.closing(reporter):
         planned = [PlannedCase(case.id, case.operator, case.tags) for case in cases]
         record = request.to_json([case.id for case in cases], left_out)
-        files = ResultFiles(folder, record, tuple(done[case.id] for case in cases if case.id in done))
         sampling = Sampling(request.warmup, request.samples, request.cold_cache) if request.perf else None
         options = Options(
             request.repeat, request.bitwise, request.stop_at_first, request.timeout, request.reruns, sampling
         )
         context = _context(request, callers[0].name, len(cases), left_out, device)
-        report = run(planned, callers, session.catalogue.operators, source, context, options, [files, reporter], done)
-        report = _timed(report, source)
-        files.write_report(report)
+        with ResultFiles(folder, record, tuple(done[case.id] for case in cases if case.id in done)) as files:
+            operators = session.catalogue.operators
+            try:
+                report = run(planned, callers, operators, source, context, options, [files, reporter], done)
+            except UnwritableError as error:
+                return _told(error, exit_code(files.finished))
+            report = _timed(report, source)
+            code = report.exit_code
+            try:
+                files.write_report(report)
+            except UnwritableError as error:
+                code = _told(error, code)
     if request.perf and verbosity >= 0:
         print_performance(stdout(), report)
     reporter.summary(report, str(folder))
@@ -176,7 +184,13 @@ def execute(
             f"{left_out} declared cases were not selected; --all selects every one but those tagged undefined "
             "(--tag undefined), --tag network the network scales."
         )
-    return report.exit_code
+    return code
+
+
+def _told(error: UnwritableError, found: ExitCode) -> ExitCode:
+    """The error in words; what was found before counts as well."""
+    click.echo(f"error: {error}", err=True)
+    return ExitCode.worst([error.exit_code, found])
 
 
 @contextlib.contextmanager

@@ -7,9 +7,10 @@ from mluops_gtest.codec.case_criteria import write_criteria
 from mluops_gtest.codec.case_reader import CPU, THEORY
 from mluops_gtest.codec.document import Document, TensorDocument
 from mluops_gtest.codec.elements import encode
-from mluops_gtest.codec.files import replace_file, write_document
+from mluops_gtest.codec.files import write_document
 from mluops_gtest.codec.schema import Schema
 from mluops_gtest.codec.text_writer import write_text
+from mluops_gtest.codec.writing import replace_file
 from mluops_gtest.errors import ContentError
 from mluops_gtest.model.case import Case, Expect
 from mluops_gtest.model.operator import Operator

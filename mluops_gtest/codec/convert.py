@@ -5,8 +5,9 @@ from pathlib import Path
 
 from mluops_gtest.codec.blobs import file_bytes, resolve
 from mluops_gtest.codec.document import Document, few
-from mluops_gtest.codec.files import is_text, read_document, replace_file, write_document
+from mluops_gtest.codec.files import is_text, read_document, write_document
 from mluops_gtest.codec.schema import Schema
+from mluops_gtest.codec.writing import replace_file
 from mluops_gtest.errors import CaseFileError
 
 

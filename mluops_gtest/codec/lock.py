@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from mluops_gtest.codec.files import replace_file
+from mluops_gtest.codec.writing import replace_file
 from mluops_gtest.errors import ContentError
 from mluops_gtest.model.tensor import Tensor
 

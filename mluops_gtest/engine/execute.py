@@ -1,5 +1,6 @@
 """One case on one backend: buffers made, call made, memory checked, values judged."""
 
+import errno
 import time
 import traceback
 from dataclasses import dataclass, replace
@@ -18,6 +19,8 @@ from mluops_gtest.model.case import Case
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.result import CaseResult, Outcome
 from mluops_gtest.model.status import Status
+
+_SHORTAGES = (errno.ENOMEM, errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.EAGAIN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +85,14 @@ class Executor:
             return replace(blank, outcome=Outcome.ERROR, reason=str(error), content_error=True), None
         except LostDeviceError:
             raise
+        except (MemoryError, OSError) as error:
+            if not _is_shortage(error):
+                return bug(blank, error), None
+            reason = f"this machine does not give the case what it needs: {type(error).__name__}: {error}"
+            return replace(blank, outcome=Outcome.ERROR, reason=reason), None
         except Exception as error:
             # Neither the case's nor the backend's: those are dealt with where they are asked.
-            trace = "".join(traceback.format_exception(error)).rstrip()
-            reason = f"a bug of mluops-test: {type(error).__name__}: {error}"
-            return replace(blank, outcome=Outcome.ERROR, reason=reason, notes=(*blank.notes, trace), bug=True), None
+            return bug(blank, error), None
 
     def _unsupported(self, operator: str) -> tuple[Outcome, str] | None:
         """Why the backend does not run that operator; None where it does. Asked once per operator."""
@@ -216,6 +222,18 @@ def _judged(result: CaseResult, judgement: Judgement) -> CaseResult:
         compared=judgement.compared,
     )
     return fingerprinted(result, judgement.marks)
+
+
+def bug(blank: CaseResult, error: BaseException) -> CaseResult:
+    """The outcome of a case on which the harness itself failed."""
+    reason, trace = _told(error)
+    notes = (*blank.notes, trace)
+    return replace(blank, outcome=Outcome.ERROR, reason=f"a bug of mluops-test: {reason}", notes=notes, bug=True)
+
+
+def _is_shortage(error: BaseException) -> bool:
+    """The system refuses memory, descriptors or room; tensors in shared memory count as files there."""
+    return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _SHORTAGES)
 
 
 def _told(error: BaseException) -> tuple[str, str]:

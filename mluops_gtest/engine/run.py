@@ -66,6 +66,10 @@ def run(
     except KeyboardInterrupt:
         interrupted = True
         lanes.stop()
+    except BaseException:
+        # A listener that can no longer keep results, say: nothing more is begun, and the callers' owner closes them.
+        lanes.stop()
+        raise
     for planned in todo:
         if planned.id not in results:
             reason = "interrupted" if interrupted else lanes.lost or "stopped at the first failure"

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from mluops_gtest.codec.case import write_case
-from mluops_gtest.codec.files import replace_file
 from mluops_gtest.codec.schema import Schema
+from mluops_gtest.codec.writing import replace_file
 from mluops_gtest.errors import UsageError
 from mluops_gtest.model.case import Case, Expect
 from mluops_gtest.model.criterion import Criterion

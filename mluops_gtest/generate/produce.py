@@ -13,7 +13,7 @@ from mluops_gtest.codec.lock import LockEntry, read_lock, write_lock
 from mluops_gtest.codec.schema import Schema
 from mluops_gtest.content.catalogue import Catalogue
 from mluops_gtest.content.root import Root
-from mluops_gtest.errors import ContentError
+from mluops_gtest.errors import ContentError, UnwritableError
 from mluops_gtest.generate.locking import as_declared, lock_entry
 from mluops_gtest.generate.make import make_case
 from mluops_gtest.model.case import Case
@@ -39,16 +39,26 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Produced:
-    """One case done: its lock line and the bytes written; or, in words, why it cannot be made or how it differs."""
+    """One case done: its lock line and the bytes written; or, in words, what is wrong with it."""
 
     id: str
     entry: LockEntry | None = None
     written: int = 0
+    # Why it cannot be made, or how it differs.
     problem: str = ""
+    # Why its file cannot be written, which holds for the files of other cases too.
+    unwritable: str = ""
 
 
 def produce(catalogue: Catalogue, ids: list[str], target: Target, *, check: bool, jobs: int = 1) -> Iterator[Produced]:
-    """Each case made and written (or compared), in the order they finish."""
+    """Each case made and written (or compared), in the order they finish; the first unwritable one is the last."""
+    for item in _produced(catalogue, ids, target, check=check, jobs=jobs):
+        yield item
+        if item.unwritable:
+            return
+
+
+def _produced(catalogue: Catalogue, ids: list[str], target: Target, *, check: bool, jobs: int) -> Iterator[Produced]:
     if jobs <= 1 or len(ids) <= 1:
         worker = _Worker(catalogue, target, check)
         yield from map(worker.produce, ids)
@@ -128,6 +138,10 @@ class _Worker:
             return self._produce(case_id)
         except ContentError as error:
             return Produced(case_id, problem=str(error))
+        except OSError as error:
+            return Produced(case_id, problem=f"{case_id}: {error}")
+        except UnwritableError as error:
+            return Produced(case_id, unwritable=str(error))
 
     def _produce(self, case_id: str) -> Produced:
         draft = self._catalogue.drafts[case_id]

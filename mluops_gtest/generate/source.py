@@ -12,7 +12,7 @@ from mluops_gtest.codec.lock import LockEntry, digest_bytes, digest_tensors, rea
 from mluops_gtest.codec.schema import Schema
 from mluops_gtest.content.catalogue import Catalogue
 from mluops_gtest.content.selection import Selected
-from mluops_gtest.errors import CaseFileError, ContentError
+from mluops_gtest.errors import CaseFileError, ContentError, UnwritableError
 from mluops_gtest.generate.cache import cache_folder, discard, publish
 from mluops_gtest.generate.locking import as_declared, lock_entry
 from mluops_gtest.generate.make import make_case
@@ -190,7 +190,7 @@ class StoredCases:
 
         try:
             publish(folder, fill)
-        except (OSError, ContentError) as error:
+        except (OSError, UnwritableError) as error:
             return replace(case, notes=(*case.notes, f"could not be cached in {folder.parent}: {error}"))
         # Read back, so that the tensors are views of the file and the generator's memory is free again.
         return self._read(folder / _CACHED_FILE, draft.id)

@@ -47,6 +47,10 @@ class TerminalReporter:
         """Say beside the progress bar what takes long just now."""
         self._progress.update(self._task, description=escape(text))
 
+    def close(self) -> None:
+        """Take the progress bar away, however the run ended."""
+        self._progress.stop()
+
     def __call__(self, event: Event) -> None:
         """Listen to the run."""
         match event:

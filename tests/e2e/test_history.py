@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from mluops_gtest.model.result import Outcome
-from mluops_gtest.reports.files import write_results
+from mluops_gtest.reports.result_files import write_results
 from tests.support.reports import GOLDEN, report, result
 
 

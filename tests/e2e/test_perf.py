@@ -163,12 +163,13 @@ class TestDeviceSpec:
         monkeypatch.chdir(spec.parent)
         assert cli("device-spec", *arguments).code == 2
 
-    def test_a_place_that_cannot_be_written_is_a_usage_error(self, cli, tmp_path, monkeypatch):
+    def test_a_place_that_cannot_be_written_has_its_exit_code(self, cli, tmp_path, monkeypatch):
         monkeypatch.setattr("mluops_gtest.engine.perf_host.measure_bandwidth", lambda: 1.0)
         monkeypatch.setattr("mluops_gtest.engine.perf_host.measure_peak", lambda: 1.0)
-        result = cli("device-spec", "--measure", "-o", tmp_path / "no" / "folder.yaml")
-        assert result.code == 2
-        assert "cannot write" in result.err
+        (tmp_path / "file").write_text("")
+        result = cli("device-spec", "--measure", "-o", tmp_path / "file" / "host.yaml")
+        assert result.code == 74
+        assert "cannot be written" in result.err
 
 
 class TestBench:

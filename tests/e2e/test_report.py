@@ -132,7 +132,7 @@ class TestErrors:
     def test_a_place_that_cannot_be_written(self, cli, tmp_path):
         (tmp_path / "file").write_text("")
         result = cli("report", GOLDEN / "report.json", "-o", tmp_path / "file" / "report.html")
-        assert (result.code, "cannot write there" in result.err) == (2, True)
+        assert (result.code, "cannot be written" in result.err) == (74, True)
 
     def test_a_history_that_is_none(self, cli, tmp_path):
         (tmp_path / "notes").write_text("no database " * 100)

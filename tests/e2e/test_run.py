@@ -101,11 +101,11 @@ def test_without_out_the_results_lie_in_a_dated_folder(cli, tmp_path):
     assert len(list((tmp_path / "cwd" / "mluops-results").glob("*/report.json"))) == 2
 
 
-def test_an_out_that_cannot_be_written_is_a_usage_error(cli, tmp_path):
+def test_an_out_that_cannot_be_written_has_its_exit_code(cli, tmp_path):
     (tmp_path / "file").write_text("")
     result = cli("run", *SMOKE, "--out", tmp_path / "file" / "below")
-    assert result.code == 2
-    assert "cannot write" in result.err
+    assert result.code == 74
+    assert "cannot be written: Not a directory" in result.err
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,6 @@ def command(root: Path | None, src: Path, dst: Path, form: str | None, drop_unkn
         sources[target] = source
     failed = 0
     for source, target in pairs:
-        target.parent.mkdir(parents=True, exist_ok=True)
         try:
             dropped = convert(source, target, schema, drop_unknown=drop_unknown)
         except ContentError as error:

@@ -36,6 +36,7 @@ def command(file: Path | None, measure: bool, out: Path | None) -> None:
     `run --perf --device-spec FILE` says how much of the described bandwidth and peak each case reaches.
     """
     from mluops_gtest.cli.lines import say
+    from mluops_gtest.codec.writing import replace_text
     from mluops_gtest.reports.device_spec import DeviceSpec, device_spec_text, read_device_spec
 
     if measure == (file is not None):
@@ -57,8 +58,5 @@ def command(file: Path | None, measure: bool, out: Path | None) -> None:
     if out is None:
         click.echo(text, nl=False)
         return
-    try:
-        out.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"-o {out}: cannot write there: {error.strerror or error}.") from error
+    replace_text(out, text)
     say(f"Written: {out}")

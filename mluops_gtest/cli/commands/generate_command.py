@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from mluops_gtest.cli.options import selection_options
-from mluops_gtest.errors import ExitCode, UsageError
+from mluops_gtest.errors import ExitCode, UnwritableError, UsageError
 
 _EPILOG = """\b
 Examples:
@@ -59,6 +59,7 @@ def command(root: Path | None, out: Path | None, form: str, jobs: int, check: bo
     target = Target(out or store.stored, f".{form}", committed_only=out is None)
     ids = [case.id for case in chosen]
     produced = list(track(produce(session.catalogue, ids, target, check=check, jobs=jobs), len(ids), stderr()))
+    unwritable = [item.unwritable for item in produced if item.unwritable]
     problems = sorted(item.problem for item in produced if item.problem)
     if check:
         problems += lock_differences(session.catalogue, target)
@@ -73,8 +74,11 @@ def command(root: Path | None, out: Path | None, form: str, jobs: int, check: bo
         click.echo(f"error: {line}", err=True)
     files = [item for item in produced if item.written]
     size = sum(item.written for item in files)
-    made = len(produced) - len(problems)
+    made = len(produced) - len(problems) - len(unwritable)
     say(f"{made} cases made, {len(files)} files written to {target.folder} ({size / 1e6:.2f} MB)")
     if len(files) < made:
         say(f"{made - len(files)} larger cases are locked only; they are made when first run")
+    if unwritable:
+        left = f"{len(ids) - made - len(problems)} cases are left; make room and run the same command again."
+        raise UnwritableError(f"{unwritable[0]} {left}")
     return int(ExitCode.CONTENT if problems else ExitCode.OK)

@@ -24,8 +24,9 @@ def command(folders: tuple[Path, ...], out: Path) -> int:
     Doubled cases, missing shards and different backends are refused. The exit code is that of the whole run.
     """
     from mluops_gtest.cli.consoles import stdout
-    from mluops_gtest.reports.files import read_report, write_results
+    from mluops_gtest.reports.files import read_report
     from mluops_gtest.reports.merge import merge
+    from mluops_gtest.reports.result_files import write_results
     from mluops_gtest.reports.terminal import operator_table
 
     reports = {}

@@ -27,6 +27,8 @@ def new_backend(name: str, force: bool) -> None:
     """Write NAME.py: a backend with one small kernel, ready to run."""
     from importlib.resources import files
 
+    from mluops_gtest.codec.writing import replace_text
+
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
         raise UsageError(f"{name!r} is no name for a module; take lower-case letters, digits and _, e.g. my_kernels.")
     path = Path(f"{name}.py")
@@ -36,5 +38,5 @@ def new_backend(name: str, force: bool) -> None:
     class_name = "".join(word.capitalize() for word in name.split("_"))
     for hole, value in (("$NAME", name), ("$FILE", path.name), ("$CLASS", class_name)):
         text = text.replace(hole, value)
-    path.write_text(text, encoding="utf-8")
+    replace_text(path, text)
     click.echo(f"{path} written. Next: mluops-test doctor --backend {path}:backend")

@@ -32,9 +32,9 @@ def command(root: Path | None, file: str, out: Path | None) -> None:
     """
     from mluops_gtest.cli.lines import say
     from mluops_gtest.cli.session import Session
-    from mluops_gtest.codec.files import replace_file
     from mluops_gtest.codec.proto_text import proto_files
     from mluops_gtest.codec.schema import Schema
+    from mluops_gtest.codec.writing import replace_file
 
     texts = proto_files(Schema.of(Session(root).catalogue.operators.values()))
     if out is None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mluops_gtest.codec.results import report_to_json
-from mluops_gtest.errors import ContentError, UsageError
+from mluops_gtest.errors import ContentError, UnwritableError, UsageError
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
 from mluops_gtest.reports.history.trends import CaseTrend, Measured, Point, Run
@@ -36,6 +36,10 @@ _SCHEMA = (
       criterion TEXT NOT NULL, dtype TEXT NOT NULL, value REAL, threshold REAL NOT NULL,
       PRIMARY KEY (case_id, run, output, criterion)) WITHOUT ROWID""",
 )
+# Primary codes of SQLite for a full disk, an error of the system's and a file that must stay as it is; those of the
+# system's errors that happen while reading tell of a damaged file.
+_UNWRITABLE = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY)
+_UNREADABLE = (sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_IOERR_SHORT_READ)
 _RUN_COLUMNS = "runs.id, runs.started, runs.backend, runs.machine, runs.tool_version, runs.seconds, runs.counts"
 
 
@@ -211,13 +215,15 @@ class History:
         try:
             yield
         except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF in _UNWRITABLE and error.sqlite_errorcode not in _UNREADABLE:
+                raise UnwritableError(f"{self._path}: cannot be written: {error}.") from error
             raise UsageError(
                 f"{self._path}: the history cannot be used: {error}. Name another file by --db."
             ) from error
         except sqlite3.DatabaseError as error:
             raise ContentError(f"{self._path}: not a history of mluops-test: {error}.") from error
         except OSError as error:
-            raise UsageError(f"{self._path}: cannot be made: {error.strerror or error}.") from error
+            raise UnwritableError.of(self._path, error) from error
 
 
 def machine_of(report: RunReport) -> str:

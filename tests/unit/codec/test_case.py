@@ -6,7 +6,7 @@ import pytest
 
 from mluops_gtest.codec.case import case_text, read_case, read_operator_name, write_case
 from mluops_gtest.codec.case_writer import BLOB_BYTES
-from mluops_gtest.errors import CaseFileError, ContentError
+from mluops_gtest.errors import CaseFileError, ContentError, UnwritableError
 from mluops_gtest.model.case import Expect
 from mluops_gtest.model.criterion import Criterion, CriterionKind, both
 from mluops_gtest.model.dtypes import DType, Layout
@@ -127,7 +127,7 @@ def test_blobs_are_raw_files_beside_the_case(tmp_path):
 def test_a_failing_write_leaves_nothing(tmp_path):
     path = tmp_path / "c.prototxt"
     path.mkdir()
-    with pytest.raises(ContentError, match="cannot be written"):
+    with pytest.raises(UnwritableError, match="cannot be written"):
         write_case(toy_case(), TOY, path, SCHEMA)
     assert os.listdir(tmp_path) == ["c.prototxt"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mluops_gtest.errors import ContentError, UsageError
+from mluops_gtest.errors import ContentError, UnwritableError, UsageError
 from mluops_gtest.model.result import Outcome, Perf, Reading
 from mluops_gtest.reports.history import History, history_path
 from tests.support.reports import golden_report, report, result
@@ -150,9 +150,9 @@ def test_a_newer_history_is_refused(tmp_path):
         History(path)
 
 
-def test_a_place_that_cannot_be_written_is_wrong_usage(tmp_path):
+def test_a_place_that_cannot_be_written_has_its_own_error(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(UsageError, match="cannot be made"):
+    with pytest.raises(UnwritableError, match="cannot be written"):
         History(tmp_path / "file" / "history.sqlite", create=True)
 
 

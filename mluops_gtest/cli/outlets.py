@@ -1,0 +1,89 @@
+"""Standard output and error that cannot fail in the middle of the work; what they did not take is told at the end."""
+
+import contextlib
+import io
+import os
+import select
+import sys
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+
+class Outlet(io.RawIOBase):
+    """A descriptor to write to. After the first failure everything disappears, so that there are no holes in it."""
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__()
+        self._descriptor = descriptor
+        self._deaf = False
+        # Why something was not written; None also where the reader left (`| head`), which is no failure.
+        self.trouble: OSError | None = None
+
+    def writable(self) -> bool:
+        """Always."""
+        return True
+
+    def fileno(self) -> int:
+        """The descriptor."""
+        return self._descriptor
+
+    def isatty(self) -> bool:
+        """A terminal shows it."""
+        return os.isatty(self._descriptor)
+
+    def write(self, data: "ReadableBuffer", /) -> int:
+        """Write as much as goes at once; never raises for what the descriptor does."""
+        size = memoryview(data).nbytes
+        while not self._deaf:
+            try:
+                return os.write(self._descriptor, data)
+            except BlockingIOError:
+                self._wait()
+            except BrokenPipeError:
+                self._deaf = True
+            except OSError as error:
+                self._deaf, self.trouble = True, error
+        return size
+
+    def _wait(self) -> None:
+        """Somebody who shares a terminal or a pipe with us may have made it non-blocking."""
+        poll = select.poll()
+        poll.register(self._descriptor, select.POLLOUT)
+        poll.poll()
+
+
+def install() -> Outlet:
+    """Put outlets in the place of sys.stdout and sys.stderr; the one of stdout."""
+    for descriptor in range(3):
+        _fill(descriptor)
+    out = Outlet(1)
+    sys.stdout = _text(out, sys.stdout, line_buffering=out.isatty())
+    sys.stderr = _text(Outlet(2), sys.stderr, line_buffering=True)
+    return out
+
+
+def _fill(descriptor: int) -> None:
+    """A closed one (`>&-`) would become the number of the next file that is opened."""
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        if nowhere != descriptor:
+            os.dup2(nowhere, descriptor)
+            os.close(nowhere)
+
+
+def _text(outlet: Outlet, before: TextIO | Any, *, line_buffering: bool) -> TextIO:
+    if before is not None:
+        with contextlib.suppress(OSError, ValueError):
+            before.flush()
+    # What an encoding has no sign for is written as an escape: a result is never lost to a code page.
+    return io.TextIOWrapper(
+        io.BufferedWriter(outlet),
+        encoding=getattr(before, "encoding", None) or "utf-8",
+        errors="backslashreplace",
+        line_buffering=line_buffering,
+        write_through=bool(getattr(before, "write_through", False)),
+    )

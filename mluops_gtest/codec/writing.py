@@ -1,0 +1,41 @@
+"""The one place that writes files: whole or not at all, nothing left beside them, and one sentence when it fails."""
+
+import os
+import secrets
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from mluops_gtest.errors import UnwritableError
+
+
+def replace_file(path: Path, pieces: Iterable[Any], *, make_folder: bool = True) -> None:
+    """Write the pieces aside and move them into place, so that nobody ever reads half a file."""
+    try:
+        if make_folder:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and not path.is_file():
+            # A device or a pipe, e.g. -o /dev/stdout: nothing may take its place.
+            with path.open("wb") as device:
+                device.writelines(pieces)
+        else:
+            # A link stays one: what it leads to is replaced.
+            _replace(Path(os.path.realpath(path)), pieces)
+    except OSError as error:
+        raise UnwritableError.of(path, error) from error
+
+
+def replace_text(path: Path, text: str, *, make_folder: bool = True) -> None:
+    """The same for text, in UTF-8."""
+    replace_file(path, [text.encode()], make_folder=make_folder)
+
+
+def _replace(path: Path, pieces: Iterable[Any]) -> None:
+    # A name of its own length: the file's own may be as long as the disk allows.
+    aside = path.with_name(f".mluops-{os.getpid()}-{secrets.token_hex(4)}.tmp")
+    try:
+        with aside.open("wb") as file:
+            file.writelines(pieces)
+        os.replace(aside, path)
+    finally:
+        aside.unlink(missing_ok=True)

@@ -1,0 +1,109 @@
+"""What a run leaves: run.json before the first case, results.jsonl line by line, report.json at the end."""
+
+import contextlib
+import dataclasses
+import errno
+import json
+import os
+import shlex
+import time
+from pathlib import Path
+from typing import Any, assert_never
+
+from mluops_gtest.codec.results import report_to_json, result_to_json
+from mluops_gtest.codec.writing import replace_file, replace_text
+from mluops_gtest.errors import UnwritableError
+from mluops_gtest.model.event import CaseFinished, CaseStarted, Event, RunFinished, RunStarted
+from mluops_gtest.model.report import RunReport
+from mluops_gtest.model.result import CaseResult
+from mluops_gtest.reports.files import REPORT, RESULTS, RUN
+
+
+class ResultFiles:
+    """Writes the results of one run; every finished case is on disk before the next one starts."""
+
+    def __init__(self, folder: Path, request: dict[str, Any], done: tuple[CaseResult, ...] = ()) -> None:
+        self.folder = folder
+        self.seconds = 0.0
+        self.finished = list(done)
+        self._path = folder / RESULTS
+        replace_text(folder / RUN, json.dumps(request, indent=1) + "\n")
+        replace_file(self._path, map(_line, done))
+        try:
+            # An older report must not survive beside the results of a run that is killed.
+            (folder / REPORT).unlink(missing_ok=True)
+            self._lines = self._path.open("ab", buffering=0)
+        except OSError as error:
+            raise UnwritableError.of(folder, error) from error
+
+    def __enter__(self) -> "ResultFiles":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lines.close()
+
+    def __call__(self, event: Event) -> None:
+        """Listen to the run; UnwritableError where a result cannot be kept."""
+        match event:
+            case RunStarted() | CaseStarted() | RunFinished():
+                pass
+            case CaseFinished(result):
+                start = time.perf_counter()
+                self._append(result)
+                self.seconds += time.perf_counter() - start
+            case _:
+                assert_never(event)
+
+    def write_report(self, report: RunReport) -> None:
+        """The report, whole or not at all."""
+        report = dataclasses.replace(report, timing={**report.timing, "write": self.seconds})
+        try:
+            replace_text(self.folder / REPORT, _document(report), make_folder=False)
+        except UnwritableError as error:
+            raise UnwritableError(
+                f"{error} All results are in {self._path}; {self._resume('writes the report')}"
+            ) from error
+
+    def _append(self, result: CaseResult) -> None:
+        end = self._lines.tell()
+        rest = memoryview(_line(result))
+        try:
+            while rest:
+                rest = rest[self._lines.write(rest) :]
+            if not self._in_place():
+                raise OSError(errno.ENOENT, "the file is gone")
+        except OSError as error:
+            # Half a line helps nobody; should it stay, whoever reads it drops it.
+            with contextlib.suppress(OSError):
+                self._lines.truncate(end)
+            kept = f"The results of {len(self.finished)} cases are kept;"
+            raise UnwritableError.of(self._path, error, f"{kept} {self._resume('runs the rest')}") from error
+        self.finished.append(result)
+
+    def _in_place(self) -> bool:
+        """What is written to a file that was removed or moved away reaches nobody."""
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            return os.path.samestat(os.stat(self._path), os.fstat(self._lines.fileno()))
+        return False
+
+    def _resume(self, what: str) -> str:
+        return f"make room, then `{shlex.join(['mluops-test', 'run', '--resume', str(self.folder)])}` {what}."
+
+
+def write_results(folder: Path, report: RunReport) -> None:
+    """A finished report as a results folder of its own."""
+    replace_file(folder / RESULTS, map(_line, report.results))
+    replace_text(folder / REPORT, _document(report))
+
+
+def _document(report: RunReport) -> str:
+    """The head for people, then a line per result: the encoder in C does not indent, and ten thousand lines add up."""
+    record = report_to_json(report)
+    results = record.pop("results")
+    head = json.dumps(record, indent=1, allow_nan=False).removesuffix("\n}")
+    lines = ",\n".join(json.dumps(result, allow_nan=False) for result in results)
+    return f'{head},\n "results": [\n{lines}\n]\n}}\n'
+
+
+def _line(result: CaseResult) -> bytes:
+    return json.dumps(result_to_json(result), allow_nan=False).encode() + b"\n"

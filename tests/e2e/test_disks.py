@@ -1,0 +1,287 @@
+"""Full disks, limits and folders that vanish: one sentence, exit code 74, nothing finished is lost."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from mluops_gtest.reports.files import read_done
+from tests.support.disks import command, mount, unmount
+from tests.support.reports import GOLDEN
+from tests.support.toy_root import write_toy_root
+
+# Passed cases take about 1.3 KB a line; the run description of the operator below about 7 KB.
+ROOMY = 12_000
+CASES = ("--op", "voxel_pooling_forward", "-k", "not network")
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A folder on a disk of its own that a test fills; the size in kilobytes is given by the call."""
+    mounted = []
+
+    def make(kilobytes):
+        folder = tmp_path / "disk"
+        folder.mkdir()
+        if not mount(folder, kilobytes):
+            pytest.skip("this user may not mount a file system")
+        mounted.append(folder)
+        return folder
+
+    yield make
+    for folder in mounted:
+        unmount(folder)
+
+
+MANY = 60
+TALKS = """
+from mluops_gtest import Status
+
+
+class Talks:
+    name = "talks"
+
+    def run(self, call):
+        print("x" * 10_000)
+        call.outputs["y"].array[...] = call.inputs["x"].array * call.params["factor"]
+        return Status.SUCCESS
+"""
+
+
+@pytest.fixture
+def many(cli, tmp_path):
+    """A root with many small cases."""
+    cases = "- name: ramp_{n}\n  tags: [random]\n  doc: d\n  each: {n: {from: 2, to: 61}}\n"
+    root = write_toy_root(tmp_path / "many", cases + '  data: {recipe: ramp, count: "{n}"}\n')
+    assert cli("generate", "--all", "--root", root).code == 0
+    return root
+
+
+def leftovers(folder):
+    return [path for path in folder.rglob("*") if path.name.startswith(".")]
+
+
+def sentence(errors):
+    """The one line on stderr."""
+    (line,) = errors.splitlines()
+    assert line.startswith("error: ")
+    return line
+
+
+@pytest.fixture
+def undisturbed(run):
+    """Case → outcome of the run that nothing stops."""
+    return {case: result["outcome"] for case, result in run(*CASES).results.items()}
+
+
+def test_a_file_that_may_not_grow_ends_the_run_and_resume_completes_it(cli, undisturbed, tmp_path):
+    out = tmp_path / "results"
+    stopped = command("run", *CASES, "--out", out, most_bytes=ROOMY)
+    assert stopped.returncode == 74
+    told = sentence(stopped.stderr)
+    assert f"{out / 'results.jsonl'}: cannot be written: File too large." in told
+    assert f"`mluops-test run --resume {out}` runs the rest" in told
+    done = read_done(out)
+    assert 0 < len(done) < len(undisturbed)
+    assert f"The results of {len(done)} cases are kept" in told
+    assert (out / "results.jsonl").read_bytes().endswith(b"\n"), "half a line was left"
+    assert leftovers(out) == []
+    resumed = cli("run", "--resume", out)
+    assert resumed.code == 0, resumed.err
+    report = json.loads((out / "report.json").read_text())
+    assert {r["case"]: r["outcome"] for r in report["results"]} == undisturbed
+
+
+def test_a_full_disk_ends_the_run_and_resume_completes_it(cli, undisturbed, small_disk, tmp_path):
+    disk = small_disk(24)
+    stopped = command("run", *CASES, "--out", disk / "results")
+    assert stopped.returncode == 74
+    assert "No space left on device" in sentence(stopped.stderr)
+    assert 0 < len(read_done(disk / "results")) < len(undisturbed)
+    assert leftovers(disk) == []
+    still = command("run", "--resume", disk / "results")
+    assert still.returncode == 74, "there is still no room"
+    shutil.copytree(disk / "results", tmp_path / "roomy")
+    assert cli("run", "--resume", tmp_path / "roomy").code == 0
+    report = json.loads((tmp_path / "roomy" / "report.json").read_text())
+    assert {r["case"]: r["outcome"] for r in report["results"]} == undisturbed
+
+
+def test_a_report_that_does_not_fit_is_told_and_written_by_resume(cli, tmp_path):
+    few = ("--op", "voxel_pooling_forward", "--tag", "smoke")
+    whole = command("run", *few, "--out", tmp_path / "whole")
+    most = max((tmp_path / "whole" / name).stat().st_size for name in ("run.json", "results.jsonl"))
+    assert (tmp_path / "whole" / "report.json").stat().st_size > most
+    out = tmp_path / "results"
+    stopped = command("run", *few, "--out", out, most_bytes=most)
+    assert stopped.returncode == 74
+    told = sentence(stopped.stderr)
+    assert f"{out / 'report.json'}: cannot be written" in told
+    assert f"All results are in {out / 'results.jsonl'}" in told
+    assert "2 passed" in stopped.stdout, "what was found is still told"
+    assert "2 passed" in whole.stdout
+    assert sorted(os.listdir(out)) == ["results.jsonl", "run.json"]
+    lines = (out / "results.jsonl").read_bytes()
+    assert cli("run", "--resume", out).code == 0
+    assert (out / "results.jsonl").read_bytes() == lines, "nothing had to run again"
+    assert (out / "report.json").exists()
+
+
+@pytest.mark.parametrize("file", ["run.json", "results.jsonl"])
+def test_a_run_that_cannot_even_begin(tmp_path, file):
+    stopped = command("run", *CASES, "--out", tmp_path / "out", most_bytes=100 if file == "run.json" else ROOMY // 2)
+    assert stopped.returncode == 74
+    assert "cannot be written: File too large" in sentence(stopped.stderr)
+    assert leftovers(tmp_path) == []
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_workers_end_with_a_run_that_stops(cli, many, tmp_path, jobs):
+    import psutil
+
+    out = tmp_path / "results"
+    # Shared memory counts as a file for the system, so that the limit must leave room for the tensors.
+    (tmp_path / "kernels.py").write_text(TALKS)
+    words = ["run", "--root", many, "-b", f"{tmp_path / 'kernels.py'}:Talks", "-j", jobs, "--out", out]
+    stopped = command(*words, most_bytes=1 << 18)
+    assert stopped.returncode == 74, stopped.stderr
+    assert "File too large" in sentence(stopped.stderr)
+    assert 0 < len(read_done(out)) < MANY
+    ours = [p for p in psutil.process_iter(["cmdline"]) if str(tmp_path) in " ".join(p.info["cmdline"] or ())]
+    assert ours == []
+    resumed = cli("run", "--resume", out)
+    assert resumed.code == 0, resumed.err
+    assert len(json.loads((out / "report.json").read_text())["results"]) == MANY
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        ["--version"],
+        ["list"],
+        ["list", "--format", "json"],
+        ["show", "voxel_pooling_forward/bevdepth_twin"],
+        ["ops"],
+        ["backends"],
+        ["report", GOLDEN / "report.json", "--format", "html"],
+        ["compare", GOLDEN / "report.json", GOLDEN / "report.json"],
+    ],
+)
+def test_a_full_stdout_is_told_in_one_sentence(arguments, tmp_path):
+    with Path("/dev/full").open("w") as full:
+        told = command(*arguments, stdout=full, cwd=tmp_path)
+    assert told.returncode == 74
+    assert sentence(told.stderr) == "error: standard output: cannot be written: No space left on device."
+
+
+def test_a_run_with_a_full_stdout_has_all_its_results(undisturbed, tmp_path):
+    with Path("/dev/full").open("w") as full:
+        told = command("run", *CASES, "-v", "--out", tmp_path / "results", stdout=full)
+    assert told.returncode == 74
+    assert "standard output: cannot be written" in sentence(told.stderr)
+    report = json.loads((tmp_path / "results" / "report.json").read_text())
+    assert {r["case"]: r["outcome"] for r in report["results"]} == undisturbed
+
+
+def test_a_full_stderr_changes_nothing(tmp_path):
+    with Path("/dev/full").open("w") as full:
+        told = command("run", "no_such/case", "--out", tmp_path / "results", stderr=full)
+    assert (told.returncode, told.stdout) == (5, "")
+
+
+def test_a_closed_stdout_is_nobody_who_reads(tmp_path):
+    import subprocess
+    import sys
+
+    line = f"exec '{sys.executable}' -m mluops_gtest list --tag smoke >&-"
+    done = subprocess.run(["sh", "-c", line], stderr=subprocess.PIPE, text=True, check=False, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def unwritable(done, path):
+    assert done.returncode == 74, done.stderr
+    assert f"{path}: cannot be written: File too large." in sentence(done.stderr)
+
+
+def test_commands_that_write_one_file(run, tmp_path):
+    report = run("--op", "voxel_pooling_forward", "--tag", "smoke").folder
+    before = "kept"
+    for name, arguments in {
+        "page.html": ["report", report, "--format", "html", "-o", "page.html"],
+        "baseline.json": ["gate", report, "--against", "baseline.json", "--update"],
+        "results.jsonl": ["merge", report, "--out", "merged"],
+        "mine.py": ["new", "backend", "mine", "--force"],
+        "host.yaml": ["device-spec", "--measure", "-o", "host.yaml"],
+    }.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        if name in ("page.html", "mine.py", "host.yaml"):
+            (folder / name).write_text(before)
+        done = command(*arguments, cwd=folder, most_bytes=50)
+        unwritable(done, "merged/results.jsonl" if name == "results.jsonl" else name)
+        assert leftovers(folder) == []
+        assert {path.read_text() for path in folder.rglob("*") if path.is_file()} <= {before}
+
+
+def test_generate_keeps_and_locks_what_it_wrote(cli, tmp_path, small_disk):
+    disk = small_disk(96)
+    wanted = ("--op", "voxel_pooling_forward", "--tag", "boundary")
+    for jobs in ("1", "2"):
+        out = disk / f"jobs{jobs}"
+        done = command("generate", *wanted, "--out", out, "-j", jobs)
+        assert done.returncode == 74
+        assert "cannot be written: No space left on device." in sentence(done.stderr)
+        assert leftovers(disk) == []
+        shutil.rmtree(out)
+    roomy = command("generate", *wanted, "--out", tmp_path / "roomy", most_bytes=20_000)
+    assert roomy.returncode == 74
+    assert "cases are left" in sentence(roomy.stderr)
+    locked = [json.loads(line)["id"] for line in (tmp_path / "roomy" / "baselines.lock").read_text().splitlines()]
+    written = [
+        p.relative_to(tmp_path / "roomy").with_suffix("").as_posix() for p in (tmp_path / "roomy").rglob("*.pr*")
+    ]
+    assert sorted(locked) == sorted(written) != []
+    assert cli("generate", *wanted, "--out", tmp_path / "roomy").code == 0
+
+
+def test_convert_keeps_what_it_wrote(tmp_path):
+    source = Path(__file__).parents[2] / "prototxt" / "voxel_pooling_forward"
+    done = command("convert", source, tmp_path / "binary", most_bytes=8_000)
+    assert done.returncode == 74
+    assert "cannot be written: File too large." in sentence(done.stderr)
+    kept = list((tmp_path / "binary").rglob("*.pb"))
+    assert kept
+    assert leftovers(tmp_path) == []
+    assert command("show", kept[0]).returncode == 0
+
+
+def test_a_history_on_a_full_disk(tmp_path, small_disk):
+    disk = small_disk(64)
+    (disk / "filler").write_bytes(b"x" * 40_000)
+    done = command("history", "add", GOLDEN / "report.json", "--db", disk / "history.sqlite")
+    assert done.returncode == 74
+    assert f"{disk / 'history.sqlite'}: cannot be written: " in sentence(done.stderr)
+    limited = command("history", "add", GOLDEN / "report.json", "--db", tmp_path / "h.sqlite", most_bytes=5_000)
+    assert limited.returncode == 74
+    assert f"{tmp_path / 'h.sqlite'}: cannot be written: " in sentence(limited.stderr)
+
+
+def test_a_link_stays_and_a_device_is_never_replaced(cli, tmp_path):
+    (tmp_path / "link.json").symlink_to(tmp_path / "real.json")
+    (tmp_path / "real.json").write_text("old")
+    assert cli("report", GOLDEN / "report.json", "--format", "json", "-o", tmp_path / "link.json").code == 0
+    assert (tmp_path / "link.json").is_symlink()
+    assert json.loads((tmp_path / "real.json").read_text())["format"] == 1
+    full = cli("report", GOLDEN / "report.json", "--format", "json", "-o", "/dev/full")
+    assert full.code == 74
+    assert "/dev/full: cannot be written: No space left on device." in full.err
+    assert Path("/dev/full").is_char_device()
+
+
+def test_a_name_as_long_as_the_disk_allows(cli, tmp_path):
+    path = tmp_path / ("x" * 250 + ".json")
+    assert cli("report", GOLDEN / "report.json", "--format", "json", "-o", path).code == 0
+    assert path.exists()
