@@ -25,12 +25,17 @@ def compare_page(both: SideBySide, *, everything: bool) -> Iterator[Table | str]
         yield ""
         yield _cases(rows)
     yield ""
-    yield f"{len(both.rows)} cases, {len(both.changed)} differ in outcome or readings, {len(both.worse)} are worse in B"
+    if not both.same_values:
+        yield "A and B have different values (--reseed): outcomes are compared, readings are not"
+    differing = "outcome or readings" if both.same_values else "outcome"
+    yield f"{len(both.rows)} cases, {len(both.changed)} differ in {differing}, {len(both.worse)} are worse in B"
 
 
 def _headline(name: str, report: RunReport) -> str:
     counts = ", ".join(f"{count} {word}" for word, count in report.summary.items()) or "no case"
-    return f"[bold]{name}[/]  {escape(str(report.backend.get('name', '')))}, {escape(report.started)}: {counts}"
+    values = "" if report.reseed is None else f", --reseed {report.reseed}"
+    backend = escape(str(report.backend.get("name", "")))
+    return f"[bold]{name}[/]  {backend}, {escape(report.started)}{values}: {counts}"
 
 
 def _operators(both: SideBySide) -> Table:

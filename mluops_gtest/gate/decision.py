@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from mluops_gtest.errors import ExitCode, UsageError
 from mluops_gtest.gate.drift import Drift, DriftLimits, drifts_of
-from mluops_gtest.gate.performance import Performance, TimeChange, judge_times
+from mluops_gtest.gate.performance import Performance, TimeChange, judge_times, other_values
 from mluops_gtest.gate.reference import Reference, backend_of, results_by_case
 from mluops_gtest.gate.statistics import MIN_EFFECT, Answer
 from mluops_gtest.gate.transitions import Transition, transition
@@ -58,6 +58,8 @@ class Decision:
     policy: Policy
     # Cases with a verdict on the kernel before and now.
     compared: int
+    # Why readings and times were not compared, in words; empty where they were.
+    other_values: str = ""
 
     @property
     def blocking(self) -> tuple[CaseChange, ...]:
@@ -110,10 +112,11 @@ def decide(
     wanted = reference.cases.keys() if asked_for is None else asked_for
     waived = apply_waivers(waivers, results, backend_of(report), today, set(reference.cases) - set(wanted))
     changes = [_change(results.get(case), case, reference, waived) for case in sorted(results.keys() | wanted)]
+    differing = other_values(reference, report)
     drifts = [
         drift
         for change in changes
-        if change.transition is Transition.STILL_PASSING
+        if change.transition is Transition.STILL_PASSING and not differing
         for drift in drifts_of(results[change.case], reference.cases[change.case].readings, policy.drift)
     ]
     verdicts = (Transition.STILL_PASSING, Transition.FIXED, Transition.REGRESSED, Transition.STILL_FAILING)
@@ -125,6 +128,7 @@ def decide(
         performance=judge_times(reference, report, results, policy.min_effect),
         policy=policy,
         compared=sum(change.transition in verdicts for change in changes),
+        other_values=differing,
     )
 
 

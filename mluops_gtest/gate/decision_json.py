@@ -22,6 +22,7 @@ def decision_to_json(decision: Decision) -> dict[str, Any]:
         "exit_code": int(decision.exit_code),
         "backend": decision.backend,
         "compared": decision.compared,
+        "other_values": decision.other_values,
         "transitions": {word.value: number for word, number in decision.transitions.items()},
         "cases": [_change(change) for change in decision.changes],
         "waivers": [_problem(problem) for problem in decision.problems],

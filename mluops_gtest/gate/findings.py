@@ -29,7 +29,7 @@ class Finding:
 
 def findings(decision: Decision) -> list[Finding]:
     """What blocks, then what is only told; the larger groups of failures first."""
-    found = [*_failures(decision), *_problems(decision), *_times(decision), *_drifts(decision)]
+    found = [*_failures(decision), *_problems(decision), *_times(decision), *_drifts(decision), *_values(decision)]
     return sorted(found, key=lambda finding: not finding.blocks)
 
 
@@ -137,6 +137,13 @@ def _drifts(decision: Decision) -> list[Finding]:
         text = "\n".join([*texts, *more(len(members))])
         found.append(Finding(f"drift {operator}", title, text, decision.policy.strict_accuracy, cases))
     return found
+
+
+def _values(decision: Decision) -> list[Finding]:
+    if not decision.other_values:
+        return []
+    text = f"{decision.other_values}. Outcomes are compared, readings and times are not."
+    return [Finding("other values", "accuracy drift: not looked for", text, False)]
 
 
 def time_words(change: TimeChange) -> str:

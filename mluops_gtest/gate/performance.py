@@ -61,7 +61,7 @@ def judge_times(
         samples = len(now.perf.samples_ns) if now.perf is not None else 0
         if not before.times and not samples:
             continue
-        lack = _lacking(before, samples, differing)
+        lack = _lacking(before, samples, differing) or other_values(reference, report)
         if lack:
             changes.append(TimeChange(case, now.operator, Answer.INCONCLUSIVE, reason=lack))
         else:
@@ -75,6 +75,17 @@ def judge_times(
         operator = results[case].operator
         changes.append(TimeChange(case, operator, ratio.answer, before_ns, pair.current.median_ns, ratio, reason))
     return Performance(tuple(sorted(changes, key=lambda c: c.case)), comparison.shift, comparison.noise)
+
+
+def other_values(reference: Reference, report: RunReport) -> str:
+    """In words how the values of the cases differ, so that readings and times do not compare; empty where they do."""
+    if report.reseed == reference.reseed:
+        return ""
+    return f"other values: RESULTS {_values(report.reseed)}, the baseline {_values(reference.reseed)}"
+
+
+def _values(reseed: int | None) -> str:
+    return "without --reseed" if reseed is None else f"with --reseed {reseed}"
 
 
 def _lacking(before: ReferenceCase, samples: int, differing: list[str]) -> str:

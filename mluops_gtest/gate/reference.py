@@ -27,11 +27,12 @@ class ReferenceCase:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """All cases by id, with the backend and the machine they ran on."""
+    """All cases by id, with the backend and the machine they ran on, and the N of --reseed N if they had one."""
 
     backend: str
     machine: Mapping[str, Any]
     cases: Mapping[str, ReferenceCase]
+    reseed: int | None = None
 
 
 def reference_of(report: RunReport) -> Reference:
@@ -42,7 +43,7 @@ def reference_of(report: RunReport) -> Reference:
         )
         for result in report.results
     }
-    return Reference(backend_of(report), machine_of(report), cases)
+    return Reference(backend_of(report), machine_of(report), cases, report.reseed)
 
 
 def with_runs(reference: Reference, again: Mapping[str, RunReport]) -> Reference:
@@ -56,6 +57,8 @@ def with_runs(reference: Reference, again: Mapping[str, RunReport]) -> Reference
             )
         if machine_of(report) != reference.machine:
             raise UsageError(f"--aa {name}: it ran on another machine than the baseline, so their times say nothing.")
+        if report.reseed != reference.reseed:
+            raise UsageError(f"--aa {name}: its cases have other values than the baseline's (--reseed).")
         for result in report.results:
             known = cases.get(result.case)
             if known is not None and result.outcome is Outcome.PASSED:

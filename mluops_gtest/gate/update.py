@@ -36,6 +36,11 @@ def update(
         raise UsageError(
             f"--update: RESULTS are shard {report.selection['shard']}; `mluops-test merge` all of them first."
         )
+    if report.reseed is not None:
+        raise UsageError(
+            f"--update: RESULTS have the values of --reseed {report.reseed}; a baseline is of the declared ones, "
+            "which a run without --reseed has."
+        )
     results = results_by_case(report)
     if not any(result.compared for result in results.values()):
         raise NothingSelectedError(

@@ -32,6 +32,8 @@ class Row:
     operator: str
     before: CaseResult | None
     after: CaseResult | None
+    # False: the sets have different values, so that readings say nothing about each other.
+    same_values: bool = True
 
     @property
     def worse(self) -> bool:
@@ -51,7 +53,9 @@ class Row:
 
     @property
     def readings(self) -> tuple[ReadingPair, ...]:
-        """Every criterion that either set read."""
+        """Every criterion that either set read; none where the sets have different values."""
+        if not self.same_values:
+            return ()
         before, after = _readings(self.before), _readings(self.after)
         return tuple(ReadingPair(*key, before.get(key), after.get(key)) for key in before | after)
 
@@ -73,6 +77,11 @@ class SideBySide:
     rows: tuple[Row, ...]
 
     @property
+    def same_values(self) -> bool:
+        """Both ran with the same --reseed, or both without."""
+        return self.before.reseed == self.after.reseed
+
+    @property
     def worse(self) -> tuple[Row, ...]:
         """The cases that speak against the second set."""
         return tuple(row for row in self.rows if row.worse)
@@ -90,7 +99,8 @@ def compare(before: RunReport, after: RunReport) -> SideBySide:
     rows = []
     for case in sorted(first.keys() | second.keys()):
         known = second.get(case) or first[case]
-        rows.append(Row(case, known.operator, first.get(case), second.get(case)))
+        same = before.reseed == after.reseed
+        rows.append(Row(case, known.operator, first.get(case), second.get(case), same))
     return SideBySide(before, after, tuple(rows))
 
 
@@ -103,6 +113,7 @@ def comparison_to_json(both: SideBySide) -> dict[str, Any]:
             "summary": both.before.summary,
         },
         "after": {"backend": dict(both.after.backend), "started": both.after.started, "summary": both.after.summary},
+        "same_values": both.same_values,
         "worse": [row.case for row in both.worse],
         "cases": [_row_to_json(row) for row in both.rows],
     }

@@ -46,11 +46,15 @@ def render_ctrf(report: RunReport, transitions: Mapping[str, str] | None = None)
             "environment": {
                 "appName": str(report.backend.get("name", "")),
                 "osPlatform": str(report.environment.get("platform", "")),
-                "extra": {"backend": dict(report.backend), **report.environment},
+                "extra": {"backend": dict(report.backend), **report.environment, **_values(report)},
             },
         },
     }
     return json.dumps(document, indent=1, allow_nan=False) + "\n"
+
+
+def _values(report: RunReport) -> dict[str, int]:
+    return {} if report.reseed is None else {"reseed": report.reseed, "fixed": report.fixed}
 
 
 def _status(outcome: Outcome) -> str:

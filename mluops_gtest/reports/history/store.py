@@ -99,7 +99,9 @@ class History:
             ids = self._case_ids(report)
             rows = [(run, ids[r.case], r.outcome.value, _seconds(r)) for r in report.results]
             self._base.executemany("INSERT INTO results VALUES (?, ?, ?, ?)", rows)
-            readings = [row for r in report.results for row in _reading_rows(run, ids[r.case], r)]
+            # Readings of other values would look like drift.
+            comparable = report.results if report.reseed is None else ()
+            readings = [row for r in comparable for row in _reading_rows(run, ids[r.case], r)]
             # A criterion named twice on one output reads the same twice.
             self._base.executemany("INSERT OR IGNORE INTO readings VALUES (?, ?, ?, ?, ?, ?, ?)", readings)
         return True

@@ -66,7 +66,7 @@ def _run(report: RunReport, device: Mapping[str, Any] | None) -> dict[str, Any]:
         "timing": {phase: number(seconds) for phase, seconds in report.timing.items()},
         "backend": _facts(report.backend),
         "environment": _facts({name: value for name, value in report.environment.items() if name != "device"}),
-        "selection": _facts(report.selection),
+        "selection": _facts({**report.selection, **({} if report.reseed is None else {"fixed": report.fixed})}),
         "device": None if device is None else dict(device),
     }
 

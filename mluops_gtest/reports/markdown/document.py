@@ -42,6 +42,9 @@ def _lines(
     yield ""
     yield say("made", version=report.tool_version, started=report.started, backend=code(str(report.backend["name"])))
     yield ""
+    if report.reseed is not None:
+        yield say("reseeded", number=report.reseed, fixed=report.fixed)
+        yield ""
     yield from _section("change", change(by_operator, say), say)
     yield from _section("standard", accuracy_standard(by_operator, say), say, level=3)
     described = str(device.get("name", "")) if device else ""

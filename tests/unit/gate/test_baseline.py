@@ -165,6 +165,11 @@ def test_further_runs_are_kept_side_by_side():
     assert len(updated(run, None, again=(run, run)).reference.cases["op/a"].times) == 3
 
 
+def test_other_values_are_no_baseline():
+    with pytest.raises(UsageError, match="RESULTS have the values of --reseed 7; a baseline is of the declared ones"):
+        updated(report(result("op/a"), selection={**EVERYTHING, "reseed": 7}))
+
+
 def test_a_part_of_a_run_is_refused():
     with pytest.raises(UsageError, match="shard 1/2"):
         updated(report(result("op/a"), selection={**EVERYTHING, "shard": "1/2"}))

@@ -5,9 +5,11 @@ import math
 import pytest
 
 from mluops_gtest.errors import ExitCode
+from mluops_gtest.gate.decision_json import decision_to_json
 from mluops_gtest.gate.drift import DriftLimits
+from mluops_gtest.gate.findings import findings
 from mluops_gtest.model.result import Reading
-from tests.unit.gate.build import gate, report, result
+from tests.unit.gate.build import EVERYTHING, gate, report, result
 
 FLOAT, HALF = 2.0**-22, 2.0**-9
 
@@ -71,3 +73,27 @@ def test_the_floor_is_that_of_the_output_which_was_read():
     reading = (Reading("other", "diff1", 5 * FLOAT, 1.0, True),)
     new = report(result("op/a", readings=reading, value=None, info=info))
     assert len(gate(report(result("op/a")), new).drifts) == 1
+
+
+def with_seed(number, *results):
+    return report(*results, selection={**EVERYTHING, "reseed": number})
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "compared"), [(None, 7, False), (7, None, False), (7, 8, False), (7, 7, True)]
+)
+def test_readings_of_other_values_are_not_compared_and_that_is_told(before, now, compared):
+    old, new = with_seed(before, result("op/a", value=1e-6)), with_seed(now, result("op/a", value=1e-3))
+    decision = gate(old, new, strict_accuracy=True)
+    assert bool(decision.drifts) is compared
+    assert decision.exit_code is (ExitCode.FAILED if compared else ExitCode.OK)
+    told = [finding for finding in findings(decision) if finding.key == "other values"]
+    assert len(told) == (0 if compared else 1)
+    assert bool(decision_to_json(decision)["other_values"]) is not compared
+    if not compared:
+        assert f"RESULTS {'without --reseed' if now is None else f'with --reseed {now}'}, the baseline" in told[0].text
+
+
+def test_outcomes_are_compared_whatever_the_values():
+    decision = gate(with_seed(None, result("op/a")), with_seed(7, result("op/a", "failed")))
+    assert [change.transition.value for change in decision.blocking] == ["regressed"]

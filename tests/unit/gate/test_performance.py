@@ -7,7 +7,7 @@ from mluops_gtest.errors import ExitCode, UsageError
 from mluops_gtest.gate.decision import Policy, decide
 from mluops_gtest.gate.reference import reference_of, with_runs
 from mluops_gtest.gate.statistics import Answer
-from tests.unit.gate.build import MACHINE, TODAY, gate, report, result
+from tests.unit.gate.build import EVERYTHING, MACHINE, TODAY, gate, report, result
 
 
 def samples(factor=1.0, seed=0, count=60):
@@ -54,6 +54,15 @@ def test_another_machine_is_inconclusive_however_slow(key):
     assert answers(gate(timed(), other)) == [("inconclusive", f"another machine: {key} differ")]
     assert gate(timed(), other).exit_code is ExitCode.OK
     assert gate(timed(), other, strict_perf=True).exit_code is ExitCode.FAILED
+
+
+@pytest.mark.parametrize(("before", "now"), [(None, 7), (7, 8)])
+def test_times_of_other_values_are_inconclusive(before, now):
+    old, new = ({"selection": {**EVERYTHING, "reseed": number}} for number in (before, now))
+    ((answer, reason),) = answers(gate(timed(**old), timed(3.0, **new)))
+    assert (answer, reason.partition(":")[0]) == ("inconclusive", "other values")
+    with pytest.raises(UsageError, match="--aa run: its cases have other values"):
+        with_runs(reference_of(timed(**old)), {"run": timed(**new)})
 
 
 def test_another_python_is_the_same_machine():
