@@ -16,7 +16,7 @@ from mluops_gtest.content.root import Root
 from mluops_gtest.engine.caller import InlineCaller
 from mluops_gtest.engine.execute import Executor, Options
 from mluops_gtest.engine.isolation.caller import IsolatedCaller
-from mluops_gtest.engine.isolation.supervisor import ForkServer
+from mluops_gtest.engine.isolation.forking import ForkServer
 from mluops_gtest.engine.loading import BackendChoice
 from mluops_gtest.generate.make import make_case
 

@@ -219,7 +219,7 @@ def open_callers(session: Session, request: RunRequest) -> Iterator[list[Caller]
         yield [InlineCaller(choice.load(session.catalogue.operators))]
         return
     from mluops_gtest.engine.isolation.caller import IsolatedCaller
-    from mluops_gtest.engine.isolation.supervisor import ForkServer
+    from mluops_gtest.engine.isolation.forking import ForkServer
 
     fork_server = ForkServer(len(request.lanes))
     limit = request.memory_limit

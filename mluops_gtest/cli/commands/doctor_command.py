@@ -38,7 +38,7 @@ def command(
     from mluops_gtest.cli.session import Session
     from mluops_gtest.engine.execute import Executor, Options
     from mluops_gtest.engine.isolation.caller import IsolatedCaller
-    from mluops_gtest.engine.isolation.supervisor import ForkServer
+    from mluops_gtest.engine.isolation.forking import ForkServer
     from mluops_gtest.engine.loading import BackendChoice
     from mluops_gtest.errors import ExitCode
 

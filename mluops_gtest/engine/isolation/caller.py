@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from mluops_gtest.engine.caller import LostDeviceError
+from mluops_gtest.engine.isolation.forking import ForkServer, ForkServerError
 from mluops_gtest.engine.isolation.messages import call_message
 from mluops_gtest.engine.isolation.shared import SharedArena, SharedSlab
-from mluops_gtest.engine.isolation.supervisor import ForkServer, LateError, Worker, WorkerGoneError
+from mluops_gtest.engine.isolation.supervisor import LateError, Worker, WorkerGoneError
 from mluops_gtest.engine.loading import BackendChoice
 from mluops_gtest.engine.reply import NoAnswerError, Reply
 from mluops_gtest.errors import BackendError, ExitCode
@@ -54,8 +55,10 @@ class IsolatedCaller:
             self._worker = Worker(self._fork_server, self._options, self._output.fd)
             self._mapped = {}
             answer = self._worker.ask({"do": "load"}, timeout=_START_SECONDS)
+        except ForkServerError as error:
+            raise BackendError(f"Backend {self.name!r} cannot be loaded: {error}.") from error
         except (WorkerGoneError, LateError) as error:
-            self._worker = None
+            self._forget_worker()
             raise BackendError(f"Backend {self.name!r}: {self._ending(error)} while loading.") from error
         if "error" in answer:
             self._end_worker()
@@ -71,7 +74,7 @@ class IsolatedCaller:
         try:
             answer = self._ready().ask({"do": "supports", "operator": operator}, timeout=_START_SECONDS)
         except (WorkerGoneError, LateError) as error:
-            self._worker = None
+            self._forget_worker()
             raise RuntimeError(f"supports({operator!r}): {self._ending(error)}") from error
         if "raised" in answer:
             raise RuntimeError(answer["raised"])
@@ -114,7 +117,13 @@ class IsolatedCaller:
     def _end_worker(self) -> None:
         if self._worker is not None:
             self._worker.end()
-            self._worker = None
+            self._forget_worker()
+
+    def _forget_worker(self) -> None:
+        """It is dead; what it left behind may still write to its tensors, so no other case gets them."""
+        self._worker = None
+        self.tensors.retire()
+        self.workspace.retire()
 
     def _ready(self) -> Worker:
         """The worker, a new and healthy one after a crash; a device that fails three times in a row is lost."""
@@ -133,7 +142,7 @@ class IsolatedCaller:
             except BackendError as error:
                 problem = str(error)
             except (WorkerGoneError, LateError) as error:
-                self._worker = None
+                self._forget_worker()
                 problem = self._ending(error)
             self._end_worker()
         device = "" if self._device is None else f" on device {self._device}"
@@ -151,11 +160,11 @@ class IsolatedCaller:
         try:
             answer = worker.ask(message, tuple(slab.fd for slab in fresh.values()), timeout)
         except LateError as error:
-            self._worker = None
+            self._forget_worker()
             reason = f"no answer within {timeout:g} s; the worker and all it started were killed"
             raise _EndedError(Reply(outcome=Outcome.TIMED_OUT, reason=reason, output=self._output.take())) from error
         except WorkerGoneError as error:
-            self._worker = None
+            self._forget_worker()
             output = self._output.take()
             raise _EndedError(Reply(outcome=Outcome.CRASHED, reason=_death(error.code), output=output)) from error
         self._mapped.update(fresh)
@@ -192,7 +201,9 @@ class _OutputFile:
         return text if size <= _OUTPUT_BYTES else f"[{size - _OUTPUT_BYTES} bytes before this]\n{text}"
 
 
-def _death(code: int) -> str:
+def _death(code: int | None) -> str:
+    if code is None:
+        return "killed with the fork server"
     if code >= 0:
         return f"the process exited with code {code}"
     try:

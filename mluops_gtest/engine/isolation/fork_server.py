@@ -1,79 +1,103 @@
 """The process that forks workers and outlives none of them: warm imports make a new worker cost milliseconds.
 
-Started once per run as `python -m mluops_gtest.engine.isolation.fork_server FD`. It stays single-threaded, so forking
-is safe. When the controller dies, its pipe closes here, and every worker's process group is killed.
+Started by `forking.ForkServer` with its end of a pipe and the run's temporary folder. It stays single-threaded, so
+forking is safe. When the controller dies, every worker and all that they started are killed and the folder removed.
 """
 
 import contextlib
 import os
+import select
+import shutil
 import signal
 import socket
 import sys
-import tempfile
 
 from mluops_gtest.engine.isolation.channel import Channel, ClosedError
+from mluops_gtest.engine.isolation.process_tree import Mark, adopt_orphans, end_children, kill_group
 
 
 def serve(channel: Channel) -> None:
-    """Fork on request, tell how workers ended, and kill them all when the controller is gone."""
+    """Fork on request, tell how workers ended, and kill all processes of the run when the controller is gone."""
     workers: set[int] = set()
+    controller = _pidfd(os.getppid())
     try:
         while True:
+            _wait(channel, controller)
             message, fds = channel.receive()
             if "fork" in message:
-                pid = _fork(channel, message["fork"], fds)
-                workers.add(pid)
-                channel.send({"pid": pid})
+                channel.send(_forked(channel, message["fork"], fds, workers))
             else:
-                pid = message["wait"]
-                _, status = os.waitpid(pid, 0)
-                workers.discard(pid)
-                channel.send({"code": os.waitstatus_to_exitcode(status)})
+                channel.send({"code": _ended(message["end"], workers)})
     except ClosedError:
         pass
     finally:
         for pid in workers:
             kill_group(pid)
-        for pid in workers:
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(pid, 0)
+        end_children(lambda _: True)
 
 
-def kill_group(pid: int) -> None:
-    """Kill a worker and everything it started; it leads a session of its own."""
-    for kill in (os.killpg, os.kill):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            kill(pid, signal.SIGKILL)
+def _pidfd(pid: int) -> int | None:
+    return os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
 
 
-def _fork(channel: Channel, options: dict[str, object], fds: list[int]) -> int:
+def _wait(channel: Channel, controller: int | None) -> None:
+    """Until the controller asks, or is dead: a forked copy of it may hold its end of the pipe open."""
+    poll = select.poll()
+    for fd in (channel.fileno(), controller):
+        if fd is not None:
+            poll.register(fd, select.POLLIN)
+    if channel.fileno() not in dict(poll.poll()):
+        raise ClosedError("the controller died")
+
+
+def _ended(pid: int, workers: set[int]) -> int:
+    """Kill a worker and reap it, and kill what it left: its children are children of this process now."""
+    kill_group(pid)
+    _, status = os.waitpid(pid, 0)
+    workers.discard(pid)
+    end_children(lambda child: child not in workers)
+    return os.waitstatus_to_exitcode(status)
+
+
+def _forked(channel: Channel, options: dict[str, object], fds: list[int], workers: set[int]) -> dict[str, object]:
     """Fork a worker whose pipe and output file are `fds`; in the child this does not return."""
-    pid = os.fork()
+    server = os.getpid()
+    try:
+        pid = os.fork()
+    except OSError as error:
+        return {"refused": f"{type(error).__name__}: {error}"}
+    finally:
+        if os.getpid() == server:
+            for fd in fds:
+                os.close(fd)
     if pid:
-        for fd in fds:
-            os.close(fd)
-        return pid
+        workers.add(pid)
+        return {"pid": pid}
     code = 70
     try:
         channel.close()
         from mluops_gtest.engine.isolation.worker import work
 
         pipe, output = fds
-        work(Channel(socket.socket(fileno=pipe)), output, options)
+        work(Channel(socket.socket(fileno=pipe)), output, {**options, "fork_server": server})
         code = 0
     finally:
         os._exit(code)
 
 
 def main() -> None:
-    """Preload what every worker needs, then serve."""
+    """Preload what every worker needs, then serve; `argv` names the pipe, the package's place and the folder."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the controller's to handle
-    import mluops_gtest.engine.isolation.worker  # noqa: F401 - preloaded, numpy included, before the first fork
+    adopt_orphans()
+    Mark.of_this_process().wear()
+    try:
+        import mluops_gtest.engine.isolation.worker  # noqa: F401 - preloaded, numpy included, before the first fork
 
-    # What a killed worker leaves in its temporary folder goes with the run, also when the controller was killed.
-    with tempfile.TemporaryDirectory(prefix="mluops-test-", ignore_cleanup_errors=True) as folder:
-        os.environ["TMPDIR"] = tempfile.tempdir = folder
         serve(Channel(socket.socket(fileno=int(sys.argv[1]))))
+    finally:
+        # The controller removes it too: whoever survives the other does.
+        with contextlib.suppress(OSError):
+            shutil.rmtree(sys.argv[3], ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """Memory that two processes see and that has no name: nothing is left behind, whoever dies."""
 
+import contextlib
+import fcntl
 import mmap
 import os
 import tempfile
@@ -11,12 +13,17 @@ from mluops_gtest.model.dtypes import Array
 
 
 class SharedSlab:
-    """Bytes behind a file descriptor: a memfd where the system has it, else a file that is unlinked already."""
+    """Bytes behind a file descriptor: a memfd where the system has it, else a file that is unlinked already.
+
+    A memfd is sealed at its size: who touches a mapping behind the end of its file is killed by SIGBUS, and a worker
+    must not be able to do that to the controller.
+    """
 
     def __init__(self, size: int) -> None:
         self.size = size
         self.fd = _anonymous_file()
         os.ftruncate(self.fd, max(size, 1))
+        _seal(self.fd)
         self.bytes = map_slab(self.fd, size)
 
     def close(self) -> None:
@@ -30,6 +37,18 @@ class SharedArena(Arena):
     def __init__(self) -> None:
         super().__init__()
         self.shared: SharedSlab | None = None
+        self._retired = False
+
+    def retire(self) -> None:
+        """Never lay out another case here: a process that outlived its worker may still write."""
+        self._retired = True
+
+    def _reserve(self, size: int) -> None:
+        if self._retired:
+            self._slab = np.empty(0, np.uint8)
+            self.close()
+            self._retired = False
+        super()._reserve(size)
 
     def _allocate(self, size: int) -> Array:
         self.close()
@@ -50,6 +69,12 @@ def map_slab(fd: int, size: int) -> Array:
 
 def _anonymous_file() -> int:
     if hasattr(os, "memfd_create"):
-        return os.memfd_create("mluops-test", os.MFD_CLOEXEC)
+        return os.memfd_create("mluops-test", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())
+
+
+def _seal(fd: int) -> None:
+    if hasattr(fcntl, "F_ADD_SEALS"):
+        with contextlib.suppress(OSError):  # a file on disk has no seals
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)

@@ -1,10 +1,8 @@
 """Inside a worker process: load the backend, run calls on shared memory, answer in plain messages."""
 
 import contextlib
-import ctypes
 import faulthandler
 import fcntl
-import functools
 import os
 import resource
 import signal
@@ -17,6 +15,7 @@ import numpy as np
 from mluops_gtest.backends.kit import offered_methods
 from mluops_gtest.engine.isolation.channel import Channel, ClosedError
 from mluops_gtest.engine.isolation.messages import call_from
+from mluops_gtest.engine.isolation.process_tree import adopt_orphans, c_library, die_with
 from mluops_gtest.engine.isolation.shared import map_slab
 from mluops_gtest.engine.loading import BackendChoice
 from mluops_gtest.engine.reply import checked_size, failed_reply, reply_of
@@ -24,11 +23,11 @@ from mluops_gtest.errors import HarnessError
 from mluops_gtest.model.call import Backend
 from mluops_gtest.model.dtypes import Array
 
-_PR_SET_PDEATHSIG = 1
-
 
 def work(channel: Channel, output: int, options: dict[str, Any]) -> None:
     """Serve one controller until it closes the pipe."""
+    die_with(options["fork_server"])  # should that be killed, nobody else would end a worker that hangs
+    adopt_orphans()
     _become_own_session(output)
     if options.get("device") is not None:
         os.environ["MLUOPS_TEST_DEVICE"] = str(options["device"])
@@ -120,10 +119,6 @@ class _Worker:
 def _become_own_session(output: int) -> None:
     os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    if sys.platform == "linux":
-        # Should the fork server itself be killed, nobody else would end a worker that hangs.
-        _c_library().prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     # Appending, because the controller empties the file between cases.
@@ -137,17 +132,12 @@ def _become_own_session(output: int) -> None:
     faulthandler.enable(file=2)
 
 
-@functools.cache
-def _c_library() -> ctypes.CDLL:
-    return ctypes.CDLL(None)
-
-
 def _flush_output() -> None:
     """What C code printed sits in the C library's buffer until somebody flushes it."""
     with contextlib.suppress(Exception):
         sys.stdout.flush()
         sys.stderr.flush()
-        _c_library().fflush(None)
+        c_library().fflush(None)
 
 
 @contextlib.contextmanager
