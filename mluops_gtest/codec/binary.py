@@ -124,8 +124,8 @@ def _unknown(message: Any, where: str) -> Iterator[Unknown]:
     for item in UnknownFieldSet(message):  # type: ignore[attr-defined]
         known = names.get(item.field_number)
         if known is not None and known.enum_type is not None and item.wire_type == VARINT:
-            # An enumerator is signed, the wire's number is not.
-            number = item.data - (1 << 64) if item.data >> 63 else item.data
+            # An enumerator has 32 bits and a sign; what protobuf kept has 32 or 64 bits, by its version, and none.
+            number = (item.data & 0xFFFF_FFFF ^ 1 << 31) - (1 << 31)
             yield Unknown(where, known.name, str(number))
         else:
             yield Unknown(where, str(item.field_number))

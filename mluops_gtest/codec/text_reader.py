@@ -5,23 +5,31 @@ from typing import Any, Final
 
 from mluops_gtest.codec.document import Document, TensorDocument, Unknown
 from mluops_gtest.codec.schema import Field, Fields, Schema
-from mluops_gtest.codec.text_values import FIELD_GAP, GAP, INTEGER, REAL, TextError, ValueColumn, integer, real
+from mluops_gtest.codec.text_tokens import FIELD_GAP, GAP, string_end, without_comments
+from mluops_gtest.codec.text_values import (
+    INTEGER,
+    INTEGER_END,
+    REAL,
+    REAL_END,
+    TextError,
+    ValueColumn,
+    integer,
+    real,
+)
 from mluops_gtest.errors import CaseFileError
 
 _DEEPEST: Final = 100
-_STRING: Final = rb"""(?:"([^"\\\n]*+(?:\\.[^"\\\n]*+)*+)"|'([^'\\\n]*+(?:\\.[^'\\\n]*+)*+)')"""
 
 # The name, the colon, and a word that is certainly the whole value.
-_field = re.compile(FIELD_GAP + rb"([A-Za-z_]\w*+|\[[^\]\n]*+\])" + GAP + rb"(:?+)" + GAP + rb"(\w++(?=\s))?+").match
+_field = re.compile(FIELD_GAP + rb"([A-Za-z_]\w*|\[[^\]\n]*\])" + GAP + rb"(:?)" + GAP + rb"(\w+(?=\s))?").match
 _end = re.compile(FIELD_GAP + rb"([}>]|\Z)").match
 _after_comma = re.compile(GAP + rb"([,\]])" + GAP).match
 _gap = re.compile(GAP).match
 _field_gap = re.compile(FIELD_GAP).match
-_real = re.compile(REAL).match
-_integer = re.compile(INTEGER).match
-_word = re.compile(rb"(-?+[\w.]++)").match
-_string = re.compile(_STRING + GAP, re.DOTALL).match
-_token = re.compile(GAP + rb"(?:" + _STRING + rb"|([{<\[])|([}>\]])|[-+\w./]++|[:,;])", re.DOTALL).match
+_real = re.compile(rb"(" + REAL + rb")" + REAL_END).match
+_integer = re.compile(rb"(" + INTEGER + rb")" + INTEGER_END).match
+_word = re.compile(rb"(-?[\w.]+)").match
+_token = re.compile(GAP + rb"(?:([\"'])|([{<\[])|([}>\]])|[-+\w./]+|[:,;])").match
 _escape = re.compile(
     rb"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL
 ).sub
@@ -35,7 +43,7 @@ _CLOSING: Final = {b"{": b"}", b"<": b">", b"[": b"]"}
 
 def read_text(text: bytes, schema: Schema) -> Document:
     """The document of a text case; errors start with line:column."""
-    return _TextReader(text, schema).read()
+    return _TextReader(without_comments(text), schema).read()
 
 
 class _TextReader:
@@ -46,6 +54,7 @@ class _TextReader:
         # Places are asked for in rising order: lines are counted once.
         self._counted = 0
         self._line = 1
+        self._line_start = 0
 
     def read(self) -> Document:
         try:
@@ -57,11 +66,13 @@ class _TextReader:
     def _place(self, pos: int) -> str:
         """line:column, both from 1."""
         if pos < self._counted:
-            self._counted, self._line = 0, 1
-        self._line += self._text.count(b"\n", self._counted, pos)
+            self._counted, self._line, self._line_start = 0, 1, 0
+        lines = self._text.count(b"\n", self._counted, pos)
+        if lines:
+            self._line += lines
+            self._line_start = self._text.rfind(b"\n", self._counted, pos) + 1
         self._counted = pos
-        column = pos - self._text.rfind(b"\n", 0, pos)
-        return f"{self._line}:{column}"
+        return f"{self._line}:{pos - self._line_start + 1}"
 
     def _message(self, message: Any, fields: Fields, owner: Document | TensorDocument, pos: int, close: bytes) -> int:
         """Fill `message` up to its closing bracket; values and unknown fields go to `owner`."""
@@ -194,9 +205,9 @@ class _TextReader:
         """Adjacent strings are one."""
         start = pos
         pieces = []
-        while (found := _string(self._text, pos)) is not None:
-            pieces.append(found[1] if found[1] is not None else found[2])
-            pos = found.end()
+        while (end := string_end(self._text, pos)) >= 0:
+            pieces.append(self._text[pos + 1 : end - 1])
+            pos = _gap(self._text, end).end()  # type: ignore[union-attr]
         if not pieces:
             raise TextError(pos, f"{field.name} must be a quoted string on one line")
         value = b"".join(pieces)
@@ -214,23 +225,24 @@ class _TextReader:
         closers: list[bytes] = []
         while True:
             found = _token(text, pos)
-            if found is None:
+            end = -1 if found is None else string_end(text, found.start(1)) if found[1] else found.end()
+            if found is None or end < 0:
                 raise TextError(pos, "the value of an unknown field does not end" if closers else "expected a value")
-            pos = found.end()
-            if found[3]:
-                closers.append(_CLOSING[found[3]])
+            pos = end
+            if found[2]:
+                closers.append(_CLOSING[found[2]])
                 if len(closers) > _DEEPEST:
                     raise TextError(start, f"nested deeper than {_DEEPEST}")
-            elif found[4]:
-                if not closers or closers.pop() != found[4]:
-                    raise TextError(found.start(4), f"unexpected '{found[4].decode()}'")
+            elif found[3]:
+                if not closers or closers.pop() != found[3]:
+                    raise TextError(found.start(3), f"unexpected '{found[3].decode()}'")
             elif not closers and not colon:
                 raise TextError(start, "expected ':' or '{' after the name of a field")
             if closers:
                 continue
-            if found[1] is not None or found[2] is not None:
-                while (more := _string(text, pos)) is not None:
-                    pos = more.end()
+            while found[1] and end >= 0:
+                pos = _gap(text, end).end()  # type: ignore[union-attr]
+                end = string_end(text, pos)
             return pos
 
 

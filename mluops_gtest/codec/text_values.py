@@ -2,7 +2,8 @@
 
 Every run starts on the general path, a regular expression per value. When it goes on, the bulk path takes what
 it can of a window that grows with the run: hexadecimal strings at a fixed distance by numpy, numbers by numpy's own
-parser. Whatever looks irregular is left to the general path, so that both give the same result.
+parser. Whatever looks irregular is left to the general path, so that both give the same result. Comments are blanks
+by now.
 """
 
 import re
@@ -12,15 +13,18 @@ from typing import Any, Final
 import numpy as np
 
 from mluops_gtest.codec.document import MOST_DIGITS, VALUE_FIELDS, ValueField, joined
+from mluops_gtest.codec.text_tokens import FIELD_GAP, GAP
 from mluops_gtest.errors import CaseFileError
 from mluops_gtest.model.dtypes import Array
 
-GAP: Final = rb"\s*+(?:#[^\n]*+\s*+)*+"
-# Between two fields commas and semicolons may stand, too.
-FIELD_GAP: Final = rb"[\s,;]*+(?:#[^\n]*+[\s,;]*+)*+"
-REAL: Final = rb"([+-]?+\s*+(?:(?:\d++(?:\.\d*+)?+|\.\d++)(?:[eE][+-]?+\d++)?+|(?i:infinity|inf|nan)))[fF]?+(?![\w.])"
-INTEGER: Final = rb"([+-]?+\s*+(?:0[xX][0-9a-fA-F]++|\d++))(?![\w.])"
-_HEX: Final = rb"""["']([0-9a-fA-F]{1,%d}+)["']""" % MOST_DIGITS
+_SIGN: Final = rb"(?:[+-]\s*)?"
+REAL: Final = _SIGN + rb"(?:(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?|(?i:infinity|inf|nan))"
+# What stands behind the number and is no part of it.
+REAL_END: Final = rb"[fF]?(?![\w.])"
+INTEGER: Final = _SIGN + rb"(?:0[xX][0-9a-fA-F]+|\d+)"
+INTEGER_END: Final = rb"(?![\w.])"
+_HEX: Final = rb"[0-9a-fA-F]{1,%d}" % MOST_DIGITS
+_QUOTE: Final = rb"[\"']"
 
 # Values read one by one before the bulk path is tried; tiny files never pay for it.
 _SINGLES: Final = 64
@@ -29,7 +33,6 @@ _ROWS: Final = 1 << 15
 _IS_HEX: Final = np.isin(np.arange(256, dtype=np.uint8), np.frombuffer(b"0123456789abcdefABCDEF", np.uint8))
 
 _gap = re.compile(GAP).match
-_without_comments = re.compile(rb"#[^\n]*+").sub
 _list_end = re.compile(GAP + rb"\]").match
 
 
@@ -45,16 +48,20 @@ class _Form:
     """How one field is written: in a list, or with its name before every value."""
 
     def __init__(self, field: ValueField, in_list: bool) -> None:
-        value = _HEX if field.storage is None else REAL if field.storage.kind == "f" else INTEGER
+        before, value, behind = (
+            (_QUOTE, _HEX, _QUOTE)
+            if field.storage is None
+            else (b"", REAL, REAL_END)
+            if field.storage.kind == "f"
+            else (b"", INTEGER, INTEGER_END)
+        )
         name = field.name.encode()
         separator = (GAP + b"," if in_list else FIELD_GAP + name + GAP + b":") + GAP
         self.in_list = in_list
         # Up to _SINGLES values with what separates them from the next; an empty group where the last one is met.
-        value_only = value.replace(b"([+-]", b"(?:[+-]").replace(b"([0-9", b"(?:[0-9")
-        self.run = re.compile(
-            b"(?:%b%b){0,%d}+(?:%b(?!%b)())?+" % (value_only, separator, _SINGLES, value_only, separator)
-        ).match
-        self.values = re.compile(value).findall
+        whole = before + value + behind
+        self.run = re.compile(b"(?:%b%b){0,%d}(?:%b(?!%b)())?" % (whole, separator, _SINGLES, whole, separator)).match
+        self.values = re.compile(before + b"(" + value + b")" + behind).findall
         # What stands between two values in an ordinary file, and what ends a run of them.
         self.label = b"," if in_list else name + b":"
         self.stops = (b"]",) if in_list else (b"{", b"}")
@@ -158,9 +165,7 @@ def _general(text: bytes, pos: int, form: _Form, most: int) -> tuple[list[bytes]
         assert found is not None, "the pattern also matches nothing"
         if found.end() == pos:
             break
-        run = found[0]
-        # Numbers in a comment are no values.
-        words += form.values(_without_comments(b"", run) if b"#" in run else run)
+        words += form.values(found[0])
         pos = found.end()
         if found.lastindex:
             return words, pos, False
@@ -213,7 +218,7 @@ def _hex_rows(text: bytes, first: int, pos: int, limit: int, words: list[bytes])
         pos += count * stride
         if count < n:
             break
-    # Before the next value a comment may stand that the rows did not have.
+    # Before the next value a gap may stand that the rows did not have.
     return np.concatenate(parts), _gap(text, pos).end()  # type: ignore[union-attr]
 
 
