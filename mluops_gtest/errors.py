@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from enum import IntEnum
 
+_LONGEST_NAME = 200
+
 
 class ExitCode(IntEnum):
     """What the process answers; when several apply, `worst` decides."""
@@ -88,11 +90,21 @@ class NothingSelectedError(HarnessError):
     exit_code = ExitCode.EMPTY
 
 
+def shown(value: object, most: int = 120) -> str:
+    """A value as it is written in Python, cut where a message would drown in it."""
+    try:
+        text = repr(value)
+    except ValueError:  # an integer of more digits than Python is willing to print
+        return f"a value of type {type(value).__name__} that is too long to be shown"
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
 def suggestion(name: str, known: Iterable[str]) -> str:
     """` Did you mean 'x'? Known: x, y.` for a name that is not among the known ones."""
     import difflib  # late: only a mistyped word pays for it
 
     names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=1)
+    # No name is that long, and comparing a long text with each takes its time.
+    close = difflib.get_close_matches(name[:_LONGEST_NAME], names, n=1)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     return f"{hint} Known: {', '.join(names) or 'none'}."

@@ -7,7 +7,7 @@ import platform
 import signal
 import threading
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ from mluops_gtest.backends.registry import is_native, runs_inline
 from mluops_gtest.cli.consoles import stderr, stdout
 from mluops_gtest.cli.performance_page import print_performance
 from mluops_gtest.cli.session import Session
+from mluops_gtest.codec.result_checks import check_selection
+from mluops_gtest.codec.typed import Source, convert
 from mluops_gtest.content.selection import Selected
 from mluops_gtest.engine.caller import Caller, InlineCaller
 from mluops_gtest.engine.execute import Options
@@ -26,13 +28,25 @@ from mluops_gtest.engine.loading import BackendChoice
 from mluops_gtest.engine.perf import Sampling
 from mluops_gtest.engine.plan import Shard, shard_of
 from mluops_gtest.engine.run import RunContext, run
-from mluops_gtest.errors import ExitCode, NothingSelectedError, UnwritableError
+from mluops_gtest.errors import ExitCode, NothingSelectedError, UnwritableError, shown
 from mluops_gtest.generate.source import StoredCases
 from mluops_gtest.model.report import RunReport, exit_code
 from mluops_gtest.model.result import CaseResult
 from mluops_gtest.reports.device_spec import read_device_spec
 from mluops_gtest.reports.result_files import ResultFiles
 from mluops_gtest.reports.terminal import TerminalReporter
+
+# Smallest values of a request, as the command line has them.
+_LEAST = {
+    "jobs": 1,
+    "devices": 0,
+    "timeout": 0,
+    "memory_limit": 1,
+    "repeat": 1,
+    "reruns": 0,
+    "warmup": 0,
+    "samples": 1,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +121,27 @@ class RunRequest:
         return {"format": 1, "tool_version": __version__, **asdict(self), "cases": ids, "left_out": left_out}
 
     @staticmethod
-    def from_json(record: dict[str, Any]) -> "RunRequest":
-        """The request in run.json."""
-        # A run that was begun before --reseed existed has the declared values.
-        values = {field.name: record[field.name] for field in dataclasses.fields(RunRequest) if field.name != "reseed"}
-        values["reseed"] = record.get("reseed")
-        return RunRequest(**{**values, "devices": tuple(values["devices"])})
+    def from_json(record: dict[str, Any], source: Source) -> "RunRequest":
+        """The request in run.json; one that no command line makes is refused."""
+        request = convert(record, RunRequest, source)
+        check_selection(request.selection, replace(source, at="$.selection"))
+        for name, least in _LEAST.items():
+            values = getattr(request, name)
+            for value in values if isinstance(values, tuple) else (values,):
+                if value is not None and not least <= value < 2**63:
+                    raise source.error(f"{value} cannot be; at least {least} is", f".{name}")
+        for name in ("backend", "root", "runtime", "device_spec"):
+            if "\0" in (getattr(request, name) or ""):
+                raise source.error(f"{shown(getattr(request, name))} cannot be named", f".{name}")
+        return request
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """What run.json says beside the request."""
+
+    cases: tuple[str, ...]
+    left_out: int
 
 
 def plan_new(session: Session, request: RunRequest) -> tuple[tuple[Selected, ...], int]:

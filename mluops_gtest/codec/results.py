@@ -1,40 +1,41 @@
 """Results to JSON and back: one line per result while running, one report at the end."""
 
 import math
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Final
 
+import msgspec
+
+from mluops_gtest.codec.result_checks import check_report, check_result
+from mluops_gtest.codec.typed import Source, convert
+from mluops_gtest.errors import shown
 from mluops_gtest.model.report import FORMAT, RunReport
-from mluops_gtest.model.reseed import Reseeded
-from mluops_gtest.model.result import Attempt, CaseInfo, CaseResult, Outcome, Perf, Profile, Reading, TensorInfo, Worst
+from mluops_gtest.model.result import CaseResult
 from mluops_gtest.model.status import Status
+
+# JSON has no such numbers.
+_NUMBERS: Final = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+_LISTS: Final = ("tags", "readings", "notes", "attempts")
+_STATUSES: Final = {status.name: status.value for status in Status}
 
 
 def result_to_json(result: CaseResult) -> dict[str, Any]:
-    """A result as plain JSON values; NaN and infinities are words, which JSON lacks as numbers."""
-    return {
-        "case": result.case,
-        "operator": result.operator,
-        "tags": list(result.tags),
-        "outcome": result.outcome.value,
-        "status": None if result.status is None else result.status.name,
-        "expected_status": None if result.expected_status is None else result.expected_status.name,
-        "readings": [_reading(reading) for reading in result.readings],
-        "worst": None if result.worst is None else _worst(result.worst),
-        "seconds": round(result.seconds, 9),
-        "reason": result.reason,
-        "repro": result.repro,
-        "notes": list(result.notes),
-        "output": result.output,
-        "attempts": [{"outcome": a.outcome.value, "reason": a.reason} for a in result.attempts],
-        "fingerprint": result.fingerprint,
-        "profile": None if result.profile is None else _profile(result.profile),
-        "perf": None if result.perf is None else asdict(result.perf),
-        "info": _info(result.info),
-        "content_error": result.content_error,
-        "bug": result.bug,
-        "compared": result.compared,
-    }
+    """A result as plain JSON values; statuses go by name, NaN and infinities are words."""
+    record: dict[str, Any] = msgspec.to_builtins(result)
+    record["status"] = None if result.status is None else result.status.name
+    record["expected_status"] = None if result.expected_status is None else result.expected_status.name
+    record["seconds"] = round(result.seconds, 9)
+    for key in _LISTS:
+        record[key] = list(record[key])
+    for reading in record["readings"]:
+        reading["value"] = _word(reading["value"])
+        reading["threshold"] = _word(reading["threshold"])
+    if record["profile"] is not None:
+        record["profile"]["cells"] = [_word(cell) for cell in record["profile"]["cells"]]
+    params = record["info"]["params"]
+    record["info"]["params"] = {name: _words(value) for name, value in params.items()}
+    return record
 
 
 def report_to_json(report: RunReport) -> dict[str, Any]:
@@ -54,120 +55,58 @@ def report_to_json(report: RunReport) -> dict[str, Any]:
     }
 
 
-def _profile(profile: Profile) -> dict[str, Any]:
-    return {**asdict(profile), "cells": [_number(cell) for cell in profile.cells]}
-
-
-def _info(info: CaseInfo) -> dict[str, Any]:
-    return {
-        "inputs": [asdict(tensor) for tensor in info.inputs],
-        "outputs": [asdict(tensor) for tensor in info.outputs],
-        "params": dict(info.params),
-        "doc": info.doc,
-        "theory_io_bytes": info.theory_io_bytes,
-        "theory_ops": info.theory_ops,
-        "reseeded": None if info.reseeded is None else asdict(info.reseeded),
-    }
-
-
-def _reading(reading: Reading) -> dict[str, Any]:
-    return {
-        "output": reading.output,
-        "criterion": reading.criterion,
-        "value": _number(reading.value),
-        "threshold": _number(reading.threshold),
-        "within": reading.within,
-    }
-
-
-def _worst(worst: Worst) -> dict[str, Any]:
-    return {
-        "output": worst.output,
-        "index": list(worst.index),
-        "evaluated": worst.evaluated,
-        "baseline": worst.baseline,
-        "unequal": worst.unequal,
-        "compared": worst.compared,
-        "max_ulp": worst.max_ulp,
-    }
-
-
-def _number(value: float) -> float | str:
+def _word(value: float) -> float | str:
     return value if math.isfinite(value) else str(value)
 
 
-def result_from_json(record: dict[str, Any]) -> CaseResult:
-    """The result that `result_to_json` wrote; ValueError or KeyError where it is not one."""
-    status, expected, worst = record["status"], record["expected_status"], record["worst"]
-    return CaseResult(
-        case=record["case"],
-        operator=record["operator"],
-        tags=tuple(record["tags"]),
-        outcome=Outcome.named(record["outcome"]),
-        status=None if status is None else Status[status],
-        expected_status=None if expected is None else Status[expected],
-        readings=tuple(
-            Reading(r["output"], r["criterion"], float(r["value"]), float(r["threshold"]), r["within"])
-            for r in record["readings"]
-        ),
-        worst=None if worst is None else Worst(**{**worst, "index": tuple(worst["index"])}),
-        seconds=record["seconds"],
-        reason=record["reason"],
-        repro=record["repro"],
-        notes=tuple(record["notes"]),
-        output=record["output"],
-        attempts=tuple(Attempt(Outcome.named(a["outcome"]), a["reason"]) for a in record["attempts"]),
-        fingerprint=record["fingerprint"],
-        profile=_read_profile(record["profile"]),
-        perf=_read_perf(record["perf"]),
-        info=_read_info(record["info"]),
-        content_error=record["content_error"],
-        bug=record.get("bug", False),
-        compared=record["compared"],
+def _words(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_words(item) for item in value]
+    return _word(value) if isinstance(value, float) else value
+
+
+def result_from_json(record: Any, source: Source) -> CaseResult:
+    """The result that `result_to_json` wrote; ContentError names the place of what is none, and the case."""
+    if isinstance(record, dict) and isinstance(record.get("case"), str):
+        source = replace(source, file=f"{source.file}: case {shown(record['case'])}")
+        _read_words(record)
+    result = convert(record, CaseResult, source)
+    check_result(result, source)
+    return result
+
+
+def report_from_json(record: Any, source: Source) -> RunReport:
+    """The report that `report_to_json` wrote; ContentError names the place of what is none."""
+    if not isinstance(record, dict) or "results" not in record:
+        raise source.error("not a report of mluops-test: it must be an object with `format` and `results`")
+    if record.get("format") != FORMAT:
+        raise source.error(f"format {shown(record.get('format'))}; this version reads format {FORMAT}")
+    head = convert({**record, "results": []}, RunReport, source)
+    records = convert(record["results"], list[Any], replace(source, at="$.results"))
+    results = tuple(
+        result_from_json(result, replace(source, at=f"$.results[{index}]")) for index, result in enumerate(records)
     )
+    report = replace(head, results=results)
+    check_report(report, record.get("summary"), source)
+    return report
 
 
-def _read_profile(record: dict[str, Any] | None) -> Profile | None:
-    if record is None:
-        return None
-    cells = tuple(float(cell) for cell in record["cells"])
-    return Profile(record["output"], tuple(record["histogram"]), record["rows"], record["columns"], cells)
+def _read_words(record: dict[str, Any]) -> None:
+    """Words become what the types hold; what is no such word stays, and is told as what it is."""
+    for key in ("status", "expected_status"):
+        word = record.get(key)
+        if word is not None:
+            # A number is no status in a results file, so it must not be taken for one.
+            record[key] = _STATUSES.get(word, word) if isinstance(word, str) else f"{shown(word)}"
+    for reading in _objects(record.get("readings")):
+        for key in ("value", "threshold"):
+            if isinstance(reading.get(key), str):
+                reading[key] = _NUMBERS.get(reading[key], reading[key])
+    for profile in _objects([record.get("profile")]):
+        if isinstance(profile.get("cells"), list):
+            profile["cells"] = [_NUMBERS.get(c, c) if isinstance(c, str) else c for c in profile["cells"]]
 
 
-def _read_perf(record: dict[str, Any] | None) -> Perf | None:
-    if record is None:
-        return None
-    return Perf(tuple(record["samples_ns"]), tuple(record["device_samples_ns"]), record["workspace_bytes"])
-
-
-def _read_info(record: dict[str, Any]) -> CaseInfo:
-    def tensors(lines: list[dict[str, Any]]) -> tuple[TensorInfo, ...]:
-        return tuple(TensorInfo(t["id"], t["dtype"], t["layout"], tuple(t["dims"])) for t in lines)
-
-    reseeded = record.get("reseeded")
-    return CaseInfo(
-        tensors(record["inputs"]),
-        tensors(record["outputs"]),
-        record["params"],
-        record["doc"],
-        record["theory_io_bytes"],
-        record["theory_ops"],
-        None if reseeded is None else Reseeded(**reseeded),
-    )
-
-
-def report_from_json(record: dict[str, Any]) -> RunReport:
-    """The report that `report_to_json` wrote; the summary is recomputed from the results."""
-    if record["format"] != FORMAT:
-        raise ValueError(f"format {record['format']!r}; this version reads format {FORMAT}")
-    return RunReport(
-        tool_version=record["tool_version"],
-        backend=record["backend"],
-        environment=record["environment"],
-        selection=record["selection"],
-        started=record["started"],
-        seconds=record["seconds"],
-        results=tuple(result_from_json(result) for result in record["results"]),
-        timing=record["timing"],
-        interrupted=record["interrupted"],
-    )
+def _objects(items: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(items, list):
+        yield from (item for item in items if isinstance(item, dict))

@@ -1,11 +1,11 @@
 """The files of a results folder, read back: run.json, results.jsonl, report.json."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 from mluops_gtest.codec.results import report_from_json, result_from_json
-from mluops_gtest.errors import ContentError, UsageError
+from mluops_gtest.codec.typed import Source, convert, decode_json, file_bytes
+from mluops_gtest.errors import UsageError
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
 
@@ -15,36 +15,34 @@ REPORT = "report.json"
 
 
 def read_request(folder: Path) -> dict[str, Any]:
-    """What a run was asked to do."""
+    """What a run was asked to do, as plain values."""
     path = folder / RUN
     try:
-        request = json.loads(path.read_text(encoding="utf-8"))
+        data = file_bytes(path)
     except OSError as error:
         raise UsageError(f"--resume {folder}: no {RUN} there ({error.strerror}); name a results folder.") from error
-    except ValueError as error:
-        raise ContentError(f"{path}: not valid JSON: {error}.") from error
-    if not isinstance(request, dict):
-        raise ContentError(f"{path}: not a run's description.")
-    return request
+    return convert(decode_json(data, request_source(folder)), dict[str, Any], request_source(folder))
+
+
+def request_source(folder: Path) -> Source:
+    """For messages about what a run was asked to do."""
+    return Source(str(folder / RUN), "`mluops-test run` writes the file; start the run anew.")
 
 
 def read_done(folder: Path) -> dict[str, CaseResult]:
     """The results that a killed run left; a torn last line is dropped, and what was not run is not done."""
     path = folder / RESULTS
     try:
-        lines = path.read_bytes().split(b"\n")
+        lines = file_bytes(path).split(b"\n")
     except OSError:
         return {}
     done = {}
     for number, line in enumerate(lines, 1):
-        if not line:
+        # Without its end a line may be torn.
+        if not line or number == len(lines):
             continue
-        try:
-            result = result_from_json(json.loads(line))
-        except (ValueError, KeyError, TypeError) as error:
-            if number == len(lines):
-                break
-            raise ContentError(f"{path}:{number}: not a result: {error}.") from error
+        source = Source(f"{path}:{number}", "Remove the line, and `--resume` runs its case again.")
+        result = result_from_json(decode_json(line, source), source)
         if result.outcome is not Outcome.NOT_RUN:
             done[result.case] = result
     return done
@@ -54,8 +52,8 @@ def read_report(folder: Path) -> RunReport:
     """The report of a finished run: a results folder, or the report's own path."""
     path = folder / REPORT if folder.is_dir() else folder
     try:
-        return report_from_json(json.loads(path.read_text(encoding="utf-8")))
+        data = file_bytes(path)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror or error}); name a results folder.") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise ContentError(f"{path}: not a report of mluops-test: {error!r}.") from error
+    source = Source(str(path), "`mluops-test run` and `merge` write reports: name one of theirs, or run again.")
+    return report_from_json(decode_json(data, source), source)

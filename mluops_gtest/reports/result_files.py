@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, assert_never
 
 from mluops_gtest.codec.results import report_to_json, result_to_json
+from mluops_gtest.codec.typed import json_bytes
 from mluops_gtest.codec.writing import replace_file, replace_text
 from mluops_gtest.errors import UnwritableError
 from mluops_gtest.model.event import CaseFinished, CaseStarted, Event, RunFinished, RunStarted
@@ -58,7 +59,7 @@ class ResultFiles:
         """The report, whole or not at all."""
         report = dataclasses.replace(report, timing={**report.timing, "write": self.seconds})
         try:
-            replace_text(self.folder / REPORT, _document(report), make_folder=False)
+            replace_file(self.folder / REPORT, _document(report), make_folder=False)
         except UnwritableError as error:
             raise UnwritableError(
                 f"{error} All results are in {self._path}; {self._resume('writes the report')}"
@@ -93,17 +94,17 @@ class ResultFiles:
 def write_results(folder: Path, report: RunReport) -> None:
     """A finished report as a results folder of its own."""
     replace_file(folder / RESULTS, map(_line, report.results))
-    replace_text(folder / REPORT, _document(report))
+    replace_file(folder / REPORT, _document(report))
 
 
-def _document(report: RunReport) -> str:
-    """The head for people, then a line per result: the encoder in C does not indent, and ten thousand lines add up."""
+def _document(report: RunReport) -> list[bytes]:
+    """The head for people, then a line per result for programs."""
     record = report_to_json(report)
     results = record.pop("results")
-    head = json.dumps(record, indent=1, allow_nan=False).removesuffix("\n}")
-    lines = ",\n".join(json.dumps(result, allow_nan=False) for result in results)
-    return f'{head},\n "results": [\n{lines}\n]\n}}\n'
+    head = json_bytes(record, indent=1).removesuffix(b"\n}")
+    lines = b",\n".join(map(json_bytes, results))
+    return [head, b',\n "results": [\n', lines, b"\n]\n}\n"]
 
 
 def _line(result: CaseResult) -> bytes:
-    return json.dumps(result_to_json(result), allow_nan=False).encode() + b"\n"
+    return json_bytes(result_to_json(result)) + b"\n"

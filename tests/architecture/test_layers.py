@@ -13,7 +13,7 @@ MODULES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT /
 GENERATORS = {path: ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "generators").rglob("*.py")}
 MOST_LINES = 400
 # What --help, --version and a bare import must not pay for.
-HEAVY = ("numpy", "rich", "yaml", "google.protobuf", "zstandard")
+HEAVY = ("numpy", "rich", "yaml", "google.protobuf", "zstandard", "msgspec")
 
 
 def place(path: Path, line: int = 1) -> str:

@@ -55,7 +55,7 @@ def test_the_same_twice_names_no_case_unless_all_are_asked_for(cli, exact):
 
 def test_nothing_to_compare(cli, tmp_path, exact):
     record = json.loads((exact / "report.json").read_text())
-    (tmp_path / "empty.json").write_text(json.dumps({**record, "results": []}))
+    (tmp_path / "empty.json").write_text(json.dumps({**record, "results": [], "summary": {}}))
     assert cli("compare", tmp_path / "empty.json", tmp_path / "empty.json", "--gate").code == 5
 
 

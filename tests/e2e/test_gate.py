@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,7 @@ def changed(tmp_path):
                 report["results"].remove(found[0])
             else:
                 found[0].update(values)
+        report["summary"] = dict(Counter(r["outcome"] for r in report["results"]))
         report.update(top)
         path = tmp_path / f"changed-{next(number)}.json"
         path.write_text(json.dumps(report))
@@ -145,7 +147,7 @@ def test_usage(cli, results, tmp_path):
 
 
 def test_nothing_compared(cli, results, changed):
-    nothing = changed(results, results=[])
+    nothing = changed(results, results=[], summary={})
     gate = cli("gate", nothing, "--against", nothing)
     assert gate.code == 5
     assert gate.lines[-1].startswith("nothing compared")
@@ -216,7 +218,7 @@ READING = {"output": "y", "criterion": "diff1", "threshold": 1e-6, "within": Tru
 
 
 def test_drift_is_told_and_blocks_when_strict(cli, results, changed):
-    drifted = changed(results, {RAMP: {"readings": [{**READING, "value": 0.9e-6 * 4}]}})
+    drifted = changed(results, {RAMP: {"readings": [{**READING, "value": 0.9e-6 * 4, "threshold": 1e-5}]}})
     told = cli("gate", drifted, "--against", results)
     assert told.code == 0
     assert "accuracy drift: scale_by, 1 case" in told.lines

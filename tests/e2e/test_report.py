@@ -112,12 +112,13 @@ def test_history_adds_how_the_cases_went_on_this_backend(cli, passing, run):
     assert cli("report", again, "--history", "h.sqlite").out.startswith(FORMATS["html"])
 
 
-def test_the_summary_is_made_anew(cli, passing):
+def test_a_summary_of_other_results_is_refused(cli, passing):
     record = json.loads((passing / "report.json").read_text())
     record["summary"] = {"passed": 10**6}
     (passing / "report.json").write_text(json.dumps(record))
-    document = json.loads(cli("report", passing, "--format", "json").out)
-    assert document["summary"] == {"passed": len(document["results"])}
+    refused = cli("report", passing, "--format", "json")
+    assert (refused.code, refused.out) == (3, "")
+    assert "$.summary: it says {'passed': 1000000}" in refused.err
 
 
 class TestErrors:

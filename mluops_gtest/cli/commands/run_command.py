@@ -194,24 +194,21 @@ def _options(ctx: click.Context, names: list[str]) -> str:
 
 
 def _resume(folder: Path, verbosity: int) -> int:
-    from mluops_gtest.cli.running import RunRequest, execute, plan_again
+    from mluops_gtest.cli.running import RunRecord, RunRequest, execute, plan_again
     from mluops_gtest.cli.session import Session
-    from mluops_gtest.errors import ContentError
-    from mluops_gtest.reports.files import REPORT, read_done, read_report, read_request
+    from mluops_gtest.codec.typed import convert
+    from mluops_gtest.reports.files import REPORT, read_done, read_report, read_request, request_source
 
-    record = read_request(folder)
-    try:
-        request, ids, left_out = RunRequest.from_json(record), list(record["cases"]), int(record["left_out"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise ContentError(f"{folder / 'run.json'}: not a run's description: {error!r}.") from error
+    record, source = read_request(folder), request_source(folder)
+    request, planned = RunRequest.from_json(record, source), convert(record, RunRecord, source)
     if (folder / REPORT).exists():
         report = read_report(folder)
         if not report.interrupted:
             click.echo(f"{folder}: the run is finished; nothing is left to run.")
             return int(report.exit_code)
     session = Session(None if request.root is None else Path(request.root))
-    cases = plan_again(session, ids)
-    return int(execute(session, request, cases, left_out, folder, verbosity, read_done(folder)))
+    cases = plan_again(session, list(planned.cases))
+    return int(execute(session, request, cases, planned.left_out, folder, verbosity, read_done(folder)))
 
 
 def _default_folder() -> Path:

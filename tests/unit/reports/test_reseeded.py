@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 import pytest
 
 from mluops_gtest.codec.results import report_from_json, report_to_json
+from mluops_gtest.codec.typed import Source
 from mluops_gtest.model.reseed import Reseeded
 from mluops_gtest.model.result import CaseInfo
 from mluops_gtest.reports.compare import compare, comparison_to_json
@@ -25,7 +26,7 @@ def reseeded(number=7, *, value=1e-6, started="2026-01-01T00:00:00+00:00"):
 
 
 def test_the_report_is_read_as_it_was_written():
-    read = report_from_json(json.loads(json.dumps(report_to_json(reseeded()))))
+    read = report_from_json(json.loads(json.dumps(report_to_json(reseeded()))), Source("report.json", ""))
     assert read == reseeded()
     assert (read.reseed, read.fixed) == (7, 1)
 
