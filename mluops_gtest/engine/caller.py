@@ -1,14 +1,32 @@
 """How a backend is reached: in this process, or (isolation/) in one of its own."""
 
-from typing import Protocol
+import contextlib
+from collections.abc import Callable
+from typing import Protocol, TypeVar
 
 from mluops_gtest.engine.buffers import Arena
 from mluops_gtest.engine.reply import NoAnswerError, Reply, checked_size, failed_reply, reply_of
 from mluops_gtest.model.call import Backend, OpCall
 
+T = TypeVar("T")
+# Something that comes back every time has to do with the case after all.
+_MOST_DISTURBANCES = 3
+
 
 class LostDeviceError(Exception):
     """The backend can no longer be reached on this device; its cases go to the others."""
+
+
+class DisturbedError(Exception):
+    """The call was cut short by something that is not its own doing; it is made again from fresh buffers."""
+
+
+def undisturbed(make: Callable[[], T]) -> T:
+    """What `make` gives in the first of a few tries that nothing from outside cuts short; else DisturbedError."""
+    for _ in range(_MOST_DISTURBANCES - 1):
+        with contextlib.suppress(DisturbedError):
+            return make()
+    return make()
 
 
 class Caller(Protocol):
@@ -38,7 +56,7 @@ class Caller(Protocol):
         """The backend offers that operator."""
         ...
 
-    def workspace_size(self, call: OpCall) -> int:
+    def workspace_size(self, call: OpCall, timeout: float | None) -> int:
         """The bytes of workspace that the backend asks for, 0 where it asks for none; or NoAnswerError."""
         ...
 
@@ -62,7 +80,7 @@ class InlineCaller:
         ask = getattr(self._backend, "supports", None)
         return True if ask is None else bool(ask(operator))
 
-    def workspace_size(self, call: OpCall) -> int:
+    def workspace_size(self, call: OpCall, timeout: float | None) -> int:  # noqa: ARG002
         """What the backend says, held to being a size."""
         ask = getattr(self._backend, "workspace_size", None)
         if ask is None:

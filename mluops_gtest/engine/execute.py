@@ -4,15 +4,16 @@ import errno
 import time
 import traceback
 from dataclasses import dataclass, replace
+from typing import Final
 
-from mluops_gtest.engine.caller import Caller, LostDeviceError
+from mluops_gtest.engine.caller import Caller, DisturbedError, LostDeviceError, undisturbed
 from mluops_gtest.engine.describe import case_info
 from mluops_gtest.engine.expectation import Expectation, expectation_of
 from mluops_gtest.engine.fingerprint import fingerprinted
 from mluops_gtest.engine.guarded_call import GuardedCall
 from mluops_gtest.engine.judge import Judgement, judge_untouched, judge_values
 from mluops_gtest.engine.perf import Samples, Sampling, measure
-from mluops_gtest.engine.reply import Reply
+from mluops_gtest.engine.reply import Ending, Reply
 from mluops_gtest.engine.reruns import tried
 from mluops_gtest.errors import ContentError
 from mluops_gtest.model.case import Case
@@ -21,6 +22,14 @@ from mluops_gtest.model.result import CaseResult, Outcome
 from mluops_gtest.model.status import Status
 
 _SHORTAGES = (errno.ENOMEM, errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.EAGAIN)
+# What happened in a call is the backend's to tell; what that means for the case is decided here and nowhere else.
+_OUTCOME_OF: Final = {
+    Ending.DECLINED: Outcome.SKIPPED,
+    Ending.MEMORY: Outcome.MEMORY,
+    Ending.CRASHED: Outcome.CRASHED,
+    Ending.ERROR: Outcome.ERROR,
+    Ending.TIMED_OUT: Outcome.TIMED_OUT,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +81,12 @@ class Executor:
         if operator is None:
             return replace(blank, reason=f"operator {case.operator!r} is not supported"), None
         try:
+            return undisturbed(lambda: self._begun(case, operator, blank))
+        except DisturbedError as error:
+            return replace(blank, outcome=Outcome.CRASHED, reason=str(error)), None
+
+    def _begun(self, case: Case, operator: Operator, blank: CaseResult) -> "tuple[CaseResult, TimedCase | None]":
+        try:
             refusal = self._unsupported(operator.name)
             if refusal is not None:
                 return replace(blank, outcome=refusal[0], reason=refusal[1]), None
@@ -83,7 +98,7 @@ class Executor:
             return result, TimedCase(self, case, operator, expectation, result)
         except ContentError as error:
             return replace(blank, outcome=Outcome.ERROR, reason=str(error), content_error=True), None
-        except LostDeviceError:
+        except (LostDeviceError, DisturbedError):
             raise
         except (MemoryError, OSError) as error:
             if not _is_shortage(error):
@@ -99,7 +114,7 @@ class Executor:
         if operator not in self._supported:
             try:
                 supported = self.caller.supports(operator)
-            except LostDeviceError:
+            except (LostDeviceError, DisturbedError):
                 raise
             except Exception as error:
                 return Outcome.ERROR, f"supports({operator!r}) raised {type(error).__name__}: {error}"
@@ -136,13 +151,13 @@ class Executor:
     def judge(self, run: GuardedCall, reply: Reply, expectation: Expectation, blank: CaseResult) -> CaseResult:
         """What one call came to, by its reply and by what it left in the buffers."""
         notes = (*blank.notes, *reply.notes)
-        compared = reply.outcome not in (Outcome.SKIPPED, Outcome.ERROR)
+        compared = reply.ended not in (Ending.DECLINED, Ending.ERROR)
         result = replace(
             blank, status=reply.status, seconds=reply.seconds, notes=notes, output=reply.output, compared=compared
         )
-        if reply.outcome is not None:
-            return replace(result, outcome=reply.outcome, reason=reply.reason)
-        assert reply.status is not None, "a reply has a status or an outcome"
+        if reply.ended is not None:
+            return replace(result, outcome=_OUTCOME_OF[reply.ended], reason=reply.reason)
+        assert reply.status is not None, "a reply has a status or an ending"
         violations = run.violations()
         if violations:
             return replace(result, outcome=Outcome.MEMORY, reason="; ".join(violations))
@@ -184,12 +199,12 @@ class TimedCase:
     def call(self) -> Reply:
         """One call from fresh poison; inputs and workspace are as the last call left them."""
         try:
-            reply = self._called(self._executor.options.timeout)
+            reply = undisturbed(lambda: self._called(self._executor.options.timeout))
         except LostDeviceError:
             raise
         except Exception as error:
             reason, trace = _told(error)
-            return Reply(outcome=Outcome.ERROR, reason=reason, notes=(trace,))
+            return Reply(ended=Ending.ERROR, reason=reason, notes=(trace,))
         self._executor.times.backend += reply.seconds
         return reply
 
@@ -204,10 +219,14 @@ class TimedCase:
         return replace(result, seconds=self._passed.seconds, perf=samples.perf(self._run.workspace_bytes))
 
     def _called(self, timeout: float | None) -> Reply:
-        if self._run is not None:
-            return self._run.again(timeout)
-        self._run = GuardedCall(self._case, self._operator, self._executor.caller)
-        return self._run.call(timeout)
+        try:
+            if self._run is not None:
+                return self._run.again(timeout)
+            self._run = GuardedCall(self._case, self._operator, self._executor.caller)
+            return self._run.call(timeout)
+        except DisturbedError:
+            self._run = None
+            raise
 
 
 def _judged(result: CaseResult, judgement: Judgement) -> CaseResult:

@@ -33,14 +33,15 @@ class GuardedCall:
     def call(self, timeout: float | None) -> Reply:
         """Ask for the workspace, run."""
         call = self._bound()
+        timeout = default_timeout(self.case) if timeout is None else timeout
         try:
-            self.workspace_bytes = self._workspace_size(call)
+            self.workspace_bytes = self._workspace_size(call, timeout)
         except NoAnswerError as error:
             return error.reply
         if self.workspace_bytes:
             self._workspace(self.workspace_bytes)
             call = self._bound()
-        return self._caller.run(call, default_timeout(self.case) if timeout is None else timeout)
+        return self._caller.run(call, timeout)
 
     def again(self, timeout: float | None) -> Reply:
         """Run once more: outputs get their poison back, so that each call has all its work to do."""
@@ -89,13 +90,13 @@ class GuardedCall:
         fill(data, pattern_of(tensor.desc.dtype, self.operator.output(tensor.id).preset))
         return tensor.desc.view(data.view(tensor.desc.dtype.storage))
 
-    def _workspace_size(self, call: OpCall) -> int:
+    def _workspace_size(self, call: OpCall, timeout: float) -> int:
         """What the case dictates, else what the backend asks for; only a call that computes is asked."""
         if self.case.expect.workspace_size is not None:
             return min(self.case.expect.workspace_size, BUFFER_LIMIT)
         if self.case.expect.check is not None or self.case.expect.status != Status.SUCCESS:
             return 0
-        return self._caller.workspace_size(call)
+        return self._caller.workspace_size(call, timeout)
 
     def _workspace(self, size: int) -> None:
         # An arena of its own, because its size is asked for when the inputs are in place already.

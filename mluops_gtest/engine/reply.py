@@ -1,23 +1,40 @@
 """What one call of a backend came to: a status, or the reason why there is none."""
 
+import math
 import time
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from enum import Enum
+from typing import Any, Final
 
 import numpy as np
 
 from mluops_gtest.model.call import Backend, Crashed, Declined, OpCall, Violated
-from mluops_gtest.model.result import Outcome
 from mluops_gtest.model.status import Status
 
-_BY_WORD = {outcome.value: outcome for outcome in Outcome}
+# A call that takes longer than the longest time-out anybody waits for; a device time beyond it is no time.
+_MOST_SECONDS: Final = 1e6
+# Far beyond any count, and still short enough to be printed.
+_MOST_SCALAR_BITS: Final = 4096
+# Bound here: a backend may replace what `time` holds.
+_clock = time.perf_counter
+
+
+class Ending(Enum):
+    """How a call ended where it gave no status: what happened, never a verdict."""
+
+    DECLINED = "declined"
+    MEMORY = "memory"
+    CRASHED = "crashed"
+    ERROR = "error"
+    # Only who waits can tell; no worker has this word.
+    TIMED_OUT = "timed_out"
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """`status` where the backend answered; else `outcome` and `reason` say what happened instead."""
+    """`status` where the backend answered; else `ended` and `reason` say what happened instead."""
 
     status: Status | None = None
     seconds: float = 0.0
@@ -25,38 +42,10 @@ class Reply:
     scalars: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     refusals: tuple[str, ...] = ()
-    outcome: Outcome | None = None
+    ended: Ending | None = None
     reason: str = ""
     # What the backend printed, C code included, where it was captured.
     output: str = ""
-
-    def to_message(self) -> dict[str, Any]:
-        """Plain values for a pipe."""
-        return {
-            "status": None if self.status is None else int(self.status),
-            "seconds": self.seconds,
-            "device_seconds": self.device_seconds,
-            "scalars": dict(self.scalars),
-            "notes": self.notes,
-            "refusals": self.refusals,
-            "outcome": None if self.outcome is None else self.outcome.value,
-            "reason": self.reason,
-        }
-
-    @staticmethod
-    def from_message(message: Mapping[str, Any]) -> "Reply":
-        """The reply that a worker sent; a worker's memory may be in any state, so nothing is taken on trust."""
-        status, outcome = message["status"], message["outcome"]
-        return Reply(
-            None if status is None else Status(status),
-            float(message["seconds"]),
-            message["device_seconds"],
-            {str(name): int(value) for name, value in message["scalars"].items()},
-            tuple(map(str, message["notes"])),
-            tuple(map(str, message["refusals"])),
-            None if outcome is None else _BY_WORD[outcome],
-            str(message["reason"]),
-        )
 
 
 class NoAnswerError(Exception):
@@ -68,11 +57,11 @@ class NoAnswerError(Exception):
 
 
 def reply_of(backend: Backend, call: OpCall) -> Reply:
-    """Run the call; whatever the backend raises becomes an outcome with its reason."""
-    start = time.perf_counter()
+    """Run the call; whatever the backend raises becomes an ending with its reason."""
+    start = _clock()
     try:
         answer: Any = backend.run(call)
-        seconds = time.perf_counter() - start
+        seconds = _clock() - start
         return Reply(
             _status(backend, answer),
             seconds,
@@ -91,15 +80,15 @@ def failed_reply(error: BaseException, call: OpCall) -> Reply:
     reason = f"{type(error).__name__}: {error}"
     match error:
         case Declined():
-            return Reply(outcome=Outcome.SKIPPED, reason=f"declined: {error}", notes=notes)
+            return Reply(ended=Ending.DECLINED, reason=f"declined: {error}", notes=notes)
         case Violated():
-            return Reply(outcome=Outcome.MEMORY, reason=str(error), notes=notes)
+            return Reply(ended=Ending.MEMORY, reason=str(error), notes=notes)
         case Crashed():
-            return Reply(outcome=Outcome.CRASHED, reason=str(error), notes=notes)
+            return Reply(ended=Ending.CRASHED, reason=str(error), notes=notes)
         case MemoryError() | SystemExit():
-            return Reply(outcome=Outcome.CRASHED, reason=reason, notes=notes)
+            return Reply(ended=Ending.CRASHED, reason=reason, notes=notes)
     trace = "".join(traceback.format_exception(error)).rstrip()
-    return Reply(outcome=Outcome.ERROR, reason=reason, notes=(*notes, trace))
+    return Reply(ended=Ending.ERROR, reason=reason, notes=(*notes, trace))
 
 
 def _status(backend: Backend, answer: Any) -> Status:
@@ -121,10 +110,30 @@ def _scalars(call: OpCall) -> dict[str, int]:
     for name, value in call.scalars.items():
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
             raise TypeError(f"call.scalars[{name!r}] is {value!r}; it must be an int.")
+        if int(value).bit_length() > _MOST_SCALAR_BITS:
+            raise ValueError(f"call.scalars[{name!r}] has {int(value).bit_length()} bits; no result is that large.")
     return {str(name): int(value) for name, value in call.scalars.items()}
 
 
 def _device_seconds(backend: Backend) -> float | None:
     ask = getattr(backend, "device_seconds", None)
     value = None if ask is None else ask()
-    return None if value is None else float(value)
+    return None if value is None else checked_seconds("device_seconds() returned", value)
+
+
+def checked_seconds(what: str, value: Any, most: float = _MOST_SECONDS) -> float:
+    """A time as a float, or an error that says what came instead."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise TypeError(f"{what} {value!r}; it must be a number of seconds ≥ 0, or None.")
+    # Compared before it is converted: an int may be too large for a float.
+    if not 0 <= value <= most or not math.isfinite(value):
+        raise ValueError(f"{what} {_short(value)}; it must be a number of seconds from 0 to {most:g}, or None.")
+    return float(value)
+
+
+def _short(value: Any) -> str:
+    """A number in few digits, however large it is."""
+    try:
+        return f"{value:g}"
+    except OverflowError:
+        return f"an int of {value.bit_length()} bits"

@@ -1,26 +1,39 @@
 """A backend in a worker process, seen as a Caller: crashes and hangs become replies, then a new worker starts."""
 
-import os
 import signal
-import tempfile
+import time
 from dataclasses import replace
-from typing import Any
+from typing import TypeVar
 
-from mluops_gtest.engine.caller import LostDeviceError
+from mluops_gtest.engine.caller import DisturbedError, LostDeviceError
+from mluops_gtest.engine.isolation.answers import (
+    HEALTH,
+    LOAD,
+    RUN,
+    SUPPORT,
+    WORKSPACE,
+    AnswerType,
+    Ended,
+    NotLoaded,
+    Raised,
+    reply_from,
+)
+from mluops_gtest.engine.isolation.conversation import LateError, ProtocolError, StaleAnswerError
 from mluops_gtest.engine.isolation.forking import ForkServer, ForkServerError
 from mluops_gtest.engine.isolation.messages import call_message
+from mluops_gtest.engine.isolation.output import OutputPipe
 from mluops_gtest.engine.isolation.shared import SharedArena, SharedSlab
-from mluops_gtest.engine.isolation.supervisor import LateError, Worker, WorkerGoneError
+from mluops_gtest.engine.isolation.supervisor import Worker, WorkerGoneError
 from mluops_gtest.engine.loading import BackendChoice
-from mluops_gtest.engine.reply import NoAnswerError, Reply
+from mluops_gtest.engine.reply import Ending, NoAnswerError, Reply, checked_seconds
 from mluops_gtest.errors import BackendError, ExitCode
 from mluops_gtest.model.call import OpCall
-from mluops_gtest.model.result import Outcome
 
+_ENDINGS = (WorkerGoneError, LateError, ProtocolError)
 # Health calls that fail in a row before a device is given up.
 _MOST_FAILURES = 3
 _START_SECONDS = 120.0
-_OUTPUT_BYTES = 16 << 10
+A = TypeVar("A")
 
 
 class IsolatedCaller:
@@ -39,7 +52,7 @@ class IsolatedCaller:
         self._device = device
         self._worker: Worker | None = None
         self._mapped: dict[str, SharedSlab | None] = {}
-        self._output = _OutputFile()
+        self._output = OutputPipe()
         self._has_workspace = False
         self.name = choice.spec
         self.is_reference = False
@@ -51,60 +64,66 @@ class IsolatedCaller:
 
     def start(self) -> None:
         """Start a worker and load the backend there; one that does not load is told as it is."""
+        self._output.close()
+        self._output = OutputPipe()
+        self._mapped = {}
         try:
-            self._worker = Worker(self._fork_server, self._options, self._output.fd)
-            self._mapped = {}
-            answer = self._worker.ask({"do": "load"}, timeout=_START_SECONDS)
+            self._worker = Worker(self._fork_server, self._options, self._output)
+            answer = self._worker.ask({"do": "load"}, LOAD, timeout=_START_SECONDS)
         except ForkServerError as error:
             raise BackendError(f"Backend {self.name!r} cannot be loaded: {error}.") from error
-        except (WorkerGoneError, LateError) as error:
+        except _ENDINGS as error:
             self._forget_worker()
             raise BackendError(f"Backend {self.name!r}: {self._ending(error)} while loading.") from error
-        if "error" in answer:
+        if isinstance(answer, NotLoaded):
             self._end_worker()
-            refused = BackendError(answer["error"])
-            refused.exit_code = ExitCode(answer["exit_code"])
+            refused = BackendError(answer.reason)
+            refused.exit_code = ExitCode(answer.exit_code)
             raise refused
-        self.name, self._has_workspace = answer["name"], answer["has_workspace"]
-        self.is_reference = answer["is_reference"]
-        self.offers, self.deterministic = tuple(answer["offers"]), answer["deterministic"]
+        self.name, self._has_workspace = answer.name, answer.has_workspace
+        self.is_reference = answer.is_reference
+        self.offers, self.deterministic = answer.offers, answer.deterministic
 
     def supports(self, operator: str) -> bool:
         """What the backend says of that operator."""
         try:
-            answer = self._ready().ask({"do": "supports", "operator": operator}, timeout=_START_SECONDS)
-        except (WorkerGoneError, LateError) as error:
+            answer = self._ready().ask({"do": "supports", "operator": operator}, SUPPORT, timeout=_START_SECONDS)
+        except _ENDINGS as error:
             self._forget_worker()
+            if isinstance(error, StaleAnswerError):
+                raise DisturbedError(str(error)) from error
             raise RuntimeError(f"supports({operator!r}): {self._ending(error)}") from error
-        if "raised" in answer:
-            raise RuntimeError(answer["raised"])
-        return bool(answer["supports"])
+        if isinstance(answer, Raised):
+            raise RuntimeError(answer.reason)
+        return answer.supports
 
-    def _ending(self, error: WorkerGoneError | LateError) -> str:
+    def _ending(self, error: WorkerGoneError | LateError | ProtocolError) -> str:
         """How a worker ended outside of any case, with the last thing it printed."""
-        how = _death(error.code) if isinstance(error, WorkerGoneError) else "no answer, killed"
         last = self._output.take().strip()
-        return f"{how}{f' (printed: {last[-400:]})' if last else ''}"
+        return f"{_death(error)}{f' (printed: {last[-400:]})' if last else ''}"
 
-    def workspace_size(self, call: OpCall) -> int:
+    def workspace_size(self, call: OpCall, timeout: float | None) -> int:
         """What the backend says in its worker; a crash there is the case's."""
         worker = self._ready()
         if not self._has_workspace:
             return 0
         try:
-            answer = self._ask(worker, "workspace", call, _START_SECONDS)
+            answer = self._ask(worker, "workspace", call, WORKSPACE, timeout)
         except _EndedError as ended:
             raise NoAnswerError(ended.reply) from ended
-        if "reply" in answer:
-            raise NoAnswerError(Reply.from_message(answer["reply"]))
-        return int(answer["size"])
+        if isinstance(answer, Ended):
+            raise NoAnswerError(reply_from(answer))
+        return answer.size
 
     def run(self, call: OpCall, timeout: float | None) -> Reply:
         """Run the call in the worker; a dead or late worker is the case's outcome."""
+        worker = self._ready()
+        start = time.perf_counter()
         try:
-            reply = Reply.from_message(self._ask(self._ready(), "run", call, timeout))
+            reply = reply_from(self._ask(worker, "run", call, RUN, timeout))
         except _EndedError as ended:
             return ended.reply
+        reply = _with_sound_times(reply, time.perf_counter() - start)
         return _with_output(reply, self._output.take())
 
     def close(self) -> None:
@@ -134,21 +153,21 @@ class IsolatedCaller:
             try:
                 self.start()
                 assert self._worker is not None
-                answer = self._worker.ask({"do": "healthy"}, timeout=_START_SECONDS)
-                if answer["healthy"]:
+                answer = self._worker.ask({"do": "healthy"}, HEALTH, timeout=_START_SECONDS)
+                if answer.healthy:
                     self._output.take()
                     return self._worker
-                problem = answer.get("reason", "healthy() says no")
+                problem = answer.reason
             except BackendError as error:
                 problem = str(error)
-            except (WorkerGoneError, LateError) as error:
+            except _ENDINGS as error:
                 self._forget_worker()
                 problem = self._ending(error)
             self._end_worker()
         device = "" if self._device is None else f" on device {self._device}"
         raise LostDeviceError(f"backend {self.name}{device} failed its health check three times in a row: {problem}")
 
-    def _ask(self, worker: Worker, what: str, call: OpCall, timeout: float | None) -> dict[str, Any]:
+    def _ask(self, worker: Worker, what: str, call: OpCall, kind: AnswerType[A], timeout: float | None) -> A:
         """Send a call with the slabs that this worker has not mapped yet."""
         slabs = {"tensors": self.tensors.shared, "workspace": self.workspace.shared}
         fresh = {slot: slab for slot, slab in slabs.items() if slab is not None and self._mapped.get(slot) is not slab}
@@ -158,15 +177,20 @@ class IsolatedCaller:
             "map": {slot: slab.size for slot, slab in fresh.items()},
         }
         try:
-            answer = worker.ask(message, tuple(slab.fd for slab in fresh.values()), timeout)
-        except LateError as error:
+            answer = worker.ask(message, kind, tuple(slab.fd for slab in fresh.values()), timeout)
+        except _ENDINGS as error:
             self._forget_worker()
+            if isinstance(error, StaleAnswerError):
+                raise DisturbedError(str(error)) from error
+            late = isinstance(error, LateError)
             reason = f"no answer within {timeout:g} s; the worker and all it started were killed"
-            raise _EndedError(Reply(outcome=Outcome.TIMED_OUT, reason=reason, output=self._output.take())) from error
-        except WorkerGoneError as error:
-            self._forget_worker()
-            output = self._output.take()
-            raise _EndedError(Reply(outcome=Outcome.CRASHED, reason=_death(error.code), output=output)) from error
+            raise _EndedError(
+                Reply(
+                    ended=Ending.TIMED_OUT if late else Ending.CRASHED,
+                    reason=reason if late else _death(error),
+                    output=self._output.take(),
+                )
+            ) from error
         self._mapped.update(fresh)
         return answer
 
@@ -179,37 +203,33 @@ class _EndedError(Exception):
         self.reply = reply
 
 
-class _OutputFile:
-    """Where a worker prints: a file without a name, read and emptied after every case."""
-
-    def __init__(self) -> None:
-        with tempfile.TemporaryFile() as file:
-            self.fd = os.dup(file.fileno())
-
-    def close(self) -> None:
-        """Give the file back."""
-        os.close(self.fd)
-
-    def take(self) -> str:
-        """What was printed since the last time, at most its last 16 KiB."""
-        size = os.fstat(self.fd).st_size
-        if not size:
-            return ""
-        data = os.pread(self.fd, _OUTPUT_BYTES, max(0, size - _OUTPUT_BYTES))
-        os.ftruncate(self.fd, 0)
-        text = data.decode("utf-8", "replace")
-        return text if size <= _OUTPUT_BYTES else f"[{size - _OUTPUT_BYTES} bytes before this]\n{text}"
-
-
-def _death(code: int | None) -> str:
-    if code is None:
+def _death(error: WorkerGoneError | LateError | ProtocolError) -> str:
+    """How a worker ended, in words."""
+    if isinstance(error, ProtocolError):
+        return str(error)
+    if isinstance(error, LateError):
+        return "no answer, killed"
+    if error.code is None:
         return "killed with the fork server"
-    if code >= 0:
-        return f"the process exited with code {code}"
+    if error.code >= 0:
+        return f"the process exited with code {error.code}"
     try:
-        return f"killed by {signal.Signals(-code).name}"
+        return f"killed by {signal.Signals(-error.code).name}"
     except ValueError:
-        return f"killed by signal {-code}"
+        return f"killed by signal {-error.code}"
+
+
+def _with_sound_times(reply: Reply, elapsed: float) -> Reply:
+    """The reply, or an error where its times cannot be: a call takes no longer than we waited for it."""
+    if reply.status is None:
+        return reply
+    try:
+        checked_seconds("the call took", reply.seconds, elapsed)
+        if reply.device_seconds is not None:
+            checked_seconds("device_seconds() returned", reply.device_seconds)
+    except (TypeError, ValueError) as error:
+        return Reply(ended=Ending.ERROR, reason=str(error), notes=reply.notes)
+    return reply
 
 
 def _with_output(reply: Reply, output: str) -> Reply:

@@ -1,18 +1,28 @@
-"""A private pipe between two processes: JSON messages with a length before them, file descriptors beside them."""
+"""A private pipe between two processes: JSON messages with length and number before them, descriptors beside them."""
 
 import array
 import json
 import socket
 import struct
-from typing import Any
+from typing import Any, Final
 
-_HEAD = struct.Struct("<I")
+HEAD: Final = struct.Struct("<IQ")
 _MOST_BYTES = 64 << 20
 _MOST_FDS = 8
 
 
 class ClosedError(Exception):
     """The other side is gone."""
+
+
+def framed(number: int, body: bytes) -> bytes:
+    """A message as it travels: its length and the number of the request that it is, or answers."""
+    return HEAD.pack(len(body), number) + body
+
+
+def rights_of(fds: tuple[int, ...]) -> list[tuple[int, int, "array.array[int]"]]:
+    """The descriptors as ancillary data for `sendmsg`."""
+    return [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
 
 
 class Channel:
@@ -28,7 +38,7 @@ class Channel:
         return Channel(left), Channel(right)
 
     def fileno(self) -> int:
-        """For select and for passing on."""
+        """For poll and for passing on."""
         return self.socket.fileno()
 
     def close(self) -> None:
@@ -37,29 +47,35 @@ class Channel:
 
     def send(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
         """Send one message with its file descriptors."""
-        body = json.dumps(message).encode()
-        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
-        data = _HEAD.pack(len(body)) + body
+        self.send_bytes(0, json.dumps(message).encode(), fds)
+
+    def send_bytes(self, number: int, body: bytes, fds: tuple[int, ...] = ()) -> None:
+        """Send one message that is encoded already, under the number of the request that it answers."""
+        data = framed(number, body)
         try:
-            sent = self.socket.sendmsg([data], rights)
+            sent = self.socket.sendmsg([data], rights_of(fds))
             self.socket.sendall(memoryview(data)[sent:])
         except OSError as error:
             raise ClosedError(str(error)) from error
 
     def receive(self) -> tuple[dict[str, Any], list[int]]:
         """The next message and the file descriptors that came with it."""
+        _, message, fds = self.receive_numbered()
+        return message, fds
+
+    def receive_numbered(self) -> tuple[int, dict[str, Any], list[int]]:
+        """The next message with its number before it."""
         fds: list[int] = []
         try:
-            head = self._read(_HEAD.size, fds)
-            (length,) = _HEAD.unpack(head)
+            length, number = HEAD.unpack(self._read(HEAD.size, fds))
             if length > _MOST_BYTES:
                 raise ClosedError(f"a message of {length} bytes is no message of ours")
             message = json.loads(self._read(length, fds))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise ClosedError(str(error)) from error
         if not isinstance(message, dict):
             raise ClosedError("a message must be an object")
-        return message, fds
+        return number, message, fds
 
     def _read(self, count: int, fds: list[int]) -> bytes:
         parts = []

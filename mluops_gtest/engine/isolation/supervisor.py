@@ -1,11 +1,16 @@
 """The controller's side of a worker: forked, asked, and always killed in the end."""
 
+import json
 import os
-import select
-from typing import Any
+from typing import Any, TypeVar
 
+from mluops_gtest.engine.isolation.answers import AnswerType
 from mluops_gtest.engine.isolation.channel import Channel, ClosedError
+from mluops_gtest.engine.isolation.conversation import Conversation, LateError, ProtocolError
 from mluops_gtest.engine.isolation.forking import ForkServer, ForkServerLostError
+from mluops_gtest.engine.isolation.output import OutputPipe
+
+A = TypeVar("A")
 
 
 class WorkerGoneError(Exception):
@@ -19,42 +24,33 @@ class WorkerGoneError(Exception):
         self.code = code
 
 
-class LateError(Exception):
-    """The worker did not answer in time and was killed."""
-
-
 class Worker:
-    """One worker process and the pipe to it."""
+    """One worker process and the line to it."""
 
-    def __init__(self, fork_server: ForkServer, options: dict[str, Any], output: int) -> None:
+    def __init__(self, fork_server: ForkServer, options: dict[str, Any], output: OutputPipe) -> None:
         self._fork_server = fork_server
         self._channel, theirs = Channel.pair()
         try:
-            self._pid = fork_server.fork(options, theirs.fileno(), output)
+            self._pid = fork_server.fork(options, theirs.fileno(), output.writer)
         finally:
             theirs.close()
+            output.close_writer()
         # Tells of the worker's death even where a child of the backend keeps the pipe open.
         self._death = os.pidfd_open(self._pid) if hasattr(os, "pidfd_open") else -1
+        self._conversation = Conversation(self._channel, output, self._death)
         self._alive = True
 
-    def ask(self, message: dict[str, Any], fds: tuple[int, ...] = (), timeout: float | None = None) -> dict[str, Any]:
-        """Send a request and wait for its answer, at most `timeout` seconds."""
+    def ask(
+        self, message: dict[str, Any], answer: AnswerType[A], fds: tuple[int, ...] = (), timeout: float | None = None
+    ) -> A:
+        """Send a request and wait at most `timeout` seconds for all of its answer; any failure ends the worker."""
         try:
-            self._channel.send(message, fds)
-            self._wait(timeout)
-            answer, _ = self._channel.receive()
+            return answer.read(self._conversation.ask(json.dumps(message).encode(), fds, timeout))
         except ClosedError as error:
             raise WorkerGoneError(self.end()) from error
-        return answer
-
-    def _wait(self, timeout: float | None) -> None:
-        watched = [self._channel.fileno()] + ([self._death] if self._death >= 0 else [])
-        ready, _, _ = select.select(watched, [], [], timeout)
-        if not ready:
+        except (LateError, ProtocolError):
             self.end()
-            raise LateError
-        if self._channel.fileno() not in ready:
-            raise ClosedError("the worker died")
+            raise
 
     def end(self) -> int | None:
         """Kill and reap; its exit code, None where it died with the fork server."""

@@ -2,7 +2,6 @@
 
 import contextlib
 import faulthandler
-import fcntl
 import os
 import resource
 import signal
@@ -13,15 +12,30 @@ from typing import Any
 import numpy as np
 
 from mluops_gtest.backends.kit import offered_methods
+from mluops_gtest.engine.isolation.answers import (
+    Answered,
+    Ended,
+    Health,
+    Loaded,
+    NotLoaded,
+    Raised,
+    Support,
+    Workspace,
+    answer_of,
+    encoded,
+    ended_of,
+)
 from mluops_gtest.engine.isolation.channel import Channel, ClosedError
 from mluops_gtest.engine.isolation.messages import call_from
 from mluops_gtest.engine.isolation.process_tree import adopt_orphans, c_library, die_with
 from mluops_gtest.engine.isolation.shared import map_slab
 from mluops_gtest.engine.loading import BackendChoice
 from mluops_gtest.engine.reply import checked_size, failed_reply, reply_of
-from mluops_gtest.errors import HarnessError
-from mluops_gtest.model.call import Backend
+from mluops_gtest.errors import ExitCode, HarnessError
+from mluops_gtest.model.call import Backend, OpCall
 from mluops_gtest.model.dtypes import Array
+
+_LOADING_CODES = (ExitCode.USAGE, ExitCode.CONTENT, ExitCode.BACKEND)
 
 
 def work(channel: Channel, output: int, options: dict[str, Any]) -> None:
@@ -32,10 +46,15 @@ def work(channel: Channel, output: int, options: dict[str, Any]) -> None:
     if options.get("device") is not None:
         os.environ["MLUOPS_TEST_DEVICE"] = str(options["device"])
     worker = _Worker(options)
+    process = os.getpid()
     with contextlib.suppress(ClosedError):
         while True:
-            message, fds = channel.receive()
-            channel.send(worker.answer(message, fds))
+            number, message, fds = channel.receive_numbered()
+            answer = worker.answer(message, fds)
+            if os.getpid() != process:
+                # A backend forked and its child came back here; the parent is the one that answers.
+                return
+            channel.send_bytes(number, encoded(answer))
 
 
 class _Worker:
@@ -46,7 +65,7 @@ class _Worker:
         self._backend: Backend | None = None
         self._slabs: dict[str, Array] = {"tensors": np.empty(0, np.uint8), "workspace": np.empty(0, np.uint8)}
 
-    def answer(self, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
+    def answer(self, message: dict[str, Any], fds: list[int]) -> Any:
         """One request, one answer."""
         for slot, fd in zip(message.get("map", {}), fds, strict=True):
             self._slabs[slot] = map_slab(fd, message["map"][slot])
@@ -64,56 +83,57 @@ class _Worker:
                 return self._run(message)
         raise ValueError(f"unknown request {message['do']!r}")
 
-    def _load(self) -> dict[str, Any]:
+    def _load(self) -> Loaded | NotLoaded:
         try:
-            self._backend = BackendChoice(**self._options["choice"]).load()
+            backend = self._backend = BackendChoice(**self._options["choice"]).load()
         except HarnessError as error:
-            return {"error": str(error), "exit_code": int(error.exit_code)}
-        return {
-            "name": str(self._backend.name),
-            "has_workspace": hasattr(self._backend, "workspace_size"),
-            "is_reference": bool(getattr(self._backend, "is_reference", False)),
-            "offers": offered_methods(self._backend),
-            "deterministic": bool(getattr(self._backend, "deterministic", True)),
-        }
+            code = error.exit_code if error.exit_code in _LOADING_CODES else ExitCode.BACKEND
+            return NotLoaded(str(error), int(code))  # type: ignore[arg-type]
+        return Loaded(
+            name=str(backend.name),
+            has_workspace=hasattr(backend, "workspace_size"),
+            is_reference=bool(getattr(backend, "is_reference", False)),
+            deterministic=bool(getattr(backend, "deterministic", True)),
+            offers=tuple(offered_methods(backend)),
+        )
 
-    def _healthy(self) -> dict[str, Any]:
+    def _healthy(self) -> Health:
         check = getattr(self._backend, "healthy", None)
         if check is None:
-            return {"healthy": True}
+            return Health(True)
         try:
-            return {"healthy": bool(check())}
+            return Health(bool(check()), "healthy() says no")
         except Exception as error:
-            return {"healthy": False, "reason": f"{type(error).__name__}: {error}"}
+            return Health(False, f"{type(error).__name__}: {error}")
 
-    def _call(self, message: dict[str, Any]) -> Any:
+    def _call(self, message: dict[str, Any]) -> OpCall:
         return call_from(message["call"], self._slabs["tensors"], self._slabs["workspace"])
 
-    def _supports(self, operator: str) -> dict[str, Any]:
+    def _supports(self, operator: str) -> Support | Raised:
         ask = getattr(self._backend, "supports", None)
         try:
-            return {"supports": True if ask is None else bool(ask(operator))}
+            return Support(True if ask is None else bool(ask(operator)))
         except Exception as error:
-            return {"raised": f"supports() raised {type(error).__name__}: {error}"}
+            return Raised(f"supports() raised {type(error).__name__}: {error}")
 
-    def _workspace(self, message: dict[str, Any]) -> dict[str, Any]:
+    def _workspace(self, message: dict[str, Any]) -> Workspace | Ended:
         assert self._backend is not None
         call = self._call(message)
         try:
             size = self._backend.workspace_size(call)  # type: ignore[attr-defined]
-            return {"size": checked_size(self._backend.name, size)}
+            return Workspace(checked_size(self._backend.name, size))
         except (Exception, SystemExit) as error:
-            return {"reply": failed_reply(error, call).to_message()}
+            return ended_of(failed_reply(error, call))
         finally:
             _flush_output()
 
-    def _run(self, message: dict[str, Any]) -> dict[str, Any]:
+    def _run(self, message: dict[str, Any]) -> Answered | Ended:
         assert self._backend is not None
         call = self._call(message)
         with _memory_limit(self._options.get("memory_limit")):
             reply = reply_of(self._backend, call)
         _flush_output()
-        return reply.to_message()
+        return answer_of(reply)
 
 
 def _become_own_session(output: int) -> None:
@@ -121,8 +141,6 @@ def _become_own_session(output: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
-    # Appending, because the controller empties the file between cases.
-    fcntl.fcntl(output, fcntl.F_SETFL, fcntl.fcntl(output, fcntl.F_GETFL) | os.O_APPEND)
     os.dup2(output, 1)
     os.dup2(output, 2)
     for fd in (null, output):

@@ -1,0 +1,144 @@
+"""What a worker may answer: a type per kind of request, read strictly. No answer can name a verdict on a case."""
+
+from typing import Annotated, Any, Final, Generic, Literal, TypeVar
+
+import msgspec
+
+from mluops_gtest.engine.isolation.conversation import ProtocolError
+from mluops_gtest.engine.reply import Ending, Reply
+from mluops_gtest.model.status import Status
+
+# Lengths that no right worker reaches: notes are held to 1 MiB where they are made.
+_Name = Annotated[str, msgspec.Meta(max_length=10_000)]
+_Text = Annotated[str, msgspec.Meta(max_length=2 << 20)]
+_Texts = Annotated[tuple[_Text, ...], msgspec.Meta(max_length=100_000)]
+_Scalars = Annotated[dict[_Name, int], msgspec.Meta(max_length=10_000)]
+
+
+class _Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="is"):
+    """Unknown fields, missing fields and wrong types are refused."""
+
+
+class Loaded(_Answer, frozen=True, tag="loaded"):
+    """The backend is there."""
+
+    name: _Name
+    has_workspace: bool
+    is_reference: bool
+    deterministic: bool
+    offers: Annotated[tuple[_Name, ...], msgspec.Meta(max_length=100)]
+
+
+class NotLoaded(_Answer, frozen=True, tag="not loaded"):
+    """The backend does not load, and the exit code for that: usage, content or backend."""
+
+    reason: _Text
+    exit_code: Literal[2, 3, 4]
+
+
+class Health(_Answer, frozen=True, tag="health"):
+    """What healthy() says, or why it says nothing."""
+
+    healthy: bool
+    reason: _Text = ""
+
+
+class Support(_Answer, frozen=True, tag="support"):
+    """What supports() says."""
+
+    supports: bool
+
+
+class Raised(_Answer, frozen=True, tag="raised"):
+    """A question beside the call raised."""
+
+    reason: _Text
+
+
+class Workspace(_Answer, frozen=True, tag="workspace"):
+    """The bytes of workspace that the backend asks for."""
+
+    size: int
+
+
+class Answered(_Answer, frozen=True, tag="answered"):
+    """The call came back with a status."""
+
+    status: Status
+    seconds: float
+    device_seconds: float | None
+    scalars: _Scalars
+    notes: _Texts
+    refusals: _Texts
+
+
+class Ended(_Answer, frozen=True, tag="ended"):
+    """The call ended without a status. Of what happened, a worker has only these words."""
+
+    how: Literal["declined", "memory", "crashed", "error"]
+    reason: _Text
+    notes: _Texts
+
+
+A = TypeVar("A")
+
+
+class AnswerType(Generic[A]):
+    """The answers to one kind of request."""
+
+    def __init__(self, kind: type[A]) -> None:
+        self._decoder = msgspec.json.Decoder(kind)
+
+    def read(self, data: bytes) -> A:
+        """The answer, or ProtocolError with the place and what was expected there."""
+        try:
+            answer: A = self._decoder.decode(data)
+        except (ValueError, RecursionError) as error:
+            raise ProtocolError(str(error)) from error
+        return answer
+
+
+LOAD: Final[AnswerType[Loaded | NotLoaded]] = AnswerType(Loaded | NotLoaded)  # type: ignore[arg-type]
+HEALTH: Final = AnswerType(Health)
+SUPPORT: Final[AnswerType[Support | Raised]] = AnswerType(Support | Raised)  # type: ignore[arg-type]
+WORKSPACE: Final[AnswerType[Workspace | Ended]] = AnswerType(Workspace | Ended)  # type: ignore[arg-type]
+RUN: Final[AnswerType[Answered | Ended]] = AnswerType(Answered | Ended)  # type: ignore[arg-type]
+
+
+def encoded(answer: object) -> bytes:
+    """The answer for the line; what a backend says may hold halves of characters, which no text can carry."""
+    try:
+        return msgspec.json.encode(answer)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_carried(msgspec.to_builtins(answer)))
+
+
+def _carried(value: Any) -> Any:
+    match value:
+        case str():
+            return value.encode("utf-8", "replace").decode()
+        case dict():
+            return {_carried(key): _carried(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_carried(item) for item in value]
+    return value
+
+
+def answer_of(reply: Reply) -> Answered | Ended:
+    """What the worker sends of a reply."""
+    if reply.status is None:
+        return ended_of(reply)
+    return Answered(reply.status, reply.seconds, reply.device_seconds, dict(reply.scalars), reply.notes, reply.refusals)
+
+
+def ended_of(reply: Reply) -> Ended:
+    """What the worker sends of a reply without a status."""
+    assert reply.ended is not None, "a reply has a status or an ending"
+    return Ended(reply.ended.value, reply.reason, reply.notes)  # type: ignore[arg-type]
+
+
+def reply_from(answer: Answered | Ended) -> Reply:
+    """What the controller makes of an answer."""
+    if isinstance(answer, Ended):
+        return Reply(ended=Ending(answer.how), reason=answer.reason, notes=answer.notes)
+    return Reply(answer.status, answer.seconds, answer.device_seconds, answer.scalars, answer.notes, answer.refusals)

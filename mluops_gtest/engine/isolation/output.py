@@ -1,0 +1,84 @@
+"""What a worker prints: a pipe of its own, emptied while it runs, of which the head and the tail are kept."""
+
+import array
+import fcntl
+import os
+import termios
+from typing import Final
+
+# How it began, and how it ended with the trace of a crash: what results keep is all that is ever held.
+_HEAD_BYTES: Final = 4 << 10
+_TAIL_BYTES: Final = 12 << 10
+
+
+class HeadAndTail:
+    """The first and the last bytes of a stream that may be endless."""
+
+    def __init__(self, head: int = _HEAD_BYTES, tail: int = _TAIL_BYTES) -> None:
+        self._most_head, self._most_tail = head, tail
+        self._head, self._tail = bytearray(), bytearray()
+        self._cut = 0
+
+    def add(self, data: bytes) -> None:
+        """The next bytes; those in the middle of a long stream are counted and forgotten."""
+        room = self._most_head - len(self._head)
+        if room > 0:
+            self._head += data[:room]
+            data = data[room:]
+        self._tail += data
+        if len(self._tail) >= 2 * self._most_tail:
+            self._shorten()
+
+    def text(self) -> str:
+        """What is kept, with the number of bytes that were cut between."""
+        self._shorten()
+        if not self._cut:
+            return (self._head + self._tail).decode("utf-8", "replace")
+        head, tail = self._head.decode("utf-8", "replace"), self._tail.decode("utf-8", "replace")
+        return f"{head}\n[… {self._cut} bytes cut …]\n{tail}"
+
+    def _shorten(self) -> None:
+        excess = len(self._tail) - self._most_tail
+        if excess > 0:
+            del self._tail[:excess]
+            self._cut += excess
+
+
+class OutputPipe:
+    """Where one worker prints. A pipe per worker: what a child of a dead one prints reaches no later case."""
+
+    def __init__(self) -> None:
+        self.fd, self.writer = os.pipe()
+        self._kept: HeadAndTail | None = None
+
+    def close_writer(self) -> None:
+        """The worker has its own; this end must not keep the pipe open."""
+        if self.writer >= 0:
+            os.close(self.writer)
+            self.writer = -1
+
+    def close(self) -> None:
+        """Give the pipe back; whoever still prints gets an error."""
+        self.close_writer()
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def drain(self) -> None:
+        """Take what is in the pipe now, and only that: somebody may print for ever."""
+        if self.fd < 0:
+            return
+        waiting = array.array("i", [0])
+        fcntl.ioctl(self.fd, termios.FIONREAD, waiting)
+        if waiting[0]:
+            if self._kept is None:
+                self._kept = HeadAndTail()
+            self._kept.add(os.read(self.fd, waiting[0]))
+
+    def take(self) -> str:
+        """What was printed since the last time, at most 16 KiB of it."""
+        self.drain()
+        if self._kept is None:
+            return ""
+        kept, self._kept = self._kept, None
+        return kept.text()
