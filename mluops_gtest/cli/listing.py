@@ -6,6 +6,7 @@ from typing import Any
 from mluops_gtest.cli.session import Session
 from mluops_gtest.codec.lock import LockEntry
 from mluops_gtest.content.selection import Selected
+from mluops_gtest.errors import ContentError
 from mluops_gtest.generate.locking import lock_entry
 from mluops_gtest.generate.make import make_case
 from mluops_gtest.model.case import Case, Expect
@@ -20,9 +21,17 @@ class Listing:
         self._session = session
         self._cases = cases
         self._source = session.source(cases)
+        self.broken = 0
 
     def describe(self, selected: Selected) -> dict[str, Any]:
-        """One case for programs."""
+        """One case for programs; of a broken one its id and the error."""
+        try:
+            return self._describe(selected)
+        except ContentError as error:
+            self.broken += 1
+            return {"id": selected.id, "error": str(error)}
+
+    def _describe(self, selected: Selected) -> dict[str, Any]:
         if selected.draft is None:
             case = self._source.load(selected.id)
             return self._description(selected, case.operator, lock_entry(case, ""), case.expect, case)
@@ -37,6 +46,8 @@ class Listing:
 
     def _row(self, selected: Selected) -> tuple[str, str, str, str]:
         described = self.describe(selected)
+        if "error" in described:
+            return selected.id, ",".join(selected.tags), "", f"error: {described['error']}"
         inputs = " ".join(f"{t['dtype']}{t['dims']}".replace(" ", "") for t in described["inputs"])
         expect = described["expect"]
         words = expect["status"] + (f" ({expect['check']})" if expect.get("check") else "")

@@ -6,12 +6,13 @@ from typing import Any, Final
 import numpy as np
 
 from mluops_gtest.codec import wire
-from mluops_gtest.codec.document import MOST_DIGITS, VALUE_FIELDS, Document, TensorDocument, Unknown, joined
+from mluops_gtest.codec.document import MOST_DIGITS, VALUE_FIELDS, Document, TensorDocument, Unknown, joined, shortened
 from mluops_gtest.codec.schema import Schema
 from mluops_gtest.codec.wire import LENGTH, VARINT, encode_varint
 from mluops_gtest.errors import CaseFileError
 from mluops_gtest.model.dtypes import Array
 
+_OP_NAME: Final = 5 << 3 | LENGTH
 _INPUT: Final = 6 << 3 | LENGTH
 _OUTPUT: Final = 7 << 3 | LENGTH
 _VALUE_F: Final = 7 << 3 | LENGTH
@@ -39,6 +40,18 @@ def read_binary(data: memoryview, schema: Schema) -> Document:
     _parse(document.node, rest)
     document.unknown.extend(_unknown(document.node, "Node"))
     return document
+
+
+def binary_operator_name(data: memoryview) -> str:
+    """The op_name of a binary case of which nothing else is looked at; empty where it has none."""
+    name = b""
+    pos, end = 0, len(data)
+    while pos < end:
+        tag, pos = wire.varint(data, pos, end)
+        payload, pos = wire.skip(data, tag, pos, end)
+        if tag == _OP_NAME:
+            name = bytes(data[payload:pos])
+    return name.decode(errors="replace")
 
 
 def _parse(message: Any, data: bytearray) -> None:
@@ -103,17 +116,29 @@ class _Strings:
         """The entry from `start` to `pos`, or the run that starts with it; the position behind."""
         size = pos - payload
         if not 0 < size <= MOST_DIGITS:
-            raise CaseFileError(f"byte {start}: a value_h of {size} characters; it has 1 to {MOST_DIGITS} digits")
+            try:
+                digits = shortened(bytes(data[payload:pos]))
+            except ValueError as error:
+                raise CaseFileError(f"byte {start}: value_h: {error}") from None
+            self._repeats = 0
+            self._add(np.frombuffer(digits, np.uint8), len(digits), start)
+            return pos
         head = bytes(data[start:payload])
         self._repeats = self._repeats + 1 if head == self._last else 0
         self._last = head
         if self._repeats < _RUN_AFTER:
-            self.parts.append(np.frombuffer(data[payload:pos], f"S{size}"))
+            self._add(np.frombuffer(data[payload:pos], np.uint8), size, start)
             return pos
         self._repeats = 0
         rows, pos = wire.run_of_records(data, start, end, head, size)
-        self.parts.append(np.ascontiguousarray(rows).view(f"S{size}").reshape(-1))
+        self._add(np.ascontiguousarray(rows), size, start)
         return pos
+
+    def _add(self, chars: Array, size: int, start: int) -> None:
+        # An array of strings does not keep zero bytes at the end of one.
+        if not chars.all():
+            raise CaseFileError(f"byte {start}: value_h has an entry that is not hexadecimal")
+        self.parts.append(chars.view(f"S{size}").reshape(-1))
 
 
 def _unknown(message: Any, where: str) -> Iterator[Unknown]:

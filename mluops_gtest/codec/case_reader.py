@@ -7,12 +7,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from mluops_gtest.codec.case_criteria import check_judgeable, read_criteria
+from mluops_gtest.codec.case_criteria import Criteria, check_judgeable, read_criteria
 from mluops_gtest.codec.case_expect import check_nulls, read_expect, text_of
 from mluops_gtest.codec.document import Document, TensorDocument, Unknown, few
-from mluops_gtest.codec.files import read_document
+from mluops_gtest.codec.files import read_document, read_name
 from mluops_gtest.codec.schema import Schema
-from mluops_gtest.codec.sources import Rules, UndrawableError, check_described, load_values
+from mluops_gtest.codec.sources import Rules, check_described, load_values
 from mluops_gtest.errors import CaseFileError
 from mluops_gtest.model.call import Params, ParamValue
 from mluops_gtest.model.case import Case, Expect
@@ -49,8 +49,14 @@ def read_case(
     strict: bool = False,
     allow_outside_paths: bool = False,
 ) -> Case:
-    """The case in a file; one of an operator that nobody knows is read as far as the format goes."""
-    document = read_document(path, schema)
+    """The case in a file; one of an operator that nobody knows is read as far as its values allow."""
+    try:
+        document = read_document(path, schema)
+    except CaseFileError as error:
+        name = _unknown_operator(path, schema, operators)
+        if name is None:
+            raise
+        return Case(case_id or f"{name}/{path.stem}", name, (), (), {}, (), path=path, notes=(f"not read: {error}",))
     try:
         op_name = text_of(document.node, "op_name")
         if not op_name:
@@ -63,9 +69,22 @@ def read_case(
         raise CaseFileError(f"{path}: there is not enough memory for its tensors.") from error
 
 
+def _unknown_operator(path: Path, schema: Schema, operators: KnownOperators) -> str | None:
+    """The op_name in a file that cannot be read, where no operator is known by it."""
+    try:
+        name = read_name(path, schema)
+    except CaseFileError:
+        return None
+    return name if name and operators.get_any(name) is None else None
+
+
 def read_operator_name(path: Path) -> str:
     """The op_name in a file, as it stands there."""
-    return str(read_document(path, _bare_schema()).node.op_name)
+    try:
+        return str(read_document(path, _bare_schema()).node.op_name)
+    except CaseFileError:
+        # What is wrong may stand in the values, which do not matter here.
+        return read_name(path, _bare_schema())
 
 
 @cache
@@ -91,7 +110,7 @@ class _Reading:
         stored = _device(node) != CPU
         inputs = self._tensors("input", self.document.inputs)
         outputs = self._tensors("output", self.document.outputs)
-        criteria = read_criteria(self.document)
+        criteria = self._criteria()
         name = op_name
         if self.operator is not None:
             name = self.operator.name
@@ -112,6 +131,15 @@ class _Reading:
             notes=tuple(self.notes),
             theory={figure: getattr(node, figure) for figure in THEORY if node.HasField(figure)},
         )
+
+    def _criteria(self) -> tuple[Criteria | None, ...]:
+        try:
+            return read_criteria(self.document)
+        except CaseFileError as error:
+            if self.operator is not None:
+                raise
+            self.notes.append(str(error))
+            return tuple(() for _ in self.document.outputs)
 
     def _note_unknown(self) -> None:
         unknown = self.document.all_unknown()
@@ -160,10 +188,11 @@ class _Reading:
                 data, note = load_values(tensor, desc, self.rules, output=output)
                 if data is not None and desc.count > desc.extent:
                     check_described(desc, "repeated by strides")
-            except UndrawableError as error:
+            except CaseFileError as error:
+                # Nobody computes with the values of an operator that is not known.
                 if self.operator is not None:
                     raise
-                data, note = None, str(error)
+                data, note = None, f"not read: {error}"
         except CaseFileError as error:
             raise CaseFileError(f"{where}: {error}") from error
         if note:

@@ -90,6 +90,15 @@ def joined(parts: list[Array]) -> Array:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
+def shortened(digits: bytes) -> bytes:
+    """A value_h of any length in 1 to MOST_DIGITS digits; ValueError where zeros before it are not all that is more."""
+    if len(digits) <= MOST_DIGITS:
+        return digits or b"0"
+    if digits[:-MOST_DIGITS].strip(b"0"):
+        raise ValueError(f"{len(digits)} digits; the widest element takes {MOST_DIGITS}")
+    return digits[-MOST_DIGITS:]
+
+
 def few(items: Iterable[object], most: int = 5) -> str:
     """The first of many, for a message."""
     words = [str(item) for item in items]

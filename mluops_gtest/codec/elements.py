@@ -59,16 +59,38 @@ def decode(field: str, values: Array, dtype: DType) -> Array:
 
 def _from_digits(digits: Array, part: Part, dtype: DType) -> Array:
     wanted = 2 * part.storage.itemsize
-    lengths = np.char.str_len(digits) if digits.itemsize != wanted else np.array([wanted])
-    if (lengths != wanted).any():
-        wrong = int(lengths[lengths != wanted][0])
-        raise CaseFileError(f"value_h has an entry of {wrong} digits; {dtype.value} takes {wanted}")
-    try:
-        raw = binascii.unhexlify(np.ascontiguousarray(digits).data)
-    except binascii.Error:
-        raise CaseFileError("value_h has an entry that is not hexadecimal") from None
+    raw = _unhexlified(digits) if digits.itemsize == wanted else None
+    if raw is None:
+        # Rare, and only now looked for: entries of another length.
+        raw = _unhexlified(_padded(digits, wanted, dtype))
+    if raw is None:
+        raise CaseFileError("value_h has an entry that is not hexadecimal")
     # The most significant digit comes first.
     return np.frombuffer(raw, part.bits.newbyteorder(">")).astype(part.bits).view(part.storage)
+
+
+def _unhexlified(digits: Array) -> bytes | None:
+    """The bytes; None where an entry is shorter than the others, or not hexadecimal."""
+    try:
+        return binascii.unhexlify(np.ascontiguousarray(digits).data)
+    except binascii.Error:
+        return None
+
+
+def _padded(digits: Array, wanted: int, dtype: DType) -> Array:
+    """Entries of `wanted` digits: zeros are put before shorter ones, and taken away from longer ones."""
+    lengths = np.char.str_len(digits)
+    width = max(wanted, int(lengths.max(initial=0)))
+    chars = np.ascontiguousarray(digits).view(np.uint8).reshape(len(digits), -1)
+    padded = np.full((len(digits), width), ord("0"), np.uint8)
+    for length in np.unique(lengths).tolist():
+        rows = lengths == length
+        padded[rows, width - length :] = chars[rows, :length]
+    beyond = (padded[:, : width - wanted] != ord("0")).any(axis=1)
+    if beyond.any():
+        wrong = int(lengths[beyond][0])
+        raise CaseFileError(f"value_h has an entry of {wrong} digits; {dtype.value} takes {wanted}")
+    return np.ascontiguousarray(padded[:, width - wanted :])
 
 
 def from_reals(values: Array, dtype: DType) -> Array:

@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Final
 
-from mluops_gtest.codec.binary import read_binary, write_binary
+from mluops_gtest.codec.binary import binary_operator_name, read_binary, write_binary
 from mluops_gtest.codec.blobs import file_bytes
 from mluops_gtest.codec.document import Document
 from mluops_gtest.codec.schema import Schema
-from mluops_gtest.codec.text_reader import read_text
+from mluops_gtest.codec.text_reader import read_text, text_operator_name
 from mluops_gtest.codec.text_writer import write_text
 from mluops_gtest.codec.writing import replace_file
 from mluops_gtest.errors import CaseFileError
@@ -29,6 +29,16 @@ def read_document(path: Path, schema: Schema) -> Document:
     data = file_bytes(path)
     try:
         return read_text(bytes(data), schema) if text else read_binary(data, schema)
+    except CaseFileError as error:
+        raise CaseFileError(f"{path}:{'' if text else ' '}{error}.") from error
+
+
+def read_name(path: Path, schema: Schema) -> str:
+    """The op_name in a case file whose values may be broken; empty where it has none."""
+    text = is_text(path)
+    data = file_bytes(path)
+    try:
+        return text_operator_name(bytes(data), schema) if text else binary_operator_name(data)
     except CaseFileError as error:
         raise CaseFileError(f"{path}:{'' if text else ' '}{error}.") from error
 

@@ -22,10 +22,6 @@ _UNIFORM: Final = 1
 _GAUSSIAN: Final = 2
 
 
-class UndrawableError(CaseFileError):
-    """random_data asks for a distribution that is not reproduced."""
-
-
 @dataclass(frozen=True, slots=True)
 class Rules:
     """How a case's values are read: the folder that paths start from, and what is tolerated."""
@@ -86,9 +82,9 @@ def _drawn(random: Any, dtype: DType, count: int) -> Array:
     part = part_of(dtype)
     if random.distribution not in (_UNIFORM, _GAUSSIAN):
         name = random.DESCRIPTOR.fields_by_name["distribution"].enum_type.values_by_number[random.distribution].name
-        raise UndrawableError(f"random_data: the distribution {name} is not reproduced; known: UNIFORM, GAUSSIAN")
+        raise CaseFileError(f"random_data: the distribution {name} is not reproduced; known: UNIFORM, GAUSSIAN")
     if part.kind == "bits" or (dtype in (DType.INT8, DType.INT16) and not random.convert_dtype):
-        raise UndrawableError(
+        raise CaseFileError(
             f"random_data: {dtype.value} is drawn only with convert_dtype, as quantisation is not known"
         )
     real = np.float64 if part.storage == np.dtype("<f8") else np.float32

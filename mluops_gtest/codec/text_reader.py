@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from mluops_gtest.codec.document import Document, TensorDocument, Unknown
 from mluops_gtest.codec.schema import Field, Fields, Schema
-from mluops_gtest.codec.text_tokens import FIELD_GAP, GAP, string_end, without_comments
+from mluops_gtest.codec.text_tokens import FIELD_GAP, GAP, string_end, strings_at, without_comments
 from mluops_gtest.codec.text_values import (
     INTEGER,
     INTEGER_END,
@@ -30,11 +30,7 @@ _real = re.compile(rb"(" + REAL + rb")" + REAL_END).match
 _integer = re.compile(rb"(" + INTEGER + rb")" + INTEGER_END).match
 _word = re.compile(rb"(-?[\w.]+)").match
 _token = re.compile(GAP + rb"(?:([\"'])|([{<\[])|([}>\]])|[-+\w./]+|[:,;])").match
-_escape = re.compile(
-    rb"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL
-).sub
 
-_ESCAPES: Final = dict(zip(b"abfnrtv\\'\"?", b"\a\b\f\n\r\t\v\\'\"?", strict=True))
 _BOOLS: Final = {b"true": True, b"t": True, b"True": True, b"1": True} | dict.fromkeys(
     (b"false", b"f", b"False", b"0"), False
 )
@@ -43,7 +39,13 @@ _CLOSING: Final = {b"{": b"}", b"<": b">", b"[": b"]"}
 
 def read_text(text: bytes, schema: Schema) -> Document:
     """The document of a text case; errors start with line:column."""
-    return _TextReader(without_comments(text), schema).read()
+    return _TextReader(without_comments(text), schema).read(schema.fields)
+
+
+def text_operator_name(text: bytes, schema: Schema) -> str:
+    """The op_name of a text case of which only brackets and strings are looked at besides; empty where it has none."""
+    only = {b"op_name": schema.fields[b"op_name"]}
+    return str(_TextReader(without_comments(text), schema).read(only).node.op_name)
 
 
 class _TextReader:
@@ -56,9 +58,10 @@ class _TextReader:
         self._line = 1
         self._line_start = 0
 
-    def read(self) -> Document:
+    def read(self, fields: Fields) -> Document:
+        """The document, of which these fields are known."""
         try:
-            self._message(self._document.node, self._schema.fields, self._document, 0, b"")
+            self._message(self._document.node, fields, self._document, 0, b"")
         except TextError as error:
             raise CaseFileError(f"{self._place(error.pos)}: {error}") from None
         return self._document
@@ -203,20 +206,13 @@ class _TextReader:
 
     def _strings(self, field: Field, pos: int) -> tuple[str, int]:
         """Adjacent strings are one."""
-        start = pos
-        pieces = []
-        while (end := string_end(self._text, pos)) >= 0:
-            pieces.append(self._text[pos + 1 : end - 1])
-            pos = _gap(self._text, end).end()  # type: ignore[union-attr]
-        if not pieces:
-            raise TextError(pos, f"{field.name} must be a quoted string on one line")
-        value = b"".join(pieces)
         try:
-            if b"\\" in value:
-                value = _escape(_unescaped, value)
-            return value.decode(), pos
+            value, end = strings_at(self._text, pos)
+            if value is None:
+                raise TextError(pos, f"{field.name} must be a quoted string on one line")
+            return value.decode(), end
         except (ValueError, OverflowError) as error:
-            raise TextError(start, f"{field.name}: {error}") from None
+            raise TextError(pos, f"{field.name}: {error}") from None
 
     def _skip(self, pos: int, colon: bytes) -> int:
         """Behind the value of an unknown field: a scalar, a list, or a message however deep."""
@@ -263,16 +259,3 @@ def _store(message: Any, field: Field, value: Any, pos: int) -> None:
             setattr(message, field.name, value)
     except ValueError as error:
         raise TextError(pos, f"{field.name}: {error}") from None
-
-
-def _unescaped(found: "re.Match[bytes]") -> bytes:
-    octal, hexadecimal, short, long, char = found.groups()
-    if octal is not None:
-        return bytes([int(octal, 8) & 0xFF])
-    if hexadecimal is not None:
-        return bytes([int(hexadecimal, 16)])
-    if short is not None or long is not None:
-        return chr(int(short or long, 16)).encode()
-    if char[0] not in _ESCAPES:
-        raise ValueError(f"unknown escape \\{char.decode(errors='replace')}")
-    return bytes([_ESCAPES[char[0]]])

@@ -12,7 +12,12 @@ GAP: Final = rb"\s*"
 # Between two fields commas and semicolons may stand, too.
 FIELD_GAP: Final = rb"[\s,;]*"
 
+_gap = re.compile(GAP).match
 _quote_or_comment = re.compile(rb"[\"'#]").search
+_escape = re.compile(
+    rb"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL
+).sub
+_ESCAPES: Final = dict(zip(b"abfnrtv\\'\"?", b"\a\b\f\n\r\t\v\\'\"?", strict=True))
 # Escapes in one match: the matcher remembers every one of them until it returns.
 _ESCAPES_AT_ONCE: Final = 500
 _inside = {
@@ -62,3 +67,26 @@ def string_end(text: bytes, pos: int) -> int:
         if text[end : end + 1] == quote:
             return end + 1
     return -1
+
+
+def strings_at(text: bytes, pos: int) -> tuple[bytes | None, int]:
+    """The value of the quoted strings from `pos` on, adjacent ones as one, and the position behind; None for none."""
+    pieces = []
+    while (end := string_end(text, pos)) >= 0:
+        piece = text[pos + 1 : end - 1]
+        pieces.append(_escape(_unescaped, piece) if b"\\" in piece else piece)
+        pos = _gap(text, end).end()  # type: ignore[union-attr]
+    return b"".join(pieces) if pieces else None, pos
+
+
+def _unescaped(found: "re.Match[bytes]") -> bytes:
+    octal, hexadecimal, short, long, char = found.groups()
+    if octal is not None:
+        return bytes([int(octal, 8) & 0xFF])
+    if hexadecimal is not None:
+        return bytes([int(hexadecimal, 16)])
+    if short is not None or long is not None:
+        return chr(int(short or long, 16)).encode()
+    if char[0] not in _ESCAPES:
+        raise ValueError(f"unknown escape \\{char.decode(errors='replace')}")
+    return bytes([_ESCAPES[char[0]]])

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from mluops_gtest.codec.document import MOST_DIGITS, VALUE_FIELDS, ValueField, joined
-from mluops_gtest.codec.text_tokens import FIELD_GAP, GAP
+from mluops_gtest.codec.document import MOST_DIGITS, VALUE_FIELDS, ValueField, joined, shortened
+from mluops_gtest.codec.text_tokens import FIELD_GAP, GAP, strings_at
 from mluops_gtest.errors import CaseFileError
 from mluops_gtest.model.dtypes import Array
 
@@ -25,12 +25,13 @@ INTEGER: Final = _SIGN + rb"(?:0[xX][0-9a-fA-F]+|\d+)"
 INTEGER_END: Final = rb"(?![\w.])"
 _HEX: Final = rb"[0-9a-fA-F]{1,%d}" % MOST_DIGITS
 _QUOTE: Final = rb"[\"']"
+_DIGITS: Final = b"0123456789abcdefABCDEF"
 
 # Values read one by one before the bulk path is tried; tiny files never pay for it.
 _SINGLES: Final = 64
 _WINDOW: Final = 1 << 14
 _ROWS: Final = 1 << 15
-_IS_HEX: Final = np.isin(np.arange(256, dtype=np.uint8), np.frombuffer(b"0123456789abcdefABCDEF", np.uint8))
+_IS_HEX: Final = np.isin(np.arange(256, dtype=np.uint8), np.frombuffer(_DIGITS, np.uint8))
 
 _gap = re.compile(GAP).match
 _list_end = re.compile(GAP + rb"\]").match
@@ -60,7 +61,10 @@ class _Form:
         self.in_list = in_list
         # Up to _SINGLES values with what separates them from the next; an empty group where the last one is met.
         whole = before + value + behind
-        self.run = re.compile(b"(?:%b%b){0,%d}(?:%b(?!%b)())?" % (whole, separator, _SINGLES, whole, separator)).match
+        # A string with another one behind it is only a part of a value.
+        last = whole + b"(?!%b)" % separator + (b"(?!%b%b)" % (GAP, _QUOTE) if field.storage is None else b"")
+        self.run = re.compile(b"(?:%b%b){0,%d}(?:%b())?" % (whole, separator, _SINGLES, last)).match
+        self.separator = re.compile(separator).match
         self.values = re.compile(before + b"(" + value + b")" + behind).findall
         # What stands between two values in an ordinary file, and what ends a run of them.
         self.label = b"," if in_list else name + b":"
@@ -107,7 +111,14 @@ class ValueColumn:
             if not words:
                 if first > start and not form.in_list and text[pos : pos + 1] == b"[":
                     return self.read(text, pos)
-                raise TextError(pos, _wanted(self._field))
+                word, pos = self._odd_string(text, pos)
+                self._starts.append((len(self._words), first))
+                self._words.append(word)
+                found = form.separator(text, pos)
+                if found is None:
+                    return pos
+                pos = found.end()
+                continue
             self._starts.append((len(self._words), first))
             self._words += words
             if not more:
@@ -124,6 +135,18 @@ class ValueColumn:
             else:
                 # Irregular text: try again only after twice as much as was read in vain.
                 singles *= 2
+
+    def _odd_string(self, text: bytes, pos: int) -> tuple[bytes, int]:
+        """One hexadecimal value that is written in pieces, with escapes, or with more or fewer digits than others."""
+        if self._field.storage is not None:
+            raise TextError(pos, _wanted(self._field))
+        try:
+            value, end = strings_at(text, pos)
+            if value is None or value.strip(_DIGITS):
+                raise TextError(pos, _wanted(self._field))
+            return shortened(value), end
+        except (ValueError, OverflowError) as error:
+            raise TextError(pos, f"{self._field.name}: {error}") from None
 
     def _flush(self) -> None:
         if self._words:
@@ -174,7 +197,7 @@ def _general(text: bytes, pos: int, form: _Form, most: int) -> tuple[list[bytes]
 
 def _wanted(field: ValueField) -> str:
     if field.storage is None:
-        return f"{field.name} must be a quoted string of 1 to {MOST_DIGITS} hexadecimal digits"
+        return f"{field.name} must be a quoted string of hexadecimal digits"
     return f"{field.name} must be {'a number' if field.storage.kind == 'f' else 'an integer'}"
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from mluops_gtest.cli.options import selection_options
+from mluops_gtest.errors import ExitCode
 
 _EPILOG = """\b
 Examples:
@@ -26,7 +27,7 @@ Examples:
     show_default=True,
     help="How to print, e.g. --format json.",
 )
-def command(root: Path | None, form: str, **selection: Any) -> None:
+def command(root: Path | None, form: str, **selection: Any) -> int:
     """List the declared cases that a selection names."""
     from mluops_gtest.cli.lines import say
     from mluops_gtest.cli.session import Session
@@ -35,7 +36,7 @@ def command(root: Path | None, form: str, **selection: Any) -> None:
     cases = session.select(selection).cases
     if form == "ids":
         say("\n".join(case.id for case in cases))
-        return
+        return int(ExitCode.OK)
     from mluops_gtest.cli.listing import Listing
 
     listing = Listing(session, cases)
@@ -43,6 +44,7 @@ def command(root: Path | None, form: str, **selection: Any) -> None:
         import json
 
         say(json.dumps([listing.describe(case) for case in cases], indent=1, ensure_ascii=False))
-        return
-    say("\n".join(listing.table()))
-    say(f"{len(cases)} cases")
+    else:
+        say("\n".join(listing.table()))
+        say(f"{len(cases)} cases" + (f", {listing.broken} broken" if listing.broken else ""))
+    return int(ExitCode.CONTENT if listing.broken else ExitCode.OK)

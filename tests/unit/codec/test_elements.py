@@ -54,6 +54,14 @@ def test_both_cases_of_digits_are_read():
     assert decode("value_h", strings("3F8fAbCd"), DType.FLOAT).view("<u4").tolist() == [0x3F8FABCD]
 
 
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(0, 2**16 - 1), min_size=1, max_size=40), st.data())
+def test_digits_of_any_length_are_padded_on_the_left(numbers, data):
+    for dtype, storage in ((DType.HALF, "<u2"), (DType.FLOAT, "<u4"), (DType.DOUBLE, "<u8")):
+        words = [f"{number:x}".rjust(data.draw(st.integers(1, 16)), "0") for number in numbers]
+        assert decode("value_h", strings(*words), dtype).view(storage).tolist() == numbers
+
+
 @pytest.mark.parametrize(
     ("dtype", "field", "values", "bits"),
     [
@@ -86,9 +94,10 @@ def test_a_bfloat_nan_stays_one():
 @pytest.mark.parametrize(
     ("dtype", "field", "values", "says"),
     [
-        (DType.FLOAT, "value_h", strings("3c00"), "entry of 4 digits; float takes 8"),
+        (DType.FLOAT, "value_h", strings("13c000000"), "entry of 9 digits; float takes 8"),
         (DType.HALF, "value_h", strings("3c00", "3f800000"), "entry of 8 digits; half takes 4"),
         (DType.HALF, "value_h", strings("3x00"), "not hexadecimal"),
+        (DType.HALF, "value_h", strings("3x0"), "not hexadecimal"),
         (
             DType.FLOAT,
             "value_l",

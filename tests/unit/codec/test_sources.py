@@ -5,7 +5,7 @@ import pytest
 import zstandard
 
 from mluops_gtest.codec.libstdcxx import gaussian, uniform
-from mluops_gtest.codec.sources import DESCRIBED_BYTES, Rules, UndrawableError, load_values
+from mluops_gtest.codec.sources import DESCRIBED_BYTES, Rules, load_values
 from mluops_gtest.codec.text_reader import read_text
 from mluops_gtest.errors import CaseFileError
 from mluops_gtest.model.dtypes import DType, Layout
@@ -182,7 +182,7 @@ def test_random_data_by_type(tmp_path, body, dtype, wanted):
     ],
 )
 def test_what_is_not_drawn_is_told(tmp_path, body, dtype):
-    with pytest.raises(UndrawableError, match="random_data"):
+    with pytest.raises(CaseFileError, match="random_data"):
         load(f"random_data {{ {body} }}", tmp_path, dtype=dtype)
 
 

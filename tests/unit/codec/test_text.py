@@ -133,6 +133,28 @@ def test_hexadecimal_strings_at_any_distance(odd, regular, gap):
     assert tensor_of(as_list).values["value_h"].tolist() == [word.encode() for word in words]
 
 
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.lists(st.text("0123456789abcdefABCDEF", max_size=5), min_size=1, max_size=3), min_size=1, max_size=6),
+    st.integers(0, 200),
+    st.sampled_from(["\n", " ", "", ' # "0"\n']),
+)
+def test_adjacent_strings_are_one_value_as_in_protobuf(odd, regular, gap):
+    values = [*odd, *([["3f800000"]] * regular), *odd]
+    words = [gap.join(f'"{piece}"' for piece in pieces) for pieces in values]
+    wanted = [("".join(pieces) or "0").encode() for pieces in values]
+    for body in ("\n".join(f"value_h: {word}" for word in words), f"value_h: [{', '.join(words)}]"):
+        assert tensor_of(f"{body}\n".encode()).values["value_h"].tolist() == wanted
+        by_them = by_protobuf(f"{body}\n".encode(), "value_h")
+        assert [value.encode() or b"0" for value in by_them] == wanted
+
+
+def test_pieces_are_unescaped_one_by_one():
+    assert read_text(b"op_name: '\\1' '2'", SCHEMA).node.op_name == "\x012"
+    assert tensor_of(b"value_h: '\\x33' \"\\146\" '80' '0000'").values["value_h"].tolist() == [b"3f800000"]
+    assert tensor_of(b"value_h: '%b3f800000'" % (b"0" * 5000)).values["value_h"].tolist() == [b"000000003f800000"]
+
+
 def test_interleaved_and_mixed_forms_keep_their_order():
     body = (
         b"value_f: 1 value_i: 5 value_f: [2, 3] value_f: 4 value_i: [] value_f: [ ] value_i: 6 value_f: 5 value_f: [6]"
@@ -202,8 +224,12 @@ plain: 7
         (b"input { value_i: 09 }", "1:18: value_i: .*invalid literal"),
         (b"input { value_ui: -1 }", "1:19: value_ui: -1 does not fit uint32"),
         (b"input { value_i: 1.5 }", "1:18: value_i must be an integer"),
-        (b'input { value_h: "xyz" }', "1:18: value_h must be a quoted string of 1 to 16 hexadecimal digits"),
-        (b'input { value_h: "%b" }' % (b"0" * 17), "1:18: value_h must be"),
+        (b'input { value_h: "xyz" }', "1:18: value_h must be a quoted string of hexadecimal digits"),
+        (b'input { value_h: "0" value_h: "x" }', "1:31: value_h must be a quoted string of hexadecimal digits"),
+        (b'input { value_h: "0" "x" }', "1:18: value_h must be a quoted string of hexadecimal digits"),
+        (b"input { value_h: 0 }", "1:18: value_h must be a quoted string of hexadecimal digits"),
+        (b'input { value_h: "1%b" }' % (b"0" * 16), "1:18: value_h: 17 digits; the widest element takes 16"),
+        (b'input { value_h: "\\q" }', "1:18: value_h: unknown escape"),
         (b"input { position: 3000000000 }", "1:19: position: .*out of range"),
         (b"input { position: 1x }", "1:19: position must be"),
         (b"input { is_cpu_scalar: 2 }", "1:24: is_cpu_scalar must be true or false"),

@@ -1,0 +1,84 @@
+"""A run over files of the released suite: odd forms are read, foreign operators skipped, a broken file is one error."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+OFFICIAL = Path(__file__).parents[1] / "official"
+# A checkout of the released library, or of its test folder alone.
+SUITE = os.environ.get("MLUOPS_TEST_RELEASED_SUITE")
+WANTED = {"value": "passed", "adjacent": "passed", "unknown": "skipped", "broken": "error"}
+
+
+def test_one_broken_file_costs_one_case(run):
+    result = run(OFFICIAL)
+    assert len(result.results) == len(list(OFFICIAL.rglob("*.prototxt")))
+    for case, one in result.results.items():
+        assert one["outcome"] == WANTED[Path(case).name.partition("_")[0]], one
+        if one["outcome"] == "skipped":
+            assert one["reason"] == "operator 'abs' is not supported"
+    assert result.code == 3
+    broken = {Path(case).stem: one["reason"] for case, one in result.results.items() if one["outcome"] == "error"}
+    assert "expected a field or '}', met the end of the file" in broken["broken_brackets"]
+    assert "value_h holds 2 elements, the shape 4" in broken["broken_values"]
+
+
+def test_without_the_broken_ones_all_is_well(cli, run):
+    names = [path for path in OFFICIAL.rglob("*.prototxt") if not path.name.startswith("broken")]
+    assert run(*names).code == 0
+    good = [path for path in names if not path.name.startswith("unknown")]
+    assert cli("verify", *good).code == 0
+
+
+def test_binary_files_say_the_same(cli, run, tmp_path):
+    """Written by protobuf's rules from the text: strings joined, their length kept."""
+    binary = tmp_path / "binary"
+    for path in OFFICIAL.glob("[va]*.prototxt"):
+        assert cli("convert", path, binary / f"{path.stem}.pb").code == 0
+        assert cli("convert", binary / f"{path.stem}.pb", tmp_path / "again" / path.name).code == 0
+    for folder in (binary, tmp_path / "again"):
+        result = run(folder)
+        assert result.code == 0, result.out
+        assert {one["outcome"] for one in result.results.values()} == {"passed"}
+
+
+def test_a_filter_by_operator_leaves_foreign_files_out(run):
+    result = run(OFFICIAL / "deep", OFFICIAL / "value_h_short.prototxt", "--op", "masked_im2col_forward")
+    assert list(result.results) == [(OFFICIAL / "value_h_short.prototxt").as_posix()]
+
+
+def test_list_and_verify_go_on_behind_a_broken_file(cli):
+    listed = cli("list", OFFICIAL)
+    assert listed.code == 3
+    assert len(listed.lines) == len(list(OFFICIAL.rglob("*.prototxt"))) + 2
+    assert listed.lines[-1].endswith(" cases, 2 broken")
+    assert sum("error: " in line for line in listed.lines) == 2
+    verified = cli("verify", OFFICIAL)
+    assert verified.code == 3
+    assert verified.lines[-1] == "5 verified, 2 differ, 9 skipped"
+
+
+def test_a_foreign_file_is_shown_as_far_as_it_can_be_read(cli):
+    result = cli("show", OFFICIAL / "deep" / "unknown_too_many.prototxt")
+    assert result.code == 0
+    assert "value_f holds 3 elements, the shape 2" in result.out
+    assert cli("show", OFFICIAL / "deep" / "unknown_not_hexadecimal.prototxt").code == 0
+
+
+def test_where_a_tensor_of_a_known_operator_overflows_its_type_is_an_error(run, tmp_path):
+    text = (OFFICIAL / "value_h_short.prototxt").read_text()
+    path = tmp_path / "case.prototxt"
+    path.write_text(text.replace('value_h: "1"', 'value_h: "100000000"'))
+    (one,) = run(path).results.values()
+    assert "value_h has an entry of 9 digits; float takes 8" in one["reason"]
+
+
+@pytest.mark.skipif(SUITE is None, reason="MLUOPS_TEST_RELEASED_SUITE names no checkout of the released suite")
+def test_the_whole_released_suite(run, operators):
+    result = run(SUITE, "--backend", "numpy")
+    assert result.results
+    for case, one in result.results.items():
+        known = operators.get_any(one["operator"])
+        assert one["outcome"] == "skipped" if known is None else one["outcome"] in ("passed", "suspect"), (case, one)
+    assert any(one["outcome"] == "passed" for one in result.results.values())
