@@ -18,6 +18,7 @@ from mluops_gtest.backends.registry import is_native, runs_inline
 from mluops_gtest.cli.consoles import stderr, stdout
 from mluops_gtest.cli.performance_page import print_performance
 from mluops_gtest.cli.session import Session
+from mluops_gtest.codec.lock import LockedTensor
 from mluops_gtest.codec.result_checks import check_selection
 from mluops_gtest.codec.typed import Source, convert
 from mluops_gtest.content.selection import Selected
@@ -277,7 +278,7 @@ def _costs(session: Session, cases: tuple[Selected, ...]) -> dict[str, int]:
     return costs
 
 
-def _bytes(tensor: dict[str, Any]) -> int:
+def _bytes(tensor: LockedTensor) -> int:
     import math
 
     from mluops_gtest.model.dtypes import DType

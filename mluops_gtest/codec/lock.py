@@ -3,29 +3,38 @@
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NotRequired, TypedDict
 
 import numpy as np
 
+from mluops_gtest.codec.typed import MOST_INTEGER, Source, convert, decode_json, file_bytes, keep_plain
 from mluops_gtest.codec.writing import replace_file
-from mluops_gtest.errors import ContentError
+from mluops_gtest.errors import ContentError, shown
+from mluops_gtest.model.dtypes import DType
 from mluops_gtest.model.tensor import Tensor
 
 # Hexadecimal digits of SHA-256 that are kept: 128 bits.
 _DIGITS: Final = 32
-_TYPES: Final = {
-    "id": str,
-    "declared": str,
-    "stored": str,
-    "inputs": str,
-    "baseline": str,
-    "tensors": dict,
-    "params": dict,
-}
-# In lines that have it; locks of earlier versions have none.
-_OPTIONAL: Final = {"degenerate": str}
+_DTYPES: Final = frozenset(dtype.value for dtype in DType)
+
+
+class LockedTensor(TypedDict):
+    """The descriptor of one tensor."""
+
+    id: str
+    dtype: str
+    layout: str
+    dims: list[int]
+    strides: NotRequired[list[int]]
+
+
+class LockedTensors(TypedDict):
+    """The descriptors of a case's tensors."""
+
+    inputs: list[LockedTensor]
+    outputs: list[LockedTensor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +47,9 @@ class LockEntry:
     stored: str
     inputs: str
     baseline: str
-    # "inputs" and "outputs": one {"id", "dtype", "layout", "dims"[, "strides"]} per tensor.
-    tensors: Mapping[str, list[dict[str, Any]]]
+    tensors: LockedTensors
     params: Mapping[str, Any]
-    # Why the baseline is constant by design; empty where it is not.
+    # Why the baseline is constant by design; empty where it is not, and in locks of earlier versions.
     degenerate: str = ""
 
     def differences(self, other: "LockEntry") -> list[str]:
@@ -49,36 +57,36 @@ class LockEntry:
         return [name for name in self.__dataclass_fields__ if getattr(self, name) != getattr(other, name)]
 
 
+_NAMES: Final = tuple(field.name for field in fields(LockEntry))
+
+
 def read_lock(path: Path) -> dict[str, LockEntry]:
     """All entries by id; a broken line is an error that names it."""
     try:
-        lines = path.read_bytes().splitlines()
+        lines = file_bytes(path).splitlines()
     except OSError as error:
         raise ContentError(f"{path}: cannot be read: {error.strerror or error}.") from error
     entries: dict[str, LockEntry] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        try:
-            entry = _entry(json.loads(line))
-        except (ValueError, RecursionError) as error:
-            raise ContentError(
-                f"{path}:{number}: not a line of the lock: {error}. It is written by `mluops-test generate`; "
-                "restore it or generate again."
-            ) from error
+        source = Source(f"{path}:{number}", "`mluops-test generate` writes the lock; restore it or generate again.")
+        entry = _entry(decode_json(line, source), source)
         if entry.id in entries:
             raise ContentError(f"{path}:{number}: {entry.id} is locked twice. Keep one line, or generate again.")
         entries[entry.id] = entry
     return entries
 
 
-def _entry(record: Any) -> LockEntry:
-    if not isinstance(record, dict) or record.keys() - _OPTIONAL.keys() != _TYPES.keys():
-        raise ValueError(f"it must be an object with {', '.join(_TYPES)}")
-    for name, kind in (_TYPES | _OPTIONAL).items():
-        if name in record and not isinstance(record[name], kind):
-            raise ValueError(f"{name!r} must be {'a string' if kind is str else 'an object'}")
-    return LockEntry(**record)
+def _entry(record: Any, source: Source) -> LockEntry:
+    entry = convert(record, LockEntry, source)
+    if not record.keys() <= set(_NAMES):
+        raise source.error(f"unknown key {shown(min(record.keys() - set(_NAMES)))}; allowed are {', '.join(_NAMES)}")
+    keep_plain(entry.params, source, ".params")
+    for tensor in (*entry.tensors["inputs"], *entry.tensors["outputs"]):
+        if not all(0 <= length <= MOST_INTEGER for length in tensor["dims"]) or tensor["dtype"] not in _DTYPES:
+            raise source.error(f"{shown(tensor)} is no tensor", ".tensors")
+    return entry
 
 
 def write_lock(path: Path, entries: Iterable[LockEntry]) -> None:
@@ -88,8 +96,7 @@ def write_lock(path: Path, entries: Iterable[LockEntry]) -> None:
 
 
 def _record(entry: LockEntry) -> dict[str, Any]:
-    record = {name: getattr(entry, name) for name in _TYPES}
-    return record | {name: getattr(entry, name) for name in _OPTIONAL if getattr(entry, name)}
+    return {name: getattr(entry, name) for name in _NAMES if name != "degenerate" or entry.degenerate}
 
 
 def digest_bytes(data: bytes | memoryview) -> str:

@@ -52,6 +52,7 @@ class SelectionRecord(TypedDict, total=False):
     everything: bool
     root: str | None
     shard: str | None
+    reseed: int | None
     cases: int
     left_out: int
 

@@ -1,12 +1,21 @@
 """baseline.json: a reference small enough to commit, one line per case, so that a review sees what changes."""
 
 import json
-import math
 from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
 
-from mluops_gtest.errors import ContentError
+from mluops_gtest.codec.typed import (
+    MOST_INTEGER,
+    Source,
+    convert,
+    decode_json,
+    file_bytes,
+    keep_plain,
+    refuse_doubled_keys,
+)
+from mluops_gtest.errors import ContentError, shown
 from mluops_gtest.gate.reference import Reference, ReferenceCase
 from mluops_gtest.gate.statistics import MIN_SAMPLES, RunTime
 from mluops_gtest.model.result import Outcome
@@ -16,7 +25,6 @@ FORMAT: Final = 1
 # More digits would change with every run and tell a reader nothing.
 _READING_DIGITS: Final = 4
 _ERROR_DIGITS: Final = 5
-_KEYS: Final = {"outcome", "operator", "tags", "readings", "times"}
 
 
 def baseline_text(reference: Reference) -> str:
@@ -56,61 +64,58 @@ def is_baseline(record: Any) -> bool:
 
 
 def load_json(path: Path) -> Any:
-    """A JSON document; a key that stands twice, as after a merge gone wrong, is an error."""
+    """A JSON document; in a baseline a key that stands twice, as after a merge gone wrong, is an error."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_once)
+        data = file_bytes(path)
     except OSError as error:
         raise ContentError(f"{path}: cannot be read: {error.strerror or error}.") from error
-    except json.JSONDecodeError as error:
-        raise ContentError(f"{path}:{error.lineno}: not valid JSON: {error.msg}.") from error
-    except (ValueError, RecursionError) as error:
-        raise ContentError(f"{path}: not valid JSON: {error}.") from error
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    record = dict(pairs)
-    if len(record) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"{twice!r} stands twice")
+    record = decode_json(data, _source(path))
+    if is_baseline(record):
+        refuse_doubled_keys(data, _source(path))
     return record
+
+
+def _source(path: Path) -> Source:
+    return Source(str(path), "`mluops-test gate RESULTS --update` writes baselines.")
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    backend: str
+    cases: dict[str, Any]
+    machine: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    outcome: Outcome
+    operator: str = ""
+    tags: tuple[str, ...] = ()
+    readings: dict[str, float] = field(default_factory=dict)
+    times: tuple[tuple[float, float, int], ...] = ()
+
+
+_KEYS: Final = tuple(entry.name for entry in fields(_Entry))
 
 
 def baseline_from_json(path: Path, record: Mapping[str, Any]) -> Reference:
     """The reference in a baseline file."""
+    source = _source(path)
     if record.get("format") != FORMAT:
-        raise ContentError(f"{path}: format {record.get('format')!r}; this version reads {FORMAT}.")
-    cases = record.get("cases")
-    backend, machine = record.get("backend"), record.get("machine", {})
-    if not isinstance(cases, dict) or not isinstance(backend, str) or not isinstance(machine, dict):
-        raise ContentError(f"{path}: backend or cases are missing; write the file anew with --update.")
-    known = {}
-    for case, entry in cases.items():
-        try:
-            known[case] = _case(case, entry)
-        except (KeyError, TypeError, ValueError) as error:
-            raise ContentError(f"{path}: {case}: not a case of a baseline: {error}. --update writes them.") from error
-    return Reference(backend, machine, known)
+        raise source.error(f"format {shown(record.get('format'))}; this version reads {FORMAT}")
+    head = convert(record, _Head, source)
+    keep_plain(head.machine, source, ".machine")
+    return Reference(head.backend, head.machine, {case: _case(case, e, source) for case, e in head.cases.items()})
 
 
-def _case(case: str, entry: dict[str, Any]) -> ReferenceCase:
-    if not isinstance(entry, dict) or not entry.keys() <= _KEYS:
-        raise ValueError(f"allowed are {', '.join(sorted(_KEYS))}")
-    operator = entry.get("operator", _operator(case))
-    tags = entry.get("tags", [])
-    if not isinstance(operator, str) or not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
-        raise ValueError("operator or tags are no words")
-    readings = {str(key): float(value) for key, value in entry.get("readings", {}).items()}
-    if not all(math.isfinite(value) for value in readings.values()):
-        raise ValueError("a reading is no finite number")
-    times = tuple(RunTime(float(median), float(error), int(n)) for median, error, n in entry.get("times", []))
-    if not all(t.median_ns > 0 and t.error >= 0 and t.samples >= MIN_SAMPLES for t in times):
-        raise ValueError(f"times are [median in ns, relative error, samples (at least {MIN_SAMPLES})]")
-    return ReferenceCase(operator, tuple(tags), _outcome(entry["outcome"]), readings, times)
-
-
-def _outcome(word: str) -> Outcome:
-    try:
-        return Outcome.named(word)
-    except KeyError:
-        raise ValueError(f"there is no outcome {word!r}") from None
+def _case(case: str, record: Any, source: Source) -> ReferenceCase:
+    source = Source(f"{source.file}: case {shown(case)}", source.remedy)
+    entry = convert(record, _Entry, source)
+    if not record.keys() <= set(_KEYS):
+        raise source.error(f"unknown key {shown(min(record.keys() - set(_KEYS)))}; allowed are {', '.join(_KEYS)}")
+    if not all(value >= 0 for value in entry.readings.values()):
+        raise source.error("a reading must be ≥ 0", ".readings")
+    times = tuple(RunTime(*time) for time in entry.times)
+    if not all(t.median_ns > 0 and t.error >= 0 and MIN_SAMPLES <= t.samples <= MOST_INTEGER for t in times):
+        raise source.error(f"times are [median in ns, relative error, samples (at least {MIN_SAMPLES})]", ".times")
+    return ReferenceCase(entry.operator or _operator(case), entry.tags, entry.outcome, entry.readings, times)

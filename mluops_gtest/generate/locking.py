@@ -2,9 +2,8 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
-from mluops_gtest.codec.lock import LockEntry, digest_bytes, digest_tensors
+from mluops_gtest.codec.lock import LockedTensor, LockEntry, digest_bytes, digest_tensors
 from mluops_gtest.model.case import Case, CaseDraft
 from mluops_gtest.model.tensor import Tensor
 
@@ -29,11 +28,16 @@ def as_declared(case: Case, draft: CaseDraft) -> Case:
     return replace(case, tags=draft.tags, doc=draft.doc, expect=expect)
 
 
-def _described(tensors: Iterable[Tensor]) -> list[dict[str, Any]]:
+def _described(tensors: Iterable[Tensor]) -> list[LockedTensor]:
     described = []
     for tensor in tensors:
         desc = tensor.desc
-        line = {"id": tensor.id, "dtype": desc.dtype.value, "layout": desc.layout.value, "dims": list(desc.dims)}
+        line: LockedTensor = {
+            "id": tensor.id,
+            "dtype": desc.dtype.value,
+            "layout": desc.layout.value,
+            "dims": list(desc.dims),
+        }
         if desc.strides is not None:
             line["strides"] = list(desc.strides)
         described.append(line)

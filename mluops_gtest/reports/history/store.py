@@ -8,20 +8,26 @@ import os
 import sqlite3
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, TypeVar
 
 from mluops_gtest.codec.results import report_to_json
+from mluops_gtest.codec.typed import Source, convert, decode_json
 from mluops_gtest.errors import ContentError, UnwritableError, UsageError
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
 from mluops_gtest.reports.history.trends import CaseTrend, Measured, Point, Run
 
+T = TypeVar("T")
 DEFAULT = Path(".mluops-test") / "history.sqlite"
 VARIABLE = "MLUOPS_TEST_HISTORY"
 _VERSION = 1
 # How long one process waits for the others; a whole run is added in well under a second.
 _PATIENCE_SECONDS = 30.0
+# Somebody else's doing, or a file that cannot be opened.
+_UNUSABLE = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
 _SCHEMA = (
     """CREATE TABLE runs (
       id INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE, started TEXT NOT NULL, backend TEXT NOT NULL,
@@ -56,6 +62,7 @@ class History:
         if not create and not path.is_file():
             raise UsageError(f"{path}: no history there; `mluops-test history add RESULTS --db {path}` starts one.")
         self._path = path
+        self._source = Source(str(path), "The history is damaged: put back a copy of it, or start another by --db.")
         with self._clear_errors():
             if create:
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -108,11 +115,13 @@ class History:
 
     def runs(self, *, backend: str | None = None, last: int | None = None) -> tuple[Run, ...]:
         """The runs from old to new by the time they started; the `last` so many."""
-        with self._clear_errors():
-            rows = self._base.execute(
-                f"SELECT {_RUN_COLUMNS} FROM runs WHERE ?1 IS NULL OR backend = ?1 ORDER BY started, id", (backend,)
-            )
-            runs = tuple(_run(row) for row in rows)
+        rows = self._rows(
+            "runs",
+            tuple[int, str, str, str, str, float, str],
+            f"SELECT {_RUN_COLUMNS} FROM runs WHERE ?1 IS NULL OR backend = ?1 ORDER BY started, id",
+            (backend,),
+        )
+        runs = tuple(self._run(row) for row in rows)
         return runs if last is None else runs[-last:]
 
     def trends(
@@ -125,35 +134,54 @@ class History:
         measured: dict[tuple[int, int], list[Measured]] = {}
         points: dict[tuple[str, str, str], list[Point]] = {}
         with self._clear_errors(), self._transaction("DEFERRED"):
-            found = self._base.execute(
+            readings = self._rows(
+                "readings",
+                tuple[int, int, str, str, str, float | None, float],
                 "SELECT case_id, run, output, criterion, dtype, value, threshold FROM readings"
                 f" JOIN cases ON cases.id = case_id WHERE {where}",
                 (case, operator),
             )
-            for case_id, run, output, criterion, dtype, value, threshold in found:
-                reading = Measured(output, criterion, dtype, math.nan if value is None else value, threshold)
-                measured.setdefault((case_id, run), []).append(reading)
-            found = self._base.execute(
+            results = self._rows(
+                "results",
+                tuple[int, str, str, int, Outcome, float],
                 "SELECT case_id, cases.name, cases.operator, run, outcome, results.seconds FROM results"
                 f" JOIN cases ON cases.id = case_id WHERE {where}",
                 (case, operator),
             )
-            for case_id, name, of, run, outcome, seconds in sorted(found, key=lambda row: order.get(row[3], -1)):
-                if run in by_id:
-                    readings = tuple(measured.get((case_id, run), ()))
-                    point = Point(by_id[run], Outcome.named(outcome), seconds, readings)
-                    points.setdefault((name, point.run.backend, of), []).append(point)
+        for case_id, run, output, criterion, dtype, value, threshold in readings:
+            reading = Measured(output, criterion, dtype, math.nan if value is None else value, threshold)
+            measured.setdefault((case_id, run), []).append(reading)
+        for case_id, name, of, run, outcome, seconds in sorted(results, key=lambda row: order.get(row[3], -1)):
+            if run in by_id:
+                point = Point(by_id[run], outcome, self._duration(seconds), tuple(measured.get((case_id, run), ())))
+                points.setdefault((name, point.run.backend, of), []).append(point)
         return tuple(CaseTrend(name, of, tuple(found)) for (name, _, of), found in sorted(points.items()))
 
     def case_names(self) -> tuple[str, ...]:
         """Every case that any run had."""
-        with self._clear_errors():
-            return tuple(name for (name,) in self._base.execute("SELECT name FROM cases ORDER BY name"))
+        return tuple(name for (name,) in self._rows("cases", tuple[str], "SELECT name FROM cases ORDER BY name"))
 
     def operators(self) -> tuple[str, ...]:
         """Every operator that any run had."""
+        rows = self._rows("cases", tuple[str], "SELECT DISTINCT operator FROM cases ORDER BY 1")
+        return tuple(name for (name,) in rows)
+
+    def _rows(self, table: str, wanted: type[T], query: str, values: Sequence[Any] = ()) -> list[T]:
+        """The rows, held to their types: SQLite itself keeps anything in any column."""
         with self._clear_errors():
-            return tuple(name for (name,) in self._base.execute("SELECT DISTINCT operator FROM cases ORDER BY 1"))
+            found = self._base.execute(query, values).fetchall()
+        return convert(found, list[wanted], replace(self._source, at=table))  # type: ignore[valid-type]
+
+    def _run(self, row: tuple[int, str, str, str, str, float, str]) -> Run:
+        run, started, backend, machine, tool_version, seconds, counts = row
+        source = replace(self._source, at="runs.counts")
+        numbers = convert(decode_json(counts.encode(), source), dict[str, int], source)
+        return Run(run, started, backend, machine, tool_version, self._duration(seconds), numbers)
+
+    def _duration(self, seconds: float) -> float:
+        if not (math.isfinite(seconds) and seconds >= 0):
+            raise self._source.error(f"{seconds} seconds cannot be")
+        return seconds
 
     def _case_ids(self, report: RunReport) -> dict[str, int]:
         # An operator that is renamed takes its cases along.
@@ -162,7 +190,7 @@ class History:
             " ON CONFLICT (name) DO UPDATE SET operator = excluded.operator",
             [(result.case, result.operator) for result in report.results],
         )
-        return dict(self._base.execute("SELECT name, id FROM cases"))
+        return dict(self._rows("cases", tuple[str, int], "SELECT name, id FROM cases"))
 
     def _prepare(self) -> None:
         self._base.execute(f"PRAGMA busy_timeout = {int(_PATIENCE_SECONDS * 1000)}")
@@ -208,7 +236,9 @@ class History:
         try:
             yield
         except BaseException:
-            self._base.execute("ROLLBACK")
+            # SQLite itself rolls back after some errors.
+            if self._base.in_transaction:
+                self._base.execute("ROLLBACK")
             raise
         self._base.execute("COMMIT")
 
@@ -216,14 +246,18 @@ class History:
     def _clear_errors(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF in _UNWRITABLE and error.sqlite_errorcode not in _UNREADABLE:
+        except sqlite3.Error as error:
+            # Of its own errors, such as text that is no UTF-8, Python's module tells no code.
+            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+            if code & 0xFF in _UNWRITABLE and code not in _UNREADABLE:
                 raise UnwritableError(f"{self._path}: cannot be written: {error}.") from error
-            raise UsageError(
-                f"{self._path}: the history cannot be used: {error}. Name another file by --db."
-            ) from error
-        except sqlite3.DatabaseError as error:
-            raise ContentError(f"{self._path}: not a history of mluops-test: {error}.") from error
+            if code & 0xFF in _UNUSABLE:
+                raise UsageError(
+                    f"{self._path}: the history cannot be used: {error}. Name another file by --db."
+                ) from error
+            raise self._source.error(f"not a history of mluops-test: {error}") from error
+        except (MemoryError, OverflowError) as error:  # a length that says more than the file can hold
+            raise self._source.error("not a history of mluops-test: a length in it cannot be") from error
         except OSError as error:
             raise UnwritableError.of(self._path, error) from error
 
@@ -232,11 +266,6 @@ def machine_of(report: RunReport) -> str:
     """The machine in words; times of different ones do not compare."""
     words = [report.environment.get(key) for key in ("platform", "machine", "cpus")]
     return ", ".join(str(word) for word in words if word is not None)
-
-
-def _run(row: tuple[int, str, str, str, str, float, str]) -> Run:
-    run, started, backend, machine, tool_version, seconds, counts = row
-    return Run(run, started, backend, machine, tool_version, seconds, json.loads(counts))
 
 
 def _seconds(result: CaseResult) -> float:

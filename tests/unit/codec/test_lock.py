@@ -48,18 +48,18 @@ def test_why_a_baseline_is_constant_stands_in_the_lines_that_have_it(tmp_path):
     assert "degenerate" in lines[0]
     assert "degenerate" not in lines[1]
     path.write_text(json.dumps({**lines[1], "degenerate": 1}))
-    with pytest.raises(ContentError, match="'degenerate' must be a string"):
+    with pytest.raises(ContentError, match=r"\$.degenerate: expected a text, got 1"):
         read_lock(path)
 
 
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        (b"{", "baselines.lock:3: not a line of the lock"),
-        (b"[]", "it must be an object with id, declared"),
-        (b'{"id": "x"}', "it must be an object with id, declared"),
-        (b"\xff", "baselines.lock:3: not a line of the lock"),
-        (b"[" * 100_000, "baselines.lock:3: not a line of the lock"),
+        (b"{", "baselines.lock:3: not valid JSON: the file ends too early"),
+        (b"[]", r"expected an object, got \[\]"),
+        (b'{"id": "x"}', "the key 'declared' is missing"),
+        (b"\xff", "baselines.lock:3: not valid "),
+        (b"[" * 100_000, "baselines.lock:3: nested too deeply"),
     ],
 )
 def test_broken_lines_are_told(tmp_path, line, says):
@@ -75,7 +75,17 @@ def test_wrong_types_and_repeated_ids_are_told(tmp_path):
     write_lock(path, [entry("a/x")])
     good = path.read_bytes()
     path.write_bytes(good.replace(b'"a/x"', b"7"))
-    with pytest.raises(ContentError, match=r"baselines.lock:1: .*'id' must be a string"):
+    with pytest.raises(ContentError, match=r"baselines.lock:1: \$.id: expected a text, got 7"):
+        read_lock(path)
+    for wrong in (b"[2,-3]", b"[2,3.5]", b"[2,1" + b"0" * 30 + b"]", b"{}"):
+        path.write_bytes(good.replace(b"[2,3]", wrong))
+        with pytest.raises(ContentError, match=r"baselines.lock:1: \$.tensors"):
+            read_lock(path)
+    path.write_bytes(good.replace(b'"float"', b'"flout"'))
+    with pytest.raises(ContentError, match="is no tensor"):
+        read_lock(path)
+    path.write_bytes(good.replace(b'{"id":', b'{"more":1,"id":', 1))
+    with pytest.raises(ContentError, match="unknown key 'more'; allowed are id, declared"):
         read_lock(path)
     path.write_bytes(good + good)
     with pytest.raises(ContentError, match=r"baselines.lock:2: a/x is locked twice"):
