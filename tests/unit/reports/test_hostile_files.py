@@ -1,0 +1,196 @@
+"""Whatever happened to a file, it is read or refused; and what is read can be shown, compared and judged."""
+
+import datetime
+import functools
+import json
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from mluops_gtest.cli.reporting import render
+from mluops_gtest.cli.running import RunRecord, RunRequest
+from mluops_gtest.codec.results import report_to_json
+from mluops_gtest.codec.typed import Source, convert, json_bytes
+from mluops_gtest.errors import ContentError, NothingSelectedError, UnwritableError, UsageError
+from mluops_gtest.gate.baseline import baseline_from_json, baseline_text, is_baseline, load_json
+from mluops_gtest.gate.decision import decide
+from mluops_gtest.gate.decision_json import decision_to_json
+from mluops_gtest.gate.reference import reference_of
+from mluops_gtest.model.result import Outcome, Perf, Profile, Reading, Worst
+from mluops_gtest.reports.compare import compare, comparison_to_json
+from mluops_gtest.reports.files import read_done, read_report, read_request, request_source
+from mluops_gtest.reports.history import History
+from mluops_gtest.reports.merge import merge
+from mluops_gtest.reports.result_files import write_results
+from tests.support.mutations import broken_json, flipped, result_or_message
+from tests.support.reports import golden_report, report, result
+
+SMALL = report(
+    result(
+        "a",
+        Outcome.FAILED,
+        worst=Worst("y", (3, 64), "1.0", "2.0", 3, 260, 7),
+        readings=(Reading("y", "diff1", float("nan"), 3e-3, False), Reading("y", "diff2", 0.5, 1e-3, False)),
+        profile=Profile("y", (0, 3), 1, 2, (0.5, float("inf"))),
+        fingerprint="v1:0123",
+    ),
+    result("b", perf=Perf((1000, 1001, 1002, 1003, 1004, 1005), (900, 901), 64), tags=("network", "random")),
+    selection={
+        "select": [],
+        "operators": [],
+        "tags": [],
+        "keyword": "",
+        "everything": True,
+        "root": None,
+        "shard": "1/1",
+    },
+    environment={
+        "platform": "Linux",
+        "machine": "x86_64",
+        "cpus": 2,
+        "device": {"name": "d", "bandwidth": 1e9, "peak": {"float": 1e9}},
+    },
+    timing={"load": 0.5},
+)
+TEXT = json_bytes(report_to_json(SMALL)).decode()
+REFUSALS = (ContentError, UsageError, NothingSelectedError)
+TODAY = datetime.date(2026, 5, 20)
+REQUEST = RunRequest({"select": [], "shard": None}, None, "numpy", devices=(0,), timeout=2.5, samples=3)
+many = settings(
+    max_examples=100,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+
+def use(read, folder):
+    """Everything that commands do with a report."""
+    for form in ("html", "markdown", "junit", "ctrf", "json"):
+        render(read, form, "en", {}, None).encode()
+    json.dumps(comparison_to_json(compare(SMALL, read)), allow_nan=False)
+    with History(folder / "history.sqlite", create=True) as history:
+        history.add(read)
+        for trend in history.trends(history.runs(last=3)):
+            json.dumps(trend.to_json(), allow_nan=False)
+    for step in (
+        lambda: decision_to_json(decide(read, reference_of(SMALL), (), TODAY)),
+        lambda: decision_to_json(decide(SMALL, reference_of(read), (), TODAY)),
+        lambda: merge({"a": read}),
+    ):
+        result_or_message(step, *REFUSALS)
+
+
+def test_what_is_written_is_read_back(tmp_path):
+    for whole in (SMALL, golden_report()):
+        write_results(tmp_path, whole)
+        read = read_report(tmp_path)
+        assert repr(read) == repr(whole)
+        use(read, tmp_path)
+        done = read_done(tmp_path)
+        assert repr(done) == repr({r.case: r for r in whole.results if r.outcome is not Outcome.NOT_RUN})
+
+
+@many
+@given(broken_json(TEXT))
+def test_a_broken_report(tmp_path, data):
+    (tmp_path / "report.json").write_bytes(data)
+    read, message = result_or_message(lambda: read_report(tmp_path), ContentError)
+    if read is None:
+        assert message.startswith(f"{tmp_path / 'report.json'}: ")
+        message.encode()
+    else:
+        use(read, tmp_path)
+
+
+@many
+@given(broken_json(json.dumps(report_to_json(SMALL)["results"][0])))
+def test_a_broken_line_of_results(tmp_path, data):
+    (tmp_path / "results.jsonl").write_bytes(data + b"\n")
+    done, message = result_or_message(lambda: read_done(tmp_path), ContentError)
+    if done is None:
+        assert message.startswith(f"{tmp_path / 'results.jsonl'}:")
+    else:
+        write_results(tmp_path / "again", report(*done.values()))
+        assert repr(read_done(tmp_path / "again")) == repr(done)
+
+
+@many
+@given(broken_json(json.dumps(REQUEST.to_json(["op/a"], 3))))
+def test_a_broken_request(tmp_path, data):
+    (tmp_path / "run.json").write_bytes(data)
+
+    def read():
+        record, source = read_request(tmp_path), request_source(tmp_path)
+        return RunRequest.from_json(record, source), convert(record, RunRecord, source)
+
+    found, message = result_or_message(read, ContentError)
+    if found is None:
+        assert message.startswith(f"{tmp_path / 'run.json'}: ")
+    else:
+        request, planned = found
+        request.repro_options()
+        json_bytes(request.to_json(list(planned.cases), planned.left_out))
+
+
+def test_a_request_of_an_earlier_version_is_read():
+    record = {"selection": {}, "root": None, "backend": "numpy", "cases": [], "left_out": 0}
+    assert RunRequest.from_json(record, Source("run.json", "")) == RunRequest({}, None, "numpy")
+
+
+@many
+@given(broken_json(baseline_text(reference_of(SMALL))))
+def test_a_broken_baseline(tmp_path, data):
+    path = tmp_path / "baseline.json"
+    path.write_bytes(data)
+
+    def read():
+        record = load_json(path)
+        return baseline_from_json(path, record) if is_baseline(record) else "a report"
+
+    reference, message = result_or_message(read, ContentError)
+    if reference is None:
+        assert message.startswith(f"{path}: ")
+    elif reference != "a report":
+        baseline_text(reference)
+        result_or_message(lambda: decision_to_json(decide(SMALL, reference, (), TODAY)), *REFUSALS)
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory):
+    path = tmp_path_factory.mktemp("whole") / "history.sqlite"
+    with History(path, create=True) as history:
+        history.add(SMALL)
+        history.add(golden_report())
+    return path.read_bytes()
+
+
+def read_history(path):
+    with History(path) as history:
+        for trend in history.trends(history.runs()):
+            json.dumps(trend.to_json(), allow_nan=False)
+        history.case_names()
+        history.operators()
+        history.add(report(result("new")))
+
+
+def test_every_byte_of_the_first_page_may_be_wrong(tmp_path, database):
+    for place in range(200):
+        path = tmp_path / f"{place}.sqlite"
+        path.write_bytes(database[:place] + bytes([database[place] ^ 0xFF]) + database[place + 1 :])
+        _, message = result_or_message(functools.partial(read_history, path), ContentError, UsageError, UnwritableError)
+        assert not message or str(path) in message
+
+
+def test_a_broken_history(tmp_path, database):
+    number = iter(range(10**6))
+
+    @many
+    @given(flipped(database))
+    def check(data):
+        path = tmp_path / f"{next(number)}.sqlite"
+        path.write_bytes(data)
+        _, message = result_or_message(functools.partial(read_history, path), ContentError, UsageError, UnwritableError)
+        assert not message or str(path) in message
+
+    check()
