@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from mluops_gtest.engine.execute import Executor
+from mluops_gtest.engine.failures import not_loaded
 from mluops_gtest.engine.perf import Sampling
 from mluops_gtest.engine.perf_bench import bench_case
-from mluops_gtest.errors import ContentError
 from mluops_gtest.gate.statistics import MIN_EFFECT, MIN_SAMPLES, Answer, run_time, student
 from mluops_gtest.model.case import CaseSource
 from mluops_gtest.model.operator import Operator
@@ -64,9 +64,8 @@ def benched(
     for case_id in ids:
         try:
             case = source.load(case_id)
-        except ContentError as error:
-            broken = CaseResult(case_id, "", (), Outcome.ERROR, reason=str(error), content_error=True)
-            yield Benched((broken,) * len(executors))
+        except Exception as error:
+            yield Benched((not_loaded(case_id, "", (), error),) * len(executors))
             continue
         yield Benched(bench_case(executors, case, operators.get(case.operator), sampling))
 

@@ -35,6 +35,7 @@ from mluops_gtest.model.report import RunReport, exit_code
 from mluops_gtest.model.result import CaseResult
 from mluops_gtest.reports.device_spec import read_device_spec
 from mluops_gtest.reports.result_files import ResultFiles
+from mluops_gtest.reports.results_folder import ResultsFolder
 from mluops_gtest.reports.terminal import TerminalReporter
 
 # Smallest values of a request, as the command line has them.
@@ -169,12 +170,12 @@ def execute(
     request: RunRequest,
     cases: tuple[Selected, ...],
     left_out: int,
-    folder: Path,
+    folder: ResultsFolder,
     verbosity: int,
     done: dict[str, CaseResult] | None = None,
 ) -> ExitCode:
-    """Run the planned cases into the folder and print the summary."""
-    done = done or {}
+    """Run the planned cases into the folder and print the summary; without `done` the run is a new one."""
+    resumed, done = done is not None, done or {}
     device = None if request.device_spec is None else read_device_spec(Path(request.device_spec)).figures
     reporter = TerminalReporter(stdout(), stderr(), verbosity)
     source = session.source(
@@ -194,6 +195,8 @@ def execute(
             request.repeat, request.bitwise, request.stop_at_first, request.timeout, request.reruns, sampling
         )
         context = _context(request, callers[0].name, len(cases), left_out, device)
+        if not resumed:
+            folder.clear()
         with ResultFiles(folder, record, tuple(done[case.id] for case in cases if case.id in done)) as files:
             operators = session.catalogue.operators
             try:
@@ -208,7 +211,7 @@ def execute(
                 code = _told(error, code)
     if request.perf and verbosity >= 0:
         print_performance(stdout(), report)
-    reporter.summary(report, str(folder))
+    reporter.summary(report, str(folder.path))
     if left_out and verbosity >= 0:
         click.echo(
             f"{left_out} declared cases were not selected; --all selects every one but those tagged undefined "
@@ -269,13 +272,21 @@ def _costs(session: Session, cases: tuple[Selected, ...]) -> dict[str, int]:
     costs = {}
     for case in cases:
         if case.path is not None:
-            costs[case.id] = case.path.stat().st_size
+            costs[case.id] = _size(case.path)
         elif case.id in lock:
             tensors = lock[case.id].tensors
             costs[case.id] = sum(_bytes(tensor) for tensor in (*tensors["inputs"], *tensors["outputs"]))
         else:
             costs[case.id] = 0
     return costs
+
+
+def _size(path: Path) -> int:
+    """Of a file that cannot be read 0: it is told when the case is loaded."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def _bytes(tensor: LockedTensor) -> int:

@@ -8,7 +8,7 @@ from typing import IO, Any, Final
 
 import numpy as np
 
-from mluops_gtest.errors import CaseFileError
+from mluops_gtest.errors import CaseFileError, shown
 from mluops_gtest.model.dtypes import Array
 
 # Larger files are mapped instead of read: pages that nobody looks at are never loaded.
@@ -39,14 +39,17 @@ def resolve(name: str, folder: Path, allow_outside: bool) -> Path:
     try:
         path = (folder / name).resolve()
         outside = Path(name).is_absolute() or not path.is_relative_to(folder.resolve())
+        there = path.is_file()
     except (OSError, ValueError, RuntimeError) as error:
-        raise CaseFileError(f"path {name!r} is not the name of a file: {error}") from error
+        # Some messages repeat the whole path, and a name that is too long is too long to read.
+        why = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise CaseFileError(f"path {shown(name)} is not the name of a file: {why}") from error
     if outside and not allow_outside:
         raise CaseFileError(
             f"path {name!r} leads out of the case's folder {folder}; only files below it are read, "
             "unless paths outside are allowed explicitly"
         )
-    if not path.is_file():
+    if not there:
         raise CaseFileError(f"path {name!r}: there is no such file in {folder}")
     return path
 

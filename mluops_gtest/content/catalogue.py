@@ -60,7 +60,11 @@ class Catalogue:
 
     def draft_of(self, file: Path) -> CaseDraft | None:
         """The declaration behind a stored file of this root; None for any other file."""
-        resolved = file.resolve()
+        try:
+            resolved = file.resolve()
+        except (OSError, RuntimeError):
+            # A loop of links is told by whoever reads the file.
+            return None
         if resolved.suffix != ".prototxt" or not resolved.is_relative_to(self.root.stored):
             return None
         return self.drafts.get(resolved.relative_to(self.root.stored).with_suffix("").as_posix())

@@ -1,5 +1,6 @@
 """Which cases a command works on; every command resolves the same arguments to the same ids."""
 
+import contextlib
 import fnmatch
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -8,7 +9,7 @@ from pathlib import Path
 
 from mluops_gtest.content.catalogue import Catalogue
 from mluops_gtest.content.keyword import Keyword
-from mluops_gtest.errors import CaseFileError, NothingSelectedError, UnknownNameError, suggestion
+from mluops_gtest.errors import CaseFileError, NothingSelectedError, UnknownNameError, shown, suggestion
 from mluops_gtest.model.case import TAGS, CaseDraft
 
 _SUFFIXES = (".prototxt", ".pb")
@@ -118,9 +119,9 @@ def _matching(catalogue: Catalogue, patterns: Sequence[str]) -> Iterator[Selecte
             matching = fnmatch.filter(catalogue.drafts, canonical)
             found = [_declared(catalogue.drafts[case_id]) for case_id in matching]
         if not found:
-            hint = suggestion(pattern, catalogue.drafts).split(" Known:")[0]
+            hint = suggestion(pattern[:200], catalogue.drafts).split(" Known:")[0]
             raise NothingSelectedError(
-                f"{pattern!r} is no case id, matches none as a glob, and is no file or folder with cases.{hint} "
+                f"{shown(pattern)} is no case id, matches none as a glob, and is no file or folder with cases.{hint} "
                 "`mluops-test list --all --format ids` shows every id."
             )
         yield from found
@@ -128,12 +129,13 @@ def _matching(catalogue: Catalogue, patterns: Sequence[str]) -> Iterator[Selecte
 
 def _on_disk(catalogue: Catalogue, path: Path) -> Iterator[Selected]:
     """A file is a case whatever its suffix; in a folder those with our suffixes are."""
-    if path.is_dir():
-        files = sorted(p for suffix in _SUFFIXES for p in path.rglob(f"*{suffix}"))
-    elif path.is_file():
-        files = [path]
-    else:
-        files = []
+    files = []
+    # What the system takes for no name at all, one of 5000 characters say, names nothing.
+    with contextlib.suppress(OSError):
+        if path.is_dir():
+            files = sorted(p for suffix in _SUFFIXES for p in path.rglob(f"*{suffix}"))
+        elif path.is_file():
+            files = [path]
     for file in files:
         draft = catalogue.draft_of(file)
         if draft is not None:

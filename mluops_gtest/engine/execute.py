@@ -1,14 +1,13 @@
 """One case on one backend: buffers made, call made, memory checked, values judged."""
 
-import errno
 import time
-import traceback
 from dataclasses import dataclass, replace
 from typing import Final
 
 from mluops_gtest.engine.caller import Caller, DisturbedError, LostDeviceError, undisturbed
 from mluops_gtest.engine.describe import case_info
 from mluops_gtest.engine.expectation import Expectation, expectation_of
+from mluops_gtest.engine.failures import not_judged, told
 from mluops_gtest.engine.fingerprint import fingerprinted
 from mluops_gtest.engine.guarded_call import GuardedCall
 from mluops_gtest.engine.judge import Judgement, judge_untouched, judge_values
@@ -21,7 +20,6 @@ from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.result import CaseResult, Outcome
 from mluops_gtest.model.status import Status
 
-_SHORTAGES = (errno.ENOMEM, errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.EAGAIN)
 # What happened in a call is the backend's to tell; what that means for the case is decided here and nowhere else.
 _OUTCOME_OF: Final = {
     Ending.DECLINED: Outcome.SKIPPED,
@@ -100,14 +98,9 @@ class Executor:
             return replace(blank, outcome=Outcome.ERROR, reason=str(error), content_error=True), None
         except (LostDeviceError, DisturbedError):
             raise
-        except (MemoryError, OSError) as error:
-            if not _is_shortage(error):
-                return bug(blank, error), None
-            reason = f"this machine does not give the case what it needs: {type(error).__name__}: {error}"
-            return replace(blank, outcome=Outcome.ERROR, reason=reason), None
         except Exception as error:
             # Neither the case's nor the backend's: those are dealt with where they are asked.
-            return bug(blank, error), None
+            return not_judged(blank, error), None
 
     def _unsupported(self, operator: str) -> tuple[Outcome, str] | None:
         """Why the backend does not run that operator; None where it does. Asked once per operator."""
@@ -203,7 +196,7 @@ class TimedCase:
         except LostDeviceError:
             raise
         except Exception as error:
-            reason, trace = _told(error)
+            reason, trace = told(error)
             return Reply(ended=Ending.ERROR, reason=reason, notes=(trace,))
         self._executor.times.backend += reply.seconds
         return reply
@@ -241,19 +234,3 @@ def _judged(result: CaseResult, judgement: Judgement) -> CaseResult:
         compared=judgement.compared,
     )
     return fingerprinted(result, judgement.marks)
-
-
-def bug(blank: CaseResult, error: BaseException) -> CaseResult:
-    """The outcome of a case on which the harness itself failed."""
-    reason, trace = _told(error)
-    notes = (*blank.notes, trace)
-    return replace(blank, outcome=Outcome.ERROR, reason=f"a bug of mluops-test: {reason}", notes=notes, bug=True)
-
-
-def _is_shortage(error: BaseException) -> bool:
-    """The system refuses memory, descriptors or room; tensors in shared memory count as files there."""
-    return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _SHORTAGES)
-
-
-def _told(error: BaseException) -> tuple[str, str]:
-    return f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error)).rstrip()

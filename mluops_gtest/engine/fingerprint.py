@@ -41,7 +41,7 @@ def fingerprinted(result: CaseResult, marks: Iterable[str] = ()) -> CaseResult:
 
 def fingerprint(words: Iterable[str]) -> str:
     """The version and a short hash of the words."""
-    digest = hashlib.sha256("\n".join(words).encode()).hexdigest()
+    digest = hashlib.sha256("\n".join(words).encode(errors="backslashreplace")).hexdigest()
     return f"{VERSION}:{digest[:_LENGTH]}"
 
 

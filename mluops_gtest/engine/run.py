@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mluops_gtest.engine.caller import Caller
+from mluops_gtest.engine.caller import Caller, LostDeviceError
 from mluops_gtest.engine.execute import Executor, Options
+from mluops_gtest.engine.failures import not_judged, not_loaded
 from mluops_gtest.engine.fingerprint import fingerprinted
 from mluops_gtest.engine.lanes import Lanes, PlannedCase
-from mluops_gtest.errors import ContentError
-from mluops_gtest.model.case import CaseSource
+from mluops_gtest.model.case import Case, CaseSource
 from mluops_gtest.model.event import CaseFinished, CaseStarted, Event, Listener, RunFinished, RunStarted
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.report import RunReport
@@ -117,15 +117,20 @@ class _Lane:
         """Load the case and give its verdict."""
         try:
             case = self.source.load(planned.id)
-        except ContentError as error:
-            result = fingerprinted(
-                CaseResult(
-                    planned.id, planned.operator, planned.tags, Outcome.ERROR, reason=str(error), content_error=True
-                )
-            )
+        except Exception as error:
+            result = not_loaded(planned.id, planned.operator, planned.tags, error)
         else:
-            result = self.executor.execute(case, self.operators.get(case.operator))
+            result = self._executed(planned, case)
         return CaseFinished(replace(result, repro=_repro(planned, self.context)))
+
+    def _executed(self, planned: PlannedCase, case: Case) -> CaseResult:
+        try:
+            return self.executor.execute(case, self.operators.get(case.operator))
+        except LostDeviceError:
+            raise
+        except Exception as error:
+            blank = CaseResult(planned.id, planned.operator, planned.tags, Outcome.ERROR)
+            return fingerprinted(not_judged(blank, error))
 
 
 def _not_run(planned: PlannedCase, context: RunContext, reason: str) -> CaseResult:

@@ -68,6 +68,8 @@ class StoredCases:
         start, made_before = time.perf_counter(), self.times.generate
         try:
             return self._load(self._selected[case_id])
+        except OSError as error:
+            raise ContentError(f"{case_id}: cannot be read: {error.strerror or error}.") from error
         finally:
             made = self.times.generate - made_before
             self.times.load += time.perf_counter() - start - made

@@ -2,40 +2,43 @@
 
 import contextlib
 import dataclasses
-import errno
-import json
 import os
 import shlex
 import time
-from pathlib import Path
 from typing import Any, assert_never
 
 from mluops_gtest.codec.results import report_to_json, result_to_json
 from mluops_gtest.codec.typed import json_bytes
-from mluops_gtest.codec.writing import replace_file, replace_text
+from mluops_gtest.codec.writing import replace_file
 from mluops_gtest.errors import UnwritableError
 from mluops_gtest.model.event import CaseFinished, CaseStarted, Event, RunFinished, RunStarted
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult
 from mluops_gtest.reports.files import REPORT, RESULTS, RUN
+from mluops_gtest.reports.results_folder import ResultsFolder
 
 
 class ResultFiles:
     """Writes the results of one run; every finished case is on disk before the next one starts."""
 
-    def __init__(self, folder: Path, request: dict[str, Any], done: tuple[CaseResult, ...] = ()) -> None:
-        self.folder = folder
+    def __init__(self, folder: ResultsFolder, request: dict[str, Any], done: tuple[CaseResult, ...] = ()) -> None:
         self.seconds = 0.0
         self.finished = list(done)
-        self._path = folder / RESULTS
-        replace_text(folder / RUN, json.dumps(request, indent=1) + "\n")
-        replace_file(self._path, map(_line, done))
+        self._folder = folder
+        self._request = json_bytes(request, indent=1) + b"\n"
+        self._path = folder.path / RESULTS
+        self._begin()
         try:
             # An older report must not survive beside the results of a run that is killed.
-            (folder / REPORT).unlink(missing_ok=True)
+            (folder.path / REPORT).unlink(missing_ok=True)
             self._lines = self._path.open("ab", buffering=0)
         except OSError as error:
-            raise UnwritableError.of(folder, error) from error
+            raise UnwritableError.of(folder.path, error) from error
+
+    def _begin(self) -> None:
+        """What is known so far, as the files of a run that goes on from here."""
+        replace_file(self._folder.path / RUN, [self._request])
+        replace_file(self._path, map(_line, self.finished))
 
     def __enter__(self) -> "ResultFiles":
         return self
@@ -59,11 +62,9 @@ class ResultFiles:
         """The report, whole or not at all."""
         report = dataclasses.replace(report, timing={**report.timing, "write": self.seconds})
         try:
-            replace_file(self.folder / REPORT, _document(report), make_folder=False)
+            replace_file(self._folder.path / REPORT, _document(report), make_folder=False)
         except UnwritableError as error:
-            raise UnwritableError(
-                f"{error} All results are in {self._path}; {self._resume('writes the report')}"
-            ) from error
+            raise UnwritableError(f"{error} {self._what_is_left('writes the report')}") from error
 
     def _append(self, result: CaseResult) -> None:
         end = self._lines.tell()
@@ -71,30 +72,41 @@ class ResultFiles:
         try:
             while rest:
                 rest = rest[self._lines.write(rest) :]
-            if not self._in_place():
-                raise OSError(errno.ENOENT, "the file is gone")
         except OSError as error:
             # Half a line helps nobody; should it stay, whoever reads it drops it.
             with contextlib.suppress(OSError):
                 self._lines.truncate(end)
-            kept = f"The results of {len(self.finished)} cases are kept;"
-            raise UnwritableError.of(self._path, error, f"{kept} {self._resume('runs the rest')}") from error
+            raise UnwritableError.of(self._path, error, self._what_is_left("runs the rest")) from error
         self.finished.append(result)
+        if not self._in_place():
+            left = self._what_is_left("runs the rest")
+            raise UnwritableError(f"{self._path}: cannot be written: somebody removed the file. {left}")
 
     def _in_place(self) -> bool:
         """What is written to a file that was removed or moved away reaches nobody."""
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        try:
             return os.path.samestat(os.stat(self._path), os.fstat(self._lines.fileno()))
-        return False
+        except OSError:
+            return False
 
-    def _resume(self, what: str) -> str:
-        return f"make room, then `{shlex.join(['mluops-test', 'run', '--resume', str(self.folder)])}` {what}."
+    def _what_is_left(self, resumed: str) -> str:
+        """What is on disk, and how to go on; files that somebody removed are written again first."""
+        if not self._in_place():
+            try:
+                if not self._folder.recover():
+                    return "Another run may be there now; run this one again with another --out."
+                self._begin()
+            except UnwritableError:
+                return "Nothing of this run could be kept; run it again with another --out."
+        again = shlex.join(["mluops-test", "run", "--resume", str(self._folder.path)])
+        return f"The results of {len(self.finished)} cases are kept there; once it can be written, `{again}` {resumed}."
 
 
-def write_results(folder: Path, report: RunReport) -> None:
+def write_results(folder: ResultsFolder, report: RunReport) -> None:
     """A finished report as a results folder of its own."""
-    replace_file(folder / RESULTS, map(_line, report.results))
-    replace_file(folder / REPORT, _document(report))
+    folder.clear()
+    replace_file(folder.path / RESULTS, map(_line, report.results))
+    replace_file(folder.path / REPORT, _document(report))
 
 
 def _document(report: RunReport) -> list[bytes]:

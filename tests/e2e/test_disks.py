@@ -85,7 +85,7 @@ def test_a_file_that_may_not_grow_ends_the_run_and_resume_completes_it(cli, undi
     assert f"`mluops-test run --resume {out}` runs the rest" in told
     done = read_done(out)
     assert 0 < len(done) < len(undisturbed)
-    assert f"The results of {len(done)} cases are kept" in told
+    assert f"The results of {len(done)} cases are kept there" in told
     assert (out / "results.jsonl").read_bytes().endswith(b"\n"), "half a line was left"
     assert leftovers(out) == []
     resumed = cli("run", "--resume", out)
@@ -119,7 +119,7 @@ def test_a_report_that_does_not_fit_is_told_and_written_by_resume(cli, tmp_path)
     assert stopped.returncode == 74
     told = sentence(stopped.stderr)
     assert f"{out / 'report.json'}: cannot be written" in told
-    assert f"All results are in {out / 'results.jsonl'}" in told
+    assert "The results of 2 cases are kept there" in told
     assert "2 passed" in stopped.stdout, "what was found is still told"
     assert "2 passed" in whole.stdout
     assert sorted(os.listdir(out)) == ["results.jsonl", "run.json"]

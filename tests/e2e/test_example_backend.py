@@ -66,7 +66,7 @@ def test_the_smallest_backend_of_the_page_computes_right_values(first_kernel, tm
 
 def test_the_smallest_backend_of_the_page_does_not_refuse(first_kernel, tmp_path):
     case = f"{OPERATOR}/feature_layout_nhwc"
-    assert run_main(["run", case, "--backend", first_kernel, "--out", str(tmp_path)]) == ExitCode.FAILED
+    assert run_main(["run", case, "--backend", first_kernel, "--out", str(tmp_path), "--overwrite"]) == ExitCode.FAILED
     assert results(tmp_path)[case]["outcome"] == "wrong_status"
 
 

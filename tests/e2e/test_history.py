@@ -6,6 +6,7 @@ import pytest
 
 from mluops_gtest.model.result import Outcome
 from mluops_gtest.reports.result_files import write_results
+from mluops_gtest.reports.results_folder import ResultsFolder
 from tests.support.reports import GOLDEN, report, result
 
 
@@ -16,7 +17,8 @@ def three(cli, tmp_path):
         outcome = Outcome.FLAKY if day == 2 else Outcome.PASSED
         results = (result("steady", seconds=day), result("odd", outcome, value=value), result("b", operator="other"))
         folder = tmp_path / f"run-{day}"
-        write_results(folder, report(*results, started=f"2026-01-0{day}T00:00:00+00:00"))
+        with ResultsFolder(folder) as claimed:
+            write_results(claimed, report(*results, started=f"2026-01-0{day}T00:00:00+00:00"))
         added = cli("history", "add", folder)
         assert (added.code, "3 results added" in added.out) == (0, True)
     return cli
@@ -88,6 +90,7 @@ class TestErrors:
 
     def test_results_that_are_none_add_nothing(self, three, tmp_path):
         (tmp_path / "bad.json").write_text("{}")
-        write_results(tmp_path / "run-4", replace(report(result()), seconds=9.0))
+        with ResultsFolder(tmp_path / "run-4") as claimed:
+            write_results(claimed, replace(report(result()), seconds=9.0))
         assert three("history", "add", tmp_path / "run-4", tmp_path / "bad.json").code == 3
         assert len(three("history", "show").lines) == 4

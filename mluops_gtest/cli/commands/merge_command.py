@@ -18,7 +18,8 @@ Examples:
     type=click.Path(path_type=Path, file_okay=False),
     help="Folder for the merged results.jsonl and report.json, e.g. --out results.",
 )
-def command(folders: tuple[Path, ...], out: Path) -> int:
+@click.option("--overwrite", is_flag=True, help="Replace the run that --out holds, e.g. --out results --overwrite.")
+def command(folders: tuple[Path, ...], out: Path, overwrite: bool) -> int:
     """Merge the results of all shards of one run.
 
     Doubled cases, missing shards and different backends are refused. The exit code is that of the whole run.
@@ -27,6 +28,7 @@ def command(folders: tuple[Path, ...], out: Path) -> int:
     from mluops_gtest.reports.files import read_report
     from mluops_gtest.reports.merge import merge
     from mluops_gtest.reports.result_files import write_results
+    from mluops_gtest.reports.results_folder import ResultsFolder
     from mluops_gtest.reports.terminal import operator_table
 
     reports = {}
@@ -34,7 +36,9 @@ def command(folders: tuple[Path, ...], out: Path) -> int:
         name = str(folder) if str(folder) not in reports else f"{folder} (again, as number {number})"
         reports[name] = read_report(folder)
     merged = merge(reports)
-    write_results(out, merged)
+    advice = "--overwrite replaces it, another --out keeps both"
+    with ResultsFolder.new(out, overwrite=overwrite, advice=advice) as claimed:
+        write_results(claimed, merged)
     stdout().print(operator_table(merged))
     counts = ", ".join(f"{n} {outcome}" for outcome, n in merged.summary.items())
     click.echo(f"{counts}\nResults: {out}")

@@ -3,7 +3,7 @@
 import datetime
 import secrets
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,6 +11,9 @@ from mluops_gtest.cli.options import BytesType, DevicesType, ReseedType, file_op
 from mluops_gtest.cli.sampling import sampling_options
 from mluops_gtest.errors import UsageError
 from mluops_gtest.model.reseed import LARGEST_RESEED
+
+if TYPE_CHECKING:
+    from mluops_gtest.reports.results_folder import ResultsFolder
 
 _EPILOG = """\b
 Examples:
@@ -24,7 +27,8 @@ Examples:
   mluops-test run --shard 1/4 --out results-1         a quarter of the cases; then: mluops-test merge
   mluops-test run --tag network --perf --device-spec host.yaml
   mluops-test run --reseed 7                          other random values, fresh baselines
-  mluops-test run --resume results                    go on after a crash or Ctrl-C
+  mluops-test run --resume results                    go on after a crash, Ctrl-C or a full disk
+  mluops-test run --out results --overwrite           the same folder again
 """
 # What may be said beside --resume: how to print, nothing about what to run.
 _BESIDE_RESUME = {"resume", "quiet", "verbose"}
@@ -50,6 +54,7 @@ _ONLY_WITH_PERF = {"warmup", "samples", "cold_cache", "device_spec"}
     type=click.Path(path_type=Path, file_okay=False),
     help="Folder for run.json, results.jsonl and report.json, e.g. --out results.  [default: ./mluops-results/<time>]",
 )
+@click.option("--overwrite", is_flag=True, help="Replace the run that --out holds, e.g. --out results --overwrite.")
 @click.option(
     "--isolate/--no-isolate",
     default=None,
@@ -123,6 +128,9 @@ def command(ctx: click.Context, /, resume: Path | None, **options: Any) -> int:
     if not options["perf"]:
         _refuse_without_perf(ctx)
     out, root, allow_empty = options.pop("out"), options.pop("root"), options.pop("allow_empty_shard")
+    overwrite = options.pop("overwrite")
+    if overwrite and out is None:
+        raise UsageError("--overwrite says what may happen to the folder of --out, e.g. --out results --overwrite.")
     jobs, devices = options.pop("jobs"), options.pop("devices") or ()
     if jobs and devices:
         raise UsageError("-j and --devices exclude each other: there is one worker per device.")
@@ -144,7 +152,8 @@ def command(ctx: click.Context, /, resume: Path | None, **options: Any) -> int:
     cases, left_out = plan_new(session, request)
     if not cases:
         return int(empty_shard(allow_empty))
-    return int(execute(session, request, cases, left_out, out or _default_folder(), verbosity))
+    with _new_folder(out, overwrite=overwrite) as folder:
+        return int(execute(session, request, cases, left_out, folder, verbosity))
 
 
 def _seed(reseed: int | str | None, shard: str | None) -> int | None:
@@ -193,29 +202,31 @@ def _options(ctx: click.Context, names: list[str]) -> str:
     return ", ".join(parameter.opts[0] for parameter in ctx.command.params if parameter.name in names)
 
 
-def _resume(folder: Path, verbosity: int) -> int:
+def _resume(path: Path, verbosity: int) -> int:
     from mluops_gtest.cli.running import RunRecord, RunRequest, execute, plan_again
     from mluops_gtest.cli.session import Session
     from mluops_gtest.codec.typed import convert
     from mluops_gtest.reports.files import REPORT, read_done, read_report, read_request, request_source
+    from mluops_gtest.reports.results_folder import ResultsFolder
 
-    record, source = read_request(folder), request_source(folder)
-    request, planned = RunRequest.from_json(record, source), convert(record, RunRecord, source)
-    if (folder / REPORT).exists():
-        report = read_report(folder)
-        if not report.interrupted:
-            click.echo(f"{folder}: the run is finished; nothing is left to run.")
-            return int(report.exit_code)
-    session = Session(None if request.root is None else Path(request.root))
-    cases = plan_again(session, list(planned.cases))
-    return int(execute(session, request, cases, planned.left_out, folder, verbosity, read_done(folder)))
+    with ResultsFolder(path) as folder:
+        record, source = read_request(path), request_source(path)
+        request, planned = RunRequest.from_json(record, source), convert(record, RunRecord, source)
+        if (path / REPORT).exists():
+            report = read_report(path)
+            if not report.interrupted:
+                click.echo(f"{path}: the run is finished; nothing is left to run.")
+                return int(report.exit_code)
+        session = Session(None if request.root is None else Path(request.root))
+        cases = plan_again(session, list(planned.cases))
+        return int(execute(session, request, cases, planned.left_out, folder, verbosity, read_done(path)))
 
 
-def _default_folder() -> Path:
-    stamp = datetime.datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
-    folder = Path("mluops-results", stamp)
-    number = 2
-    while folder.exists():
-        folder = folder.with_name(f"{stamp}-{number}")
-        number += 1
-    return folder
+def _new_folder(out: Path | None, *, overwrite: bool) -> "ResultsFolder":
+    from mluops_gtest.reports.results_folder import ResultsFolder
+
+    if out is None:
+        stamp = datetime.datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
+        return ResultsFolder.fresh(Path("mluops-results"), stamp)
+    advice = f"`--resume {out}` goes on with it, --overwrite replaces it, another --out keeps both"
+    return ResultsFolder.new(out, overwrite=overwrite, advice=advice)
