@@ -8,7 +8,7 @@ import numpy as np
 
 from mluops_gtest.authoring import Array, Draw, DType, Made
 from mluops_gtest.authoring.clouds import network_layer, random_sites, small_layer
-from mluops_gtest.authoring.sparse import Geometry, derive_output_space
+from mluops_gtest.authoring.sparse import Geometry, derive_output_space, find_pairs, refuse_lonely
 
 Params = Mapping[str, Any]
 
@@ -32,6 +32,8 @@ def scattered(draw: Draw, params: Params, dtype: DType, *, sites: int, ascending
     del dtype
     full = complete(params)
     indices = random_sites(draw.stream("indices"), full["batch"], full["input_space"], sites)
+    if full["sub_m"] and sites > 1:
+        refuse_lonely(find_pairs(indices, _geometry_of(full)).indice_num.tolist())
     return Made({"indices": _ascending(indices) if ascending else indices}, full)
 
 
@@ -94,6 +96,11 @@ def _derived(full: Params) -> tuple[int, int, int]:
     if min(space) < 1:
         raise ValueError(f"the kernel does not fit: the output space would be {space}; give output_space or more pad")
     return space
+
+
+def _geometry_of(full: Params) -> Geometry:
+    names = ("batch", "input_space", "filter_space", "stride", "pad", "dilation", "output_space", "sub_m")
+    return Geometry(*(full[name] for name in names))
 
 
 def _params_of(geometry: Geometry) -> dict[str, Any]:

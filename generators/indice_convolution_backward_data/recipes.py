@@ -9,7 +9,7 @@ import numpy as np
 
 from mluops_gtest.authoring import Array, Draw, DType, Layout, Made
 from mluops_gtest.authoring.clouds import network_layer, random_sites, small_layer
-from mluops_gtest.authoring.sparse import Geometry, Triple, derive_output_space, find_pairs
+from mluops_gtest.authoring.sparse import Geometry, Triple, derive_output_space, find_pairs, refuse_lonely
 
 from .filters import laid_out
 from .reference import Operands
@@ -94,6 +94,7 @@ def sites(
     output_space = space if sub_m else derive_output_space(space, kernel, stride, pad, dilation)
     geometry = Geometry(batch, space, kernel, stride, pad, dilation, output_space, sub_m)
     connections = _connections(random_sites(draw.stream("sites"), batch, space, count), geometry)
+    refuse_lonely(connections.counts)
     return _made(draw, params, dtype, connections, (channels_in, channels_out), layout, values)
 
 

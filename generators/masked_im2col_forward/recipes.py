@@ -63,7 +63,7 @@ def windows_at(
     masks: int,
     values: str = "full",
 ) -> Made:
-    """Windows across an edge or a corner of the image; `clear` of it: wholly beyond, the nearest touching it."""
+    """Windows across an edge or a corner of the image; `clear` of it: wholly beyond, the first touching it."""
     if side not in SIDES:
         raise ValueError(f"unknown side {side!r}; known: {', '.join(SIDES)}")
     p = _complete(params)
@@ -101,7 +101,11 @@ def _first(stream: Stream, end: int, clear: bool, length: int, extent: int, coun
         raise ValueError("a window of length 1 is never across an edge; give a larger kernel or clear: true")
     else:
         low, high = (1 - length, -1) if end < 0 else (extent - length + 1, extent - 1)
-    return stream.integers(low, high + 1, count)
+    first = stream.integers(low, high + 1, count)
+    if clear and end != 0:
+        # A mistake by one pixel shows nowhere else.
+        first[0] = high if end < 0 else low
+    return first
 
 
 def _complete(params: Params) -> dict[str, Any]:

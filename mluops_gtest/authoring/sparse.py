@@ -69,6 +69,12 @@ def find_pairs(indices: Array, geometry: Geometry) -> Pairs:
     return _find_sub_m(indices, geometry) if geometry.sub_m else _find_default(indices, geometry)
 
 
+def refuse_lonely(counts: Sequence[int]) -> None:
+    """Random sites must not be so far apart that all their pairs stand at one of several offsets."""
+    if len(counts) > 1 and 0 < max(counts) == sum(counts):
+        raise ValueError("no two sites are neighbours, so every offset but one stays empty; give more sites")
+
+
 def _find_default(indices: Array, geometry: Geometry) -> Pairs:
     cells = geometry.batch * math.prod(geometry.output_space)
     _refuse_unless_keyed(cells, geometry)

@@ -1,5 +1,6 @@
 """get_indice_pairs against the document written out as loops; its checks, rulings and network shapes."""
 
+import contextlib
 import itertools
 import random
 from dataclasses import replace
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from mluops_gtest.authoring import Draw, DType, Handle, Layout, OpCall, Status, TensorArg, TensorDesc, call_of
+from mluops_gtest.authoring.clouds import random_sites
 from mluops_gtest.content.operators import load_operator
 
 OPERATOR = load_operator(Path(__file__).parents[2] / "generators" / "get_indice_pairs" / "__init__.py")
@@ -104,12 +106,25 @@ def test_reference_and_kernel_are_the_document(seed):
     for _ in range(60):
         params = random_params(rng)
         cells = params["batch"] * int(np.prod(params["input_space"]))
-        recipe = OPERATOR.recipes["scattered"]
-        case = recipe(Draw(rng.getrandbits(32)), params, DType.INT32, sites=rng.randint(1, min(cells, 20)))
+        stream = Draw(rng.getrandbits(32)).stream("indices")
+        # Not by the recipe, which refuses sites without neighbours.
+        sites = random_sites(stream, params["batch"], params["input_space"], rng.randint(1, min(cells, 20)))
+        case = made("listed", params, sites=tuple(sites.ravel().tolist()))
         indices = case.inputs["indices"]
         expected = by_document(indices, case.params)
         room = params["batch"] * int(np.prod(case.params["output_space"])) - len(expected["out_indices"])
         assert_reference_and_kernel_give(expected, indices, case.params, spare=rng.choice([0, min(3, room)]))
+
+
+def test_scattered_sites_have_neighbours_in_sub_m():
+    params = {"input_space": (1, 1, 6), "filter_space": (1, 1, 2), "sub_m": 1}
+    recipe, neighbours = OPERATOR.recipes["scattered"], []
+    for seed in range(20):
+        with contextlib.suppress(ValueError):
+            sites = np.sort(recipe(Draw(seed), params, DType.INT32, sites=2).inputs["indices"][:, 3])
+            neighbours.append(sites[1] - sites[0])
+    assert 0 < len(neighbours) < 20
+    assert set(neighbours) == {1}
 
 
 def test_network_twins_are_the_document():

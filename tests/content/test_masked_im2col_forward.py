@@ -368,6 +368,8 @@ def test_windows_lie_at_the_side_that_is_asked_for(side: str, clear: bool) -> No
         assert (low == (wanted < 0)).all()
         assert (high == (wanted > 0)).all()
         assert (out == (clear and wanted != 0)).all()
+        if clear and wanted != 0:
+            assert first[0] == (-kernel[axis] if wanted < 0 else extent[axis]), "the first window touches the image"
 
 
 def test_a_sweep_has_every_position_once() -> None:

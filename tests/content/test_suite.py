@@ -1,6 +1,7 @@
 """The declared cases as a whole: does the suite see every check, every ruling, every planted mistake?"""
 
 import dataclasses
+import functools
 import itertools
 import math
 from collections import Counter
@@ -8,10 +9,12 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from mluops_gtest.codec.lock import digest_tensors
 from mluops_gtest.content.selection import Selected
 from mluops_gtest.engine.caller import InlineCaller
 from mluops_gtest.engine.execute import Executor, Options
 from mluops_gtest.generate.produce import COMMITTED_LIMIT
+from mluops_gtest.generate.reseeding import make_reseeded
 from mluops_gtest.generate.source import StoredCases
 from mluops_gtest.model.binding import bind_values
 from mluops_gtest.model.operator import Answer
@@ -26,6 +29,7 @@ NAMES = (
     "voxel_pooling_forward",
     "masked_im2col_forward",
 )
+SEEDS = (1, 2, 3)
 pytestmark = pytest.mark.parametrize("name", NAMES)
 
 
@@ -134,12 +138,31 @@ def answer_or_crash(operator, call):
         return error
 
 
-def test_every_wrong_implementation_is_caught(stored, operators, name):
+def test_every_wrong_implementation_is_caught(catalogue, stored, operators, name):
+    """With the committed values, and with those of three other seeds."""
     operator = operators[name]
     assert len(operator.wrong) >= 4
-    cases = [c for c in stored[name] if c.expect.check is None and "undefined" not in c.tags]
-    survivors = [wrong.name for wrong in operator.wrong if not any(fails(wrong, case, operator) for case in cases)]
-    assert survivors == []
+    cases = {c.id: c for c in stored[name] if c.expect.check is None and "undefined" not in c.tags}
+    catchers = {wrong.name: caught_by(wrong, operator, cases, cases.get) for wrong in operator.wrong}
+    assert [wrong for wrong, case in catchers.items() if case is None] == []
+    for seed in SEEDS:
+
+        @functools.cache
+        def reseeded(case_id, seed=seed):
+            return make_reseeded(catalogue.drafts[case_id], operator, seed)
+
+        # What caught the mistake before comes first, so that few cases are made.
+        survivors = [
+            wrong.name
+            for wrong in operator.wrong
+            if caught_by(wrong, operator, [catchers[wrong.name], *cases], reseeded) is None
+        ]
+        assert survivors == [], f"--reseed {seed}"
+
+
+def caught_by(wrong, operator, ids, case_of):
+    """The first case that the wrong implementation fails; None where it passes all."""
+    return next((case_id for case_id in ids if fails(wrong, case_of(case_id), operator)), None)
 
 
 def fails(wrong, case, operator):
@@ -200,3 +223,18 @@ def test_the_released_runner_reads_every_file_that_computes(catalogue, name):
         text = path.read_text()
         assert ("[mluops_gtest.expect]" in text) == special, path
         assert "degenerate" not in text
+
+
+def test_other_values_keep_what_a_case_promises(catalogue, stored, operators, name):
+    """Tensors of the same kind, the same expectation, and other values where something is drawn."""
+    operator = operators[name]
+    smoke = [case for case in stored[name] if "smoke" in case.tags or "negative" in case.tags]
+    drawn = 0
+    for case in smoke[::3]:
+        other = make_reseeded(catalogue.drafts[case.id], operator, 1)
+        assert other.expect == case.expect, case.id
+        assert other.reseeded.redraws < 8, f"{case.id}: its conditions are met too rarely"
+        kinds = [[(t.id, t.desc.dtype, t.desc.layout, len(t.desc.dims)) for t in c.inputs] for c in (case, other)]
+        assert kinds[0] == kinds[1], case.id
+        drawn += digest_tensors(other.inputs) != digest_tensors(case.inputs)
+    assert drawn > 0
