@@ -1,0 +1,110 @@
+"""`python -m tests.campaign`: all chapters, one table, exit 1 where a promise was broken."""
+
+import argparse
+import os
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.campaign.case_files import by_command, in_process
+from tests.campaign.content import write_content
+from tests.campaign.disks import disks
+from tests.campaign.documents import documents
+from tests.campaign.fault_runs import each_alone, shared_faults, together
+from tests.campaign.faults import everything
+from tests.campaign.kills import kills
+from tests.campaign.tally import Tally, Try
+
+Chapter = Callable[[Path, Path, argparse.Namespace], list[Try]]
+
+
+def main() -> int:
+    """Run the chapters that are asked for; the exit code."""
+    options = _options()
+    if options.list:
+        print(
+            *(f"{fault.name:45} {fault.family:12} {', '.join(fault.outcomes)}" for fault in everything().values()),
+            sep="\n",
+        )
+        return 0
+    tally = Tally()
+    folder = Path(tempfile.mkdtemp(prefix="campaign-"))
+    try:
+        root = write_content(folder, options.seed)
+        for name, chapter in _chapters(options).items():
+            start = time.monotonic()
+            print(f"{name} … ", end="", flush=True)
+            tally.add(chapter(folder / name, root, options))
+            print(f"{time.monotonic() - start:.0f} s", flush=True)
+    finally:
+        if options.keep:
+            print(f"kept: {folder}")
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+    print(f"\n{tally.markdown() if options.markdown else tally}\n")
+    for failed in tally.failures():
+        print(f"broken: {failed.kind}\n  repro: {failed.repro}")
+        for words in failed.broken[: None if options.verbose else 5]:
+            print(f"  {words}")
+    return 1 if tally.failures() else 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.campaign", description=sys.modules["tests.campaign"].__doc__)
+    parser.add_argument("--quick", action="store_true", help="a sample of everything, about a minute")
+    parser.add_argument("--seed", type=int, default=1, help="what is drawn: orders, mutations, moments of kills")
+    parser.add_argument("--only", metavar="NAME", help="one chapter, or one fault in a run of its own")
+    parser.add_argument("--try", dest="one", type=int, metavar="N", help="of the chapter of --only, this try alone")
+    parser.add_argument("--jobs", type=int, default=min(4, os.cpu_count() or 1), help="commands at the same time")
+    parser.add_argument("--list", action="store_true", help="every fault with the outcomes it may have")
+    parser.add_argument("--markdown", action="store_true", help="the table as docs/reference/trust.md has it")
+    parser.add_argument("--keep", action="store_true", help="keep the folder with all files")
+    parser.add_argument("-v", "--verbose", action="store_true", help="everything that was broken")
+    return parser.parse_args()
+
+
+def _chapters(options: argparse.Namespace) -> dict[str, Chapter]:
+    faults = everything()
+    if options.only in faults:
+        chosen = [faults[options.only]]
+        return {"alone": lambda folder, root, o: each_alone(folder, root, chosen, o.seed, 1)}
+    chapters: dict[str, Chapter] = {
+        "together": _together,
+        "alone": _alone,
+        "kills": lambda folder, root, o: kills(folder, root, o.seed, _tries(o, 5, 60), o.jobs),
+        "case_files": lambda folder, _, o: in_process(folder, o.seed, _tries(o, 2000, 26000), o.jobs),
+        "case_runs": lambda folder, _, o: by_command(folder, o.seed, _tries(o, 50, 1000), o.jobs),
+        "documents": lambda folder, _, o: documents(folder, o.seed, _tries(o, 90, 4500), o.jobs),
+        "disks": lambda folder, root, o: disks(folder, root, o.seed, _tries(o, 3, 40), o.jobs),
+    }
+    if options.only is not None and options.only not in chapters:
+        sys.exit(f"--only {options.only}: neither a chapter ({', '.join(chapters)}) nor a fault (--list shows them)")
+    return chapters if options.only is None else {options.only: chapters[options.only]}
+
+
+def _tries(options: argparse.Namespace, quick: int, full: int) -> range:
+    """Which tries: one of them where --try asks for it."""
+    if options.one is not None:
+        return range(options.one, options.one + 1)
+    return range(quick if options.quick else full)
+
+
+def _together(folder: Path, root: Path, options: argparse.Namespace) -> list[Try]:
+    return together(folder, root, shared_faults(), options.seed, jobs=6)
+
+
+def _alone(folder: Path, root: Path, options: argparse.Namespace) -> list[Try]:
+    faults = list(everything().values())
+    if options.quick:
+        # Those that have no place in the run with all others, and some that have.
+        draw = random.Random(options.seed)
+        faults = [fault for fault in faults if fault.alone][:2] + draw.sample(shared_faults(), 4)
+    return each_alone(folder, root, faults, options.seed, options.jobs)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

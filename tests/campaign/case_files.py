@@ -1,0 +1,158 @@
+"""Chapter 3: mutated case files, text and binary: read, or refused by a CaseFileError, and nothing else.
+
+`python -m tests.campaign.case_files SEED FIRST END` reads those mutations and prints what goes wrong.
+"""
+
+import contextlib
+import os
+import random
+import resource
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from mluops_gtest.codec.case import read_case
+from mluops_gtest.codec.files import read_document, write_document
+from mluops_gtest.codec.schema import Schema
+from mluops_gtest.content.catalogue import Catalogue
+from mluops_gtest.content.root import Root
+from mluops_gtest.errors import CaseFileError
+from tests.campaign.in_pieces import pieces, tell, try_in_process
+from tests.campaign.mutate import mutated_bytes
+from tests.campaign.results import reported, written_lines
+from tests.campaign.sandbox import MOST_MEMORY, ROOT, Sandbox
+from tests.campaign.tally import Try
+
+# Even numbers are binary, odd ones text.
+KINDS = ("mutated binary case files", "mutated text case files")
+MOST_WORDS = 3000
+# One file takes milliseconds; whoever takes a minute hangs.
+MOST_SECONDS_PER_FILE = 60
+PER_RUN = 50
+# What a run of files may end with: right, failed, broken content, nothing compared.
+GOOD_CODES = (0, 1, 3, 5)
+
+
+def originals(seed: int) -> list[Path]:
+    """Stored cases of every operator, the small ones, in an order drawn from the seed."""
+    small = sorted(path for path in (ROOT / "prototxt").rglob("*.prototxt") if path.stat().st_size < 6000)
+    random.Random(f"{seed}/originals").shuffle(small)
+    return small[:200]
+
+
+def mutation(texts: list[bytes], binaries: list[bytes], seed: int, i: int) -> tuple[bytes, str]:
+    """Mutation number i of this seed, and the ending of its name."""
+    draw = random.Random(f"{seed}/case_files/{i}")
+    pool, suffix = (texts, ".prototxt") if i % 2 else (binaries, ".pb")
+    return mutated_bytes(draw.choice(pool), draw.choice(pool), draw), suffix
+
+
+def pools(seed: int, schema: Schema) -> tuple[list[bytes], list[bytes]]:
+    """The originals as text and as binary."""
+    paths = originals(seed)
+    with tempfile.TemporaryDirectory() as folder:
+        binaries = []
+        for path in paths:
+            write_document(read_document(path, schema), Path(folder) / "case.pb")
+            binaries.append((Path(folder) / "case.pb").read_bytes())
+    return [path.read_bytes() for path in paths], binaries
+
+
+def read_mutations(seed: int, first: int, end: int) -> None:
+    """Read them all in this process; a JSON line for each that ends in anything but a case or a CaseFileError."""
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+    catalogue = Catalogue(Root(ROOT))
+    schema = Schema.of(catalogue.operators.values())
+    texts, binaries = pools(seed, schema)
+    with tempfile.TemporaryDirectory() as folder:
+
+        def attempt(i: int) -> str:
+            data, suffix = mutation(texts, binaries, seed, i)
+            path = Path(folder) / f"case{suffix}"
+            path.write_bytes(data)
+            signal.alarm(MOST_SECONDS_PER_FILE)
+            try:
+                read_case(path, schema, catalogue.operators)
+            except CaseFileError as error:
+                # A message is for people: short, and printable.
+                if len(str(error)) > MOST_WORDS or "\x1b" in str(error):
+                    return f"a message of {len(str(error))} characters: {str(error)[:200]}"
+            except BaseException:
+                return traceback.format_exc()[-600:]
+            finally:
+                signal.alarm(0)
+            return ""
+
+        for i in range(first, end):
+            tell(i, attempt)
+
+
+def in_process(folder: Path, seed: int, tries: range, at_once: int) -> list[Try]:
+    """Mutations read by the readers themselves, in several processes."""
+    folder.mkdir(parents=True)
+    environment = dict(os.environ, TMPDIR=str(folder))
+
+    def some(piece: range) -> list[Try]:
+        wrong = try_in_process("tests.campaign.case_files", (str(seed),), piece, environment)
+        bad = [_failed(seed, i, what) for i, what in wrong.items()]
+        good = [i for i in piece if i not in wrong]
+        return [*bad, *(Try(KINDS[i % 2], "", count=sum(j % 2 == i for j in good)) for i in range(2))]
+
+    with ThreadPoolExecutor(at_once) as pool:
+        found = [one for part in pool.map(some, pieces(tries)) for one in part]
+    left = list(folder.iterdir())
+    return [*found, *([Try("mutated case files", "", files=len(left))] if left else [])]
+
+
+def _failed(seed: int, i: int, what: str) -> Try:
+    return Try(KINDS[i % 2], f"python -m tests.campaign.case_files {seed} {i} {i + 1}", tracebacks=1, broken=(what,))
+
+
+def by_command(folder: Path, seed: int, tries: range, at_once: int) -> list[Try]:
+    """Mutations as folders of files that `run` runs: one result for each, whatever it is."""
+    schema = Schema.of(Catalogue(Root(ROOT)).operators.values())
+    texts, binaries = pools(seed, schema)
+
+    def some(first: int) -> Try:
+        box = Sandbox(folder / str(first))
+        files = box.folder / "files"
+        files.mkdir()
+        names = []
+        for i in range(first, first + PER_RUN):
+            data, suffix = mutation(texts, binaries, seed, i)
+            (files / f"m{i}{suffix}").write_bytes(data)
+            names.append(f"m{i}{suffix}")
+        out = box.folder / "results"
+        done = box.run("run", files, "--out", out, "-q")
+        broken = [] if done.code in GOOD_CODES else [f"exit code {done.code}: {done.err[-400:]}"]
+        results, lines = reported(out), written_lines(out)
+        broken += [f"{one['case']}: {one['reason'][:200]}" for one in results if "bug of mluops-test" in one["reason"]]
+        lost = abs(len(names) - len({one["case"] for one in results})) + abs(len(names) - len(lines))
+        bugs = int(done.code == 70)
+        repro = f"python -m tests.campaign --only case_runs --try {first} --seed {seed}"
+        return Try(
+            "mutated case files, run", repro, lost, done.tracebacks, bugs, len(done.processes), len(done.files),
+            tuple(broken), PER_RUN,
+        )  # fmt: skip
+
+    with ThreadPoolExecutor(at_once) as pool:
+        return list(pool.map(some, tries[::PER_RUN]))
+
+
+@contextlib.contextmanager
+def _alarm() -> Iterator[None]:
+    def ring(*_: object) -> None:
+        raise TimeoutError(f"no answer within {MOST_SECONDS_PER_FILE} s")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    yield
+    signal.signal(signal.SIGALRM, before)
+
+
+if __name__ == "__main__":
+    with _alarm():
+        read_mutations(*map(int, sys.argv[1:4]))

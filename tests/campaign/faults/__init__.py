@@ -1,0 +1,41 @@
+"""Every way of misbehaving that we know, by name, with the outcomes that it may have."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+Act = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One way of misbehaving in the middle of a call; `outcomes` are those that its case may get."""
+
+    name: str
+    family: str
+    act: Act
+    outcomes: tuple[str, ...]
+    # Takes the controller down: has a run of its own that is resumed afterwards.
+    alone: bool = False
+
+
+ALL: Final[dict[str, Fault]] = {}
+
+
+def fault(family: str, *outcomes: str, alone: bool = False, name: str = "") -> Callable[[Act], Act]:
+    """The function below misbehaves; what it returns is the answer of the call, None is SUCCESS."""
+
+    def register(act: Act) -> Act:
+        word = name or act.__name__
+        assert word not in ALL, word
+        ALL[word] = Fault(word, family, act, outcomes, alone)
+        return act
+
+    return register
+
+
+def everything() -> dict[str, Fault]:
+    """All faults, by name."""
+    from tests.campaign.faults import answers, ends, memory, processes, protocol, state, text  # noqa: F401
+
+    return dict(sorted(ALL.items()))

@@ -1,0 +1,174 @@
+"""What one call changes in its process and the next one must not meet."""
+
+import atexit
+import builtins
+import gc
+import os
+import random
+import resource
+import signal
+import sys
+import tempfile
+import threading
+import time
+
+import numpy as np
+
+from tests.campaign.faults import fault
+
+
+@fault("state", "passed")
+def changes_the_folder(call):
+    os.chdir("/")
+
+
+@fault("state", "passed")
+def changes_into_a_folder_that_vanishes(call):
+    folder = tempfile.mkdtemp()
+    os.chdir(folder)
+    os.rmdir(folder)
+
+
+@fault("state", "passed")
+def changes_the_environment(call):
+    os.environ["CAMPAIGN_WAS_HERE"] = "1"
+    os.environ.pop("HOME", None)
+
+
+@fault("state", "passed")
+def clears_the_environment(call):
+    os.environ.clear()
+
+
+@fault("state", "passed")
+def installs_signal_handlers(call):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGALRM, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_IGN)
+
+
+@fault("state", "passed")
+def sets_a_timer(call):
+    signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
+
+
+@fault("state", "passed")
+def sets_a_deadly_timer(call):
+    """The alarm rings in a later case, which has no part in it."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+
+
+@fault("state", "passed")
+def blocks_signals(call):
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGCHLD, signal.SIGINT})
+
+
+@fault("state", "passed")
+def lowers_its_limits(call):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (32, 32))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+
+@fault("state", "passed")
+def leaves_a_thread(call):
+    threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+
+
+@fault("state", "passed")
+def leaves_a_thread_that_waits(call):
+    threading.Thread(target=time.sleep, args=(600,)).start()
+
+
+@fault("state", "passed", "crashed")
+def leaves_a_thread_that_crashes_later(call):
+    import ctypes
+
+    def later() -> None:
+        time.sleep(0.05)
+        ctypes.string_at(0)
+
+    threading.Thread(target=later).start()
+
+
+@fault("state", "passed")
+def lowers_the_recursion_limit(call):
+    sys.setrecursionlimit(120)
+
+
+@fault("state", "passed")
+def raises_on_numpy_warnings(call):
+    np.seterr(all="raise")
+
+
+@fault("state", "passed")
+def switches_off_the_collector(call):
+    gc.disable()
+
+
+@fault("state", "passed")
+def changes_the_umask(call):
+    os.umask(0o777)
+
+
+@fault("state", "passed", "crashed", "error")
+def closes_its_output(call):
+    sys.stdout.close()
+    os.close(1)
+    os.close(2)
+
+
+@fault("state", "passed", "crashed", "error")
+def replaces_its_output(call):
+    sys.stdout = None
+    sys.stderr = object()
+
+
+@fault("state", "passed")
+def seeds_the_random_numbers(call):
+    random.seed(0)
+    np.random.seed(0)
+
+
+@fault("state", "passed", "crashed", "error")
+def leaves_an_exit_handler_that_hangs(call):
+    atexit.register(time.sleep, 600)
+
+
+@fault("state", "passed", "crashed", "error")
+def opens_many_files(call):
+    call.notes.extend(str(os.open("/dev/null", os.O_RDONLY)) for _ in range(300))
+
+
+@fault("state", "passed", "crashed", "error")
+def exhausts_its_descriptors(call):
+    try:
+        while True:
+            os.open("/dev/null", os.O_RDONLY)
+    except OSError:
+        return
+
+
+@fault("state", "passed", "crashed", "error")
+def removes_builtins(call):
+    del builtins.len
+
+
+@fault("state", "passed", "crashed", "error", "timed_out")
+def removes_modules(call):
+    for name in list(sys.modules):
+        if name.startswith("mluops_gtest"):
+            del sys.modules[name]
+
+
+@fault("state", "passed", "crashed", "error")
+def traces_every_line(call):
+    sys.settrace(lambda *_: None)
+    threading.settrace(lambda *_: None)
+
+
+@fault("state", "passed")
+def leaves_files_in_the_temporary_folder(call):
+    """Its own business: not the harness's file, but the worker's folder goes with it."""
+    path = tempfile.mkstemp()[1]
+    os.unlink(path)
