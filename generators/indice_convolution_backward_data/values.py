@@ -14,8 +14,9 @@ from .reference import Operands, float64_is_exact, terms_by_row
 CRITERIA: Final[dict[DType, tuple[Criterion, ...]]] = {DType.FLOAT: both(1e-5), DType.HALF: both(3e-3)}
 
 # lattice: few enough bits that float64 sums are exact. The others have every mantissa bit random:
-# full: one exponent; wide: many exponents; cancelling: neighbouring channels nearly cancel; positive: one sign.
-Values = Literal["lattice", "full", "wide", "cancelling", "positive"]
+# full: one exponent; wide: many exponents; cancelling: neighbouring channels nearly cancel; positive: one sign;
+# leading: positive, and the products of the first and the last channel are so large that half adds no other to them.
+Values = Literal["lattice", "full", "wide", "cancelling", "positive", "leading"]
 
 _FLOAT64_BITS: Final = 53
 _MANTISSA_BITS: Final = {DType.FLOAT: 24, DType.HALF: 11}
@@ -24,6 +25,8 @@ _WIDE: Final = {DType.FLOAT: (-12, 12), DType.HALF: (-5, 3)}
 # Neighbouring factors differ by 1/16 to 1/8, so two products leave about a fifth of one: mild enough that even vector
 # lanes that sum the even and the odd channels apart stay far within 1e-5.
 _DIFFERENCE: Final = 2.0**-4
+# Other products stay below 1/4; from 512 on that is half a step of half. From either end a sum begins there.
+_LEADING: Final = {1: 2.0**7, -1: 2.0**6}
 # What is looked at for conditioning: small cases wholly, network cases by their first rows.
 _CONDITION_ROWS: Final = 1024
 _CONDITION_PRODUCTS: Final = 1 << 20
@@ -51,6 +54,10 @@ def _drawn(stream: Stream, values: Values, dtype: DType, shape: tuple[int, ...],
         case "positive":
             # In [1/4, 1/2), so that thousands of products stay far below the largest half.
             return np.abs(stream.mantissas(shape, (-2, -2), dtype=storage))
+        case "leading":
+            drawn = np.abs(stream.mantissas(shape, (-2, -2), dtype=storage))
+            drawn[..., [0, -1]] *= drawn.dtype.type(_LEADING[sign])
+            return drawn
         case "cancelling":
             return _cancelling(stream.mantissas(shape, dtype=storage), sign)
 

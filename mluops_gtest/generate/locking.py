@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 from mluops_gtest.codec.lock import LockedTensor, LockEntry, digest_bytes, digest_tensors
 from mluops_gtest.model.case import Case, CaseDraft
@@ -17,15 +18,24 @@ def lock_entry(case: Case, declared: str, text: bytes | None = None) -> LockEntr
         inputs=digest_tensors(case.inputs),
         baseline=digest_tensors(case.outputs),
         tensors={"inputs": _described(case.inputs), "outputs": _described(case.outputs)},
-        params={name: list(v) if isinstance(v, tuple) else v for name, v in case.params.items()},
+        params=_plain_params(case),
         degenerate=case.expect.degenerate or "",
     )
+
+
+def same_values(case: Case, locked: LockEntry) -> bool:
+    """Inputs and parameters are those of the lock's line."""
+    return _plain_params(case) == locked.params and digest_tensors(case.inputs) == locked.inputs
 
 
 def as_declared(case: Case, draft: CaseDraft) -> Case:
     """A case from its file, with what the declaration alone says: tags, document, why the baseline is constant."""
     expect = replace(case.expect, degenerate=draft.expect.degenerate)
     return replace(case, tags=draft.tags, doc=draft.doc, expect=expect)
+
+
+def _plain_params(case: Case) -> dict[str, Any]:
+    return {name: list(v) if isinstance(v, tuple) else v for name, v in case.params.items()}
 
 
 def _described(tensors: Iterable[Tensor]) -> list[LockedTensor]:

@@ -11,7 +11,7 @@ from mluops_gtest.authoring.random import Draw
 from mluops_gtest.codec.lock import LockEntry, digest_tensors
 from mluops_gtest.errors import CaseFileError, ContentError, DeclarationError
 from mluops_gtest.generate.cache import cache_folder, discard, keep_newest, publish
-from mluops_gtest.generate.locking import lock_entry
+from mluops_gtest.generate.locking import same_values
 from mluops_gtest.generate.make import make_case
 from mluops_gtest.model.case import Case, CaseDraft
 from mluops_gtest.model.operator import Operator
@@ -40,17 +40,12 @@ def make_reseeded(draft: CaseDraft, operator: Operator, number: int, locked: Loc
                 raise
             refusal = error
         else:
-            fixed = not draw.used or (locked is not None and _same_values(case, locked))
+            fixed = not draw.used or (locked is not None and same_values(case, locked))
             return replace(case, reseeded=Reseeded(number, attempt, fixed))
     raise DeclarationError(
         f"{draft.where}: case {draft.id}: none of {ATTEMPTS} draws under --reseed {number} meets its conditions; "
         f"the last one: {refusal} Let the recipe draw so that they hold with (nearly) every seed."
     ) from refusal
-
-
-def _same_values(case: Case, locked: LockEntry) -> bool:
-    now = lock_entry(case, locked.declared)
-    return (now.inputs, now.params) == (locked.inputs, locked.params)
 
 
 @dataclass(frozen=True, slots=True)

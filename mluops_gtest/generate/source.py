@@ -80,7 +80,7 @@ class StoredCases:
             return self._file(selected.path, selected.id)
         draft = selected.draft
         if self._reseed is not None:
-            return replace(self._reseeded(draft), tags=draft.tags, doc=draft.doc)
+            return as_declared(self._reseeded(draft), draft)
         entry = self.lock.get(draft.id)
         if entry is None or entry.declared != draft.digest:
             what = "is not in the lock file" if entry is None else "has changed since it was generated"

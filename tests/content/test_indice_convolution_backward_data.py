@@ -210,7 +210,7 @@ def test_torch_agrees_on_the_gradient():
 
 
 @pytest.mark.parametrize("dtype", [DType.FLOAT, DType.HALF])
-@pytest.mark.parametrize("values", ["full", "wide", "positive", "cancelling"])
+@pytest.mark.parametrize("values", ["full", "wide", "positive", "cancelling", "leading"])
 def test_sums_of_full_mantissas_are_exact(values, dtype):
     shape = {"kernel": (1, 3), "rows_in": 3, "rows_out": 3, "counts": (3,), "channels_in": 2, "channels_out": 20}
     call = made_call("random_pairs", dtype, seed=1, values=values, **shape)

@@ -202,3 +202,14 @@ def test_a_declaration_that_is_not_generated_yet_runs(noisy, run):
     result = run("scale_by/noise_3", "scale_by/ramp_2", "--root", noisy, "--reseed", 1)
     assert result.code == 0
     assert [r["info"]["reseeded"]["fixed"] for r in result.report["results"]] == [False, True]
+
+
+def test_what_the_declaration_alone_says_survives_the_cache(noisy, run, tmp_path, monkeypatch):
+    """The reason of a constant baseline stands in no file of a case."""
+    monkeypatch.setenv("MLUOPS_TEST_CACHE", str(tmp_path / "cache"))
+    declared = NOISE + "- {name: zero, tags: [boundary], doc: '§1', params: {factor: 0}, degenerate: 'all 0',"
+    (noisy / "cases" / "scale_by.yaml").write_text(declared + " data: {recipe: ramp, count: 20000}}\n")
+    for _ in range(2):
+        result = run("scale_by/zero", "--root", noisy, "--reseed", 3)
+        assert result.results["scale_by/zero"]["outcome"] == "passed", result.out
+        assert result.results["scale_by/zero"]["tags"] == ["boundary"]
