@@ -7,7 +7,8 @@
 
 #if defined(BUG_PAST_END) || defined(BUG_WRITES_INPUT) || defined(BUG_DOUBLE_FREE) || defined(BUG_SEGFAULT) ||         \
     defined(BUG_ENDLESS_LOOP) || defined(BUG_WRONG_STATUS) || defined(BUG_UNINITIALISED) ||                           \
-    defined(BUG_WORKSPACE_OVERRUN) || defined(BUG_TILE_EDGE)
+    defined(BUG_WORKSPACE_OVERRUN) || defined(BUG_TILE_EDGE) || defined(BUG_READS_PAST_END) ||                        \
+    defined(BUG_READS_BEFORE_START)
 
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +28,8 @@ struct bug_scene {
 
 static inline void bug_flip(const volatile void *byte) { *(volatile unsigned char *)byte ^= 0xffu; }
 
+static inline void bug_read(const volatile unsigned char *byte) { (void)*byte; }
+
 static inline void bug_before(struct bug_scene *scene) {
 #if defined(BUG_SEGFAULT)
     volatile int *volatile nowhere = NULL;
@@ -42,6 +45,10 @@ static inline void bug_after(const struct bug_scene *scene) {
     (void)scene;
 #if defined(BUG_PAST_END)
     bug_flip(scene->output + scene->count * scene->width);
+#elif defined(BUG_READS_PAST_END)
+    bug_read(scene->output + scene->count * scene->width);
+#elif defined(BUG_READS_BEFORE_START)
+    bug_read((const unsigned char *)scene->input - 1);
 #elif defined(BUG_WRITES_INPUT)
     bug_flip(scene->input);
 #elif defined(BUG_DOUBLE_FREE)

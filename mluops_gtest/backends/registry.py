@@ -54,6 +54,11 @@ def is_native(spec: str) -> bool:
     return spec.partition(":")[0] in ("c", "mlu")
 
 
+def has_host_memory(spec: str, runtime: str | None) -> bool:
+    """The backend may work on the harness's own buffers; a library with a runtime says no when it loads."""
+    return spec.partition(":")[0] not in ("mlu", "exec", "torch") and runtime is None
+
+
 @dataclass(frozen=True, slots=True)
 class KnownBackend:
     """A backend that can be named, and whether it loads."""

@@ -22,6 +22,7 @@ from mluops_gtest.codec.lock import LockedTensor
 from mluops_gtest.codec.result_checks import check_selection
 from mluops_gtest.codec.typed import Source, convert
 from mluops_gtest.content.selection import Selected
+from mluops_gtest.engine.buffers import Side
 from mluops_gtest.engine.caller import Caller, InlineCaller
 from mluops_gtest.engine.execute import Options
 from mluops_gtest.engine.lanes import PlannedCase
@@ -65,6 +66,7 @@ class RunRequest:
     devices: tuple[int, ...] = ()
     timeout: float | None = None
     memory_limit: int | None = None
+    guard_pages: bool = False
     repeat: int = 1
     bitwise: bool = False
     stop_at_first: bool = False
@@ -110,6 +112,7 @@ class RunRequest:
         flags = (
             ("--serve", self.serve),
             ("--bitwise", self.bitwise),
+            ("--guard-pages", self.guard_pages),
             ("--perf", self.perf),
             ("--cold-cache", self.cold_cache),
             ("--isolate", self.isolate is True),
@@ -192,7 +195,13 @@ def execute(
         record = request.to_json([case.id for case in cases], left_out)
         sampling = Sampling(request.warmup, request.samples, request.cold_cache) if request.perf else None
         options = Options(
-            request.repeat, request.bitwise, request.stop_at_first, request.timeout, request.reruns, sampling
+            request.repeat,
+            request.bitwise,
+            request.stop_at_first,
+            request.timeout,
+            request.reruns,
+            sampling,
+            tuple(Side) if request.guard_pages else (None,),
         )
         context = _context(request, callers[0].name, len(cases), left_out, device)
         if not resumed:
@@ -255,8 +264,12 @@ def open_callers(session: Session, request: RunRequest) -> Iterator[list[Caller]
     from mluops_gtest.engine.isolation.forking import ForkServer
 
     fork_server = ForkServer(len(request.lanes))
-    limit = request.memory_limit
-    callers = [IsolatedCaller(fork_server, choice, device=device, memory_limit=limit) for device in request.lanes]
+    callers = [
+        IsolatedCaller(
+            fork_server, choice, device=device, memory_limit=request.memory_limit, guard_pages=request.guard_pages
+        )
+        for device in request.lanes
+    ]
     try:
         callers[0].start()
         yield [*callers]
@@ -316,6 +329,7 @@ def _context(request: RunRequest, name: str, count: int, left_out: int, device: 
             "runtime": request.runtime,
             "isolated": request.isolated,
             "repeat": request.repeat,
+            "guard_pages": request.guard_pages,
         },
         environment={
             "python": platform.python_version(),

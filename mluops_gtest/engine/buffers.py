@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 import numpy as np
 
@@ -21,13 +22,21 @@ _GUARD = np.full(GUARD_BYTES + _ALIGNMENT + TAIL_BYTES, GUARD_PATTERN, np.uint8)
 _GUARDED = _GUARD.tobytes()
 
 
+class Side(Enum):
+    """Where inaccessible pages lie flush against every buffer."""
+
+    BEHIND = "behind"
+    IN_FRONT = "in front of"
+
+
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A buffer that a call needs."""
+    """A buffer that a call needs; `alignment` is what its address must be a multiple of wherever it lies."""
 
     name: str
     size: int
     itemsize: int = 1
+    alignment: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +69,9 @@ class Arena:
     def __init__(self) -> None:
         self._slab: Array = np.empty(0, np.uint8)
 
-    def lay_out(self, wanted: Sequence[Wanted]) -> dict[str, Buffer]:
+    def lay_out(self, wanted: Sequence[Wanted], side: Side | None = None) -> dict[str, Buffer]:
         """Aligned buffers with fresh guard zones and undefined contents; all earlier ones are forgotten."""
+        assert side is None, "this memory has no pages that are inaccessible"
         self._reserve(_ALIGNMENT + sum(_stride(one.size) for one in wanted) + TAIL_BYTES)
         start = -self._slab.ctypes.data % _ALIGNMENT
         buffers = {}

@@ -4,6 +4,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import Final
 
+from mluops_gtest.engine.buffers import Side
 from mluops_gtest.engine.caller import Caller, DisturbedError, LostDeviceError, undisturbed
 from mluops_gtest.engine.describe import case_info
 from mluops_gtest.engine.expectation import Expectation, expectation_of
@@ -43,6 +44,8 @@ class Options:
     reruns: int = 0
     # How cases that pass are timed; None: they are not.
     sampling: Sampling | None = None
+    # Where inaccessible pages lie, one call after the other; None: guard zones on both sides.
+    sides: tuple[Side | None, ...] = (None,)
 
 
 @dataclass(slots=True)
@@ -90,7 +93,7 @@ class Executor:
                 return replace(blank, outcome=refusal[0], reason=refusal[1]), None
             expectation = expectation_of(case, operator)
             blank = replace(blank, expected_status=expectation.answer.status)
-            result = self._repeated(case, operator, expectation, blank)
+            result = self._on_every_side(case, operator, expectation, blank)
             if result.outcome is not Outcome.PASSED or not expectation.answer.computes:
                 return result, None
             return result, TimedCase(self, case, operator, expectation, result)
@@ -116,13 +119,27 @@ class Executor:
             return None
         return Outcome.SKIPPED, f"backend {self.caller.name} does not support {operator}"
 
-    def _repeated(self, case: Case, operator: Operator, expectation: Expectation, blank: CaseResult) -> CaseResult:
+    def _on_every_side(self, case: Case, operator: Operator, expectation: Expectation, blank: CaseResult) -> CaseResult:
+        """Guarded on one side after the other; the first that does not pass decides, and tells its side."""
+        results = []
+        for side in self.options.sides:
+            result = self._repeated(case, operator, expectation, blank, side)
+            if result.outcome is not Outcome.PASSED:
+                if side is None or not result.outcome.blocks:
+                    return result
+                return replace(result, notes=(*result.notes, f"with an inaccessible page {side.value} every buffer"))
+            results.append(result)
+        return results[0]
+
+    def _repeated(
+        self, case: Case, operator: Operator, expectation: Expectation, blank: CaseResult, side: Side | None
+    ) -> CaseResult:
         """Run from fresh poison as often as asked; the first run that does not pass decides."""
         reproducible = self.options.repeat > 1 and not operator.order_free and expectation.answer.computes
         first: CaseResult | None = None
         before: dict[str, bytes] = {}
         for attempt in range(self.options.repeat):
-            run = GuardedCall(case, operator, self.caller)
+            run = GuardedCall(case, operator, self.caller, side)
             reply = run.call(self.options.timeout)
             start = time.perf_counter()
             result = self.judge(run, reply, expectation, blank)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mluops_gtest.engine.buffers import Buffer, Wanted, fill, first_difference, pattern_of
+from mluops_gtest.engine.buffers import Buffer, Side, Wanted, fill, first_difference, pattern_of
 from mluops_gtest.engine.caller import Caller
 from mluops_gtest.engine.expectation import Expectation
 from mluops_gtest.engine.reply import NoAnswerError, Reply
@@ -16,16 +16,19 @@ from mluops_gtest.model.status import Status
 from mluops_gtest.model.tensor import Tensor
 
 WORKSPACE = "workspace"
+# A workspace has no element; kernels put what they like there, aligned as allocators align.
+_WORKSPACE_ALIGNMENT = 16
 
 
 class GuardedCall:
     """One call with fresh buffers."""
 
-    def __init__(self, case: Case, operator: Operator, caller: Caller) -> None:
-        self.case, self.operator, self._caller = case, operator, caller
+    def __init__(self, case: Case, operator: Operator, caller: Caller, side: Side | None = None) -> None:
+        self.case, self.operator, self._caller, self._side = case, operator, caller, side
         tensors = [t for t in (*case.inputs, *case.outputs) if has_buffer(case, t)]
-        wanted = [Wanted(t.id, t.desc.nbytes, t.desc.dtype.itemsize) for t in tensors]
-        self._buffers: dict[str, Buffer] = caller.tensors.lay_out(wanted)
+        sizes = [(t.id, t.desc.nbytes, t.desc.dtype.itemsize) for t in tensors]
+        wanted = [Wanted(name, size, item, item) for name, size, item in sizes]
+        self._buffers: dict[str, Buffer] = caller.tensors.lay_out(wanted, side)
         self._inputs = {t.id: self._input(t) for t in case.inputs if t.id in self._buffers}
         self.outputs = {t.id: self._output(t) for t in case.outputs if t.id in self._buffers}
         self.workspace_bytes = 0
@@ -100,7 +103,8 @@ class GuardedCall:
 
     def _workspace(self, size: int) -> None:
         # An arena of its own, because its size is asked for when the inputs are in place already.
-        self._buffers |= self._caller.workspace.lay_out([Wanted(WORKSPACE, size)])
+        wanted = Wanted(WORKSPACE, size, alignment=_WORKSPACE_ALIGNMENT)
+        self._buffers |= self._caller.workspace.lay_out([wanted], self._side)
         fill(self._buffers[WORKSPACE].data, np.frombuffer(b"\xa5", np.uint8))
 
 

@@ -1,6 +1,7 @@
 """The C example through the C door: every committed case passes, and every planted bug gets its outcome."""
 
 import os
+import re
 import shutil
 import subprocess
 
@@ -24,7 +25,7 @@ def example(tmp_path_factory):
     """The example built outside the checkout, its variants beside it."""
     folder = tmp_path_factory.mktemp("c") / "c_backend"
     shutil.copytree(ROOT / "examples" / "c_backend", folder, ignore=shutil.ignore_patterns("*.so", "build"))
-    for target in ("all", "variants", "sanitize"):
+    for target in ("all", "variants", "bare", "sanitize"):
         subprocess.run(["make", "-j2", "-C", folder, target], check=True, capture_output=True)
     return folder
 
@@ -79,3 +80,32 @@ def test_every_planted_bug_gets_its_outcome(run, example, bug, outcome, words, e
     # voxel_pooling_forward has no workspace to overrun.
     assert {r["operator"] for r in bad} == (OPERATORS if everywhere else OPERATORS - {"voxel_pooling_forward"})
     assert len(result.results) == sum(result.report["summary"].values())
+
+
+def test_the_library_without_its_runtime_stays_within_its_buffers(run, example):
+    library = example / "build" / "libmluops_host_bare.so"
+    result = run(
+        "--tag", "smoke", "--tag", "boundary", "-k", "twin or empty", "--backend", f"c:{library}", "--guard-pages"
+    )
+    assert result.code == 0, result.out[-3000:]
+    assert {r["operator"] for r in result.results.values()} == OPERATORS
+
+
+@pytest.mark.parametrize(
+    ("bug", "words", "side"),
+    [
+        ("reads_past_end", r"SIGSEGV, read [24] bytes past the end of \w+", "behind"),
+        ("reads_before_start", r"SIGSEGV, read [24] bytes before the start of \w+", "in front of"),
+    ],
+)
+def test_a_read_outside_a_buffer_is_found_by_guard_pages_alone(run, example, bug, words, side):
+    library = f"c:{example / 'build' / f'libmluops_host_{bug}.so'}"
+    selection = ("--tag", "smoke", "-k", "twin")
+    assert run(*selection, "--backend", library).code == 0
+    result = run(*selection, "--backend", library, "--guard-pages")
+    assert result.code == 1
+    assert {r["operator"] for r in result.results.values()} == OPERATORS
+    for one in result.results.values():
+        assert one["outcome"] == "crashed", one
+        assert re.fullmatch(words, one["reason"])
+        assert f"with an inaccessible page {side} every buffer" in one["notes"]

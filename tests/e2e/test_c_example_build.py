@@ -27,6 +27,8 @@ BUGS = {
     "uninitialised",
     "workspace_overrun",
     "tile_edge",
+    "reads_past_end",
+    "reads_before_start",
 }
 BAD_PARAM, ARCH_MISMATCH = 3, 5
 FLOAT, INT32 = 2, 6

@@ -73,6 +73,11 @@ class CLibraryBackend:
         """The accelerator's own library and runtime, as the system's loader finds them."""
         return cls(MLU_LIBRARY, runtime or MLU_RUNTIME, name="mlu")
 
+    @property
+    def host_memory(self) -> bool:
+        """The operators work on the harness's own buffers: there is no runtime."""
+        return self._runtime is None
+
     def workspace_size(self, call: OpCall) -> int:
         """What the library's query says; 0 where it refuses, which `run` then tells."""
         operator = self._bound(call.operator)

@@ -2,6 +2,7 @@
 
 import datetime
 import secrets
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from mluops_gtest.errors import UsageError
 from mluops_gtest.model.reseed import LARGEST_RESEED
 
 if TYPE_CHECKING:
+    from mluops_gtest.cli.running import RunRequest
     from mluops_gtest.reports.results_folder import ResultsFolder
 
 _EPILOG = """\b
@@ -24,6 +26,7 @@ Examples:
   mluops-test run 'get_indice_pairs/subm_*' --repeat 5
   mluops-test run my_cases/ --backend my_kernels.py:backend --out results
   mluops-test run --backend c:./libmykernels.so -j 2 --timeout 20
+  mluops-test run --backend c:./libmykernels.so --guard-pages     find reads past the end of a buffer, too
   mluops-test run --shard 1/4 --out results-1         a quarter of the cases; then: mluops-test merge
   mluops-test run --tag network --perf --device-spec host.yaml
   mluops-test run --reseed 7                          other random values, fresh baselines
@@ -69,6 +72,12 @@ _ONLY_WITH_PERF = {"warmup", "samples", "cold_cache", "device_spec"}
     help="Per case, in a worker, e.g. --timeout 20.  [default: a minute and a second per megabyte of tensors]",
 )
 @click.option("--memory-limit", type=BytesType(), help="Per case on top of the idle worker, e.g. --memory-limit 2G.")
+@click.option(
+    "--guard-pages",
+    is_flag=True,
+    help="Call every case twice, with inaccessible memory right behind every buffer, then right in front: reads and "
+    "writes outside are told, e.g. --backend c:./libmykernels.so --guard-pages.",
+)
 @click.option(
     "--repeat",
     type=click.IntRange(1),
@@ -148,6 +157,8 @@ def command(ctx: click.Context, /, resume: Path | None, **options: Any) -> int:
     )
     if not request.isolated:
         _refuse_inline(request.backend, jobs, devices, options)
+    if request.guard_pages:
+        _refuse_guard_pages(request)
     session = Session(root)
     cases, left_out = plan_new(session, request)
     if not cases:
@@ -172,11 +183,30 @@ def _refuse_inline(backend: str, jobs: int | None, devices: tuple[int, ...], opt
         "--devices": bool(devices),
         "--timeout": options["timeout"] is not None,
         "--memory-limit": options["memory_limit"] is not None,
+        "--guard-pages": options["guard_pages"],
     }
     named = [name for name, given in asked.items() if given]
     if named:
         raise UsageError(
             f"{' and '.join(named)} needs worker processes; backend {backend!r} runs inline: add --isolate."
+        )
+
+
+def _refuse_guard_pages(request: "RunRequest") -> None:
+    """Only host memory that a worker maps can be guarded, and calls that are timed must not pay for it."""
+    from mluops_gtest.backends.registry import has_host_memory
+
+    if request.perf:
+        raise UsageError("--perf times calls as they are, --guard-pages changes their memory: leave out one of them.")
+    if sys.platform != "linux":
+        raise UsageError("--guard-pages needs Linux.")
+    if not has_host_memory(request.backend, request.runtime):
+        what = f"backend {request.backend!r}" + (
+            "" if request.runtime is None else f" with --runtime {request.runtime}"
+        )
+        raise UsageError(
+            f"--guard-pages guards host memory, and {what} has memory of its own; it works with Python objects, "
+            "numpy and reference with --isolate, and c:LIBRARY without a runtime."
         )
 
 

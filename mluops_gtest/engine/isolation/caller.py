@@ -18,11 +18,11 @@ from mluops_gtest.engine.isolation.answers import (
     Raised,
     reply_from,
 )
+from mluops_gtest.engine.isolation.call_memory import CallMemory, PagedCallMemory
 from mluops_gtest.engine.isolation.conversation import LateError, ProtocolError, StaleAnswerError
 from mluops_gtest.engine.isolation.forking import ForkServer, ForkServerError
-from mluops_gtest.engine.isolation.messages import call_message
 from mluops_gtest.engine.isolation.output import OutputPipe
-from mluops_gtest.engine.isolation.shared import SharedArena, SharedSlab
+from mluops_gtest.engine.isolation.shared import SharedArena
 from mluops_gtest.engine.isolation.supervisor import Worker, WorkerGoneError
 from mluops_gtest.engine.loading import BackendChoice
 from mluops_gtest.engine.reply import Ending, NoAnswerError, Reply, checked_seconds
@@ -46,12 +46,18 @@ class IsolatedCaller:
         *,
         device: int | None = None,
         memory_limit: int | None = None,
+        guard_pages: bool = False,
     ) -> None:
         self._fork_server = fork_server
-        self._options = {"choice": choice.to_message(), "device": device, "memory_limit": memory_limit}
+        self._options = {
+            "choice": choice.to_message(),
+            "device": device,
+            "memory_limit": memory_limit,
+            "guard_pages": guard_pages,
+        }
         self._device = device
         self._worker: Worker | None = None
-        self._mapped: dict[str, SharedSlab | None] = {}
+        self._memory = PagedCallMemory() if guard_pages else CallMemory()
         self._output = OutputPipe()
         self._has_workspace = False
         self.name = choice.spec
@@ -59,14 +65,21 @@ class IsolatedCaller:
         # What the backend has beyond `name` and `run`, and whether it says that repeated calls agree.
         self.offers: tuple[str, ...] = ()
         self.deterministic = True
-        self.tensors = SharedArena()
-        self.workspace = SharedArena()
+
+    @property
+    def tensors(self) -> SharedArena:
+        """Where inputs and outputs lie."""
+        return self._memory.tensors
+
+    @property
+    def workspace(self) -> SharedArena:
+        """Where the workspace lies."""
+        return self._memory.workspace
 
     def start(self) -> None:
         """Start a worker and load the backend there; one that does not load is told as it is."""
         self._output.close()
         self._output = OutputPipe()
-        self._mapped = {}
         try:
             self._worker = Worker(self._fork_server, self._options, self._output)
             answer = self._worker.ask({"do": "load"}, LOAD, timeout=_START_SECONDS)
@@ -129,8 +142,7 @@ class IsolatedCaller:
     def close(self) -> None:
         """End the worker and give all memory and files back."""
         self._end_worker()
-        self.tensors.close()
-        self.workspace.close()
+        self._memory.close()
         self._output.close()
 
     def _end_worker(self) -> None:
@@ -141,8 +153,7 @@ class IsolatedCaller:
     def _forget_worker(self) -> None:
         """It is dead; what it left behind may still write to its tensors, so no other case gets them."""
         self._worker = None
-        self.tensors.retire()
-        self.workspace.retire()
+        self._memory.retire()
 
     def _ready(self) -> Worker:
         """The worker, a new and healthy one after a crash; a device that fails three times in a row is lost."""
@@ -168,17 +179,12 @@ class IsolatedCaller:
         raise LostDeviceError(f"backend {self.name}{device} failed its health check three times in a row: {problem}")
 
     def _ask(self, worker: Worker, what: str, call: OpCall, kind: AnswerType[A], timeout: float | None) -> A:
-        """Send a call with the slabs that this worker has not mapped yet."""
-        slabs = {"tensors": self.tensors.shared, "workspace": self.workspace.shared}
-        fresh = {slot: slab for slot, slab in slabs.items() if slab is not None and self._mapped.get(slot) is not slab}
-        message = {
-            "do": what,
-            "call": {**call_message(call, self.tensors.offset_of, self.workspace.offset_of), "device": self._device},
-            "map": {slot: slab.size for slot, slab in fresh.items()},
-        }
+        """Send a call with the memory that this worker does not have yet."""
+        message, fds = self._memory.request(replace(call, device=self._device))
         try:
-            answer = worker.ask(message, kind, tuple(slab.fd for slab in fresh.values()), timeout)
+            return worker.ask({"do": what, **message}, kind, fds, timeout)
         except _ENDINGS as error:
+            fault = self._memory.fault(error.code) if isinstance(error, WorkerGoneError) else None
             self._forget_worker()
             if isinstance(error, StaleAnswerError):
                 raise DisturbedError(str(error)) from error
@@ -187,12 +193,10 @@ class IsolatedCaller:
             raise _EndedError(
                 Reply(
                     ended=Ending.TIMED_OUT if late else Ending.CRASHED,
-                    reason=reason if late else _death(error),
+                    reason=reason if late else fault or _death(error),
                     output=self._output.take(),
                 )
             ) from error
-        self._mapped.update(fresh)
-        return answer
 
 
 class _EndedError(Exception):

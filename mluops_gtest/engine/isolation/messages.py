@@ -10,6 +10,8 @@ from mluops_gtest.model.dtypes import Array, DType, Layout
 from mluops_gtest.model.tensor import TensorDesc
 
 Place = Callable[[Array], int]
+# The flat array of a tensor, by its name, its place in the arena, its dtype and its number of elements.
+View = Callable[[str, int, "np.dtype[Any]", int], Array]
 
 
 def call_message(call: OpCall, tensors: Place, workspace: Place) -> dict[str, Any]:
@@ -26,16 +28,25 @@ def call_message(call: OpCall, tensors: Place, workspace: Place) -> dict[str, An
     }
 
 
-def call_from(message: Mapping[str, Any], tensors: Array, workspace: Array) -> OpCall:
+def view_of(slab: Array) -> View:
+    """Arrays at their offsets in a slab."""
+
+    def view(_name: str, offset: int, dtype: "np.dtype[Any]", count: int) -> Array:
+        return np.frombuffer(slab.data, dtype, count, offset)
+
+    return view
+
+
+def call_from(message: Mapping[str, Any], tensors: View, workspace: View) -> OpCall:
     """The call on the worker's own view of the shared memory."""
     place = message["workspace"]
     return OpCall(
         operator=message["operator"],
         params=None if message["params"] is None else {k: _plain(v) for k, v in message["params"].items()},
-        inputs={name: _argument(line, tensors) for name, line in message["inputs"].items()},
-        outputs={name: _argument(line, tensors) for name, line in message["outputs"].items()},
+        inputs={name: _argument(name, line, tensors) for name, line in message["inputs"].items()},
+        outputs={name: _argument(name, line, tensors) for name, line in message["outputs"].items()},
         handle=None if message["handle"] is None else Handle(*message["handle"]),
-        workspace=None if place is None else workspace[place[0] : place[0] + place[1]],
+        workspace=None if place is None else workspace("workspace", place[0], np.dtype(np.uint8), place[1]),
         workspace_size=message["workspace_size"],
         device=message["device"],
     )
@@ -57,7 +68,7 @@ def _arguments(arguments: Mapping[str, TensorArg | None], place: Place) -> dict[
     }
 
 
-def _argument(line: Any, slab: Array) -> TensorArg | None:
+def _argument(name: str, line: Any, view: View) -> TensorArg | None:
     if line is None:
         return None
     dtype, layout, dims, strides, offset, null = line
@@ -66,8 +77,7 @@ def _argument(line: Any, slab: Array) -> TensorArg | None:
     )
     if offset is None:
         return TensorArg(desc, None, null)
-    flat: Array = np.frombuffer(slab.data, desc.dtype.storage, desc.extent, offset)
-    return TensorArg(desc, desc.view(flat), null)
+    return TensorArg(desc, desc.view(view(name, offset, desc.dtype.storage, desc.extent)), null)
 
 
 def _plain(value: Any) -> ParamValue:

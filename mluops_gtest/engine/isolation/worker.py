@@ -26,12 +26,13 @@ from mluops_gtest.engine.isolation.answers import (
     ended_of,
 )
 from mluops_gtest.engine.isolation.channel import Channel, ClosedError
-from mluops_gtest.engine.isolation.messages import call_from
+from mluops_gtest.engine.isolation.messages import call_from, view_of
+from mluops_gtest.engine.isolation.paged_memory import PagedMemory
 from mluops_gtest.engine.isolation.process_tree import adopt_orphans, c_library, die_with
 from mluops_gtest.engine.isolation.shared import map_slab
 from mluops_gtest.engine.loading import BackendChoice
 from mluops_gtest.engine.reply import checked_size, failed_reply, reply_of
-from mluops_gtest.errors import ExitCode, HarnessError
+from mluops_gtest.errors import ExitCode, HarnessError, UsageError
 from mluops_gtest.model.call import Backend, OpCall
 from mluops_gtest.model.dtypes import Array
 
@@ -63,11 +64,15 @@ class _Worker:
     def __init__(self, options: dict[str, Any]) -> None:
         self._options = options
         self._backend: Backend | None = None
+        self._pages = PagedMemory() if options.get("guard_pages") else None
         self._slabs: dict[str, Array] = {"tensors": np.empty(0, np.uint8), "workspace": np.empty(0, np.uint8)}
 
     def answer(self, message: dict[str, Any], fds: list[int]) -> Any:
         """One request, one answer."""
         for slot, fd in zip(message.get("map", {}), fds, strict=True):
+            if self._pages is not None:
+                self._pages.take(slot, fd, message["map"][slot])
+                continue
             self._slabs[slot] = map_slab(fd, message["map"][slot])
             os.close(fd)
         match message["do"]:
@@ -86,6 +91,11 @@ class _Worker:
     def _load(self) -> Loaded | NotLoaded:
         try:
             backend = self._backend = BackendChoice(**self._options["choice"]).load()
+            if self._pages is not None and not getattr(backend, "host_memory", True):
+                raise UsageError(
+                    f"--guard-pages guards host memory, and backend {backend.name} has memory of its own; "
+                    "a C library works on host memory where nothing offers it the cnrt functions."
+                )
         except HarnessError as error:
             code = error.exit_code if error.exit_code in _LOADING_CODES else ExitCode.BACKEND
             return NotLoaded(str(error), int(code))  # type: ignore[arg-type]
@@ -106,8 +116,14 @@ class _Worker:
         except Exception as error:
             return Health(False, f"{type(error).__name__}: {error}")
 
-    def _call(self, message: dict[str, Any]) -> OpCall:
-        return call_from(message["call"], self._slabs["tensors"], self._slabs["workspace"])
+    @contextlib.contextmanager
+    def _call(self, message: dict[str, Any]) -> Iterator[OpCall]:
+        """The call on its memory, which lasts as long as the request."""
+        if self._pages is None:
+            yield call_from(message["call"], view_of(self._slabs["tensors"]), view_of(self._slabs["workspace"]))
+            return
+        with self._pages.mapped(message["pages"]) as views:
+            yield call_from(message["call"], views["tensors"], views["workspace"])
 
     def _supports(self, operator: str) -> Support | Raised:
         ask = getattr(self._backend, "supports", None)
@@ -118,19 +134,18 @@ class _Worker:
 
     def _workspace(self, message: dict[str, Any]) -> Workspace | Ended:
         assert self._backend is not None
-        call = self._call(message)
-        try:
-            size = self._backend.workspace_size(call)  # type: ignore[attr-defined]
-            return Workspace(checked_size(self._backend.name, size))
-        except (Exception, SystemExit) as error:
-            return ended_of(failed_reply(error, call))
-        finally:
-            _flush_output()
+        with self._call(message) as call:
+            try:
+                size = self._backend.workspace_size(call)  # type: ignore[attr-defined]
+                return Workspace(checked_size(self._backend.name, size))
+            except (Exception, SystemExit) as error:
+                return ended_of(failed_reply(error, call))
+            finally:
+                _flush_output()
 
     def _run(self, message: dict[str, Any]) -> Answered | Ended:
         assert self._backend is not None
-        call = self._call(message)
-        with _memory_limit(self._options.get("memory_limit")):
+        with self._call(message) as call, _memory_limit(self._options.get("memory_limit")):
             reply = reply_of(self._backend, call)
         _flush_output()
         return answer_of(reply)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mluops_gtest.engine.isolation.channel import Channel, ClosedError
-from mluops_gtest.engine.isolation.messages import call_from, call_message
+from mluops_gtest.engine.isolation.messages import call_from, call_message, view_of
 from mluops_gtest.engine.isolation.shared import SharedSlab, map_slab
 from mluops_gtest.model.call import Handle, OpCall, TensorArg
 from mluops_gtest.model.dtypes import DType, Layout
@@ -82,7 +82,7 @@ def test_a_call_is_the_same_on_the_other_side():
     def place(array):
         return array.ctypes.data - slab.ctypes.data
 
-    again = call_from(call_message(call, place, place), slab, slab)
+    again = call_from(call_message(call, place, place), view_of(slab), view_of(slab))
     assert again.params == call.params
     assert again.inputs["x"].array.tolist() == values.tolist()
     assert np.shares_memory(again.inputs["x"].array, values)
