@@ -256,8 +256,9 @@ class History:
                     f"{self._path}: the history cannot be used: {error}. Name another file by --db."
                 ) from error
             raise self._source.error(f"not a history of mluops-test: {error}") from error
-        except (MemoryError, OverflowError) as error:  # a length that says more than the file can hold
-            raise self._source.error("not a history of mluops-test: a length in it cannot be") from error
+        except (MemoryError, OverflowError, UnicodeDecodeError) as error:
+            # A length that no file has, or a message of SQLite's that quotes what is no text.
+            raise self._source.error("not a history of mluops-test: its tables cannot be read") from error
         except OSError as error:
             raise UnwritableError.of(self._path, error) from error
 

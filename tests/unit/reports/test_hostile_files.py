@@ -3,9 +3,12 @@
 import datetime
 import functools
 import json
+import re
+import sqlite3
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from mluops_gtest.cli.reporting import render
 from mluops_gtest.cli.running import RunRecord, RunRequest
@@ -22,7 +25,7 @@ from mluops_gtest.reports.files import read_done, read_report, read_request, req
 from mluops_gtest.reports.history import History
 from mluops_gtest.reports.merge import merge
 from mluops_gtest.reports.result_files import write_results
-from tests.support.mutations import broken_json, flipped, result_or_message
+from tests.support.mutations import broken_json, result_or_message
 from tests.support.reports import golden_report, report, result
 
 SMALL = report(
@@ -186,11 +189,56 @@ def test_a_broken_history(tmp_path, database):
     number = iter(range(10**6))
 
     @many
-    @given(flipped(database))
-    def check(data):
+    @given(st.lists(st.tuples(st.integers(0, len(database) - 1), st.integers(0, 255)), min_size=1, max_size=5))
+    def check(changes):
         path = tmp_path / f"{next(number)}.sqlite"
+        data = bytearray(database)
+        for place, byte in changes:
+            data[place] = byte
         path.write_bytes(data)
         _, message = result_or_message(functools.partial(read_history, path), ContentError, UsageError, UnwritableError)
         assert not message or str(path) in message
 
     check()
+
+
+def test_a_table_whose_own_words_are_no_text(tmp_path, database):
+    path = tmp_path / "history.sqlite"
+    path.write_bytes(database.replace(b"CREATE TABLE runs", b"CREATE TABL\xff runs"))
+    with pytest.raises(ContentError, match="not a history of mluops-test"):
+        History(path)
+
+
+def test_a_history_that_is_cut_off(tmp_path, database):
+    path = tmp_path / "history.sqlite"
+    for length in (1, 50, 4095, 4096, 5000, len(database) - 4096):
+        path.write_bytes(database[:length])
+        with pytest.raises(ContentError):
+            read_history(path)
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ("UPDATE results SET outcome = 'pased'", r"results\[0\]\[4\]: expected one of passed"),
+        ("UPDATE results SET outcome = x'ff'", r"results\[0\]\[4\]: expected one of passed"),
+        ("UPDATE results SET seconds = -1", "-1.0 seconds cannot be"),
+        ("UPDATE results SET seconds = 9e999", "inf seconds cannot be"),
+        ("UPDATE runs SET counts = '{'", "runs.counts: not valid JSON"),
+        ('UPDATE runs SET counts = \'{"passed": "many"}\'', "runs.counts.*expected an integer"),
+        ("UPDATE runs SET seconds = 'long'", "expected a number, got 'long'"),
+        ("UPDATE cases SET name = CAST(x'ff' AS TEXT) WHERE id = 1", "not a history of mluops-test"),
+        ("DROP TABLE readings", "no such table"),
+        ("ALTER TABLE runs RENAME COLUMN started TO begun", "no such column"),
+    ],
+)
+def test_what_no_history_holds(tmp_path, database, statement, words):
+    path = tmp_path / "history.sqlite"
+    path.write_bytes(database)
+    base = sqlite3.connect(path)
+    base.execute(statement)
+    base.commit()
+    base.close()
+    with pytest.raises(ContentError, match=f"{re.escape(str(path))}: .*{words}") as caught:
+        read_history(path)
+    assert "put back a copy" in str(caught.value)
