@@ -1,9 +1,7 @@
 """Values read back from files, held to their types: errors tell file, place, what was expected and what was found."""
 
 import json
-import os
 import re
-import stat
 import types
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +12,7 @@ from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hi
 import msgspec
 
 from mluops_gtest.errors import ContentError, shown
+from mluops_gtest.plain_file import plain_file_bytes
 
 T = TypeVar("T")
 
@@ -56,16 +55,7 @@ class Source:
 
 def file_bytes(path: Path) -> bytes:
     """What is in a file; one that is no plain file or is too large is refused, an OSError is the caller's to tell."""
-    # To open a pipe would otherwise wait for its writer.
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    with os.fdopen(handle, "rb") as file:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode):
-            raise ContentError(f"{path}: not a plain file; name a file that ends.")
-        data = file.read(MOST_BYTES + 1)
-    if len(data) > MOST_BYTES:
-        raise ContentError(f"{path}: larger than {MOST_BYTES >> 20} MiB, which no file of mluops-test is.")
-    return data
+    return plain_file_bytes(path, MOST_BYTES)
 
 
 def decode_json(data: bytes, source: Source) -> Any:

@@ -1,5 +1,6 @@
 """cases/<operator>.yaml → CaseDrafts: keys, words and values are checked, ranges expand."""
 
+import contextlib
 import functools
 import hashlib
 import inspect
@@ -10,9 +11,10 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from mluops_gtest.content import templates
+from mluops_gtest.content.limits import LARGEST_ARGUMENT, MOST_CASES, MOST_DECLARED
 from mluops_gtest.content.values import as_dims, fits, hint_words, param_value
 from mluops_gtest.content.yaml_lines import Lines, load_yaml
-from mluops_gtest.errors import DeclarationError, suggestion
+from mluops_gtest.errors import DeclarationError, shown, suggestion
 from mluops_gtest.model.case import TAGS, CaseDraft, Change, Expect
 from mluops_gtest.model.dtypes import DType, Layout
 from mluops_gtest.model.operator import Operator, Recipe
@@ -42,12 +44,14 @@ def load_declarations(path: Path, operator: Operator) -> tuple[CaseDraft, ...]:
     document = load_yaml(path) or []
     if not isinstance(document, list):
         raise DeclarationError(f"{path}:1: the file must be a list of cases, each `- name: …`.")
-    drafts: dict[str, CaseDraft] = {}
     for entry in document:
         if not isinstance(entry, Lines):
             raise DeclarationError(
-                f"{path}: every item must be a mapping with the keys {', '.join(_KEYS)}; got {entry!r}."
+                f"{path}: every item must be a mapping with the keys {', '.join(_KEYS)}; got {shown(entry)}."
             )
+    _refuse_many(document, operator, path)
+    drafts: dict[str, CaseDraft] = {}
+    for entry in document:
         for draft in _expanded(entry, operator, path):
             if draft.id in drafts:
                 raise DeclarationError(
@@ -57,23 +61,52 @@ def load_declarations(path: Path, operator: Operator) -> tuple[CaseDraft, ...]:
     return tuple(drafts.values())
 
 
-def _expanded(entry: Lines, operator: Operator, path: Path) -> Iterator[CaseDraft]:
-    title = repr(entry.get("name", "?"))
+def _refuse_many(entries: list[Lines], operator: Operator, path: Path) -> None:
+    """Before any case is made: too many of them, or too much of what is the same in all."""
+    total = 0
+    for entry in entries:
+        with _placed(entry, path):
+            try:
+                count = templates.count(_mapping(entry, "each")) * len(_dtypes(entry, operator))
+            except ValueError as error:
+                raise _BadValueError("each", str(error)) from error
+            total += count
+            if total > MOST_CASES:
+                raise _BadValueError("each", f"with {count} cases of this entry the file has more than {MOST_CASES}")
+            length = _length(entry)
+            if count * length > MOST_DECLARED:
+                raise _BadValueError("each", f"{count} cases of {length} characters are more than {MOST_DECLARED}")
+
+
+def _length(value: Any) -> int:
+    """The characters of all words in a declaration, and one for anything else."""
+    if isinstance(value, dict):
+        return sum(len(key) + _length(item) for key, item in value.items())
+    if isinstance(value, list):
+        return sum(map(_length, value))
+    return 1 + len(value) if isinstance(value, str) else 1
+
+
+@contextlib.contextmanager
+def _placed(entry: Lines, path: Path) -> Iterator[None]:
+    """What is wrong with an entry is told with file, line and its name."""
     try:
+        yield
+    except _BadValueError as error:
+        title = shown(entry.get("name", "?"))
+        raise DeclarationError(f"{path}:{entry.line_of(error.key)}: case {title}: {error}.") from error
+
+
+def _expanded(entry: Lines, operator: Operator, path: Path) -> Iterator[CaseDraft]:
+    with _placed(entry, path):
         _check_keys("", entry, _KEYS)
         for key in ("name", "tags", "doc", "data"):
             if key not in entry:
                 raise _BadValueError("", f"the key {key!r} is missing")
-        try:
-            combinations = list(templates.expand(_mapping(entry, "each")))
-        except ValueError as error:
-            raise _BadValueError("each", str(error)) from error
         dtypes = _dtypes(entry, operator)
-        for variables in combinations:
+        for variables in templates.expand(_mapping(entry, "each")):
             for dtype, suffix in dtypes:
                 yield _draft(entry, operator, {**variables, "dtype": dtype}, suffix, f"{path}:{entry.line}")
-    except _BadValueError as error:
-        raise DeclarationError(f"{path}:{entry.line_of(error.key)}: case {title}: {error}.") from error
 
 
 def _dtypes(entry: Lines, operator: Operator) -> list[tuple[str, str]]:
@@ -85,8 +118,8 @@ def _dtypes(entry: Lines, operator: Operator) -> list[tuple[str, str]]:
         raise _BadValueError("dtypes", "dtypes must be a list such as [float, half]")
     for dtype in dtypes:
         if not isinstance(dtype, str) or dtype not in allowed:
-            raise _BadValueError("dtypes", f"unknown dtype {dtype!r}.{suggestion(str(dtype), allowed)[:-1]}")
-    named = "{dtype}" in str(entry["name"]) or len(dtypes) == 1
+            raise _BadValueError("dtypes", f"unknown dtype {shown(dtype)}.{suggestion(str(dtype), allowed)[:-1]}")
+    named = "{dtype}" in str(entry.get("name")) or len(dtypes) == 1
     return [(dtype, "" if named else f"_{dtype}") for dtype in dtypes]
 
 
@@ -101,7 +134,7 @@ def _draft(entry: Lines, operator: Operator, variables: Mapping[str, Any], suffi
 
     name = f"{filled('name', '')}{suffix}"
     if not _NAME.fullmatch(name):
-        raise _BadValueError("name", f"the name becomes {name!r}; allowed are lower-case letters, digits and _")
+        raise _BadValueError("name", f"the name becomes {shown(name)}; allowed are lower-case letters, digits and _")
     tags = _tags(entry)
     data = filled("data", {})
     recipe, args = _recipe(data, operator)
@@ -145,7 +178,7 @@ def _tags(entry: Lines) -> tuple[str, ...]:
         raise _BadValueError("tags", f"tags must be a list of: {', '.join(TAGS)}")
     for tag in tags:
         if tag not in TAGS:
-            raise _BadValueError("tags", f"unknown tag {tag!r}.{suggestion(str(tag), TAGS)[:-1]}")
+            raise _BadValueError("tags", f"unknown tag {shown(tag)}.{suggestion(str(tag), TAGS)[:-1]}")
     return tuple(tags)
 
 
@@ -157,7 +190,7 @@ def _recipe(data: Any, operator: Operator) -> tuple[str, dict[str, Any]]:
     args = dict(data)
     name = args.pop("recipe")
     if not isinstance(name, str) or name not in operator.recipes:
-        raise _BadValueError("data", f"unknown recipe {name!r}.{suggestion(str(name), operator.recipes)[:-1]}")
+        raise _BadValueError("data", f"unknown recipe {shown(name)}.{suggestion(str(name), operator.recipes)[:-1]}")
     return name, _arguments(name, operator.recipes[name], args)
 
 
@@ -174,7 +207,9 @@ def _arguments(name: str, recipe: Recipe, args: dict[str, Any]) -> dict[str, Any
     wanted, hints = _signature(recipe)
     for key in args:
         if key not in wanted:
-            raise _BadValueError("data", f"recipe {name!r} takes no argument {key!r}.{suggestion(key, wanted)[:-1]}")
+            raise _BadValueError(
+                "data", f"recipe {name!r} takes no argument {shown(key)}.{suggestion(key, wanted)[:-1]}"
+            )
     for key, required in wanted.items():
         if required and key not in args:
             raise _BadValueError("data", f"recipe {name!r} needs the argument {key!r}; it takes: {', '.join(wanted)}")
@@ -183,10 +218,20 @@ def _arguments(name: str, recipe: Recipe, args: dict[str, Any]) -> dict[str, Any
         plain = tuple(value) if isinstance(value, list) else value
         if not fits(plain, hints[key]):
             raise _BadValueError(
-                "data", f"argument {key!r} of recipe {name!r} must be {hint_words(hints[key])}, not {value!r}"
+                "data", f"argument {key!r} of recipe {name!r} must be {hint_words(hints[key])}, not {shown(value)}"
+            )
+        if not _is_bounded(plain):
+            raise _BadValueError(
+                "data", f"argument {key!r} of recipe {name!r} is {shown(value)}, beyond ±{LARGEST_ARGUMENT}"
             )
         checked[key] = plain
     return checked
+
+
+def _is_bounded(value: Any) -> bool:
+    if isinstance(value, tuple | list):
+        return all(map(_is_bounded, value))
+    return not isinstance(value, int) or abs(value) <= LARGEST_ARGUMENT
 
 
 def _params(values: Any, operator: Operator, key: str) -> dict[str, Any]:
@@ -196,7 +241,7 @@ def _params(values: Any, operator: Operator, key: str) -> dict[str, Any]:
     result = {}
     for name, value in values.items():
         if name not in fields:
-            raise _BadValueError(key, f"unknown parameter {name!r}.{suggestion(str(name), fields)[:-1]}")
+            raise _BadValueError(key, f"unknown parameter {shown(name)}.{suggestion(str(name), fields)[:-1]}")
         try:
             result[name] = param_value(fields[name], value)
         except ValueError as error:
@@ -208,18 +253,22 @@ def _seed(value: Any, case_id: str) -> int:
     if value is None:
         return int.from_bytes(hashlib.sha256(case_id.encode()).digest()[:4], "little")
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise _BadValueError("seed", f"seed must be an integer ≥ 0, not {value!r}")
+        raise _BadValueError("seed", f"seed must be an integer ≥ 0, not {shown(value)}")
     return value
 
 
 def _change(tensor: str, value: Any, operator: Operator) -> Change:
     tensors = [spec.id for spec in operator.tensors]
     if tensor not in tensors:
-        raise _BadValueError("change", f"unknown tensor {tensor!r}.{suggestion(tensor, [*tensors, 'params'])[:-1]}")
+        raise _BadValueError(
+            "change", f"unknown tensor {shown(tensor)}.{suggestion(tensor, [*tensors, 'params'])[:-1]}"
+        )
     _check_keys("change", value, ("dims", "dtype", "layout", "strides"))
     for key, words in (("dtype", [d.value for d in DType]), ("layout", [layout.value for layout in Layout])):
         if key in value and value[key] not in words:
-            raise _BadValueError("change", f"unknown {key} {value[key]!r}.{suggestion(str(value[key]), words)[:-1]}")
+            raise _BadValueError(
+                "change", f"unknown {key} {shown(value[key])}.{suggestion(str(value[key]), words)[:-1]}"
+            )
     try:
         dims, strides = as_dims(value.get("dims"), "dims"), as_dims(value.get("strides"), "strides")
     except ValueError as error:
@@ -234,11 +283,13 @@ def _expect(filled: Any, operator: Operator) -> Expect:
     _check_keys("handle", handle, ("arch", "nram_bytes"))
     status = wanted.get("status", Status.SUCCESS.name)
     if not isinstance(status, str) or status not in Status.__members__:
-        raise _BadValueError("expect", f"unknown status {status!r}.{suggestion(str(status), Status.__members__)[:-1]}")
+        raise _BadValueError(
+            "expect", f"unknown status {shown(status)}.{suggestion(str(status), Status.__members__)[:-1]}"
+        )
     check = wanted.get("check")
     names = [c.name for c in operator.checks]
     if check is not None and check not in names:
-        raise _BadValueError("expect", f"unknown check {check!r}.{suggestion(str(check), names)[:-1]}")
+        raise _BadValueError("expect", f"unknown check {shown(check)}.{suggestion(str(check), names)[:-1]}")
     tensors = [spec.id for spec in operator.tensors]
     descriptors = [*tensors, *([operator.params.descriptor] if operator.params.descriptor else [])]
     arrays = [field.name for field in operator.params.fields if field.label == "repeated"]
@@ -247,7 +298,7 @@ def _expect(filled: Any, operator: Operator) -> Expect:
     for key, numbers in (("handle", handle), ("workspace_size", {"workspace_size": filled("workspace_size", 0)})):
         for name, number in numbers.items():
             if not fits(number, int) or number < 0:
-                raise _BadValueError(key, f"{name} must be an integer ≥ 0, not {number!r}")
+                raise _BadValueError(key, f"{name} must be an integer ≥ 0, not {shown(number)}")
     degenerate = filled("degenerate", None)
     if degenerate is not None and not (isinstance(degenerate, str) and degenerate):
         raise _BadValueError("degenerate", "degenerate must say the reason in words")
@@ -276,7 +327,7 @@ def _check_keys(key: str, value: Any, allowed: tuple[str, ...]) -> None:
         raise _BadValueError(key, f"{key} must be a mapping with: {', '.join(allowed)}")
     for word in value:
         if word not in allowed:
-            raise _BadValueError(key or str(word), f"unknown key {word!r}.{suggestion(str(word), allowed)[:-1]}")
+            raise _BadValueError(key or str(word), f"unknown key {shown(word)}.{suggestion(str(word), allowed)[:-1]}")
 
 
 def _check_words(key: str, words: Any, allowed: list[str]) -> None:
@@ -284,7 +335,7 @@ def _check_words(key: str, words: Any, allowed: list[str]) -> None:
         raise _BadValueError(key, f"must be a list of: {', '.join(allowed)}")
     for word in words:
         if word not in allowed:
-            raise _BadValueError(key, f"unknown name {word!r}.{suggestion(str(word), allowed)[:-1]}")
+            raise _BadValueError(key, f"unknown name {shown(word)}.{suggestion(str(word), allowed)[:-1]}")
 
 
 def _digest(shaping: dict[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 import re
 
-from mluops_gtest.errors import UsageError
+from mluops_gtest.errors import UsageError, shown
 
 _TOKEN = re.compile(r"\s*(?:(?P<paren>[()])|(?P<word>[^\s()]+))")
 _DEPTH_LIMIT = 50
@@ -18,7 +18,7 @@ class Keyword:
         self._depth = 0
         self._tree = self._either()
         if self._position != len(self._tokens):
-            raise self._error(f"unexpected {self._tokens[self._position]!r}")
+            raise self._error(f"unexpected {shown(self._tokens[self._position])}")
 
     def matches(self, case_id: str, tags: tuple[str, ...]) -> bool:
         """The expression holds for this case."""
@@ -26,7 +26,7 @@ class Keyword:
 
     def _error(self, what: str) -> UsageError:
         return UsageError(
-            f"-k {self._text!r}: {what}. Write words joined by and, or, not, ( and ), e.g. -k 'edge and not half'."
+            f"-k {shown(self._text)}: {what}. Write words joined by and, or, not, ( and ), e.g. -k 'edge and not half'."
         )
 
     def _peek(self) -> str | None:

@@ -8,6 +8,15 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from mluops_gtest.content.limits import (
+    LARGEST_EXPONENT,
+    LARGEST_NUMBER,
+    LONGEST_EXPRESSION,
+    LONGEST_INSERTION,
+    MOST_CASES,
+)
+from mluops_gtest.errors import shown
+
 _HOLE = re.compile(r"\{([^{}]*)\}")
 _OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -17,15 +26,16 @@ _OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Mod: operator.mod,
     ast.Pow: operator.pow,
 }
-_POWER_LIMIT = 64
-_MOST_CASES = 1_000_000
+
+
+def count(each: Mapping[str, Any]) -> int:
+    """How many combinations `expand` gives."""
+    return math.prod(len(_choices(name, values)) for name, values in each.items())
 
 
 def expand(each: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Every combination of the variables: a list gives its items, {from, to, step} the inclusive range."""
     choices = {name: _choices(name, values) for name, values in each.items()}
-    if math.prod(map(len, choices.values())) > _MOST_CASES:
-        raise ValueError(f"`each` makes more than {_MOST_CASES} cases")
     for combination in itertools.product(*choices.values()):
         yield dict(zip(choices, combination, strict=True))
 
@@ -36,10 +46,10 @@ def _choices(name: str, values: Any) -> Sequence[Any]:
     if isinstance(values, dict) and set(values) <= {"from", "to", "step"} and {"from", "to"} <= set(values):
         if all(isinstance(v, int) and not isinstance(v, bool) for v in values.values()) and values.get("step", 1) > 0:
             numbers = range(values["from"], values["to"] + 1, values.get("step", 1))
-            if numbers and numbers[-1] - numbers[0] < _MOST_CASES * values.get("step", 1):
+            if numbers and numbers[-1] - numbers[0] < MOST_CASES * values.get("step", 1):
                 return numbers
         raise ValueError(
-            f"the range of {name!r} must have integers with from ≤ to and step > 0, at most {_MOST_CASES} of them"
+            f"the range of {name!r} must have integers with from ≤ to and step > 0, at most {MOST_CASES} of them"
         )
     raise ValueError(f"{name!r} must be a list with at least one item or a range {{from: A, to: B}}")
 
@@ -52,7 +62,7 @@ def fill(value: Any, variables: Mapping[str, Any]) -> Any:
         whole = _HOLE.fullmatch(value)
         if whole:
             return evaluate(whole[1], variables)
-        return _HOLE.sub(lambda match: str(evaluate(match[1], variables)), value)
+        return _HOLE.sub(lambda match: _inserted(match[1], variables), value)
     if isinstance(value, list):
         return [fill(item, variables) for item in value]
     if isinstance(value, dict):
@@ -60,8 +70,18 @@ def fill(value: Any, variables: Mapping[str, Any]) -> Any:
     return value
 
 
+def _inserted(expression: str, variables: Mapping[str, Any]) -> str:
+    value = evaluate(expression, variables)
+    text = value if isinstance(value, str) else shown(value, LONGEST_INSERTION)
+    if len(text) > LONGEST_INSERTION:
+        raise ValueError(f"{{{expression}}} puts more than {LONGEST_INSERTION} characters into a text")
+    return text
+
+
 def evaluate(expression: str, variables: Mapping[str, Any]) -> Any:
     """A variable, an integer, or + - * // % ** of such."""
+    if len(expression) > LONGEST_EXPRESSION:
+        raise ValueError(f"{{{expression[:20]}…}} is longer than {LONGEST_EXPRESSION} characters")
     try:
         return _value(ast.parse(expression.strip(), mode="eval").body, variables)
     except (SyntaxError, TypeError, ZeroDivisionError) as error:
@@ -76,12 +96,26 @@ def _value(node: ast.AST, variables: Mapping[str, Any]) -> Any:
                 raise ValueError(f"{{{name}}} is no variable of this case; known: {known}")
             return variables[name]
         case ast.Constant(value=int() as number) if not isinstance(number, bool):
-            return number
+            return _bounded(number)
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -_value(operand, variables)
+            return -_integer(operand, variables)
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-            first, second = _value(left, variables), _value(right, variables)
-            if isinstance(op, ast.Pow) and not 0 <= second <= _POWER_LIMIT:
-                raise ValueError(f"exponents must lie in 0 … {_POWER_LIMIT}, not {second}")
-            return _OPERATORS[type(op)](first, second)
+            first, second = _integer(left, variables), _integer(right, variables)
+            if isinstance(op, ast.Pow) and not 0 <= second <= LARGEST_EXPONENT:
+                raise ValueError(f"exponents must lie in 0 … {LARGEST_EXPONENT}, not {second}")
+            return _bounded(_OPERATORS[type(op)](first, second))
     raise ValueError(f"only variables, integers and + - * // % ** are allowed, not {ast.unparse(node)!r}")
+
+
+def _integer(node: ast.AST, variables: Mapping[str, Any]) -> int:
+    value = _value(node, variables)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f"only integers can be computed with, not {shown(value)}")
+    return value
+
+
+def _bounded(number: int) -> int:
+    """Operands are bounded, so that even a power has no more than a few thousand digits before it is looked at."""
+    if abs(number) > LARGEST_NUMBER:
+        raise ValueError(f"a result is beyond ±{LARGEST_NUMBER}")
+    return number

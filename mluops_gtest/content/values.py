@@ -3,7 +3,7 @@
 import types
 from typing import Any, Literal, Union, get_args, get_origin
 
-from mluops_gtest.errors import suggestion
+from mluops_gtest.errors import shown, suggestion
 from mluops_gtest.model.call import ParamValue
 from mluops_gtest.model.operator import ParamField
 
@@ -56,7 +56,7 @@ def param_value(field: ParamField, value: Any) -> ParamValue:
     """A declared parameter as the schema's field holds it: enum words become numbers, lists become tuples."""
     if field.label == "repeated":
         if not isinstance(value, list):
-            raise ValueError(f"{field.name} must be a list of {field.type}, not {value!r}")
+            raise ValueError(f"{field.name} must be a list of {field.type}, not {shown(value)}")
         return tuple(_scalar(field, item) for item in value)
     result: ParamValue = _scalar(field, value)
     return result
@@ -66,20 +66,20 @@ def _scalar(field: ParamField, value: Any) -> Any:
     if field.enum is not None and isinstance(value, str):
         if value not in field.enum.values:
             raise ValueError(
-                f"{field.name}: unknown {field.enum.name} {value!r}.{suggestion(value, field.enum.values)}"
+                f"{field.name}: unknown {field.enum.name} {shown(value)}.{suggestion(value, field.enum.values)}"
             )
         return field.enum.values[value]
     if field.type in ("float", "double"):
         if not fits(value, float):
-            raise ValueError(f"{field.name} must be a number, not {value!r}")
+            raise ValueError(f"{field.name} must be a number, not {shown(value)}")
         return float(value)
     if field.type in ("bool", "string"):
         if not isinstance(value, bool if field.type == "bool" else str):
-            raise ValueError(f"{field.name} must be a {field.type}, not {value!r}")
+            raise ValueError(f"{field.name} must be a {field.type}, not {shown(value)}")
         return value
     low, high = _INTEGER_RANGE.get(field.type, _INTEGER_RANGE["int32"])
     if not fits(value, int) or not low <= value <= high:
-        raise ValueError(f"{field.name} must be an integer in {low} … {high}, not {value!r}")
+        raise ValueError(f"{field.name} must be an integer in {low} … {high}, not {shown(value)}")
     return value
 
 
@@ -88,5 +88,5 @@ def as_dims(value: Any, name: str) -> tuple[int, ...] | None:
     if value is None:
         return None
     if not isinstance(value, list) or not all(fits(item, int) and item >= 0 for item in value):
-        raise ValueError(f"{name} must be a list of integers ≥ 0, not {value!r}")
+        raise ValueError(f"{name} must be a list of integers ≥ 0, not {shown(value)}")
     return tuple(value)

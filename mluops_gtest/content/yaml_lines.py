@@ -1,14 +1,18 @@
-"""Safe YAML loading that remembers the line of every mapping and key, for messages."""
+"""Safe YAML loading that remembers the line of every mapping and key, for messages, and refuses what is excessive."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from mluops_gtest.errors import DeclarationError
+from mluops_gtest.content.limits import LARGEST_NUMBER, MOST_FILE_BYTES, MOST_NESTING, MOST_WRITTEN_OUT
+from mluops_gtest.errors import DeclarationError, shown
+from mluops_gtest.plain_file import plain_file_bytes
 
 # libyaml where PyYAML was built with it: ten times faster on long files.
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_TAG = "tag:yaml.org,2002:"
 
 
 class Lines(dict[str, Any]):
@@ -26,15 +30,17 @@ class _Loader(_Base):  # type: ignore[misc]
     pass
 
 
+def _refused(what: str, mark: Any) -> yaml.MarkedYAMLError:
+    return yaml.constructor.ConstructorError(None, None, what, mark)
+
+
 def _mapping(loader: Any, node: yaml.MappingNode) -> Lines:
     seen: set[str] = set()
     for key_node, _ in node.value:
         if not isinstance(key_node, yaml.ScalarNode):
-            raise yaml.constructor.ConstructorError(None, None, "a key must be a word", key_node.start_mark)
-        if key_node.value in seen and key_node.tag != "tag:yaml.org,2002:merge":
-            raise yaml.constructor.ConstructorError(
-                None, None, f"the key {key_node.value!r} stands twice", key_node.start_mark
-            )
+            raise _refused("a key must be a word", key_node.start_mark)
+        if key_node.value in seen and key_node.tag != f"{_TAG}merge":
+            raise _refused(f"the key {shown(key_node.value)} stands twice", key_node.start_mark)
         seen.add(key_node.value)
     loader.flatten_mapping(node)
     # Keys are the words as written: our own key `null` would otherwise be read as nothing.
@@ -44,26 +50,73 @@ def _mapping(loader: Any, node: yaml.MappingNode) -> Lines:
     return result
 
 
-def _day(loader: Any, node: yaml.ScalarNode) -> Any:
-    try:
-        return loader.construct_yaml_timestamp(node)
-    except ValueError as error:
-        raise yaml.constructor.ConstructorError(
-            None, None, f"{node.value} is no day: {error}", node.start_mark
-        ) from error
+def _scalar(word: str, kind: str) -> Callable[[Any, yaml.ScalarNode], Any]:
+    """What YAML makes of a scalar of that kind; PyYAML raises anything where a tag promises what the text is not."""
+
+    def construct(loader: Any, node: yaml.ScalarNode) -> Any:
+        try:
+            value = getattr(loader, f"construct_yaml_{kind}")(node)
+        except (ValueError, LookupError, AttributeError, TypeError, OverflowError) as error:
+            # Of a day such as 2026-02-30 the reason is worth telling.
+            reason = f": {error}" if kind == "timestamp" and isinstance(error, ValueError) else ""
+            raise _refused(f"{shown(node.value)} is no {word}{reason}", node.start_mark) from error
+        if kind == "int" and abs(value) > LARGEST_NUMBER:
+            raise _refused(f"{shown(node.value)} is beyond ±{LARGEST_NUMBER}", node.start_mark)
+        return value
+
+    return construct
 
 
-_Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
-_Loader.add_constructor("tag:yaml.org,2002:timestamp", _day)
+_Loader.add_constructor(f"{_TAG}map", _mapping)
+_Loader.add_constructor(f"{_TAG}timestamp", _scalar("day", "timestamp"))
+_Loader.add_constructor(f"{_TAG}int", _scalar("integer", "int"))
+_Loader.add_constructor(f"{_TAG}float", _scalar("number", "float"))
+_Loader.add_constructor(f"{_TAG}bool", _scalar("truth value", "bool"))
 
 
 def load_yaml(path: Path) -> Any:
-    """The document in `path`; a syntax error names file, line and column."""
+    """The document in `path`; a syntax error and what is excessive name file, line and column."""
     try:
-        return yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
+        text = plain_file_bytes(path, MOST_FILE_BYTES).decode()
+        _refuse_excess(text)
+        return yaml.load(text, Loader=_Loader)
+    except OSError as error:
+        raise DeclarationError(f"{path}: cannot be read: {error.strerror or error}.") from error
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
         raise DeclarationError(f"{where}: not valid YAML: {error.problem}.") from error
-    except (yaml.YAMLError, ValueError) as error:  # an integer of ten thousand digits is a ValueError
+    except (yaml.YAMLError, ValueError) as error:
         raise DeclarationError(f"{path}: not valid YAML: {error}.") from error
+
+
+def _refuse_excess(text: str) -> None:
+    """Before anything is built: how deep the document is, and how long once its aliases are written out."""
+    # Of every anchor, and of every collection that is still open.
+    sizes: dict[str, int] = {}
+    anchors: list[str | None] = []
+    lengths = [0]
+    for event in yaml.parse(text, Loader=_Loader):
+        anchor, size = getattr(event, "anchor", None), 0
+        match event:
+            case yaml.CollectionStartEvent():
+                anchors.append(anchor)
+                lengths.append(1)
+                if len(anchors) > MOST_NESTING:
+                    raise _refused(f"nested more than {MOST_NESTING} levels deep", event.start_mark)
+                continue
+            case yaml.CollectionEndEvent():
+                anchor, size = anchors.pop(), lengths.pop()
+            case yaml.ScalarEvent():
+                size = 1 + len(event.value)
+            case yaml.AliasEvent():
+                if anchor in anchors:
+                    raise _refused(f"*{anchor} stands inside of &{anchor}", event.start_mark)
+                size, anchor = sizes.get(str(anchor), 0), None
+        lengths[-1] += size
+        if anchor is not None:
+            sizes[anchor] = size
+        if lengths[-1] > MOST_WRITTEN_OUT:
+            raise _refused(
+                f"with its aliases written out the file has more than {MOST_WRITTEN_OUT} characters", event.start_mark
+            )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mluops_gtest.content.yaml_lines import Lines, load_yaml
-from mluops_gtest.errors import ContentError, suggestion
+from mluops_gtest.errors import ContentError, shown, suggestion
 from mluops_gtest.gate.transitions import FAILING
 from mluops_gtest.model.result import CaseResult, Outcome
 
@@ -71,10 +71,7 @@ class Waived:
 
 def load_waivers(path: Path) -> tuple[Waiver, ...]:
     """The entries of a file; what is wrong with one names its line."""
-    try:
-        entries = load_yaml(path)
-    except OSError as error:
-        raise ContentError(f"{path}: cannot be read: {error.strerror or error}.") from error
+    entries = load_yaml(path)
     if entries is None:
         return ()
     if not isinstance(entries, list):
@@ -84,31 +81,33 @@ def load_waivers(path: Path) -> tuple[Waiver, ...]:
 
 def _waiver(path: Path, number: int, entry: Any) -> Waiver:
     if not isinstance(entry, Lines):
-        raise ContentError(f"{path}: entry {number} is {entry!r}, not a mapping with {', '.join(_REQUIRED)}.")
+        raise ContentError(f"{path}: entry {number} is {shown(entry)}, not a mapping with {', '.join(_REQUIRED)}.")
 
     def fail(what: str, key: str = "") -> ContentError:
         return ContentError(f"{path}:{entry.line_of(key)}: entry {number}: {what}")
 
     for key in entry:
         if key not in _REQUIRED + _OPTIONAL:
-            raise fail(f"unknown key {key!r}.{suggestion(key, _REQUIRED + _OPTIONAL)}", key)
+            raise fail(f"unknown key {shown(key)}.{suggestion(key, _REQUIRED + _OPTIONAL)}", key)
     missing = [key for key in _REQUIRED if entry.get(key) is None]
     if missing:
         raise fail(f"{' and '.join(missing)} missing.")
     for key, value in entry.items():
         if key != "expires" and (not isinstance(value, str) or not value.strip()):
-            raise fail(f"{key} is {value!r}, not a text.", key)
+            raise fail(f"{key} is {shown(value)}, not a text.", key)
     if ("outcome" in entry) == ("fingerprint" in entry):
         raise fail("write either outcome or fingerprint: a waiver covers one way of failing.")
     if "outcome" in entry and entry["outcome"] not in _OUTCOMES:
         raise fail(
-            f"outcome {entry['outcome']!r} cannot be waived.{suggestion(entry['outcome'], _OUTCOMES)}", "outcome"
+            f"outcome {shown(entry['outcome'])} cannot be waived.{suggestion(entry['outcome'], _OUTCOMES)}", "outcome"
         )
     if "fingerprint" in entry and not _FINGERPRINT.fullmatch(entry["fingerprint"]):
-        raise fail(f"{entry['fingerprint']!r} is no fingerprint; results have it, e.g. v1:3f2a9c01d4e7.", "fingerprint")
+        raise fail(
+            f"{shown(entry['fingerprint'])} is no fingerprint; results have it, e.g. v1:3f2a9c01d4e7.", "fingerprint"
+        )
     expires = _day(entry["expires"])
     if expires is None:
-        raise fail(f"expires is {entry['expires']!r}, not a day; write YYYY-MM-DD.", "expires")
+        raise fail(f"expires is {shown(entry['expires'])}, not a day; write YYYY-MM-DD.", "expires")
     return Waiver(
         case=entry["case"],
         reason=entry["reason"],

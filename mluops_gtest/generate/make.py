@@ -1,11 +1,12 @@
 """One declared case made complete: its recipe draws the inputs, the reference gives the baseline."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
 
 from mluops_gtest.authoring.calls import dtype_of
-from mluops_gtest.authoring.random import Draw
+from mluops_gtest.authoring.random import MOST_LANES, Draw
 from mluops_gtest.errors import ContentError, DeclarationError
 from mluops_gtest.model.binding import bind_values
 from mluops_gtest.model.case import Case, CaseDraft, Change
@@ -16,6 +17,8 @@ from mluops_gtest.model.operator import Answer, Baseline, Made, Operator, Output
 from mluops_gtest.model.status import Status
 from mluops_gtest.model.tensor import Tensor, TensorDesc
 
+# Of a tensor that has values: as many as a recipe can draw.
+MOST_ELEMENTS = MOST_LANES
 # What recipes and references raise about values that they cannot work with.
 _REFUSALS = (ValueError, AssertionError, LookupError, TypeError, ArithmeticError, MemoryError)
 
@@ -59,6 +62,8 @@ def _draw(draft: CaseDraft, operator: Operator, made: Made) -> Case:
         raise ContentError(
             f"{draft.id}: recipe {draft.recipe!r} must make exactly the operator's inputs; see {missing}."
         )
+    for name, array in made.inputs.items():
+        _refuse_large(draft, name, array.shape)
     inputs = tuple(
         _tensor(spec.id, made.inputs[spec.id], made.layouts.get(spec.id, spec.layouts[0])) for spec in operator.inputs
     )
@@ -81,6 +86,15 @@ def _draw(draft: CaseDraft, operator: Operator, made: Made) -> Case:
         baseline = operator.reference(bind_values(plain, operator))
         outputs = tuple(_output(s, baseline.outputs[s.id].shape, draft.dtype) for s in operator.outputs)
     return replace(case, outputs=outputs, criteria=tuple(_criteria(operator, tensor) for tensor in outputs))
+
+
+def _refuse_large(draft: CaseDraft, name: str, dims: tuple[int, ...]) -> None:
+    """A tensor with values is refused before it is copied or computed."""
+    if math.prod(dims) > MOST_ELEMENTS:
+        raise DeclarationError(
+            f"{draft.where}: case {draft.id}: {name} {list(dims)} has {math.prod(dims)} elements; a tensor with values "
+            f"has at most {MOST_ELEMENTS}. Make it smaller, or give a descriptor without values by `change`."
+        )
 
 
 def _tensor(name: str, array: Array, layout: Layout) -> Tensor:
@@ -162,6 +176,8 @@ def _with_baseline(case: Case, draft: CaseDraft, operator: Operator) -> Case:
         case,
         inputs=tuple(replace(t, data=np.empty(0, t.desc.dtype.storage)) if t.data is None else t for t in case.inputs),
     )
+    for tensor in case.outputs:
+        _refuse_large(draft, tensor.id, tensor.desc.dims)
     call = bind_values(case, operator)
     broken = None if operator.precondition is None else operator.precondition(call)
     if broken is not None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mluops_gtest.content.yaml_lines import Lines, load_yaml
-from mluops_gtest.errors import ContentError, suggestion
+from mluops_gtest.errors import ContentError, shown, suggestion
 from mluops_gtest.model.dtypes import DType
 
 _KEYS: Final = ("name", "bandwidth_bytes_per_s", "peak_ops_per_s")
@@ -37,13 +37,15 @@ def read_device_spec(path: Path) -> DeviceSpec:
         raise ContentError(f"{path}:1: a device is described by a mapping such as {_EXAMPLE}.")
     for key in document:
         if key not in _KEYS:
-            raise ContentError(f"{path}:{document.line_of(key)}: unknown key {key!r}.{suggestion(key, _KEYS)}")
+            raise ContentError(f"{path}:{document.line_of(key)}: unknown key {shown(key)}.{suggestion(key, _KEYS)}")
     for key in _KEYS:
         if key not in document:
-            raise ContentError(f"{path}:{document.line}: the key {key!r} is missing; write e.g. {_EXAMPLE}.")
+            raise ContentError(f"{path}:{document.line}: the key {shown(key)} is missing; write e.g. {_EXAMPLE}.")
     name = document["name"]
     if not isinstance(name, str) or not name.strip():
-        raise ContentError(f"{path}:{document.line_of('name')}: name is {name!r}; it must be a word for the device.")
+        raise ContentError(
+            f"{path}:{document.line_of('name')}: name is {shown(name)}; it must be a word for the device."
+        )
     bandwidth = _figure(path, document, "bandwidth_bytes_per_s")
     peaks = document["peak_ops_per_s"]
     if not isinstance(peaks, Lines):
@@ -51,7 +53,9 @@ def read_device_spec(path: Path) -> DeviceSpec:
     known = [dtype.value for dtype in DType]
     for word in peaks:
         if word not in known:
-            raise ContentError(f"{path}:{peaks.line_of(word)}: unknown data type {word!r}.{suggestion(word, known)}")
+            raise ContentError(
+                f"{path}:{peaks.line_of(word)}: unknown data type {shown(word)}.{suggestion(word, known)}"
+            )
     if not peaks:
         raise ContentError(f"{path}:{peaks.line}: peak_ops_per_s is empty; write a number, or one per data type.")
     return DeviceSpec(name, bandwidth, {word: _figure(path, peaks, word) for word in peaks})
@@ -78,5 +82,7 @@ def _figure(path: Path, mapping: Lines, key: str) -> float:
         number = math.nan
     if not (math.isfinite(number) and number > 0):
         where = f"{path}:{mapping.line_of(key)}"
-        raise ContentError(f"{where}: {key} is {value!r}; it must be a number above 0 without a unit, e.g. 1.2e+12.")
+        raise ContentError(
+            f"{where}: {key} is {shown(value)}; it must be a number above 0 without a unit, e.g. 1.2e+12."
+        )
     return number

@@ -63,7 +63,7 @@ def test_a_quoted_day_is_a_day(tmp_path):
         (entry(expires="soon"), 5, "expires is 'soon', not a day"),
         (entry(expires="2026-12-31 10:00:00"), 5, "not a day; write YYYY-MM-DD"),
         (entry(expires="'2026-02-30'"), 5, "not a day"),
-        (entry(expires="2026-02-30"), 5, "2026-02-30 is no day"),
+        (entry(expires="2026-02-30"), 5, "'2026-02-30' is no day"),
         (entry(expires="20261231"), 5, "not a day"),
         (entry(ownr="me"), 6, "Did you mean 'owner'"),
         ("- ? [a]\n  : b", 1, "a key must be a word"),

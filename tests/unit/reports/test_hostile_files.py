@@ -211,7 +211,7 @@ def test_a_table_whose_own_words_are_no_text(tmp_path, database):
 
 def test_a_history_that_is_cut_off(tmp_path, database):
     path = tmp_path / "history.sqlite"
-    for length in (1, 50, 4095, 4096, 9000):
+    for length in (50, 4095, 4096, 9000):
         path.write_bytes(database[:length])
         with pytest.raises(ContentError):
             read_history(path)

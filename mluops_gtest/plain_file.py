@@ -1,0 +1,21 @@
+"""Files that end: opened without waiting, read up to a limit."""
+
+import os
+import stat
+from pathlib import Path
+
+from mluops_gtest.errors import ContentError
+
+
+def plain_file_bytes(path: Path, most: int) -> bytes:
+    """What is in a file; one that is no plain file or is too large is refused, an OSError is the caller's to tell."""
+    # To open a pipe would otherwise wait for its writer.
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    with os.fdopen(handle, "rb") as file:
+        mode = os.fstat(handle).st_mode
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            raise ContentError(f"{path}: not a plain file; name a file that ends.")
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise ContentError(f"{path}: larger than {most >> 20} MiB, which no such file is.")
+    return data
