@@ -42,27 +42,29 @@ def report_faults(record: FaultRecord) -> None:
     machine = platform.machine()
     if machine not in CONTEXT_BYTES:
         return
-    library = ctypes.CDLL(None, use_errno=True)
+    library = ctypes.CDLL(None)
     for number in (signal.SIGSEGV, signal.SIGBUS):
         before = _Action()
         library.sigaction(int(number), None, ctypes.byref(before))
         if before.handler in (None, 1):
             continue  # default or ignored: there is no handler to go on with
         code = _executable(_CODE_OF[machine](record.address, before.handler))
+        if code is None:
+            return  # a hardened system: the signal alone must do
         ours = _Action(code, before.mask, _SA_SIGINFO | _SA_ONSTACK | _SA_NODEFER)
+        _installed.append(record)
         library.sigaction(int(number), ctypes.byref(ours), None)
-    _installed.append(record)
 
 
-def _executable(code: bytes) -> int:
-    """The address of a page that holds the code and can no longer be written."""
+def _executable(code: bytes) -> int | None:
+    """The address of a page that holds the code and can no longer be written; None where that is not allowed."""
     page = mmap.mmap(-1, mmap.PAGESIZE)
     page.write(code)
     address = ctypes.addressof(ctypes.c_ubyte.from_buffer(page))
-    library = ctypes.CDLL(None, use_errno=True)
+    library = ctypes.CDLL(None)
     library.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     if library.mprotect(address, mmap.PAGESIZE, mmap.PROT_READ | mmap.PROT_EXEC):
-        raise OSError(ctypes.get_errno(), "a page for the signal handler could not be made executable")
+        return None
     _installed.append(page)
     return address
 
