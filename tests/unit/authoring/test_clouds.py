@@ -9,6 +9,7 @@ from mluops_gtest.authoring import Draw
 from mluops_gtest.authoring.clouds import network_layer, random_sites, small_layer
 from mluops_gtest.authoring.sparse import Geometry, derive_output_space, find_pairs
 from mluops_gtest.errors import UnknownNameError
+from mluops_gtest.model.reseed import Reseed
 
 NAMES = ("subm_41x1440x1440", "down_11x360x360", "subm_5x180x180", "out_5x180x180")
 ONES = (1, 1, 1)
@@ -102,6 +103,15 @@ def test_the_clouds_never_change():
         digest.update(network_layer(name, Draw(0))[0].tobytes())
         digest.update(small_layer(name, Draw(0))[0].tobytes())
     assert digest.hexdigest() == "92373c12abfbd30ed580942ce4f40170fe7bbb975c1faf98ef5d854b58b2f31f"
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_other_streets_have_exactly_as_many_sites(number):
+    for name in NAMES:
+        (declared, geometry), (other, same) = (small_layer(name, draw) for draw in (Draw(0), Draw(0, Reseed(number))))
+        assert geometry == same
+        assert other.shape == declared.shape
+        assert not np.array_equal(other, declared)
 
 
 def test_an_unknown_layer_is_named_with_the_known_ones():
