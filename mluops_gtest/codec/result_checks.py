@@ -16,6 +16,7 @@ from mluops_gtest.model.result import CaseResult, Outcome, Perf, Profile, Readin
 _SHARD: Final = re.compile(r"([1-9]\d{0,5})/([1-9]\d{0,5})")
 # A parameter is a value or a list of values.
 _PARAM_LEVELS: Final = 2
+_COUNTS: Final = f"0 … {MOST_INTEGER}"
 
 
 class DeviceRecord(TypedDict):
@@ -110,7 +111,9 @@ def check_result(result: CaseResult, source: Source) -> None:
     info = result.info
     for name, tensors in (("inputs", info.inputs), ("outputs", info.outputs)):
         for index, tensor in enumerate(tensors):
-            _refuse_unless(_are_counts(tensor.dims), "dims must be ≥ 0", source, f".info.{name}[{index}].dims")
+            _refuse_unless(
+                _are_counts(tensor.dims), f"dims must lie in {_COUNTS}", source, f".info.{name}[{index}].dims"
+            )
     keep_plain(info.params, source, ".info.params", _PARAM_LEVELS)
     theory = [figure for figure in (info.theory_io_bytes, info.theory_ops) if figure is not None]
     _refuse_unless(_are_amounts(theory), "theory must be ≥ 0", source, ".info")
@@ -128,7 +131,7 @@ def _check_reading(reading: Reading, outcome: Outcome, source: Source, at: str) 
 
 def _check_worst(worst: Worst, result: CaseResult, source: Source) -> None:
     figures = (worst.unequal, worst.compared, worst.max_ulp or 0, *worst.index)
-    _refuse_unless(_are_counts(figures), "counts and places must be ≥ 0", source, ".worst")
+    _refuse_unless(_are_counts(figures), f"counts and places must lie in {_COUNTS}", source, ".worst")
     for tensor in result.info.outputs:
         if tensor.id == worst.output:
             pairs = zip(worst.index, tensor.dims, strict=False)
@@ -139,7 +142,7 @@ def _check_worst(worst: Worst, result: CaseResult, source: Source) -> None:
 
 def _check_profile(profile: Profile, source: Source) -> None:
     counts = (*profile.histogram, profile.rows, profile.columns)
-    _refuse_unless(_are_counts(counts), "counts must be ≥ 0", source, ".profile")
+    _refuse_unless(_are_counts(counts), f"counts must lie in {_COUNTS}", source, ".profile")
     cells = profile.rows * profile.columns
     what = f"{profile.rows} × {profile.columns} cells are {cells}, not {len(profile.cells)}"
     _refuse_unless(cells == len(profile.cells), what, source, ".profile.cells")
@@ -147,7 +150,7 @@ def _check_profile(profile: Profile, source: Source) -> None:
 
 def _check_perf(perf: Perf, source: Source) -> None:
     counts = (*perf.samples_ns, *perf.device_samples_ns, perf.workspace_bytes)
-    _refuse_unless(_are_counts(counts), "times and sizes must be ≥ 0", source, ".perf")
+    _refuse_unless(_are_counts(counts), f"times and sizes must lie in {_COUNTS}", source, ".perf")
 
 
 def _part(source: Source, name: str) -> Source:

@@ -87,7 +87,7 @@ def load_yaml(path: Path) -> Any:
         where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
         raise DeclarationError(f"{where}: not valid YAML: {error.problem}.") from error
     except (yaml.YAMLError, ValueError) as error:
-        raise DeclarationError(f"{path}: not valid YAML: {error}.") from error
+        raise DeclarationError(f"{path}: not valid YAML: {' '.join(str(error).split())}.") from error
 
 
 def _refuse_excess(text: str) -> None:

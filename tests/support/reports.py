@@ -6,6 +6,8 @@ from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseInfo, CaseResult, Outcome, Reading, TensorInfo
 from mluops_gtest.model.status import Status
 from mluops_gtest.reports.files import read_report
+from mluops_gtest.reports.result_files import write_results
+from mluops_gtest.reports.results_folder import ResultsFolder
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -39,3 +41,10 @@ def report(*results: CaseResult, started="2026-01-01T00:00:00+00:00", backend="n
         "seconds": 1.5,
     }
     return RunReport(started=started, results=results, **{**values, **changes})
+
+
+def written(folder: Path, whole: RunReport) -> Path:
+    """The results folder of a report."""
+    with ResultsFolder.new(folder, overwrite=True, advice="") as claimed:
+        write_results(claimed, whole)
+    return folder

@@ -24,9 +24,8 @@ from mluops_gtest.reports.compare import compare, comparison_to_json
 from mluops_gtest.reports.files import read_done, read_report, read_request, request_source
 from mluops_gtest.reports.history import History
 from mluops_gtest.reports.merge import merge
-from mluops_gtest.reports.result_files import write_results
 from tests.support.mutations import broken_json, result_or_message
-from tests.support.reports import golden_report, report, result
+from tests.support.reports import golden_report, report, result, written
 
 SMALL = report(
     result(
@@ -86,7 +85,7 @@ def use(read, folder):
 
 def test_what_is_written_is_read_back(tmp_path):
     for whole in (SMALL, golden_report()):
-        write_results(tmp_path, whole)
+        written(tmp_path, whole)
         read = read_report(tmp_path)
         assert repr(read) == repr(whole)
         use(read, tmp_path)
@@ -114,7 +113,7 @@ def test_a_broken_line_of_results(tmp_path, data):
     if done is None:
         assert message.startswith(f"{tmp_path / 'results.jsonl'}:")
     else:
-        write_results(tmp_path / "again", report(*done.values()))
+        written(tmp_path / "again", report(*done.values()))
         assert repr(read_done(tmp_path / "again")) == repr(done)
 
 
