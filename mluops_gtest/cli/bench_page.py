@@ -4,13 +4,13 @@ from collections import Counter
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from mluops_gtest.cli.benching import Benched, duel
 from mluops_gtest.cli.consoles import whole_table
 from mluops_gtest.gate.statistics import Answer
 from mluops_gtest.model.timing import figures_of
+from mluops_gtest.reports.markup import escape
 from mluops_gtest.reports.performance import duration
 from mluops_gtest.reports.terminal import colour
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from rich.markup import escape
 from rich.table import Table
 
 from mluops_gtest.cli.listing import describe_expect
@@ -15,6 +14,7 @@ from mluops_gtest.model.dtypes import Array, DType
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.reseed import Reseeded
 from mluops_gtest.model.tensor import Tensor
+from mluops_gtest.reports.markup import escape
 
 _BLOCK = 1 << 18
 _LONG = 16
@@ -58,7 +58,7 @@ def case_page(case: Case, operator: Operator | None, note: str, root: Path | Non
         "" if operator else " (not supported here)"
     )
     if case.tags:
-        yield f"tags: {', '.join(case.tags)}"
+        yield escape(f"tags: {', '.join(case.tags)}")
     for line in (case.doc, note and f"note: {note}", *(f"notice: {n}" for n in case.notes)):
         if line:
             yield escape(line)

@@ -3,12 +3,12 @@
 import math
 from collections.abc import Iterator, Sequence
 
-from rich.markup import escape
 from rich.table import Table
 
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
 from mluops_gtest.reports.compare import ReadingPair, Row, SideBySide
+from mluops_gtest.reports.markup import escape
 from mluops_gtest.reports.terminal import colour
 
 _ABSENT = "–"

@@ -2,10 +2,13 @@
 
 import sys
 from collections.abc import Iterable
-from typing import TextIO
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
+
+from mluops_gtest.model.plain_text import plain
 
 _WIDE = 200
 _UNLIMITED = 10_000
@@ -43,4 +46,12 @@ def stderr() -> Console:
 def _console(stream: TextIO) -> Console:
     # Into a pipe rich would assume 80 columns and cut tables; nobody counts columns there.
     width = None if stream.isatty() else _WIDE
-    return Console(file=stream, width=width, highlight=False, soft_wrap=not stream.isatty())
+    return _Console(file=stream, width=width, highlight=False, emoji=False, soft_wrap=not stream.isatty())
+
+
+class _Console(Console):
+    """Whatever reaches it, no control character gets through but those of its own colours."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Every string that is printed comes by here, those in the cells of a table included."""
+        return super().render_str(plain(text), **options)

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
-from rich.markup import escape
 from rich.table import Table
 
 from mluops_gtest.gate.decision import Decision
 from mluops_gtest.gate.findings import Finding, count, findings, percent, time_words, verdict
 from mluops_gtest.gate.statistics import Answer
 from mluops_gtest.gate.update import Update
+from mluops_gtest.reports.markup import escape
 
 _MOST_FINDINGS = 30
 _MOST_NAMED = 10

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 
-from rich.markup import escape
 from rich.table import Table
 
 from mluops_gtest.model.drift import DRIFT_FACTOR
 from mluops_gtest.model.result import Outcome
 from mluops_gtest.reports.history.trends import CaseTrend, Drift, Point, Run, sparkline
+from mluops_gtest.reports.markup import escape
 from mluops_gtest.reports.terminal import colour
 
 # One character per run.

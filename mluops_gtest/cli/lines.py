@@ -1,8 +1,15 @@
-"""Plain lines on stdout; without rich, so that commands that print nothing else start fast."""
+"""Plain lines; without rich, so that commands that print nothing else start fast."""
 
 import click
 
+from mluops_gtest.model.plain_text import plain
+
 
 def say(line: str) -> None:
-    """One line for whoever asked."""
-    click.echo(line)
+    """A line, or several, for whoever asked."""
+    click.echo(plain(line))
+
+
+def complain(line: str) -> None:
+    """The same on stderr."""
+    click.echo(plain(line), err=True)

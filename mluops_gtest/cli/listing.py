@@ -12,6 +12,7 @@ from mluops_gtest.generate.make import make_case
 from mluops_gtest.model.case import Case, Expect
 from mluops_gtest.model.criterion import Criterion
 from mluops_gtest.model.dtypes import DType
+from mluops_gtest.model.plain_text import plain_line
 
 
 class Listing:
@@ -51,7 +52,7 @@ class Listing:
         inputs = " ".join(f"{t['dtype']}{t['dims']}".replace(" ", "") for t in described["inputs"])
         expect = described["expect"]
         words = expect["status"] + (f" ({expect['check']})" if expect.get("check") else "")
-        return selected.id, ",".join(selected.tags), inputs, words
+        return plain_line(selected.id), ",".join(selected.tags), inputs, plain_line(words)
 
     def _entry(self, selected: Selected) -> LockEntry:
         draft = selected.draft

@@ -1,12 +1,14 @@
 """`mluops-test`: finds the command, runs it, turns errors into one clear message and the right exit code."""
 
 import importlib
+import io
 import sys
 from typing import Any
 
 import click
 
 from mluops_gtest import __version__
+from mluops_gtest.cli.lines import complain
 from mluops_gtest.cli.outlets import install
 from mluops_gtest.errors import ExitCode, HarnessError, UnwritableError, suggestion
 
@@ -94,22 +96,23 @@ def run_main(arguments: list[str] | None = None) -> int:
     try:
         result: Any = cli.main(arguments, prog_name="mluops-test", standalone_mode=False)
     except HarnessError as error:
-        click.echo(f"error: {error}", err=True)
+        complain(f"error: {error}")
         return int(error.exit_code)
     except click.ClickException as error:
-        error.show()
+        shown = io.StringIO()
+        error.show(shown)
+        complain(shown.getvalue().rstrip())
         return int(ExitCode.USAGE)
     except (click.Abort, KeyboardInterrupt):
-        click.echo("interrupted", err=True)
+        complain("interrupted")
         return int(ExitCode.INTERRUPTED)
     except Exception as error:
         import traceback
 
-        traceback.print_exc()
-        click.echo(
+        complain(traceback.format_exc().rstrip())
+        complain(
             f"bug: mluops-test {__version__} failed unexpectedly ({type(error).__name__}). The lines above say where; "
-            "please report them together with the command.",
-            err=True,
+            "please report them together with the command."
         )
         return int(ExitCode.BUG)
     return result if isinstance(result, int) else int(ExitCode.OK)
@@ -121,6 +124,6 @@ def main() -> None:
     code = run_main()
     sys.stdout.flush()
     if outlet.trouble is not None:
-        click.echo(f"error: {UnwritableError.of('standard output', outlet.trouble)}", err=True)
+        complain(f"error: {UnwritableError.of('standard output', outlet.trouble)}")
         code = ExitCode.worst([ExitCode(code), ExitCode.UNWRITABLE])
     sys.exit(code)

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from rich.markup import escape
 from rich.table import Table
 
 from mluops_gtest.model.operator import Operator, OutputSpec
+from mluops_gtest.reports.markup import escape
 
 
 def operator_page(operator: Operator) -> Iterator[Table | str]:

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from mluops_gtest.cli.consoles import whole_table
 from mluops_gtest.model.report import RunReport
+from mluops_gtest.reports.markup import escape
 from mluops_gtest.reports.performance import TimedResult, duration, timed_results
 
 _MOST_ROWS = 60

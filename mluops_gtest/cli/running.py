@@ -11,11 +11,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import click
-
 from mluops_gtest import __version__
 from mluops_gtest.backends.registry import is_native, runs_inline
 from mluops_gtest.cli.consoles import stderr, stdout
+from mluops_gtest.cli.lines import complain, say
 from mluops_gtest.cli.performance_page import print_performance
 from mluops_gtest.cli.session import Session
 from mluops_gtest.codec.lock import LockedTensor
@@ -189,7 +188,7 @@ def execute(
         reseed=request.reseed,
     )
     if request.isolate is False and is_native(request.backend):
-        click.echo("warning: --no-isolate with native code: a crash or a hang of the kernel ends this run.", err=True)
+        complain("warning: --no-isolate with native code: a crash or a hang of the kernel ends this run.")
     with _one_interrupt(), open_callers(session, request) as callers, contextlib.closing(reporter):
         planned = [PlannedCase(case.id, case.operator, case.tags) for case in cases]
         record = request.to_json([case.id for case in cases], left_out)
@@ -222,7 +221,7 @@ def execute(
         print_performance(stdout(), report)
     reporter.summary(report, str(folder.path))
     if left_out and verbosity >= 0:
-        click.echo(
+        say(
             f"{left_out} declared cases were not selected; --all selects every one but those tagged undefined "
             "(--tag undefined), --tag network the network scales."
         )
@@ -231,7 +230,7 @@ def execute(
 
 def _told(error: UnwritableError, found: ExitCode) -> ExitCode:
     """The error in words; what was found before counts as well."""
-    click.echo(f"error: {error}", err=True)
+    complain(f"error: {error}")
     return ExitCode.worst([error.exit_code, found])
 
 
@@ -352,6 +351,6 @@ def _timed(report: RunReport, source: StoredCases) -> RunReport:
 def empty_shard(allowed: bool) -> ExitCode:
     """A shard without cases is an error unless the user expects it."""
     if allowed:
-        click.echo("This shard has no case.")
+        say("This shard has no case.")
         return ExitCode.OK
     raise NothingSelectedError("This shard has no case; use fewer shards, or say --allow-empty-shard.")

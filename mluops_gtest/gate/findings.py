@@ -3,12 +3,13 @@
 import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mluops_gtest.gate.decision import CaseChange, Decision
 from mluops_gtest.gate.performance import TimeChange
 from mluops_gtest.gate.statistics import Answer, Ratio
 from mluops_gtest.gate.transitions import Transition
+from mluops_gtest.model.plain_text import plain, plain_line
 from mluops_gtest.model.result import Outcome
 
 _MOST_NAMED = 5
@@ -30,7 +31,14 @@ class Finding:
 def findings(decision: Decision) -> list[Finding]:
     """What blocks, then what is only told; the larger groups of failures first."""
     found = [*_failures(decision), *_problems(decision), *_times(decision), *_drifts(decision), *_values(decision)]
-    return sorted(found, key=lambda finding: not finding.blocks)
+    return [_shown(finding) for finding in sorted(found, key=lambda finding: not finding.blocks)]
+
+
+def _shown(finding: Finding) -> Finding:
+    """Names and reasons come from outside; nothing in them may steer a terminal, a comment or an annotation."""
+    cases = tuple(map(plain_line, finding.cases))
+    title, file = plain_line(finding.title), plain_line(finding.file)
+    return replace(finding, title=title, text=plain(finding.text), cases=cases, file=file)
 
 
 def _failures(decision: Decision) -> list[Finding]:
@@ -49,7 +57,7 @@ def _failure(key: str, members: Sequence[CaseChange]) -> Finding:
     words = ", ".join(f"{number} {word}" for word, number in sorted(counts.items()))
     outcomes = sorted({member.now.value for member in members if member.now is not None} - counts.keys())
     title = f"{words} ({', '.join(outcomes)})" if outcomes else words
-    lines = [named([member.case for member in members]), first.reason]
+    lines = [named([member.case for member in members]), plain_line(first.reason)]
     if first.repro:
         lines.append(f"repro: {first.repro}")
     if first.fingerprint:

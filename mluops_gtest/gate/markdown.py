@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from mluops_gtest.gate.decision import Decision
 from mluops_gtest.gate.findings import Finding, count, findings, percent, verdict
 from mluops_gtest.gate.statistics import Answer
+from mluops_gtest.model.plain_text import plain_line
 
 _MOST_CASES = 50
 
@@ -59,9 +60,10 @@ def _finding(finding: Finding) -> Iterator[str]:
 
 def code(text: str) -> str:
     """A code span that no character of the text ends."""
-    ticks = "`" * (1 + _longest_ticks(text))
-    space = " " if text.startswith("`") or text.endswith("`") else ""
-    return f"{ticks}{space}{' '.join(text.splitlines())}{space}{ticks}"
+    line = plain_line(text)
+    ticks = "`" * (1 + _longest_ticks(line))
+    space = " " if line.startswith("`") or line.endswith("`") else ""
+    return f"{ticks}{space}{line}{space}{ticks}"
 
 
 def _longest_ticks(text: str) -> int:

@@ -8,9 +8,10 @@ from datetime import datetime
 from typing import Any
 
 from mluops_gtest.codec.results import report_to_json, result_to_json
+from mluops_gtest.model.plain_text import plain, plain_values
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
-from mluops_gtest.reports.plain_text import details, plain
+from mluops_gtest.reports.plain_text import details
 
 # Of the published JSON schema that the document is valid against.
 SPEC_VERSION = "0.0.0"
@@ -50,7 +51,7 @@ def render_ctrf(report: RunReport, transitions: Mapping[str, str] | None = None)
             },
         },
     }
-    return json.dumps(document, indent=1, allow_nan=False) + "\n"
+    return json.dumps(plain_values(document), indent=1, allow_nan=False) + "\n"
 
 
 def _values(report: RunReport) -> dict[str, int]:
@@ -78,12 +79,12 @@ def _test(result: CaseResult, transition: str) -> dict[str, Any]:
     if transition:
         test["extra"]["transition"] = transition
     if result.outcome is not Outcome.PASSED:
-        test |= {"message": plain(result.reason) or result.outcome.value, "trace": details(result)}
+        test |= {"message": result.reason or result.outcome.value, "trace": details(result)}
     if result.attempts:
         test["retries"] = len(result.attempts) - 1
         # The last attempt is the test itself.
         test["retryAttempts"] = [
-            {"attempt": number, "status": _status(attempt.outcome), "message": plain(attempt.reason)}
+            {"attempt": number, "status": _status(attempt.outcome), "message": attempt.reason}
             for number, attempt in enumerate(result.attempts[:-1], 1)
         ]
     if result.outcome is Outcome.FLAKY:

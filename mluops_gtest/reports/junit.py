@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping
 from itertools import groupby
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
+from mluops_gtest.model.plain_text import plain
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
-from mluops_gtest.reports.plain_text import details, plain
+from mluops_gtest.reports.plain_text import details
 
 # The element inside the testcase; a passed one has none.
 ELEMENTS = {

@@ -1,18 +1,7 @@
-"""Text of backends and case files made fit for any file format."""
+"""A result that did not pass, in words that fit any file format."""
 
-import re
-
+from mluops_gtest.model.plain_text import plain
 from mluops_gtest.model.result import CaseResult
-
-_ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
-# What XML 1.0 has no way to write, and lone surrogates, which UTF-8 has none for. Carriage returns would come back
-# as line ends.
-_UNWRITABLE = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-
-
-def plain(text: str) -> str:
-    """The text without colours, control characters and what is no character at all."""
-    return _UNWRITABLE.sub("", _ANSI.sub("", text.replace("\r\n", "\n")))
 
 
 def details(result: CaseResult) -> str:

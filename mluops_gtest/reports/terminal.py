@@ -5,13 +5,14 @@ from collections.abc import Iterable
 from typing import assert_never
 
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from mluops_gtest.model.event import CaseFinished, CaseStarted, Event, RunFinished, RunStarted
+from mluops_gtest.model.plain_text import plain_line
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
+from mluops_gtest.reports.markup import escape, escape_lines
 
 COLOURS = {
     Outcome.PASSED: "green",
@@ -32,7 +33,7 @@ class TerminalReporter:
         self._out = out
         self._verbosity = verbosity
         self._progress = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=None),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
@@ -45,7 +46,7 @@ class TerminalReporter:
 
     def note(self, text: str) -> None:
         """Say beside the progress bar what takes long just now."""
-        self._progress.update(self._task, description=escape(text))
+        self._progress.update(self._task, description=plain_line(text))
 
     def close(self) -> None:
         """Take the progress bar away, however the run ended."""
@@ -55,7 +56,7 @@ class TerminalReporter:
         """Listen to the run."""
         match event:
             case RunStarted(backend, total):
-                self._progress.update(self._task, description=escape(backend), total=total)
+                self._progress.update(self._task, description=plain_line(backend), total=total)
                 self._progress.start()
             case CaseStarted():
                 pass
@@ -156,7 +157,7 @@ def operator_table(report: RunReport) -> Table:
 
 def output_lines(result: CaseResult) -> Iterable[str]:
     """What the backend printed, set off from our own lines."""
-    return (f"  | {escape(line)}" for line in result.output.splitlines())
+    return (f"  | {line}" for line in escape_lines(result.output))
 
 
 def failure_lines(result: CaseResult, *, verbose: bool) -> Iterable[str]:
@@ -176,5 +177,5 @@ def failure_lines(result: CaseResult, *, verbose: bool) -> Iterable[str]:
         yield from list(output_lines(result))[-_MOST_OUTPUT_LINES:]
     for note in result.notes:
         if verbose or result.outcome is Outcome.ERROR:
-            yield from (f"  {escape(line)}" for line in note.splitlines())
+            yield from (f"  | {line}" for line in escape_lines(note))
     yield f"  repro:  {escape(result.repro)}"

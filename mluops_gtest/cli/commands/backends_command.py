@@ -17,15 +17,15 @@ def command() -> None:
 
     Any Python object can be named too: module:attribute or path/file.py:attribute.
     """
-    from rich.markup import escape
     from rich.table import Table
 
     from mluops_gtest.backends.registry import known_backends
     from mluops_gtest.cli.consoles import stdout
+    from mluops_gtest.reports.markup import escape
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("backend", "status", "from"):
         table.add_column(column, overflow="fold")
     for backend in known_backends():
-        table.add_row(backend.name, escape(backend.problem) if backend.problem else "ready", escape(backend.origin))
+        table.add_row(escape(backend.name), escape(backend.problem or "ready"), escape(backend.origin))
     stdout().print(table)

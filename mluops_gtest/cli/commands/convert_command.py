@@ -29,7 +29,7 @@ _SUFFIXES = (".prototxt", ".pb")
 @root_option
 def command(root: Path | None, src: Path, dst: Path, form: str | None, drop_unknown: bool) -> int:
     """Convert case files between text (.prototxt) and binary (.pb): a file, or a folder with all below it."""
-    from mluops_gtest.cli.lines import say
+    from mluops_gtest.cli.lines import complain, say
     from mluops_gtest.cli.session import Session
     from mluops_gtest.codec.case import convert
     from mluops_gtest.codec.schema import Schema
@@ -57,10 +57,10 @@ def command(root: Path | None, src: Path, dst: Path, form: str | None, drop_unkn
             dropped = convert(source, target, schema, drop_unknown=drop_unknown)
         except ContentError as error:
             failed += 1
-            click.echo(f"error: {error}", err=True)
+            complain(f"error: {error}")
         else:
             for item in dropped:
-                click.echo(f"dropped from {source}: {item}", err=True)
+                complain(f"dropped from {source}: {item}")
     say(f"{len(pairs) - failed} files converted" + (f", {failed} refused" if failed else ""))
     return int(ExitCode.CONTENT if failed else ExitCode.OK)
 

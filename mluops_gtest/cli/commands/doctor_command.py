@@ -29,11 +29,11 @@ def command(
 
     Small cases are run in a worker process: exit 0 when every promise is kept, 1 when one is broken.
     """
-    from rich.markup import escape
     from rich.table import Table
 
     from mluops_gtest.backends.kit import Finding, Verdict, check_behaviour
     from mluops_gtest.cli.consoles import stderr, stdout
+    from mluops_gtest.cli.lines import say
     from mluops_gtest.cli.progress import track
     from mluops_gtest.cli.session import Session
     from mluops_gtest.engine.execute import Executor, Options
@@ -41,6 +41,7 @@ def command(
     from mluops_gtest.engine.isolation.forking import ForkServer
     from mluops_gtest.engine.loading import BackendChoice
     from mluops_gtest.errors import ExitCode
+    from mluops_gtest.reports.markup import escape
 
     session = Session(root)
     selection = {
@@ -77,5 +78,5 @@ def command(
         table.add_row(finding.name, verdict, escape(finding.detail))
     stdout().print(table)
     problems = sum(finding.verdict is Verdict.PROBLEM for finding in findings)
-    click.echo(f"{problems} problems" if problems else "every promise is kept")
+    say(f"{problems} problems" if problems else "every promise is kept")
     return int(ExitCode.FAILED if problems else ExitCode.OK)

@@ -42,7 +42,7 @@ def command(root: Path | None, out: Path, form: str, strict: bool, allow_outside
     """
     from mluops_gtest import __version__
     from mluops_gtest.cli.consoles import stderr
-    from mluops_gtest.cli.lines import say
+    from mluops_gtest.cli.lines import complain, say
     from mluops_gtest.cli.progress import track
     from mluops_gtest.cli.session import Session
     from mluops_gtest.generate.export import Export, not_exportable
@@ -64,7 +64,7 @@ def command(root: Path | None, out: Path, form: str, strict: bool, allow_outside
         except ContentError as error:
             broken += 1
             reason = str(error)
-            click.echo(f"error: {reason}", err=True)
+            complain(f"error: {reason}")
         export.leave_out(selected.id, reason)
     export.write_index(__version__)
     left_out = len(export.left_out) - broken

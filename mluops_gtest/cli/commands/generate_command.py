@@ -41,7 +41,7 @@ def command(root: Path | None, out: Path | None, form: str, jobs: int, check: bo
     are made into the cache when they are first run. With --out every selected case is written there.
     """
     from mluops_gtest.cli.consoles import stderr
-    from mluops_gtest.cli.lines import say
+    from mluops_gtest.cli.lines import complain, say
     from mluops_gtest.cli.progress import track
     from mluops_gtest.cli.session import Session
     from mluops_gtest.generate.produce import Target, lock_differences, produce, update_lock
@@ -71,7 +71,7 @@ def command(root: Path | None, out: Path | None, form: str, jobs: int, check: bo
     for case_id in stale:
         say(f"removed {case_id}: no longer declared")
     for line in problems:
-        click.echo(f"error: {line}", err=True)
+        complain(f"error: {line}")
     files = [item for item in produced if item.written]
     size = sum(item.written for item in files)
     made = len(produced) - len(problems) - len(unwritable)

@@ -63,6 +63,7 @@ def add(results: tuple[Path, ...], db: Path | None) -> None:
 
     A run that is there already is not added again.
     """
+    from mluops_gtest.cli.lines import say
     from mluops_gtest.reports.files import read_report
     from mluops_gtest.reports.history import History, history_path
 
@@ -72,7 +73,7 @@ def add(results: tuple[Path, ...], db: Path | None) -> None:
         for folder, report in zip(results, reports, strict=True):
             added = history.add(report)
             words = f"{len(report.results)} results added" if added else "already there"
-            click.echo(f"{folder}: {words} ({path})")
+            say(f"{folder}: {words} ({path})")
 
 
 @command.command(

@@ -31,11 +31,12 @@ def command(root: Path | None, form: str, **selection: Any) -> int:
     """List the declared cases that a selection names."""
     from mluops_gtest.cli.lines import say
     from mluops_gtest.cli.session import Session
+    from mluops_gtest.model.plain_text import plain_line
 
     session = Session(root)
     cases = session.select(selection).cases
     if form == "ids":
-        say("\n".join(case.id for case in cases))
+        say("\n".join(plain_line(case.id) for case in cases))
         return int(ExitCode.OK)
     from mluops_gtest.cli.listing import Listing
 

@@ -25,6 +25,7 @@ def command(folders: tuple[Path, ...], out: Path, overwrite: bool) -> int:
     Doubled cases, missing shards and different backends are refused. The exit code is that of the whole run.
     """
     from mluops_gtest.cli.consoles import stdout
+    from mluops_gtest.cli.lines import say
     from mluops_gtest.reports.files import read_report
     from mluops_gtest.reports.merge import merge
     from mluops_gtest.reports.result_files import write_results
@@ -41,5 +42,5 @@ def command(folders: tuple[Path, ...], out: Path, overwrite: bool) -> int:
         write_results(claimed, merged)
     stdout().print(operator_table(merged))
     counts = ", ".join(f"{n} {outcome}" for outcome, n in merged.summary.items())
-    click.echo(f"{counts}\nResults: {out}")
+    say(f"{counts}\nResults: {out}")
     return int(merged.exit_code)

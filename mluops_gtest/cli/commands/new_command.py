@@ -27,6 +27,7 @@ def new_backend(name: str, force: bool) -> None:
     """Write NAME.py: a backend with one small kernel, ready to run."""
     from importlib.resources import files
 
+    from mluops_gtest.cli.lines import say
     from mluops_gtest.codec.writing import replace_text
 
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
@@ -39,4 +40,4 @@ def new_backend(name: str, force: bool) -> None:
     for hole, value in (("$NAME", name), ("$FILE", path.name), ("$CLASS", class_name)):
         text = text.replace(hole, value)
     replace_text(path, text)
-    click.echo(f"{path} written. Next: mluops-test doctor --backend {path}:backend")
+    say(f"{path} written. Next: mluops-test doctor --backend {path}:backend")

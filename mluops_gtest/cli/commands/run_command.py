@@ -233,6 +233,7 @@ def _options(ctx: click.Context, names: list[str]) -> str:
 
 
 def _resume(path: Path, verbosity: int) -> int:
+    from mluops_gtest.cli.lines import say
     from mluops_gtest.cli.running import RunRecord, RunRequest, execute, plan_again
     from mluops_gtest.cli.session import Session
     from mluops_gtest.codec.typed import convert
@@ -245,7 +246,7 @@ def _resume(path: Path, verbosity: int) -> int:
         if (path / REPORT).exists():
             report = read_report(path)
             if not report.interrupted:
-                click.echo(f"{path}: the run is finished; nothing is left to run.")
+                say(f"{path}: the run is finished; nothing is left to run.")
                 return int(report.exit_code)
         session = Session(None if request.root is None else Path(request.root))
         cases = plan_again(session, list(planned.cases))

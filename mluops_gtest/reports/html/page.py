@@ -10,6 +10,7 @@ from importlib.resources import files
 from typing import Any
 
 from mluops_gtest.errors import UsageError
+from mluops_gtest.model.plain_text import plain, plain_values
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult
 from mluops_gtest.reports.html.favicon import favicon
@@ -49,14 +50,14 @@ def render_html(
         f"default-src 'none'; img-src data:; style-src {_digest(style)}; script-src {_digest(script)}; base-uri 'none'"
     )
     backend = str(report.backend.get("name", "?"))
-    document = f"""<!DOCTYPE html>
+    return f"""<!DOCTYPE html>
 <html lang="{LANGUAGE_TAGS[lang]}" data-theme="auto">
 <head>
 <meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="{escape(policy)}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
-<title>{escape(_headline(report, words))} · {escape(backend)}</title>
+<title>{escape(_headline(report, words))} · {escape(plain(backend))}</title>
 <link rel="icon" href="{favicon(*_COLOURS[verdict(report)])}">
 <style>{style}</style>
 </head>
@@ -65,13 +66,11 @@ def render_html(
 <div id="page"></div>
 <noscript>{_without_script(report, words)}</noscript>
 <script type="application/json" id="words">{_embedded(words)}</script>
-<script type="application/json" id="data">{_embedded(data)}</script>
+<script type="application/json" id="data">{_embedded(plain_values(data))}</script>
 <script>{script}</script>
 </body>
 </html>
 """
-    # A backend may print bytes that are no text; lone surrogates cannot be written to a file.
-    return document.encode("utf-8", "replace").decode("utf-8")
 
 
 _READ = """const WORDS = JSON.parse(document.getElementById("words").textContent);
@@ -124,5 +123,5 @@ def _blocking_line(result: CaseResult, words: Mapping[str, str]) -> list[str]:
 
 def _table(heads: list[str], rows: list[list[Any]]) -> str:
     head = "".join(f"<th>{escape(text)}</th>" for text in heads)
-    body = "".join("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
+    body = "".join("<tr>" + "".join(f"<td>{escape(plain(str(cell)))}</td>" for cell in row) + "</tr>" for row in rows)
     return f'<div class="scroll"><table class="plain"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'

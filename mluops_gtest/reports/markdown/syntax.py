@@ -3,10 +3,10 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from mluops_gtest.reports.plain_text import plain
+from mluops_gtest.model.plain_text import plain
 
-# Signs that would begin a link, a tag, an emphasis or a new cell. An underscore inside a word is none of these.
-_SIGNS = re.compile(r"[\\`*\[\]<>|~$@]|(?<!\w)_|_(?!\w)")
+# Signs that would begin a link, a tag, an entity, an emphasis or a new cell. An underscore inside a word is none.
+_SIGNS = re.compile(r"[\\`*\[\]<>|~$@&]|(?<!\w)_|_(?!\w)")
 
 
 def text(words: str) -> str:

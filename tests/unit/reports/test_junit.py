@@ -73,9 +73,9 @@ def test_a_transition_is_a_property():
     assert properties(case)["transition"] == "regressed"
 
 
-def test_colours_and_control_characters_are_removed_and_the_rest_stays():
+def test_colours_are_removed_and_control_characters_written_out():
     (case,) = parse(result(output="\x1b[1;31mred\x1b[0m\x00\x07 a ]]> & <b>\r\n\ud800end")).iter("testcase")
-    assert case.find("system-out").text == "red a ]]> & <b>\nend"
+    assert case.find("system-out").text == "red\\x00\\x07 a ]]> & <b>\n\\ud800end"
 
 
 @settings(max_examples=60, deadline=None)

@@ -230,7 +230,8 @@ def test_history_names_what_flakes_flips_or_drifts():
     [
         ("a < b > c | d", r"a \< b \> c \| d"),
         ("indice_pairs _x_ *y* `z`", r"indice_pairs \_x\_ \*y\* \`z\`"),
-        ("one\ntwo\x00", "one two"),
+        ("one\ntwo\x00", r"one two\\x00"),
+        ("&#8238;", r"\&#8238;"),
         ("<script>", r"\<script\>"),
     ],
 )
