@@ -17,10 +17,13 @@ from mluops_gtest.engine.reply import Ending, Reply
 from mluops_gtest.engine.reruns import tried
 from mluops_gtest.errors import ContentError
 from mluops_gtest.model.case import Case
+from mluops_gtest.model.notes import cut_text
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.result import CaseResult, Outcome
 from mluops_gtest.model.status import Status
 
+# Of the backend's remarks, in a reason.
+_MOST_REMARKS: Final = 4 << 10
 # What happened in a call is the backend's to tell; what that means for the case is decided here and nowhere else.
 _OUTCOME_OF: Final = {
     Ending.DECLINED: Outcome.SKIPPED,
@@ -174,7 +177,7 @@ class Executor:
         wanted = expectation.answer
         if reply.status != wanted.status:
             says = f" (check {wanted.check}: {run.operator.check(wanted.check).says})" if wanted.check else ""
-            remarks = f" ({'; '.join(reply.notes)})" if reply.notes else ""
+            remarks = f" ({cut_text('; '.join(reply.notes), _MOST_REMARKS)})" if reply.notes else ""
             reason = f"answered {reply.status.name}{remarks}, expected {wanted.status.name}{says}"
             return replace(result, outcome=Outcome.WRONG_STATUS, reason=reason)
         if wanted.status == Status.SUCCESS and reply.refusals:
@@ -222,7 +225,9 @@ class TimedCase:
         """The verdict on what the last call left, with the times where it is good."""
         if self._run is None or samples.last is None:
             return self._passed
-        blank = replace(self._passed, notes=self._case.notes, readings=(), worst=None, profile=None)
+        blank = replace(
+            self._passed, outcome=Outcome.SKIPPED, notes=self._case.notes, readings=(), worst=None, profile=None
+        )
         result = fingerprinted(self._executor.judge(self._run, samples.last, self._expectation, blank))
         if result.outcome is not Outcome.PASSED:
             return replace(result, reason=f"after {len(samples.interface_ns)} timed calls: {result.reason}")

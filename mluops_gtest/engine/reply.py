@@ -1,6 +1,5 @@
 """What one call of a backend came to: a status, or the reason why there is none."""
 
-import math
 import time
 import traceback
 from collections.abc import Mapping
@@ -10,11 +9,21 @@ from typing import Any, Final
 
 import numpy as np
 
+from mluops_gtest.engine.free_memory import free_bytes
 from mluops_gtest.model.call import Backend, Crashed, Declined, OpCall, Violated
+from mluops_gtest.model.notes import REFUSALS_LIMIT, cut_text, kept_notes
 from mluops_gtest.model.status import Status
 
 # A call that takes longer than the longest time-out anybody waits for; a device time beyond it is no time.
 _MOST_SECONDS: Final = 1e6
+# Of what a backend raises, this many characters are told.
+_MOST_REASON: Final = 16 << 10
+_MOST_TRACE: Final = 64 << 10
+_MOST_SHORT_BITS: Final = 256
+_MOST_SHORT_LETTERS: Final = 200
+# A workspace below this is given without a look at the memory; beyond the other nobody has it.
+_UNASKED_BYTES: Final = 64 << 20
+_MOST_WORKSPACE: Final = 1 << 42
 # Far beyond any count, and still short enough to be printed.
 _MOST_SCALAR_BITS: Final = 4096
 # Bound here: a backend may replace what `time` holds.
@@ -67,8 +76,8 @@ def reply_of(backend: Backend, call: OpCall) -> Reply:
             seconds,
             _device_seconds(backend),
             _scalars(call),
-            tuple(map(str, call.notes)),
-            tuple(map(str, call.refusals)),
+            kept_notes(call.notes),
+            kept_notes(call.refusals, REFUSALS_LIMIT),
         )
     except (Exception, SystemExit) as error:
         return failed_reply(error, call)
@@ -76,40 +85,61 @@ def reply_of(backend: Backend, call: OpCall) -> Reply:
 
 def failed_reply(error: BaseException, call: OpCall) -> Reply:
     """What an exception of a backend means for the case."""
-    notes = tuple(map(str, call.notes))
-    reason = f"{type(error).__name__}: {error}"
+    notes = kept_notes(call.notes)
+    words, reason = _words(error), told(error)
     match error:
         case Declined():
-            return Reply(ended=Ending.DECLINED, reason=f"declined: {error}", notes=notes)
+            return Reply(ended=Ending.DECLINED, reason=f"declined: {words}", notes=notes)
         case Violated():
-            return Reply(ended=Ending.MEMORY, reason=str(error), notes=notes)
+            return Reply(ended=Ending.MEMORY, reason=words, notes=notes)
         case Crashed():
-            return Reply(ended=Ending.CRASHED, reason=str(error), notes=notes)
+            return Reply(ended=Ending.CRASHED, reason=words, notes=notes)
         case MemoryError() | SystemExit():
             return Reply(ended=Ending.CRASHED, reason=reason, notes=notes)
-    trace = "".join(traceback.format_exception(error)).rstrip()
+    trace = cut_text("".join(traceback.format_exception(error)).rstrip(), _MOST_TRACE)
     return Reply(ended=Ending.ERROR, reason=reason, notes=(*notes, trace))
+
+
+def told(error: BaseException) -> str:
+    """An exception in one line: its kind and its words."""
+    return f"{type(error).__name__}: {_words(error)}"
+
+
+def _words(error: BaseException) -> str:
+    """The words of an exception, which may be endless, or raise themselves."""
+    try:
+        return cut_text(str(error), _MOST_REASON)
+    except Exception as another:
+        return f"its text cannot be told ({type(another).__name__})"
 
 
 def _status(backend: Backend, answer: Any) -> Status:
     if isinstance(answer, bool) or not isinstance(answer, (int, np.integer)):
-        raise TypeError(f"backend {backend.name}: run() returned {answer!r}; it must return a Status.")
+        raise TypeError(f"backend {backend.name}: run() returned {_short(answer)}; it must return a Status.")
     if int(answer) not in Status.__members__.values():
-        raise TypeError(f"backend {backend.name}: run() returned {int(answer)}, which is no Status.")
+        raise TypeError(f"backend {backend.name}: run() returned {_short(int(answer))}, which is no Status.")
     return Status(int(answer))
 
 
-def checked_size(name: str, size: Any) -> int:
-    """A workspace size as an int, or an error that says what came instead."""
+def checked_size(name: str, size: Any, limit: int | None = None) -> int:
+    """A workspace size as an int that may be allocated, or an error that says what came instead."""
+    says = f"backend {name}: workspace_size() returned"
     if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 0:
-        raise TypeError(f"backend {name}: workspace_size() returned {size!r}; it must be an int ≥ 0.")
+        raise TypeError(f"{says} {_short(size)}; it must be an int ≥ 0.")
+    if limit is not None and size > limit:
+        raise ValueError(f"{says} {_short(size)}, but --memory-limit allows {limit} bytes.")
+    if size > _UNASKED_BYTES:
+        free = free_bytes()
+        if size > (_MOST_WORKSPACE if free is None else free):
+            told = "no machine has that" if free is None else f"only {free} bytes of memory are free"
+            raise ValueError(f"{says} {_short(size)}, but {told}.")
     return int(size)
 
 
 def _scalars(call: OpCall) -> dict[str, int]:
     for name, value in call.scalars.items():
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-            raise TypeError(f"call.scalars[{name!r}] is {value!r}; it must be an int.")
+            raise TypeError(f"call.scalars[{name!r}] is {_short(value)}; it must be an int.")
         if int(value).bit_length() > _MOST_SCALAR_BITS:
             raise ValueError(f"call.scalars[{name!r}] has {int(value).bit_length()} bits; no result is that large.")
     return {str(name): int(value) for name, value in call.scalars.items()}
@@ -122,18 +152,17 @@ def _device_seconds(backend: Backend) -> float | None:
 
 
 def checked_seconds(what: str, value: Any, most: float = _MOST_SECONDS) -> float:
-    """A time as a float, or an error that says what came instead."""
+    """A time as a float, or an error that says what came instead; nothing takes longer than `most`."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-        raise TypeError(f"{what} {value!r}; it must be a number of seconds ≥ 0, or None.")
-    # Compared before it is converted: an int may be too large for a float.
-    if not 0 <= value <= most or not math.isfinite(value):
-        raise ValueError(f"{what} {_short(value)}; it must be a number of seconds from 0 to {most:g}, or None.")
+        raise TypeError(f"{what} {_short(value)}; it must be a number of seconds.")
+    # Compared before it is converted: an int may be too large for a float. NaN is in no order.
+    if not 0 <= value <= most:
+        raise ValueError(f"{what} {_short(value)}; it must be a number of seconds from 0 to {most:g}.")
     return float(value)
 
 
 def _short(value: Any) -> str:
-    """A number in few digits, however large it is."""
-    try:
-        return f"{value:g}"
-    except OverflowError:
+    """A value in few letters, however large it is."""
+    if isinstance(value, int) and value.bit_length() > _MOST_SHORT_BITS:
         return f"an int of {value.bit_length()} bits"
+    return cut_text(repr(value), _MOST_SHORT_LETTERS)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from mluops_gtest.model.dtypes import Array, DType, Layout
+from mluops_gtest.model.notes import REFUSALS_LIMIT, Notes
 from mluops_gtest.model.status import Status
 from mluops_gtest.model.tensor import TensorDesc
 
@@ -80,11 +81,12 @@ class OpCall:
     workspace_size: int = 0
     # Results that are not tensors, e.g. num_act_out; the backend writes, the harness compares exactly.
     scalars: MutableMapping[str, int] = field(default_factory=dict)
-    # Remarks of the backend on this call, e.g. the function whose status it passes on; they appear in the result.
-    notes: list[str] = field(default_factory=list)
+    # Remarks of the backend on this call, e.g. the function whose status it passes on; they appear in the
+    # result, at most 1 MiB of them.
+    notes: list[str] = field(default_factory=Notes)
     # Functions around the operator that refused, in words (a workspace query): the operator's own status is still
     # the answer, but a call that should succeed must have none of these.
-    refusals: list[str] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=lambda: Notes(most=REFUSALS_LIMIT))
     # The device the call is meant for, where the run names devices.
     device: int | None = None
 

@@ -155,3 +155,24 @@ class CaseResult:
     bug: bool = False
     # A value or a status of the backend was really compared.
     compared: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse a `passed` that nobody looked at, wherever it comes from."""
+        if self.outcome is Outcome.PASSED:
+            problem = _unproved(self)
+            if problem:
+                raise ValueError(f"{self.case} cannot have passed: {problem}")
+
+
+def _unproved(result: CaseResult) -> str:
+    """Why nothing shows that the case passed; empty where something does."""
+    status, expected = result.status, result.expected_status
+    if not result.compared:
+        return "nothing was compared"
+    if not all(reading.within for reading in result.readings):
+        return "a reading is beyond its threshold"
+    if status is not None and expected is not None and status != expected:
+        return f"it answered {status.name}, and {expected.name} was expected"
+    if not result.readings and (status is None or expected is None):
+        return "it has no reading and no status that was checked"
+    return ""

@@ -94,7 +94,7 @@ def test_without_a_description_of_the_device_there_is_no_efficiency(run):
         ("DoesTheWorkOnce", "failed", "never written"),
         ("ChangesAnInputLater", "memory", "changed the input"),
         ("DiesWhenTimed", "crashed", "MemoryError: leaked"),
-        ("TellsNonsense", "error", "device_seconds() returned nan"),
+        ("TellsNonsenseLater", "error", "device_seconds() returned nan"),
     ],
 )
 def test_what_goes_wrong_only_when_timed_is_seen(run, backend, outcome, words):

@@ -1,9 +1,10 @@
 """What a worker may answer: a type per kind of request, read strictly. No answer can name a verdict on a case."""
 
-from typing import Annotated, Any, Final, Generic, Literal, TypeVar
+from typing import Annotated, Final, Generic, Literal, TypeVar
 
 import msgspec
 
+from mluops_gtest.codec.typed import json_bytes
 from mluops_gtest.engine.isolation.conversation import ProtocolError
 from mluops_gtest.engine.reply import Ending, Reply
 from mluops_gtest.model.status import Status
@@ -110,18 +111,7 @@ def encoded(answer: object) -> bytes:
     try:
         return msgspec.json.encode(answer)
     except UnicodeEncodeError:
-        return msgspec.json.encode(_carried(msgspec.to_builtins(answer)))
-
-
-def _carried(value: Any) -> Any:
-    match value:
-        case str():
-            return value.encode("utf-8", "replace").decode()
-        case dict():
-            return {_carried(key): _carried(item) for key, item in value.items()}
-        case list() | tuple():
-            return [_carried(item) for item in value]
-    return value
+        return json_bytes(msgspec.to_builtins(answer))
 
 
 def answer_of(reply: Reply) -> Answered | Ended:

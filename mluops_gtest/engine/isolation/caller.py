@@ -25,7 +25,7 @@ from mluops_gtest.engine.isolation.output import OutputPipe
 from mluops_gtest.engine.isolation.shared import SharedArena
 from mluops_gtest.engine.isolation.supervisor import Worker, WorkerGoneError
 from mluops_gtest.engine.loading import BackendChoice
-from mluops_gtest.engine.reply import Ending, NoAnswerError, Reply, checked_seconds
+from mluops_gtest.engine.reply import Ending, NoAnswerError, Reply, checked_seconds, checked_size
 from mluops_gtest.errors import BackendError, ExitCode
 from mluops_gtest.model.call import OpCall
 
@@ -56,6 +56,7 @@ class IsolatedCaller:
             "guard_pages": guard_pages,
         }
         self._device = device
+        self._memory_limit = memory_limit
         self._worker: Worker | None = None
         self._memory = PagedCallMemory() if guard_pages else CallMemory()
         self._output = OutputPipe()
@@ -126,7 +127,10 @@ class IsolatedCaller:
             raise NoAnswerError(ended.reply) from ended
         if isinstance(answer, Ended):
             raise NoAnswerError(reply_from(answer))
-        return answer.size
+        try:
+            return checked_size(self.name, answer.size, self._memory_limit)
+        except (TypeError, ValueError) as error:
+            raise NoAnswerError(Reply(ended=Ending.ERROR, reason=str(error))) from error
 
     def run(self, call: OpCall, timeout: float | None) -> Reply:
         """Run the call in the worker; a dead or late worker is the case's outcome."""
@@ -136,7 +140,11 @@ class IsolatedCaller:
             reply = reply_from(self._ask(worker, "run", call, RUN, timeout))
         except _EndedError as ended:
             return ended.reply
-        reply = _with_sound_times(reply, time.perf_counter() - start)
+        problem = _impossible_times(reply, time.perf_counter() - start)
+        if problem:
+            # Whatever the backend did to the clock or to the worker, no later case shall meet it.
+            self._end_worker()
+            reply = Reply(ended=Ending.ERROR, reason=problem, notes=reply.notes)
         return _with_output(reply, self._output.take())
 
     def close(self) -> None:
@@ -223,17 +231,15 @@ def _death(error: WorkerGoneError | LateError | ProtocolError) -> str:
         return f"killed by signal {-error.code}"
 
 
-def _with_sound_times(reply: Reply, elapsed: float) -> Reply:
-    """The reply, or an error where its times cannot be: a call takes no longer than we waited for it."""
-    if reply.status is None:
-        return reply
+def _impossible_times(reply: Reply, elapsed: float) -> str:
+    """What is wrong with the times, in words: a call takes no longer than we waited for it."""
     try:
         checked_seconds("the call took", reply.seconds, elapsed)
         if reply.device_seconds is not None:
             checked_seconds("device_seconds() returned", reply.device_seconds)
     except (TypeError, ValueError) as error:
-        return Reply(ended=Ending.ERROR, reason=str(error), notes=reply.notes)
-    return reply
+        return str(error)
+    return ""
 
 
 def _with_output(reply: Reply, output: str) -> Reply:

@@ -31,7 +31,7 @@ from mluops_gtest.engine.isolation.paged_memory import PagedMemory
 from mluops_gtest.engine.isolation.process_tree import adopt_orphans, c_library, die_with
 from mluops_gtest.engine.isolation.shared import map_slab
 from mluops_gtest.engine.loading import BackendChoice
-from mluops_gtest.engine.reply import checked_size, failed_reply, reply_of
+from mluops_gtest.engine.reply import checked_size, failed_reply, reply_of, told
 from mluops_gtest.errors import ExitCode, HarnessError, UsageError
 from mluops_gtest.model.call import Backend, OpCall
 from mluops_gtest.model.dtypes import Array
@@ -114,7 +114,7 @@ class _Worker:
         try:
             return Health(bool(check()), "healthy() says no")
         except Exception as error:
-            return Health(False, f"{type(error).__name__}: {error}")
+            return Health(False, told(error))
 
     @contextlib.contextmanager
     def _call(self, message: dict[str, Any]) -> Iterator[OpCall]:
@@ -130,14 +130,14 @@ class _Worker:
         try:
             return Support(True if ask is None else bool(ask(operator)))
         except Exception as error:
-            return Raised(f"supports() raised {type(error).__name__}: {error}")
+            return Raised(f"supports() raised {told(error)}")
 
     def _workspace(self, message: dict[str, Any]) -> Workspace | Ended:
         assert self._backend is not None
         with self._call(message) as call:
             try:
                 size = self._backend.workspace_size(call)  # type: ignore[attr-defined]
-                return Workspace(checked_size(self._backend.name, size))
+                return Workspace(checked_size(self._backend.name, size, self._options.get("memory_limit")))
             except (Exception, SystemExit) as error:
                 return ended_of(failed_reply(error, call))
             finally:

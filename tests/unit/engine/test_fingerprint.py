@@ -9,7 +9,9 @@ from mluops_gtest.engine.fingerprint import fingerprinted, place_mark
 from mluops_gtest.model.result import CaseResult, Outcome
 from mluops_gtest.model.status import Status
 
-BLANK = CaseResult("op/case", "op", ("smoke",), Outcome.FAILED)
+BLANK = CaseResult(
+    "op/case", "op", ("smoke",), Outcome.FAILED, Status.SUCCESS, expected_status=Status.SUCCESS, compared=True
+)
 
 
 def of(outcome, reason="", marks=(), **fields):

@@ -28,7 +28,7 @@ class Lane:
         if self.left is not None:
             self.left -= 1
         self.ran.append(planned.id)
-        return CaseFinished(CaseResult(planned.id, "op", (), Outcome.PASSED))
+        return CaseFinished(CaseResult(planned.id, "op", (), Outcome.SKIPPED))
 
 
 def finished(events):

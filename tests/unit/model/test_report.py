@@ -5,10 +5,12 @@ import pytest
 from mluops_gtest.errors import ExitCode
 from mluops_gtest.model.report import exit_code
 from mluops_gtest.model.result import CaseResult, Outcome
+from mluops_gtest.model.status import Status
 
 
 def result(outcome, *, compared=True, content_error=False):
-    return CaseResult("a/b", "a", (), outcome, compared=compared, content_error=content_error)
+    answered = {"status": Status.SUCCESS, "expected_status": Status.SUCCESS} if compared else {}
+    return CaseResult("a/b", "a", (), outcome, compared=compared, content_error=content_error, **answered)
 
 
 def test_only_passed_xfailed_and_skipped_do_not_block():

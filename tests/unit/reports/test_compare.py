@@ -62,7 +62,7 @@ def test_another_time_is_no_change():
 
 
 def test_two_nan_are_the_same():
-    (row,) = compare(report(result(value=math.nan)), report(result(value=math.nan))).rows
+    (row,) = compare(report(result("a", F, value=math.nan)), report(result("a", F, value=math.nan))).rows
     assert not row.changed
 
 

@@ -358,5 +358,5 @@ def test_halves_of_characters_do_not_stop_an_answer():
     reply = Reply(Status.SUCCESS, scalars={"\ud800": 1}, notes=("bad \udcff name",))
     answer = RUN.read(encoded(answer_of(reply)))
     assert isinstance(answer, Answered)
-    assert answer.notes == ("bad ? name",)
+    assert answer.notes == ("bad \ufffd name",)
     assert isinstance(RUN.read(encoded(answer_of(Reply(ended=Ending.ERROR, reason="\ud800")))), Ended)

@@ -1,0 +1,221 @@
+"""Backends that break the line between worker and controller, each in one way, on every case of one operator."""
+
+import array
+import math
+import os
+import socket
+import sys
+import time
+
+from mluops_gtest import Status
+from mluops_gtest.engine.isolation import worker
+from mluops_gtest.engine.isolation.channel import Channel, framed
+from tests.support.crashing_backends import VICTIM, Isolated
+
+
+class ForksOnce(Isolated):
+    """The child comes back from run() as if it were the worker."""
+
+    def misbehave(self, call):
+        os.fork()
+
+
+class ForksAndRaises(Isolated):
+    def misbehave(self, call):
+        if os.fork() == 0:
+            raise ValueError("from the child")
+
+
+class ForksWhenAsked(Isolated):
+    def workspace_size(self, call):
+        if call.operator == VICTIM:
+            os.fork()
+        return 0
+
+
+class ForksUnseen(Isolated):
+    """The child believes that it is the worker, and answers."""
+
+    def misbehave(self, call):
+        process = os.getpid()
+        if os.fork() == 0:
+            os.getpid = lambda: process
+
+
+class ForksUnseenAndLate(Isolated):
+    """The child's answer comes in the middle of a later case."""
+
+    def run(self, call):
+        if call.operator != VICTIM:
+            time.sleep(0.2)
+        return super().run(call)
+
+    def misbehave(self, call):
+        process = os.getpid()
+        if os.fork() == 0:
+            os.getpid = lambda: process
+            time.sleep(0.1)
+
+
+class _Patches(Isolated):
+    """Replaces how the worker sends its next answers."""
+
+    def misbehave(self, call):
+        Channel.send_bytes = type(self).send_bytes
+
+
+class AnswersTwice(_Patches):
+    def send_bytes(self, number, body, fds=()):
+        self.socket.sendall(framed(number, body) * 2)
+
+
+class AnswersAnother(_Patches):
+    def send_bytes(self, number, body, fds=()):
+        self.socket.sendall(framed(number ^ 1 << 60, body))
+
+
+class AnswersNonsense(_Patches):
+    def send_bytes(self, number, body, fds=()):
+        self.socket.sendall(framed(number, b"\x00nonsense"))
+
+
+class AnswersTooDeep(_Patches):
+    def send_bytes(self, number, body, fds=()):
+        self.socket.sendall(framed(number, b'{"is":' + b"[" * 1_000_000))
+
+
+class AnswersTooMuch(_Patches):
+    def send_bytes(self, number, body, fds=()):
+        self.socket.sendall(framed(number, b" " * (100 << 20)))
+
+
+class SendsDescriptors(_Patches):
+    def send_bytes(self, number, body, fds=()):
+        self.socket.sendmsg([framed(number, body)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [1]))])
+
+
+class StallsInItsAnswer(_Patches):
+    def send_bytes(self, number, body, fds=()):
+        self.socket.sendall(framed(number, body)[:-5])
+        time.sleep(600)
+
+
+STATUS = {
+    "is": "answered",
+    "status": 0,
+    "seconds": 0.0,
+    "device_seconds": None,
+    "scalars": {},
+    "notes": [],
+    "refusals": [],
+}
+
+
+class _Claims(Isolated):
+    """Replaces what the worker makes of every call; nothing is computed."""
+
+    def run(self, call):
+        answer = self.answer()
+        worker._Worker._run = lambda self, message: answer
+        return Status.SUCCESS
+
+
+class ClaimsPassed(_Claims):
+    def answer(self):
+        return {"is": "ended", "how": "passed", "reason": "", "notes": []}
+
+
+class ClaimsAnOutcome(_Claims):
+    def answer(self):
+        return {**STATUS, "outcome": "passed", "compared": True}
+
+
+class ClaimsAStatus(_Claims):
+    def answer(self):
+        return STATUS
+
+
+class ClaimsAnHour(Isolated):
+    def misbehave(self, call):
+        original = worker.answer_of
+        worker.answer_of = lambda reply: __import__("msgspec").structs.replace(original(reply), seconds=3600.0)
+
+
+class TellsNoTime(Isolated):
+    told = math.nan
+
+    def device_seconds(self):
+        return self.told
+
+
+class TellsNegativeTime(TellsNoTime):
+    told = -1.0
+
+
+class TellsEndlessTime(TellsNoTime):
+    told = math.inf
+
+
+class TellsAbsurdTime(TellsNoTime):
+    told = 10**400
+
+
+class WantsTooMuch(Isolated):
+    wanted = 1 << 45
+
+    def workspace_size(self, call):
+        return self.wanted if call.operator == VICTIM else 0
+
+
+class WantsTwoGigabytes(WantsTooMuch):
+    wanted = 2 << 30
+
+
+class WantsNonsense(WantsTooMuch):
+    wanted = math.nan
+
+
+class WantsLessThanNothing(WantsTooMuch):
+    wanted = -8
+
+
+class HangsWhenAsked(Isolated):
+    def workspace_size(self, call):
+        if call.operator == VICTIM:
+            time.sleep(600)
+        return 0
+
+
+class PrintsWithoutMeasure(Isolated):
+    """200 MB, through Python and behind its back."""
+
+    def misbehave(self, call):
+        print("the first words")
+        block = b"x" * (1 << 20)
+        for _ in range(200):
+            os.write(2, block)
+        sys.stdout.write("\nthe last words\n")
+
+
+class NotesWithoutMeasure(Isolated):
+    def misbehave(self, call):
+        call.notes.append("the first note")
+        for i in range(300_000):
+            call.notes.append(f"note {i}: " + "x" * 100)
+        call.notes.append("y" * (50 << 20))
+        call.notes.append("the last note")
+
+
+class RefusesWithoutMeasure(Isolated):
+    def misbehave(self, call):
+        call.refusals.extend("no" * 1000 for _ in range(100_000))
+
+
+class RaisesALongStory(Isolated):
+    def misbehave(self, call):
+        raise ValueError("why " * 10_000_000)
+
+
+class TellsHalfCharacters(Isolated):
+    def misbehave(self, call):
+        call.notes.append("a lone \ud800 surrogate")
