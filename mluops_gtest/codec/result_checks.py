@@ -130,8 +130,10 @@ def _check_reading(reading: Reading, outcome: Outcome, source: Source, at: str) 
 
 
 def _check_worst(worst: Worst, result: CaseResult, source: Source) -> None:
-    figures = (worst.unequal, worst.compared, worst.max_ulp or 0, *worst.index)
+    counts = (worst.unequal, worst.beyond or 0, worst.bits_unequal or 0)
+    figures = (*counts, worst.compared, worst.max_ulp or 0, *worst.index)
     _refuse_unless(_are_counts(figures), f"counts and places must lie in {_COUNTS}", source, ".worst")
+    _refuse_unless(max(counts) <= worst.compared, "more elements differ than there are", source, ".worst")
     for tensor in result.info.outputs:
         if tensor.id == worst.output:
             pairs = zip(worst.index, tensor.dims, strict=False)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from mluops_gtest.criteria import Comparison, compare, judge_finite
+from mluops_gtest.criteria import Comparison, allowed_error, compare, count_beyond, judge, judge_finite
 from mluops_gtest.engine.buffers import holding, pattern_of
 from mluops_gtest.engine.expectation import Expectation
 from mluops_gtest.engine.fingerprint import place_mark
@@ -13,6 +13,7 @@ from mluops_gtest.engine.profile import profile_of
 from mluops_gtest.model.case import Case
 from mluops_gtest.model.criterion import Criterion, CriterionKind, exact
 from mluops_gtest.model.degenerate import is_constant, owned_rows
+from mluops_gtest.model.difference import share_words
 from mluops_gtest.model.dtypes import Array, DType
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.result import Outcome, Profile, Reading, Worst
@@ -138,12 +139,14 @@ def _judge_output(
             judgement.fail(f"{tensor.id}: {words}", _mark(f"{tensor.id} unwritten", unwritten, evaluated.size))
             return
     kinds = tuple(criterion.kind for criterion in wanted)
-    comparison = compare(np.ascontiguousarray(evaluated), np.ascontiguousarray(baseline), dtype, kinds)
+    evaluated, baseline = np.ascontiguousarray(evaluated), np.ascontiguousarray(baseline)
+    comparison = compare(evaluated, baseline, dtype, kinds)
     judgement.compared = True
     first_failure = not judgement.reasons
-    _judge_comparison(judgement, tensor.id, comparison, wanted)
+    beyond = _beyond(comparison, wanted, evaluated, baseline, dtype)
+    _judge_comparison(judgement, tensor.id, comparison, wanted, beyond)
     if comparison.worst is not None and (judgement.worst is None or (first_failure and judgement.reasons)):
-        judgement.worst = _worst(tensor.id, dtype, comparison, evaluated, baseline)
+        judgement.worst = _worst(tensor.id, dtype, comparison, evaluated, baseline, beyond)
         judgement.profile = profile_of(tensor.id, evaluated, baseline, dtype)
     if comparison.bits_unequal and not comparison.unequal and all(c.threshold == 0 for c in wanted):
         words = f"{tensor.id}: {comparison.bits_unequal} elements are equal but not bit for bit (−0, NaN payloads)"
@@ -155,7 +158,20 @@ def _judge_output(
         judgement.suspicions.append(f"the baseline of {tensor.id} is constant, so agreement proves nothing")
 
 
-def _judge_comparison(judgement: Judgement, output: str, comparison: Comparison, wanted: tuple[Criterion, ...]) -> None:
+def _beyond(
+    comparison: Comparison, wanted: tuple[Criterion, ...], evaluated: Array, baseline: Array, dtype: DType
+) -> int | None:
+    """The elements beyond tolerance of an output that fails; of one within its criteria nobody counts them."""
+    readings = ((c, comparison.readings[c.kind.canonical]) for c in wanted)
+    if all(judge(c.kind, value, c.threshold, comparison) is not False for c, value in readings):
+        return None
+    threshold = allowed_error(wanted)
+    return comparison.unequal if threshold == 0 else count_beyond(evaluated, baseline, dtype, threshold)
+
+
+def _judge_comparison(
+    judgement: Judgement, output: str, comparison: Comparison, wanted: tuple[Criterion, ...], beyond: int | None
+) -> None:
     # A mismatch fails the output; what is said of a criterion is what it measured on the finite positions.
     mismatches = comparison.nonfinite_mismatches
     if mismatches:
@@ -185,7 +201,13 @@ def _judge_comparison(judgement: Judgement, output: str, comparison: Comparison,
         judgement.marks.append(_difference_mark(output, names, comparison))
     if exceeded:
         where = " over the finite elements" if mismatches else ""
-        share = f"{comparison.unequal} of {comparison.compared} elements differ"
+        share = share_words(
+            beyond,
+            comparison.unequal,
+            comparison.bits_unequal,
+            comparison.compared,
+            equality=allowed_error(wanted) == 0,
+        )
         judgement.reasons.append(f"{output}: {', '.join(exceeded)}{where}; {share}")
     if judged == 0:
         judgement.suspicions.append(f"{output} was compared, but no criterion could be judged on it")
@@ -203,7 +225,9 @@ def _mark(what: str, places: Array, size: int) -> str:
     return place_mark(what, places.size, size, int(places[0]), int(places[-1]))
 
 
-def _worst(output: str, dtype: DType, comparison: Comparison, evaluated: Array, baseline: Array) -> Worst:
+def _worst(
+    output: str, dtype: DType, comparison: Comparison, evaluated: Array, baseline: Array, beyond: int | None
+) -> Worst:
     assert comparison.worst is not None
     index = _unravel(comparison.worst, evaluated.shape)
     return Worst(
@@ -214,6 +238,8 @@ def _worst(output: str, dtype: DType, comparison: Comparison, evaluated: Array, 
         comparison.unequal,
         comparison.compared,
         comparison.max_ulp,
+        beyond,
+        comparison.bits_unequal,
     )
 
 

@@ -66,6 +66,10 @@ class Worst:
     unequal: int
     compared: int
     max_ulp: int | None = None
+    # Elements beyond tolerance by themselves, see criteria/tolerance.py; None where that was not counted.
+    beyond: int | None = None
+    # `unequal` and those that differ in the sign of 0 or in the payload of a NaN.
+    bits_unequal: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """A result that did not pass, in words that fit any file format."""
 
+from mluops_gtest.model.difference import worst_words
 from mluops_gtest.model.plain_text import plain
 from mluops_gtest.model.result import CaseResult
 
@@ -11,7 +12,7 @@ def details(result: CaseResult) -> str:
         named = [status.name if status is not None else "none" for status in (result.status, result.expected_status)]
         lines.append("status {}, expected {}".format(*named))
     if result.worst is not None:
-        lines.append(worst_element(result))
+        lines.append(worst_words(result))
     lines += [
         f"{r.output}: {r.criterion} = {r.value:.6g}, threshold {r.threshold:g}" for r in result.readings if not r.within
     ]
@@ -22,16 +23,3 @@ def details(result: CaseResult) -> str:
     if result.repro:
         lines.append(f"repro: {result.repro}")
     return plain("\n".join(lines))
-
-
-def worst_element(result: CaseResult) -> str:
-    """Where the output is furthest from its baseline; empty where nothing was compared."""
-    worst = result.worst
-    if worst is None:
-        return ""
-    index = ", ".join(map(str, worst.index))
-    ulp = "" if worst.max_ulp is None else f", at most {worst.max_ulp} ulp apart"
-    return (
-        f"{worst.output}[{index}] = {worst.evaluated}, expected {worst.baseline} "
-        f"({worst.unequal} of {worst.compared} elements differ{ulp})"
-    )

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from mluops_gtest.model.difference import worst_words
 from mluops_gtest.model.event import CaseFinished, CaseStarted, Event, RunFinished, RunStarted
 from mluops_gtest.model.plain_text import plain_line
 from mluops_gtest.model.report import RunReport
@@ -165,13 +166,7 @@ def failure_lines(result: CaseResult, *, verbose: bool) -> Iterable[str]:
     yield f"[{colour(result.outcome)}]{result.outcome.value}[/] [bold]{escape(result.case)}[/]"
     yield f"  reason: {escape(result.reason)}"
     if result.worst is not None:
-        worst = result.worst
-        ulp = "" if worst.max_ulp is None else f", at most {worst.max_ulp} ulp apart"
-        index = ", ".join(map(str, worst.index))
-        yield escape(
-            f"  worst:  {worst.output}[{index}] = {worst.evaluated}, expected {worst.baseline} "
-            f"({worst.unequal} of {worst.compared} elements differ{ulp})"
-        )
+        yield escape(f"  worst:  {worst_words(result)}")
     if not verbose:
         # With -v it stands beside the case already.
         yield from list(output_lines(result))[-_MOST_OUTPUT_LINES:]

@@ -81,6 +81,15 @@ class OneElementWrong(Exact):
         flat[flat.size // 2] += 1
 
 
+class RoundsAndOneWrong(Exact):
+    """Rounds every element, which is allowed, and gets a single one thoroughly wrong."""
+
+    def spoil(self, call, outputs):
+        flat = outputs[0].reshape(-1)
+        flat *= flat.dtype.type(1 + 1e-5)
+        flat[flat.size // 2] += flat.dtype.type(1000)
+
+
 class LeavesOneUnwritten(Exact):
     def spoil(self, call, outputs):
         array = outputs[0]

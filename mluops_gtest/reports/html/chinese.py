@@ -9,6 +9,8 @@ WORDS = {
     "backend_time": "后端耗时",
     "bandwidth": "带宽",
     "baseline": "基准值",
+    "beyond": "超出容差",
+    "bits_unequal": "按位不相等",
     "blocking": "阻塞",
     "by_id": "按名称",
     "by_ratio": "最接近阈值优先",

@@ -9,6 +9,8 @@ WORDS = {
     "backend_time": "In the backend",
     "bandwidth": "Bandwidth",
     "baseline": "Baseline",
+    "beyond": "Beyond tolerance",
+    "bits_unequal": "Unequal in their bits",
     "blocking": "Blocking",
     "by_id": "By name",
     "by_ratio": "Nearest to threshold first",

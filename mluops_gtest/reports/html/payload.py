@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mluops_gtest.errors import ExitCode
+from mluops_gtest.model.difference import told_ulp
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseInfo, CaseResult, Outcome, Reading, TensorInfo, Worst
 from mluops_gtest.reports.html.compact import Pool, kept, number, profile_record, shortened
@@ -118,7 +119,9 @@ def _worst(worst: Worst, pool: Pool) -> list[Any]:
         worst.baseline,
         worst.unequal,
         worst.compared,
-        worst.max_ulp,
+        told_ulp(worst),
+        worst.beyond,
+        worst.bits_unequal,
     ]
 
 

@@ -58,8 +58,10 @@ function criteriaBlock(row) {
 
 function worstBlock(row) {
   if (!row.worst) return null;
-  const [output, index, evaluated, baseline, unequal, compared, ulp] = row.worst;
-  const share = shareText(unequal, compared);
+  const [output, index, evaluated, baseline, unequal, compared, ulp, beyond, bits] = row.worst;
+  // Results of earlier versions, and outputs within their criteria, have no count of their own.
+  const counted = beyond === null ? unequal : beyond;
+  const share = (count) => `${whole(count)} / ${whole(compared)} (${shareText(count, compared)})`;
   return block(
     t("worst"),
     "worst",
@@ -67,10 +69,11 @@ function worstBlock(row) {
       [t("element"), el("code", {}, `${pooled(output)}${index}`)],
       [t("evaluated"), el("code", {}, evaluated)],
       [t("baseline"), el("code", {}, baseline)],
-      [t("unequal"), `${whole(unequal)} / ${whole(compared)} (${share})`],
+      beyond !== null && [t("beyond"), share(beyond)],
+      [t(bits === null ? "unequal" : "bits_unequal"), share(bits === null ? unequal : bits)],
       ulp !== null && [t("max_ulp"), whole(ulp)],
     ]),
-    el("div", { class: "bar thin", role: "img", "aria-label": share }, el("span", { class: "part o-failed", "--share": percent(compared ? unequal / compared : 0) })),
+    el("div", { class: "bar thin", role: "img", "aria-label": shareText(counted, compared) }, el("span", { class: "part o-failed", "--share": percent(compared ? counted / compared : 0) })),
   );
 }
 

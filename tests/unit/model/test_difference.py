@@ -1,0 +1,42 @@
+"""How much of an output differs, in words."""
+
+import pytest
+
+from mluops_gtest.model.difference import share_words, worst_words
+from mluops_gtest.model.result import Outcome, Reading, Worst
+from tests.support.reports import result
+
+
+@pytest.mark.parametrize(
+    ("counts", "equality", "words"),
+    [
+        ((12, 600, 640, 1000), False, "12 of 1000 elements beyond tolerance (640 unequal in their bits)"),
+        ((0, 600, 600, 1000), False, "0 of 1000 elements beyond tolerance (600 unequal in their bits)"),
+        ((600, 600, 600, 1000), True, "600 of 1000 elements unequal"),
+        ((600, 600, 602, 1000), True, "600 of 1000 elements unequal (602 in their bits)"),
+        ((None, 600, None, 1000), False, "600 of 1000 elements unequal"),
+    ],
+)
+def test_the_share_says_what_was_counted(counts, equality, words):
+    assert share_words(*counts, equality=equality) == words
+
+
+@pytest.mark.parametrize(("ulp", "told"), [(3, "; at most 3 ulp apart"), (1129804209, ""), (None, "")])
+def test_a_distance_in_ulp_is_told_where_it_says_something(ulp, told):
+    worst = Worst("y", (0, 3), "1.5", "1", 7, 16, ulp, 2, 7)
+    expected = f"y[0, 3] = 1.5, expected 1; 2 of 16 elements beyond tolerance (7 unequal in their bits){told}"
+    assert worst_words(result(outcome=Outcome.FAILED, value=1.0, worst=worst)) == expected
+
+
+def test_where_equality_is_asked_the_unequal_ones_count():
+    readings = (Reading("y", "diff3", 1.0, 0.0, False),)
+    worst = Worst("y", (3,), "1", "2", 7, 16, None, 7, 7)
+    told = worst_words(result(outcome=Outcome.FAILED, readings=readings, worst=worst))
+    assert told == "y[3] = 1, expected 2; 7 of 16 elements unequal"
+
+
+def test_what_the_reason_says_is_not_said_twice():
+    worst = Worst("y", (3,), "1", "2", 7, 16, 2, 5, 7)
+    reason = "y: diff1 = 1 > 0.003; 5 of 16 elements beyond tolerance (7 unequal in their bits)"
+    told = worst_words(result(outcome=Outcome.FAILED, value=1.0, worst=worst, reason=reason))
+    assert told == "y[3] = 1, expected 2; at most 2 ulp apart"
