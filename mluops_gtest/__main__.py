@@ -2,4 +2,6 @@
 
 from mluops_gtest.cli.main import main
 
-main()
+# Processes that `generate -j` starts read this file as well.
+if __name__ == "__main__":
+    main()

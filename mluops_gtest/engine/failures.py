@@ -5,7 +5,7 @@ import traceback
 from dataclasses import replace
 
 from mluops_gtest.engine.fingerprint import fingerprinted
-from mluops_gtest.errors import ContentError
+from mluops_gtest.errors import ContentError, UnwritableError
 from mluops_gtest.model.result import CaseResult, Outcome
 
 _SHORTAGES = (errno.ENOMEM, errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.EAGAIN)
@@ -17,6 +17,8 @@ def not_loaded(case: str, operator: str, tags: tuple[str, ...], error: Exception
     match error:
         case ContentError():
             result = replace(blank, reason=str(error))
+        case UnwritableError():
+            result = replace(blank, reason=str(error), content_error=False)
         case OSError():
             result = replace(blank, reason=f"{case}: cannot be read: {error.strerror or error}.")
         case MemoryError():

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mluops_gtest.authoring.random import Draw
 from mluops_gtest.codec.lock import LockEntry, digest_tensors
-from mluops_gtest.errors import CaseFileError, ContentError, DeclarationError
+from mluops_gtest.errors import CaseFileError, ContentError, DeclarationError, UnwritableError
 from mluops_gtest.generate.cache import cache_folder, discard, keep_newest, publish
 from mluops_gtest.generate.locking import same_values
 from mluops_gtest.generate.make import make_case
@@ -107,7 +107,7 @@ class ReseededCases:
             keep_newest(_seeds(), _SEEDS_KEPT, used=str(self.number))
             # Read back, so that the tensors are views of the file and the generator's memory is free again.
             return replace(self.files.read(folder / _CASE, case.id), reseeded=case.reseeded)
-        except (OSError, ContentError) as error:
+        except (OSError, ContentError, UnwritableError) as error:
             return replace(case, notes=(*case.notes, f"could not be cached in {folder.parent}: {error}"))
 
 

@@ -285,3 +285,15 @@ def test_a_name_as_long_as_the_disk_allows(cli, tmp_path):
     path = tmp_path / ("x" * 250 + ".json")
     assert cli("report", GOLDEN / "report.json", "--format", "json", "-o", path).code == 0
     assert path.exists()
+
+
+@pytest.mark.parametrize("options", [(), ("--reseed", "7")])
+def test_a_cache_on_a_full_disk_costs_only_a_note(run, toy, small_disk, monkeypatch, options):
+    disk = small_disk(64)
+    monkeypatch.setenv("MLUOPS_TEST_CACHE", str(disk))
+    result = run("--root", toy, "--tag", "network", *options)
+    assert result.code == 0, result.out
+    (note,) = result.results["scale_by/big"]["notes"]
+    assert "could not be cached" in note
+    assert "No space left on device" in note
+    assert [path for path in disk.rglob("*") if path.is_file()] == []

@@ -186,3 +186,12 @@ def test_the_module_and_the_checkout_shim_are_the_same_command():
     for command in ([sys.executable, "-m", "mluops_gtest"], [sys.executable, str(ROOT / "cli.py")]):
         done = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True, cwd=ROOT)
         assert done.stdout.startswith("mluops-test ")
+
+
+def test_the_checkout_shim_makes_cases_in_several_processes(toy):
+    from tests.conftest import ROOT
+
+    words = [sys.executable, str(ROOT / "cli.py"), "generate", "--all", "--check", "-j", "2", "--root", str(toy)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=ROOT, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "0 differences" in done.stdout
