@@ -19,6 +19,7 @@ from mluops_gtest.codec.text_values import (
 from mluops_gtest.errors import CaseFileError
 
 _DEEPEST: Final = 100
+_MOST_TOLD: Final = 100
 
 # The name, the colon, and a word that is certainly the whole value.
 _field = re.compile(FIELD_GAP + rb"([A-Za-z_]\w*|\[[^\]\n]*\])" + GAP + rb"(:?)" + GAP + rb"(\w+(?=\s))?").match
@@ -87,7 +88,7 @@ class _TextReader:
             pos = found.end() if word is None else found.start(3)
             field = fields.get(name)
             if field is None:
-                owner.unknown.append(Unknown(self._place(found.start(1)), name.decode(errors="replace")))
+                owner.unknown.append(Unknown(self._place(found.start(1)), _told(name)))
                 pos = self._skip(pos, colon)
                 continue
             if not field.repeated:
@@ -170,7 +171,7 @@ class _TextReader:
     def _scalar(self, message: Any, field: Field, owner: Document | TensorDocument, pos: int) -> int:
         value, end = self._value(field, pos)
         if value is None:
-            owner.unknown.append(Unknown(self._place(pos), field.name, self._text[pos:end].decode()))
+            owner.unknown.append(Unknown(self._place(pos), field.name, _told(self._text[pos:end])))
             return end
         _store(message, field, value, pos)
         return end
@@ -240,6 +241,11 @@ class _TextReader:
                 pos = _gap(text, end).end()  # type: ignore[union-attr]
                 end = string_end(text, pos)
             return pos
+
+
+def _told(word: bytes) -> str:
+    """A word of the file for messages: its start, where it is longer than any right one."""
+    return word[:_MOST_TOLD].decode(errors="replace") + "…" * (len(word) > _MOST_TOLD)
 
 
 def _plain(field: Field, word: bytes) -> int | None:

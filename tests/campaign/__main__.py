@@ -14,10 +14,11 @@ from tests.campaign.case_files import by_command, in_process
 from tests.campaign.content import write_content
 from tests.campaign.disks import disks
 from tests.campaign.documents import documents
-from tests.campaign.fault_runs import each_alone, shared_faults, together
+from tests.campaign.fault_runs import each_alone, guarded, shared_faults, together
 from tests.campaign.faults import everything
 from tests.campaign.kills import kills
 from tests.campaign.tally import Tally, Try
+from tests.campaign.words import words
 
 Chapter = Callable[[Path, Path, argparse.Namespace], list[Try]]
 
@@ -48,8 +49,8 @@ def main() -> int:
     print(f"\n{tally.markdown() if options.markdown else tally}\n")
     for failed in tally.failures():
         print(f"broken: {failed.kind}\n  repro: {failed.repro}")
-        for words in failed.broken[: None if options.verbose else 5]:
-            print(f"  {words}")
+        for what in failed.broken[: None if options.verbose else 5]:
+            print(f"  {what}")
     return 1 if tally.failures() else 0
 
 
@@ -75,6 +76,8 @@ def _chapters(options: argparse.Namespace) -> dict[str, Chapter]:
     chapters: dict[str, Chapter] = {
         "together": _together,
         "alone": _alone,
+        "guarded": lambda folder, root, o: guarded(folder, root, o.seed, jobs=3),
+        "words": lambda folder, root, _: words(folder, root),
         "kills": lambda folder, root, o: kills(folder, root, o.seed, _tries(o, 5, 60), o.jobs),
         "case_files": lambda folder, _, o: in_process(folder, o.seed, _tries(o, 2000, 26000), o.jobs),
         "case_runs": lambda folder, _, o: by_command(folder, o.seed, _tries(o, 50, 1000), o.jobs),

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,28 @@ GOOD_CODES = (0, 1)
 CALM_CASES = 5
 
 
-def together(folder: Path, root: Path, faults: Sequence[Fault], seed: int, jobs: int) -> list[Try]:
+def guarded(folder: Path, root: Path, seed: int, jobs: int) -> list[Try]:
+    """The faults of memory and of ends with `--guard-pages`: what touches the pages is `crashed` as well."""
+    chosen = [fault for fault in shared_faults() if fault.family in ("memory", "signals", "answers")]
+    faults = [replace(fault, outcomes=(*fault.outcomes, "crashed")) for fault in chosen]
+    return together(folder, root, faults, seed, jobs, "guarded", ("--guard-pages",))
+
+
+def together(
+    folder: Path,
+    root: Path,
+    faults: Sequence[Fault],
+    seed: int,
+    jobs: int,
+    chapter: str = "together",
+    more: Sequence[str] = (),
+) -> list[Try]:
     """One run with all these faults and all calm cases, in the root's order."""
-    repro = f"python -m tests.campaign --only together --seed {seed}"
+    repro = f"python -m tests.campaign --only {chapter} --seed {seed}"
+    kind = "all in one run" if not more else " ".join(more)
     box = Sandbox(folder)
     planned = [*(case_id(fault) for fault in faults), *calm_ids()]
-    done = box.run("run", *planned, "--root", root, "--out", folder / "results", "-j", str(jobs), *OPTIONS)
+    done = box.run("run", *planned, "--root", root, "--out", folder / "results", "-j", str(jobs), *OPTIONS, *more)
     broken = [] if done.code in GOOD_CODES else [f"exit code {done.code}"]
     lost, words = lost_or_doubled(planned, folder / "results")
     results = {one["case"]: one for one in reported(folder / "results")}
@@ -33,11 +50,11 @@ def together(folder: Path, root: Path, faults: Sequence[Fault], seed: int, jobs:
     for fault in faults:
         one = results.get(case_id(fault))
         wrong = () if one is None else tuple(_wrong(one, fault.outcomes))
-        tries.append(Try(f"{fault.family}, all in one run", repro, bugs=_bug(one), broken=wrong))
+        tries.append(Try(f"{fault.family}, {kind}", repro, bugs=_bug(one), broken=wrong))
     for name, one in results.items():
         if CALM in name:
             broken += _wrong(one, ("passed",))
-    tries.append(_whole("calm cases, all in one run", repro, done, lost, [*broken, *words], list(results.values())))
+    tries.append(_whole(f"calm cases, {kind}", repro, done, lost, [*broken, *words], list(results.values())))
     return tries
 
 
@@ -47,11 +64,13 @@ def alone(folder: Path, root: Path, fault: Fault, seed: int, jobs: int) -> Try:
     box = Sandbox(folder)
     out = folder / "results"
     planned = [case_id(fault), *random.Random(f"{seed}/{fault.name}").sample(calm_ids(), CALM_CASES)]
-    done = box.run("run", *planned, "--root", root, "--out", out, "-j", str(jobs), *OPTIONS)
+    more = ("--fresh-workers",) if fault.fresh else ()
+    done = box.run("run", *planned, "--root", root, "--out", out, "-j", str(jobs), *OPTIONS, *more)
     broken: list[str] = []
     if fault.alone and fault.name != "pesters_the_controller":
         first, done = done, box.run("run", "--resume", out, "-q")
-        broken += [f"left by the killed run: {name}" for name in (*first.processes, *first.files)]
+        files = [name for name in first.files if not (fault.may_leave and name.startswith(fault.may_leave))]
+        done = replace(done, processes=(*first.processes, *done.processes), files=(*files, *done.files))
         broken += ["a trace in the killed run"] * min(first.tracebacks, 1)
     if done.code not in GOOD_CODES:
         broken.append(f"exit code {done.code}: {done.err[-300:]}")
@@ -71,8 +90,8 @@ def each_alone(folder: Path, root: Path, faults: Sequence[Fault], seed: int, at_
 
 
 def shared_faults() -> list[Fault]:
-    """Those that leave the controller alone."""
-    return [fault for fault in everything().values() if not fault.alone]
+    """Those that leave the controller alone, and of the worker its code."""
+    return [fault for fault in everything().values() if not fault.alone and not fault.fresh]
 
 
 def _bug(one: dict[str, Any] | None) -> int:

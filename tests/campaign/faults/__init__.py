@@ -17,18 +17,24 @@ class Fault:
     outcomes: tuple[str, ...]
     # Takes the controller down: has a run of its own that is resumed afterwards.
     alone: bool = False
+    # Changes the worker's own code, which only a new process undoes: with --fresh-workers, in a run of its own.
+    fresh: bool = False
+    # Nobody is left to remove a folder whose name starts so.
+    may_leave: str = ""
 
 
 ALL: Final[dict[str, Fault]] = {}
 
 
-def fault(family: str, *outcomes: str, alone: bool = False, name: str = "") -> Callable[[Act], Act]:
+def fault(
+    family: str, *outcomes: str, alone: bool = False, fresh: bool = False, may_leave: str = "", name: str = ""
+) -> Callable[[Act], Act]:
     """The function below misbehaves; what it returns is the answer of the call, None is SUCCESS."""
 
     def register(act: Act) -> Act:
         word = name or act.__name__
         assert word not in ALL, word
-        ALL[word] = Fault(word, family, act, outcomes, alone)
+        ALL[word] = Fault(word, family, act, outcomes, alone, fresh, may_leave)
         return act
 
     return register

@@ -247,7 +247,7 @@ def interrupts_the_controller(call):
         time.sleep(0.5)
 
 
-@fault("controller", "passed", "crashed", alone=True)
+@fault("controller", "passed", "crashed", alone=True, may_leave="mluops-test-")
 def kills_controller_and_fork_server(call):
     if _once():
         server = os.getppid()

@@ -153,7 +153,7 @@ def _patch(attribute: str, answer) -> None:
             setattr(module, attribute, answer)
 
 
-@fault("protocol", "crashed", "error", "failed")
+@fault("protocol", "crashed", "error", "failed", fresh=True)
 def patches_the_worker_to_say_passed(call):
     passed = {"outcome": "passed", "status": "SUCCESS", "seconds": 0.0, "compared": True, "scalars": {}, "notes": []}
     _patch("encoded", lambda *_: json.dumps(passed).encode())
@@ -161,12 +161,12 @@ def patches_the_worker_to_say_passed(call):
     call.array("y")[...] = 0
 
 
-@fault("protocol", "crashed", "error", "failed", "passed")
+@fault("protocol", "crashed", "error", "failed", "passed", fresh=True)
 def patches_the_reader_of_calls(call):
     _patch("call_from", lambda *_: None)
 
 
-@fault("protocol", "crashed", "error", "failed", "timed_out")
+@fault("protocol", "crashed", "error", "failed", "timed_out", fresh=True)
 def patches_json(call):
     json.dumps = lambda *_, **__: "null"
     json.loads = lambda *_, **__: None

@@ -111,14 +111,14 @@ def changes_the_umask(call):
     os.umask(0o777)
 
 
-@fault("state", "passed", "crashed", "error")
+@fault("state", "passed", "crashed", "error", fresh=True)
 def closes_its_output(call):
     sys.stdout.close()
     os.close(1)
     os.close(2)
 
 
-@fault("state", "passed", "crashed", "error")
+@fault("state", "passed", "crashed", "error", fresh=True)
 def replaces_its_output(call):
     sys.stdout = None
     sys.stderr = object()
@@ -149,19 +149,19 @@ def exhausts_its_descriptors(call):
         return
 
 
-@fault("state", "passed", "crashed", "error")
+@fault("state", "passed", "crashed", "error", fresh=True)
 def removes_builtins(call):
     del builtins.len
 
 
-@fault("state", "passed", "crashed", "error", "timed_out")
+@fault("state", "passed", "crashed", "error", "timed_out", fresh=True)
 def removes_modules(call):
     for name in list(sys.modules):
         if name.startswith("mluops_gtest"):
             del sys.modules[name]
 
 
-@fault("state", "passed", "crashed", "error")
+@fault("state", "passed", "crashed", "error", fresh=True)
 def traces_every_line(call):
     sys.settrace(lambda *_: None)
     threading.settrace(lambda *_: None)

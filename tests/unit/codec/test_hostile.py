@@ -152,3 +152,22 @@ def test_a_status_case_may_describe_any_size(tmp_path):
 def test_a_length_that_the_file_does_not_have(tmp_path):
     with pytest.raises(CaseFileError, match="reaches beyond its message"):
         read_back(tmp_path, b"\x2a\x01x\x32\x0a\x3a\xff\xff\xff\xff\x07", name="case.pb")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'op_name: "toy_scale" ' + "x" * 5000 + ": 1",
+        'op_name: "toy_scale" device: ' + "D" * 5000,
+        'op_name: "toy_scale" input { id: "x" dtype: DTYPE_' + "9" * 5000 + " }",
+        'op_name: "' + "y" * 5000 + '" input { }',
+    ],
+)
+def test_a_word_of_any_length_is_told_in_short(folder, text):
+    path = folder / "long.prototxt"
+    path.write_text(text)
+    try:
+        told = str(read_case(path, SCHEMA, KNOWN).notes)
+    except CaseFileError as error:
+        told = str(error)
+    assert len(told) < 1000 + len(str(path))
