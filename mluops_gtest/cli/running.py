@@ -61,6 +61,8 @@ class RunRequest:
     runtime: str | None = None
     serve: bool = False
     isolate: bool | None = None
+    # Every case gets a worker of its own.
+    fresh_workers: bool = False
     jobs: int = 1
     devices: tuple[int, ...] = ()
     timeout: float | None = None
@@ -114,6 +116,7 @@ class RunRequest:
             ("--guard-pages", self.guard_pages),
             ("--perf", self.perf),
             ("--cold-cache", self.cold_cache),
+            ("--fresh-workers", self.fresh_workers),
             ("--isolate", self.isolate is True),
             ("--no-isolate", self.isolate is False),
         )
@@ -265,7 +268,12 @@ def open_callers(session: Session, request: RunRequest) -> Iterator[list[Caller]
     fork_server = ForkServer(len(request.lanes))
     callers = [
         IsolatedCaller(
-            fork_server, choice, device=device, memory_limit=request.memory_limit, guard_pages=request.guard_pages
+            fork_server,
+            choice,
+            device=device,
+            memory_limit=request.memory_limit,
+            fresh_workers=request.fresh_workers,
+            guard_pages=request.guard_pages,
         )
         for device in request.lanes
     ]

@@ -1,7 +1,7 @@
 """How a backend is reached: in this process, or (isolation/) in one of its own."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from mluops_gtest.engine.buffers import Arena
@@ -21,12 +21,21 @@ class DisturbedError(Exception):
     """The call was cut short by something that is not its own doing; it is made again from fresh buffers."""
 
 
-def undisturbed(make: Callable[[], T]) -> T:
-    """What `make` gives in the first of a few tries that nothing from outside cuts short; else DisturbedError."""
-    for _ in range(_MOST_DISTURBANCES - 1):
-        with contextlib.suppress(DisturbedError):
-            return make()
-    return make()
+def undisturbed(callers: "Sequence[Caller]", make: Callable[[], T]) -> T:
+    """What `make` gives in the first of a few turns that nothing from outside cuts short; else DisturbedError.
+
+    After the first of them no other case runs beside it: what disturbs it then is its own doing.
+    """
+    for tries in range(1, _MOST_DISTURBANCES + 1):
+        try:
+            with contextlib.ExitStack() as turns:
+                for caller in callers:
+                    turns.enter_context(caller.turn(alone=tries > 1))
+                return make()
+        except DisturbedError as error:
+            if tries == _MOST_DISTURBANCES:
+                raise DisturbedError(f"{error} three times while this case ran") from error
+    raise AssertionError("the last try returns or raises")
 
 
 class Caller(Protocol):
@@ -52,6 +61,10 @@ class Caller(Protocol):
         """Where the workspace lies."""
         ...
 
+    def turn(self, *, alone: bool = False) -> contextlib.AbstractContextManager[None]:
+        """All calls of one case; `alone`: while it lasts no other case runs."""
+        ...
+
     def supports(self, operator: str) -> bool:
         """The backend offers that operator."""
         ...
@@ -74,6 +87,10 @@ class InlineCaller:
         self.is_reference = bool(getattr(backend, "is_reference", False))
         self.tensors = Arena()
         self.workspace = Arena()
+
+    def turn(self, *, alone: bool = False) -> contextlib.AbstractContextManager[None]:  # noqa: ARG002
+        """There is one case at a time here."""
+        return contextlib.nullcontext()
 
     def supports(self, operator: str) -> bool:
         """Every backend that does not say otherwise."""

@@ -70,7 +70,13 @@ class Executor:
 
     def execute(self, case: Case, operator: Operator | None) -> CaseResult:
         """The verdict on one case; never raises for what the case or the backend does."""
-        return tried(lambda: fingerprinted(self._once(case, operator)), self.options.reruns)
+        return tried(lambda: fingerprinted(self._undisturbed(case, operator)), self.options.reruns)
+
+    def _undisturbed(self, case: Case, operator: Operator | None) -> CaseResult:
+        try:
+            return undisturbed([self.caller], lambda: self._once(case, operator))
+        except DisturbedError as error:
+            return disturbed(case, error)
 
     def _once(self, case: Case, operator: Operator | None) -> CaseResult:
         result, timed = self.begin(case, operator)
@@ -81,15 +87,9 @@ class Executor:
 
     def begin(self, case: Case, operator: Operator | None) -> "tuple[CaseResult, TimedCase | None]":
         """The verdict on one case, and the case ready to be timed where it computes and passed."""
-        blank = CaseResult(case.id, case.operator, case.tags, Outcome.SKIPPED, notes=case.notes, info=case_info(case))
+        blank = _blank(case)
         if operator is None:
             return replace(blank, reason=f"operator {case.operator!r} is not supported"), None
-        try:
-            return undisturbed(lambda: self._begun(case, operator, blank))
-        except DisturbedError as error:
-            return replace(blank, outcome=Outcome.CRASHED, reason=str(error)), None
-
-    def _begun(self, case: Case, operator: Operator, blank: CaseResult) -> "tuple[CaseResult, TimedCase | None]":
         try:
             refusal = self._unsupported(operator.name)
             if refusal is not None:
@@ -163,7 +163,8 @@ class Executor:
 
     def judge(self, run: GuardedCall, reply: Reply, expectation: Expectation, blank: CaseResult) -> CaseResult:
         """What one call came to, by its reply and by what it left in the buffers."""
-        notes = (*blank.notes, *reply.notes)
+        left = (f"{what}; its worker was replaced" for what in reply.left)
+        notes = (*blank.notes, *reply.notes, *left)
         compared = reply.ended not in (Ending.DECLINED, Ending.ERROR)
         result = replace(
             blank, status=reply.status, seconds=reply.seconds, notes=notes, output=reply.output, compared=compared
@@ -212,8 +213,8 @@ class TimedCase:
     def call(self) -> Reply:
         """One call from fresh poison; inputs and workspace are as the last call left them."""
         try:
-            reply = undisturbed(lambda: self._called(self._executor.options.timeout))
-        except LostDeviceError:
+            reply = self._called(self._executor.options.timeout)
+        except (LostDeviceError, DisturbedError):
             raise
         except Exception as error:
             reason, trace = told(error)
@@ -234,14 +235,10 @@ class TimedCase:
         return replace(result, seconds=self._passed.seconds, perf=samples.perf(self._run.workspace_bytes))
 
     def _called(self, timeout: float | None) -> Reply:
-        try:
-            if self._run is not None:
-                return self._run.again(timeout)
-            self._run = GuardedCall(self._case, self._operator, self._executor.caller)
-            return self._run.call(timeout)
-        except DisturbedError:
-            self._run = None
-            raise
+        if self._run is not None:
+            return self._run.again(timeout)
+        self._run = GuardedCall(self._case, self._operator, self._executor.caller)
+        return self._run.call(timeout)
 
 
 def _judged(result: CaseResult, judgement: Judgement) -> CaseResult:
@@ -256,3 +253,12 @@ def _judged(result: CaseResult, judgement: Judgement) -> CaseResult:
         compared=judgement.compared,
     )
     return fingerprinted(result, judgement.marks)
+
+
+def _blank(case: Case) -> CaseResult:
+    return CaseResult(case.id, case.operator, case.tags, Outcome.SKIPPED, notes=case.notes, info=case_info(case))
+
+
+def disturbed(case: Case, error: DisturbedError) -> CaseResult:
+    """The outcome of a case that was cut short whenever it ran, although it ran alone."""
+    return replace(_blank(case), outcome=Outcome.CRASHED, reason=str(error), compared=True)

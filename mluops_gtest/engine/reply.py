@@ -55,6 +55,8 @@ class Reply:
     reason: str = ""
     # What the backend printed, C code included, where it was captured.
     output: str = ""
+    # What it left in its process that cannot be undone, so that no other case runs there.
+    left: tuple[str, ...] = ()
 
 
 class NoAnswerError(Exception):

@@ -1,7 +1,7 @@
 """What a person sees: progress while it runs, then a table per operator and every failure with its reason."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import assert_never
 
 from rich.console import Console
@@ -109,10 +109,12 @@ class TerminalReporter:
         if failures:
             self._out.print()
 
-    def _skips(self, results: Iterable[CaseResult]) -> None:
-        reasons = Counter(result.reason for result in results if result.outcome is Outcome.SKIPPED)
-        for reason, count in reasons.most_common(_MOST_SKIP_REASONS):
-            self._out.print(f"[yellow]skipped[/] {count}: {escape(reason)}", soft_wrap=True)
+    def _skips(self, results: Sequence[CaseResult]) -> None:
+        for outcome in (Outcome.SKIPPED, Outcome.NOT_RUN):
+            reasons = Counter(result.reason for result in results if result.outcome is outcome)
+            for reason, count in reasons.most_common(_MOST_SKIP_REASONS):
+                word = f"[{colour(outcome)}]{outcome.value}[/]"
+                self._out.print(f"{word} {count}: {escape(reason)}", soft_wrap=True)
 
     def _notices(self, results: Iterable[CaseResult]) -> None:
         """What was tolerated in cases that are no failures: a padded input, a field that nobody knows."""

@@ -33,10 +33,10 @@ def _support_is_importable(monkeypatch, tmp_path):
 
 @pytest.fixture(autouse=True)
 def _nothing_is_left():
-    """No process and no shared memory more than before; another test's browser may be open."""
+    """No process and no shared memory of ours more than before; another test's browser may be open."""
 
     def left():
-        segments = set(Path("/dev/shm").iterdir()) if Path("/dev/shm").is_dir() else set()
+        segments = set(Path("/dev/shm").glob("*mluops*"))
         return {child.pid for child in psutil.Process().children(recursive=True)} | segments
 
     before = left()

@@ -1,5 +1,6 @@
 """What backends do to memory, processes and limits around them costs their own case at most, and nothing survives."""
 
+import json
 import os
 import signal
 import subprocess
@@ -130,3 +131,129 @@ def test_daemons_end_and_folders_go_when_one_is_killed(pids, tmp_path, victim):
     finally:
         process.kill()
         process.wait()
+    if victim == "fork server":
+        report = json.loads((out / "report.json").read_text())
+        assert {r["outcome"] for r in report["results"]} == {"passed"}
+
+
+@linux
+@pytest.mark.parametrize("options", [(), ("-j", 2)])
+def test_a_killed_fork_server_costs_no_case(run, pids, options):
+    result = run(*SMOKE, "--backend", acting("KillsTheForkServerOnce"), *options)
+    assert {r["outcome"] for r in result.results.values()} == {"passed"}
+    assert Path(f"{pids}.killed").exists()
+
+
+@linux
+@pytest.mark.parametrize("options", [(), ("-j", 3)])
+def test_only_the_case_that_always_loses_the_fork_server_is_blamed(run, pids, options):
+    cases = ("--tag", "smoke", "-k", "retinanet_3x3_twin_float or voxel or dynamic")
+    result = run(*cases, "--backend", acting("KillsTheForkServerAlways"), *options)
+    victims, others = split(result)
+    assert {r["outcome"] for r in others} == {"passed"}
+    reason = "the fork server was lost three times while this case ran"
+    assert {(r["outcome"], r["reason"]) for r in victims} == {("crashed", reason)}
+
+
+@linux
+def test_a_stopped_fork_server_is_replaced(run, pids):
+    result = run(*SMOKE, "--backend", acting("StopsTheForkServerOnce"))
+    assert {r["outcome"] for r in result.results.values()} == {"passed"}
+    assert Path(f"{pids}.crashed").exists()
+
+
+@linux
+def test_a_backend_that_kills_the_fork_server_while_loading_is_unusable(run, pids):
+    result = run(*SMOKE, "--backend", acting("KillsTheForkServerWhileLoading"))
+    assert result.code == 4
+    assert "the fork server was lost three times while loading" in result.err
+
+
+@linux
+@pytest.mark.parametrize("options", [(), ("-j", 2)])
+def test_a_run_that_cannot_go_on_says_so(run, pids, tmp_path, monkeypatch, options):
+    spoiled = tmp_path / "spoiled"
+    spoiled.mkdir()
+    monkeypatch.setenv("SPOILED", str(spoiled))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(spoiled), str(ROOT))))
+    result = run(*SMOKE, "--backend", acting("SpoilsTheForkServer"), *options)
+    outcomes = [r["outcome"] for r in result.report["results"]]
+    assert set(outcomes) <= {"passed", "not_run"}
+    assert "not_run" in outcomes
+    reasons = {r["reason"] for r in result.report["results"] if r["outcome"] == "not_run"}
+    assert len(reasons) == 1
+    (reason,) = reasons
+    assert "the run cannot go on: no worker could be started, three times in a row" in reason
+    assert "exited with code 9" in reason
+    assert reason in " ".join(result.out.split())
+    assert result.code == 1
+
+
+@linux
+@pytest.mark.parametrize("backend", ["RaisesItsLimit", "RaisesItsLimitForAMoment"])
+def test_a_limit_that_was_raised_is_told(run, pids, backend):
+    victims, others = split(run(*SMOKE, "--backend", acting(backend), "--memory-limit", "1G"))
+    assert {r["outcome"] for r in (*victims, *others)} == {"passed"}
+    told = "raised its memory limit (--memory-limit), which its privileges allow; its worker was replaced"
+    for one in victims:
+        assert "refused" in one["notes"] or {"raised", told} <= set(one["notes"])
+    assert not any(told in one["notes"] for one in others)
+
+
+@linux
+def test_the_memory_limit_is_the_hard_limit(run, pids):
+    victims, others = split(run(*SMOKE, "--backend", acting("RaisesTheSoftLimit"), "--memory-limit", "1G"))
+    assert {r["outcome"] for r in others} == {"passed"}
+    assert {r["outcome"] for r in victims} == {"crashed"}
+    assert all("MemoryError" in r["reason"] for r in victims)
+
+
+@linux
+def test_what_one_case_keeps_is_not_taken_from_the_next(run, pids):
+    result = run("--op", VICTIMS, "--tag", "smoke", "--backend", acting("KeepsWhatItTook"), "--memory-limit", "1G")
+    assert len(result.results) > 1
+    assert {r["outcome"] for r in result.results.values()} == {"passed"}
+
+
+@linux
+def test_tensors_that_grow_under_a_limit_get_a_new_worker(run, pids):
+    result = run("--op", VICTIMS, "--tag", "random", "--backend", acting("TellsItsProcess"), "--memory-limit", "4M")
+    assert {r["outcome"] for r in result.results.values()} == {"passed"}
+    assert len(processes(result)) > 1
+
+
+def processes(result):
+    return [note for r in result.results.values() for note in r["notes"] if note.startswith("process")]
+
+
+@linux
+def test_what_a_case_changes_is_put_back(run, pids):
+    result = run("--op", VICTIMS, "--tag", "smoke", "--backend", acting("ChangesEverything"))
+    assert {r["outcome"] for r in result.results.values()} == {"passed"}
+    states = {tuple(r["notes"]) for r in result.results.values()}
+    assert len(result.results) > 1
+    assert len(states) == 1
+
+
+def test_a_thread_that_stays_costs_its_worker(run, pids):
+    victims, others = split(run(*SMOKE, "--backend", acting("LeavesAThread")))
+    told = "left the thread 'left' running; its worker was replaced"
+    assert all(told in r["notes"] for r in victims)
+    assert all("threads 1" in r["notes"] for r in (*victims, *others))
+    assert {r["outcome"] for r in (*victims, *others)} == {"passed"}
+
+
+def test_fresh_workers(run, pids):
+    cases = (*SMOKE, "--backend", acting("TellsItsProcess"))
+    shared, fresh = run(*cases), run(*cases, "--fresh-workers", "--repeat", 2)
+    assert len(set(processes(shared))) == 1
+    assert len(set(processes(fresh))) == len(fresh.results)
+    assert fresh.code == 0
+
+
+def test_fresh_workers_need_workers_and_stand_in_the_repro_line(run, pids):
+    refused = run(*SMOKE, "--fresh-workers")
+    assert refused.code == 2
+    assert "--fresh-workers needs worker processes" in refused.err
+    result = run(*SMOKE, "--fresh-workers", "--isolate", "-v")
+    assert all("--fresh-workers --isolate" in r["repro"] for r in result.results.values())

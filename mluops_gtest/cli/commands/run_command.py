@@ -27,6 +27,7 @@ Examples:
   mluops-test run my_cases/ --backend my_kernels.py:backend --out results
   mluops-test run --backend c:./libmykernels.so -j 2 --timeout 20
   mluops-test run --backend c:./libmykernels.so --guard-pages     find reads past the end of a buffer, too
+  mluops-test run --backend c:./libmykernels.so --fresh-workers
   mluops-test run --shard 1/4 --out results-1         a quarter of the cases; then: mluops-test merge
   mluops-test run --tag network --perf --device-spec host.yaml
   mluops-test run --reseed 7                          other random values, fresh baselines
@@ -71,7 +72,16 @@ _ONLY_WITH_PERF = {"warmup", "samples", "cold_cache", "device_spec"}
     metavar="SECONDS",
     help="Per case, in a worker, e.g. --timeout 20.  [default: a minute and a second per megabyte of tensors]",
 )
-@click.option("--memory-limit", type=BytesType(), help="Per case on top of the idle worker, e.g. --memory-limit 2G.")
+@click.option(
+    "--memory-limit",
+    type=BytesType(),
+    help="Per case on top of the loaded backend and the tensors, e.g. --memory-limit 2G.",
+)
+@click.option(
+    "--fresh-workers",
+    is_flag=True,
+    help="Every case in a new worker, so that none sees what another left, e.g. --fresh-workers --backend c:./libk.so.",
+)
 @click.option(
     "--guard-pages",
     is_flag=True,
@@ -184,6 +194,7 @@ def _refuse_inline(backend: str, jobs: int | None, devices: tuple[int, ...], opt
         "--timeout": options["timeout"] is not None,
         "--memory-limit": options["memory_limit"] is not None,
         "--guard-pages": options["guard_pages"],
+        "--fresh-workers": options["fresh_workers"],
     }
     named = [name for name, given in asked.items() if given]
     if named:

@@ -63,7 +63,10 @@ class Workspace(_Answer, frozen=True, tag="workspace"):
 
 
 class Answered(_Answer, frozen=True, tag="answered"):
-    """The call came back with a status."""
+    """The call came back with a status.
+
+    `left` is what it left behind in its process for good; `spent`: there is no memory for another call.
+    """
 
     status: Status
     seconds: float
@@ -71,6 +74,8 @@ class Answered(_Answer, frozen=True, tag="answered"):
     scalars: _Scalars
     notes: _Texts
     refusals: _Texts
+    left: _Texts = ()
+    spent: bool = False
 
 
 class Ended(_Answer, frozen=True, tag="ended"):
@@ -79,6 +84,16 @@ class Ended(_Answer, frozen=True, tag="ended"):
     how: Literal["declined", "memory", "crashed", "error"]
     reason: _Text
     notes: _Texts
+    left: _Texts = ()
+    spent: bool = False
+
+
+class NoRoom(_Answer, frozen=True, tag="no room"):
+    """The call was not made: under its memory limit this worker cannot hold the tensors and the call beside them."""
+
+
+class NoRoomError(Exception):
+    """The worker has no room for the call; another one may."""
 
 
 A = TypeVar("A")
@@ -91,19 +106,21 @@ class AnswerType(Generic[A]):
         self._decoder = msgspec.json.Decoder(kind)
 
     def read(self, data: bytes) -> A:
-        """The answer, or ProtocolError with the place and what was expected there."""
+        """The answer, or ProtocolError with the place and what was expected there; NoRoomError is no answer yet."""
         try:
             answer: A = self._decoder.decode(data)
         except (ValueError, RecursionError) as error:
             raise ProtocolError(str(error)) from error
+        if isinstance(answer, NoRoom):
+            raise NoRoomError
         return answer
 
 
 LOAD: Final[AnswerType[Loaded | NotLoaded]] = AnswerType(Loaded | NotLoaded)  # type: ignore[arg-type]
 HEALTH: Final = AnswerType(Health)
 SUPPORT: Final[AnswerType[Support | Raised]] = AnswerType(Support | Raised)  # type: ignore[arg-type]
-WORKSPACE: Final[AnswerType[Workspace | Ended]] = AnswerType(Workspace | Ended)  # type: ignore[arg-type]
-RUN: Final[AnswerType[Answered | Ended]] = AnswerType(Answered | Ended)  # type: ignore[arg-type]
+WORKSPACE: Final[AnswerType[Workspace | Ended]] = AnswerType(Workspace | Ended | NoRoom)  # type: ignore[arg-type]
+RUN: Final[AnswerType[Answered | Ended]] = AnswerType(Answered | Ended | NoRoom)  # type: ignore[arg-type]
 
 
 def encoded(answer: object) -> bytes:
@@ -114,21 +131,38 @@ def encoded(answer: object) -> bytes:
         return json_bytes(msgspec.to_builtins(answer))
 
 
-def answer_of(reply: Reply) -> Answered | Ended:
+def answer_of(reply: Reply, *, spent: bool = False) -> Answered | Ended:
     """What the worker sends of a reply."""
     if reply.status is None:
-        return ended_of(reply)
-    return Answered(reply.status, reply.seconds, reply.device_seconds, dict(reply.scalars), reply.notes, reply.refusals)
+        return ended_of(reply, spent=spent)
+    return Answered(
+        reply.status,
+        reply.seconds,
+        reply.device_seconds,
+        dict(reply.scalars),
+        reply.notes,
+        reply.refusals,
+        reply.left,
+        spent,
+    )
 
 
-def ended_of(reply: Reply) -> Ended:
+def ended_of(reply: Reply, *, spent: bool = False) -> Ended:
     """What the worker sends of a reply without a status."""
     assert reply.ended is not None, "a reply has a status or an ending"
-    return Ended(reply.ended.value, reply.reason, reply.notes)  # type: ignore[arg-type]
+    return Ended(reply.ended.value, reply.reason, reply.notes, reply.left, spent)  # type: ignore[arg-type]
 
 
 def reply_from(answer: Answered | Ended) -> Reply:
     """What the controller makes of an answer."""
     if isinstance(answer, Ended):
-        return Reply(ended=Ending(answer.how), reason=answer.reason, notes=answer.notes)
-    return Reply(answer.status, answer.seconds, answer.device_seconds, answer.scalars, answer.notes, answer.refusals)
+        return Reply(ended=Ending(answer.how), reason=answer.reason, notes=answer.notes, left=answer.left)
+    return Reply(
+        answer.status,
+        answer.seconds,
+        answer.device_seconds,
+        answer.scalars,
+        answer.notes,
+        answer.refusals,
+        left=answer.left,
+    )

@@ -1,7 +1,9 @@
 """A backend in a worker process, seen as a Caller: crashes and hangs become replies, then a new worker starts."""
 
+import contextlib
 import signal
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TypeVar
 
@@ -14,6 +16,7 @@ from mluops_gtest.engine.isolation.answers import (
     WORKSPACE,
     AnswerType,
     Ended,
+    NoRoomError,
     NotLoaded,
     Raised,
     reply_from,
@@ -47,6 +50,7 @@ class IsolatedCaller:
         device: int | None = None,
         memory_limit: int | None = None,
         guard_pages: bool = False,
+        fresh_workers: bool = False,
     ) -> None:
         self._fork_server = fork_server
         self._options = {
@@ -57,6 +61,9 @@ class IsolatedCaller:
         }
         self._device = device
         self._memory_limit = memory_limit
+        self._fresh_workers = fresh_workers
+        # The present case left in its worker what no other case should meet.
+        self._worn = False
         self._worker: Worker | None = None
         self._memory = PagedCallMemory() if guard_pages else CallMemory()
         self._output = OutputPipe()
@@ -79,15 +86,23 @@ class IsolatedCaller:
 
     def start(self) -> None:
         """Start a worker and load the backend there; one that does not load is told as it is."""
+        for _ in range(_MOST_FAILURES):
+            try:
+                return self._start_worker()
+            except DisturbedError as error:
+                problem = str(error)
+            except ForkServerError as error:
+                raise BackendError(f"Backend {self.name!r} cannot be loaded: {error}.") from error
+        raise BackendError(f"Backend {self.name!r}: {problem} three times while loading.")
+
+    def _start_worker(self) -> None:
         self._output.close()
         self._output = OutputPipe()
         try:
             self._worker = Worker(self._fork_server, self._options, self._output)
             answer = self._worker.ask({"do": "load"}, LOAD, timeout=_START_SECONDS)
-        except ForkServerError as error:
-            raise BackendError(f"Backend {self.name!r} cannot be loaded: {error}.") from error
         except _ENDINGS as error:
-            self._forget_worker()
+            self._ended_by(error)
             raise BackendError(f"Backend {self.name!r}: {self._ending(error)} while loading.") from error
         if isinstance(answer, NotLoaded):
             self._end_worker()
@@ -98,14 +113,22 @@ class IsolatedCaller:
         self.is_reference = answer.is_reference
         self.offers, self.deterministic = answer.offers, answer.deterministic
 
+    @contextlib.contextmanager
+    def turn(self, *, alone: bool = False) -> Iterator[None]:
+        """All calls of one case, `alone` where no other may run beside it; a worn worker ends with its case."""
+        with self._fork_server.turn(alone=alone):
+            try:
+                yield
+            finally:
+                if self._worn or self._fresh_workers:
+                    self._end_worker()
+
     def supports(self, operator: str) -> bool:
         """What the backend says of that operator."""
         try:
             answer = self._ready().ask({"do": "supports", "operator": operator}, SUPPORT, timeout=_START_SECONDS)
         except _ENDINGS as error:
-            self._forget_worker()
-            if isinstance(error, StaleAnswerError):
-                raise DisturbedError(str(error)) from error
+            self._ended_by(error)
             raise RuntimeError(f"supports({operator!r}): {self._ending(error)}") from error
         if isinstance(answer, Raised):
             raise RuntimeError(answer.reason)
@@ -137,9 +160,11 @@ class IsolatedCaller:
         worker = self._ready()
         start = time.perf_counter()
         try:
-            reply = reply_from(self._ask(worker, "run", call, RUN, timeout))
+            answer = self._ask(worker, "run", call, RUN, timeout)
         except _EndedError as ended:
             return ended.reply
+        self._worn = self._worn or answer.spent or bool(answer.left)
+        reply = reply_from(answer)
         problem = _impossible_times(reply, time.perf_counter() - start)
         if problem:
             # Whatever the backend did to the clock or to the worker, no later case shall meet it.
@@ -161,7 +186,16 @@ class IsolatedCaller:
     def _forget_worker(self) -> None:
         """It is dead; what it left behind may still write to its tensors, so no other case gets them."""
         self._worker = None
+        self._worn = False
         self._memory.retire()
+
+    def _ended_by(self, error: WorkerGoneError | LateError | ProtocolError) -> None:
+        """Forget the worker that ended so; DisturbedError where whoever asks has no part in it."""
+        self._forget_worker()
+        if isinstance(error, StaleAnswerError):
+            raise DisturbedError(str(error)) from error
+        if isinstance(error, WorkerGoneError) and error.code is None:
+            raise DisturbedError("the fork server was lost") from error
 
     def _ready(self) -> Worker:
         """The worker, a new and healthy one after a crash; a device that fails three times in a row is lost."""
@@ -170,7 +204,7 @@ class IsolatedCaller:
             if self._worker is not None:
                 return self._worker
             try:
-                self.start()
+                self._start_worker()
                 assert self._worker is not None
                 answer = self._worker.ask({"do": "healthy"}, HEALTH, timeout=_START_SECONDS)
                 if answer.healthy:
@@ -179,23 +213,35 @@ class IsolatedCaller:
                 problem = answer.reason
             except BackendError as error:
                 problem = str(error)
+            except ForkServerError as error:
+                raise LostDeviceError(f"the run cannot go on: {error}") from error
             except _ENDINGS as error:
-                self._forget_worker()
+                self._ended_by(error)
                 problem = self._ending(error)
             self._end_worker()
         device = "" if self._device is None else f" on device {self._device}"
         raise LostDeviceError(f"backend {self.name}{device} failed its health check three times in a row: {problem}")
 
     def _ask(self, worker: Worker, what: str, call: OpCall, kind: AnswerType[A], timeout: float | None) -> A:
+        """Send a call; a worker that has no room for it is replaced by one that has."""
+        try:
+            return self._asked(worker, what, call, kind, timeout)
+        except NoRoomError:
+            self._end_worker()
+        try:
+            return self._asked(self._ready(), what, call, kind, timeout)
+        except NoRoomError as error:
+            reason = "no worker has room for the tensors of this case under the limits of this system"
+            raise _EndedError(Reply(ended=Ending.CRASHED, reason=reason)) from error
+
+    def _asked(self, worker: Worker, what: str, call: OpCall, kind: AnswerType[A], timeout: float | None) -> A:
         """Send a call with the memory that this worker does not have yet."""
         message, fds = self._memory.request(replace(call, device=self._device))
         try:
             return worker.ask({"do": what, **message}, kind, fds, timeout)
         except _ENDINGS as error:
             fault = self._memory.fault(error.code) if isinstance(error, WorkerGoneError) else None
-            self._forget_worker()
-            if isinstance(error, StaleAnswerError):
-                raise DisturbedError(str(error)) from error
+            self._ended_by(error)
             late = isinstance(error, LateError)
             reason = f"no answer within {timeout:g} s; the worker and all it started were killed"
             raise _EndedError(

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,10 +27,15 @@ _ANSWER_SECONDS = 30.0
 _LOOK_SECONDS = 1.0
 _DYING_SECONDS = 10.0
 _MOST_STARTS = 3
+_PAUSE_SECONDS = 0.2
 
 
 class ForkServerError(Exception):
     """No worker can be started any more."""
+
+
+class _RefusedError(Exception):
+    """The system has no process to give."""
 
 
 class ForkServerLostError(Exception):
@@ -61,12 +67,16 @@ class ForkServer:
             while failures < _MOST_STARTS:
                 try:
                     return self._fork(options, pipe, output)
+                except _RefusedError as error:
+                    problem = str(error)
+                    failures += 1
+                    time.sleep(failures * _PAUSE_SECONDS)
                 except (ForkServerLostError, OSError) as error:
                     problem = str(error)
                     # One that served before has done its part.
                     failures += self._server is None or not self._server.answered
                     self._lose()
-            raise ForkServerError(f"the fork server could not be started three times in a row: {problem}")
+            raise ForkServerError(f"no worker could be started, three times in a row: {problem}")
 
     def end(self, pid: int) -> int:
         """Kill a worker with all it started and reap it: its exit code, negative for a signal.
@@ -108,7 +118,7 @@ class ForkServer:
             self._server = _Server(self._environment, self._folder)
         answer = self._server.ask({"fork": options}, (pipe, output))
         if "refused" in answer:
-            raise ForkServerError(f"no process can be started: {answer['refused']}")
+            raise _RefusedError(f"the system refuses a process: {answer['refused']}")
         pid = int(answer["pid"])
         self._workers[pid] = self._server
         return pid

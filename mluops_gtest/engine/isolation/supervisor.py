@@ -32,6 +32,9 @@ class Worker:
         self._channel, theirs = Channel.pair()
         try:
             self._pid = fork_server.fork(options, theirs.fileno(), output.writer)
+        except BaseException:
+            self._channel.close()
+            raise
         finally:
             theirs.close()
             output.close_writer()

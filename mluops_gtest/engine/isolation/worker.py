@@ -1,12 +1,13 @@
 """Inside a worker process: load the backend, run calls on shared memory, answer in plain messages."""
 
 import contextlib
+import errno
 import faulthandler
 import os
-import resource
 import signal
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from mluops_gtest.engine.isolation.answers import (
     Ended,
     Health,
     Loaded,
+    NoRoom,
     NotLoaded,
     Raised,
     Support,
@@ -26,8 +28,10 @@ from mluops_gtest.engine.isolation.answers import (
     ended_of,
 )
 from mluops_gtest.engine.isolation.channel import Channel, ClosedError
+from mluops_gtest.engine.isolation.memory_limit import MemoryLimit
 from mluops_gtest.engine.isolation.messages import call_from, view_of
 from mluops_gtest.engine.isolation.paged_memory import PagedMemory
+from mluops_gtest.engine.isolation.process_state import ProcessState
 from mluops_gtest.engine.isolation.process_tree import adopt_orphans, c_library, die_with
 from mluops_gtest.engine.isolation.shared import map_slab
 from mluops_gtest.engine.loading import BackendChoice
@@ -65,16 +69,12 @@ class _Worker:
         self._options = options
         self._backend: Backend | None = None
         self._pages = PagedMemory() if options.get("guard_pages") else None
+        self._memory = MemoryLimit(options.get("memory_limit"))
+        self._state: ProcessState | None = None
         self._slabs: dict[str, Array] = {"tensors": np.empty(0, np.uint8), "workspace": np.empty(0, np.uint8)}
 
     def answer(self, message: dict[str, Any], fds: list[int]) -> Any:
         """One request, one answer."""
-        for slot, fd in zip(message.get("map", {}), fds, strict=True):
-            if self._pages is not None:
-                self._pages.take(slot, fd, message["map"][slot])
-                continue
-            self._slabs[slot] = map_slab(fd, message["map"][slot])
-            os.close(fd)
         match message["do"]:
             case "load":
                 return self._load()
@@ -82,10 +82,8 @@ class _Worker:
                 return self._healthy()
             case "supports":
                 return self._supports(message["operator"])
-            case "workspace":
-                return self._workspace(message)
-            case "run":
-                return self._run(message)
+            case "workspace" | "run":
+                return self._called(message, fds)
         raise ValueError(f"unknown request {message['do']!r}")
 
     def _load(self) -> Loaded | NotLoaded:
@@ -132,23 +130,49 @@ class _Worker:
         except Exception as error:
             return Raised(f"supports() raised {told(error)}")
 
-    def _workspace(self, message: dict[str, Any]) -> Workspace | Ended:
-        assert self._backend is not None
-        with self._call(message) as call:
+    def _called(self, message: dict[str, Any], fds: list[int]) -> Workspace | Answered | Ended | NoRoom:
+        """A request about one call, under the memory limit."""
+        with contextlib.ExitStack() as stack:
             try:
-                size = self._backend.workspace_size(call)  # type: ignore[attr-defined]
-                return Workspace(checked_size(self._backend.name, size, self._options.get("memory_limit")))
-            except (Exception, SystemExit) as error:
-                return ended_of(failed_reply(error, call))
-            finally:
-                _flush_output()
-
-    def _run(self, message: dict[str, Any]) -> Answered | Ended:
-        assert self._backend is not None
-        with self._call(message) as call, _memory_limit(self._options.get("memory_limit")):
-            reply = reply_of(self._backend, call)
+                self._map(message["map"], fds)
+                call = stack.enter_context(self._call(message))
+            except (MemoryError, OSError) as error:
+                if isinstance(error, OSError) and error.errno != errno.ENOMEM:
+                    raise
+                return NoRoom()
+            if self._state is None:
+                # Not before the handler of --guard-pages is in place, which comes with the first call's memory.
+                self._state = ProcessState(limits_memory=self._options.get("memory_limit") is not None)
+            if not self._memory.begin():
+                return NoRoom()
+            answer = self._workspace(call) if message["do"] == "workspace" else self._run(call, self._state)
         _flush_output()
-        return answer_of(reply)
+        return answer
+
+    def _map(self, sizes: dict[str, int], fds: list[int]) -> None:
+        for slot, fd in zip(sizes, fds, strict=True):
+            if self._pages is not None:
+                self._pages.take(slot, fd, sizes[slot])
+                continue
+            self._slabs[slot] = np.empty(0, np.uint8)  # given back before the next one is taken
+            self._slabs[slot] = map_slab(fd, sizes[slot])
+            os.close(fd)
+
+    def _workspace(self, call: OpCall) -> Workspace | Ended:
+        assert self._backend is not None
+        try:
+            size = self._backend.workspace_size(call)  # type: ignore[attr-defined]
+            return Workspace(checked_size(self._backend.name, size, self._options.get("memory_limit")))
+        except (Exception, SystemExit) as error:
+            return ended_of(failed_reply(error, call))
+        finally:
+            self._memory.end()
+
+    def _run(self, call: OpCall, state: ProcessState) -> Answered | Ended:
+        assert self._backend is not None
+        reply = reply_of(self._backend, call)
+        left = (*self._memory.end(), *state.restore())
+        return answer_of(replace(reply, left=left) if left else reply, spent=self._memory.exhausted)
 
 
 def _become_own_session(output: int) -> None:
@@ -171,22 +195,3 @@ def _flush_output() -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         c_library().fflush(None)
-
-
-@contextlib.contextmanager
-def _memory_limit(extra: int | None) -> Iterator[None]:
-    """At most `extra` bytes of address space on top of what the worker has now."""
-    if extra is None:
-        yield
-        return
-    before = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (_address_space() + extra, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, before)
-
-
-def _address_space() -> int:
-    with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[0]) * resource.getpagesize()

@@ -1,0 +1,230 @@
+"""What a call changes in its process beside the tensors: put back where that is possible, told where it is not.
+
+Looking costs a few reads, because it follows every call; only a difference costs more. Pools of OpenMP, BLAS or torch
+are none of it: only threads that run Python count.
+"""
+
+import contextlib
+import ctypes
+import faulthandler
+import os
+import resource
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+
+from mluops_gtest.engine.isolation.process_tree import c_library
+
+_LIMITS: dict[int, str] = {
+    getattr(resource, name): name for name in reversed(dir(resource)) if name.startswith("RLIMIT_")
+}
+_TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
+# A thread that is about to end when the call returns is none that was left behind.
+_GRACE_SECONDS = 0.2
+
+
+class ProcessState:
+    """The state once the backend is loaded; `limits_memory` where the address space is limited elsewhere."""
+
+    def __init__(self, *, limits_memory: bool = False) -> None:
+        self._actions = _Actions()
+        self._status = _Status()
+        self._umask = os.umask(0)
+        os.umask(self._umask)
+        self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+        self._folder = _folder()
+        self._variables = dict(_python_variables())
+        numbers = _LIMITS.keys() - ({resource.RLIMIT_AS} if limits_memory else set())
+        self._rlimits = {number: resource.getrlimit(number) for number in numbers}
+        self._priority = os.getpriority(os.PRIO_PROCESS, 0)
+        self._threads = set(sys._current_frames())
+        self._traces_faults = faulthandler.is_enabled()
+        self._kernel_view = self._look()
+        self._c_variables = _CVariables()
+
+    def _look(self) -> tuple[bytes, bytes, list[tuple[int, int]], list[int | None]]:
+        """Umask, masks of signals and limits as the kernel tells them, and the handlers of signals that are caught."""
+        status = self._status.read()
+        signals = status[status.find(b"SigBlk:") : status.find(b"CapInh:")]
+        umask = status[status.find(b"Umask:") : status.find(b"State:")]
+        return umask, signals, list(map(resource.getrlimit, self._rlimits)), self._actions.caught()
+
+    def restore(self) -> tuple[str, ...]:
+        """Put back what can be; what cannot, in words: such a process is used no more."""
+        left: list[str] = []
+        if not sys._current_frames().keys() <= self._threads:
+            left += self._left_threads()
+        if _folder() != self._folder:
+            left += self._restored_folder()
+        if os.getpriority(os.PRIO_PROCESS, 0) != self._priority:
+            left += self._restored_priority()
+        if any(signal.getitimer(timer)[0] for timer in _TIMERS):
+            for timer in _TIMERS:
+                signal.setitimer(timer, 0)
+        if self._environment_changed():
+            self._restore_environment()
+        if faulthandler.is_enabled() != self._traces_faults or self._look() != self._kernel_view:
+            left += self._restored_kernel_view()
+        return tuple(left)
+
+    def _left_threads(self) -> Iterator[str]:
+        started = {one.ident: one for one in threading.enumerate() if one.ident not in self._threads}
+        for thread in started.values():
+            thread.join(_GRACE_SECONDS)
+        for ident in sys._current_frames().keys() - self._threads:
+            yield f"left the thread {started[ident].name if ident in started else ident!r} running"
+            self._threads.add(ident)
+
+    def _restored_folder(self) -> Iterator[str]:
+        try:
+            os.chdir(self._folder or "/")
+        except OSError as error:
+            yield f"left the folder {self._folder}, which cannot be entered again: {error.strerror}"
+            self._folder = _folder()
+
+    def _restored_priority(self) -> Iterator[str]:
+        try:
+            os.setpriority(os.PRIO_PROCESS, 0, self._priority)
+        except OSError:
+            yield "lowered the priority of its process"
+            self._priority = os.getpriority(os.PRIO_PROCESS, 0)
+
+    def _environment_changed(self) -> bool:
+        return _python_variables() != self._variables or self._c_variables.changed
+
+    def _restore_environment(self) -> None:
+        for name in _python_variables().keys() - self._variables.keys():
+            os.environb.pop(name, None)
+        for name in _c_names() - self._variables.keys():
+            os.unsetenv(name)
+        os.environb.update(self._variables)  # and with it C's, which may differ unseen
+        self._c_variables = _CVariables()
+
+    def _restored_kernel_view(self) -> Iterator[str]:
+        if self._traces_faults and not faulthandler.is_enabled():
+            faulthandler.enable(file=2)
+        os.umask(self._umask)
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+        self._actions.restore()
+        for number, before in self._rlimits.items():
+            if resource.getrlimit(number) == before:
+                continue
+            try:
+                resource.setrlimit(number, before)
+            except (ValueError, OSError):
+                yield f"lowered the limit {_LIMITS[number]} for good"
+                self._rlimits[number] = resource.getrlimit(number)
+        self._kernel_view = self._look()
+
+
+class _Actions:
+    """What is done on each signal, Python's handlers and C's."""
+
+    def __init__(self) -> None:
+        # Not the library's shared attribute, whose argument types belong to everybody.
+        self._sigaction = ctypes.CDLL(None)["sigaction"]
+        self._sigaction.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+        self._buffer = ctypes.create_string_buffer(512)  # more than any system's struct, which begins with the handler
+        self._address = ctypes.addressof(self._buffer)
+        self._pointer = ctypes.c_void_p.from_buffer(self._buffer)
+        settable = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
+        self._before = {number: self._raw(number) for number in settable}
+        self._python = {number: signal.getsignal(number) for number in self._before}
+        first = {number: self._handler(number) for number in self._before}
+        # 0 and 1 are SIG_DFL and SIG_IGN, which the kernel's masks tell.
+        told = sys.platform == "linux"
+        self._watched = tuple(number for number, handler in first.items() if not told or (handler or 0) > 1)
+
+    def _handler(self, number: int) -> int | None:
+        self._sigaction(number, None, self._address)
+        return self._pointer.value
+
+    def _raw(self, number: int) -> bytes:
+        self._sigaction(number, None, self._address)
+        return self._buffer.raw
+
+    def caught(self) -> list[int | None]:
+        """Where the handlers stand that were installed before."""
+        ask, address, pointer, found = self._sigaction, self._address, self._pointer, []
+        for number in self._watched:
+            ask(number, None, address)
+            found.append(pointer.value)
+        return found
+
+    def restore(self) -> None:
+        """As it was, Python's own table included."""
+        for number, raw in self._before.items():
+            handler = self._python[number]
+            if handler is not None and signal.getsignal(number) is not handler:
+                with contextlib.suppress(OSError, ValueError, TypeError):
+                    signal.signal(number, handler)
+            if self._raw(number) != raw:
+                self._sigaction(number, raw, None)
+
+
+def _folder() -> str | None:
+    try:
+        return os.getcwd()
+    except OSError:
+        return None
+
+
+class _Status:
+    """/proc/self/status, kept open; a backend may have closed it, or have another file in its place."""
+
+    def __init__(self) -> None:
+        self._fd = -1
+
+    def read(self) -> bytes:
+        """Its text; empty where the system has none."""
+        with contextlib.suppress(OSError):
+            text = os.pread(self._fd, 1 << 13, 0)
+            if text.startswith(b"Name:"):
+                return text
+        try:
+            self._fd = os.open("/proc/self/status", os.O_RDONLY)
+            return os.pread(self._fd, 1 << 13, 0)
+        except OSError:
+            return b""
+
+
+def _python_variables() -> Mapping[bytes, bytes]:
+    """What Python holds of the environment, as one dict; os.environb would decode every name again."""
+    data: Mapping[bytes, bytes] | None = getattr(os.environ, "_data", None)
+    return dict(os.environb) if data is None else data
+
+
+class _CVariables:
+    """Where the environment of the C library lies: a variable that C code sets lies elsewhere."""
+
+    def __init__(self) -> None:
+        self._place = _environ()
+        self._array = self._place.value if self._place is not None else None
+        self._size = (len(_c_names()) + 1) * ctypes.sizeof(ctypes.c_void_p)
+        self._pointers = self._read()
+
+    @property
+    def changed(self) -> bool:
+        """Whether a variable was set or removed since; an array in another place may be shorter and is not read."""
+        return self._place is not None and (self._place.value != self._array or self._read() != self._pointers)
+
+    def _read(self) -> bytes:
+        return ctypes.string_at(self._array, self._size) if self._array else b""
+
+
+def _environ() -> ctypes.c_void_p | None:
+    with contextlib.suppress(ValueError):  # a system that hides it
+        return ctypes.c_void_p.in_dll(c_library(), "environ")
+    return None
+
+
+def _c_names() -> set[bytes]:
+    place = _environ()
+    names: set[bytes] = set()
+    if place is not None and place.value:
+        lines, index = ctypes.cast(place.value, ctypes.POINTER(ctypes.c_char_p)), 0
+        while (line := lines[index]) is not None:
+            names.add(line.partition(b"=")[0])
+            index += 1
+    return names
