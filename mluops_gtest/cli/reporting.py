@@ -40,6 +40,10 @@ def render(
         from mluops_gtest.reports.ctrf import render_ctrf
 
         return render_ctrf(report, transitions)
+    if form == "text":
+        from mluops_gtest.reports.terminal import render_text
+
+        return render_text(report)
     return _json(report, transitions, past)
 
 

@@ -12,6 +12,7 @@ from mluops_gtest.gate.reference import Reference, backend_of, results_by_case
 from mluops_gtest.gate.statistics import MIN_EFFECT, Answer
 from mluops_gtest.gate.transitions import Transition, transition
 from mluops_gtest.gate.waivers import Waived, Waiver, WaiverProblem, apply_waivers
+from mluops_gtest.model.groups import elements
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
 
@@ -44,6 +45,8 @@ class CaseChange:
     fingerprint: str = ""
     repro: str = ""
     waiver: Waiver | None = None
+    # How large the case is, so that a group is shown by its smallest.
+    elements: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,4 +169,5 @@ def _change(result: CaseResult | None, case: str, reference: Reference, waived: 
         fingerprint=result.fingerprint,
         repro=result.repro,
         waiver=waiver,
+        elements=elements(result.info),
     )

@@ -9,6 +9,7 @@ from mluops_gtest.gate.decision import CaseChange, Decision
 from mluops_gtest.gate.performance import TimeChange
 from mluops_gtest.gate.statistics import Answer, Ratio
 from mluops_gtest.gate.transitions import Transition
+from mluops_gtest.model.groups import grouped
 from mluops_gtest.model.plain_text import plain, plain_line
 from mluops_gtest.model.result import Outcome
 
@@ -43,12 +44,12 @@ def _shown(finding: Finding) -> Finding:
 
 def _failures(decision: Decision) -> list[Finding]:
     """Cases with the same fingerprint are one finding; those without one are grouped by what became of them."""
-    groups: dict[str, list[CaseChange]] = defaultdict(list)
-    for change in decision.blocking:
-        # The ledger's own finding names those that pass although waived, with the line of the entry.
-        if change.now is not Outcome.XPASSED:
-            groups[change.fingerprint or change.transition.value].append(change)
-    return [_failure(key, members) for key, members in sorted(groups.items(), key=lambda g: (-len(g[1]), g[0]))]
+    # The ledger's own finding names those that pass although waived, with the line of the entry.
+    failing = [change for change in decision.blocking if change.now is not Outcome.XPASSED]
+    groups = grouped(
+        failing, lambda change: change.fingerprint or change.transition.value, lambda c: (c.elements, c.case)
+    )
+    return [_failure(group.mark, group.members) for group in groups]
 
 
 def _failure(key: str, members: Sequence[CaseChange]) -> Finding:

@@ -1,7 +1,9 @@
 """What a person sees: progress while it runs, then a table per operator and every failure with its reason."""
 
+import io
+import shlex
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import assert_never
 
 from rich.console import Console
@@ -10,6 +12,7 @@ from rich.table import Table
 
 from mluops_gtest.model.difference import worst_words
 from mluops_gtest.model.event import CaseFinished, CaseStarted, Event, RunFinished, RunStarted
+from mluops_gtest.model.groups import Group, grouped_results
 from mluops_gtest.model.plain_text import plain_line
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
@@ -22,16 +25,23 @@ COLOURS = {
     Outcome.NOT_RUN: "magenta",
     Outcome.SUSPECT: "magenta",
 }
-_MOST_FAILURES = 50
+_MOST_GROUPS = 20
+_MOST_OTHERS = 3
 _MOST_SKIP_REASONS = 8
 _MOST_OUTPUT_LINES = 20
+# No terminal cuts the lines of a file.
+_WIDE = 200
 
 
 class TerminalReporter:
-    """Listens to a run; `verbosity` −1 says only the end, 0 adds tables and failures, 1 every case."""
+    """Listens to a run; `verbosity` −1 says only the end, 0 adds tables and failures, 1 every case.
 
-    def __init__(self, out: Console, progress: Console, verbosity: int = 0) -> None:
+    The summary names a few cases of each group of failures, `whole` names all of them.
+    """
+
+    def __init__(self, out: Console, progress: Console, verbosity: int = 0, *, whole: bool = False) -> None:
         self._out = out
+        self._whole = whole
         self._verbosity = verbosity
         self._progress = Progress(
             TextColumn("{task.description}", markup=False),
@@ -86,7 +96,7 @@ class TerminalReporter:
         """The tables, the failures and the closing lines."""
         if self._verbosity >= 0:
             self._out.print(operator_table(report))
-            self._failures(report)
+            self._failures(report, where)
             self._skips(report.results)
             self._notices(report.results)
         counts = ", ".join(f"{n} {outcome}" for outcome, n in report.summary.items())
@@ -96,18 +106,38 @@ class TerminalReporter:
         if where:
             self._out.print(f"Results: {escape(where)}", soft_wrap=True)
 
-    def _failures(self, report: RunReport) -> None:
+    def _failures(self, report: RunReport, where: str) -> None:
+        """A block per group of failures that look like one mistake."""
         failures = [
             result for result in report.results if result.outcome.blocks and result.outcome is not Outcome.NOT_RUN
         ]
-        for result in failures[:_MOST_FAILURES]:
+        groups = grouped_results(failures)
+        everything = shlex.join(["mluops-test", "report", where, "--format", "text"])
+        for group in groups[: None if self._whole else _MOST_GROUPS]:
             self._out.print()
-            for line in failure_lines(result, verbose=self._verbosity > 0):
+            for line in self._group_lines(group, everything):
                 self._out.print(line, soft_wrap=True)
-        if len(failures) > _MOST_FAILURES:
-            self._out.print(f"\n… and {len(failures) - _MOST_FAILURES} more; all are in the report.")
+        if len(groups) > _MOST_GROUPS and not self._whole:
+            rest = sum(len(group.members) for group in groups[_MOST_GROUPS:])
+            words = f"… and {rest} more cases that fail in {len(groups) - _MOST_GROUPS} other ways: {everything}"
+            self._out.print(f"\n{escape(words)}", soft_wrap=True)
         if failures:
             self._out.print()
+
+    def _group_lines(self, group: Group[CaseResult], everything: str) -> Iterator[str]:
+        """The smallest case of a group as a failure of its own, then the names of the others."""
+        head, *lines = failure_lines(group.first, verbose=self._verbosity > 0)
+        names = [escape(result.case) for result in group.members[1:]]
+        yield head + (f" and {len(names)} more in the same way" if names else "")
+        yield from lines
+        if not names:
+            return
+        if self._whole:
+            yield from ("  others:", *(f"    {name}" for name in names))
+            return
+        cut = len(names) > _MOST_OTHERS
+        rest = f" and {len(names) - _MOST_OTHERS} more, listed by: {escape(everything)}" if cut else ""
+        yield f"  others: {', '.join(names[:_MOST_OTHERS])}{rest}"
 
     def _skips(self, results: Sequence[CaseResult]) -> None:
         for outcome in (Outcome.SKIPPED, Outcome.NOT_RUN):
@@ -123,6 +153,14 @@ class TerminalReporter:
             first = f"{noted[0].case}: {noted[0].notes[0]}"
             more = f"; {len(noted) - 1} more cases have notices, -v shows all" if len(noted) > 1 else ""
             self._out.print(f"[yellow]notice[/] {escape(first)}{more}", soft_wrap=True)
+
+
+def render_text(report: RunReport) -> str:
+    """The summary of a run as plain text, with the name of every case that failed."""
+    text = io.StringIO()
+    console = Console(file=text, width=_WIDE, highlight=False, soft_wrap=True, force_terminal=False, color_system=None)
+    TerminalReporter(console, console, whole=True).summary(report, "")
+    return text.getvalue()
 
 
 def reseed_words(report: RunReport) -> str:

@@ -1,6 +1,7 @@
 """`mluops-test run`: what it prints, writes and answers."""
 
 import json
+import math
 import subprocess
 import sys
 
@@ -59,6 +60,27 @@ def test_a_failure_is_printed_with_reason_worst_element_and_repro(run, cli):
     repeated = cli(*one["repro"].split()[1:])
     assert repeated.code == 1
     assert one["case"] in repeated.out
+
+
+def test_failures_of_one_kind_are_one_block_with_the_smallest_case(run, cli):
+    """The wrong status is answered by every negative case; all that expect BAD_PARAM fail in the same way."""
+    result = run("--op", "masked_im2col_forward", "--tag", "negative", "--backend", wrong("WrongStatus"))
+    members = [r for r in result.results.values() if r["expected_status"] == "BAD_PARAM"]
+    (head,) = [
+        line for line in result.out.splitlines() if line.endswith(f"and {len(members) - 1} more in the same way")
+    ]
+    smallest = min(members, key=lambda r: (elements(r), r["case"]))
+    assert head == f"wrong_status {smallest['case']} and {len(members) - 1} more in the same way"
+    assert result.out.count("reason: answered SUCCESS, expected BAD_PARAM") == 1
+    listing = f"mluops-test report {result.folder} --format text"
+    assert f"and {len(members) - 4} more, listed by: {listing}" in result.out
+    listed = cli(*listing.split()[1:])
+    assert listed.code == 0
+    assert all(f"    {r['case']}\n" in listed.out for r in members if r is not smallest)
+
+
+def elements(record):
+    return sum(math.prod(t["dims"]) for t in (*record["info"]["inputs"], *record["info"]["outputs"]))
 
 
 def test_output_into_a_pipe_is_plain(run):

@@ -8,6 +8,7 @@ _EPILOG = """\b
 Examples:
   mluops-test report results -o report.html                     one page for the browser
   mluops-test report results --format markdown --lang zh        the test report that goes with a change
+  mluops-test report results --format text                      the summary again, with every failed case
   mluops-test report results --format junit -o junit.xml        for the CI system
   mluops-test report results --against baseline.json -o report.html
   mluops-test report results --history .mluops-test/history.sqlite -o report.html
@@ -19,7 +20,7 @@ Examples:
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["html", "markdown", "junit", "ctrf", "json"]),
+    type=click.Choice(["html", "markdown", "text", "junit", "ctrf", "json"]),
     default="html",
     show_default=True,
     help="What to write, e.g. --format markdown.",

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from mluops_gtest.errors import ExitCode
+from mluops_gtest.model.groups import grouped_results
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
 from mluops_gtest.reports.efficiency import Efficiency
@@ -65,16 +66,13 @@ def _counts(report: RunReport, say: Words) -> str:
 
 def _problems(report: RunReport, say: Words) -> Iterator[str]:
     """Blocking results, those of one mistake together, the largest group first."""
-    groups: dict[tuple[str, str, str], list[CaseResult]] = {}
-    for result in report.results:
-        if result.outcome.blocks:
-            mistake = result.fingerprint or result.reason
-            groups.setdefault((result.operator, result.outcome.value, mistake), []).append(result)
-    for (operator, outcome, _), group in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])):
-        first = group[0]
-        words = {"operator": code(operator), "outcome": say(f"outcome_{outcome}"), "cases": len(group)}
+    blocking = [result for result in report.results if result.outcome.blocks]
+    for group in grouped_results(blocking):
+        first = group.first
+        operators = say("comma").join(code(name) for name in sorted({result.operator for result in group.members}))
+        words = {"operator": operators, "outcome": say(f"outcome_{first.outcome.value}"), "cases": len(group.members)}
         lines = [say("problem", reason=text(first.reason) or say("none"), **words)]
-        lines.append(f"{say('problem_cases')}{say('colon')}{named(tuple(group), _MOST_NAMED, say)}")
+        lines.append(f"{say('problem_cases')}{say('colon')}{named(group.members, _MOST_NAMED, say)}")
         if first.repro:
             lines.append(f"{say('repro')}{say('colon')}{code(first.repro)}")
         yield "<br>\n   ".join(lines)

@@ -101,20 +101,20 @@ class Facts:
         return self._by(lambda result: (dtype_of(result),))
 
     def by_layout(self) -> dict[str, Tally]:
-        """Cases by the layouts of their tensors."""
-        return self._by(lambda result: {tensor.layout for tensor in tensors(result)})
+        """Cases by the layouts of the tensors that they compute in; masks and indices do not count."""
+        return self._by(lambda result: {tensor.layout for tensor in value_tensors(result)})
 
     def by_rank(self) -> dict[str, Tally]:
-        """Cases by the numbers of dimensions of their tensors."""
-        return self._by(lambda result: {str(len(tensor.dims)) for tensor in tensors(result)})
+        """Cases by the numbers of dimensions of the tensors that they compute in."""
+        return self._by(lambda result: {str(len(tensor.dims)) for tensor in value_tensors(result)})
 
     def shapes(self) -> int:
         """How many different sets of shapes were computed."""
         return len({tuple(tensor.dims for tensor in tensors(result)) for result in self.computing.results})
 
     def largest(self) -> TensorInfo | None:
-        """The tensor with the most elements that a passed case computed with."""
-        found = [t for r in self.computing.results if r.outcome is Outcome.PASSED for t in tensors(r)]
+        """The tensor with the most elements that a passed case computed with: values of its outputs were compared."""
+        found = [t for r in self.results if r.outcome is Outcome.PASSED and _has_values(r) for t in tensors(r)]
         return max(found, key=lambda tensor: math.prod(tensor.dims), default=None)
 
     def by_expected_status(self) -> dict[str, Tally]:
@@ -144,16 +144,27 @@ def tensors(result: CaseResult) -> tuple[TensorInfo, ...]:
     return (*result.info.inputs, *result.info.outputs)
 
 
+def value_tensors(result: CaseResult) -> tuple[TensorInfo, ...]:
+    """The tensors that a case computes in: the floating-point ones; integers only where there are no others."""
+    floating = tuple(t for t in tensors(result) if "int" not in t.dtype and t.dtype != "bool")
+    return floating or tensors(result)
+
+
 def dtype_of(result: CaseResult) -> str:
     """What the case computes in: its floating-point types, else its integers; indices beside values do not count."""
-    words = sorted({tensor.dtype for tensor in tensors(result)})
-    return "+".join([word for word in words if "int" not in word and word != "bool"] or words)
+    return "+".join(sorted({tensor.dtype for tensor in value_tensors(result)}))
 
 
 def shape_of(result: CaseResult) -> str:
     """The shapes of all tensors in one line."""
     sides = (result.info.inputs, result.info.outputs)
     return " → ".join(" ".join(f"{t.id}[{','.join(map(str, t.dims))}]" for t in side) for side in sides)
+
+
+def _has_values(result: CaseResult) -> bool:
+    """Values came back: a call that returns early, or is refused, may describe tensors that nobody has room for."""
+    outputs = {tensor.id for tensor in result.info.outputs}
+    return any(reading.output in outputs for reading in result.readings)
 
 
 def _is_large(tensor: TensorInfo) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from mluops_gtest.model.result import CaseInfo, Outcome, Perf, TensorInfo
+from mluops_gtest.model.result import CaseInfo, Outcome, Perf, Reading, TensorInfo
 from mluops_gtest.model.status import Status
 from mluops_gtest.reports.history.trends import CaseTrend, Measured, Point, Run
 from mluops_gtest.reports.markdown import render_markdown
@@ -121,6 +121,23 @@ class TestClaims:
         document = "\n".join(lines_of(skipped))
         assert "Nothing was compared on numpy" in document
         assert "- Skipped (1): declined" in document
+
+    def test_a_tensor_that_is_never_computed_is_no_limit(self):
+        """A call that returns early may describe a tensor that nobody has room for; its scalars are still read."""
+        huge = (TensorInfo("x", "float", "ARRAY", (2**31 - 1,)), TensorInfo("empty", "float", "ARRAY", (0,)))
+        early = result("early", info=CaseInfo(huge, ()), readings=(Reading("count", "exact", 0.0, 0.0, True),))
+        assert item(lines_of(early, result()), "size limits") == "largest tensor computed: `x[4,65]`"
+        assert item(lines_of(early), "size limits") == "not tested"
+
+    def test_layouts_and_dimensions_are_those_of_values_not_of_masks(self):
+        image, mask = TensorInfo("x", "float", "NCHW", (1, 2, 3, 4)), TensorInfo("mask", "int32", "ARRAY", (7,))
+        lines = lines_of(result(info=CaseInfo((image, mask), (TensorInfo("y", "float", "NHWC", (1, 2, 3, 4)),))))
+        assert item(lines, "layouts") == "NCHW, NHWC"
+        assert item(lines, "multi-dimensional tensors") == "4 dimensions"
+
+    def test_an_operator_of_integers_has_their_layouts(self):
+        sites = TensorInfo("sites", "int32", "NTC", (7, 4, 1))
+        assert item(lines_of(result(info=CaseInfo((sites,), (sites,)))), "layouts") == "NTC"
 
     def test_limits_are_the_largest_tensor_and_what_is_refused(self):
         info = CaseInfo((TensorInfo("x", "float", "ARRAY", (2, 1 << 30)),))

@@ -82,9 +82,12 @@ function failureGroup([mark, members]) {
   );
 }
 
-// Blocking cases by fingerprint; those that have none by what is said of them.
+const elementsOf = (row) => [...row.inputs, ...row.outputs].reduce((sum, { dims }) => sum + dims.reduce((product, dim) => product * dim, 1), 0);
+
+// Blocking cases by fingerprint; those that have none by what is said of them. The smallest case stands for its group.
 function failureGroups() {
   const groups = [...groupedBy(blockedRows(), (row) => [row.mark || `${row.outcome}: ${row.why}`])];
+  for (const [, members] of groups) members.sort((a, b) => elementsOf(a) - elementsOf(b) || (a.id < b.id ? -1 : 1));
   return groups.sort(([, a], [, b]) => ORDERS.severity(a[0], b[0]) || b.length - a.length);
 }
 

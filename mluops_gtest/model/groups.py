@@ -1,0 +1,47 @@
+"""Failures that look like one mistake, together: what a run, the gate and every report show as one thing."""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from mluops_gtest.model.result import CaseInfo, CaseResult
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Group(Generic[T]):
+    """Those that share a mark; the first is the smallest case, the easiest one to look at."""
+
+    mark: str
+    members: tuple[T, ...]
+
+    @property
+    def first(self) -> T:
+        """The representative."""
+        return self.members[0]
+
+
+def grouped(items: Iterable[T], mark: Callable[[T], str], size: Callable[[T], tuple[int, str]]) -> list[Group[T]]:
+    """The largest group first; `size` is an item's number of elements and its name, which decides where they tie."""
+    found: dict[str, list[T]] = {}
+    for item in items:
+        found.setdefault(mark(item), []).append(item)
+    groups = [Group(key, tuple(sorted(members, key=size))) for key, members in found.items()]
+    return sorted(groups, key=lambda group: (-len(group.members), size(group.first)[1]))
+
+
+def grouped_results(results: Iterable[CaseResult]) -> list[Group[CaseResult]]:
+    """Results by their fingerprint; those without one by what is said of them."""
+    return grouped(results, mark_of, lambda result: (elements(result.info), result.case))
+
+
+def mark_of(result: CaseResult) -> str:
+    """What cases with the same mistake have in common."""
+    return result.fingerprint or f"{result.outcome.value}: {result.reason}"
+
+
+def elements(info: CaseInfo) -> int:
+    """The elements of all tensors of a case; 0 of one that never loaded."""
+    return sum(math.prod(tensor.dims) for tensor in (*info.inputs, *info.outputs))
