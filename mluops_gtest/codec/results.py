@@ -68,7 +68,7 @@ def _words(value: Any) -> Any:
 def result_from_json(record: Any, source: Source) -> CaseResult:
     """The result that `result_to_json` wrote; ContentError names the place of what is none, and the case."""
     if isinstance(record, dict) and isinstance(record.get("case"), str):
-        source = replace(source, file=f"{source.file}: case {shown(record['case'])}")
+        source = Source(f"{source.file}: case {shown(record['case'])}", source.remedy, source.at)
         _read_words(record)
     result = convert(record, CaseResult, source)
     check_result(result, source)
@@ -84,7 +84,8 @@ def report_from_json(record: Any, source: Source) -> RunReport:
     head = convert({**record, "results": []}, RunReport, source)
     records = convert(record["results"], list[Any], replace(source, at="$.results"))
     results = tuple(
-        result_from_json(result, replace(source, at=f"$.results[{index}]")) for index, result in enumerate(records)
+        result_from_json(result, Source(source.file, source.remedy, f"$.results[{index}]"))
+        for index, result in enumerate(records)
     )
     report = replace(head, results=results)
     check_report(report, record.get("summary"), source)

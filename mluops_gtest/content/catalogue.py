@@ -1,8 +1,5 @@
 """All that a content root declares: its operators and its cases."""
 
-import contextlib
-import gc
-from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
@@ -10,19 +7,8 @@ from mluops_gtest.content.declarations import load_declarations
 from mluops_gtest.content.operators import Operators, load_operators
 from mluops_gtest.content.root import Root
 from mluops_gtest.errors import DeclarationError, suggestion
+from mluops_gtest.garbage import no_garbage_collection
 from mluops_gtest.model.case import CaseDraft
-
-
-@contextlib.contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """Loading makes many objects that all stay; looking for garbage among them takes a third of the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 class Catalogue:
@@ -39,7 +25,7 @@ class Catalogue:
     @cached_property
     def drafts(self) -> dict[str, CaseDraft]:
         """Every declared case by id: operators by name, cases in file order."""
-        with _no_garbage_collection():
+        with no_garbage_collection():
             return self._load_drafts()
 
     def _load_drafts(self) -> dict[str, CaseDraft]:

@@ -6,6 +6,7 @@ from typing import Any
 from mluops_gtest.codec.results import report_from_json, result_from_json
 from mluops_gtest.codec.typed import Source, convert, decode_json, file_bytes
 from mluops_gtest.errors import UsageError
+from mluops_gtest.garbage import no_garbage_collection
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
 
@@ -56,4 +57,5 @@ def read_report(folder: Path) -> RunReport:
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror or error}); name a results folder.") from error
     source = Source(str(path), "`mluops-test run` and `merge` write reports: name one of theirs, or run again.")
-    return report_from_json(decode_json(data, source), source)
+    with no_garbage_collection():
+        return report_from_json(decode_json(data, source), source)
