@@ -86,7 +86,7 @@ def test_what_is_no_plain_file(cli, tmp_path, good):
         ({"status": 0}, "$.results[0].status: expected one of SUCCESS, NOT_INITIALIZED"),
         ({"case": "op/b"}, "$.results[1]: 'op/b' stands twice"),
         ({"case": None}, "$.results[0].case: expected a text, got None"),
-        ({"readings": [], "status": None}, "case 'op/a': $.results[0]: op/a: "),
+        ({"readings": [], "status": None}, "case 'op/a': $.results[0]: op/a cannot have passed: "),
         ({"outcome": "failed"}, "$.summary: it says {'passed': 2}"),
         ({"readings": [["y"]]}, "$.results[0].readings[0]: expected an object, got ['y']"),
         ({"perf": {"samples_ns": [10**30]}}, "times and sizes must lie in 0 … 9223372036854775807"),
@@ -108,7 +108,7 @@ def test_the_place_and_the_expectation_are_told(cli, good, change, words):
     [
         ({"value": 1.0, "within": True}, "readings[0].within: 1.0 is not within 0.003"),
         ({"value": "nan", "within": True}, "readings[0].within: nan is not within 0.003"),
-        ({"value": 1.0, "within": False}, "case 'op/a': $.results[0]: op/a: "),
+        ({"value": 1.0, "within": False}, "case 'op/a': $.results[0]: op/a cannot have passed: "),
         ({"threshold": "nan"}, "readings[0].threshold: a threshold cannot be NaN"),
     ],
 )
