@@ -108,7 +108,7 @@ def test_a_process_that_runs_us_adopts_orphans_no_longer_than_a_run(run, pids):
 
 
 @linux
-@pytest.mark.parametrize("victim", ["controller", "fork server"])
+@pytest.mark.parametrize("victim", ["controller", "fork server", "controller of a stopped fork server"])
 def test_daemons_end_and_folders_go_when_one_is_killed(pids, tmp_path, victim):
     out = tmp_path / "out"
     arguments = ("run", *SMOKE, "--backend", acting("LeavesDaemonsAndIsSlow"), "--out", out)
@@ -124,7 +124,9 @@ def test_daemons_end_and_folders_go_when_one_is_killed(pids, tmp_path, victim):
         assert (folder / "left").exists()
         server = psutil.Process(process.pid).children()[0].pid
         assert server in noted(pids)
-        os.kill(process.pid if victim == "controller" else server, signal.SIGKILL)
+        if "stopped" in victim:
+            os.kill(server, signal.SIGSTOP)
+        os.kill(server if victim == "fork server" else process.pid, signal.SIGKILL)
         process.wait(120)
         wait_until(lambda: not alive(pids), "processes are left")
         wait_until(lambda: not folder.exists(), "the temporary folder is left")

@@ -13,7 +13,13 @@ import socket
 import sys
 
 from mluops_gtest.engine.isolation.channel import Channel, ClosedError
-from mluops_gtest.engine.isolation.process_tree import Mark, adopt_orphans, end_children, kill_group
+from mluops_gtest.engine.isolation.process_tree import (
+    Mark,
+    adopt_orphans,
+    end_children,
+    kill_group,
+    wake_when_parent_dies,
+)
 
 
 def serve(channel: Channel) -> None:
@@ -89,6 +95,7 @@ def main() -> None:
     """Preload what every worker needs, then serve; `argv` names the pipe, the package's place and the folder."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the controller's to handle
     adopt_orphans()
+    wake_when_parent_dies()
     Mark.of_this_process().wear()
     try:
         import mluops_gtest.engine.isolation.worker  # noqa: F401 - preloaded, numpy included, before the first fork

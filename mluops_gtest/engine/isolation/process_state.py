@@ -12,6 +12,7 @@ import resource
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 
 from mluops_gtest.engine.isolation.process_tree import c_library
@@ -70,8 +71,9 @@ class ProcessState:
 
     def _left_threads(self) -> Iterator[str]:
         started = {one.ident: one for one in threading.enumerate() if one.ident not in self._threads}
+        deadline = time.monotonic() + _GRACE_SECONDS
         for thread in started.values():
-            thread.join(_GRACE_SECONDS)
+            thread.join(max(0.0, deadline - time.monotonic()))
         for ident in sys._current_frames().keys() - self._threads:
             yield f"left the thread {started[ident].name if ident in started else ident!r} running"
             self._threads.add(ident)

@@ -34,6 +34,12 @@ def kill_group(pid: int) -> None:
             kill(pid, signal.SIGKILL)
 
 
+def wake_when_parent_dies() -> None:
+    """Let Linux continue this process then, should somebody have stopped it: it has to clean up."""
+    if sys.platform == "linux":
+        c_library().prctl(_PR_SET_PDEATHSIG, signal.SIGCONT, 0, 0, 0)
+
+
 def die_with(parent: int) -> None:
     """Let Linux kill this process when `parent` dies; ended at once where it is dead already."""
     if sys.platform != "linux":
