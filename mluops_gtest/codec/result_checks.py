@@ -139,7 +139,7 @@ def _check_worst(worst: Worst, result: CaseResult, source: Source) -> None:
 
 
 def _check_profile(profile: Profile, source: Source) -> None:
-    counts = (*profile.histogram, profile.rows, profile.columns)
+    counts = (*profile.histogram, profile.rows, profile.columns, profile.width)
     _refuse_unless(_are_counts(counts), f"counts must lie in {_COUNTS}", source, ".profile")
     cells = profile.rows * profile.columns
     what = f"{profile.rows} × {profile.columns} cells are {cells}, not {len(profile.cells)}"

@@ -15,6 +15,8 @@ BINS: Final = 32
 # The binary exponent that falls into bin 0, with everything below it.
 LOWEST: Final = -30
 MOST_CELLS: Final = 32
+# Fewer cells than this along one axis say little, where the other axis has more elements than cells.
+_THIN: Final = 8
 # Enough for a colour and a tooltip; a map of full doubles would be twice as large in the report.
 _DIGITS: Final = 4
 
@@ -28,11 +30,11 @@ class _Map(NamedTuple):
     columns: int
 
     @staticmethod
-    def over(shape: tuple[int, ...]) -> "_Map":
-        """The last axis across, all others down."""
-        width = shape[-1] if shape else 1
-        height = math.prod(shape[:-1])
-        return _Map(height, width, min(height, MOST_CELLS), min(width, MOST_CELLS))
+    def over(shape: tuple[int, ...], most: tuple[int, int]) -> "_Map":
+        """The last axis across, all others down; what is long and thin is folded like text into lines."""
+        width = _folded(shape) or (shape[-1] if shape else 1)
+        height = -(-math.prod(shape) // width)
+        return _Map(height, width, min(height, most[0]), min(width, most[1]))
 
     def cell_of(self, element: Array) -> Array:
         """The cell of each flat index."""
@@ -52,15 +54,33 @@ class _Part(NamedTuple):
     cells: Array
 
 
-def profile_of(output: str, evaluated: Array, baseline: Array, dtype: DType) -> Profile | None:
-    """The profile of an output of equal shape to its baseline; None where no element differs.
+def _folded(shape: tuple[int, ...]) -> int:
+    """Elements across the folded map of a long and thin output, whole rows where they are short; else 0."""
+    width, count = (shape[-1] if shape else 1), math.prod(shape)
+    height = count // width if width else 0
+    if min(height, width) >= _THIN or max(height, width) <= MOST_CELLS:
+        return 0
+    side = math.isqrt(count - 1) + 1
+    return side if height < width else max(1, side // width) * width
+
+
+def profile_of(
+    output: str,
+    evaluated: Array,
+    baseline: Array,
+    dtype: DType,
+    most: tuple[int, int] = (MOST_CELLS, MOST_CELLS),
+) -> Profile | None:
+    """The profile of an output of equal shape to its baseline, in at most so many rows and columns of cells.
+
+    None where no element differs.
 
     The error of an element is |e−b|/(|b|+1e-9), of a complex one that of its worse part; NaN or an infinity that does
     not meet its like is infinitely wrong.
     """
     elements = elements_of(dtype)
     blocks = Blocks(np.ascontiguousarray(evaluated), np.ascontiguousarray(baseline), elements)
-    picture = _Map.over(evaluated.shape)
+    picture = _Map.over(evaluated.shape, most)
     parts = blocks.each(lambda start, scratch: _part(blocks, start, scratch, picture), blocks.starts)
     differing = [part for part in parts if part is not None]
     if not differing:
@@ -73,6 +93,7 @@ def profile_of(output: str, evaluated: Array, baseline: Array, dtype: DType) -> 
         picture.rows,
         picture.columns,
         tuple(float(f"{cell:.{_DIGITS}g}") for cell in cells.tolist()),
+        _folded(evaluated.shape),
     )
 
 

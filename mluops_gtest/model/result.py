@@ -110,7 +110,8 @@ class Profile:
 
     `histogram` counts unequal elements by the binary exponent of their relative error: bin i holds
     2^(i−30) ≤ error < 2^(i−29), the first and last bin also what lies beyond. `cells` is the largest relative
-    error per cell of a `rows` × `columns` map over the output, row-major, flattened to two dimensions.
+    error per cell of a `rows` × `columns` map over the output, row-major, flattened to two dimensions: the last axis
+    across, or `width` elements where a long and thin output is folded.
     """
 
     output: str
@@ -118,6 +119,8 @@ class Profile:
     rows: int
     columns: int
     cells: tuple[float, ...]
+    # 0: the map is not folded.
+    width: int = 0
 
 
 @dataclass(frozen=True, slots=True)

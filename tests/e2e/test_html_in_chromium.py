@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from mluops_gtest.model.result import Outcome
+from mluops_gtest.model.result import Outcome, Profile
 from mluops_gtest.reports.html import render_html
 from tests.support.chromium import Chromium, needs_chromium
 from tests.support.page_report import DEVICE, HOSTILE, failed, large_report, report, result, small_report
@@ -141,8 +141,8 @@ def test_a_failed_case_shows_why_where_and_how_much(show):
         "diff1 = 0.02 > 1e-05",
         "out[3, 17]",
         "0.25",
-        "1,200 / 2,560",
-        "8,000,000",
+        "960 / 2,560",
+        "1,201 / 2,560",
         "NHWC",
         "2 × 16 × 16 × 4",
     ):
@@ -169,6 +169,17 @@ def test_readings_stand_on_one_logarithmic_axis(show):
     assert places[1] == 97
     assert limits[1] == 3
     assert texts(page, ".readings td.bad") == ["0.02", "NaN"]
+
+
+def test_a_folded_map_says_so(show):
+    """10 lines of 256 elements; a cell is told by the flat index of its first and last element."""
+    folded = failed("toy/long", profile=Profile("out", (0,) * 32, 2, 2, (0.5, 0.0, 0.0, 1.0), width=256))
+    page = show(report(folded), "#search=long")
+    page.click(".list .row")
+    assert "folded into lines of 256 elements" in texts(page, ".map-block .hint")[0]
+    cell = "document.querySelectorAll('.map .cell')[3]"
+    page.value(f"{cell}.dispatchEvent(new PointerEvent('pointermove', {{bubbles: true}}))")
+    assert texts(page, ".tip")[0].startswith("flat index 1408–2559: ")
 
 
 def test_the_error_map_is_hotter_where_errors_are_larger(show):

@@ -56,6 +56,8 @@ WORDS = {
     "map": "误差分布图",
     "map_columns": "列",
     "map_equal": "相等",
+    "map_flat": "扁平下标",
+    "map_folded": "每格取最大相对误差；输出细长，按每行 {n} 个元素折行显示。",
     "map_hint": "每格取最大相对误差；最后一维为横向，其余各维为纵向。",
     "map_lost": "无穷或 NaN",
     "map_rows": "行",

@@ -64,10 +64,11 @@ def error_class(error: float, bins: int) -> str:
 def profile_record(profile: Profile) -> dict[str, Any]:
     """A profile with its map as one character per cell, in the classes of its histogram."""
     bins = len(profile.histogram)
-    return {
+    record = {
         "output": profile.output,
         "bins": list(profile.histogram),
         "rows": profile.rows,
         "columns": profile.columns,
         "cells": "".join(error_class(cell, bins) for cell in profile.cells),
     }
+    return {**record, "width": profile.width} if profile.width else record

@@ -56,6 +56,8 @@ WORDS = {
     "map": "Error map",
     "map_columns": "column",
     "map_equal": "equal",
+    "map_flat": "flat index",
+    "map_folded": "Largest relative error per cell; a long and thin output, folded into lines of {n} elements.",
     "map_hint": "Largest relative error per cell; the last dimension runs across, all others down.",
     "map_lost": "infinite or NaN",
     "map_rows": "row",

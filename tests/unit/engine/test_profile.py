@@ -11,10 +11,9 @@ from mluops_gtest.model.criterion import CriterionKind
 from mluops_gtest.model.dtypes import DType
 
 
-def literal(evaluated, baseline):
-    """Histogram and map by loops over single elements."""
-    shape = evaluated.shape
-    width, height = shape[-1], math.prod(shape[:-1])
+def literal(evaluated, baseline, width):
+    """Histogram and map by loops over single elements, in lines of so many."""
+    height = math.ceil(evaluated.size / width)
     rows, columns = min(height, MOST_CELLS), min(width, MOST_CELLS)
     histogram, cells = [0] * BINS, [0.0] * (rows * columns)
     for at, (e, b) in enumerate(zip(evaluated.reshape(-1).tolist(), baseline.reshape(-1).tolist(), strict=True)):
@@ -46,7 +45,7 @@ def test_it_agrees_with_loops(shape, dtype):
         baseline.reshape(-1)[2] = np.inf
         evaluated.reshape(-1)[3], baseline.reshape(-1)[3] = -0.0, 0.0
     profile = profile_of("y", evaluated, baseline, dtype)
-    histogram, rows, columns, cells = literal(evaluated, baseline)
+    histogram, rows, columns, cells = literal(evaluated, baseline, profile.width or shape[-1])
     assert (profile.output, profile.rows, profile.columns) == ("y", rows, columns)
     assert list(profile.histogram) == histogram
     assert profile.cells == pytest.approx(cells, rel=1e-3)
@@ -102,3 +101,37 @@ def test_what_is_stored_stays_small():
     profile = profile_of("y", baseline * np.float32(1.2345678), baseline, DType.FLOAT)
     assert len(profile.cells) == 32 * 32
     assert set(profile.cells) == {0.2346}
+
+
+@pytest.mark.parametrize(
+    ("shape", "width", "cells"),
+    [
+        ((10_000,), 100, (32, 32)),
+        ((1, 10_000), 100, (32, 32)),
+        ((10_000, 1), 100, (32, 32)),
+        ((4000, 3), 108, (32, 32)),  # 36 whole rows beside each other
+        ((2, 50, 50), 0, (32, 32)),
+        ((32,), 0, (1, 32)),
+        ((33,), 6, (6, 6)),
+        ((3, 20), 0, (3, 20)),
+        ((), 0, (1, 1)),
+    ],
+)
+def test_long_and_thin_outputs_are_folded(shape, width, cells):
+    """One wrong element, the last: it is in the cell of its place in the folded lines."""
+    baseline = np.ones(shape, "<f4")
+    evaluated = baseline.copy()
+    evaluated.reshape(-1)[-1] = 2
+    profile = profile_of("y", evaluated, baseline, DType.FLOAT)
+    assert (profile.width, (profile.rows, profile.columns)) == (width, cells)
+    across = width or (shape[-1] if shape else 1)
+    row, column = divmod(baseline.size - 1, across)
+    height = -(-baseline.size // across)
+    at = (row * profile.rows // height) * profile.columns + column * profile.columns // across
+    assert {place for place, cell in enumerate(profile.cells) if cell} == {at}
+
+
+def test_the_map_has_the_cells_that_are_asked_for():
+    baseline = np.ones((100, 100), "<f4")
+    profile = profile_of("y", baseline * 2, baseline, DType.FLOAT, (10, 60))
+    assert (profile.rows, profile.columns, len(profile.cells)) == (10, 60, 600)

@@ -94,18 +94,28 @@ function spanText(cell, cells, size) {
   return from >= to ? String(from) : `${from}–${to}`;
 }
 
-// The last axis runs across, all others down, as the profile says.
+// A cell of a folded map by flat indices: from its first element to its last.
+function flatText(cell, cells, sizes, count) {
+  const [first, last] = [0, 1].map((end) => [0, 1].map((axis) => Math.ceil(((cell[axis] + end) * sizes[axis]) / cells[axis]) - end));
+  const [from, to] = [first, last].map(([row, column]) => Math.min(row * sizes[1] + column, count - 1));
+  return from >= to ? String(from) : `${from}–${to}`;
+}
+
+// The last axis runs across, all others down, as the profile says; a folded map has lines of `width` elements.
 function errorMap(profile, dims) {
-  const { rows, columns, cells } = profile;
+  const { rows, columns, cells, width } = profile;
   // Cells are square where the map is; a narrow or flat one stretches them, at most threefold.
   const fit = (count) => Math.min(Math.floor(300 / count), 28);
   const wide = Math.min(fit(columns), 3 * fit(rows));
   const high = Math.min(fit(rows), 3 * fit(columns));
-  const across = dims && dims.length ? dims[dims.length - 1] : columns;
-  const down = dims ? dims.slice(0, -1).reduce((product, dim) => product * dim, 1) : rows;
+  const count = dims ? dims.reduce((product, dim) => product * dim, 1) : rows * columns;
+  const across = width || (dims && dims.length ? dims[dims.length - 1] : columns);
+  const down = Math.ceil(count / across);
   const shapes = [...cells].map((sign, place) => {
     const [row, column] = [Math.floor(place / columns), place % columns];
-    const where = `${t("map_rows")} ${spanText(row, rows, down)}, ${t("map_columns")} ${spanText(column, columns, across)}`;
+    const where = width
+      ? `${t("map_flat")} ${flatText([row, column], [rows, columns], [down, across], count)}`
+      : `${t("map_rows")} ${spanText(row, rows, down)}, ${t("map_columns")} ${spanText(column, columns, across)}`;
     const named = sign === "." ? "cell equal" : sign === "!" ? "cell lost" : "cell heat";
     const said = sign === "." ? t("map_equal") : sign === "!" ? t("map_lost") : binText(fromDigit(sign));
     const shape = svg("rect", { x: column * wide, y: row * high, width: wide - 0.6, height: high - 0.6, class: named, "--heat": sign === "." || sign === "!" ? null : heat(fromDigit(sign)) });

@@ -79,11 +79,11 @@ function worstBlock(row) {
 
 function profileBlocks(row) {
   if (!row.profile) return [];
-  const { output } = row.profile;
+  const { output, width } = row.profile;
   const tensor = row.outputs.find(({ id }) => id === output);
   return [
     block(`${t("histogram")} · ${output}`, "histogram", errorHistogram(row.profile), el("p", { class: "hint" }, t("histogram_hint"))),
-    block(`${t("map")} · ${output}`, "map-block", errorMap(row.profile, tensor && tensor.dims), el("p", { class: "hint" }, t("map_hint"))),
+    block(`${t("map")} · ${output}`, "map-block", errorMap(row.profile, tensor && tensor.dims), el("p", { class: "hint" }, width ? t("map_folded", { n: whole(width) }) : t("map_hint"))),
   ];
 }
 
