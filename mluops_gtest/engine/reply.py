@@ -12,15 +12,12 @@ import numpy as np
 from mluops_gtest.engine.free_memory import free_bytes
 from mluops_gtest.model.call import Backend, Crashed, Declined, OpCall, Violated
 from mluops_gtest.model.notes import REFUSALS_LIMIT, cut_text, kept_notes
+from mluops_gtest.model.numbers import checked_seconds, short
 from mluops_gtest.model.status import Status
 
-# A call that takes longer than the longest time-out anybody waits for; a device time beyond it is no time.
-_MOST_SECONDS: Final = 1e6
 # Of what a backend raises, this many characters are told.
 _MOST_REASON: Final = 16 << 10
 _MOST_TRACE: Final = 64 << 10
-_MOST_SHORT_BITS: Final = 256
-_MOST_SHORT_LETTERS: Final = 200
 # A workspace below this is given without a look at the memory; beyond the other nobody has it.
 _UNASKED_BYTES: Final = 64 << 20
 _MOST_WORKSPACE: Final = 1 << 42
@@ -117,9 +114,9 @@ def _words(error: BaseException) -> str:
 
 def _status(backend: Backend, answer: Any) -> Status:
     if isinstance(answer, bool) or not isinstance(answer, (int, np.integer)):
-        raise TypeError(f"backend {backend.name}: run() returned {_short(answer)}; it must return a Status.")
+        raise TypeError(f"backend {backend.name}: run() returned {short(answer)}; it must return a Status.")
     if int(answer) not in Status.__members__.values():
-        raise TypeError(f"backend {backend.name}: run() returned {_short(int(answer))}, which is no Status.")
+        raise TypeError(f"backend {backend.name}: run() returned {short(int(answer))}, which is no Status.")
     return Status(int(answer))
 
 
@@ -127,21 +124,21 @@ def checked_size(name: str, size: Any, limit: int | None = None) -> int:
     """A workspace size as an int that may be allocated, or an error that says what came instead."""
     says = f"backend {name}: workspace_size() returned"
     if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 0:
-        raise TypeError(f"{says} {_short(size)}; it must be an int ≥ 0.")
+        raise TypeError(f"{says} {short(size)}; it must be an int ≥ 0.")
     if limit is not None and size > limit:
-        raise ValueError(f"{says} {_short(size)}, but --memory-limit allows {limit} bytes.")
+        raise ValueError(f"{says} {short(size)}, but --memory-limit allows {limit} bytes.")
     if size > _UNASKED_BYTES:
         free = free_bytes()
         if size > (_MOST_WORKSPACE if free is None else free):
             told = "no machine has that" if free is None else f"only {free} bytes of memory are free"
-            raise ValueError(f"{says} {_short(size)}, but {told}.")
+            raise ValueError(f"{says} {short(size)}, but {told}.")
     return int(size)
 
 
 def _scalars(call: OpCall) -> dict[str, int]:
     for name, value in call.scalars.items():
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-            raise TypeError(f"call.scalars[{name!r}] is {_short(value)}; it must be an int.")
+            raise TypeError(f"call.scalars[{name!r}] is {short(value)}; it must be an int.")
         if int(value).bit_length() > _MOST_SCALAR_BITS:
             raise ValueError(f"call.scalars[{name!r}] has {int(value).bit_length()} bits; no result is that large.")
     return {str(name): int(value) for name, value in call.scalars.items()}
@@ -151,20 +148,3 @@ def _device_seconds(backend: Backend) -> float | None:
     ask = getattr(backend, "device_seconds", None)
     value = None if ask is None else ask()
     return None if value is None else checked_seconds("device_seconds() returned", value)
-
-
-def checked_seconds(what: str, value: Any, most: float = _MOST_SECONDS) -> float:
-    """A time as a float, or an error that says what came instead; nothing takes longer than `most`."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-        raise TypeError(f"{what} {_short(value)}; it must be a number of seconds.")
-    # Compared before it is converted: an int may be too large for a float. NaN is in no order.
-    if not 0 <= value <= most:
-        raise ValueError(f"{what} {_short(value)}; it must be a number of seconds from 0 to {most:g}.")
-    return float(value)
-
-
-def _short(value: Any) -> str:
-    """A value in few letters, however large it is."""
-    if isinstance(value, int) and value.bit_length() > _MOST_SHORT_BITS:
-        return f"an int of {value.bit_length()} bits"
-    return cut_text(repr(value), _MOST_SHORT_LETTERS)

@@ -1,13 +1,13 @@
 """result.json: what a program answers, checked before it is believed."""
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from mluops_gtest.backends.exec_door.files import UnreadableError, open_regular
+from mluops_gtest.model.numbers import checked_seconds, short
 from mluops_gtest.model.status import Status
 
 RESULT: Final = "result.json"
@@ -60,10 +60,14 @@ def _checked(content: Any) -> ProgramAnswer:
     _require(is_scalars, "scalars: must be an object of integers", scalars)
     is_notes = isinstance(notes, list) and all(isinstance(note, str) for note in notes)
     _require(is_notes, "notes: must be a list of strings", notes)
-    seconds = content.get("device_seconds")
-    is_time = seconds is None or (type(seconds) in (int, float) and math.isfinite(seconds) and seconds >= 0)
-    _require(is_time, "device_seconds: must be a number ≥ 0", seconds)
-    return ProgramAnswer(_status(content), scalars, tuple(notes), None if seconds is None else float(seconds))
+    return ProgramAnswer(_status(content), scalars, tuple(notes), _device_seconds(content.get("device_seconds")))
+
+
+def _device_seconds(value: Any) -> float | None:
+    try:
+        return None if value is None else checked_seconds(f"{RESULT} device_seconds is", value)
+    except (TypeError, ValueError) as error:
+        raise ProgramError(str(error)) from error
 
 
 def _status(content: dict[str, Any]) -> Status:
@@ -74,10 +78,9 @@ def _status(content: dict[str, Any]) -> Status:
     for status in Status:
         if (type(word) is int and word == status.value) or word == status.name:
             return status
-    raise ProgramError(f"{RESULT}: unknown status {word!r}; known: {known}")
+    raise ProgramError(f"{RESULT}: unknown status {short(word)}; known: {known}")
 
 
 def _require(holds: bool, says: str, found: Any) -> None:
     if not holds:
-        text = repr(found)
-        raise ProgramError(f"{RESULT} {says}; found {text if len(text) <= 200 else text[:200] + '…'}")
+        raise ProgramError(f"{RESULT} {says}; found {short(found)}")

@@ -1,19 +1,21 @@
 """The program as a process: how it is started, how it ended, what it printed."""
 
 import os
+import select
 import signal
 import subprocess
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 from mluops_gtest.backends.exec_door.answer import ProgramError
+from mluops_gtest.backends.output_pipe import OutputPipe
 
-# Of what a program prints, the end is kept: this many bytes in notes, this many lines and letters in a reason.
-TAIL_BYTES: Final = 16 << 10
+# Of what a program prints, this many lines and letters stand in a reason.
 LAST_LINES: Final = 5
 LAST_LETTERS: Final = 600
+# Milliseconds between two looks at a silent program: a child of its own may hold its output open when it is dead.
+LOOK: Final = 100
 DEVICE: Final = "MLUOPS_TEST_DEVICE"
 
 
@@ -53,15 +55,20 @@ class StartedProgram:
 
     def finish(self, folder: Path, device: int | None) -> Ending:
         """Start, wait, tell how it ended."""
-        with tempfile.TemporaryFile() as log:
-            process = start([*self._argv, str(folder)], device, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        output = OutputPipe()
+        try:
+            streams = {"stdin": subprocess.DEVNULL, "stdout": output.writer, "stderr": output.writer}
+            process = start([*self._argv, str(folder)], device, **streams)
+            output.close_writer()
             try:
-                code = process.wait()
+                code = _wait(process, output)
             except BaseException:
                 process.kill()
                 process.wait()
                 raise
-            printed = tail(log)
+            printed = output.take().rstrip()
+        finally:
+            output.close()
         if code < 0:
             return Ending(printed, signal=signal_name(-code))
         hint = "; a program that answers exits with 0, whatever the status"
@@ -91,8 +98,20 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def tail(log: IO[bytes]) -> str:
-    """The end of what was printed; the file's own position stays where it is, as the program shares it."""
-    size = os.fstat(log.fileno()).st_size
-    text = os.pread(log.fileno(), TAIL_BYTES, max(0, size - TAIL_BYTES)).decode(errors="replace").rstrip()
-    return f"… ({size - TAIL_BYTES} bytes before this)\n{text}" if size > TAIL_BYTES else text
+def _wait(process: "subprocess.Popen[bytes]", output: OutputPipe) -> int:
+    """The exit code; what the program prints until then is taken, so that it never waits for us."""
+    death = os.pidfd_open(process.pid) if hasattr(os, "pidfd_open") else -1
+    ready = select.poll()
+    ready.register(output.fd, select.POLLIN)
+    if death >= 0:
+        ready.register(death, select.POLLIN)
+    try:
+        while (code := process.poll()) is None:
+            events = dict(ready.poll(LOOK))
+            output.drain()
+            if output.fd in events and not events[output.fd] & select.POLLIN:
+                ready.unregister(output.fd)  # closed by its writers: it would be ready for ever
+        return code
+    finally:
+        if death >= 0:
+            os.close(death)

@@ -4,20 +4,18 @@ import contextlib
 import os
 import select
 import subprocess
-import tempfile
 import weakref
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
-from mluops_gtest.backends.exec_door.programs import Ending, signal_name, start, tail
+from mluops_gtest.backends.exec_door.programs import LOOK, Ending, signal_name, start
+from mluops_gtest.backends.output_pipe import OutputPipe
 
 DONE: Final = b"done"
 # Seconds for the program to end by itself once a stream between us is closed.
 GRACE: Final = 2.0
 # A longer line cannot be `done`; it is passed on in pieces.
 LINE_BYTES: Final = 1 << 16
-# Milliseconds between two looks at a silent program: a child of its own may hold its output open when it is dead.
-LOOK: Final = 100
 
 
 class ServedProgram:
@@ -73,21 +71,22 @@ class _Service:
 
     def __init__(self, argv: list[str], device: int | None) -> None:
         self.device = device
-        self._log = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - lives as long as the program, which prints into it
+        self._output = OutputPipe()
         try:
             self.process = start(
-                argv, device, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, bufsize=0
+                argv, device, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._output.writer, bufsize=0
             )
         except BaseException:
-            self._log.close()
+            self._output.close()
             raise
+        self._output.close_writer()
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self._stdin, self._stdout = self.process.stdin, self.process.stdout.fileno()
         os.set_blocking(self._stdout, False)
         self._line = b""
         # Runs at the latest when the interpreter ends: no process is left because somebody forgot to close.
-        self.end = weakref.finalize(self, _end, self.process, self._log)
+        self.end = weakref.finalize(self, _end, self.process, self._output)
 
     def ask(self, folder: Path) -> bool:
         """True when it said `done`; False when it will not say it any more."""
@@ -98,14 +97,19 @@ class _Service:
             return False
         ready = select.poll()
         ready.register(self._stdout, select.POLLIN)
+        ready.register(self._output.fd, select.POLLIN)
         while True:
-            if ready.poll(LOOK):
+            events = dict(ready.poll(LOOK))
+            self._output.drain()
+            if events.get(self._output.fd, select.POLLIN) != select.POLLIN:
+                ready.unregister(self._output.fd)  # closed by its writers: it would be ready for ever
+            if self._stdout in events:
                 piece = os.read(self._stdout, LINE_BYTES)
                 if not piece:
                     return False
                 if self._hear(piece):
                     return True
-            elif self.process.poll() is not None:
+            elif not events and self.process.poll() is not None:
                 return False
 
     def exit_code(self) -> int | None:
@@ -116,8 +120,8 @@ class _Service:
             return None
 
     def printed(self) -> str:
-        """The end of what it printed for this folder: stderr, and lines of stdout that are not ours."""
-        return tail(self._log)
+        """What it printed for this folder, in a few KiB: stderr, and lines of stdout that are not ours."""
+        return self._output.take().rstrip()
 
     def _hear(self, piece: bytes) -> bool:
         """Take the next bytes of stdout; True when they complete the line `done`."""
@@ -125,9 +129,9 @@ class _Service:
         for line in lines:
             if line.rstrip(b"\r") == DONE:
                 return True
-            self._log.write(line + b"\n")
+            self._output.add(line + b"\n")
         if len(self._line) > LINE_BYTES:
-            self._log.write(self._line)
+            self._output.add(self._line)
             self._line = b""
         return False
 
@@ -137,12 +141,10 @@ class _Service:
         with contextlib.suppress(BlockingIOError):
             while os.read(self._stdout, LINE_BYTES):
                 pass
-        # The program's stderr shares the position, so it must go back, too.
-        self._log.seek(0)
-        self._log.truncate()
+        self._output.take()
 
 
-def _end(process: "subprocess.Popen[bytes]", log: IO[bytes]) -> None:
+def _end(process: "subprocess.Popen[bytes]", output: OutputPipe) -> None:
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.close()
@@ -152,4 +154,4 @@ def _end(process: "subprocess.Popen[bytes]", log: IO[bytes]) -> None:
         process.kill()
         process.wait()
     process.stdout.close()
-    log.close()
+    output.close()

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TypeVar
 
+from mluops_gtest.backends.output_pipe import OutputPipe
 from mluops_gtest.engine.caller import DisturbedError, LostDeviceError
 from mluops_gtest.engine.isolation.answers import (
     HEALTH,
@@ -24,13 +25,13 @@ from mluops_gtest.engine.isolation.answers import (
 from mluops_gtest.engine.isolation.call_memory import CallMemory, PagedCallMemory
 from mluops_gtest.engine.isolation.conversation import LateError, ProtocolError, StaleAnswerError
 from mluops_gtest.engine.isolation.forking import ForkServer, ForkServerError
-from mluops_gtest.engine.isolation.output import OutputPipe
 from mluops_gtest.engine.isolation.shared import SharedArena
 from mluops_gtest.engine.isolation.supervisor import Worker, WorkerGoneError
 from mluops_gtest.engine.loading import BackendChoice
-from mluops_gtest.engine.reply import Ending, NoAnswerError, Reply, checked_seconds, checked_size
+from mluops_gtest.engine.reply import Ending, NoAnswerError, Reply, checked_size
 from mluops_gtest.errors import BackendError, ExitCode
 from mluops_gtest.model.call import OpCall
+from mluops_gtest.model.numbers import checked_seconds
 
 _ENDINGS = (WorkerGoneError, LateError, ProtocolError)
 # Health calls that fail in a row before a device is given up.

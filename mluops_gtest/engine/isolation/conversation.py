@@ -6,8 +6,8 @@ import socket
 import time
 from typing import Final
 
+from mluops_gtest.backends.output_pipe import OutputPipe
 from mluops_gtest.engine.isolation.channel import HEAD, Channel, ClosedError, framed, rights_of
-from mluops_gtest.engine.isolation.output import OutputPipe
 
 # The notes of one case, at most 1 MiB, with every letter escaped, and room for the rest.
 MOST_ANSWER_BYTES: Final = 8 << 20

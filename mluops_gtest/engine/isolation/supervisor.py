@@ -4,11 +4,11 @@ import json
 import os
 from typing import Any, TypeVar
 
+from mluops_gtest.backends.output_pipe import OutputPipe
 from mluops_gtest.engine.isolation.answers import AnswerType
 from mluops_gtest.engine.isolation.channel import Channel, ClosedError
 from mluops_gtest.engine.isolation.conversation import Conversation, LateError, ProtocolError
 from mluops_gtest.engine.isolation.forking import ForkServer, ForkServerLostError
-from mluops_gtest.engine.isolation.output import OutputPipe
 
 A = TypeVar("A")
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from mluops_gtest import Status
-from mluops_gtest.engine.reply import Ending, checked_seconds, checked_size, reply_of
+from mluops_gtest.engine.reply import Ending, checked_size, reply_of
 from mluops_gtest.model.call import Crashed, Declined, OpCall, Violated
+from mluops_gtest.model.numbers import checked_seconds
 
 
 class Backend:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mluops_gtest.backends.output_pipe import OutputPipe
 from mluops_gtest.engine.isolation.answers import (
     HEALTH,
     LOAD,
@@ -30,7 +31,6 @@ from mluops_gtest.engine.isolation.conversation import (
     ProtocolError,
     StaleAnswerError,
 )
-from mluops_gtest.engine.isolation.output import OutputPipe
 from mluops_gtest.engine.reply import Ending, Reply
 from mluops_gtest.model.status import Status
 
