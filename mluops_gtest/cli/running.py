@@ -263,21 +263,25 @@ def open_callers(session: Session, request: RunRequest) -> Iterator[list[Caller]
         yield [InlineCaller(choice.load(session.catalogue.operators))]
         return
     from mluops_gtest.engine.isolation.caller import IsolatedCaller
+    from mluops_gtest.engine.isolation.descriptors import make_room
     from mluops_gtest.engine.isolation.forking import ForkServer
 
     fork_server = ForkServer(len(request.lanes))
-    callers = [
-        IsolatedCaller(
-            fork_server,
-            choice,
-            device=device,
-            memory_limit=request.memory_limit,
-            fresh_workers=request.fresh_workers,
-            guard_pages=request.guard_pages,
-        )
-        for device in request.lanes
-    ]
+    callers: list[IsolatedCaller] = []
     try:
+        # After the fork server has started, so that backends keep the limit that the user gave them.
+        make_room(len(request.lanes))
+        callers += (
+            IsolatedCaller(
+                fork_server,
+                choice,
+                device=device,
+                memory_limit=request.memory_limit,
+                fresh_workers=request.fresh_workers,
+                guard_pages=request.guard_pages,
+            )
+            for device in request.lanes
+        )
         callers[0].start()
         yield [*callers]
     finally:

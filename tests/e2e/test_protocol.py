@@ -1,6 +1,9 @@
 """The line between controller and worker: whoever breaks it loses that case, and no innocent case is touched."""
 
 import json
+import resource
+import subprocess
+import sys
 
 import pytest
 
@@ -198,3 +201,25 @@ def test_a_line_of_an_unfinished_run_with_such_a_pass_is_refused(cli, run):
     assert refused.code == 3
     assert "results.jsonl" in refused.err
     assert "cannot have passed" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "jobs", "code", "words"),
+    [
+        (100, 4096, 16, 0, "passed"),
+        (100, 100, 16, 2, "16 workers need up to 224 open files, and this system allows 100"),
+    ],
+)
+def test_many_workers_get_the_descriptors_that_they_need(tmp_path, soft, hard, jobs, code, words):
+    """Beyond the soft limit, as -j 330 is beyond the usual 1024."""
+
+    def limited():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    command = ["run", "--tag", "smoke", "--isolate", "-j", str(jobs), "--out", tmp_path / "out"]
+    done = subprocess.run(
+        [sys.executable, "-m", "mluops_gtest", *command],
+        preexec_fn=limited, capture_output=True, text=True, timeout=300, cwd=tmp_path, check=False,
+    )  # fmt: skip
+    assert done.returncode == code, done.stdout + done.stderr
+    assert words in done.stdout + done.stderr
