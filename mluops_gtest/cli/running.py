@@ -17,7 +17,6 @@ from mluops_gtest.cli.consoles import stderr, stdout
 from mluops_gtest.cli.lines import complain, say
 from mluops_gtest.cli.performance_page import print_performance
 from mluops_gtest.cli.session import Session
-from mluops_gtest.codec.lock import LockedTensor
 from mluops_gtest.codec.result_checks import check_selection
 from mluops_gtest.codec.typed import Source, convert
 from mluops_gtest.content.selection import Selected
@@ -27,9 +26,8 @@ from mluops_gtest.engine.execute import Options
 from mluops_gtest.engine.lanes import PlannedCase
 from mluops_gtest.engine.loading import BackendChoice
 from mluops_gtest.engine.perf import Sampling
-from mluops_gtest.engine.plan import Shard, shard_of
 from mluops_gtest.engine.run import RunContext, run
-from mluops_gtest.errors import ExitCode, NothingSelectedError, UnwritableError, shown
+from mluops_gtest.errors import ExitCode, UnwritableError, shown
 from mluops_gtest.generate.source import StoredCases
 from mluops_gtest.model.report import RunReport, exit_code
 from mluops_gtest.model.result import CaseResult
@@ -79,6 +77,8 @@ class RunRequest:
     cold_cache: bool = False
     device_spec: str | None = None
     shard: str | None = None
+    # Digest of the recorded times that the shards were cut by.
+    times: str | None = None
     strict: bool = False
     allow_outside_paths: bool = False
     # None: the declared values.
@@ -149,25 +149,6 @@ class RunRecord:
 
     cases: tuple[str, ...]
     left_out: int
-
-
-def plan_new(session: Session, request: RunRequest) -> tuple[tuple[Selected, ...], int]:
-    """The selected cases of this shard, and how many declared cases were not selected."""
-    chosen = session.select(dict(request.selection))
-    if request.shard is None:
-        return chosen.cases, chosen.left_out
-    shard = Shard.parse(request.shard)
-    costs = _costs(session, chosen.cases)
-    mine = shard_of([case.id for case in chosen.cases], costs, shard)
-    return tuple(case for case in chosen.cases if case.id in mine), chosen.left_out
-
-
-def plan_again(session: Session, ids: list[str]) -> tuple[Selected, ...]:
-    """The cases of a run that is resumed, by the ids it recorded."""
-    if not ids:
-        return ()
-    query = {"select": tuple(ids), "operators": (), "tags": (), "keyword": "", "everything": False}
-    return session.select(query).cases
 
 
 def execute(
@@ -290,40 +271,6 @@ def open_callers(session: Session, request: RunRequest) -> Iterator[list[Caller]
         fork_server.close()
 
 
-def _costs(session: Session, cases: tuple[Selected, ...]) -> dict[str, int]:
-    """Bytes of the declared tensors; of a user's file its size."""
-    lock = session.source(cases).lock
-    costs = {}
-    for case in cases:
-        if case.path is not None:
-            costs[case.id] = _size(case.path)
-        elif case.id in lock:
-            tensors = lock[case.id].tensors
-            costs[case.id] = sum(_bytes(tensor) for tensor in (*tensors["inputs"], *tensors["outputs"]))
-        else:
-            costs[case.id] = 0
-    return costs
-
-
-def _size(path: Path) -> int:
-    """Of a file that cannot be read 0: it is told when the case is loaded."""
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
-
-
-def _bytes(tensor: LockedTensor) -> int:
-    import math
-
-    from mluops_gtest.model.dtypes import DType
-    from mluops_gtest.model.tensor import LARGE_ELEMENTS
-
-    count = math.prod(tensor["dims"])
-    # A large tensor is a descriptor alone.
-    return count * DType.named(tensor["dtype"]).itemsize if count < LARGE_ELEMENTS else 0
-
-
 def _context(request: RunRequest, name: str, count: int, left_out: int, device: dict[str, Any] | None) -> RunContext:
     import numpy as np
 
@@ -331,7 +278,8 @@ def _context(request: RunRequest, name: str, count: int, left_out: int, device: 
     if request.perf:
         how = {"warmup": request.warmup, "samples": request.samples or "auto", "cold_cache": request.cold_cache}
         measured = {"perf": how, "device": device}
-    selection = {**request.selection, "root": request.root, "shard": request.shard, "reseed": request.reseed}
+    selection = {**request.selection, "root": request.root, "shard": request.shard}
+    selection = {**selection, "times": request.times, "reseed": request.reseed}
     return RunContext(
         tool_version=__version__,
         backend={
@@ -358,11 +306,3 @@ def _context(request: RunRequest, name: str, count: int, left_out: int, device: 
 def _timed(report: RunReport, source: StoredCases) -> RunReport:
     times = {"generate": source.times.generate, "load": source.times.load}
     return dataclasses.replace(report, timing={**times, **report.timing})
-
-
-def empty_shard(allowed: bool) -> ExitCode:
-    """A shard without cases is an error unless the user expects it."""
-    if allowed:
-        say("This shard has no case.")
-        return ExitCode.OK
-    raise NothingSelectedError("This shard has no case; use fewer shards, or say --allow-empty-shard.")

@@ -53,6 +53,7 @@ class SelectionRecord(TypedDict, total=False):
     everything: bool
     root: str | None
     shard: str | None
+    times: str | None
     reseed: int | None
     cases: int
     left_out: int

@@ -1,12 +1,9 @@
-"""Which cases a shard runs: decided by the ids and their estimated costs alone."""
+"""Which cases a shard runs and which come first: decided by the ids and their costs alone."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 from mluops_gtest.errors import UsageError
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +31,12 @@ def shard_of(ids: Sequence[str], costs: Mapping[str, int], shard: Shard) -> set[
     chosen = set()
     for case_id in sorted(ids, key=lambda one: (-costs[one], one)):
         lightest = loads.index(min(loads))
-        # One more than the cost, so that cases without tensors are spread too.
-        loads[lightest] += costs[case_id] + 1
+        loads[lightest] += costs[case_id]
         if lightest == shard.index - 1:
             chosen.add(case_id)
     return chosen
+
+
+def smallest_first(ids: Sequence[str], costs: Mapping[str, int]) -> list[str]:
+    """The ids by their costs; among equals the order stays."""
+    return sorted(ids, key=lambda one: costs[one])

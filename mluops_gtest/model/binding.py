@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from mluops_gtest.model.call import DEFAULT_ARCH, DEFAULT_NRAM_BYTES, Handle, OpCall, Params, TensorArg
-from mluops_gtest.model.case import BUFFER_LIMIT, Case
+from mluops_gtest.model.case import BUFFER_LIMIT, Case, Expect
 from mluops_gtest.model.dtypes import Array
 from mluops_gtest.model.operator import Operator
-from mluops_gtest.model.tensor import Tensor
+from mluops_gtest.model.tensor import Tensor, TensorDesc
 
 
 def bind(
@@ -54,11 +54,16 @@ def expected_results(case: Case, operator: Operator) -> dict[str, int]:
 
 
 def has_buffer(case: Case, tensor: Tensor) -> bool:
-    """The tensor gets a buffer; in a case that expects a status a large one without values is a descriptor alone."""
-    if tensor.desc.is_large:
+    """The tensor gets a buffer."""
+    return gets_buffer(case.expect, tensor.desc, has_values=tensor.data is not None)
+
+
+def gets_buffer(expect: Expect, desc: TensorDesc, *, has_values: bool) -> bool:
+    """In a case that expects a status a large tensor without values is a descriptor alone."""
+    if desc.is_large:
         return False
-    special = case.expect.check is not None or case.expect.status != 0
-    return tensor.data is not None or not special or tensor.desc.nbytes <= BUFFER_LIMIT
+    special = expect.check is not None or expect.status != 0
+    return has_values or not special or desc.nbytes <= BUFFER_LIMIT
 
 
 def _arguments(

@@ -26,7 +26,7 @@ def merge(reports: Mapping[str, RunReport]) -> RunReport:
             phases[phase] += seconds
     return replace(
         first,
-        selection={**first.selection, "shard": None, "cases": len(results)},
+        selection={**first.selection, "shard": None, "times": None, "cases": len(results)},
         started=min(report.started for report in reports.values()),
         seconds=sum(report.seconds for report in reports.values()),
         results=tuple(results),
@@ -45,11 +45,13 @@ def _refuse_differences(reports: Mapping[str, RunReport], first: RunReport) -> N
 
 def _identity(report: RunReport) -> dict[str, Any]:
     """What all shards of one run have in common."""
-    selection = {k: v for k, v in report.selection.items() if k not in ("shard", "cases", "reseed")}
+    selection = {k: v for k, v in report.selection.items() if k not in ("shard", "times", "cases", "reseed")}
     return {
         "backend": report.backend.get("name"),
         "version": report.tool_version,
         "--reseed": report.reseed,
+        # Parts that were cut by different times need not make up the whole.
+        "--times": report.selection.get("times"),
         "selection": selection,
     }
 

@@ -217,3 +217,38 @@ def test_the_checkout_shim_makes_cases_in_several_processes(toy):
     done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=ROOT, timeout=120)
     assert done.returncode == 0, done.stderr
     assert "0 differences" in done.stdout
+
+
+def test_shards_by_recorded_times(cli, run, toy, tmp_path):
+    earlier = run("--root", toy)
+    report = json.loads((earlier.folder / "report.json").read_text())
+    for result in report["results"]:
+        result["seconds"] = 60.0 if result["case"] == "scale_by/ramp_3" else 0.001
+    times = tmp_path / "times.json"
+    times.write_text(json.dumps(report))
+    parts = [run("--root", toy, "--shard", f"{index}/2", "--times", times) for index in (1, 2)]
+    assert [list(part.results) for part in parts] == [
+        ["scale_by/ramp_3"],
+        [case for case in earlier.results if case != "scale_by/ramp_3"],
+    ]
+    assert cli("merge", *(part.folder for part in parts), "--out", tmp_path / "merged").code == 0
+    other = run("--root", toy, "--shard", "2/2", "--times", earlier.folder)
+    mixed = cli("merge", parts[0].folder, other.folder, "--out", tmp_path / "mixed")
+    assert mixed.code == 3
+    assert "its --times is" in mixed.err
+
+
+def test_times_must_be_of_use(cli, run, toy):
+    earlier = run("scale_by/ramp_2", "--root", toy).folder
+    useless = cli("run", "--root", toy, "--times", earlier)
+    assert (useless.code, "--shard I/N and -x" in useless.err) == (2, True)
+    unknown = run("scale_by/ramp_3", "--root", toy, "-x", "--times", earlier)
+    assert unknown.code == 0
+    assert "--times knows none of the selected cases" in unknown.err
+
+
+def test_stopping_at_the_first_failure_starts_with_the_smallest(run, toy):
+    result = run(
+        "scale_by/big", "scale_by/ramp_4", "scale_by/ramp_2", "--root", toy, "-x", "--backend", wrong("WithNan")
+    )
+    assert [r["case"] for r in result.report["results"]] == ["scale_by/ramp_2", "scale_by/ramp_4", "scale_by/big"]

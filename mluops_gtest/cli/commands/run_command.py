@@ -29,6 +29,7 @@ Examples:
   mluops-test run --backend c:./libmykernels.so --guard-pages     find reads past the end of a buffer, too
   mluops-test run --backend c:./libmykernels.so --fresh-workers
   mluops-test run --shard 1/4 --out results-1         a quarter of the cases; then: mluops-test merge
+  mluops-test run --shard 1/4 --times last-night      quarters that took the same time last night
   mluops-test run --tag network --perf --device-spec host.yaml
   mluops-test run --reseed 7                          other random values, fresh baselines
   mluops-test run --resume results                    go on after a crash, Ctrl-C or a full disk
@@ -104,7 +105,13 @@ _ONLY_WITH_PERF = {"warmup", "samples", "cold_cache", "device_spec"}
     help="Try a failure up to N times again; a case that fails and passes is flaky, e.g. --reruns 2.",
 )
 @click.option("--bitwise", is_flag=True, help="Where diff3 = 0 is asked, also require equal bits (−0, NaN payloads).")
-@click.option("-x", "--exitfirst", "stop_at_first", is_flag=True, help="Stop at the first case that fails.")
+@click.option(
+    "-x",
+    "--exitfirst",
+    "stop_at_first",
+    is_flag=True,
+    help="Stop at the first case that fails; the smallest come first.",
+)
 @click.option("--perf", is_flag=True, help="Also time every case that computes and passes, e.g. --perf --tag network.")
 @sampling_options
 @click.option(
@@ -119,6 +126,13 @@ _ONLY_WITH_PERF = {"warmup", "samples", "cold_cache", "device_spec"}
     help="Other random values and fresh baselines, so that no lookup table passes, e.g. --reseed 7; random draws N.",
 )
 @click.option("--shard", metavar="I/N", help="Only part I of N of the selected cases, e.g. --shard 2/5.")
+@click.option(
+    "--times",
+    type=click.Path(path_type=Path, exists=True),
+    metavar="RESULTS",
+    help="Cut the shards by the times of an earlier run, a results folder or a report.json, e.g. --shard 2/5 --times "
+    "last-night.",
+)
 @click.option("--allow-empty-shard", is_flag=True, help="A shard without cases is no error.")
 @click.option(
     "--resume",
@@ -136,7 +150,8 @@ def command(ctx: click.Context, /, resume: Path | None, **options: Any) -> int:
     SELECT is a case id, a glob over ids, a case file or a folder of case files. Without any selection
     the default set runs: every declared case but those tagged network or undefined.
     """
-    from mluops_gtest.cli.running import RunRequest, empty_shard, execute, plan_new
+    from mluops_gtest.cli.planning import empty_shard, plan_new, recorded_times
+    from mluops_gtest.cli.running import RunRequest, execute
     from mluops_gtest.cli.session import Session
 
     verbosity = -1 if options.pop("quiet") else int(options.pop("verbose"))
@@ -156,6 +171,9 @@ def command(ctx: click.Context, /, resume: Path | None, **options: Any) -> int:
     if options["perf"] and (jobs or 1) > 1:
         raise UsageError("--perf times one call after the other: leave out -j. With --devices each device has its own.")
     options["reseed"] = _seed(options["reseed"], options["shard"])
+    if options["times"] is not None and options["shard"] is None and not options["stop_at_first"]:
+        raise UsageError("--times says what cases cost, for --shard I/N and -x; without them it changes nothing.")
+    times = recorded_times(options.pop("times"))
     keys = ("select", "operators", "tags", "keyword", "everything")
     selection = {key: list(v) if isinstance(v := options.pop(key), tuple) else v for key in keys}
     request = RunRequest(
@@ -163,6 +181,7 @@ def command(ctx: click.Context, /, resume: Path | None, **options: Any) -> int:
         root=None if root is None else str(root),
         jobs=jobs or 1,
         devices=tuple(devices),
+        times=None if times is None else times.digest,
         **options,
     )
     if not request.isolated:
@@ -170,7 +189,7 @@ def command(ctx: click.Context, /, resume: Path | None, **options: Any) -> int:
     if request.guard_pages:
         _refuse_guard_pages(request)
     session = Session(root)
-    cases, left_out = plan_new(session, request)
+    cases, left_out = plan_new(session, request, times)
     if not cases:
         return int(empty_shard(allow_empty))
     with _new_folder(out, overwrite=overwrite) as folder:
@@ -245,7 +264,8 @@ def _options(ctx: click.Context, names: list[str]) -> str:
 
 def _resume(path: Path, verbosity: int) -> int:
     from mluops_gtest.cli.lines import say
-    from mluops_gtest.cli.running import RunRecord, RunRequest, execute, plan_again
+    from mluops_gtest.cli.planning import plan_again
+    from mluops_gtest.cli.running import RunRecord, RunRequest, execute
     from mluops_gtest.cli.session import Session
     from mluops_gtest.codec.typed import convert
     from mluops_gtest.reports.files import REPORT, read_done, read_report, read_request, request_source

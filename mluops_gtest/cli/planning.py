@@ -1,0 +1,75 @@
+"""Which cases a run has, and in which order: selected, cut into shards, the smallest first where that helps."""
+
+from pathlib import Path
+
+from mluops_gtest.cli.lines import complain, say
+from mluops_gtest.cli.running import RunRequest
+from mluops_gtest.cli.session import Session
+from mluops_gtest.content.selection import Selected
+from mluops_gtest.engine.costs import RecordedTimes, costs_of, moved_bytes
+from mluops_gtest.engine.plan import Shard, shard_of, smallest_first
+from mluops_gtest.errors import ExitCode, NothingSelectedError
+from mluops_gtest.reports.files import read_report
+
+
+def recorded_times(path: Path | None) -> RecordedTimes | None:
+    """The times that `--times` names: a results folder or a report.json."""
+    return None if path is None else RecordedTimes.of(read_report(path))
+
+
+def plan_new(
+    session: Session, request: RunRequest, times: RecordedTimes | None = None
+) -> tuple[tuple[Selected, ...], int]:
+    """The selected cases of this shard, and how many declared cases were not selected."""
+    chosen = session.select(dict(request.selection))
+    cases = {case.id: case for case in chosen.cases}
+    if request.shard is None and not request.stop_at_first:
+        return chosen.cases, chosen.left_out
+    if times is not None and not times.seconds.keys() & cases:
+        complain("warning: --times knows none of the selected cases; their sizes decide.")
+    costs = costs_of(_sizes(session, chosen.cases), times or RecordedTimes())
+    ids = list(cases)
+    if request.shard is not None:
+        mine = shard_of(ids, costs, Shard.parse(request.shard))
+        ids = [case_id for case_id in ids if case_id in mine]
+    if request.stop_at_first:
+        ids = smallest_first(ids, costs)
+    return tuple(cases[case_id] for case_id in ids), chosen.left_out
+
+
+def plan_again(session: Session, ids: list[str]) -> tuple[Selected, ...]:
+    """The cases of a run that is resumed, by the ids it recorded."""
+    if not ids:
+        return ()
+    query = {"select": tuple(ids), "operators": (), "tags": (), "keyword": "", "everything": False}
+    return session.select(query).cases
+
+
+def empty_shard(allowed: bool) -> ExitCode:
+    """A shard without cases is an error unless the user expects it."""
+    if allowed:
+        say("This shard has no case.")
+        return ExitCode.OK
+    raise NothingSelectedError("This shard has no case; use fewer shards, or say --allow-empty-shard.")
+
+
+def _sizes(session: Session, cases: tuple[Selected, ...]) -> dict[str, int]:
+    """Bytes that a case makes and moves; of a user's file its size, of a case that was never generated nothing."""
+    lock = session.source(cases).lock
+    sizes = {}
+    for case in cases:
+        if case.path is not None:
+            sizes[case.id] = _file_size(case.path)
+        elif case.draft is not None and case.id in lock:
+            sizes[case.id] = moved_bytes(lock[case.id], case.draft.expect)
+        else:
+            sizes[case.id] = 0
+    return sizes
+
+
+def _file_size(path: Path) -> int:
+    """Of a file that cannot be read 0: it is told when the case is loaded."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

@@ -1,0 +1,57 @@
+"""What cases cost in nanoseconds: guessed by the bytes they make and move, better by times that a run recorded."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from mluops_gtest.codec.lock import LockEntry
+from mluops_gtest.model.binding import gets_buffer
+from mluops_gtest.model.case import Expect
+from mluops_gtest.model.dtypes import DType, Layout
+from mluops_gtest.model.report import RunReport
+from mluops_gtest.model.result import Outcome
+from mluops_gtest.model.tensor import TensorDesc
+
+# Around every call: load, bind, poison, guard, judge, write. Measured on a desktop, as is the next one.
+CASE_NS: Final = 8_000_000
+# Made or read, copied, poisoned and compared.
+BYTE_NS: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedTimes:
+    """Seconds inside the backend, by case; of a case that was not run nothing is known."""
+
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    @staticmethod
+    def of(report: RunReport) -> "RecordedTimes":
+        """What the run recorded."""
+        ran = [result for result in report.results if result.outcome is not Outcome.NOT_RUN]
+        return RecordedTimes({result.case: result.seconds for result in ran})
+
+    @property
+    def digest(self) -> str:
+        """The same for the same times: parts of one run must be cut by the same ones."""
+        return hashlib.sha256(json.dumps(sorted(self.seconds.items())).encode()).hexdigest()[:16]
+
+
+def moved_bytes(entry: LockEntry, expect: Expect) -> int:
+    """The bytes of all tensors that get a buffer; a descriptor alone costs nothing, however many elements it names."""
+    descriptors = [
+        TensorDesc(DType.named(tensor["dtype"]), Layout.ARRAY, tuple(tensor["dims"]))
+        for tensor in (*entry.tensors["inputs"], *entry.tensors["outputs"])
+    ]
+    # The lock does not tell which tensors of a refused call have values; those that do are small.
+    return sum(desc.nbytes for desc in descriptors if gets_buffer(expect, desc, has_values=False))
+
+
+def costs_of(sizes: Mapping[str, int], times: RecordedTimes) -> dict[str, int]:
+    """The cost of each case by its bytes, plus its recorded time; an unknown one is guessed by those that are known."""
+    guesses = {case: CASE_NS + size * BYTE_NS for case, size in sizes.items()}
+    known = {case: round(times.seconds[case] * 1e9) for case in sizes if case in times.seconds}
+    # Whole numbers: every machine cuts the same parts.
+    spent, guessed = sum(known.values()), sum(guesses[case] for case in known) or 1
+    return {case: guess + known.get(case, guess * spent // guessed) for case, guess in guesses.items()}
