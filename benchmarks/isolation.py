@@ -13,6 +13,7 @@ import numpy as np
 from mluops_gtest.backends.reference_backend import ReferenceBackend
 from mluops_gtest.content.catalogue import Catalogue
 from mluops_gtest.content.root import Root
+from mluops_gtest.engine.buffers import Wanted
 from mluops_gtest.engine.caller import InlineCaller
 from mluops_gtest.engine.execute import Executor, Options
 from mluops_gtest.engine.isolation.caller import IsolatedCaller
@@ -61,9 +62,7 @@ def main():
 
         source = np.ones(BIG_BYTES // 4, "<f4")
         target = np.zeros_like(source)
-        arena = caller.tensors
-        arena.reset([source.nbytes])
-        data = arena.take(source.nbytes).data.view("<f4")
+        data = caller.tensors.lay_out([Wanted("big", source.nbytes)])["big"].data.view("<f4")
 
         def plain():
             target[:] = source
