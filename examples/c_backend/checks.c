@@ -29,7 +29,7 @@ bool is_strided(tensor_desc desc) {
     if (!desc->has_strides || is_empty(desc)) return false;
     int64_t dense = 1;
     for (int axis = desc->rank - 1; axis >= 0; axis--) {
-        if (desc->strides[axis] != dense) return true;
+        if (desc->dims[axis] != 1 && desc->strides[axis] != dense) return true;
         dense = product(dense, desc->dims[axis]);
     }
     return false;

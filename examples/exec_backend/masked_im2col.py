@@ -90,12 +90,12 @@ def count(descriptor: dict) -> int:
 
 
 def strided(descriptor: dict) -> bool:
-    """Has strides that are not those of a dense row-major tensor."""
+    """Has strides that are not those of a dense row-major tensor; the stride of an axis of length 1 may be any."""
     if descriptor["strides"] is None or count(descriptor) == 0:
         return False
     dense = 1
     for dim, stride in zip(reversed(descriptor["dims"]), reversed(descriptor["strides"]), strict=True):
-        if stride != dense:
+        if dim != 1 and stride != dense:
             return True
         dense *= dim
     return False

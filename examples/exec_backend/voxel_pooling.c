@@ -131,10 +131,11 @@ static bool is_large(const struct tensor *tensor) {
   return false;
 }
 
+/* The stride of an axis of length 1 is never taken, so it may be any number. */
 static bool is_strided(const struct tensor *tensor) {
   int64_t dense = 1;
   for (int i = tensor->rank - 1; tensor->has_strides && i >= 0; i--) {
-    if (tensor->strides[i] != dense) return true;
+    if (tensor->dims[i] != 1 && tensor->strides[i] != dense) return true;
     dense *= tensor->dims[i];
   }
   return false;

@@ -108,7 +108,7 @@ def layout(tensor: str, allowed: tuple[Layout, ...], doc: str) -> Check:
 
 
 def contiguous(tensors: Iterable[str], doc: str) -> tuple[Check, ...]:
-    """`<tensor>_strided` each: strides other than the contiguous ones are NOT_SUPPORTED."""
+    """`<tensor>_strided` each: strides other than the contiguous ones are NOT_SUPPORTED, but for axes of length 1."""
     return tuple(
         require(
             f"{tensor}_strided",

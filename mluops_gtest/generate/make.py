@@ -126,15 +126,15 @@ def _changed(case: Case, draft: CaseDraft) -> Case:
 
 
 def _change(tensor: Tensor, change: Change) -> Tensor:
-    """The tensor with another descriptor; its values stay only where the layout alone differs."""
+    """The tensor with another descriptor; its values stay where each element stays where it is."""
     desc = TensorDesc(
         DType.named(change.dtype) if change.dtype else tensor.desc.dtype,
         Layout.named(change.layout) if change.layout else tensor.desc.layout,
         tensor.desc.dims if change.dims is None else change.dims,
         change.strides,
     )
-    same = desc == replace(tensor.desc, layout=desc.layout)
-    return Tensor(tensor.id, desc, tensor.data if same else None)
+    stays = (desc.dtype, desc.dims) == (tensor.desc.dtype, tensor.desc.dims) and not desc.is_strided
+    return Tensor(tensor.id, desc, tensor.data if stays else None)
 
 
 def _compare_answer(draft: CaseDraft, answer: Answer) -> None:

@@ -37,8 +37,12 @@ class TensorDesc:
 
     @property
     def is_strided(self) -> bool:
-        """Has strides that are not the contiguous ones (an empty tensor never counts as strided)."""
-        return self.strides is not None and not self.is_empty and self.strides != contiguous(self.dims)
+        """Some axis of a length other than 1 has another stride than in a contiguous tensor; never so when empty."""
+        if self.strides is None or self.is_empty:
+            return False
+        dense = contiguous(self.dims)
+        # The stride of an axis of length 1 is never taken, so it may be any number.
+        return any(d != 1 and s != c for d, s, c in zip(self.dims, self.strides, dense, strict=True))
 
     @property
     def extent(self) -> int:
@@ -57,7 +61,7 @@ class TensorDesc:
         if self.strides is None or not self.is_strided:
             return flat.reshape(self.dims)
         size = flat.itemsize
-        # The stride of an axis of length 1 is never taken, and may be any number.
+        # numpy would multiply also the stride that is never taken, and overflow.
         steps = tuple(s * size if d > 1 else 0 for d, s in zip(self.dims, self.strides, strict=True))
         return np.lib.stride_tricks.as_strided(flat, self.dims, steps)
 

@@ -20,6 +20,7 @@ from mluops_gtest.model.binding import bind_values
 from mluops_gtest.model.operator import Answer
 from mluops_gtest.model.result import Outcome
 from mluops_gtest.model.status import Status
+from mluops_gtest.model.tensor import contiguous
 from tests.conftest import ROOT
 
 NAMES = (
@@ -136,6 +137,13 @@ def answer_or_crash(operator, call):
         return operator.answer(call)
     except Exception as error:
         return error
+
+
+def test_strides_of_axes_of_length_1_do_not_matter(stored, operators, name):
+    """Of every tensor: in some case that computes they are odd, so that whoever compares all strides is noticed."""
+    tensors = [t for c in stored[name] if c.expect.check is None for t in (*c.inputs, *c.outputs)]
+    odd = {t.id for t in tensors if t.desc.strides not in (None, contiguous(t.desc.dims))}
+    assert odd == {spec.id for spec in operators[name].tensors}
 
 
 def test_every_wrong_implementation_is_caught(catalogue, stored, operators, name):

@@ -19,6 +19,13 @@ def desc(dims, strides=None):
         ((2, 3), (4, 1), True, 7),
         ((2, 3), (1, 2), True, 6),
         ((0, 3), (9, 9), False, 0),
+        ((1,), (2,), False, 1),
+        ((1, 3), (1000, 1), False, 3),
+        ((2, 1, 3), (3, 0, 1), False, 6),
+        ((2, 1, 3), (6, 6, 1), True, 9),
+        ((4, 1), (1, 2**40), False, 4),
+        ((4, 1), (2, 1), True, 7),
+        ((1, 1), (5, 7), False, 1),
         ((), None, False, 1),
     ],
 )
@@ -45,6 +52,7 @@ def test_numbers_are_unique_and_words_are_found_again():
     assert all(len(d.poison) == d.itemsize for d in DType)
 
 
-def test_the_stride_of_a_single_row_may_be_anything():
-    view = desc((1, 2), (2**63 - 1, 1)).view(np.arange(2, dtype="<f4"))
-    assert view.tolist() == [[0, 1]]
+@pytest.mark.parametrize(("step", "expected"), [(1, [[0, 1]]), (2, [[0, 2]])])
+def test_the_stride_of_a_single_row_may_be_anything(step, expected):
+    one_row = desc((1, 2), (2**63 - 1, step))
+    assert one_row.view(np.arange(one_row.extent, dtype="<f4")).tolist() == expected
