@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from rich.table import Table
 
 from mluops_gtest.gate.decision import Decision
-from mluops_gtest.gate.findings import Finding, count, findings, percent, time_words, verdict
+from mluops_gtest.gate.findings import Finding, blockers, count, findings, percent, time_words, verdict
 from mluops_gtest.gate.statistics import Answer
 from mluops_gtest.gate.update import Update
 from mluops_gtest.reports.markup import escape
@@ -56,15 +56,22 @@ def _times(decision: Decision) -> Iterator[str]:
 
 def update_page(update: Update, written: str) -> Iterator[str]:
     """What was written, or why not."""
-    if update.refused:
-        for result in update.refused[:_MOST_FINDINGS]:
-            yield f"[bold red]{result.outcome.value}[/] {escape(result.case)}: {escape(result.reason)}"
-        if len(update.refused) > _MOST_FINDINGS:
-            yield f"… and {len(update.refused) - _MOST_FINDINGS} more"
-        refused = count(len(update.refused), "case")
-        yield f"[bold red]not written[/]: {refused} failed without a waiver, proved nothing or did not run."
+    decision = update.decision
+    if decision.blocked:
+        blocking = [finding for finding in findings(decision) if finding.blocks]
+        for finding in blocking[:_MOST_FINDINGS]:
+            yield from _finding(finding)
+        if len(blocking) > _MOST_FINDINGS:
+            yield f"\n… and {len(blocking) - _MOST_FINDINGS} more; --format json without --update has all of them."
+        yield ""
+        yield f"[bold red]not written[/]: {escape(blockers(decision))}"
+        if decision.acceptable:
+            words = " ".join(f"--accept {word.value}" for word in decision.acceptable)
+            yield f"If that is meant: {words}"
         return
-    for word, cases in (("added", update.added), ("dropped", update.dropped), ("changed", update.changed)):
+    for accept, case in decision.accepted:
+        yield f"[yellow]accepted {accept.value}[/] {escape(case) or 'all cases together'}"
+    for word, cases in (("added", update.added), ("changed", update.changed)):
         yield from (f"{word} {escape(case)}" for case in cases[:_MOST_NAMED])
         if len(cases) > _MOST_NAMED:
             yield f"… and {len(cases) - _MOST_NAMED} more {word}"

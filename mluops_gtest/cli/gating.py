@@ -9,7 +9,7 @@ from mluops_gtest.cli.session import Session
 from mluops_gtest.codec.writing import replace_text
 from mluops_gtest.errors import UsageError
 from mluops_gtest.gate.baseline import baseline_from_json, baseline_text, is_baseline, load_json
-from mluops_gtest.gate.decision import Decision, Policy, decide, refuse_other_backend
+from mluops_gtest.gate.decision import Accept, Decision, Policy, decide
 from mluops_gtest.gate.drift import DriftLimits
 from mluops_gtest.gate.reference import Reference, reference_of, with_runs
 from mluops_gtest.gate.subset import cases_asked_for
@@ -34,6 +34,7 @@ class GateRequest:
     strict_perf: bool = False
     drift_factor: tuple[str, ...] = ()
     min_effect: float = 5.0
+    accept: tuple[str, ...] = ()
 
     def ledger(self) -> tuple[Waiver, ...]:
         """The waivers."""
@@ -54,14 +55,7 @@ def reach_decision(request: GateRequest, today: datetime.date | None = None) -> 
     """Hold the results against the baseline."""
     report = read_report(request.results)
     reference = with_runs(read_reference(request.against), request.further_runs())
-    operators = {case.operator for case in reference.cases.values()} | {result.operator for result in report.results}
-    policy = Policy(
-        cross_backend=request.cross_backend,
-        strict_accuracy=request.strict_accuracy,
-        strict_perf=request.strict_perf,
-        drift=_drift_limits(request.drift_factor, operators),
-        min_effect=request.min_effect / 100,
-    )
+    policy = _policy(request, report, reference)
     wanted = request.asked_for(report, reference)
     return decide(report, reference, request.ledger(), today or datetime.date.today(), policy, wanted)
 
@@ -76,10 +70,22 @@ def make_update(request: GateRequest, today: datetime.date | None = None) -> Upd
                 "e.g. --against baseline.json."
             )
         old = read_reference(request.against)
-        refuse_other_backend(report, old, cross_backend=request.cross_backend)
     wanted = None if old is None else request.asked_for(report, old)
-    runs = request.further_runs()
-    return update(report, old, request.ledger(), today or datetime.date.today(), runs, wanted)
+    runs, policy = request.further_runs(), _policy(request, report, old)
+    return update(report, old, request.ledger(), today or datetime.date.today(), runs, policy, wanted)
+
+
+def _policy(request: GateRequest, report: RunReport, reference: Reference | None) -> Policy:
+    known = () if reference is None else reference.cases.values()
+    operators = {case.operator for case in known} | {result.operator for result in report.results}
+    return Policy(
+        cross_backend=request.cross_backend,
+        strict_accuracy=request.strict_accuracy,
+        strict_perf=request.strict_perf,
+        drift=_drift_limits(request.drift_factor, operators),
+        min_effect=request.min_effect / 100,
+        accept=frozenset(Accept(word) for word in request.accept),
+    )
 
 
 def write_baseline(path: Path, made: Update) -> None:

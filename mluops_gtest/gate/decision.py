@@ -4,6 +4,7 @@ import datetime
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 
 from mluops_gtest.errors import ExitCode, UsageError
 from mluops_gtest.gate.drift import Drift, DriftLimits, drifts_of
@@ -17,6 +18,17 @@ from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
 
 
+class Accept(Enum):
+    """What somebody may say is meant, so that it does not block."""
+
+    MISSING = "missing"
+    SKIPPED = "skipped"
+    SLOWER = "slower"
+
+
+_ACCEPTED_AS = {Transition.MISSING: Accept.MISSING, Transition.BECAME_SKIPPED: Accept.SKIPPED}
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """What the team asks of the gate beyond its defaults."""
@@ -26,6 +38,11 @@ class Policy:
     strict_perf: bool = False
     drift: DriftLimits = field(default_factory=DriftLimits)
     min_effect: float = MIN_EFFECT
+    accept: frozenset[Accept] = frozenset()
+
+    def accepts(self, word: Transition) -> bool:
+        """The transition is meant."""
+        return _ACCEPTED_AS.get(word) in self.accept
 
 
 DEFAULT_POLICY = Policy()
@@ -72,8 +89,14 @@ class Decision:
     @property
     def blocking_times(self) -> tuple[TimeChange, ...]:
         """The cases whose times stop the merge."""
-        answers = (Answer.SLOWER, Answer.INCONCLUSIVE) if self.policy.strict_perf else (Answer.SLOWER,)
+        slower = () if Accept.SLOWER in self.policy.accept else (Answer.SLOWER,)
+        answers = (*slower, Answer.INCONCLUSIVE) if self.policy.strict_perf else slower
         return tuple(change for change in self.performance.changes if change.answer in answers)
+
+    @property
+    def blocks_by_shift(self) -> bool:
+        """That all cases together are slower stops the merge."""
+        return self.performance.all_slower and Accept.SLOWER not in self.policy.accept
 
     @property
     def blocking_drifts(self) -> tuple[Drift, ...]:
@@ -84,8 +107,27 @@ class Decision:
     def blocked(self) -> bool:
         """The change may not be merged."""
         return bool(
-            self.blocking or self.problems or self.blocking_drifts or self.blocking_times or self.performance.all_slower
+            self.blocking or self.problems or self.blocking_drifts or self.blocking_times or self.blocks_by_shift
         )
+
+    @property
+    def acceptable(self) -> tuple[Accept, ...]:
+        """What of that which blocks could be said to be meant."""
+        found = {_ACCEPTED_AS.get(change.transition) for change in self.blocking}
+        if self.blocks_by_shift or any(change.answer is Answer.SLOWER for change in self.blocking_times):
+            found.add(Accept.SLOWER)
+        return tuple(accept for accept in Accept if accept in found)
+
+    @property
+    def accepted(self) -> tuple[tuple[Accept, str], ...]:
+        """What would block and is meant, with the case; an empty one stands for all cases together."""
+        changes = [(c.transition, c.case) for c in self.changes if self.policy.accepts(c.transition)]
+        cases = [(_ACCEPTED_AS[word], case) for word, case in changes]
+        if Accept.SLOWER not in self.policy.accept:
+            return tuple(cases)
+        together = [(Accept.SLOWER, "")] if self.performance.all_slower else []
+        slower = [(Accept.SLOWER, change.case) for change in self.performance.answered(Answer.SLOWER)]
+        return (*cases, *together, *slower)
 
     @property
     def transitions(self) -> dict[Transition, int]:
@@ -114,7 +156,7 @@ def decide(
     results = results_by_case(report)
     wanted = reference.cases.keys() if asked_for is None else asked_for
     waived = apply_waivers(waivers, results, backend_of(report), today, set(reference.cases) - set(wanted))
-    changes = [_change(results.get(case), case, reference, waived) for case in sorted(results.keys() | wanted)]
+    changes = [_change(results.get(case), case, reference, waived, policy) for case in sorted(results.keys() | wanted)]
     differing = other_values(reference, report)
     drifts = [
         drift
@@ -145,13 +187,14 @@ def refuse_other_backend(report: RunReport, reference: Reference, *, cross_backe
         )
 
 
-def _change(result: CaseResult | None, case: str, reference: Reference, waived: Waived) -> CaseChange:
+def _change(result: CaseResult | None, case: str, reference: Reference, waived: Waived, policy: Policy) -> CaseChange:
     known = reference.cases.get(case)
     before = None if known is None else known.outcome
     if result is None:
         operator = "" if known is None else known.operator
         reason = "the baseline has it, RESULTS do not"
-        return CaseChange(case, operator, Transition.MISSING, before, None, blocks=True, reason=reason)
+        blocks = not policy.accepts(Transition.MISSING)
+        return CaseChange(case, operator, Transition.MISSING, before, None, blocks=blocks, reason=reason)
     word = transition(before, result.outcome)
     waiver, now = waived.covered.get(case), result.outcome
     if waiver is not None:
@@ -164,7 +207,7 @@ def _change(result: CaseResult | None, case: str, reference: Reference, waived: 
         transition=word,
         before=before,
         now=now,
-        blocks=(word.blocks and now is not Outcome.XFAILED) or now is Outcome.XPASSED,
+        blocks=(word.blocks and now is not Outcome.XFAILED and not policy.accepts(word)) or now is Outcome.XPASSED,
         reason=result.reason,
         fingerprint=result.fingerprint,
         repro=result.repro,

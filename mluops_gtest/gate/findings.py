@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from mluops_gtest.gate.decision import CaseChange, Decision
+from mluops_gtest.gate.decision import Accept, CaseChange, Decision
 from mluops_gtest.gate.performance import TimeChange
 from mluops_gtest.gate.statistics import Answer, Ratio
 from mluops_gtest.gate.transitions import Transition
@@ -69,17 +69,23 @@ def _failure(key: str, members: Sequence[CaseChange]) -> Finding:
 def verdict(decision: Decision) -> str:
     """The decision in one line."""
     if decision.blocked:
-        blockers = [
-            *(f"{number} {word.value}" for word, number in _blocking_counts(decision).items()),
-            *_counted(len(decision.problems), "waiver to clear", "waivers to clear"),
-            *_counted(len(decision.blocking_times), "case by its time", "cases by their times"),
-            *(["all cases together slower"] if decision.performance.all_slower else []),
-            *_counted(len(decision.blocking_drifts), "reading that drifted", "readings that drifted"),
-        ]
-        return f"blocked: {', '.join(blockers)}"
+        return f"blocked: {blockers(decision)}"
     if not decision.compared:
         return "nothing compared: no case has a verdict both in RESULTS and in the baseline"
     return f"passed: {count(decision.compared, 'case')} compared"
+
+
+def blockers(decision: Decision) -> str:
+    """What blocks, counted by kind."""
+    return ", ".join(
+        [
+            *(f"{number} {word.value}" for word, number in _blocking_counts(decision).items()),
+            *_counted(len(decision.problems), "waiver to clear", "waivers to clear"),
+            *_counted(len(decision.blocking_times), "case by its time", "cases by their times"),
+            *(["all cases together slower"] if decision.blocks_by_shift else []),
+            *_counted(len(decision.blocking_drifts), "reading that drifted", "readings that drifted"),
+        ]
+    )
 
 
 def _blocking_counts(decision: Decision) -> Counter[Transition]:
@@ -106,11 +112,12 @@ def _problems(decision: Decision) -> list[Finding]:
 
 def _times(decision: Decision) -> list[Finding]:
     performance, found = decision.performance, []
+    blocks = Accept.SLOWER not in decision.policy.accept
     if performance.all_slower and performance.shift is not None:
         text = f"the cases together take {percent(performance.shift)} of the time they took"
-        found.append(Finding("all slower", "slower: all cases together", text, True))
+        found.append(Finding("all slower", "slower: all cases together", text, blocks))
     found += [
-        Finding(f"slower {change.case}", f"slower: {change.case}", time_words(change), True, (change.case,))
+        Finding(f"slower {change.case}", f"slower: {change.case}", time_words(change), blocks, (change.case,))
         for change in performance.answered(Answer.SLOWER)
     ]
     groups: dict[str, list[TimeChange]] = defaultdict(list)

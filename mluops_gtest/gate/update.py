@@ -1,23 +1,34 @@
-"""A new baseline from results, refused where it would make a failure the norm."""
+"""A new baseline from results, and what the gate says of it: what it blocks must not become the norm."""
 
 import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mluops_gtest.errors import NothingSelectedError, UsageError
-from mluops_gtest.gate.reference import Reference, ReferenceCase, backend_of, reference_of, results_by_case, with_runs
-from mluops_gtest.gate.transitions import FAILING
-from mluops_gtest.gate.waivers import Waiver, apply_waivers
+from mluops_gtest.gate.decision import DEFAULT_POLICY, Decision, Policy, decide
+from mluops_gtest.gate.reference import (
+    Reference,
+    ReferenceCase,
+    backend_of,
+    machine_of,
+    reference_of,
+    results_by_case,
+    with_runs,
+)
+from mluops_gtest.gate.waivers import Waiver
 from mluops_gtest.model.report import RunReport
-from mluops_gtest.model.result import CaseResult, Outcome
+from mluops_gtest.model.result import Outcome
 
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """The new reference and how it differs from the old one; not to be written where cases were refused."""
+    """The new reference, how it differs from the old one, and what the gate says of that: not to be written if blocked.
+
+    A first reference is held against an empty one.
+    """
 
     reference: Reference
-    refused: tuple[CaseResult, ...]
+    decision: Decision
     added: tuple[str, ...]
     dropped: tuple[str, ...]
     changed: tuple[str, ...]
@@ -29,6 +40,7 @@ def update(
     waivers: Sequence[Waiver],
     today: datetime.date,
     again: Mapping[str, RunReport],
+    policy: Policy = DEFAULT_POLICY,
     asked_for: set[str] | None = None,
 ) -> Update:
     """The reference that the results make; with `asked_for` the old cases that were not asked for stay."""
@@ -46,8 +58,9 @@ def update(
         raise NothingSelectedError(
             "--update: RESULTS compared nothing, so there is nothing to hold later runs against."
         )
-    covered = apply_waivers(waivers, results, backend_of(report), today, set()).covered
-    refused = [result for result in results.values() if _refused(result) and result.case not in covered]
+    held_against = Reference(backend_of(report), machine_of(report), {}) if old is None else old
+    decision = decide(report, held_against, waivers, today, policy, asked_for)
+    covered = {change.case for change in decision.changes if change.now is Outcome.XFAILED}
     new = with_runs(reference_of(report), again)
     cases = {
         case: replace(known, outcome=Outcome.XFAILED) if case in covered else known for case, known in new.cases.items()
@@ -57,15 +70,11 @@ def update(
     both = sorted(new.cases.keys() & before.keys())
     return Update(
         new,
-        tuple(sorted(refused, key=lambda result: result.case)),
+        decision,
         added=tuple(sorted(new.cases.keys() - before.keys())),
         dropped=tuple(sorted(before.keys() - new.cases.keys())),
         changed=tuple(case for case in both if new.cases[case].outcome is not before[case].outcome),
     )
-
-
-def _refused(result: CaseResult) -> bool:
-    return result.outcome in (*FAILING, Outcome.NOT_RUN, Outcome.SUSPECT)
 
 
 def _with_old(new: Reference, old: Reference | None, asked_for: set[str] | None) -> Reference:

@@ -186,8 +186,9 @@ def test_an_update_is_refused_where_it_would_bless_a_failure(cli, results, chang
     failing = changed(results, {RAMP: FAILED})
     refused = cli("gate", failing, "--against", baseline, "--update")
     assert refused.code == 1
-    assert refused.lines[0] == "failed scale_by/ramp_2: y: diff1 = 1 > 1e-06"
-    assert refused.lines[-1].startswith("not written: 1 case")
+    assert "1 regressed (failed)" in refused.lines
+    assert "  y: diff1 = 1 > 1e-06" in refused.lines
+    assert refused.lines[-1] == "not written: 1 regressed"
     assert baseline.read_bytes() == before
     waived = cli("gate", failing, "--against", baseline, "--update", "--waivers", write_waivers(tmp_path))
     assert waived.code == 0
@@ -203,7 +204,42 @@ def test_an_update_of_a_selection_keeps_the_rest(cli, run, toy, results, tmp_pat
     part = run("scale_by/ramp_*", "--root", toy).folder
     assert cli("gate", part, "--against", baseline, "--update", "--subset").code == 0
     assert baseline.read_bytes() == before
-    assert "dropped scale_by/rank_2" in cli("gate", part, "--against", baseline, "--update").lines
+    whole = cli("gate", part, "--against", baseline, "--update")
+    assert whole.code == 1
+    assert whole.lines[-2:] == ["not written: 2 missing", "If that is meant: --accept missing"]
+    assert baseline.read_bytes() == before
+    meant = cli("gate", part, "--against", baseline, "--update", "--accept", "missing")
+    assert meant.code == 0
+    assert "accepted missing scale_by/rank_2" in meant.lines
+    assert meant.lines[-1].endswith("3 cases (0 added, 2 dropped, 0 with another outcome)")
+
+
+def test_an_update_refuses_what_the_gate_blocks_unless_it_is_accepted(cli, results, changed, tmp_path):
+    baseline = tmp_path / "baseline.json"
+    slow, rank = "scale_by/ramp_3", "scale_by/rank_2"
+    assert cli("gate", changed(results, {slow: perf(1.0)}), "--against", baseline, "--update").code == 0
+    before = baseline.read_bytes()
+    worse = changed(results, {RAMP: {"outcome": "skipped", "compared": False}, rank: None, slow: perf(1.5)})
+    refused = cli("gate", worse, "--against", baseline, "--update")
+    assert refused.code == 1
+    assert refused.lines[-2:] == [
+        "not written: 1 became skipped, 1 missing, 1 case by its time",
+        "If that is meant: --accept missing --accept skipped --accept slower",
+    ]
+    for words in (("--accept", "skipped", "--accept", "slower"), ("--accept", "missing")):
+        assert cli("gate", worse, "--against", baseline, "--update", *words).code == 1
+    assert baseline.read_bytes() == before
+    every = ("--accept", "missing", "--accept", "skipped", "--accept", "slower")
+    meant = cli("gate", worse, "--against", baseline, "--update", *every)
+    assert meant.code == 0
+    assert [line for line in meant.lines if line.startswith("accepted")] == [
+        f"accepted skipped {RAMP}",
+        f"accepted missing {rank}",
+        f"accepted slower {slow}",
+    ]
+    assert cli("gate", worse, "--against", baseline).code == 0
+    judging = cli("gate", worse, "--against", baseline, "--accept", "missing")
+    assert (judging.code, "--accept says what --update may write" in judging.err) == (2, True)
 
 
 def test_an_update_never_overwrites_results(cli, results):

@@ -17,6 +17,7 @@ Examples:
   mluops-test gate results --against baseline.json --subset           RESULTS are a selection of the cases
   mluops-test gate results --against baseline.json --format github    annotations on the change
   mluops-test gate results --against baseline.json --strict-accuracy --drift-factor voxel_pooling_forward=8
+  mluops-test gate results --against baseline.json --update --accept missing     cases were removed on purpose
   mluops-test gate perf-1 --aa perf-2 --aa perf-3 --against baseline.json --update
 
 \b
@@ -40,7 +41,13 @@ _FOLDER_OR_FILE = click.Path(path_type=Path, exists=True)
     metavar="FILE",
     help="Known failures, each with owner, reason and an end, e.g. --waivers waivers.yaml.",
 )
-@click.option("--update", is_flag=True, help="Write RESULTS to the baseline file instead, unless they are bad.")
+@click.option("--update", is_flag=True, help="Write RESULTS to the baseline file, unless the gate would block them.")
+@click.option(
+    "--accept",
+    multiple=True,
+    type=click.Choice(["missing", "skipped", "slower"]),
+    help="With --update: these are meant, and are listed; others are still refused, e.g. --accept missing.",
+)
 @click.option("--subset", is_flag=True, help="Miss only those cases that the selection of RESULTS means.")
 @click.option("--cross-backend", is_flag=True, help="RESULTS and BASELINE may be of different backends.")
 @click.option("--strict-accuracy", is_flag=True, help="Block where a reading drifted.")
@@ -83,9 +90,11 @@ def command(form: str, update: bool, **options: Any) -> int:
     block, and so do slower cases and waivers that are out of date.
     """
     from mluops_gtest.cli.gating import GateRequest, make_update, reach_decision, write_baseline
-    from mluops_gtest.errors import ExitCode
+    from mluops_gtest.errors import ExitCode, UsageError
 
     request = GateRequest(**options)
+    if request.accept and not update:
+        raise UsageError("--accept says what --update may write; without --update the gate only judges.")
     if not update:
         decision = reach_decision(request)
         _print(decision, form, str(request.against))
@@ -94,10 +103,10 @@ def command(form: str, update: bool, **options: Any) -> int:
     from mluops_gtest.cli.gate_page import update_page
 
     made = make_update(request)
-    if not made.refused:
+    if not made.decision.blocked:
         write_baseline(request.against, made)
     print_page(stdout(), update_page(made, str(request.against)))
-    return int(ExitCode.FAILED if made.refused else ExitCode.OK)
+    return int(ExitCode.FAILED if made.decision.blocked else ExitCode.OK)
 
 
 def _print(decision: "Decision", form: str, against: str) -> None:

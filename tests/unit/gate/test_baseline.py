@@ -6,10 +6,11 @@ import pytest
 
 from mluops_gtest.errors import ContentError, ExitCode, NothingSelectedError, UsageError
 from mluops_gtest.gate.baseline import baseline_from_json, baseline_text, is_baseline, load_json
-from mluops_gtest.gate.decision import decide
+from mluops_gtest.gate.decision import Accept, Policy, decide
+from mluops_gtest.gate.findings import blockers
 from mluops_gtest.gate.reference import reference_of
 from mluops_gtest.gate.update import update
-from tests.unit.gate.build import EVERYTHING, MACHINE, TODAY, outcomes, report, result, waiver
+from tests.unit.gate.build import EVERYTHING, MACHINE, TODAY, gate, outcomes, report, result, waiver
 
 TIMES = [1_000_000 + 1000 * i for i in range(-20, 21)]
 FULL = report(
@@ -38,9 +39,9 @@ def read(tmp_path, text):
     return baseline_from_json(path, load_json(path))
 
 
-def updated(new, old=None, *waivers, asked_for=None, again=()):
+def updated(new, old=None, *waivers, asked_for=None, again=(), **policy):
     old = None if old is None else reference_of(old)
-    return update(new, old, waivers, TODAY, dict(enumerate(again)), asked_for)
+    return update(new, old, waivers, TODAY, dict(enumerate(again)), Policy(**policy), asked_for)
 
 
 def test_one_sorted_line_per_case_with_nothing_superfluous(tmp_path):
@@ -114,25 +115,61 @@ def test_a_broken_file_is_named_with_what_is_broken(tmp_path, text, words):
     "word", ["failed", "wrong_status", "memory", "crashed", "timed_out", "error", "flaky", "suspect", "not_run"]
 )
 def test_failures_what_did_not_run_and_what_proves_nothing_are_refused(word):
-    assert [r.case for r in updated(outcomes(a=word, b="passed")).refused] == ["op/a"]
+    assert [change.case for change in updated(outcomes(a=word, b="passed")).decision.blocking] == ["op/a"]
 
 
 @pytest.mark.parametrize("word", ["suspect", "not_run"])
 def test_no_waiver_lets_these_in(word):
-    assert updated(outcomes(a=word, b="passed"), None, waiver("op/a")).refused
+    assert updated(outcomes(a=word, b="passed"), None, waiver("op/a")).decision.blocked
 
 
 def test_a_waived_failure_is_noted_as_one():
     made = updated(outcomes(a="failed", b="passed"), None, waiver("op/a"))
-    assert not made.refused
+    assert not made.decision.blocked
     assert made.reference.cases["op/a"].outcome.value == "xfailed"
-    assert updated(outcomes(a="failed", b="passed"), None, waiver("op/a", expires="2020-01-01")).refused
-    assert updated(outcomes(a="crashed", b="passed"), None, waiver("op/a")).refused
+    assert updated(outcomes(a="failed", b="passed"), None, waiver("op/a", expires="2020-01-01")).decision.blocked
+    assert updated(outcomes(a="crashed", b="passed"), None, waiver("op/a")).decision.blocked
 
 
 def test_an_update_tells_what_it_changes():
     made = updated(outcomes(a="skipped", c="passed"), outcomes(a="passed", b="passed"))
     assert (made.added, made.dropped, made.changed) == (("op/c",), ("op/b",), ("op/a",))
+
+
+def test_an_update_refuses_what_the_gate_blocks():
+    old = report(*(result(f"op/{name}", value=1e-6, times=TIMES) for name in "abc"))
+    new = report(
+        result("op/a", "skipped"),
+        result("op/b", value=1e-3, times=[2 * t for t in TIMES]),
+        result("op/d"),
+    )
+    for policy in ({}, {"strict_accuracy": True}):
+        made, gated = updated(new, old, waiver("op/gone"), **policy), gate(old, new, waiver("op/gone"), **policy)
+        assert made.decision.blocked
+        assert blockers(made.decision) == blockers(gated)
+    assert blockers(gated) == (
+        "1 became skipped, 1 missing, 1 waiver to clear, 1 case by its time, 1 reading that drifted"
+    )
+
+
+def test_what_is_accepted_is_listed_and_nothing_else_is():
+    old = report(*(result(f"op/{name}", times=TIMES) for name in "abc"))
+    new = report(result("op/a", "skipped"), result("op/b", times=[2 * t for t in TIMES]))
+    everything = frozenset(Accept)
+    made = updated(new, old, accept=everything)
+    assert not made.decision.blocked
+    assert [(accept.value, case) for accept, case in made.decision.accepted] == [
+        ("skipped", "op/a"),
+        ("missing", "op/c"),
+        ("slower", "op/b"),
+    ]
+    for left_out in Accept:
+        partly = updated(new, old, accept=everything - {left_out}).decision
+        assert partly.blocked
+        assert partly.acceptable == (left_out,)
+    failing = updated(outcomes(a="failed", b="suspect", c="not_run"), old, accept=everything).decision
+    assert len(failing.blocking) == 3
+    assert failing.acceptable == ()
 
 
 def test_a_subset_leaves_the_other_cases_alone():
