@@ -116,8 +116,8 @@ def file_options(function: F) -> F:
 
 
 def complete_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001
-    """Case ids; where none fits, files and folders."""
-    ids = _known(ctx, lambda catalogue: catalogue.drafts, incomplete)
+    """Operators and case ids; where none fits, files and folders."""
+    ids = _known(ctx, lambda catalogue: [*catalogue.operators, *catalogue.drafts], incomplete)
     return [CompletionItem(case_id) for case_id in ids] or [CompletionItem(incomplete, type="file")]
 
 

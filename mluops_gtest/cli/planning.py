@@ -1,6 +1,7 @@
 """Which cases a run has, and in which order: selected, cut into shards, the smallest first where that helps."""
 
 from pathlib import Path
+from typing import Any
 
 from mluops_gtest.cli.lines import complain, say
 from mluops_gtest.cli.running import RunRequest
@@ -17,13 +18,29 @@ def recorded_times(path: Path | None) -> RecordedTimes | None:
     return None if path is None else RecordedTimes.of(read_report(path))
 
 
+def only_failed(session: Session, selection: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The selection narrowed down to what did not pass in the results at `path`; it names every such case."""
+    failed = [result.case for result in read_report(path).results if result.outcome.blocks]
+    if not failed:
+        raise NothingSelectedError(f"--failed {path}: nothing failed there, so nothing is left to run again.")
+    gone = [case for case in failed if case not in session.catalogue.drafts and not Path(case).is_file()]
+    if gone:
+        complain(f"warning: --failed {path}: left out, since not here any more: {len(gone)} case(s), e.g. {gone[0]}.")
+    wanted = set(failed).difference(gone)
+    if selection["select"]:
+        wanted &= {case.id for case in session.select(dict(selection)).cases}
+    if not wanted:
+        raise NothingSelectedError(f"--failed {path}: of the cases that failed there ({len(failed)}) none is selected.")
+    return {**selection, "select": [case for case in failed if case in wanted]}
+
+
 def plan_new(
-    session: Session, request: RunRequest, times: RecordedTimes | None = None
+    session: Session, request: RunRequest, times: RecordedTimes | None = None, *, by_size: bool = False
 ) -> tuple[tuple[Selected, ...], int]:
     """The selected cases of this shard, and how many declared cases were not selected."""
     chosen = session.select(dict(request.selection))
     cases = {case.id: case for case in chosen.cases}
-    if request.shard is None and not request.stop_at_first:
+    if request.shard is None and not by_size:
         return chosen.cases, chosen.left_out
     if times is not None and not times.seconds.keys() & cases:
         complain("warning: --times knows none of the selected cases; their sizes decide.")
@@ -32,7 +49,7 @@ def plan_new(
     if request.shard is not None:
         mine = shard_of(ids, costs, Shard.parse(request.shard))
         ids = [case_id for case_id in ids if case_id in mine]
-    if request.stop_at_first:
+    if by_size:
         ids = smallest_first(ids, costs)
     return tuple(cases[case_id] for case_id in ids), chosen.left_out
 

@@ -108,21 +108,25 @@ def _declared(draft: CaseDraft, *, named: bool = False) -> Selected:
 
 
 def _matching(catalogue: Catalogue, patterns: Sequence[str]) -> Iterator[Selected]:
-    """The cases of every pattern: an id, a glob over ids, a file or a folder."""
+    """The cases of every pattern: an id, an operator, a glob over ids, a file or a folder."""
     for pattern in patterns:
         canonical = catalogue.canonical_id(pattern)
         if canonical in catalogue.drafts:
             yield _declared(catalogue.drafts[canonical], named=True)
             continue
-        found = list(_on_disk(catalogue, Path(pattern)))
+        operator = catalogue.operators.get_any(pattern)
+        if operator is not None:
+            found = [_declared(draft) for draft in catalogue.drafts.values() if draft.operator == operator.name]
+        else:
+            found = list(_on_disk(catalogue, Path(pattern)))
         if not found and _GLOB.search(pattern):
             matching = fnmatch.filter(catalogue.drafts, canonical)
             found = [_declared(catalogue.drafts[case_id]) for case_id in matching]
         if not found:
-            hint = suggestion(pattern[:200], catalogue.drafts).split(" Known:")[0]
+            hint = suggestion(pattern[:200], [*catalogue.operators, *catalogue.drafts]).split(" Known:")[0]
             raise NothingSelectedError(
-                f"{shown(pattern)} is no case id, matches none as a glob, and is no file or folder with cases.{hint} "
-                "`mluops-test list --all --format ids` shows every id."
+                f"{shown(pattern)} is no case id and no operator with cases, matches none as a glob, and is no file or "
+                f"folder with cases.{hint} `mluops-test list --all --format ids` shows every id."
             )
         yield from found
 

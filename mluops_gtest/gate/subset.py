@@ -45,5 +45,5 @@ def cases_asked_for(
 
 
 def _means(pattern: str, case: str) -> bool:
-    """The id itself, a glob over ids, or the folder that a case file is in."""
+    """The id itself, its operator, a glob over ids, or the folder that a case file is in."""
     return fnmatch.fnmatch(case, pattern) or PurePosixPath(case).is_relative_to(PurePosixPath(pattern))

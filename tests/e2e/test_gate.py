@@ -162,7 +162,9 @@ def test_a_selection_misses_only_what_it_means(cli, run, toy, results, changed):
     assert (lacking.code, lacking.lines[-1]) == (1, "blocked: 1 missing")
 
 
-@pytest.mark.parametrize("words", [["--op", "scale"], ["scale/ramp_*"], ["--tag", "boundary"], ["PROTOTXT"]])
+@pytest.mark.parametrize(
+    "words", [["--op", "scale"], ["scale_by"], ["scale"], ["scale/ramp_*"], ["--tag", "boundary"], ["PROTOTXT"]]
+)
 def test_a_selection_in_the_words_of_the_user(cli, run, toy, results, changed, words):
     words = [str(toy / "prototxt" / "scale_by") if word == "PROTOTXT" else word for word in words]
     part = run(*words, "--root", toy).folder

@@ -4,6 +4,7 @@ import json
 import math
 import subprocess
 import sys
+from collections import Counter
 
 import pytest
 
@@ -241,7 +242,7 @@ def test_shards_by_recorded_times(cli, run, toy, tmp_path):
 def test_times_must_be_of_use(cli, run, toy):
     earlier = run("scale_by/ramp_2", "--root", toy).folder
     useless = cli("run", "--root", toy, "--times", earlier)
-    assert (useless.code, "--shard I/N and -x" in useless.err) == (2, True)
+    assert (useless.code, "--shard I/N, -x and --failed" in useless.err) == (2, True)
     unknown = run("scale_by/ramp_3", "--root", toy, "-x", "--times", earlier)
     assert unknown.code == 0
     assert "--times knows none of the selected cases" in unknown.err
@@ -252,3 +253,51 @@ def test_stopping_at_the_first_failure_starts_with_the_smallest(run, toy):
         "scale_by/big", "scale_by/ramp_4", "scale_by/ramp_2", "--root", toy, "-x", "--backend", wrong("WithNan")
     )
     assert [r["case"] for r in result.report["results"]] == ["scale_by/ramp_2", "scale_by/ramp_4", "scale_by/big"]
+
+
+def test_an_operator_alone_selects_its_cases_for_every_command(cli, toy, tmp_path):
+    wanted = cli("list", "--op", "scale_by", "--root", toy, "--format", "ids").lines
+    assert cli("list", "scale_by", "--root", toy, "--format", "ids").lines == wanted
+    assert cli("list", "scale", "--root", toy, "--format", "ids").lines == wanted
+    for words in (["generate", "--check"], ["verify"], ["export", "--out", tmp_path / "exported"]):
+        assert cli(words[0], "scale_by", "--root", toy, *words[1:]).code == 0, words
+    ran = cli("run", "scale_by", "--root", toy, "-q")
+    assert ran.lines[0].startswith(f"{len(wanted)} passed")
+
+
+def edited(folder, path, **outcomes):
+    """A copy of a report in which cases have other outcomes."""
+    report = json.loads((folder / "report.json").read_text())
+    for result in report["results"]:
+        name = result["case"].partition("/")[2]
+        if name in outcomes:
+            result.update(outcome=outcomes[name], compared=outcomes[name] not in ("skipped", "not_run"))
+    report["summary"] = dict(Counter(result["outcome"] for result in report["results"]))
+    path.write_text(json.dumps(report))
+    return path
+
+
+def test_what_did_not_pass_is_run_again(cli, run, toy, tmp_path):
+    earlier = run("--root", toy, "--all").folder
+    failed = edited(earlier, tmp_path / "r.json", big="failed", ramp_4="not_run", ramp_2="suspect", rank_2="skipped")
+    again = run("--root", toy, "--failed", failed)
+    assert again.code == 0
+    # The smallest first, and network scales as well: they are what failed.
+    assert [r["case"] for r in again.report["results"]] == ["scale_by/ramp_2", "scale_by/ramp_4", "scale_by/big"]
+    assert list(run("--root", toy, "--failed", failed, "--tag", "network").results) == ["scale_by/big"]
+    assert list(run("--root", toy, "--failed", failed, "scale_by/ramp_*", "-k", "4").results) == ["scale_by/ramp_4"]
+    assert cli("gate", again.folder, "--against", earlier, "--subset").code == 0
+    same = cli("run", "--root", toy, "--failed", again.folder, "--out", again.folder, "--overwrite")
+    assert (same.code, "nothing failed there" in same.err) == (5, True)
+
+
+def test_failed_says_what_it_cannot_run(cli, run, toy, tmp_path):
+    earlier = run("--root", toy).folder
+    failed = edited(earlier, tmp_path / "r.json", ramp_2="failed")
+    other = cli("run", "--root", toy, "--failed", failed, "scale_by/ramp_3")
+    assert (other.code, "(1) none is selected" in other.err) == (5, True)
+    beside = cli("run", "--resume", earlier, "--failed", failed)
+    assert (beside.code, "leave out --failed" in beside.err) == (2, True)
+    gone = cli("run", "--failed", failed)
+    assert gone.code == 5
+    assert "not here any more: 1 case(s), e.g. scale_by/ramp_2" in gone.err

@@ -15,13 +15,14 @@ from mluops_gtest.model.reseed import LARGEST_RESEED
 
 if TYPE_CHECKING:
     from mluops_gtest.cli.running import RunRequest
+    from mluops_gtest.engine.costs import RecordedTimes
     from mluops_gtest.reports.results_folder import ResultsFolder
 
 _EPILOG = """\b
 Examples:
   mluops-test run                                     the default set on numpy
   mluops-test run --tag network                       the sizes that real networks use
-  mluops-test run --op masked_im2col_forward -x       one operator, stop at the first failure
+  mluops-test run masked_im2col_forward -x            one operator, stop at the first failure
   mluops-test run masked_im2col_forward/edge_top_float -v
   mluops-test run 'get_indice_pairs/subm_*' --repeat 5
   mluops-test run my_cases/ --backend my_kernels.py:backend --out results
@@ -32,6 +33,7 @@ Examples:
   mluops-test run --shard 1/4 --times last-night      quarters that took the same time last night
   mluops-test run --tag network --perf --device-spec host.yaml
   mluops-test run --reseed 7                          other random values, fresh baselines
+  mluops-test run --failed results --out again        what did not pass there, the smallest case first
   mluops-test run --resume results                    go on after a crash, Ctrl-C or a full disk
   mluops-test run --out results --overwrite           the same folder again
 """
@@ -127,6 +129,13 @@ _ONLY_WITH_PERF = {"warmup", "samples", "cold_cache", "device_spec"}
 )
 @click.option("--shard", metavar="I/N", help="Only part I of N of the selected cases, e.g. --shard 2/5.")
 @click.option(
+    "--failed",
+    type=click.Path(path_type=Path, exists=True),
+    metavar="RESULTS",
+    help="Only what did not pass in an earlier run, a results folder or a report.json; the smallest cases come first, "
+    "e.g. --failed results --op get_indice_pairs.",
+)
+@click.option(
     "--times",
     type=click.Path(path_type=Path, exists=True),
     metavar="RESULTS",
@@ -147,10 +156,10 @@ _ONLY_WITH_PERF = {"warmup", "samples", "cold_cache", "device_spec"}
 def command(ctx: click.Context, /, resume: Path | None, **options: Any) -> int:
     """Run cases on a backend and judge the results.
 
-    SELECT is a case id, a glob over ids, a case file or a folder of case files. Without any selection
-    the default set runs: every declared case but those tagged network or undefined.
+    SELECT is a case id, an operator, a glob over ids, a case file or a folder of case files. Without any
+    selection the default set runs: every declared case but those tagged network or undefined.
     """
-    from mluops_gtest.cli.planning import empty_shard, plan_new, recorded_times
+    from mluops_gtest.cli.planning import empty_shard, only_failed, plan_new
     from mluops_gtest.cli.running import RunRequest, execute
     from mluops_gtest.cli.session import Session
 
@@ -171,11 +180,13 @@ def command(ctx: click.Context, /, resume: Path | None, **options: Any) -> int:
     if options["perf"] and (jobs or 1) > 1:
         raise UsageError("--perf times one call after the other: leave out -j. With --devices each device has its own.")
     options["reseed"] = _seed(options["reseed"], options["shard"])
-    if options["times"] is not None and options["shard"] is None and not options["stop_at_first"]:
-        raise UsageError("--times says what cases cost, for --shard I/N and -x; without them it changes nothing.")
-    times = recorded_times(options.pop("times"))
+    failed, session = options.pop("failed"), Session(root)
+    smallest_first = options["stop_at_first"] or failed is not None
+    times = _times(options.pop("times"), of_use=options["shard"] is not None or smallest_first)
     keys = ("select", "operators", "tags", "keyword", "everything")
     selection = {key: list(v) if isinstance(v := options.pop(key), tuple) else v for key in keys}
+    if failed is not None:
+        selection = only_failed(session, selection, failed)
     request = RunRequest(
         selection=selection,
         root=None if root is None else str(root),
@@ -188,8 +199,7 @@ def command(ctx: click.Context, /, resume: Path | None, **options: Any) -> int:
         _refuse_inline(request.backend, jobs, devices, options)
     if request.guard_pages:
         _refuse_guard_pages(request)
-    session = Session(root)
-    cases, left_out = plan_new(session, request, times)
+    cases, left_out = plan_new(session, request, times, by_size=smallest_first)
     if not cases:
         return int(empty_shard(allow_empty))
     with _new_folder(out, overwrite=overwrite) as folder:
@@ -203,6 +213,14 @@ def _seed(reseed: int | str | None, shard: str | None) -> int | None:
     if shard is not None:
         raise UsageError("--reseed random: the shards of one run need the same values; give each the same number.")
     return secrets.randbelow(LARGEST_RESEED + 1)
+
+
+def _times(path: Path | None, *, of_use: bool) -> "RecordedTimes | None":
+    from mluops_gtest.cli.planning import recorded_times
+
+    if path is not None and not of_use:
+        raise UsageError("--times says what cases cost, for --shard I/N, -x and --failed; alone it changes nothing.")
+    return recorded_times(path)
 
 
 def _refuse_inline(backend: str, jobs: int | None, devices: tuple[int, ...], options: dict[str, Any]) -> None:

@@ -32,6 +32,9 @@ DEFAULT = ["ramp_2", "ramp_3", "ramp_4", "rank_2", "empty"]
         ({"tags": ("network",)}, ["big"]),
         ({"tags": ("undefined",)}, ["odd_thing"]),
         ({"tags": ("network", "undefined")}, ["big", "odd_thing"]),
+        ({"patterns": ("scale_by",)}, [*DEFAULT[:3], "big", *DEFAULT[3:]]),
+        ({"patterns": ("scale",), "tags": ("boundary",)}, DEFAULT[:3]),
+        ({"patterns": ("scale_by/odd_thing", "scale_by")}, ["odd_thing", *DEFAULT[:3], "big", *DEFAULT[3:]]),
         ({"patterns": ("scale_by/odd_thing",)}, ["odd_thing"]),
         ({"patterns": ("scale/ramp_3",)}, ["ramp_3"]),
         ({"patterns": ("scale_by/*",)}, [*DEFAULT[:3], "big", *DEFAULT[3:]]),
@@ -47,6 +50,19 @@ def test_what_is_selected(toy, query, expected):
 
 def test_what_was_left_out_is_counted(toy):
     assert select(toy, Query(), lambda path: "").left_out == 2
+
+
+def test_an_operator_comes_before_a_folder_of_its_name(toy, tmp_path, monkeypatch):
+    (tmp_path / "scale_by").mkdir()
+    (tmp_path / "scale_by" / "mine.prototxt").write_text("")
+    monkeypatch.chdir(tmp_path)
+    assert "ramp_2" in names(toy, patterns=("scale_by",))
+    assert names(toy, patterns=("./scale_by",)) == ["mine.prototxt"]
+
+
+def test_a_mistyped_operator_is_told(toy):
+    with pytest.raises(NothingSelectedError, match="Did you mean 'scale_by'"):
+        names(toy, patterns=("scale_bye",))
 
 
 @pytest.mark.parametrize("pattern", ["scale_by/ramp_9", "nothing/*", "no/such/file.prototxt"])
