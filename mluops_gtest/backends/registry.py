@@ -23,7 +23,8 @@ BUILT_IN: Final = {
     "numpy": "mluops_gtest.backends.numpy_backend:NumpyBackend",
     "reference": "mluops_gtest.backends.reference_backend:ReferenceBackend",
 }
-
+# What a file is asked for when nothing stands behind its name.
+_DEFAULT_ATTRIBUTE: Final = "backend"
 
 # Doors: words that lead to kernels outside of Python; what follows the colon is the door's own.
 DOORS: Final = {
@@ -112,16 +113,17 @@ def _open(word: str, rest: str, wiring: Wiring) -> Backend:
 
 
 def _named(spec: str) -> Backend:
-    """A Python object by module:attribute or path/file.py:attribute."""
-    target, colon, attribute = spec.rpartition(":")
+    """A Python object by module:attribute or path/file.py[:attribute]."""
+    target, colon, attribute = (spec, ":", _DEFAULT_ATTRIBUTE) if spec.endswith(".py") else spec.rpartition(":")
     if not colon or not target or not attribute:
-        words = [*BUILT_IN, *DOORS, *_entry_points(), "module:attribute", "path/file.py:attribute"]
+        words = [*BUILT_IN, *DOORS, *_entry_points(), "module:attribute", "path/file.py[:attribute]"]
         raise UnknownNameError("backend", spec, words)
     module = _load_file(spec, Path(target)) if _is_path(target) else _guarded(spec, lambda: _import(target))
     value = module
     for part in attribute.split("."):
         if not hasattr(value, part):
-            raise BackendError(f"Backend {spec!r}: {target} has no attribute {attribute!r}.")
+            advice = f" Name the one that it has: {spec}:ATTRIBUTE." if target == spec else ""
+            raise BackendError(f"Backend {spec!r}: {target} has no attribute {attribute!r}.{advice}")
         value = getattr(value, part)
     return _checked(spec, value)
 

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import os
 import platform
+import shlex
 import signal
 import threading
 from collections.abc import Iterator
@@ -102,6 +103,10 @@ class RunRequest:
                 options += [name, value]
         if self.backend != "numpy":
             options += ["--backend", self.backend]
+        if self.timeout is not None:
+            options += ["--timeout", str(self.timeout).removesuffix(".0")]
+        if self.memory_limit is not None:
+            options += ["--memory-limit", str(self.memory_limit)]
         if self.repeat > 1:
             options += ["--repeat", str(self.repeat)]
         if self.reruns:
@@ -204,7 +209,10 @@ def execute(
     if request.perf and verbosity >= 0:
         print_performance(stdout(), report)
     reporter.summary(report, str(folder.path))
-    if left_out and verbosity >= 0:
+    if report.interrupted:
+        say(f"Interrupted. To run what is left: {shlex.join(['mluops-test', 'run', '--resume', str(folder.path)])}")
+    # Who selected knows that the rest is left out.
+    if left_out and not any(request.selection.values()) and verbosity >= 0:
         say(
             f"{left_out} declared cases were not selected; --all selects every one but those tagged undefined "
             "(--tag undefined), --tag network the network scales."

@@ -45,6 +45,15 @@ def test_the_template_computes_right_and_says_what_is_missing(cli, run, tmp_path
     assert cli("new", "backend", "my_kernels", "--force").code == 0
 
 
+def test_a_file_alone_means_its_backend(cli, run, tmp_path):
+    assert cli("new", "backend", "my_kernels").code == 0
+    assert run(*SMALL, "--tag", "smoke", "--backend", "my_kernels.py").code == 0
+    (tmp_path / "cwd" / "other.py").write_text("kernels = None\n")
+    lacking = cli("run", *SMALL, "--tag", "smoke", "--backend", "other.py")
+    assert lacking.code == 4
+    assert "other.py has no attribute 'backend'. Name the one that it has: other.py:ATTRIBUTE." in lacking.err
+
+
 @pytest.mark.parametrize("name", ["My", "a-b", "class", "../x", ""])
 def test_a_bad_name_is_refused(cli, name):
     assert cli("new", "backend", name).code == 2

@@ -350,6 +350,7 @@ def test_ctrl_c_writes_what_is_done_and_can_be_resumed(cli, tmp_path):
     assert report["summary"]["passed"] >= 5
     assert report["summary"]["not_run"] >= 1
     assert "not_run" in printed
+    assert f"Interrupted. To run what is left: mluops-test run --resume {out}" in printed.splitlines()
     resumed = cli("run", "--resume", out)
     assert resumed.code == 0
     assert set(json.loads((out / "report.json").read_text())["summary"]) == {"passed"}

@@ -301,3 +301,18 @@ def test_failed_says_what_it_cannot_run(cli, run, toy, tmp_path):
     gone = cli("run", "--failed", failed)
     assert gone.code == 5
     assert "not here any more: 1 case(s), e.g. scale_by/ramp_2" in gone.err
+
+
+def test_repro_lines_keep_the_limits(run):
+    select = ("masked_im2col_forward/edge_top_float", "--isolate")
+    limited = run(*select, "--timeout", "20", "--memory-limit", "2G")
+    (result,) = limited.results.values()
+    assert " --timeout 20 --memory-limit 2147483648 " in result["repro"]
+    assert " --timeout 12.5 " in next(iter(run(*select, "--timeout", "12.5").results.values()))["repro"]
+
+
+def test_only_who_selects_nothing_is_told_what_is_not_selected(run, toy):
+    note = "declared cases were not selected"
+    assert note in run("--root", toy).out
+    for words in (("--all",), ("--tag", "boundary"), ("scale_by/ramp_2",), ("--op", "scale_by"), ("-k", "ramp")):
+        assert note not in run("--root", toy, *words).out, words

@@ -15,7 +15,7 @@ Examples:
 def command() -> None:
     """Show the backends that are known by name, and whether they load.
 
-    Any Python object can be named too: module:attribute or path/file.py:attribute.
+    Any Python object can be named too: module:attribute or path/file.py[:attribute].
     """
     from rich.table import Table
 

@@ -50,7 +50,7 @@ _ONLY_WITH_PERF = {"warmup", "samples", "cold_cache", "device_spec"}
     default="numpy",
     show_default=True,
     help="numpy, reference, c:LIBRARY, mlu, exec:COMMAND, torch[:DEVICE], an entry point, module:attribute or "
-    "path/file.py:attribute, e.g. -b my_kernels.py:backend.",
+    "path/file.py[:attribute], e.g. -b my_kernels.py (its `backend`).",
 )
 @click.option(
     "--runtime", metavar="LIB", help="With c:: the library with the cnrt functions, e.g. --runtime libcnrt.so."
