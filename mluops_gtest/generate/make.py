@@ -179,7 +179,7 @@ def _with_baseline(case: Case, draft: CaseDraft, operator: Operator) -> Case:
     for tensor in case.outputs:
         _refuse_large(draft, tensor.id, tensor.desc.dims)
     call = bind_values(case, operator)
-    broken = None if operator.precondition is None else operator.precondition(call)
+    broken = operator.broken(call)
     if broken is not None:
         raise DeclarationError(f"{draft.where}: case {draft.id}: {broken}; the document does not define that.")
     baseline = operator.reference(call)

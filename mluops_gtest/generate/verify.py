@@ -18,6 +18,9 @@ def verify_case(case: Case, operator: Operator) -> list[str]:
     if not answer.computes or not case.baseline_stored:
         return []
     try:
+        broken = operator.broken(call)
+        if broken is not None:
+            return [f"the case is broken: {broken}; {operator.name} does not define that"]
         baseline = operator.reference(call)
     except (ValueError, AssertionError, LookupError, TypeError, ArithmeticError, MemoryError) as error:
         # A file of anybody's: rows that do not exist, lists of another length.

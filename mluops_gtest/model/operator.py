@@ -179,6 +179,10 @@ class Operator:
                 return Answer(check.status, check.name)
         return Answer(Status.SUCCESS)
 
+    def broken(self, call: OpCall) -> str | None:
+        """What the data of a call that computes lack of what the document takes for granted, or None."""
+        return None if self.precondition is None else self.precondition(call)
+
     def check(self, name: str) -> Check:
         """The check of that name."""
         for check in self.checks:
