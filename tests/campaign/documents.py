@@ -30,7 +30,7 @@ from tests.campaign.tally import Try
 # Anything but a bug of ours (70) and an interruption.
 GOOD_CODES: Final = (0, 1, 2, 3, 4, 5, 74)
 MOST_SECONDS: Final = 30
-CASES: Final = ("voxel_pooling_forward/bevdepth_twin", "voxel_pooling_forward/order_of_axes")
+CASES: Final = ("scale_by/ramp_2", "scale_by/ramp_3")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ DOCUMENTS: Final = (
         (
             ("history", "show", "--db", "history.sqlite"),
             ("history", "show", CASES[0], "--db", "history.sqlite"),
-            ("history", "trend", "--op", "voxel_pooling_forward", "--db", "history.sqlite"),
+            ("history", "trend", "--op", "scale_by", "--db", "history.sqlite"),
             ("history", "add", "results", "--db", "history.sqlite"),
             ("report", "results", "--history", "history.sqlite", "--format", "json"),
         ),
@@ -101,7 +101,7 @@ DOCUMENTS: Final = (
 )
 
 WAIVERS = """\
-- {case: voxel_pooling_forward/*, outcome: failed, reason: rounds twice, owner: ann, expires: 2099-09-30}
+- {case: scale_by/*, outcome: failed, reason: rounds twice, owner: ann, expires: 2099-09-30}
 - {case: "*/x", fingerprint: "v1:3f2a9c01d4e7", reason: "a bug", owner: bob, expires: 2099-01-01, backend: mlu}
 """
 DEVICE = "name: my-device\nbandwidth_bytes_per_s: 1.2e+12\npeak_ops_per_s: {float: 1.6e+13, half: 6.4e+13}\n"
@@ -114,15 +114,15 @@ def make_originals(folder: Path) -> None:
     box = Sandbox(folder / "sandbox")
     originals = folder / "originals"
     originals.mkdir()
-    write_toy_root(originals / "root")
+    root = write_toy_root(originals / "root")
     (originals / "waivers.yaml").write_text(WAIVERS)
     (originals / "device.yaml").write_text(DEVICE)
     for arguments in (
-        ("run", *CASES, "--out", originals / "results", "-q", "--perf", "--samples", "5"),
-        ("run", *CASES, "--out", originals / "cut", "-q"),
+        ("generate", "--all", "--root", root),
+        ("run", *CASES, "--root", root, "--out", originals / "results", "-q", "--perf", "--samples", "5"),
+        ("run", *CASES, "--root", root, "--out", originals / "cut", "-q"),
         ("gate", originals / "results", "--against", originals / "baseline.json", "--update"),
         ("history", "add", originals / "results", originals / "cut", "--db", originals / "history.sqlite"),
-        ("generate", "--all", "--root", originals / "root"),
     ):
         done = box.run(*arguments)
         if done.code != 0:
