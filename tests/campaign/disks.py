@@ -32,8 +32,10 @@ def disks(folder: Path, root: Path, seed: int, wanted: range, at_once: int) -> l
     with ThreadPoolExecutor(at_once) as pool:
         tries = list(pool.map(limited, wanted))
         tries += pool.map(lambda i: _vanishing(folder / f"gone-{i}", root, i, seed), range(max(1, len(wanted) // 5)))
-        tries += pool.map(lambda item: _full_output(folder, item), enumerate(_commands(root, before)))
-        tries += pool.map(lambda item: _full_file(folder, item, seed), enumerate(_writers(root, before)))
+        # A few of the commands where few tries are wanted.
+        step = max(1, 10 // len(wanted))
+        tries += pool.map(lambda item: _full_output(folder, item), list(enumerate(_commands(root, before)))[::step])
+        tries += pool.map(lambda item: _full_file(folder, item, seed), list(enumerate(_writers(root, before)))[::step])
     return tries
 
 
