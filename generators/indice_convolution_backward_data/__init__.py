@@ -7,6 +7,7 @@ from mluops_gtest.authoring import DType, OpCall, Operator, OutputSpec, ParamFie
 from .checks import CHECKS
 from .filters import LAYOUTS, extents
 from .kernel import kernel
+from .nonfinite import nonfinite
 from .precondition import precondition
 from .recipes import network, random_pairs, sites
 from .reference import reference
@@ -51,7 +52,7 @@ OPERATOR: Final = Operator(
     reference=reference,
     precondition=precondition,
     kernel=kernel,
-    recipes={"random_pairs": random_pairs, "sites": sites, "network": network},
+    recipes={"random_pairs": random_pairs, "sites": sites, "network": network, "nonfinite": nonfinite},
     theory=theory,
     wrong=WRONG,
 )

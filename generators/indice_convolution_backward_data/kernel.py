@@ -20,16 +20,30 @@ def kernel(call: OpCall) -> Status:
     grad = call.array("output_grad").astype(np.float32, copy=False)
     weights = _stacked_weights(call.array("filters"), call.tensor("filters").layout)
     partners = _partners(call.array("indice_pairs"), call.param("indice_num"), len(grad))
-    # A row of zeros behind the last one stands for "no partner at this offset".
-    padded = np.concatenate([grad, np.zeros((1, grad.shape[1]), np.float32)])
-    result = call.array("input_grad")
-    step = max(1, _BLOCK_VALUES // len(weights))
+    # Zeros for a partner that is missing are harmless only where the weights are finite: 0 · ∞ is NaN.
+    gather = _all_offsets_at_once if np.isfinite(weights).all() else _offset_by_offset
     # Rounding a sum beyond the largest half gives an infinity, as the device does.
     with np.errstate(over="ignore", invalid="ignore"):
-        for start in range(0, len(result), step):
-            block = partners[start : start + step]
-            result[start : start + step] = padded[block].reshape(len(block), -1) @ weights
+        gather(grad, weights, partners, call.array("input_grad"))
     return Status.SUCCESS
+
+
+def _all_offsets_at_once(grad: Array, weights: Array, partners: Array, result: Array) -> None:
+    """One product per block of input rows; a row of zeros behind the last one stands for nobody."""
+    padded = np.concatenate([grad, np.zeros((1, grad.shape[1]), np.float32)])
+    step = max(1, _BLOCK_VALUES // len(weights))
+    for start in range(0, len(result), step):
+        block = partners[start : start + step]
+        result[start : start + step] = padded[block].reshape(len(block), -1) @ weights
+
+
+def _offset_by_offset(grad: Array, weights: Array, partners: Array, result: Array) -> None:
+    """Only rows that have a partner are multiplied."""
+    sums = np.zeros(result.shape, np.float32)
+    for column, weight in zip(partners.T, np.split(weights, partners.shape[1]), strict=True):
+        met = np.flatnonzero(column < len(grad))
+        sums[met] += grad[column[met]] @ weight
+    result[...] = sums
 
 
 def _stacked_weights(filters: Array, layout: Layout) -> Array:

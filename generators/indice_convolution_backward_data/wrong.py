@@ -121,6 +121,17 @@ def _leaves_rows_without_pairs(call: OpCall) -> Status:
     return Status.SUCCESS
 
 
+def _multiplies_zeros(call: OpCall) -> Status:
+    grad, result = call.array("output_grad").astype(np.float32), call.array("input_grad")
+    total = np.zeros(result.shape, np.float32)
+    for step in _right_steps(call, _right_weights(call).astype(np.float32)):
+        met = np.zeros((len(result), grad.shape[1]), np.float32)
+        met[step.inputs] = grad[step.outputs]
+        total += met @ step.weights.T
+    result[...] = total
+    return Status.SUCCESS
+
+
 WRONG: Final = (
     _variant("weights_transposed", "reads W_k as [Co, Ci], as §3.1 prints it", weights=_weights_transposed),
     _variant("channels_last", "reads every layout as N(D)HWC", weights=_weights_channels_last),
@@ -132,5 +143,6 @@ WRONG: Final = (
     _variant("rows_exchanged", "takes input rows for output rows", steps=_steps_exchanged),
     _variant("overwrites", "updates rows instead of adding to them, §3.1 step 6 without step 7", scatter=_overwrite),
     Wrong("own_type", "accumulates half in half", _accumulates_in_own_type),
+    Wrong("zeros_for_nobody", "multiplies zeros where a row has no partner, and 0 · ∞ is NaN", _multiplies_zeros),
     Wrong("rows_without_pairs", "does not zero rows that receive nothing", _leaves_rows_without_pairs),
 )

@@ -286,6 +286,46 @@ def test_a_sum_beyond_the_largest_half_is_infinite():
 # Rulings.
 
 
+def nonfinite_call(kind, dtype, seed) -> OpCall:
+    shape = {"kernel": (2, 2), "rows_in": 9, "rows_out": 12, "counts": (5, 0, 4, 2)}
+    return made_call("nonfinite", dtype, seed, **shape, channels_in=3, channels_out=4, kind=kind)
+
+
+# Per kind: is there a NaN in the baseline, is there an infinity; None: the sign of a product or a zero decides.
+SHOWS = {
+    "weight_inf": (None, True), "weight_nan": (True, False), "weight_idle": (False, False), "grad_inf": (None, True),
+    "grad_nan": (True, False), "grad_idle": (False, False), "inf_minus_inf": (True, None), "overflow": (False, True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [DType.FLOAT, DType.HALF])
+@pytest.mark.parametrize("kind", SHOWS)
+def test_what_is_not_finite_reaches_its_own_sums_alone(kind, dtype):
+    for seed in range(20):
+        call = nonfinite_call(kind, dtype, seed)
+        baseline = OPERATOR.reference(call).outputs["input_grad"]
+        for found, wanted in zip((np.isnan(baseline), np.isinf(baseline)), SHOWS[kind], strict=True):
+            assert wanted is None or found.any() == wanted
+        assert np.isfinite(baseline).any(axis=1).sum() >= 4, "rows without a partner stay finite"
+        assert OPERATOR.kernel(call) is Status.SUCCESS
+        np.testing.assert_allclose(call.array("input_grad"), baseline, rtol=1e-3, atol=1e-3)
+
+
+def test_every_nan_of_the_baseline_is_the_same_one():
+    baseline = OPERATOR.reference(nonfinite_call("inf_minus_inf", DType.FLOAT, 1)).outputs["input_grad"]
+    assert set(baseline[np.isnan(baseline)].view("<u4").tolist()) == {0x7FC00000}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [({"channels_out": 1}, "at least 2"), ({"counts": (5, 1, 4, 2)}, "one none"), ({"rows_out": 5}, "in no pair")],
+)
+def test_a_shape_without_room_for_the_values_is_refused(change, words):
+    shape = {"kernel": (2, 2), "rows_in": 9, "rows_out": 12, "counts": (5, 0, 4, 2), "channels_out": 4, **change}
+    with pytest.raises(ValueError, match=words):
+        made_call("nonfinite", **shape, channels_in=3, kind="grad_idle")
+
+
 def test_w_k_is_ci_by_co():
     """§3.1 prints [K, Co, Ci]; here Ci = Co = 2, so only the arithmetic tells."""
     filters = np.array([[1, 2], [3, 4]], "<f4").reshape(1, 1, 2, 2)

@@ -1,0 +1,92 @@
+"""The recipe of values that are not finite: where they stand, and which rows they must not reach."""
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal, NamedTuple
+
+import numpy as np
+
+from mluops_gtest.authoring import Array, Draw, DType, Made
+
+from .recipes import random_pairs
+
+# …_idle: where nothing may show, in the weights of an offset without pairs and in a row that no pair names.
+Kind = Literal[
+    "weight_inf", "weight_nan", "weight_idle", "grad_inf", "grad_nan", "grad_idle", "inf_minus_inf", "overflow"
+]
+# By bytes of the type: the square overflows and no other product can take that back; one of them alone stays far from
+# the largest number, so that no order of additions overflows in between.
+_LARGE: Final = {2: 2.0**10, 4: 2.0**100}
+
+
+class _Places(NamedTuple):
+    """An offset that some rows meet and others do not, an output row that it reads, and what nobody reads."""
+
+    offset: int
+    row: int
+    idle_offset: int
+    idle_row: int
+
+
+def nonfinite(
+    draw: Draw,
+    params: Mapping[str, Any],
+    dtype: DType,
+    *,
+    kernel: tuple[int, ...],
+    rows_in: int,
+    rows_out: int,
+    channels_in: int,
+    channels_out: int,
+    counts: tuple[int, ...],
+    kind: Kind,
+) -> Made:
+    """Random pairs; few values are not finite, so that most rows stay so and are still compared."""
+    if channels_out < 2:
+        raise ValueError("channels_out must be at least 2, so that two products meet in one sum")
+    made = random_pairs(
+        draw,
+        params,
+        dtype,
+        kernel=kernel,
+        rows_in=rows_in,
+        rows_out=rows_out,
+        channels_in=channels_in,
+        channels_out=channels_out,
+        counts=counts,
+    )
+    grad = made.inputs["output_grad"]
+    # ARRAY is [K…, Ci, Co] already, so this is a view.
+    weights = made.inputs["filters"].reshape(-1, channels_in, channels_out)
+    _plant(kind, grad, weights, _places(made.inputs["indice_pairs"], counts, rows_out))
+    return made
+
+
+def _plant(kind: Kind, grad: Array, weights: Array, at: _Places) -> None:
+    match kind:
+        case "weight_inf":
+            weights[at.offset, 0, 0] = np.inf
+        case "weight_nan":
+            weights[at.offset, 0, 0] = np.nan
+        case "weight_idle":
+            weights[at.idle_offset] = np.inf
+        case "grad_inf":
+            grad[at.row, 0] = -np.inf
+        case "grad_nan":
+            grad[at.row, 0] = np.nan
+        case "grad_idle":
+            grad[at.idle_row] = np.nan
+        case "inf_minus_inf":
+            grad[at.row, :2], weights[at.offset, 0, :2] = (np.inf, -np.inf), 1
+        case "overflow":
+            grad[at.row, 0] = weights[at.offset, 0, 0] = _LARGE[grad.dtype.itemsize]
+
+
+def _places(pairs: Array, counts: tuple[int, ...], rows_out: int) -> _Places:
+    rows_in = pairs.shape[2]
+    used = [k for k, count in enumerate(counts) if 0 < count < rows_in]
+    idle = [k for k, count in enumerate(counts) if count == 0]
+    named = np.concatenate([pairs[k, 1, :count] for k, count in enumerate(counts)])
+    unnamed = np.setdiff1d(np.arange(rows_out), named)
+    if not used or not idle or not unnamed.size:
+        raise ValueError("some offset must have pairs for a part of the rows, one none, and a row must be in no pair")
+    return _Places(used[0], int(pairs[used[0], 1, 0]), idle[0], int(unnamed[0]))
