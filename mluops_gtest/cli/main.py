@@ -16,6 +16,7 @@ from mluops_gtest.errors import ExitCode, HarnessError, UnwritableError, suggest
 COMMANDS = {
     "run": "Run cases on a backend and judge the results.",
     "list": "List the declared cases.",
+    "diff": "Show where the outputs of one case differ from what is expected.",
     "show": "Show one case: tensors, parameters, criteria, expected status.",
     "generate": "Make cases with their baselines and write them.",
     "gate": "Decide whether a change may be merged.",

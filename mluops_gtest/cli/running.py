@@ -16,6 +16,7 @@ from mluops_gtest import __version__
 from mluops_gtest.backends.registry import is_native, runs_inline
 from mluops_gtest.cli.consoles import stderr, stdout
 from mluops_gtest.cli.lines import complain, say
+from mluops_gtest.cli.output_saver import OutputSaver, Which
 from mluops_gtest.cli.performance_page import print_performance
 from mluops_gtest.cli.session import Session
 from mluops_gtest.codec.result_checks import check_selection
@@ -84,6 +85,7 @@ class RunRequest:
     allow_outside_paths: bool = False
     # None: the declared values.
     reseed: int | None = None
+    save_outputs: Which | None = None
 
     @property
     def isolated(self) -> bool:
@@ -194,10 +196,11 @@ def execute(
         context = _context(request, callers[0].name, len(cases), left_out, device)
         if not resumed:
             folder.clear()
+        saver = None if request.save_outputs is None else OutputSaver(folder.path, request.save_outputs)
         with ResultFiles(folder, record, tuple(done[case.id] for case in cases if case.id in done)) as files:
             operators = session.catalogue.operators
             try:
-                report = run(planned, callers, operators, source, context, options, [files, reporter], done)
+                report = run(planned, callers, operators, source, context, options, [files, reporter], done, saver)
             except UnwritableError as error:
                 return _told(error, exit_code(files.finished))
             report = _timed(report, source)
@@ -209,6 +212,8 @@ def execute(
     if request.perf and verbosity >= 0:
         print_performance(stdout(), report)
     reporter.summary(report, str(folder.path))
+    if saver is not None:
+        code = _saved(saver, code)
     if report.interrupted:
         say(f"Interrupted. To run what is left: {shlex.join(['mluops-test', 'run', '--resume', str(folder.path)])}")
     # Who selected knows that the rest is left out.
@@ -218,6 +223,13 @@ def execute(
             "(--tag undefined), --tag network the network scales."
         )
     return code
+
+
+def _saved(saver: OutputSaver, code: ExitCode) -> ExitCode:
+    """What was saved beside the results, and what could not be."""
+    if words := saver.words():
+        say(words)
+    return code if saver.trouble is None else _told(saver.trouble, code)
 
 
 def _told(error: UnwritableError, found: ExitCode) -> ExitCode:

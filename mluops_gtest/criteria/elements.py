@@ -74,5 +74,24 @@ def elements_of(dtype: DType) -> Elements:
     )
 
 
+def widened(values: Array, dtype: DType) -> Array:
+    """The values in a type that numpy computes with: bfloat16 as float32, a pair of halves as complex64, both exact."""
+    if dtype is DType.BFLOAT16:
+        return elements_of(dtype).values(values)
+    if dtype is DType.COMPLEX_HALF:
+        parts = np.ascontiguousarray(values).reshape(-1).view("<f2").astype("<f4")
+        return parts.view("<c8").reshape(values.shape)
+    return values
+
+
+def value_text(value: object, dtype: DType) -> str:
+    """One element for people; a NaN with its bits."""
+    stored = np.asarray(value)
+    scalar = widened(stored, dtype)
+    if scalar.dtype.kind == "f" and np.isnan(scalar):
+        return f"nan (0x{int(stored.view(dtype.bits)):0{2 * dtype.itemsize}x})"
+    return str(scalar)
+
+
 def _small(real: "np.dtype[Any]") -> float:
     return _SMALL_16_BIT if real.itemsize == 2 else _SMALL

@@ -65,13 +65,13 @@ def worst_elements(evaluated: Array, baseline: Array, dtype: DType, number: int)
             return []
         # Both parts of a complex element may be among the worst.
         most = number * blocks.elements.parts
-        chosen = np.argsort(-errors.scaled, kind="stable")[:most]
+        chosen = np.lexsort((-errors.error, -errors.scaled))[:most]
         flats = errors.parts[chosen] // blocks.elements.parts
         rows = zip(flats.tolist(), errors.error[chosen].tolist(), errors.scaled[chosen].tolist(), strict=True)
         return [WorstElement(*row) for row in rows]
 
     found = [element for block in blocks.each(worst, blocks.starts) for element in block]
-    found.sort(key=lambda element: (-element.scaled, element.flat))
+    found.sort(key=lambda element: (-element.scaled, -element.error, element.flat))
     once: dict[int, WorstElement] = {}
     for element in found:
         once.setdefault(element.flat, element)

@@ -11,7 +11,8 @@ from mluops_gtest.engine.expectation import Expectation, expectation_of
 from mluops_gtest.engine.failures import not_judged, told
 from mluops_gtest.engine.fingerprint import fingerprinted
 from mluops_gtest.engine.guarded_call import GuardedCall
-from mluops_gtest.engine.judge import Judgement, judge_untouched, judge_values
+from mluops_gtest.engine.judge import judge_untouched, judge_values, judged
+from mluops_gtest.engine.outputs import CaseOutputs, OutputKeeper
 from mluops_gtest.engine.perf import Samples, Sampling, measure
 from mluops_gtest.engine.reply import Ending, Reply
 from mluops_gtest.engine.reruns import tried
@@ -62,9 +63,11 @@ class Times:
 class Executor:
     """Runs cases through one caller."""
 
-    def __init__(self, caller: Caller, options: Options) -> None:
+    def __init__(self, caller: Caller, options: Options, keep: OutputKeeper | None = None) -> None:
+        """`keep` sees the outputs of every call that answered and should have computed."""
         self.caller = caller
         self.options = options
+        self._keep = keep
         self._supported: dict[str, bool] = {}
         self.times = Times()
 
@@ -155,11 +158,17 @@ class Executor:
                     result = replace(result, outcome=Outcome.FAILED, reason=reason)
             self.times.backend += reply.seconds
             self.times.compare += time.perf_counter() - start
+            self.kept(run, reply, expectation, result)
             if result.outcome is not Outcome.PASSED:
                 return result
             first = first or result
         assert first is not None, "repeat is at least 1"
         return first
+
+    def kept(self, run: GuardedCall, reply: Reply, expectation: Expectation, result: CaseResult) -> None:
+        """Show the outputs to whoever keeps them, while they are there."""
+        if self._keep is not None and reply.status is not None and expectation.answer.computes:
+            self._keep(CaseOutputs(run.case, run.operator, expectation, result, run.outputs, reply.scalars))
 
     def judge(self, run: GuardedCall, reply: Reply, expectation: Expectation, blank: CaseResult) -> CaseResult:
         """What one call came to, by its reply and by what it left in the buffers."""
@@ -197,7 +206,7 @@ class Executor:
             judgement.notes.append("baseline recomputed with the reference (device CPU)")
             if self.caller.is_reference:
                 judgement.suspicions.append("the reference was compared with itself (device CPU: no stored baseline)")
-        return _judged(result, judgement)
+        return judged(result, judgement)
 
 
 class TimedCase:
@@ -230,6 +239,7 @@ class TimedCase:
             self._passed, outcome=Outcome.SKIPPED, notes=self._case.notes, readings=(), worst=None, profile=None
         )
         result = fingerprinted(self._executor.judge(self._run, samples.last, self._expectation, blank))
+        self._executor.kept(self._run, samples.last, self._expectation, result)
         if result.outcome is not Outcome.PASSED:
             return replace(result, reason=f"after {len(samples.interface_ns)} timed calls: {result.reason}")
         return replace(result, seconds=self._passed.seconds, perf=samples.perf(self._run.workspace_bytes))
@@ -239,20 +249,6 @@ class TimedCase:
             return self._run.again(timeout)
         self._run = GuardedCall(self._case, self._operator, self._executor.caller)
         return self._run.call(timeout)
-
-
-def _judged(result: CaseResult, judgement: Judgement) -> CaseResult:
-    result = replace(
-        result,
-        outcome=judgement.outcome,
-        readings=tuple(judgement.readings),
-        worst=judgement.worst,
-        profile=judgement.profile,
-        reason=judgement.reason,
-        notes=(*result.notes, *judgement.notes),
-        compared=judgement.compared,
-    )
-    return fingerprinted(result, judgement.marks)
 
 
 def _blank(case: Case) -> CaseResult:

@@ -1,22 +1,23 @@
 """From what a backend left in the buffers to a verdict."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from mluops_gtest.criteria import Comparison, allowed_error, compare, count_beyond, judge, judge_finite
+from mluops_gtest.criteria.elements import value_text
 from mluops_gtest.engine.buffers import holding, pattern_of
 from mluops_gtest.engine.expectation import Expectation
-from mluops_gtest.engine.fingerprint import place_mark
+from mluops_gtest.engine.fingerprint import fingerprinted, place_mark
 from mluops_gtest.engine.profile import profile_of
 from mluops_gtest.model.case import Case
 from mluops_gtest.model.criterion import Criterion, CriterionKind, exact
 from mluops_gtest.model.degenerate import is_constant, owned_rows
 from mluops_gtest.model.difference import share_words
 from mluops_gtest.model.dtypes import Array, DType
-from mluops_gtest.model.operator import Operator
-from mluops_gtest.model.result import Outcome, Profile, Reading, Worst
+from mluops_gtest.model.operator import Operator, OutputSpec
+from mluops_gtest.model.result import CaseResult, Outcome, Profile, Reading, Worst
 from mluops_gtest.model.tensor import Tensor
 
 # A wrong scalar may be any integer; what it is off by is told as a float.
@@ -111,6 +112,26 @@ def judge_values(
     return judgement
 
 
+def judged(result: CaseResult, judgement: Judgement) -> CaseResult:
+    """The result with what was found, and with its fingerprint."""
+    result = replace(
+        result,
+        outcome=judgement.outcome,
+        readings=tuple(judgement.readings),
+        worst=judgement.worst,
+        profile=judgement.profile,
+        reason=judgement.reason,
+        notes=(*result.notes, *judgement.notes),
+        compared=judgement.compared,
+    )
+    return fingerprinted(result, judgement.marks)
+
+
+def wanted_criteria(dtype: DType, criteria: tuple[Criterion, ...], spec: OutputSpec) -> tuple[Criterion, ...]:
+    """Integers are exact whatever a file names; a file without criteria gets the operator's own."""
+    return exact() if dtype.is_integer else criteria or spec.criteria.get(dtype, ())
+
+
 def _judge_output(
     judgement: Judgement,
     tensor: Tensor,
@@ -121,8 +142,7 @@ def _judge_output(
     bitwise: bool,
 ) -> None:
     spec, dtype = operator.output(tensor.id), tensor.desc.dtype
-    # Integers are exact whatever a file names; a file without criteria gets the operator's own.
-    wanted = exact() if dtype.is_integer else criteria or spec.criteria.get(dtype, ())
+    wanted = wanted_criteria(dtype, criteria, spec)
     if not wanted:
         judgement.suspicions.append(f"{tensor.id} has no criterion for {dtype.value}")
         return
@@ -233,8 +253,8 @@ def _worst(
     return Worst(
         output,
         index,
-        _text(evaluated[index], dtype),
-        _text(baseline[index], dtype),
+        value_text(evaluated[index], dtype),
+        value_text(baseline[index], dtype),
         comparison.unequal,
         comparison.compared,
         comparison.max_ulp,
@@ -245,11 +265,3 @@ def _worst(
 
 def _unravel(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(int(i) for i in np.unravel_index(flat, shape))
-
-
-def _text(value: object, dtype: DType) -> str:
-    """The value for people; a NaN with its bits."""
-    scalar = np.asarray(value)
-    if dtype.is_float and np.isnan(scalar):
-        return f"nan (0x{int(scalar.view(dtype.bits)):0{2 * dtype.itemsize}x})"
-    return str(scalar)

@@ -32,7 +32,7 @@ class _Map(NamedTuple):
     @staticmethod
     def over(shape: tuple[int, ...], most: tuple[int, int]) -> "_Map":
         """The last axis across, all others down; what is long and thin is folded like text into lines."""
-        width = _folded(shape) or (shape[-1] if shape else 1)
+        width = _folded(shape, most) or (shape[-1] if shape else 1)
         height = -(-math.prod(shape) // width)
         return _Map(height, width, min(height, most[0]), min(width, most[1]))
 
@@ -54,11 +54,11 @@ class _Part(NamedTuple):
     cells: Array
 
 
-def _folded(shape: tuple[int, ...]) -> int:
+def _folded(shape: tuple[int, ...], most: tuple[int, int]) -> int:
     """Elements across the folded map of a long and thin output, whole rows where they are short; else 0."""
     width, count = (shape[-1] if shape else 1), math.prod(shape)
     height = count // width if width else 0
-    if min(height, width) >= _THIN or max(height, width) <= MOST_CELLS:
+    if min(height, width) >= _THIN or (height <= most[0] and width <= most[1]):
         return 0
     side = math.isqrt(count - 1) + 1
     return side if height < width else max(1, side // width) * width
@@ -93,7 +93,7 @@ def profile_of(
         picture.rows,
         picture.columns,
         tuple(float(f"{cell:.{_DIGITS}g}") for cell in cells.tolist()),
-        _folded(evaluated.shape),
+        _folded(evaluated.shape, most),
     )
 
 

@@ -12,6 +12,7 @@ from mluops_gtest.engine.execute import Executor, Options
 from mluops_gtest.engine.failures import not_judged, not_loaded
 from mluops_gtest.engine.fingerprint import fingerprinted
 from mluops_gtest.engine.lanes import Lanes, PlannedCase
+from mluops_gtest.engine.outputs import OutputKeeper
 from mluops_gtest.model.case import Case, CaseSource
 from mluops_gtest.model.event import CaseFinished, CaseStarted, Event, Listener, RunFinished, RunStarted
 from mluops_gtest.model.operator import Operator
@@ -40,8 +41,9 @@ def run(
     options: Options,
     listeners: Sequence[Listener],
     done: Mapping[str, CaseResult] | None = None,
+    keep: OutputKeeper | None = None,
 ) -> RunReport:
-    """Run every planned case that is not `done` already, side by side on the callers.
+    """Run every planned case that is not `done` already, side by side on the callers; `keep` may save outputs.
 
     Cases that are not reached are not_run, and an interrupt still gives a report.
     """
@@ -52,7 +54,7 @@ def run(
 
     results: dict[str, CaseResult] = dict(done or {})
     todo = [planned for planned in plan if planned.id not in results]
-    executors = [Executor(caller, options) for caller in callers]
+    executors = [Executor(caller, options, keep) for caller in callers]
     lanes = Lanes([_Lane(executor, operators, source, context) for executor in executors])
     started = datetime.datetime.now(datetime.UTC)
     begin = time.perf_counter()

@@ -15,13 +15,13 @@ RESULTS = "results.jsonl"
 REPORT = "report.json"
 
 
-def read_request(folder: Path) -> dict[str, Any]:
-    """What a run was asked to do, as plain values."""
+def read_request(folder: Path, option: str = "--resume") -> dict[str, Any]:
+    """What a run was asked to do, as plain values; `option` is what named the folder."""
     path = folder / RUN
     try:
         data = file_bytes(path)
     except OSError as error:
-        raise UsageError(f"--resume {folder}: no {RUN} there ({error.strerror}); name a results folder.") from error
+        raise UsageError(f"{option} {folder}: no {RUN} there ({error.strerror}); name a results folder.") from error
     return convert(decode_json(data, request_source(folder)), dict[str, Any], request_source(folder))
 
 

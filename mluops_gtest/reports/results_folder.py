@@ -6,6 +6,7 @@ import os
 import sys
 from pathlib import Path
 
+from mluops_gtest.codec.npy_files import remove_outputs
 from mluops_gtest.errors import UnwritableError, UsageError
 from mluops_gtest.reports.files import REPORT, RESULTS, RUN
 
@@ -61,7 +62,8 @@ class ResultsFolder:
         return tuple(name for name in _FILES if (self.path / name).exists())
 
     def clear(self) -> None:
-        """Remove the files of a run, and no others."""
+        """Remove the files of a run and the outputs that it saved, and no others."""
+        remove_outputs(self.path)
         for name in _FILES:
             try:
                 (self.path / name).unlink(missing_ok=True)

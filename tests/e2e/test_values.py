@@ -1,8 +1,17 @@
 """Looking at values: what a run says of them, `run --save-outputs` and `mluops-test diff`."""
 
+import json
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
 from tests.e2e.conftest import wrong
 
 CASE = "voxel_pooling_forward/bevdepth_twin"
+OTHER = "voxel_pooling_forward/order_of_axes"
 
 
 def test_a_wrong_element_stands_out_of_the_rounding(run):
@@ -21,3 +30,167 @@ def test_in_an_output_within_its_criteria_nothing_is_beyond_tolerance(run):
     assert result.code == 0
     worst = result.results[CASE]["worst"]
     assert (worst["beyond"], worst["bits_unequal"], worst["max_ulp"]) == (None, 1, 1)
+
+
+class TestDiff:
+    def test_the_worst_elements_come_first(self, cli, run):
+        told = run(CASE, "--backend", wrong("RoundsAndOneWrong")).results[CASE]["worst"]
+        result = cli("diff", CASE, "--backend", wrong("RoundsAndOneWrong"), "-n", 2)
+        assert result.code == 1
+        assert result.lines[0] == f"failed {CASE}"
+        head = next(at for at, line in enumerate(result.lines) if line.startswith("index"))
+        assert result.lines[head].split() == ["index", "flat", "got", "expected", "error", "relative"]
+        flat = told["compared"] // 2
+        index = ", ".join(map(str, told["index"]))
+        assert result.lines[head + 1].startswith(f"[{index}]")
+        assert result.lines[head + 1].split()[-5:-1] == [str(flat), told["evaluated"], told["baseline"], "1000"]
+        assert result.lines[head + 3].startswith("largest relative error per cell")
+        assert "pos_memo[2, 96, 3] int32: all elements are equal" in result.out
+        assert "\x1b" not in result.out
+
+    def test_the_map_shows_where(self, cli):
+        out = cli("diff", CASE, "--backend", wrong("WithNan")).out
+        rows = [
+            line.split()[1] for line in out.splitlines() if line.startswith(" ") and set(line.split()[-1]) <= {*"·!"}
+        ]
+        assert "".join(rows).count("!") == 1
+        # The last of 640 elements, in lines of 25.
+        assert rows[-1].index("!") == 639 % 25
+
+    @pytest.mark.parametrize(
+        ("name", "words"), [("Exact", "all elements are equal"), ("OneUlpOff", "0 of 640 elements")]
+    )
+    def test_a_case_that_passes_exits_0(self, cli, name, words):
+        result = cli("diff", CASE, "--backend", wrong(name))
+        assert result.code == 0
+        assert result.lines[0] == f"passed {CASE}"
+        assert words in result.out
+
+    def test_a_call_that_must_fail_has_no_values(self, cli):
+        result = cli("diff", "voxel_pooling_forward/batch_size_0", "--backend", "numpy")
+        assert (result.code, result.out) == (0, "passed voxel_pooling_forward/batch_size_0\n")
+
+    def test_a_backend_that_raises_is_told_as_by_run(self, cli):
+        result = cli("diff", CASE, "--backend", wrong("Raises"))
+        assert result.code == 1
+        assert "ZeroDivisionError: in my kernel" in result.out
+        assert "index" not in result.out
+
+    def test_other_values_of_a_seed(self, cli):
+        first, again, declared = (
+            cli("diff", CASE, "--backend", wrong("AllZero"), *seed).out
+            for seed in (("--reseed", 7), ("--reseed", 7), ())
+        )
+        assert first == again != declared
+
+    @pytest.mark.parametrize("options", [(), ("--backend", "numpy", "--from", ".")])
+    def test_it_needs_one_source_of_outputs(self, cli, options):
+        result = cli("diff", CASE, *options)
+        assert result.code == 2
+        assert "either --backend" in result.err
+
+    def test_save_writes_what_any_tool_reads(self, cli, tmp_path):
+        result = cli("diff", CASE, "--backend", wrong("RoundsAndOneWrong"), "--save", tmp_path / "values")
+        assert result.code == 1
+        loaded = {path.name: np.load(path) for path in (tmp_path / "values").glob("*.npy")}
+        assert set(loaded) == {
+            "geom_xyz.npy", "input_features.npy", "output_features.got.npy", "output_features.expected.npy",
+            "pos_memo.got.npy", "pos_memo.expected.npy",
+        }  # fmt: skip
+        got, expected = loaded["output_features.got.npy"], loaded["output_features.expected.npy"]
+        assert (got.dtype, got.shape) == (np.dtype("float32"), (2, 8, 8, 5))
+        at = np.unravel_index(np.argmax(np.abs(got - expected)), got.shape)
+        script = tmp_path / "values" / "look.py"
+        assert len(script.read_text().splitlines()) == 5
+        said = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True, timeout=60).stdout
+        assert said.startswith(f"output_features{[int(i) for i in at]} = {got[at]}, expected {expected[at]}, error ")
+
+    def test_what_cannot_be_saved_is_exit_74(self, cli, tmp_path):
+        (tmp_path / "file").write_text("")
+        result = cli("diff", CASE, "--backend", "numpy", "--save", tmp_path / "file" / "values")
+        assert result.code == 74
+        assert "cannot be written" in result.err
+
+
+class TestSavedOutputs:
+    def test_failed_keeps_those_that_fail_and_diff_shows_them(self, cli, run):
+        result = run(
+            CASE, "voxel_pooling_forward/batch_size_0", "--backend", wrong("AllZero"), "--save-outputs", "failed"
+        )
+        assert sorted(p.parent.name for p in result.folder.rglob("outputs.json")) == ["bevdepth_twin"]
+        command = f"mluops-test diff {CASE} --from {result.folder}"
+        assert "Outputs of 1 case (" in result.out
+        assert command in result.out
+        kept, now = cli(*command.split()[1:]), cli("diff", CASE, "--backend", wrong("AllZero"))
+        assert (kept.code, kept.out) == (now.code, now.out)
+
+    def test_all_keeps_those_that_pass(self, cli, run):
+        result = run(CASE, OTHER, "--backend", wrong("Exact"), "--save-outputs", "all")
+        assert "Outputs of 2 cases (" in result.out
+        assert cli("diff", OTHER, "--from", result.folder).code == 0
+
+    def test_failed_keeps_nothing_of_a_run_that_passes(self, cli, run):
+        result = run(CASE, "--backend", "numpy", "--save-outputs", "failed")
+        assert "Outputs of" not in result.out
+        told = cli("diff", CASE, "--from", result.folder)
+        assert told.code == 2
+        assert "--save-outputs" in told.err
+        assert f"`mluops-test diff {CASE} --backend numpy` runs the case now" in told.err
+
+    def test_the_seed_of_the_run_is_taken(self, cli, run):
+        result = run(CASE, "--backend", wrong("AllZero"), "--save-outputs", "failed", "--reseed", 7)
+        kept, now = cli("diff", CASE, "--from", result.folder), cli("diff", CASE, "-b", wrong("AllZero"), "--reseed", 7)
+        assert (kept.code, kept.out) == (now.code, now.out)
+
+    def test_a_file_of_the_user_has_outputs_too(self, cli, run, tmp_path):
+        from mluops_gtest.content.root import find_root
+
+        copy = tmp_path / "mine" / "a case.prototxt"
+        copy.parent.mkdir()
+        shutil.copy(find_root(None).path / "prototxt" / f"{OTHER}.prototxt", copy)
+        result = run(copy, "--backend", wrong("AllZero"), "--save-outputs", "failed")
+        told = cli("diff", copy, "--from", result.folder)
+        assert told.code == 1, told.err
+        assert "output_features" in told.out
+
+    def test_the_first_failure_of_several_tries_is_kept(self, cli, run):
+        result = run(CASE, "--backend", wrong("WrongAtFirst"), "--reruns", 2, "--save-outputs", "all")
+        assert result.results[CASE]["outcome"] == "flaky"
+        told = cli("diff", CASE, "--from", result.folder)
+        assert told.code == 1
+        assert "the run itself: flaky" in told.out
+
+    def test_overwriting_a_run_removes_its_outputs_and_nothing_else(self, cli, run):
+        result = run(CASE, "--backend", wrong("AllZero"), "--save-outputs", "failed")
+        (result.folder / "outputs" / "mine.txt").write_text("keep me")
+        assert cli("run", OTHER, "--out", result.folder, "--overwrite").code == 0
+        assert [path.name for path in (result.folder / "outputs").rglob("*")] == ["mine.txt"]
+
+    def test_what_cannot_be_kept_costs_no_result(self, cli, tmp_path):
+        out = tmp_path / "results"
+        out.mkdir()
+        (out / "outputs").write_text("in the way")
+        result = cli("run", CASE, OTHER, "--backend", wrong("AllZero"), "--save-outputs", "failed", "--out", out)
+        assert result.code == 74
+        assert "cannot be written" in result.err
+        assert json.loads((out / "report.json").read_text())["summary"] == {"failed": 2}
+
+    @pytest.mark.parametrize("break_it", ["cut", "other type", "other inputs", "no number", "gone"])
+    def test_files_that_were_changed_are_refused(self, cli, run, break_it):
+        result = run(CASE, "--backend", wrong("AllZero"), "--save-outputs", "failed")
+        place = result.folder / "outputs" / CASE
+        file, record = place / "output_features.npy", place / "outputs.json"
+        match break_it:
+            case "cut":
+                file.write_bytes(file.read_bytes()[:-4])
+            case "other type":
+                np.save(file, np.load(file).astype(np.float64))
+            case "other inputs":
+                record.write_text(record.read_text().replace('"inputs": "', '"inputs": "0'))
+            case "no number":
+                record.write_text(record.read_text().replace('"scalars": {}', '"scalars": {"n": "one"}'))
+            case "gone":
+                file.unlink()
+        told = cli("diff", CASE, "--from", result.folder)
+        assert told.code == 3
+        assert str(place) in told.err

@@ -219,6 +219,20 @@ class NeverTheSame(Exact):
                     flat[0] = np.nextafter(flat[0], flat.dtype.type(np.inf))
 
 
+class WrongAtFirst(Exact):
+    """Wrong in the first call of the process, right from then on."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+
+    def spoil(self, call, outputs):
+        self.calls += 1
+        if self.calls == 1:
+            for array in outputs:
+                array[...] = 0
+
+
 class LosesBits(Exact):
     """−0 becomes +0: equal in value, not in bits."""
 

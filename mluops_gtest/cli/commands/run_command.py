@@ -127,6 +127,11 @@ _ONLY_WITH_PERF = {"warmup", "samples", "cold_cache", "device_spec"}
     type=ReseedType(),
     help="Other random values and fresh baselines, so that no lookup table passes, e.g. --reseed 7; random draws N.",
 )
+@click.option(
+    "--save-outputs",
+    type=click.Choice(["failed", "all"]),
+    help="Keep what the backend computed, as .npy files in the results folder, e.g. --save-outputs failed; then: diff.",
+)
 @click.option("--shard", metavar="I/N", help="Only part I of N of the selected cases, e.g. --shard 2/5.")
 @click.option(
     "--failed",

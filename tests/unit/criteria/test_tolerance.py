@@ -73,6 +73,11 @@ def test_the_worst_come_first_and_equal_ones_not_at_all():
     assert [w.error for w in worst] == [math.inf, 40.0, 1.0]
 
 
+def test_of_equal_relative_errors_the_larger_error_comes_first():
+    """Where nothing was written every relative error is 1."""
+    assert [w.flat for w in worst_elements(np.zeros(3, "<f4"), np.array([2, 4, 3], "<f4"), DType.FLOAT, 2)] == [1, 2]
+
+
 def test_integers_of_64_bits_have_their_true_distance():
     evaluated, baseline = np.array([2**63 - 1, 5], "<i8"), np.array([-(2**63), 5], "<i8")
     assert worst_elements(evaluated, baseline, DType.INT64, 3)[0].error == 2.0**64

@@ -134,4 +134,6 @@ def test_long_and_thin_outputs_are_folded(shape, width, cells):
 def test_the_map_has_the_cells_that_are_asked_for():
     baseline = np.ones((100, 100), "<f4")
     profile = profile_of("y", baseline * 2, baseline, DType.FLOAT, (10, 60))
-    assert (profile.rows, profile.columns, len(profile.cells)) == (10, 60, 600)
+    assert (profile.rows, profile.columns, len(profile.cells), profile.width) == (10, 60, 600, 0)
+    thin = profile_of("y", baseline[:10, :2] * 2, baseline[:10, :2], DType.FLOAT, (8, 60))
+    assert (thin.rows, thin.columns, thin.width) == (5, 4, 4)
