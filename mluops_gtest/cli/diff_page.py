@@ -34,10 +34,16 @@ def verdict_lines(result: CaseResult) -> Iterator[str]:
 
 
 def diff_page(outputs: CaseOutputs, number: int, width: int) -> Iterator[Table | str]:
-    """Every output that is compared, in its order."""
+    """Every output that is compared, in its order; below the last map what its signs mean."""
+    differing = False
     for pair in outputs.pairs():
         yield ""
-        yield from _output(pair, number, width - _MARGIN)
+        parts = list(_output(pair, number, width - _MARGIN))
+        differing = differing or len(parts) > 1
+        yield from parts
+    if differing:
+        steps = "  ".join(f"{sign} < {limit:g}" if np.isfinite(limit) else f"{sign} ≥ 1" for limit, sign, _ in _SIGNS)
+        yield f"\nmaps: on the left the flat index; {_EQUAL} equal  {steps}  {_LOST} NaN or infinite"
 
 
 def _output(pair: OutputPair, number: int, width: int) -> Iterator[Table | str]:
@@ -81,9 +87,9 @@ def _map(profile: Profile, got: Array) -> Iterator[str]:
     for row in range(profile.rows):
         cells = profile.cells[row * profile.columns : (row + 1) * profile.columns]
         first = -(-row * down // profile.rows) * across
-        yield f"{first:>12}  {''.join(map(_sign, cells))}"
-    steps = "  ".join(f"{sign} < {limit:g}" if np.isfinite(limit) else f"{sign} ≥ 1" for limit, sign, _ in _SIGNS)
-    yield f"{'':>12}  {_EQUAL} equal  {steps}  {_LOST} NaN or infinite; on the left the flat index"
+        # The last line of a folded output may end before the others.
+        there = [first - (-column * across // profile.columns) < got.size for column in range(profile.columns)]
+        yield f"{first:>12}  {''.join(_sign(cell) for cell, exists in zip(cells, there, strict=True) if exists)}"
 
 
 def _sign(error: float) -> str:

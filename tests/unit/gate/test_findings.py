@@ -8,6 +8,7 @@ from mluops_gtest.gate.annotations import github, gitlab
 from mluops_gtest.gate.decision_json import decision_to_json
 from mluops_gtest.gate.findings import duration, findings, verdict
 from mluops_gtest.gate.markdown import code, markdown
+from mluops_gtest.model.result import CaseInfo, TensorInfo
 from tests.unit.gate.build import gate, outcomes, report, result, waiver
 
 
@@ -35,6 +36,16 @@ def test_failures_with_one_fingerprint_are_one_finding():
     ]
     assert "repro: mluops-test run op/1" in found[0].text
     assert "fingerprint: v1:b" in found[0].text
+
+
+def test_the_smallest_case_stands_for_its_group():
+    def sized(name, length):
+        info = CaseInfo(outputs=(TensorInfo("y", "float", "ARRAY", (length,)),))
+        return result(f"op/{name}", "failed", fingerprint="v1:a", reason=f"{name} is wrong", info=info)
+
+    (found,) = findings(gate(passing(1), report(result("op/0"), sized("a_large", 1000), sized("small", 2))))
+    assert found.cases == ("op/small", "op/a_large")
+    assert "small is wrong\nrepro: mluops-test run op/small" in found.text
 
 
 def test_what_has_no_fingerprint_is_grouped_by_what_became_of_it():
