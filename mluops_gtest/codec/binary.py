@@ -8,7 +8,7 @@ import numpy as np
 from mluops_gtest.codec import wire
 from mluops_gtest.codec.document import MOST_DIGITS, VALUE_FIELDS, Document, TensorDocument, Unknown, joined, shortened
 from mluops_gtest.codec.schema import Schema
-from mluops_gtest.codec.wire import LENGTH, VARINT, encode_varint
+from mluops_gtest.codec.wire import FIXED32, LENGTH, VARINT, encode_varint
 from mluops_gtest.errors import CaseFileError
 from mluops_gtest.model.dtypes import Array
 
@@ -16,6 +16,7 @@ _OP_NAME: Final = 5 << 3 | LENGTH
 _INPUT: Final = 6 << 3 | LENGTH
 _OUTPUT: Final = 7 << 3 | LENGTH
 _VALUE_F: Final = 7 << 3 | LENGTH
+_SINGLE_F: Final = 7 << 3 | FIXED32
 _VALUE_H: Final = 9 << 3 | LENGTH
 _FLOAT: Final = np.dtype("<f4")
 # Equal entries in a row before a run is looked for: the search costs as much as that many single ones.
@@ -63,13 +64,10 @@ def _parse(message: Any, data: bytearray) -> None:
         raise CaseFileError(f"not a binary case: {error}") from error
 
 
-def _read_tensor(
-    data: memoryview, pos: int, end: int, schema: Schema, where: str, lift_floats: bool = True
-) -> TensorDocument:
+def _read_tensor(data: memoryview, pos: int, end: int, schema: Schema, where: str) -> TensorDocument:
     tensor = TensorDocument(schema.tensor())
-    begin = pos
     rest = bytearray()
-    floats = []
+    floats = _Floats()
     strings = _Strings()
     while pos < end:
         start = pos
@@ -77,31 +75,44 @@ def _read_tensor(
         payload, pos = wire.skip(data, tag, pos, end)
         if tag == _VALUE_H:
             pos = strings.add(data, start, payload, pos, end)
-        elif tag == _VALUE_F and lift_floats:
-            floats.append(_floats(data[payload:pos], payload))
+        elif tag == _VALUE_F:
+            floats.add(data[payload:pos], payload)
+        elif tag == _SINGLE_F:
+            floats.single += data[payload:pos]
         else:
             rest += data[start:pos]
     _parse(tensor.message, rest)
-    if floats and len(tensor.message.value_f):
-        # Packed and single floats are mixed: only protobuf keeps their order.
-        return _read_tensor(data, begin, end, schema, where, lift_floats=False)
     for field in VALUE_FIELDS:
         if field.storage is not None and len(getattr(tensor.message, field.name)):
             tensor.values[field.name] = np.asarray(getattr(tensor.message, field.name), field.storage)
             tensor.message.ClearField(field.name)
-    if floats:
-        tensor.values["value_f"] = joined(floats)
+    if parts := floats.all_parts():
+        tensor.values["value_f"] = joined(parts)
     if strings.parts:
         tensor.values["value_h"] = joined(strings.parts)
     tensor.unknown.extend(_unknown(tensor.message, where))
     return tensor
 
 
-def _floats(data: memoryview, where: int) -> Array:
-    """A view where the address allows it, else a copy: few things work well on unaligned arrays."""
-    if len(data) % _FLOAT.itemsize:
-        raise CaseFileError(f"byte {where}: a list of {len(data)} bytes is not made of 4-byte floats")
-    return np.require(np.frombuffer(data, _FLOAT), requirements="A")
+class _Floats:
+    """The entries of value_f, packed and single ones in their order; by bits, as no Python float carries every NaN."""
+
+    def __init__(self) -> None:
+        self._parts: list[Array] = []
+        self.single = bytearray()
+
+    def add(self, data: memoryview, where: int) -> None:
+        """A list: a view where the address allows it, else a copy, as few things work well on unaligned arrays."""
+        if len(data) % _FLOAT.itemsize:
+            raise CaseFileError(f"byte {where}: a list of {len(data)} bytes is not made of 4-byte floats")
+        self.all_parts().append(np.require(np.frombuffer(data, _FLOAT), requirements="A"))
+
+    def all_parts(self) -> list[Array]:
+        """What was met so far."""
+        if self.single:
+            self._parts.append(np.frombuffer(bytes(self.single), _FLOAT))
+            self.single.clear()
+        return self._parts
 
 
 class _Strings:

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mluops_gtest.codec.binary import read_binary, write_binary
@@ -49,6 +49,7 @@ FLOATS = st.lists(st.integers(0, 2**32 - 1), max_size=60)
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.booleans(), FLOATS), max_size=5))
+@example([(False, [0x7F800001]), (True, [0x7F800002, 1]), (False, [0xFFBFFFFF])])  # NaNs that no Python float carries
 def test_packed_and_single_floats_keep_bits_and_order(runs):
     body = b""
     wanted = []
