@@ -9,6 +9,7 @@ from pathlib import Path
 
 from mluops_gtest.authoring.random import Draw
 from mluops_gtest.codec.lock import LockEntry, digest_tensors
+from mluops_gtest.codec.writing import replace_text
 from mluops_gtest.errors import CaseFileError, ContentError, DeclarationError, UnwritableError
 from mluops_gtest.generate.cache import cache_folder, discard, keep_newest, publish
 from mluops_gtest.generate.locking import same_values
@@ -100,7 +101,7 @@ class ReseededCases:
 
         def fill(aside: Path) -> None:
             self.files.write(case, aside / _CASE)
-            (aside / _MADE).write_text(made, encoding="utf-8")
+            replace_text(aside / _MADE, made)
 
         try:
             publish(folder, fill)

@@ -93,6 +93,37 @@ def test_the_engine_imports_no_generator() -> None:
     assert wrong == []
 
 
+# What goes by one door, and the modules that are the door. A call folder is temporary, and a worker prints to its pipe.
+DOORS = {
+    "write_text": {"codec/call_folder.py"},
+    "write_bytes": set(),
+    "tofile": {"codec/call_folder.py"},
+    "echo": {"cli/lines.py"},
+    "print_exc": set(),
+}
+
+
+def calls_of(tree: ast.Module, names: set[str]) -> Iterator[tuple[int, str]]:
+    """Line and name of every call `something.name(…)` of one of the names."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in names:
+            yield node.lineno, node.func.attr
+
+
+def test_files_and_terminals_are_written_by_one_door() -> None:
+    """codec/writing.py (whole or not at all), cli/lines.py and reports/markup.py (text from outside stays text)."""
+    wrong = [
+        f"{place(path, line)} calls {name}"
+        for path, tree in MODULES.items()
+        for line, name in calls_of(tree, set(DOORS))
+        if path.relative_to(ROOT / "mluops_gtest").as_posix() not in DOORS[name]
+    ]
+    assert wrong == []
+    assert [
+        place(path, line) for path, tree in MODULES.items() for line, m in imports(tree) if m == "rich.markup"
+    ] == []
+
+
 def lone_calls(tree: ast.Module) -> list[int]:
     """Lines of top-level expressions that can only stand there for an effect outside the module.
 

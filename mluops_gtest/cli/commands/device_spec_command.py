@@ -56,7 +56,7 @@ def command(file: Path | None, measure: bool, out: Path | None) -> None:
 
     text = device_spec_text(DeviceSpec("host", measure_bandwidth(), measure_peak()), describe_host())
     if out is None:
-        click.echo(text, nl=False)
+        say(text.removesuffix("\n"))
         return
     replace_text(out, text)
     say(f"Written: {out}")

@@ -38,7 +38,7 @@ def command(root: Path | None, file: str, out: Path | None) -> None:
 
     texts = proto_files(Schema.of(Session(root).catalogue.operators.values()))
     if out is None:
-        click.echo(texts[file], nl=False)
+        say(texts[file].removesuffix("\n"))
         return
     for name, text in texts.items():
         replace_file(out / name, [text.encode()])
