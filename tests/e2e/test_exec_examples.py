@@ -93,7 +93,7 @@ def test_the_page_shows_what_the_harness_writes(catalogue, tmp_path):
     """Its call.txt and call.json are those of the case it names."""
     text = PAGE.read_text(encoding="utf-8")
     case_id = re.search(r"`(voxel_pooling_forward/\w+)`", text)[1]
-    shown = dict(re.findall(r"```(json|text)\n(.*?)```", text, re.DOTALL))
+    shown = dict(reversed(re.findall(r"```(json|text)\n(.*?)```", text, re.DOTALL)))  # the first of each
     draft = catalogue.drafts[case_id]
     source = StoredCases(catalogue, (Selected(draft.id, draft.operator, draft.tags, draft=draft),))
     script = tmp_path / "keep.sh"
