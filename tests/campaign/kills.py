@@ -83,7 +83,8 @@ def _killed(folder: Path, root: Path, seed: int, i: int, before: dict[str, Any],
         done = box.finish(process)
         left = [a + b for a, b in zip(left, (done.tracebacks, len(done.processes), len(done.files)), strict=True)]
         broken += [f"left by the killed run: {name}" for name in (*done.processes, *done.files)]
-        if torn and (out / "results.jsonl").exists():
+        # What was finished before the kill came is not torn: nobody writes there any more.
+        if torn and (out / "results.jsonl").exists() and not (out / "report.json").exists():
             size = (out / "results.jsonl").stat().st_size
             os.truncate(out / "results.jsonl", max(0, size - draw.randrange(3000)))
         arguments = ("run", "--resume", str(out), "-q")

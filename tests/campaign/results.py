@@ -1,5 +1,6 @@
 """What a run left in its folder, and whether it is what was promised."""
 
+import contextlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -11,9 +12,13 @@ _VARYING = ("seconds", "perf", "output", "notes")
 
 
 def written_lines(folder: Path) -> list[dict[str, Any]]:
-    """The results in results.jsonl, line by line."""
+    """The results in results.jsonl, line by line; a torn line is none."""
     path = folder / "results.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    found = []
+    for line in path.read_bytes().split(b"\n") if path.exists() else ():
+        with contextlib.suppress(ValueError):
+            found.append(json.loads(line))
+    return found
 
 
 def reported(folder: Path) -> list[dict[str, Any]]:
