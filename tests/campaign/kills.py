@@ -73,8 +73,9 @@ def _killed(folder: Path, root: Path, seed: int, i: int, before: dict[str, Any],
     left = [0, 0, 0]
     # Once or twice, the second time in the resumed run.
     for _ in range(draw.choice((1, 1, 2))):
+        earlier = _identity(out)
         process = box.start(arguments)
-        _wait_for_lines(process, out, draw.randrange(len(CASES)))
+        _wait_for_lines(process, out, draw.randrange(len(CASES)), earlier)
         time.sleep(draw.uniform(0, 0.05))
         target = _fork_server(process.pid) if server else process.pid
         if target is not None:
@@ -83,6 +84,7 @@ def _killed(folder: Path, root: Path, seed: int, i: int, before: dict[str, Any],
         done = box.finish(process)
         left = [a + b for a, b in zip(left, (done.tracebacks, len(done.processes), len(done.files)), strict=True)]
         broken += [f"left by the killed run: {name}" for name in (*done.processes, *done.files)]
+        broken += [f"a trace: {done.err[-700:]}"] if done.tracebacks else []
         # What was finished before the kill came is not torn: nobody writes there any more.
         if torn and (out / "results.jsonl").exists() and not (out / "report.json").exists():
             size = (out / "results.jsonl").stat().st_size
@@ -104,11 +106,19 @@ def _killed(folder: Path, root: Path, seed: int, i: int, before: dict[str, Any],
     )  # fmt: skip
 
 
-def _wait_for_lines(process: Any, out: Path, count: int) -> None:
-    """Until so many cases are done, or the run is over."""
+def _identity(out: Path) -> int:
+    """Which file holds the results; a run writes another one when it starts, before that Python itself is at work."""
+    with contextlib.suppress(OSError):
+        return (out / "results.jsonl").stat().st_ino
+    return 0
+
+
+def _wait_for_lines(process: Any, out: Path, count: int, earlier: int) -> None:
+    """Until this run has its own file of results with so many cases, or is over."""
     while process.poll() is None:
         with contextlib.suppress(OSError):
-            if (out / "results.jsonl").read_bytes().count(b"\n") >= count:
+            lines = (out / "results.jsonl").read_bytes().count(b"\n")
+            if lines >= count and _identity(out) != earlier:
                 return
         time.sleep(0.002)
 
