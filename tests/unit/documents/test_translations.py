@@ -1,0 +1,84 @@
+"""Chinese pages say what their originals say: the same sections with the same blocks, code, links and numbers."""
+
+import re
+from dataclasses import dataclass
+
+import pytest
+
+from tests.support.documents import ROOT, blocks, pages
+
+TRANSLATED = [page for page in pages() if page.endswith(".zh.md")]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """What stays the same in every language."""
+
+    level: int
+    code: frozenset[str]
+    links: frozenset[str]
+    numbers: frozenset[str]
+    rows: int
+
+
+def sections(text: str) -> list[Section]:
+    prose = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    prose = re.sub(r"^\[(?:中文|English)\]\(.*\)$", "", prose, flags=re.MULTILINE)
+    return [_section(part) for part in re.split(r"^(?=#+ )", prose, flags=re.MULTILINE) if part.strip()]
+
+
+def _section(part: str) -> Section:
+    words = re.sub(r"`[^`]+`|\]\([^)]*\)", " ", part)
+    return Section(
+        level=len(re.match(r"#*", part)[0]),
+        code=frozenset(" ".join(span.split()) for span in re.findall(r"`([^`]+)`", part)),
+        links=frozenset(link.replace(".zh.md", ".md") for link in re.findall(r"\]\(([^)]+)\)", part)),
+        numbers=frozenset(re.findall(r"\d{3,}", words)),
+        rows=len(re.findall(r"^\|", part, re.MULTILINE)),
+    )
+
+
+def original(page: str) -> str:
+    return page.replace(".zh.md", ".md")
+
+
+def test_the_pages_that_newcomers_need_are_there():
+    assert set(TRANSLATED) >= {"README.zh.md", "docs/how-to/write-a-backend.zh.md"}
+
+
+@pytest.mark.parametrize("page", TRANSLATED)
+def test_a_translation_has_the_blocks_of_its_original(page):
+    ours, theirs = (
+        [(block.language, block.text, block.remarks) for block in blocks(one)] for one in (page, original(page))
+    )
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("page", TRANSLATED)
+def test_a_translation_has_the_sections_of_its_original(page):
+    ours, theirs = (sections((ROOT / one).read_text(encoding="utf-8")) for one in (page, original(page)))
+    assert [section.level for section in ours] == [section.level for section in theirs]
+    for one, other in zip(ours, theirs, strict=True):
+        assert one == other
+
+
+@pytest.mark.parametrize("page", TRANSLATED)
+def test_both_pages_name_each_other(page):
+    for one, other, word in ((page, original(page), "English"), (original(page), page, "中文")):
+        assert f"\n[{word}]({other.rsplit('/', 1)[-1]})\n" in (ROOT / one).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        "# 标题\n用 `run -v`，100 个。\n",
+        "# 标题\n用 `run`，101 个。\n",
+        "## 标题\n用 `run`，100 个。\n",
+        "# 标题\n用 `run`，100 个。\n# 又一个\n",
+        "# 标题\n用 `run`，100 个，[见](a.md)。\n",
+    ],
+)
+def test_a_page_that_says_something_else_is_found(changed):
+    english = sections("# Title\nUse `run`, 100 of them.\n")
+    assert sections("# 标题\n用 `run`，100 个。\n") == english
+    assert sections(changed) != english
