@@ -63,7 +63,7 @@ def test_the_sanitizers_find_nothing(run, example, monkeypatch):
         ("wrong_status", "wrong_status", "expected SUCCESS", True),
         ("uninitialised", "failed", "never written", True),
         ("workspace_overrun", "memory", "of workspace", False),
-        ("tile_edge", "failed", "elements", True),
+        ("tile_edge", "failed", "element", True),
     ],
 )
 def test_every_planted_bug_gets_its_outcome(run, example, bug, outcome, words, everywhere):
