@@ -5,13 +5,14 @@ import fcntl
 import os
 import termios
 
-from mluops_gtest.model.head_and_tail import HeadAndTail
+from mluops_gtest.model.head_and_tail import HEAD_BYTES, TAIL_BYTES, HeadAndTail
 
 
 class OutputPipe:
     """Where one process prints. A pipe per process: what a child of a dead one prints reaches no later case."""
 
-    def __init__(self) -> None:
+    def __init__(self, head: int = HEAD_BYTES, tail: int = TAIL_BYTES) -> None:
+        self._head, self._tail = head, tail
         self.fd, self.writer = os.pipe()
         self._kept: HeadAndTail | None = None
 
@@ -40,11 +41,11 @@ class OutputPipe:
     def add(self, data: bytes) -> None:
         """What was printed elsewhere and belongs to it."""
         if self._kept is None:
-            self._kept = HeadAndTail()
+            self._kept = HeadAndTail(self._head, self._tail)
         self._kept.add(data)
 
     def take(self) -> str:
-        """What was printed since the last time, at most 16 KiB of it."""
+        """What was printed since the last time: all of it, or its head and tail."""
         self.drain()
         if self._kept is None:
             return ""

@@ -1,10 +1,10 @@
-"""What somebody prints without end: the first and the last of it, in a few KiB."""
+"""What somebody prints without end: the first and the last of it, and no more."""
 
 from typing import Final
 
-# How it began, and how it ended with the trace of a crash.
-HEAD_BYTES: Final = 4 << 10
-TAIL_BYTES: Final = 12 << 10
+# Of one case 1 MiB: how it began, and how it ended with the trace of a crash.
+HEAD_BYTES: Final = 512 << 10
+TAIL_BYTES: Final = 512 << 10
 
 
 class HeadAndTail:

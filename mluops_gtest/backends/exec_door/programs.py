@@ -47,6 +47,11 @@ class Program(Protocol):
         ...
 
 
+def program_output() -> OutputPipe:
+    """Where a program prints; it stands in the notes of a failure, where 16 KiB are plenty."""
+    return OutputPipe(head=4 << 10, tail=12 << 10)
+
+
 class StartedProgram:
     """`COMMAND FOLDER`, a process per call."""
 
@@ -55,7 +60,7 @@ class StartedProgram:
 
     def finish(self, folder: Path, device: int | None) -> Ending:
         """Start, wait, tell how it ended."""
-        output = OutputPipe()
+        output = program_output()
         try:
             streams = {"stdin": subprocess.DEVNULL, "stdout": output.writer, "stderr": output.writer}
             process = start([*self._argv, str(folder)], device, **streams)

@@ -8,7 +8,7 @@ import weakref
 from pathlib import Path
 from typing import Final
 
-from mluops_gtest.backends.exec_door.programs import LOOK, Ending, signal_name, start
+from mluops_gtest.backends.exec_door.programs import LOOK, Ending, program_output, signal_name, start
 from mluops_gtest.backends.output_pipe import OutputPipe
 
 DONE: Final = b"done"
@@ -71,7 +71,7 @@ class _Service:
 
     def __init__(self, argv: list[str], device: int | None) -> None:
         self.device = device
-        self._output = OutputPipe()
+        self._output = program_output()
         try:
             self.process = start(
                 argv, device, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._output.writer, bufsize=0
