@@ -1,9 +1,10 @@
 """`mluops-test`: finds the command, runs it, turns errors into one clear message and the right exit code."""
 
+import errno
 import importlib
 import io
 import sys
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -92,6 +93,11 @@ def cli() -> None:
     """Conformance tests for accelerator operators: cases, runner, accuracy criteria, one command line."""
 
 
+# Nobody can look at such a path, whoever asks: it is wrong as it is given, on the command line or in a file.
+_UNUSABLE: Final = (errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.ELOOP)
+_MOST_OF_A_PATH: Final = 200
+
+
 def run_main(arguments: list[str] | None = None) -> int:
     """Run the command line; the exit code."""
     try:
@@ -108,6 +114,9 @@ def run_main(arguments: list[str] | None = None) -> int:
         complain("interrupted")
         return int(ExitCode.INTERRUPTED)
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in _UNUSABLE and error.filename is not None:
+            complain(f"error: {str(error.filename)[:_MOST_OF_A_PATH]}: {error.strerror}. Name another path.")
+            return int(ExitCode.USAGE)
         import traceback
 
         complain(traceback.format_exc().rstrip())

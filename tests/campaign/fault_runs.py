@@ -64,6 +64,7 @@ def alone(folder: Path, root: Path, fault: Fault, seed: int, jobs: int) -> Try:
     box = Sandbox(folder)
     out = folder / "results"
     planned = [case_id(fault), *random.Random(f"{seed}/{fault.name}").sample(calm_ids(), CALM_CASES)]
+    jobs = 1 if fault.lonely else jobs
     more = ("--fresh-workers",) if fault.fresh else ()
     done = box.run("run", *planned, "--root", root, "--out", out, "-j", str(jobs), *OPTIONS, *more)
     broken: list[str] = []
@@ -90,8 +91,8 @@ def each_alone(folder: Path, root: Path, faults: Sequence[Fault], seed: int, at_
 
 
 def shared_faults() -> list[Fault]:
-    """Those that leave the controller alone, and of the worker its code."""
-    return [fault for fault in everything().values() if not fault.alone and not fault.fresh]
+    """Those that leave the controller, the workers beside them and the code of their own alone."""
+    return [fault for fault in everything().values() if not (fault.alone or fault.fresh or fault.lonely)]
 
 
 def _bug(one: dict[str, Any] | None) -> int:

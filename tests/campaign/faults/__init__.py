@@ -19,6 +19,8 @@ class Fault:
     alone: bool = False
     # Changes the worker's own code, which only a new process undoes: with --fresh-workers, in a run of its own.
     fresh: bool = False
+    # Aims at the workers beside it, and nobody can tell by whom they were killed: alone, without any beside it.
+    lonely: bool = False
     # Nobody is left to remove a folder whose name starts so.
     may_leave: str = ""
 
@@ -27,14 +29,20 @@ ALL: Final[dict[str, Fault]] = {}
 
 
 def fault(
-    family: str, *outcomes: str, alone: bool = False, fresh: bool = False, may_leave: str = "", name: str = ""
+    family: str,
+    *outcomes: str,
+    alone: bool = False,
+    fresh: bool = False,
+    lonely: bool = False,
+    may_leave: str = "",
+    name: str = "",
 ) -> Callable[[Act], Act]:
     """The function below misbehaves; what it returns is the answer of the call, None is SUCCESS."""
 
     def register(act: Act) -> Act:
         word = name or act.__name__
         assert word not in ALL, word
-        ALL[word] = Fault(word, family, act, outcomes, alone, fresh, may_leave)
+        ALL[word] = Fault(word, family, act, outcomes, alone, fresh, lonely, may_leave)
         return act
 
     return register

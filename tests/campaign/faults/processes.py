@@ -201,7 +201,7 @@ def kills_the_fork_server_and_crashes(call):
     ctypes.string_at(0)
 
 
-@fault("fork server", "passed", "crashed")
+@fault("fork server", "passed", "crashed", lonely=True)
 def kills_its_siblings(call):
     me, server = os.getpid(), os.getppid()
     for entry in Path("/proc").iterdir():
