@@ -17,7 +17,7 @@ from mluops_gtest.errors import ExitCode, HarnessError, UnwritableError, suggest
 COMMANDS = {
     "run": "Run cases on a backend and judge the results.",
     "list": "List the declared cases.",
-    "diff": "Show where the outputs of one case differ from what is expected.",
+    "diff": "Show which elements of a case are wrong, and by how much.",
     "show": "Show one case: tensors, parameters, criteria, expected status.",
     "generate": "Make cases with their baselines and write them.",
     "gate": "Decide whether a change may be merged.",
