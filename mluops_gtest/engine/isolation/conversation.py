@@ -107,8 +107,7 @@ class Conversation:
         if len(self._buffer) < HEAD.size:
             return None
         length, number = HEAD.unpack_from(self._buffer)
-        if self._first < number < self._number:
-            raise StaleAnswerError("it answered an earlier request once more")
+        self._refuse_stale(number)
         if number != self._number:
             raise ProtocolError(f"it answered a request {number} that nobody made")
         if length > MOST_ANSWER_BYTES:
@@ -117,7 +116,14 @@ class Conversation:
         if len(self._buffer) < end:
             return None
         if len(self._buffer) > end:
+            if len(self._buffer) >= end + HEAD.size:
+                self._refuse_stale(HEAD.unpack_from(self._buffer, end)[1])
             raise ProtocolError("it sent more than one answer")
         answer = bytes(self._buffer[HEAD.size :])
         self._buffer.clear()
         return answer
+
+    def _refuse_stale(self, number: int) -> None:
+        """What a child of an earlier call says late is no fault of this one, wherever in the stream it arrives."""
+        if self._first < number < self._number:
+            raise StaleAnswerError("it answered an earlier request once more")

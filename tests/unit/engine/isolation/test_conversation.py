@@ -130,6 +130,18 @@ def test_an_earlier_answer_is_never_taken_for_a_later_one(peer):
         peer.after_request(lambda number: peer.channel.send_bytes(number, b"2"))
 
 
+def test_an_earlier_answer_right_behind_a_good_one_is_told_as_such(peer):
+    numbers = []
+
+    def answer(number):
+        numbers.append(number)
+        peer.channel.send_bytes(number, b"1")
+
+    assert peer.after_request(answer) == b"1"
+    with pytest.raises(StaleAnswerError):
+        peer.after_request(lambda number: peer.socket.sendall(framed(number, b"2") + framed(numbers[0], b"1")))
+
+
 def test_descriptors_that_come_with_an_answer_are_closed_and_told(peer):
     reader, writer = os.pipe()
 
