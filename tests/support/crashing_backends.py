@@ -113,7 +113,7 @@ class Prints(Isolated):
 
 class PrintsForALongTime(Isolated):
     def misbehave(self, call):
-        for i in range(20000):
+        for i in range(200_000):
             print(f"line {i}")
 
 
