@@ -18,7 +18,6 @@ from .kernel import kernel
 from .precondition import precondition
 from .recipes import RECIPES
 from .reference import reference
-from .wrong import WRONG
 
 _FLOAT = (DType.FLOAT,)
 _INT32 = (DType.INT32,)
@@ -40,10 +39,8 @@ OPERATOR = Operator(
     name="dynamic_scatter_backward",
     # The design document's name; the schema and the released library renamed the operator.
     released_name="dynamic_point_to_voxel_backward",
-    api_name="mluOpDynamicPointToVoxelBackward",
     op_type=("DYNAMIC_POINT_TO_VOXEL_BACKWARD", 404),
     summary="Sends the gradient of each voxel and channel to the first point that holds the voxel's maximum.",
-    document="dynamic_scatter_backward",
     inputs=(
         TensorSpec("grad_voxel_feats", "[M, C]", _FLOAT),
         TensorSpec("feats", "[N, C]", _FLOAT),
@@ -66,5 +63,4 @@ OPERATOR = Operator(
     kernel=kernel,
     recipes=RECIPES,
     theory=theory,
-    wrong=WRONG,
 )

@@ -15,7 +15,6 @@ from .kernel import kernel
 from .precondition import precondition
 from .recipes import RECIPES
 from .reference import reference, theory
-from .wrong import WRONG
 
 # §1.5.1: indices are exact, so diff3 = 0.
 _INDICES = {DType.INT32: exact()}
@@ -23,10 +22,8 @@ _INDICES = {DType.INT32: exact()}
 OPERATOR = Operator(
     name="get_indice_pairs",
     released_name="get_indice_pairs",
-    api_name="mluOpGetIndicePairs",
     op_type=("GET_INDICE_PAIRS", 702),
     summary="Finds, per kernel offset, which active input site meets which output site of a 3-D sparse convolution.",
-    document="get_indice_pairs",
     inputs=(TensorSpec("indices", "[L, 4]: n, d, h, w", (DType.INT32,)),),
     outputs=(
         OutputSpec("out_indices", "[≥ num_act_out, 4]: n, d, h, w", _INDICES, rows_owned="num_act_out"),
@@ -59,5 +56,4 @@ OPERATOR = Operator(
     kernel=kernel,
     recipes=RECIPES,
     theory=theory,
-    wrong=WRONG,
 )

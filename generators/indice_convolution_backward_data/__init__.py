@@ -12,7 +12,6 @@ from .precondition import precondition
 from .recipes import network, random_pairs, sites
 from .reference import reference
 from .values import CRITERIA
-from .wrong import WRONG
 
 _FLOATS: Final = (DType.FLOAT, DType.HALF)
 
@@ -28,10 +27,8 @@ def theory(call: OpCall) -> Theory:
 OPERATOR: Final = Operator(
     name="indice_convolution_backward_data",
     released_name="indice_convolution_backward_data",
-    api_name="mluOpIndiceConvolutionBackwardData",
     op_type=("INDICE_CONVOLUTION_BACKWARD_DATA", 900),
     summary="Adds, for every pair of rows and its kernel offset, the output gradient times Wᵀ to the input gradient.",
-    document="indice_convolution_backward_data",
     inputs=(
         TensorSpec("output_grad", "[Y, Co]", _FLOATS),
         TensorSpec("filters", "[[Kd,] Kh, Kw, Ci, Co] as ARRAY, permuted as the layout says", _FLOATS, LAYOUTS),
@@ -54,5 +51,4 @@ OPERATOR: Final = Operator(
     kernel=kernel,
     recipes={"random_pairs": random_pairs, "sites": sites, "network": network, "nonfinite": nonfinite},
     theory=theory,
-    wrong=WRONG,
 )

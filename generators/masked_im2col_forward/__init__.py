@@ -15,15 +15,12 @@ from .checks import CHECKS
 from .kernel import kernel
 from .recipes import RECIPES
 from .reference import reference, theory
-from .wrong import WRONG
 
 OPERATOR = Operator(
     name="masked_im2col_forward",
     released_name="masked_im2col_forward",
-    api_name="mluOpMaskedIm2colForward",
     op_type=("MASKED_IM2COL_FORWARD", 2202),
     summary="Copies the kernel_h×kernel_w window at every mask position of a feature map; outside the map it is 0.",
-    document="masked_im2col_forward",
     inputs=(
         TensorSpec("feature", "[1, C, H, W]", (DType.FLOAT, DType.HALF), (Layout.NCHW,)),
         TensorSpec("mask_h_idx", "[m]", (DType.INT32,)),
@@ -47,5 +44,4 @@ OPERATOR = Operator(
     kernel=kernel,
     recipes=RECIPES,
     theory=theory,
-    wrong=WRONG,
 )

@@ -7,15 +7,12 @@ from .kernel import kernel
 from .recipes import RECIPES
 from .reference import reference, theory
 from .values import CRITERIA
-from .wrong import WRONG
 
 OPERATOR = Operator(
     name="voxel_pooling_forward",
     released_name="voxel_pooling_forward",
-    api_name="mluOpVoxelPoolingForward",
     op_type=("VOXEL_POOLING_FORWARD", 2200),
     summary="Sums the features of all points that fall into the same (batch, y, x) cell; tells where each point went.",
-    document="voxel_pooling_forward",
     inputs=(
         TensorSpec("geom_xyz", "[batch_size, num_points, 3]", (DType.INT32,)),
         TensorSpec("input_features", "[batch_size, num_points, num_channels]", (DType.FLOAT,)),
@@ -38,5 +35,4 @@ OPERATOR = Operator(
     theory=theory,
     # §1.4: atomic adds, in no fixed order.
     order_free=True,
-    wrong=WRONG,
 )

@@ -11,13 +11,13 @@ from mluops_gtest.model.operator import (
     Check,
     EnumSpec,
     Made,
+    Mutant,
     Operator,
     OutputSpec,
     ParamField,
     ParamMessage,
     TensorSpec,
     Theory,
-    Wrong,
 )
 from mluops_gtest.model.status import Status
 from mluops_gtest.model.tensor import TensorDesc
@@ -35,6 +35,7 @@ __all__ = [
     "Handle",
     "Layout",
     "Made",
+    "Mutant",
     "OpCall",
     "Operator",
     "OutputSpec",
@@ -47,7 +48,6 @@ __all__ = [
     "TensorDesc",
     "TensorSpec",
     "Theory",
-    "Wrong",
     "argument",
     "both",
     "call_of",

@@ -10,7 +10,7 @@ from mluops_gtest.reports.markup import escape
 
 def operator_page(operator: Operator) -> Iterator[Table | str]:
     """The parts of the page in order."""
-    yield f"[bold]{operator.name}[/]  {escape(operator.api_name)}, op_name {operator.released_name!r} in files"
+    yield f"[bold]{operator.name}[/]  op_name {operator.released_name!r} in files"
     yield f"{escape(operator.summary)}\n"
     yield _tensors(operator)
     yield _params(operator)
@@ -49,8 +49,8 @@ def _params(operator: Operator) -> Table:
 
 
 def _checks(operator: Operator) -> Table:
-    table = _table("check, in order", "answers", "when it does not hold that")
+    table = _table("check, in order", "answers", "when it does not hold that", "document")
     for check in operator.checks:
         says = f"{check.says} (never first: {check.subsumed})" if check.subsumed else check.says
-        table.add_row(check.name, check.status.name, escape(says))
+        table.add_row(check.name, check.status.name, escape(says), escape(check.doc))
     return table

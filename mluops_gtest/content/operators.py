@@ -1,18 +1,25 @@
 """Loads generators/*.py by path, as pytest loads tests; the engine never imports them."""
 
+import hashlib
 import importlib.util
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType, ModuleType
+from typing import Any
 
 from mluops_gtest.errors import ContentError, UnknownNameError
 from mluops_gtest.model.operator import Operator
+from mluops_gtest.model.parts import KnownOperators, Part, T
+
+# What makes a folder an operator.
+_FOLDER_FILE = "__init__.py"
 
 
-class Operators(Mapping[str, Operator]):
+class Operators(KnownOperators):
     """The operators of a content root by canonical name; `find` also knows the released names."""
 
-    def __init__(self, operators: tuple[Operator, ...]) -> None:
+    def __init__(self, operators: tuple[Operator, ...], files: Mapping[str, Path] = MappingProxyType({})) -> None:
         owners: dict[str, str] = {}
         for operator in operators:
             for name in operator.names:
@@ -23,6 +30,9 @@ class Operators(Mapping[str, Operator]):
                 owners[name] = operator.name
         self._by_name = {operator.name: operator for operator in operators}
         self._by_any_name = {name: operator for operator in operators for name in operator.names}
+        # By canonical name; an operator that was not loaded from a file has none, and no parts.
+        self.files = files
+        self._parts: dict[tuple[str, str], Any] = {}
 
     def __getitem__(self, name: str) -> Operator:
         return self._by_name[name]
@@ -44,33 +54,65 @@ class Operators(Mapping[str, Operator]):
             raise UnknownNameError("operator", name, self._by_any_name)
         return operator
 
+    def part(self, operator: str, part: Part[T]) -> T | None:
+        """The part of the operator's folder, loaded once; None where there is no such file, or no folder."""
+        key = operator, part.file
+        if key not in self._parts:
+            self._parts[key] = self._load_part(operator, part)
+        loaded: T | None = self._parts[key]
+        return loaded
+
+    def _load_part(self, operator: str, part: Part[T]) -> object:
+        generator = self.files.get(operator)
+        if generator is None or generator.name != _FOLDER_FILE:
+            return None
+        path = generator.with_name(f"{part.file}.py")
+        if not path.is_file():
+            return None
+        value = getattr(_load_module(f"{_module_name(generator)}.{part.file}", path), part.name, None)
+        if not part.fits(value):
+            raise ContentError(f"{path}: the file must define {part.name}, {part.wanted}.")
+        return value
+
 
 def load_operators(root: Path) -> Operators:
     """Every operator in root/generators: one .py file or one folder each, named after the operator."""
     folder = root / "generators"
     files = sorted(p for p in folder.glob("*.py") if not p.name.startswith("_"))
-    files += sorted(folder.glob("*/__init__.py"))
-    return Operators(tuple(load_operator(path) for path in files))
+    files += sorted(folder.glob(f"*/{_FOLDER_FILE}"))
+    operators = {path: load_operator(path) for path in files}
+    return Operators(tuple(operators.values()), {operator.name: path for path, operator in operators.items()})
 
 
 def load_operator(path: Path) -> Operator:
     """The OPERATOR of one generator file."""
-    name = path.parent.name if path.name == "__init__.py" else path.stem
-    module_name = f"_mluops_gtest_generator_{name}"
+    is_folder = path.name == _FOLDER_FILE
+    name = path.parent.name if is_folder else path.stem
+    module_name = _module_name(path)
+    for known in [known for known in sys.modules if known.startswith(f"{module_name}.")]:
+        del sys.modules[known]  # loaded again is read again, the folder's other files too
     # A folder is a package, so that its files may import each other relatively.
-    locations = [str(path.parent)] if path.name == "__init__.py" else None
-    spec = importlib.util.spec_from_file_location(module_name, path, submodule_search_locations=locations)
-    if spec is None or spec.loader is None:
-        raise ContentError(f"{path}: not a Python file that can be loaded.")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[module_name] = module
-    try:
-        spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
-        raise ContentError(f"{path}: the generator does not load: {type(error).__name__}: {error}") from error
-    operator = getattr(module, "OPERATOR", None)
+    operator = getattr(_load_module(module_name, path, [str(path.parent)] if is_folder else None), "OPERATOR", None)
     if not isinstance(operator, Operator):
         raise ContentError(f"{path}: the file must define OPERATOR, an mluops_gtest.authoring.Operator.")
     if operator.name != name:
         raise ContentError(f"{path}: OPERATOR.name is {operator.name!r}; it must be the file's name, {name!r}.")
     return operator
+
+
+def _module_name(path: Path) -> str:
+    """A name of its own for each file: operators of two roots may be called the same."""
+    return f"_mluops_gtest_generator_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]}"
+
+
+def _load_module(name: str, path: Path, locations: list[str] | None = None) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, path, submodule_search_locations=locations)
+    if spec is None or spec.loader is None:
+        raise ContentError(f"{path}: not a Python file that can be loaded.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        raise ContentError(f"{path}: the file does not load: {type(error).__name__}: {error}") from error
+    return module

@@ -135,7 +135,7 @@ Recipe = Callable[..., Made]
 
 
 @dataclass(frozen=True, slots=True)
-class Wrong:
+class Mutant:
     """An implementation with one plausible mistake, which the committed cases must catch."""
 
     name: str
@@ -150,10 +150,8 @@ class Operator:
     name: str
     # op_name in files that we write; both names are accepted wherever a user types one.
     released_name: str
-    api_name: str
     op_type: tuple[str, int]
     summary: str
-    document: str
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[OutputSpec, ...]
     params: ParamMessage
@@ -170,7 +168,6 @@ class Operator:
     workspace_size: Callable[[OpCall], int] | None = None
     # Atomic adds: the document allows any order, so repeated runs may differ in the last bits.
     order_free: bool = False
-    wrong: tuple[Wrong, ...] = ()
 
     def answer(self, call: OpCall) -> Answer:
         """The status of the call by the ordered checks, and the check that gave it."""

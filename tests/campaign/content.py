@@ -34,8 +34,8 @@ def noise(draw, params, dtype, *, count: int):
 
 
 OPERATOR = Operator(
-    name="trial", released_name="trial", api_name="mluOpTrial", op_type=("TRIAL", 9998),
-    summary="Doubles a vector.", document="trial",
+    name="trial", released_name="trial", op_type=("TRIAL", 9998),
+    summary="Doubles a vector.",
     inputs=(TensorSpec("x", "[N]", (DType.FLOAT,)),),
     outputs=(OutputSpec("y", "[N]", {DType.FLOAT: both(1e-6)}),),
     params=ParamMessage("trial_param", 9002, "TrialParam", (ParamField("fault", 1, default=0),)),

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from generators.masked_im2col_forward.mutants import MUTANTS, WindowCopy
 from generators.masked_im2col_forward.recipes import SIDES
 from generators.masked_im2col_forward.values import KINDS, feature
-from generators.masked_im2col_forward.wrong import WindowCopy
 from mluops_gtest.authoring import Draw, DType, Handle, Layout, OpCall, Status, TensorArg, TensorDesc
 from mluops_gtest.content.declarations import load_declarations
 from mluops_gtest.content.operators import load_operator
@@ -104,7 +104,7 @@ def test_the_copy_that_the_wrong_ones_vary_is_right() -> None:
         np.testing.assert_array_equal(bits_of(call.array("data_col")), literal_loops(call))
 
 
-@pytest.mark.parametrize("wrong", OPERATOR.wrong, ids=lambda wrong: wrong.name)
+@pytest.mark.parametrize("wrong", MUTANTS, ids=lambda wrong: wrong.name)
 def test_each_wrong_implementation_is_wrong_somewhere_and_right_somewhere(wrong) -> None:
     rng = random.Random(5)
     agrees = set()

@@ -18,6 +18,7 @@ from mluops_gtest.generate.reseeding import make_reseeded
 from mluops_gtest.generate.source import StoredCases
 from mluops_gtest.model.binding import bind_values
 from mluops_gtest.model.operator import Answer
+from mluops_gtest.model.parts import MUTANTS
 from mluops_gtest.model.result import Outcome
 from mluops_gtest.model.status import Status
 from mluops_gtest.model.tensor import contiguous
@@ -146,13 +147,13 @@ def test_strides_of_axes_of_length_1_do_not_matter(stored, operators, name):
     assert odd == {spec.id for spec in operators[name].tensors}
 
 
-def test_every_wrong_implementation_is_caught(catalogue, stored, operators, name):
+def test_every_mutant_is_caught(catalogue, stored, operators, name):
     """With the committed values, and with those of three other seeds."""
-    operator = operators[name]
-    assert len(operator.wrong) >= 4
+    operator, mutants = operators[name], operators.part(name, MUTANTS)
+    assert len(mutants) >= 4
     cases = {c.id: c for c in stored[name] if c.expect.check is None and "undefined" not in c.tags}
-    catchers = {wrong.name: caught_by(wrong, operator, cases, cases.get) for wrong in operator.wrong}
-    assert [wrong for wrong, case in catchers.items() if case is None] == []
+    catchers = {mutant.name: caught_by(mutant, operator, cases, cases.get) for mutant in mutants}
+    assert [name for name, case in catchers.items() if case is None] == []
     for seed in SEEDS:
 
         @functools.cache
@@ -161,20 +162,20 @@ def test_every_wrong_implementation_is_caught(catalogue, stored, operators, name
 
         # What caught the mistake before comes first, so that few cases are made.
         survivors = [
-            wrong.name
-            for wrong in operator.wrong
-            if caught_by(wrong, operator, [catchers[wrong.name], *cases], reseeded) is None
+            mutant.name
+            for mutant in mutants
+            if caught_by(mutant, operator, [catchers[mutant.name], *cases], reseeded) is None
         ]
         assert survivors == [], f"--reseed {seed}"
 
 
-def caught_by(wrong, operator, ids, case_of):
-    """The first case that the wrong implementation fails; None where it passes all."""
-    return next((case_id for case_id in ids if fails(wrong, case_of(case_id), operator)), None)
+def caught_by(mutant, operator, ids, case_of):
+    """The first case that the mutant fails; None where it passes all."""
+    return next((case_id for case_id in ids if fails(mutant, case_of(case_id), operator)), None)
 
 
-def fails(wrong, case, operator):
-    backend = type("WrongBackend", (), {"name": wrong.name, "run": staticmethod(wrong.run)})()
+def fails(mutant, case, operator):
+    backend = type("MutantBackend", (), {"name": mutant.name, "run": staticmethod(mutant.run)})()
     return Executor(InlineCaller(backend), Options()).execute(case, operator).outcome not in (
         Outcome.PASSED,
         Outcome.SKIPPED,

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from generators.voxel_pooling_forward.mutants import Pooling
 from generators.voxel_pooling_forward.pooling import SEGMENT, pooled
 from generators.voxel_pooling_forward.recipes import INT32_MAX, INT32_MIN, cells_of
 from generators.voxel_pooling_forward.values import VALUES, assert_any_order, ranks
-from generators.voxel_pooling_forward.wrong import Pooling
 from mluops_gtest.authoring import Draw, DType, Handle, Layout, OpCall, Status, TensorArg, TensorDesc
 from mluops_gtest.authoring.sums import lattice_exponent, sums_are_exact
 from mluops_gtest.content.declarations import load_declarations

@@ -1,5 +1,6 @@
-"""A content root with one tiny operator: a sixth operator is one file and one YAML."""
+"""A content root with one tiny operator: a sixth operator is one file (or folder) and one YAML."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 GENERATOR = '''
@@ -38,8 +39,8 @@ def noise(draw, params, dtype, *, count: int):
 
 
 OPERATOR = Operator(
-    name="scale_by", released_name="scale", api_name="mluOpScale", op_type=("SCALE", 9999),
-    summary="Multiplies a vector by an integer.", document="scale",
+    name="scale_by", released_name="scale", op_type=("SCALE", 9999),
+    summary="Multiplies a vector by an integer.",
     inputs=(TensorSpec("x", "[N]", (DType.FLOAT,)),),
     outputs=(OutputSpec("y", "[N]", {DType.FLOAT: both(1e-6)}),),
     params=ParamMessage("scale_param", 9001, "ScaleParam", (ParamField("factor", 1, default=2),)),
@@ -84,9 +85,16 @@ CASES = """\
 """
 
 
-def write_toy_root(folder: Path, cases: str = CASES) -> Path:
+def write_toy_root(folder: Path, cases: str = CASES, parts: Mapping[str, str] | None = None) -> Path:
+    """With `parts` the operator is a folder that holds them; without, one file."""
     for name in ("generators", "cases", "prototxt"):
         (folder / name).mkdir(parents=True, exist_ok=True)
-    (folder / "generators" / "scale_by.py").write_text(GENERATOR)
+    if parts is None:
+        (folder / "generators" / "scale_by.py").write_text(GENERATOR)
+    else:
+        own = folder / "generators" / "scale_by"
+        own.mkdir(exist_ok=True)
+        for name, text in {"__init__": GENERATOR, **parts}.items():
+            (own / f"{name}.py").write_text(text)
     (folder / "cases" / "scale_by.yaml").write_text(cases)
     return folder

@@ -38,10 +38,8 @@ def _kernel(call: OpCall) -> Status:
 TOY = Operator(
     name="toy_scale",
     released_name="toy_scale_released",
-    api_name="mluOpToyScale",
     op_type=("TOY_SCALE", 77),
     summary="for tests",
-    document="none",
     inputs=(
         TensorSpec("values", "[N]", (DType.FLOAT, DType.HALF)),
         TensorSpec("index", "[M]", (DType.INT32,)),

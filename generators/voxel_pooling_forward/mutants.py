@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, OpCall, Status, Wrong
+from mluops_gtest.authoring import Array, Mutant, OpCall, Status
 
 
 class Pooling:
@@ -241,27 +241,29 @@ class OutputNotCleared(Pooling):
         return status
 
 
-WRONG = (
-    Wrong("strict_lower_bound", "§3.1's `> 0`: coordinate 0 is outside", StrictLowerBound().run),
-    Wrong("strict_lower_bound_in_plane", "§3.1's `> 0` on x and y", StrictLowerBoundInPlane().run),
-    Wrong("inclusive_upper_bound", "the coordinate equal to the number of voxels is inside", InclusiveUpperBound().run),
-    Wrong("depth_ignored", "z does not decide whether a point counts", DepthIgnored().run),
-    Wrong("one_layer", "only z = 0 counts", OneLayer().run),
-    Wrong("float_bounds", "bounds compared in float32", FloatBounds().run),
-    Wrong("linear_bounds", "only the linear cell is checked", LinearBounds().run),
-    Wrong("memo_x_first", "pos_memo is (batch, x, y)", MemoXFirst().run),
-    Wrong("memo_batch_from_one", "pos_memo counts batches from 1", MemoBatchFromOne().run),
-    Wrong("memo_of_all", "pos_memo is written for points outside", MemoOfAll().run),
-    Wrong("cell_transposed", "output_features is laid out [B, X, Y, C]", CellTransposed().run),
-    Wrong("batch_ignored", "every batch pools into the first", BatchIgnored().run),
-    Wrong("last_point_wins", "features are assigned, not added", LastPointWins().run),
-    Wrong("lost_updates", "additions to one cell are not atomic", LostUpdates().run),
-    Wrong("half_accumulator", "sums are kept in half precision", HalfAccumulator().run),
-    Wrong("nan_skipped", "NaN counts as 0", NanSkipped().run),
-    Wrong("infinite_clamped", "infinities become the largest float", InfiniteClamped().run),
-    Wrong("last_cell_dropped", "the last cell stays 0", LastCellDropped().run),
-    Wrong("point_tail_dropped", "points behind the last whole tile of 64 are lost", PointTailDropped().run),
-    Wrong("channel_tail_dropped", "channels behind the last whole vector of 64 are lost", ChannelTailDropped().run),
-    Wrong("mask_multiplied", "points outside are multiplied by 0 instead of left out", MaskMultiplied().run),
-    Wrong("output_not_cleared", "output_features is not set to 0 first", OutputNotCleared().run),
+MUTANTS = (
+    Mutant("strict_lower_bound", "§3.1's `> 0`: coordinate 0 is outside", StrictLowerBound().run),
+    Mutant("strict_lower_bound_in_plane", "§3.1's `> 0` on x and y", StrictLowerBoundInPlane().run),
+    Mutant(
+        "inclusive_upper_bound", "the coordinate equal to the number of voxels is inside", InclusiveUpperBound().run
+    ),
+    Mutant("depth_ignored", "z does not decide whether a point counts", DepthIgnored().run),
+    Mutant("one_layer", "only z = 0 counts", OneLayer().run),
+    Mutant("float_bounds", "bounds compared in float32", FloatBounds().run),
+    Mutant("linear_bounds", "only the linear cell is checked", LinearBounds().run),
+    Mutant("memo_x_first", "pos_memo is (batch, x, y)", MemoXFirst().run),
+    Mutant("memo_batch_from_one", "pos_memo counts batches from 1", MemoBatchFromOne().run),
+    Mutant("memo_of_all", "pos_memo is written for points outside", MemoOfAll().run),
+    Mutant("cell_transposed", "output_features is laid out [B, X, Y, C]", CellTransposed().run),
+    Mutant("batch_ignored", "every batch pools into the first", BatchIgnored().run),
+    Mutant("last_point_wins", "features are assigned, not added", LastPointWins().run),
+    Mutant("lost_updates", "additions to one cell are not atomic", LostUpdates().run),
+    Mutant("half_accumulator", "sums are kept in half precision", HalfAccumulator().run),
+    Mutant("nan_skipped", "NaN counts as 0", NanSkipped().run),
+    Mutant("infinite_clamped", "infinities become the largest float", InfiniteClamped().run),
+    Mutant("last_cell_dropped", "the last cell stays 0", LastCellDropped().run),
+    Mutant("point_tail_dropped", "points behind the last whole tile of 64 are lost", PointTailDropped().run),
+    Mutant("channel_tail_dropped", "channels behind the last whole vector of 64 are lost", ChannelTailDropped().run),
+    Mutant("mask_multiplied", "points outside are multiplied by 0 instead of left out", MaskMultiplied().run),
+    Mutant("output_not_cleared", "output_features is not set to 0 first", OutputNotCleared().run),
 )

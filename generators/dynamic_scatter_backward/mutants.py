@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, OpCall, Status, Wrong
+from mluops_gtest.authoring import Array, Mutant, OpCall, Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,8 @@ def _apply(rules: _Rules, call: OpCall) -> Status:
     return Status.SUCCESS
 
 
-def _wrong(name: str, says: str, rules: _Rules) -> Wrong:
-    return Wrong(name, says, lambda call: _apply(rules, call))
+def _mutant(name: str, says: str, rules: _Rules) -> Mutant:
+    return Mutant(name, says, lambda call: _apply(rules, call))
 
 
 def _as_bits(values: Array, others: Array) -> Array:
@@ -82,31 +82,31 @@ def _truncated(gradients: Array, _: Array) -> Array:
     return (gradients.view("<u4") & np.uint32(0xFFFFF000)).view("<f4")
 
 
-WRONG = (
-    _wrong("last_index_wins", "the largest matching point index gets the gradient", _Rules(last_first=True)),
-    _wrong("every_tie_wins", "all points with the maximum get the gradient", _Rules(once=False)),
-    _wrong(
+MUTANTS = (
+    _mutant("last_index_wins", "the largest matching point index gets the gradient", _Rules(last_first=True)),
+    _mutant("every_tie_wins", "all points with the maximum get the gradient", _Rules(once=False)),
+    _mutant(
         "drops_voxel_0",
         "§3.2's `offset > 0`: voxel 0 counts as no voxel",
         _Rules(row=lambda entry, voxel_num, _: entry if 0 < entry < voxel_num else None),
     ),
-    _wrong(
+    _mutant(
         "minus_one_wraps",
         "a map entry of -1 names the last voxel",
         _Rules(row=lambda entry, voxel_num, _: entry % voxel_num if voxel_num and entry < voxel_num else None),
     ),
-    _wrong(
+    _mutant(
         "uses_rows_behind_voxel_num",
         "all M rows count as voxels",
         _Rules(row=lambda entry, _, rows: entry if 0 <= entry < rows else None),
     ),
-    _wrong("divides_by_count", "the gradient is averaged over the voxel's points", _Rules(gradients=_averaged)),
-    _wrong("skips_count_0", "voxels whose point count is 0 are skipped", _Rules(gradients=_where_counted)),
-    _wrong("compares_bits", "-0 does not match +0", _Rules(matches=_as_bits)),
-    _wrong("compares_nearly", "values a few ulp apart count as equal", _Rules(matches=_nearly)),
-    _wrong("flushes_subnormals", "subnormal features count as 0", _Rules(matches=_flushed)),
-    _wrong("unmatched_to_first_point", "an unmatched gradient goes to point 0", _Rules(unmatched_to=0)),
-    _wrong("unmatched_to_last_point", "an unmatched gradient goes to the last point", _Rules(unmatched_to=-1)),
-    _wrong("rounds_the_gradient", "gradients lose their low mantissa bits on the way", _Rules(gradients=_truncated)),
-    _wrong("leaves_the_rest", "elements without a gradient are not set to 0", _Rules(clears=False)),
+    _mutant("divides_by_count", "the gradient is averaged over the voxel's points", _Rules(gradients=_averaged)),
+    _mutant("skips_count_0", "voxels whose point count is 0 are skipped", _Rules(gradients=_where_counted)),
+    _mutant("compares_bits", "-0 does not match +0", _Rules(matches=_as_bits)),
+    _mutant("compares_nearly", "values a few ulp apart count as equal", _Rules(matches=_nearly)),
+    _mutant("flushes_subnormals", "subnormal features count as 0", _Rules(matches=_flushed)),
+    _mutant("unmatched_to_first_point", "an unmatched gradient goes to point 0", _Rules(unmatched_to=0)),
+    _mutant("unmatched_to_last_point", "an unmatched gradient goes to the last point", _Rules(unmatched_to=-1)),
+    _mutant("rounds_the_gradient", "gradients lose their low mantissa bits on the way", _Rules(gradients=_truncated)),
+    _mutant("leaves_the_rest", "elements without a gradient are not set to 0", _Rules(clears=False)),
 )

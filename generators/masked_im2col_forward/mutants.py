@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, OpCall, Status, Wrong
+from mluops_gtest.authoring import Array, Mutant, OpCall, Status
 
 
 class WindowCopy:
@@ -178,17 +178,17 @@ class InclusiveEnd(WindowCopy):
         return Status.SUCCESS
 
 
-WRONG = (
-    Wrong("kernel_major_rows", "rows in §1.1's order, kernel offset before channel", KernelMajorRows().run),
-    Wrong("transposed_window", "windows written column by column", TransposedWindow().run),
-    Wrong("swapped_masks", "mask_w_idx taken for the row", SwappedMasks().run),
-    Wrong("pad_ignored", "the window begins at the mask position", PadIgnored().run),
-    Wrong("narrow_corners", "mask minus pad wraps around in 32 bits", NarrowCorners().run),
-    Wrong("negative_wraps", "a negative coordinate counts from the end of the axis", NegativeWraps().run),
-    Wrong("linear_bounds", "only the linear cell is checked against the image", LinearBounds().run),
-    Wrong("clamps_to_edge", "outside the image the edge is repeated", ClampsToEdge().run),
-    Wrong("drops_nan", "NaN becomes 0", DropsNan().run),
-    Wrong("flushes_denormals", "denormals become 0", FlushesDenormals().run),
-    Wrong("skips_outside", "columns of windows wholly outside are not written", SkipsOutside().run),
-    Wrong("inclusive_end", "§3.2 to the letter: the end of a window is copied too", InclusiveEnd().run),
+MUTANTS = (
+    Mutant("kernel_major_rows", "rows in §1.1's order, kernel offset before channel", KernelMajorRows().run),
+    Mutant("transposed_window", "windows written column by column", TransposedWindow().run),
+    Mutant("swapped_masks", "mask_w_idx taken for the row", SwappedMasks().run),
+    Mutant("pad_ignored", "the window begins at the mask position", PadIgnored().run),
+    Mutant("narrow_corners", "mask minus pad wraps around in 32 bits", NarrowCorners().run),
+    Mutant("negative_wraps", "a negative coordinate counts from the end of the axis", NegativeWraps().run),
+    Mutant("linear_bounds", "only the linear cell is checked against the image", LinearBounds().run),
+    Mutant("clamps_to_edge", "outside the image the edge is repeated", ClampsToEdge().run),
+    Mutant("drops_nan", "NaN becomes 0", DropsNan().run),
+    Mutant("flushes_denormals", "denormals become 0", FlushesDenormals().run),
+    Mutant("skips_outside", "columns of windows wholly outside are not written", SkipsOutside().run),
+    Mutant("inclusive_end", "§3.2 to the letter: the end of a window is copied too", InclusiveEnd().run),
 )

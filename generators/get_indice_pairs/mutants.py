@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, OpCall, Status, Wrong
+from mluops_gtest.authoring import Array, Mutant, OpCall, Status
 from mluops_gtest.authoring.sparse import derive_output_space
 
 
@@ -252,4 +252,4 @@ _MISTAKES = {
     "counts_the_buffer": CountsTheBuffer(),
 }
 
-WRONG = tuple(Wrong(name, mistake.__doc__ or "", mistake.run) for name, mistake in _MISTAKES.items())
+MUTANTS = tuple(Mutant(name, mistake.__doc__ or "", mistake.run) for name, mistake in _MISTAKES.items())

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, OpCall, Status, Wrong
+from mluops_gtest.authoring import Array, Mutant, OpCall, Status
 
 from .filters import extents, weights_by_offset
 
@@ -38,7 +38,7 @@ def _variant(
     weights: Callable[[OpCall], Array] = _right_weights,
     steps: Callable[[OpCall, Array], list[_Step]] = _right_steps,
     scatter: Callable[[Array, Array, Array], None] = _add,
-) -> Wrong:
+) -> Mutant:
     """The plain loop of §1.2.2 in float32 with one part exchanged."""
 
     def run(call: OpCall) -> Status:
@@ -49,7 +49,7 @@ def _variant(
         call.array("input_grad")[...] = total
         return Status.SUCCESS
 
-    return Wrong(name, says, run)
+    return Mutant(name, says, run)
 
 
 def _weights_transposed(call: OpCall) -> Array:
@@ -132,7 +132,7 @@ def _multiplies_zeros(call: OpCall) -> Status:
     return Status.SUCCESS
 
 
-WRONG: Final = (
+MUTANTS: Final = (
     _variant("weights_transposed", "reads W_k as [Co, Ci], as §3.1 prints it", weights=_weights_transposed),
     _variant("channels_last", "reads every layout as N(D)HWC", weights=_weights_channels_last),
     _variant("kernel_mirrored", "takes W of the opposite offset", weights=_weights_mirrored),
@@ -142,7 +142,7 @@ WRONG: Final = (
     _variant("until_minus_one", "ends an offset at −1 instead of indice_num", steps=_steps_until_minus_one),
     _variant("rows_exchanged", "takes input rows for output rows", steps=_steps_exchanged),
     _variant("overwrites", "updates rows instead of adding to them, §3.1 step 6 without step 7", scatter=_overwrite),
-    Wrong("own_type", "accumulates half in half", _accumulates_in_own_type),
-    Wrong("zeros_for_nobody", "multiplies zeros where a row has no partner, and 0 · ∞ is NaN", _multiplies_zeros),
-    Wrong("rows_without_pairs", "does not zero rows that receive nothing", _leaves_rows_without_pairs),
+    Mutant("own_type", "accumulates half in half", _accumulates_in_own_type),
+    Mutant("zeros_for_nobody", "multiplies zeros where a row has no partner, and 0 · ∞ is NaN", _multiplies_zeros),
+    Mutant("rows_without_pairs", "does not zero rows that receive nothing", _leaves_rows_without_pairs),
 )
