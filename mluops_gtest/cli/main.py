@@ -35,6 +35,7 @@ COMMANDS = {
     "doctor": "Check a backend before it is tested.",
     "new": "Write a template to start from.",
     "backends": "Show the backends that are known, with their status.",
+    "cache": "Show where large cases are cached, and remove old ones.",
 }
 _EPILOG = """\b
 Examples:

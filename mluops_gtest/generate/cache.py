@@ -1,13 +1,27 @@
 """Large cases on disk outside the checkout: whole or not at all."""
 
+import contextlib
 import os
+import re
 import secrets
 import shutil
+import stat
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
-ENVIRONMENT = "MLUOPS_TEST_CACHE"
+ENVIRONMENT: Final = "MLUOPS_TEST_CACHE"
+# Below the cache folder: a folder per --reseed number.
+RESEEDED: Final = "reseed"
+# What `publish` is given to make: <case>-<16 digits>-<16 digits>, with nothing but these files in it.
+_ENTRY: Final = re.compile(r"[a-z0-9_]{1,255}-[0-9a-f]{16}-[0-9a-f]{16}")
+_FILE: Final = re.compile(r"case\.pb|case\.[A-Za-z0-9_]{1,255}\.bin|made\.json")
+_ASIDE: Final = re.compile(rf"\.{_ENTRY.pattern}\.[0-9]{{1,20}}\.[0-9a-f]{{8}}")
+# Nobody writes on one case for so long: whoever began it was killed.
+_ABANDONED_SECONDS: Final = 3600.0
 
 
 def cache_folder() -> Path:
@@ -41,6 +55,82 @@ def publish(entry: Path, fill: Callable[[Path], None]) -> None:
         shutil.rmtree(aside, ignore_errors=True)
 
 
+@dataclass(frozen=True, slots=True)
+class CachedCase:
+    """One entry of the cache; `seed` is its --reseed number, None of a case as it is declared."""
+
+    path: Path
+    seed: int | None
+    nbytes: int
+    # Seconds since the epoch.
+    used: float
+
+
+@dataclass(slots=True)
+class CacheContents:
+    """Everything in the cache folder: cases, what killed runs left, and what somebody else put there."""
+
+    cases: list[CachedCase] = field(default_factory=list)
+    abandoned: list[Path] = field(default_factory=list)
+    foreign: list[Path] = field(default_factory=list)
+
+
+def cache_contents(folder: Path) -> CacheContents:
+    """What is in the cache just now; what vanishes meanwhile was not there."""
+    found = CacheContents()
+    for top in _children(folder):
+        if top.name != RESEEDED:
+            _sort_entries(top, None, found)
+            continue
+        for seed in _children(top):
+            if seed.name.isascii() and seed.name.isdecimal():
+                for operator in _children(seed):
+                    _sort_entries(operator, int(seed.name), found)
+            else:
+                found.foreign.append(seed)
+    return found
+
+
+def _sort_entries(operator: Path, seed: int | None, found: CacheContents) -> None:
+    if operator.is_symlink() or not operator.is_dir():
+        found.foreign.append(operator)
+        return
+    for path in _children(operator):
+        if path.is_symlink():
+            found.foreign.append(path)
+        elif _ASIDE.fullmatch(path.name):
+            if time.time() - _age(path) > _ABANDONED_SECONDS:
+                found.abandoned.append(path)
+        elif (case := _cached_case(path, seed)) is not None:
+            found.cases.append(case)
+        elif path.exists():
+            found.foreign.append(path)
+
+
+def _cached_case(path: Path, seed: int | None) -> CachedCase | None:
+    """The entry; None where the name or anything in the folder shows that we did not make it."""
+    if not _ENTRY.fullmatch(path.name):
+        return None
+    try:
+        files = {file.name: file.lstat() for file in path.iterdir()}
+        ours = all(_FILE.fullmatch(name) and stat.S_ISREG(status.st_mode) for name, status in files.items())
+        return CachedCase(path, seed, sum(s.st_size for s in files.values()), path.stat().st_mtime) if ours else None
+    except OSError:
+        return None
+
+
+def _children(folder: Path) -> Iterator[Path]:
+    """In the order of their names; none of a folder that is gone or is none."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        yield from sorted(folder.iterdir())
+
+
+def mark_used(entry: Path) -> None:
+    """Remember that the entry was used now: pruning goes by it."""
+    with contextlib.suppress(OSError):
+        os.utime(entry)
+
+
 def discard(entry: Path) -> None:
     """Remove an entry that cannot be used; moved aside first, so that nobody reads it half deleted."""
     aside = entry.parent / f".{entry.name}.{os.getpid()}.{secrets.token_hex(4)}"
@@ -51,9 +141,22 @@ def discard(entry: Path) -> None:
     shutil.rmtree(aside, ignore_errors=True)
 
 
+def prune(entries: Iterable[Path], folder: Path) -> None:
+    """Remove these entries of the cache at `folder`, and the folders that are empty then."""
+    for entry in entries:
+        discard(entry)
+        for parent in entry.parents:
+            if not parent.is_relative_to(folder) or parent == folder:
+                break
+            try:
+                parent.rmdir()
+            except OSError:
+                break  # not empty
+
+
 def keep_newest(folder: Path, count: int, used: str) -> None:
     """Mark the entry `used` as used now, and remove all but the `count` entries that were used last."""
-    os.utime(folder / used)
+    mark_used(folder / used)
     entries = [path for path in folder.iterdir() if not path.name.startswith(".")]
     for entry in sorted(entries, key=_age)[:-count]:
         discard(entry)

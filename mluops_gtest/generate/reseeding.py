@@ -11,7 +11,7 @@ from mluops_gtest.authoring.random import Draw
 from mluops_gtest.codec.lock import LockEntry, digest_tensors
 from mluops_gtest.codec.writing import replace_text
 from mluops_gtest.errors import CaseFileError, ContentError, DeclarationError, UnwritableError
-from mluops_gtest.generate.cache import cache_folder, discard, keep_newest, publish
+from mluops_gtest.generate.cache import RESEEDED, cache_folder, discard, keep_newest, mark_used, publish
 from mluops_gtest.generate.locking import same_values
 from mluops_gtest.generate.make import make_case
 from mluops_gtest.model.case import Case, CaseDraft
@@ -71,6 +71,7 @@ class ReseededCases:
         if folder.is_dir():
             case = self._cached(folder, draft)
             if case is not None:
+                mark_used(folder)
                 return case
             discard(folder)
         begin()
@@ -113,7 +114,7 @@ class ReseededCases:
 
 
 def _seeds() -> Path:
-    return cache_folder() / "reseed"
+    return cache_folder() / RESEEDED
 
 
 def _bytes(case: Case) -> int:

@@ -13,7 +13,7 @@ from mluops_gtest.codec.schema import Schema
 from mluops_gtest.content.catalogue import Catalogue
 from mluops_gtest.content.selection import Selected
 from mluops_gtest.errors import CaseFileError, ContentError, UnwritableError
-from mluops_gtest.generate.cache import cache_folder, discard, publish
+from mluops_gtest.generate.cache import cache_folder, discard, mark_used, publish
 from mluops_gtest.generate.locking import as_declared, lock_entry
 from mluops_gtest.generate.make import make_case
 from mluops_gtest.generate.reseeding import CaseFiles, ReseededCases
@@ -165,6 +165,7 @@ class StoredCases:
             try:
                 case = self._read(folder / _CACHED_FILE, draft.id)
                 if _differences(case, entry) == []:
+                    mark_used(folder)
                     return case
             except CaseFileError:
                 pass
@@ -192,10 +193,10 @@ class StoredCases:
 
         try:
             publish(folder, fill)
-        except (OSError, UnwritableError) as error:
+            # Read back, so that the tensors are views of the file and the generator's memory is free again.
+            return self._read(folder / _CACHED_FILE, draft.id)
+        except (OSError, ContentError, UnwritableError) as error:
             return replace(case, notes=(*case.notes, f"could not be cached in {folder.parent}: {error}"))
-        # Read back, so that the tensors are views of the file and the generator's memory is free again.
-        return self._read(folder / _CACHED_FILE, draft.id)
 
 
 def _differences(case: Case, entry: LockEntry) -> list[str]:

@@ -1,0 +1,64 @@
+"""`mluops-test cache`."""
+
+import click
+
+_EPILOG = """\b
+Examples:
+  mluops-test cache                       where it is, and what it holds
+  mluops-test cache prune                 remove what was not used for 30 days
+  mluops-test cache prune --older-than 0  remove everything
+  MLUOPS_TEST_CACHE=/scratch/cases mluops-test run --tag network
+"""
+_DAY = 86400
+
+
+@click.group("cache", epilog=_EPILOG, invoke_without_command=True)
+@click.pass_context
+def command(ctx: click.Context) -> None:
+    """Show where large cases are cached and how much room they take.
+
+    Cases that are too large to be committed, and those of --reseed, are made on first use and kept in this folder.
+    $MLUOPS_TEST_CACHE names another one.
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    from mluops_gtest.cli.cache_page import cache_page
+    from mluops_gtest.cli.consoles import print_page, stdout
+    from mluops_gtest.generate.cache import cache_contents, cache_folder
+
+    folder = cache_folder()
+    print_page(stdout(), cache_page(folder, cache_contents(folder)))
+
+
+@command.command("prune", epilog="\b\nExamples:\n  mluops-test cache prune\n  mluops-test cache prune --older-than 7")
+@click.option(
+    "--older-than",
+    "days",
+    type=click.IntRange(0),
+    default=30,
+    show_default=True,
+    metavar="DAYS",
+    help="Only what was not used for so many days, e.g. --older-than 7; 0 removes everything.",
+)
+def prune(days: int) -> None:
+    """Remove cases from the cache; they are made again when they are needed.
+
+    A run that uses the cache meanwhile goes on. What mluops-test did not put there stays.
+    """
+    import time
+
+    from mluops_gtest.cli.cache_page import size_words
+    from mluops_gtest.cli.lines import complain, say
+    from mluops_gtest.errors import UnwritableError
+    from mluops_gtest.generate.cache import cache_contents, cache_folder, prune
+
+    folder = cache_folder()
+    found = cache_contents(folder)
+    old = [case for case in found.cases if case.used <= time.time() - days * _DAY]
+    try:
+        prune([*(case.path for case in old), *found.abandoned], folder)
+    except OSError as error:
+        raise UnwritableError(f"{error.filename}: cannot be removed: {error.strerror}. Ask its owner.") from error
+    say(f"{folder}: removed {len(old)} of {len(found.cases)} cases, {size_words(sum(case.nbytes for case in old))}.")
+    if found.foreign:
+        complain(f"Left alone: {len(found.foreign)} not put there by mluops-test, e.g. {found.foreign[0]}.")
