@@ -55,6 +55,11 @@ def is_native(spec: str) -> bool:
     return spec.partition(":")[0] in ("c", "mlu")
 
 
+def can_be_debugged(spec: str) -> bool:
+    """The backend's code runs in a process of ours, where a debugger sees it; a program has processes of its own."""
+    return spec.partition(":")[0] != "exec"
+
+
 def has_host_memory(spec: str, runtime: str | None) -> bool:
     """The backend may work on the harness's own buffers; a library with a runtime says no when it loads."""
     return spec.partition(":")[0] not in ("mlu", "exec", "torch") and runtime is None

@@ -6,6 +6,7 @@ import os
 import platform
 import shlex
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from mluops_gtest import __version__
-from mluops_gtest.backends.registry import is_native, runs_inline
+from mluops_gtest.backends.registry import can_be_debugged, is_native, runs_inline
 from mluops_gtest.cli.consoles import stderr, stdout
 from mluops_gtest.cli.lines import complain, say
 from mluops_gtest.cli.output_saver import OutputSaver, Which
@@ -49,6 +50,8 @@ _LEAST = {
     "warmup": 0,
     "samples": 1,
 }
+# Innermost frames that a debugger shows at once: the kernel's own, without all of Python's below them.
+_FRAMES = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +132,14 @@ class RunRequest:
         )
         options += [name for name, value in flags if value]
         return tuple(options)
+
+    def debug_words(self) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+        """What stands before and behind the id of a case to run it under gdb, in the process that gdb starts."""
+        if self.guard_pages or not can_be_debugged(self.backend):
+            return None
+        inline = replace(self, isolate=False, timeout=None, memory_limit=None, fresh_workers=False)
+        debugger = ("gdb", "-ex", "run", "-ex", f"backtrace {_FRAMES}", "--args")
+        return (*debugger, sys.executable, "-m", "mluops_gtest", "run"), inline.repro_options()
 
     def to_json(self, ids: list[str], left_out: int) -> dict[str, Any]:
         """For run.json; the ids are written out, so that a resumed run plans the very same cases."""
@@ -320,6 +331,7 @@ def _context(request: RunRequest, name: str, count: int, left_out: int, device: 
         },
         selection={**selection, "cases": count, "left_out": left_out},
         repro_options=request.repro_options(),
+        debug_words=request.debug_words(),
     )
 
 

@@ -30,6 +30,8 @@ class RunContext:
     selection: Mapping[str, Any]
     # The options that a repro line needs after `mluops-test run CASE`.
     repro_options: tuple[str, ...] = ()
+    # What runs a case under a debugger, around its id; None where no debugger would see it crash.
+    debug_words: tuple[tuple[str, ...], tuple[str, ...]] | None = None
 
 
 def run(
@@ -123,7 +125,9 @@ class _Lane:
             result = not_loaded(planned.id, planned.operator, planned.tags, error)
         else:
             result = self._executed(planned, case)
-        return CaseFinished(replace(result, repro=_repro(planned, self.context)))
+        return CaseFinished(
+            replace(result, repro=_repro(planned, self.context), debug=_debug(planned, self.context, result))
+        )
 
     def _executed(self, planned: PlannedCase, case: Case) -> CaseResult:
         try:
@@ -145,3 +149,10 @@ def _not_run(planned: PlannedCase, context: RunContext, reason: str) -> CaseResu
 
 def _repro(planned: PlannedCase, context: RunContext) -> str:
     return shlex.join(["mluops-test", "run", planned.id, *context.repro_options])
+
+
+def _debug(planned: PlannedCase, context: RunContext, result: CaseResult) -> str:
+    if result.outcome is not Outcome.CRASHED or context.debug_words is None:
+        return ""
+    before, after = context.debug_words
+    return shlex.join([*before, planned.id, *after])

@@ -147,6 +147,8 @@ class CaseResult:
     seconds: float = 0.0
     reason: str = ""
     repro: str = ""
+    # Of a crash: the command that runs this one case under a debugger; empty where there is none that would show it.
+    debug: str = ""
     notes: tuple[str, ...] = ()
     # What the backend printed during the case, limited in size.
     output: str = ""

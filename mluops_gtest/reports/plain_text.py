@@ -22,4 +22,6 @@ def details(result: CaseResult) -> str:
         lines.append(f"fingerprint: {result.fingerprint}")
     if result.repro:
         lines.append(f"repro: {result.repro}")
+    if result.debug:
+        lines.append(f"debug: {result.debug}")
     return plain("\n".join(lines))

@@ -214,3 +214,5 @@ def failure_lines(result: CaseResult, *, verbose: bool) -> Iterable[str]:
         if verbose or result.outcome is Outcome.ERROR:
             yield from (f"  | {line}" for line in escape_lines(note))
     yield f"  repro:  {escape(result.repro)}"
+    if result.debug:
+        yield f"  debug:  {escape(result.debug)}"

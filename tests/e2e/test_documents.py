@@ -49,7 +49,9 @@ def test_every_command_and_option_that_a_page_names_exists(page):
     for name, options in named_commands((ROOT / page).read_text(encoding="utf-8")):
         command = commands.get_command(None, name)
         assert command is not None, f"{page}: mluops-test {name}"
-        known = {option for param in command.params for option in (*param.opts, *param.secondary_opts)}
+        # A group's options are those of its commands.
+        several = (command, *getattr(command, "commands", {}).values())
+        known = {option for one in several for param in one.params for option in (*param.opts, *param.secondary_opts)}
         assert set(options) <= known | {"-h", "--help"}, f"{page}: mluops-test {name}"
 
 

@@ -96,6 +96,7 @@ def _row(result: CaseResult, pool: Pool) -> dict[str, Any]:
         "why": pool.number(shortened(result.reason, _MOST_PRINTED)) if result.reason else None,
         # What stands around the case's own name, so that lines which differ by it alone are one value.
         "repro": pool.number(result.repro.split(result.case)) if result.repro else None,
+        "debug": pool.number(result.debug.split(result.case)) if result.debug else None,
         "notes": [shortened(note, _MOST_PRINTED) for note in result.notes],
         "printed": shortened(result.output, _MOST_PRINTED),
         "attempts": [[list(Outcome).index(a.outcome), pool.number(a.reason)] for a in result.attempts],

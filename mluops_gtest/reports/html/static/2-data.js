@@ -35,12 +35,12 @@ function unfold(row, number) {
   const tags = pooled(row.tags);
   const why = pooled(row.why) || "";
   const mark = pooled(row.mark) || "";
-  const repro = pooled(row.repro);
+  const [repro, debug] = [row.repro, row.debug].map((words) => pooled(words)?.join(row.id));
   return {
     ...row, number, outcome, readings, status, expected, tags, why, mark,
     inputs: (row.inputs || []).map(unfoldTensor), outputs: (row.outputs || []).map(unfoldTensor),
     operator: pooled(row.op), blocks: BLOCKS.has(outcome), ratio: largestRatio(readings), moved: pooled(row.moved),
-    repro: repro && repro.join(row.id), trend: row.trend && row.trend.map(pooled),
+    repro, debug, trend: row.trend && row.trend.map(pooled),
     text: [row.id, ...tags, outcome, mark, why].join("\n").toLowerCase(),
   };
 }

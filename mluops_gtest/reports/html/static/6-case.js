@@ -142,9 +142,9 @@ function printedBlocks(row) {
   return [row.notes && lines(t("notes"), row.notes.join("\n\n")), row.printed && lines(t("printed"), row.printed)];
 }
 
-function reproLine(row) {
-  if (!row.repro) return null;
-  return el("div", { class: "repro" }, el("span", { class: "prompt", "aria-hidden": "true" }, "$"), el("code", {}, row.repro), copyButton(row.repro));
+function commandLine(command) {
+  if (!command) return null;
+  return el("div", { class: "repro" }, el("span", { class: "prompt", "aria-hidden": "true" }, "$"), el("code", {}, command), copyButton(command));
 }
 
 function caseDetail(row) {
@@ -153,7 +153,8 @@ function caseDetail(row) {
     "div",
     { class: "detail", id: `case-${row.number}`, role: "region", "aria-label": row.id },
     reasonBlock(row),
-    reproLine(row),
+    commandLine(row.repro),
+    commandLine(row.debug),
     el(
       "div",
       { class: "blocks-of" },
