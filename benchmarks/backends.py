@@ -14,11 +14,12 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from baselines import medians, network_cases, prepared
+from baselines import ROOT, medians, network_cases, prepared
 
 from mluops_gtest.backends.numpy_backend import NumpyBackend
 from mluops_gtest.backends.reference_backend import ReferenceBackend
 from mluops_gtest.backends.torch_backend import TorchBackend
+from mluops_gtest.content.operators import load_operators
 from mluops_gtest.errors import BackendError
 from mluops_gtest.model.call import Backend, OpCall
 from mluops_gtest.model.dtypes import Array
@@ -58,7 +59,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20.0, help="at most this long per case (one round at least)")
     options = parser.parse_args()
     try:
-        torch = TorchBackend(options.device)
+        torch = TorchBackend(load_operators(ROOT), options.device)
     except BackendError as error:
         raise SystemExit(str(error)) from error
     for operator, draft in network_cases(options.words):

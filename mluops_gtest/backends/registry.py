@@ -5,14 +5,14 @@ import importlib.metadata
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mluops_gtest.errors import BackendError, UnknownNameError, UsageError
 from mluops_gtest.model.call import Backend
-from mluops_gtest.model.operator import Operator
+from mluops_gtest.model.parts import KnownOperators
 
 if TYPE_CHECKING:
     from mluops_gtest.backends.exec_door.backend import CallWriter
@@ -39,7 +39,7 @@ DOORS: Final = {
 class Wiring:
     """What backends need from packages that they may not import, and the options that are theirs."""
 
-    operators: Callable[[], Mapping[str, Operator]]
+    operators: Callable[[], KnownOperators]
     call_writer: "Callable[[], CallWriter]"
     runtime: str | None = None
     serve: bool = False
@@ -114,7 +114,7 @@ def _open(word: str, rest: str, wiring: Wiring) -> Backend:
             return ExecBackend(rest, wiring.call_writer(), wiring.serve)
     from mluops_gtest.backends.torch_backend import TorchBackend
 
-    return TorchBackend(rest or "cpu")
+    return TorchBackend(wiring.operators(), rest or "cpu")
 
 
 def _named(spec: str) -> Backend:

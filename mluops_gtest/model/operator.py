@@ -176,6 +176,13 @@ class Operator:
                 return Answer(check.status, check.name)
         return Answer(Status.SUCCESS)
 
+    def early_answer(self, call: OpCall) -> Status | None:
+        """The status of a call that computes nothing, with scalar results of 0 after a success; None if it computes."""
+        answer = self.answer(call)
+        if answer.check is not None and answer.status is Status.SUCCESS:
+            call.scalars.update(dict.fromkeys(self.results, 0))
+        return None if answer.computes else answer.status
+
     def broken(self, call: OpCall) -> str | None:
         """What the data of a call that computes lack of what the document takes for granted, or None."""
         return None if self.precondition is None else self.precondition(call)

@@ -3,11 +3,16 @@
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
+from mluops_gtest.model.call import OpCall
 from mluops_gtest.model.operator import Mutant, Operator
 
 T = TypeVar("T")
+
+# Called as run(call, inputs, outputs) for a call that computes: the call's tensors by name as torch tensors on the
+# device where the kernel is to compute. It writes the outputs in place, and scalar results into call.scalars.
+TorchKernel = Callable[[OpCall, Mapping[str, Any], Mapping[str, Any]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,3 +40,4 @@ def _are_mutants(value: object) -> bool:
 MUTANTS: Final[Part[tuple[Mutant, ...]]] = Part(
     "mutants", "MUTANTS", "a tuple of mluops_gtest.authoring.Mutant", _are_mutants
 )
+TORCH_KERNEL: Final[Part[TorchKernel]] = Part("torch_kernel", "run", "a function run(call, inputs, outputs)", callable)

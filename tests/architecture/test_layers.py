@@ -44,14 +44,14 @@ def test_there_is_something_to_look_at() -> None:
     assert ROOT / "generators" / "masked_im2col_forward" / "__init__.py" in GENERATORS
 
 
-def may_be_in_a_generator(module: str) -> bool:
-    """numpy, the standard library, authoring, or a file of the operator's own folder."""
+def may_be_in_a_generator(module: str, file: str = "reference.py") -> bool:
+    """numpy, the standard library, authoring, or a file of the operator's own folder; torch in torch_kernel.py."""
     if module.startswith("."):
         return not module.startswith("..")  # that would be another operator: it is not there in the wheel's layout
     top = module.partition(".")[0]
     if top == "mluops_gtest":
         return f"{module}.".startswith("mluops_gtest.authoring.")
-    return top == "numpy" or top in sys.stdlib_module_names
+    return top == "numpy" or top in sys.stdlib_module_names or (top == "torch" and file == "torch_kernel.py")
 
 
 def test_generators_import_authoring_alone() -> None:
@@ -59,7 +59,19 @@ def test_generators_import_authoring_alone() -> None:
         f"{place(path, line)} imports {module}"
         for path, tree in GENERATORS.items()
         for line, module in imports(tree)
-        if not may_be_in_a_generator(module)
+        if not may_be_in_a_generator(module, path.name)
+    ]
+    assert wrong == []
+
+
+def test_nobody_imports_an_optional_part_or_torch() -> None:
+    """Parts are loaded by name, by those who need them; so a run without torch never comes near it."""
+    parts = {".mutants", ".torch_kernel", ".c_api", "torch"}
+    wrong = [
+        f"{place(path, line)} imports {module}"
+        for path, tree in (MODULES | GENERATORS).items()
+        for line, module in imports(tree)
+        if module in parts and not (module == "torch" and path.name == "torch_kernel.py")
     ]
     assert wrong == []
 
@@ -77,10 +89,16 @@ def test_generators_import_authoring_alone() -> None:
         ("generators.get_indice_pairs", False),
         ("numpy.lib", True),
         ("scipy", False),
+        ("torch", False),
     ],
 )
 def test_the_rule_for_generators_tells_right_from_wrong(module: str, allowed: bool) -> None:
     assert may_be_in_a_generator(module) is allowed
+
+
+def test_a_torch_kernel_may_import_torch() -> None:
+    assert may_be_in_a_generator("torch.nn", "torch_kernel.py")
+    assert not may_be_in_a_generator("scipy", "torch_kernel.py")
 
 
 def test_the_engine_imports_no_generator() -> None:

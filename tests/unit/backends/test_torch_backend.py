@@ -1,9 +1,8 @@
-"""The torch backend: devices, checks of its own, memory of its own on an accelerator."""
+"""The torch backend: devices, the operators' checks and kernels, memory of its own on an accelerator."""
 
 import contextlib
 import dataclasses
 import importlib
-import random
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -11,16 +10,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from mluops_gtest.authoring import call_of
+from mluops_gtest.authoring import argument, call_of
 from mluops_gtest.backends.torch_backend import TorchBackend
-from mluops_gtest.backends.torch_backend.checks import REFUSALS
 from mluops_gtest.backends.torch_backend.devices import Accelerator, Host, open_device, present_devices
-from mluops_gtest.content.selection import Selected
+from mluops_gtest.content.operators import Operators
 from mluops_gtest.errors import BackendError, ExitCode
-from mluops_gtest.generate.source import StoredCases
-from mluops_gtest.model.binding import bind_values
-from mluops_gtest.model.call import Declined, Handle, OpCall
-from mluops_gtest.model.dtypes import DType, Layout
+from mluops_gtest.model.call import Declined, OpCall
+from mluops_gtest.model.dtypes import Layout
 from mluops_gtest.model.status import Status
 from tests.support.torch_needed import needs_torch
 
@@ -42,7 +38,7 @@ def fails_to_import(monkeypatch, error):
 def test_a_torch_that_does_not_load_is_told_with_the_command_that_installs_it(monkeypatch, error):
     fails_to_import(monkeypatch, error)
     with pytest.raises(BackendError, match=r"pip install 'mluops-test\[torch\]'") as caught:
-        TorchBackend()
+        TorchBackend(Operators(()))
     assert str(error) in str(caught.value)
     assert caught.value.exit_code == ExitCode.BACKEND
 
@@ -144,99 +140,6 @@ def test_mlu_devices_come_with_a_package_of_their_own(monkeypatch):
     assert present_devices(torch) == ["cpu", "mlu:0"]
 
 
-# Checks: against the operators' own, on every stored case and on cases changed at random.
-
-
-@pytest.fixture(scope="module")
-def calls(catalogue):
-    """The call of every committed case, by operator."""
-    selected = [
-        Selected(draft.id, draft.operator, draft.tags, draft=draft)
-        for draft in catalogue.drafts.values()
-        if catalogue.stored_path(draft.id).exists()
-    ]
-    source = StoredCases(catalogue, tuple(selected))
-    found = {name: {} for name in catalogue.operators}
-    for one in selected:
-        found[one.operator][one.id] = bind_values(source.load(one.id), catalogue.operators[one.operator])
-    return found
-
-
-def wanted(operator, call):
-    answer = operator.answer(call)
-    return None if answer.computes else answer.status
-
-
-@pytest.mark.parametrize("name", REFUSALS)
-def test_checks_agree_on_every_committed_case(calls, operators, name):
-    assert len(calls[name]) > 100
-    differ = [case for case, call in calls[name].items() if REFUSALS[name](call) != wanted(operators[name], call)]
-    assert differ == []
-
-
-@pytest.mark.parametrize("name", REFUSALS)
-def test_checks_agree_on_calls_changed_in_one_to_three_places(calls, operators, name):
-    dice = random.Random(name)
-    seen = set()
-    for _ in range(2000):
-        call = dice.choice(list(calls[name].values()))
-        for _ in range(dice.randint(1, 3)):
-            call = changed(call, dice)
-        status = wanted(operators[name], call)
-        assert REFUSALS[name](call) == status, call
-        seen.add(status)
-    assert seen >= {None, Status.BAD_PARAM, Status.NOT_SUPPORTED}
-    if name != "voxel_pooling_forward":
-        assert Status.SUCCESS in seen
-
-
-def changed(call: OpCall, dice: random.Random) -> OpCall:
-    """One thing about the call differs; the number of values of a repeated parameter never does."""
-    if dice.random() < 0.1:
-        handle = dice.choice([None, Handle(arch=270), Handle(arch=370), Handle(nram_bytes=64)])
-        return dataclasses.replace(call, handle=handle)
-    if dice.random() < 0.05:
-        return dataclasses.replace(call, workspace=None, workspace_size=dice.choice([0, 64]))
-    if call.params and dice.random() < 0.3:
-        name = dice.choice(sorted(call.params))
-        return dataclasses.replace(call, params={**call.params, name: other_value(call.params[name], dice)})
-    side = dice.choice(["inputs", "outputs"])
-    arguments = dict(getattr(call, side))
-    name = dice.choice(sorted(arguments))
-    arguments[name] = other_argument(arguments[name], dice)
-    return dataclasses.replace(call, **{side: arguments})
-
-
-def other_value(value, dice):
-    if isinstance(value, tuple) and value:
-        place = dice.randrange(len(value))
-        return (*value[:place], other_value(value[place], dice), *value[place + 1 :])
-    return value if value is None or isinstance(value, tuple) else dice.choice([-1, 0, 1, 2, value + 1, value - 1])
-
-
-def other_argument(arg, dice):
-    if arg is None or dice.random() < 0.05:
-        return None
-    if dice.random() < 0.15:
-        return dataclasses.replace(arg, array=None, null=True)
-    desc = arg.desc
-    place = dice.randrange(max(1, len(desc.dims)))
-    dims = list(desc.dims)
-    match dice.randrange(7):
-        case 0:
-            desc = desc.resized((*dims, 1) if dice.random() < 0.5 else tuple(dims[1:]))
-        case 1:
-            desc = dataclasses.replace(desc, dtype=dice.choice([DType.FLOAT, DType.HALF, DType.INT32, DType.INT64]))
-        case 2:
-            desc = dataclasses.replace(desc, layout=dice.choice(list(Layout)))
-        case 3 if dims:
-            desc = dataclasses.replace(desc, strides=tuple(dice.choice([1, 7, 64]) for _ in dims))
-        case _ if dims:
-            dims[place] = dice.choice([0, 1, 2, dims[place] + 1, max(0, dims[place] - 1), 1_000_001, 2**31])
-            desc = desc.resized(tuple(dims))
-    return dataclasses.replace(arg, desc=desc)
-
-
 # With torch.
 
 
@@ -254,14 +157,29 @@ def im2col_call():
     )
 
 
+def no_site_call():
+    """get_indice_pairs on one site that no output window meets."""
+    params = {
+        "dimnb": 5, "batch": 1, "pad": (0, 0, 0), "stride": (2, 2, 2), "dilation": (1, 1, 1),
+        "input_space": (2, 2, 2), "filter_space": (1, 1, 1), "output_space": (1, 1, 1),
+        "sub_m": 0, "transpose": 0, "inverse": 0,
+    }  # fmt: skip
+    outputs = {
+        "out_indices": np.full((1, 4), 7, "<i4"),
+        "indice_pairs": np.full((1, 2, 1), 7, "<i4"),
+        "indice_num": np.full(1, 7, "<i4"),
+    }
+    return call_of("get_indice_pairs", params, {"indices": np.array([[0, 1, 1, 1]], "<i4")}, outputs)
+
+
 WINDOWS = [[2, 12], [3, 0]]
 
 
 class TestWithTorch:
     pytestmark = needs_torch
 
-    def test_it_computes_and_tells_the_time(self):
-        backend, call = TorchBackend(), im2col_call()
+    def test_it_computes_and_tells_the_time(self, operators):
+        backend, call = TorchBackend(operators), im2col_call()
         assert backend.name == "torch"
         assert backend.device_seconds() is None
         assert backend.run(call) is Status.SUCCESS
@@ -270,28 +188,36 @@ class TestWithTorch:
         assert backend.run(dataclasses.replace(call, handle=None)) is Status.BAD_PARAM
         assert backend.device_seconds() is None
 
-    def test_it_declines_other_operators(self):
-        backend = TorchBackend()
+    def test_it_declines_other_operators(self, operators):
+        backend = TorchBackend(operators)
         assert not backend.supports("abs")
-        assert all(backend.supports(name) for name in REFUSALS)
-        with pytest.raises(Declined, match="torch has no abs; it has get_indice_pairs"):
+        assert all(backend.supports(name) for name in operators)
+        with pytest.raises(Declined, match="no torch kernel for abs"):
             backend.run(OpCall("abs", {}, {}, {}))
 
-    def test_read_only_inputs_are_taken(self):
+    def test_an_early_success_tells_scalars_of_0(self, operators):
+        call = no_site_call()
+        call = dataclasses.replace(call, inputs={"indices": argument(np.empty((0, 4), "<i4"))})
+        call = dataclasses.replace(call, outputs={**call.outputs, "indice_pairs": argument(np.empty((1, 2, 0), "<i4"))})
+        assert TorchBackend(operators).run(call) is Status.SUCCESS
+        assert call.scalars == {"num_act_out": 0}
+        assert call.array("indice_num").tolist() == [7]
+
+    def test_read_only_inputs_are_taken(self, operators):
         call = im2col_call()
         for arg in call.inputs.values():
             arg.array.flags.writeable = False
-        assert TorchBackend().run(call) is Status.SUCCESS
+        assert TorchBackend(operators).run(call) is Status.SUCCESS
         assert call.array("data_col").tolist() == WINDOWS
 
-    def test_an_unknown_device_names_those_that_are_there(self):
+    def test_an_unknown_device_names_those_that_are_there(self, operators):
         with pytest.raises(BackendError, match="no device 'gpu' here; present: cpu"):
-            TorchBackend("gpu")
+            TorchBackend(operators, "gpu")
 
-    def test_it_is_healthy_on_the_processor(self):
-        assert TorchBackend().healthy()
+    def test_it_is_healthy_on_the_processor(self, operators):
+        assert TorchBackend(operators).healthy()
 
-    def test_no_voxels_and_null_pointers_of_empty_tensors(self):
+    def test_no_voxels_and_null_pointers_of_empty_tensors(self, operators):
         empty, count = np.empty((0, 2), "<f4"), np.empty(0, "<i4")
         inputs = {
             "grad_voxel_feats": empty,
@@ -308,32 +234,33 @@ class TestWithTorch:
             for name, arg in call.inputs.items()
         }
         call = dataclasses.replace(call, inputs=without)
-        assert TorchBackend().run(call) is Status.SUCCESS
+        assert TorchBackend(operators).run(call) is Status.SUCCESS
         assert not call.array("grad_feats").any()
 
-    def test_no_output_site_at_all(self):
-        params = {
-            "dimnb": 5, "batch": 1, "pad": (0, 0, 0), "stride": (2, 2, 2), "dilation": (1, 1, 1),
-            "input_space": (2, 2, 2), "filter_space": (1, 1, 1), "output_space": (1, 1, 1),
-            "sub_m": 0, "transpose": 0, "inverse": 0,
-        }  # fmt: skip
-        outputs = {
-            "out_indices": np.full((1, 4), 7, "<i4"),
-            "indice_pairs": np.full((1, 2, 1), 7, "<i4"),
-            "indice_num": np.full(1, 7, "<i4"),
-        }
-        call = call_of("get_indice_pairs", params, {"indices": np.array([[0, 1, 1, 1]], "<i4")}, outputs)
-        assert TorchBackend().run(call) is Status.SUCCESS
+    def test_no_output_site_at_all(self, operators):
+        call = no_site_call()
+        assert TorchBackend(operators).run(call) is Status.SUCCESS
         assert call.scalars == {"num_act_out": 0}
         assert call.array("indice_pairs").ravel().tolist() == [-1, -1]
         assert call.array("indice_num").tolist() == [0]
 
 
+class WithKernel(Operators):
+    """The operators with this torch kernel instead of their own."""
+
+    def __init__(self, operators, kernel):
+        super().__init__(tuple(operators.values()))
+        self.kernel = kernel
+
+    def part(self, operator, part):
+        return self.kernel
+
+
 class OnAccelerator(TorchBackend):
     """The backend with its tensors behind copies, as on a device; the copies lie in host memory."""
 
-    def __init__(self, runtime):
-        super().__init__()
+    def __init__(self, operators, runtime):
+        super().__init__(operators)
         device = Accelerator(self._torch, runtime, "cpu", 0)
         self._devices = {None: device, 3: device}
 
@@ -341,41 +268,39 @@ class OnAccelerator(TorchBackend):
 class TestOnAnAccelerator:
     pytestmark = needs_torch
 
-    def test_results_are_copied_back_and_events_tell_the_time(self):
+    def test_results_are_copied_back_and_events_tell_the_time(self, operators):
         runtime = Runtime(1)
-        backend, call = OnAccelerator(runtime), im2col_call()
+        backend, call = OnAccelerator(operators, runtime), im2col_call()
         call = dataclasses.replace(call, device=3)
         assert backend.run(call) is Status.SUCCESS
         assert call.array("data_col").tolist() == WINDOWS
         assert backend.device_seconds() == 0.25
         assert runtime.synchronized == 1
 
-    def test_what_is_not_written_comes_back_as_it_was(self, monkeypatch):
-        backend, call = OnAccelerator(Runtime(1)), im2col_call()
-        monkeypatch.setitem(
-            backend._compute, call.operator, lambda call, inputs, outputs: outputs["data_col"][0].zero_()
-        )
-        backend.run(call)
+    def test_what_is_not_written_comes_back_as_it_was(self, operators):
+        operators = WithKernel(operators, lambda call, inputs, outputs: outputs["data_col"][0].zero_())
+        call = im2col_call()
+        OnAccelerator(operators, Runtime(1)).run(call)
         assert call.array("data_col").tolist() == [[0, 0], [-1, -1]]
 
-    def test_inputs_are_copies(self, monkeypatch):
-        backend, call = OnAccelerator(Runtime(1)), im2col_call()
-        monkeypatch.setitem(backend._compute, call.operator, lambda call, inputs, outputs: inputs["feature"].zero_())
-        backend.run(call)
+    def test_inputs_are_copies(self, operators):
+        operators = WithKernel(operators, lambda call, inputs, outputs: inputs["feature"].zero_())
+        call = im2col_call()
+        OnAccelerator(operators, Runtime(1)).run(call)
         assert call.array("feature").all()
 
-    def test_a_lost_device_is_not_healthy(self):
-        backend = OnAccelerator(Runtime(1))
+    def test_a_lost_device_is_not_healthy(self, operators):
+        backend = OnAccelerator(operators, Runtime(1))
         assert backend.healthy()
         backend._devices[None]._device = "no such device"
         assert not backend.healthy()
 
-    def test_a_run_may_number_the_device_that_the_word_leaves_open(self, monkeypatch):
+    def test_a_run_may_number_the_device_that_the_word_leaves_open(self, operators, monkeypatch):
         opened = []
         module = sys.modules["mluops_gtest.backends.torch_backend.backend"]
         monkeypatch.setattr(module, "open_device", lambda torch, *asked: opened.append(asked) or Host(torch))
         monkeypatch.setenv("MLUOPS_TEST_DEVICE", "1")
-        backend = TorchBackend("cuda")
+        backend = TorchBackend(operators, "cuda")
         assert backend.name == "torch:cuda"
         backend.healthy()
         backend.run(dataclasses.replace(im2col_call(), device=2))

@@ -1,16 +1,16 @@
-"""get_indice_pairs: inputs propose outputs, axis after axis; a sort of the keys gives every proposal its row."""
+"""With torch: inputs propose outputs, axis after axis; a sort of the keys gives every proposal its row."""
 
 from collections.abc import Iterator, Mapping
 
 import torch
 
-from mluops_gtest.model.call import OpCall
+from mluops_gtest.authoring import OpCall
 
 # Of one kernel offset: the rows of `indices` that propose an output, ascending, and what they propose.
 Proposal = tuple[torch.Tensor, torch.Tensor]
 
 
-def compute(call: OpCall, inputs: Mapping[str, torch.Tensor], outputs: Mapping[str, torch.Tensor]) -> None:
+def run(call: OpCall, inputs: Mapping[str, torch.Tensor], outputs: Mapping[str, torch.Tensor]) -> None:
     """Write the pairs of every kernel offset, their counts and the output sites; report num_act_out."""
     # Coordinates n, d, h, w as four long rows; a space may pass 2^31 cells, so keys take 64 bits.
     sites = inputs["indices"].t().to(torch.int64, memory_format=torch.contiguous_format)

@@ -1,16 +1,16 @@
-"""voxel_pooling_forward: the points that count, block by block, through index_add_."""
+"""With torch: the points that count, block by block, through index_add_."""
 
 from collections.abc import Mapping
 
 import torch
 
-from mluops_gtest.model.call import OpCall
+from mluops_gtest.authoring import OpCall
 
 # Points per addition on the processor: few enough for the cache, many enough that threads seldom wait for each other.
 _POINTS = 16384
 
 
-def compute(call: OpCall, inputs: Mapping[str, torch.Tensor], outputs: Mapping[str, torch.Tensor]) -> None:
+def run(call: OpCall, inputs: Mapping[str, torch.Tensor], outputs: Mapping[str, torch.Tensor]) -> None:
     """Write the sums of every cell and where each point went."""
     width, height, depth = (call.param(f"num_voxel_{axis}") for axis in "xyz")
     x, y, z = inputs["geom_xyz"].unbind(-1)

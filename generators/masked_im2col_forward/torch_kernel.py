@@ -1,13 +1,13 @@
-"""masked_im2col_forward: one gather along the pixels for all windows, on the elements' bits."""
+"""With torch: one gather along the pixels for all windows, on the elements' bits."""
 
 from collections.abc import Mapping
 
 import torch
 
-from mluops_gtest.model.call import OpCall
+from mluops_gtest.authoring import OpCall
 
 
-def compute(call: OpCall, inputs: Mapping[str, torch.Tensor], outputs: Mapping[str, torch.Tensor]) -> None:
+def run(call: OpCall, inputs: Mapping[str, torch.Tensor], outputs: Mapping[str, torch.Tensor]) -> None:
     """Write every window into its column of data_col."""
     # Integers of the same size: NaN payloads and −0 pass through a copy and a product with 1 unchanged.
     bits = torch.int16 if inputs["feature"].dtype == torch.float16 else torch.int32

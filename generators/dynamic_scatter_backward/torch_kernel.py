@@ -1,13 +1,13 @@
-"""dynamic_scatter_backward: every match takes the gradient; a minimum decides where points share a voxel."""
+"""With torch: every match takes the gradient; a minimum decides where points share a voxel."""
 
 from collections.abc import Mapping
 
 import torch
 
-from mluops_gtest.model.call import OpCall
+from mluops_gtest.authoring import OpCall
 
 
-def compute(call: OpCall, inputs: Mapping[str, torch.Tensor], outputs: Mapping[str, torch.Tensor]) -> None:  # noqa: ARG001 - all operators are called alike
+def run(call: OpCall, inputs: Mapping[str, torch.Tensor], outputs: Mapping[str, torch.Tensor]) -> None:  # noqa: ARG001 - all operators are called alike
     """Write grad_feats: each (voxel, channel) gives its gradient to its lowest matching point."""
     grad_feats, voxel_of = outputs["grad_feats"].zero_(), inputs["point2voxel_map"]
     # −1 means no voxel, and rows at or behind voxel_num[0] are not voxels (§3.2); voxel 0 is one.

@@ -1,17 +1,16 @@
-"""indice_convolution_backward_data: per kernel offset gather, multiply, index_add_, all in float32."""
+"""With torch: per kernel offset gather, multiply, index_add_, all in float32."""
 
 from collections.abc import Mapping
 
 import torch
 
-from mluops_gtest.model.call import OpCall
-from mluops_gtest.model.dtypes import Layout
+from mluops_gtest.authoring import Layout, OpCall
 
 # Pairs per product on the processor: few enough for the cache, many enough that threads seldom wait for each other.
 _PAIRS = 16384
 
 
-def compute(call: OpCall, inputs: Mapping[str, torch.Tensor], outputs: Mapping[str, torch.Tensor]) -> None:
+def run(call: OpCall, inputs: Mapping[str, torch.Tensor], outputs: Mapping[str, torch.Tensor]) -> None:
     """Write input_grad; half is computed in float32 and rounded once."""
     grad = inputs["output_grad"].float()
     weights = _weights(inputs["filters"].float(), call.tensor("filters").layout)
