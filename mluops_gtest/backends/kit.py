@@ -135,7 +135,7 @@ _PROMISES: Final = (
         "calls",
         "every call comes back with a status",
         lambda run: run.computes,
-        lambda run: run.came_to(Outcome.CRASHED, Outcome.TIMED_OUT, Outcome.ERROR, Outcome.NOT_RUN),
+        lambda run: run.result.outcome.has_no_answer,
         "run(call) must return a Status; raise Declined(reason) for what you do not offer.",
     ),
     _Promise(

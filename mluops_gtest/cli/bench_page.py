@@ -12,7 +12,6 @@ from mluops_gtest.gate.statistics import Answer
 from mluops_gtest.model.timing import figures_of
 from mluops_gtest.reports.markup import escape
 from mluops_gtest.reports.performance import duration
-from mluops_gtest.reports.terminal import colour
 
 _COLOURS = {Answer.FASTER: "green", Answer.SLOWER: "red"}
 
@@ -45,7 +44,9 @@ def print_bench(console: Console, backends: Sequence[str], found: Sequence[Bench
     for one in found:
         if one.problem:
             result = next((result for result in one.results if result.outcome.blocks), one.results[0])
-            console.print(f"[{colour(result.outcome)}]{escape(result.case)}[/]: {escape(one.problem)}", soft_wrap=True)
+            console.print(
+                f"[{result.outcome.tone.terminal}]{escape(result.case)}[/]: {escape(one.problem)}", soft_wrap=True
+            )
     words = [f"{answers[answer]} {answer.value}" for answer in Answer if answers[answer]]
     left = len(found) - len(compared)
     words += [f"{left} not compared"] if left else []

@@ -9,7 +9,6 @@ from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
 from mluops_gtest.reports.compare import ReadingPair, Row, SideBySide
 from mluops_gtest.reports.markup import escape
-from mluops_gtest.reports.terminal import colour
 
 _ABSENT = "–"
 
@@ -85,7 +84,7 @@ def _passed(results: Iterator[CaseResult | None]) -> str:
 
 
 def _outcome(result: CaseResult | None) -> str:
-    return "[dim]absent[/]" if result is None else f"[{colour(result.outcome)}]{result.outcome.value}[/]"
+    return "[dim]absent[/]" if result is None else f"[{result.outcome.tone.terminal}]{result.outcome.value}[/]"
 
 
 def _readings(pairs: Sequence[ReadingPair]) -> str:

@@ -13,7 +13,7 @@ from mluops_gtest.model.difference import share_words
 from mluops_gtest.model.dtypes import Array, DType
 from mluops_gtest.model.result import CaseResult, Profile
 from mluops_gtest.reports.markup import escape
-from mluops_gtest.reports.terminal import colour, failure_lines
+from mluops_gtest.reports.terminal import failure_lines
 
 _MOST_ROWS = 16
 _MOST_COLUMNS = 64
@@ -30,7 +30,7 @@ def verdict_lines(result: CaseResult) -> Iterator[str]:
         yield from (line for line in failure_lines(result, verbose=False) if not line.startswith("  repro:"))
     else:
         reason = f": {escape(result.reason)}" if result.reason else ""
-        yield f"[{colour(result.outcome)}]{result.outcome.value}[/] [bold]{escape(result.case)}[/]{reason}"
+        yield f"[{result.outcome.tone.terminal}]{result.outcome.value}[/] [bold]{escape(result.case)}[/]{reason}"
 
 
 def diff_page(outputs: CaseOutputs, number: int, width: int) -> Iterator[Table | str]:

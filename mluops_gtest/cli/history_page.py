@@ -5,14 +5,8 @@ from collections.abc import Iterator, Sequence
 from rich.table import Table
 
 from mluops_gtest.model.drift import DRIFT_FACTOR
-from mluops_gtest.model.result import Outcome
 from mluops_gtest.reports.history.trends import CaseTrend, Drift, Point, Run, sparkline
 from mluops_gtest.reports.markup import escape
-from mluops_gtest.reports.terminal import colour
-
-# One character per run.
-_MARKS = {Outcome.PASSED: "✓", Outcome.SKIPPED: "–", Outcome.NOT_RUN: "–", Outcome.XFAILED: "w", Outcome.FLAKY: "~"}
-_BAD = "✗"
 
 
 def runs_page(runs: Sequence[Run]) -> Table:
@@ -31,7 +25,7 @@ def case_page(trends: Sequence[CaseTrend]) -> Iterator[Table | str]:
         yield f"[bold]{escape(trend.case)}[/] on {escape(trend.points[-1].run.backend)}"
         table = _table(("started", "outcome"), ("ms",), ("readings",))
         for point in trend.points:
-            word = f"[{colour(point.outcome)}]{point.outcome.value}[/]"
+            word = f"[{point.outcome.tone.terminal}]{point.outcome.value}[/]"
             table.add_row(escape(point.run.started), word, f"{point.seconds * 1e3:.3f}", escape(_readings(point)))
         yield table
         yield _summary(trend)
@@ -87,7 +81,7 @@ def _readings(point: Point) -> str:
 
 
 def _mark(point: Point) -> str:
-    return f"[{colour(point.outcome)}]{_MARKS.get(point.outcome, _BAD)}[/]"
+    return f"[{point.outcome.tone.terminal}]{point.outcome.sign}[/]"
 
 
 def _growth(drift: Drift) -> str:

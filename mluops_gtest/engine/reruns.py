@@ -2,21 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
 
 from mluops_gtest.engine.fingerprint import fingerprint
 from mluops_gtest.model.result import Attempt, CaseResult, Outcome
-
-# What the backend did; a suspect or broken case is the same the next time.
-_WORTH_A_TRY: Final = frozenset(
-    {Outcome.FAILED, Outcome.WRONG_STATUS, Outcome.MEMORY, Outcome.CRASHED, Outcome.TIMED_OUT, Outcome.ERROR}
-)
 
 
 def tried(execute: Callable[[], CaseResult], reruns: int) -> CaseResult:
     """The verdict after at most `reruns` further tries of a failure; it shows the first failure and lists all tries."""
     first = execute()
-    if reruns == 0 or first.outcome not in _WORTH_A_TRY or first.content_error:
+    if reruns == 0 or not first.outcome.may_become_flaky or first.content_error:
         return first
     attempts = [_attempt(first)]
     while len(attempts) <= reruns and attempts[-1].outcome is not Outcome.PASSED:

@@ -4,18 +4,9 @@ from enum import Enum
 
 from mluops_gtest.model.result import Outcome
 
-# Verdicts that say the kernel is wrong; these, and no others, can be waived.
-FAILING = (
-    Outcome.FAILED,
-    Outcome.WRONG_STATUS,
-    Outcome.MEMORY,
-    Outcome.CRASHED,
-    Outcome.TIMED_OUT,
-    Outcome.ERROR,
-    Outcome.FLAKY,
-)
-# Before and now there was a verdict on the kernel.
-_WAS_PASSING = (Outcome.PASSED, Outcome.XPASSED)
+# These, and no others, can be waived.
+FAILING = tuple(outcome for outcome in Outcome if outcome.fails)
+# Before there was no verdict on the kernel.
 _WAS_OPEN = (None, Outcome.SKIPPED, Outcome.NOT_RUN)
 
 
@@ -58,9 +49,9 @@ def transition(before: Outcome | None, now: Outcome | None) -> Transition:
                 return Transition.STILL_SKIPPED
             return Transition.NEW if before in _WAS_OPEN else Transition.BECAME_SKIPPED
         case Outcome.PASSED:
-            if before in _WAS_PASSING:
+            if before is not None and before.passes:
                 return Transition.STILL_PASSING
             return Transition.NEW if before in _WAS_OPEN else Transition.FIXED
-    if before in _WAS_PASSING:
+    if before is not None and before.passes:
         return Transition.REGRESSED
     return Transition.NEW_AND_FAILING if before in _WAS_OPEN else Transition.STILL_FAILING

@@ -47,7 +47,7 @@ class Waiver:
     def covers(self, result: CaseResult) -> bool:
         """The result, of a case that is named, is the failure that is waived and no other."""
         if self.fingerprint:
-            return result.outcome in FAILING and result.fingerprint == self.fingerprint
+            return result.outcome.fails and result.fingerprint == self.fingerprint
         return result.outcome is self.outcome
 
 

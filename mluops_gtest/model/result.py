@@ -1,47 +1,24 @@
-"""What came out of one case, and which outcomes block."""
+"""What came out of one case."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Any
 
+from mluops_gtest.model.outcome import Outcome
 from mluops_gtest.model.reseed import Reseeded
 from mluops_gtest.model.status import Status
 
-
-class Outcome(Enum):
-    """The verdict on one case; `blocks` is the one table that decides what stops a merge."""
-
-    PASSED = ("passed", False)
-    FAILED = ("failed", True)
-    WRONG_STATUS = ("wrong_status", True)
-    MEMORY = ("memory", True)
-    CRASHED = ("crashed", True)
-    TIMED_OUT = ("timed_out", True)
-    SUSPECT = ("suspect", True)
-    SKIPPED = ("skipped", False)
-    ERROR = ("error", True)
-    XFAILED = ("xfailed", False)
-    XPASSED = ("xpassed", True)
-    NOT_RUN = ("not_run", True)
-    FLAKY = ("flaky", True)
-
-    blocks: bool
-
-    @staticmethod
-    def named(word: str) -> "Outcome":
-        """The outcome that results call so."""
-        return _OUTCOMES[word]
-
-    def __new__(cls, word: str, blocks: bool) -> "Outcome":
-        """Spread one row of the table over the member."""
-        member = object.__new__(cls)
-        member._value_ = word
-        member.blocks = blocks
-        return member
-
-
-_OUTCOMES = {outcome.value: outcome for outcome in Outcome}
+__all__ = [
+    "Attempt",
+    "CaseInfo",
+    "CaseResult",
+    "Outcome",
+    "Perf",
+    "Profile",
+    "Reading",
+    "TensorInfo",
+    "Worst",
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,22 +9,6 @@ from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
 from mluops_gtest.reports.plain_text import details
 
-# The element inside the testcase; a passed one has none.
-ELEMENTS = {
-    Outcome.FAILED: "failure",
-    Outcome.WRONG_STATUS: "failure",
-    Outcome.MEMORY: "failure",
-    Outcome.SUSPECT: "failure",
-    Outcome.XPASSED: "failure",
-    Outcome.FLAKY: "failure",
-    Outcome.CRASHED: "error",
-    Outcome.TIMED_OUT: "error",
-    Outcome.ERROR: "error",
-    Outcome.NOT_RUN: "error",
-    Outcome.SKIPPED: "skipped",
-    Outcome.XFAILED: "skipped",
-}
-
 
 def render_junit(report: RunReport, transitions: Mapping[str, str] | None = None) -> str:
     """The XML document; `transitions` (case → word) go into the properties."""
@@ -54,7 +38,7 @@ def _suite(
 
 
 def _counts(results: tuple[CaseResult, ...]) -> dict[str, str]:
-    elements = [ELEMENTS.get(result.outcome) for result in results]
+    elements = [_element(result.outcome) for result in results]
     return {
         "tests": str(len(results)),
         "failures": str(elements.count("failure")),
@@ -70,7 +54,7 @@ def _testcase(result: CaseResult, transition: str) -> Element:
         {"classname": plain(result.operator), "name": plain(result.case), "time": f"{result.seconds:.6f}"},
     )
     _properties(case, _facts(result, transition))
-    element = ELEMENTS.get(result.outcome)
+    element = _element(result.outcome)
     if element is not None:
         message = plain(result.reason) or result.outcome.value
         child = SubElement(case, element, {"type": result.outcome.value, "message": message})
@@ -78,6 +62,15 @@ def _testcase(result: CaseResult, transition: str) -> Element:
     if result.output:
         SubElement(case, "system-out").text = plain(result.output)
     return case
+
+
+def _element(outcome: Outcome) -> str | None:
+    """The element inside the testcase; a passed one has none."""
+    if outcome is Outcome.PASSED:
+        return None
+    if not outcome.blocks:
+        return "skipped"
+    return "error" if outcome.has_no_answer else "failure"
 
 
 def _facts(result: CaseResult, transition: str) -> Iterator[tuple[str, str]]:

@@ -18,13 +18,6 @@ from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
 from mluops_gtest.reports.markup import escape, escape_lines
 
-COLOURS = {
-    Outcome.PASSED: "green",
-    Outcome.SKIPPED: "yellow",
-    Outcome.XFAILED: "yellow",
-    Outcome.NOT_RUN: "magenta",
-    Outcome.SUSPECT: "magenta",
-}
 _MOST_GROUPS = 20
 _MOST_OTHERS = 3
 _MOST_SKIP_REASONS = 8
@@ -83,7 +76,7 @@ class TerminalReporter:
         words = f"{self._failed} failed" if self._failed else "running"
         self._progress.update(self._task, advance=1, description=words)
         if self._verbosity > 0:
-            word = f"[{colour(result.outcome)}]{result.outcome.value:12}[/]"
+            word = f"[{result.outcome.tone.terminal}]{result.outcome.value:12}[/]"
             reason = f"  {escape(result.reason)}" if result.reason else ""
             self._out.print(f"{word} {escape(result.case)}  {result.seconds * 1e3:.2f} ms{reason}", soft_wrap=True)
             for line in output_lines(result):
@@ -143,7 +136,7 @@ class TerminalReporter:
         for outcome in (Outcome.SKIPPED, Outcome.NOT_RUN):
             reasons = Counter(result.reason for result in results if result.outcome is outcome)
             for reason, count in reasons.most_common(_MOST_SKIP_REASONS):
-                word = f"[{colour(outcome)}]{outcome.value}[/]"
+                word = f"[{outcome.tone.terminal}]{outcome.value}[/]"
                 self._out.print(f"{word} {count}: {escape(reason)}", soft_wrap=True)
 
     def _notices(self, results: Iterable[CaseResult]) -> None:
@@ -170,11 +163,6 @@ def reseed_words(report: RunReport) -> str:
     return f"Values of --reseed {report.reseed}; {report.fixed} cases are the same without it{again}"
 
 
-def colour(outcome: Outcome) -> str:
-    """The colour of an outcome; whatever is not listed is bad news."""
-    return COLOURS.get(outcome, "bold red")
-
-
 def operator_table(report: RunReport) -> Table:
     """A row per operator: how many cases of each outcome, and the seconds inside the backend."""
     counts: dict[str, Counter[Outcome]] = defaultdict(Counter)
@@ -187,7 +175,7 @@ def operator_table(report: RunReport) -> Table:
     table.add_column("operator", no_wrap=True)
     table.add_column("cases", justify="right")
     for outcome in present:
-        table.add_column(outcome.value, justify="right", style=colour(outcome))
+        table.add_column(outcome.value, justify="right", style=outcome.tone.terminal)
     table.add_column("backend s", justify="right")
     for operator in sorted(counts):
         row = counts[operator]
@@ -203,7 +191,7 @@ def output_lines(result: CaseResult) -> Iterable[str]:
 
 def failure_lines(result: CaseResult, *, verbose: bool) -> Iterable[str]:
     """A failure in a few lines: what, why, where, and the command that repeats it."""
-    yield f"[{colour(result.outcome)}]{result.outcome.value}[/] [bold]{escape(result.case)}[/]"
+    yield f"[{result.outcome.tone.terminal}]{result.outcome.value}[/] [bold]{escape(result.case)}[/]"
     yield f"  reason: {escape(result.reason)}"
     if result.worst is not None:
         yield escape(f"  worst:  {worst_words(result)}")

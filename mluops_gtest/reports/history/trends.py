@@ -63,7 +63,7 @@ class Point:
     @property
     def ran(self) -> bool:
         """The backend was asked, so that the point says something of it."""
-        return self.outcome not in (Outcome.SKIPPED, Outcome.NOT_RUN)
+        return self.outcome.was_called
 
 
 @dataclass(frozen=True, slots=True)

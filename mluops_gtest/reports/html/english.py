@@ -1,4 +1,4 @@
-"""What the page says in English; `o_` are outcomes, `m_` transitions against a baseline."""
+"""What the page says in English; `o_missing` stands beside the outcomes, `m_` transitions against a baseline."""
 
 WORDS = {
     "all": "All",
@@ -136,19 +136,6 @@ WORDS = {
     "workspace": "Workspace",
     "worst": "Worst element",
     "worst_ratio": "÷ Threshold",
-    "o_passed": "passed",
-    "o_failed": "failed",
-    "o_wrong_status": "wrong status",
-    "o_memory": "memory",
-    "o_crashed": "crashed",
-    "o_timed_out": "timed out",
-    "o_suspect": "suspect",
-    "o_skipped": "skipped",
-    "o_error": "error",
-    "o_xfailed": "xfailed",
-    "o_xpassed": "xpassed",
-    "o_not_run": "not run",
-    "o_flaky": "flaky",
     "o_missing": "missing",
     "m_still passing": "still passing",
     "m_fixed": "fixed",

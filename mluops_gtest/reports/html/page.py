@@ -10,6 +10,7 @@ from importlib.resources import files
 from typing import Any
 
 from mluops_gtest.errors import UsageError
+from mluops_gtest.model.outcome import Outcome
 from mluops_gtest.model.plain_text import plain, plain_values
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult
@@ -43,7 +44,7 @@ def render_html(
     if lang not in WORDS:
         raise UsageError(f"Unknown language {lang!r}; the page speaks {', '.join(WORDS)}.")
     words = WORDS[lang]
-    style = _static(".css")
+    style = _tones() + _static(".css")
     data = payload(report, transitions, history, device)
     script = f'(() => {{\n"use strict";\n{_READ}\n{_static(".js")}}})();'
     policy = (
@@ -81,6 +82,12 @@ def _static(ending: str) -> str:
     """All files of one kind, in the order of their names."""
     found = [file for file in files(__package__).joinpath("static").iterdir() if file.name.endswith(ending)]
     return "".join(file.read_text(encoding="utf-8") for file in sorted(found, key=lambda file: file.name))
+
+
+def _tones() -> str:
+    """The colours of every outcome."""
+    rules = "{{ --word: var(--{0}); --under: var(--{0}-ground); --solid: var(--fill-{0}); }}\n"
+    return "".join(f".o-{outcome.value} {rules.format(outcome.tone.value)}" for outcome in Outcome)
 
 
 def _digest(text: str) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 from mluops_gtest.errors import ExitCode
 from mluops_gtest.model.difference import told_ulp
+from mluops_gtest.model.outcome import GRAVEST_FIRST
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseInfo, CaseResult, Outcome, Reading, TensorInfo, Worst
 from mluops_gtest.reports.html.compact import Pool, kept, number, profile_record, shortened
@@ -50,7 +51,8 @@ def payload(
     return {
         "verdict": verdict(report),
         "run": _run(report, device),
-        "outcomes": [[outcome.value, outcome.blocks] for outcome in Outcome],
+        "outcomes": [[outcome.value, outcome.blocks, outcome.sign] for outcome in Outcome],
+        "gravest": [outcome.value for outcome in GRAVEST_FIRST],
         "against": transitions is not None,
         "missing": [[case, word] for case, word in sorted(moved.items()) if case not in present],
         "runs": runs,

@@ -10,8 +10,6 @@ from mluops_gtest.model.tensor import LARGE_ELEMENTS
 
 # Vector units work on so many elements at a time; every other length leaves a remainder.
 _ALIGNMENT = 64
-_PASSING = {Outcome.PASSED, Outcome.XPASSED}
-_UNSTABLE = {Outcome.CRASHED, Outcome.TIMED_OUT, Outcome.FLAKY, Outcome.MEMORY}
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +21,12 @@ class Tally:
     @property
     def passed(self) -> int:
         """How many passed, be it in spite of a waiver."""
-        return sum(result.outcome in _PASSING for result in self.results)
+        return sum(result.outcome.passes for result in self.results)
 
     @property
     def bad(self) -> tuple[CaseResult, ...]:
         """Those that speak against the operator: a waiver that is no longer needed does not."""
-        return tuple(result for result in self.results if result.outcome.blocks and result.outcome not in _PASSING)
+        return tuple(result for result in self.results if result.outcome.blocks and not result.outcome.passes)
 
     @property
     def left_out(self) -> int:
@@ -90,7 +88,7 @@ class Facts:
     @property
     def unstable(self) -> tuple[CaseResult, ...]:
         """Cases that crashed, hung, flaked or wrote where they must not."""
-        return tuple(result for result in self.results if result.outcome in _UNSTABLE)
+        return tuple(result for result in self.results if result.outcome.is_unstable)
 
     def tagged(self, tag: str) -> Tally:
         """Cases with a tag."""

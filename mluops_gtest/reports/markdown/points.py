@@ -8,8 +8,6 @@ from mluops_gtest.model.result import CaseResult, Outcome
 from mluops_gtest.reports.markdown.facts import Facts, Tally
 from mluops_gtest.reports.markdown.words import Words
 
-_NEVER_CALLED = {Outcome.SKIPPED, Outcome.NOT_RUN}
-
 
 @dataclass(frozen=True, slots=True)
 class CheckedPoint:
@@ -31,7 +29,7 @@ class CheckedPoint:
 def checked_points(facts: Facts, report: RunReport, say: Words) -> tuple[CheckedPoint, ...]:
     """All points in the order of the report."""
     repeat = int(report.backend.get("repeat") or 1)
-    called = Tally(tuple(result for result in facts.results if result.outcome not in _NEVER_CALLED))
+    called = Tally(tuple(result for result in facts.results if result.outcome.was_called))
     trampled = tuple(result for result in called.results if result.outcome is Outcome.MEMORY)
     stability = say("stability_words", repeat=repeat) if repeat > 1 else say("stability_once")
     exercised = bool(facts.unstable) or (repeat > 1 and bool(called.results))

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+from mluops_gtest.model.outcome import Outcome
+
 LANGUAGES = ("en", "zh")
 Words = Callable[..., str]
 
@@ -191,20 +193,7 @@ WORDS: dict[str, tuple[str, str]] = {
     "flake_rate": ("flaky", "不稳定率"),
     "flips": ("flips", "翻转次数"),
     "drift": ("drift", "精度漂移"),
-    # Outcomes.
-    "outcome_passed": ("passed", "通过"),
-    "outcome_failed": ("failed", "失败"),
-    "outcome_wrong_status": ("wrong status", "状态码错误"),
-    "outcome_memory": ("memory", "内存写越界"),
-    "outcome_crashed": ("crashed", "崩溃"),
-    "outcome_timed_out": ("timed out", "超时"),
-    "outcome_suspect": ("suspect", "可疑"),
-    "outcome_skipped": ("skipped", "跳过"),
-    "outcome_error": ("error", "错误"),
-    "outcome_xfailed": ("waived failure", "已豁免的失败"),
-    "outcome_xpassed": ("waived but passes", "已豁免但通过"),
-    "outcome_not_run": ("not run", "未运行"),
-    "outcome_flaky": ("flaky", "结果不稳定"),
+    **{f"outcome_{outcome.value}": (outcome.words["en"], outcome.words["zh"]) for outcome in Outcome},
     # Transitions.
     "transition_still_passing": ("still passing", "保持通过"),
     "transition_fixed": ("fixed", "已修复"),
@@ -216,5 +205,5 @@ WORDS: dict[str, tuple[str, str]] = {
     "transition_became_skipped": ("became skipped", "变为跳过"),
     "transition_still_skipped": ("still skipped", "仍然跳过"),
     "transition_not_run": ("not run", "未运行"),
-    "transition_suspect": ("suspect", "可疑"),
+    "transition_suspect": ("suspect", "存疑"),
 }

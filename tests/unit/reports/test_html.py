@@ -128,7 +128,7 @@ def test_readings_thresholds_and_worst_arrive():
     assert readings == [(["out", "diff1", 1e-5], 0.02, 0), (["out", "diff3", 0], "nan", 0)]
     assert row["worst"][1:] == ["[3, 17]", "nan", "0.25", 1200, 2560, None, 960, 1201]
     assert data["pool"][row["mark"]] == "v1:1111"
-    assert data["outcomes"][row["outcome"]] == ["failed", True]
+    assert data["outcomes"][row["outcome"]] == ["failed", True, "✗"]
     assert data["pool"][row["repro"]] == ["mluops-test run ", " --backend mine"]
 
 
@@ -212,12 +212,15 @@ def test_every_word_is_used_and_every_used_word_exists():
 
 
 def test_every_outcome_has_a_word_a_colour_a_sign_and_a_rank():
-    script, style = static("js"), static("css")
+    page = page_of(small_report())
+    data, style = page.json("data"), page.texts[("style", None)]
+    assert data["outcomes"] == [[outcome.value, outcome.blocks, outcome.sign] for outcome in Outcome]
+    assert sorted(data["gravest"]) == sorted(outcome.value for outcome in Outcome)
     for outcome in Outcome:
-        assert f"o_{outcome.value}" in WORDS["en"]
-        assert re.search(rf"\.o-{outcome.value}\b", style)
-        assert re.search(rf"MARKS = {{.*\b{outcome.value}:", script)
-        assert re.search(rf'BLOCKING_FIRST = \[.*"{outcome.value}"', script)
+        assert page.json("words")[f"o_{outcome.value}"] == outcome.words["en"]
+        assert f".o-{outcome.value} {{ --word: var(--{outcome.tone.value});" in style
+        for variable in (outcome.tone.value, f"{outcome.tone.value}-ground", f"fill-{outcome.tone.value}"):
+            assert f"--{variable}: light-dark(" in style
 
 
 def luminance(colour):

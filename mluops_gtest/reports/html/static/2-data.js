@@ -1,10 +1,10 @@
 // The report's data, unfolded: rows with their pooled values in place, and what follows from them.
 
-const BLOCKING_FIRST = ["crashed", "timed_out", "memory", "failed", "wrong_status", "error", "flaky", "suspect", "xpassed", "missing", "not_run", "xfailed", "skipped", "passed"];
 const OUTCOMES = DATA.outcomes.map(([word]) => word);
-const BLOCKS = new Set(DATA.outcomes.filter(([, blocks]) => blocks).map(([word]) => word));
-BLOCKS.add("missing");
-const MARKS = { passed: "✓", failed: "✗", wrong_status: "≠", memory: "⚠", crashed: "✸", timed_out: "◷", suspect: "?", skipped: "–", error: "!", xfailed: "~", xpassed: "!", not_run: "○", flaky: "≈", missing: "∅" };
+// A case of the baseline without a result here: no outcome of a run, but it blocks and stands before those that did not run.
+const BLOCKING_FIRST = DATA.gravest.flatMap((word) => (word === "not_run" ? ["missing", word] : [word]));
+const BLOCKS = new Set(["missing", ...DATA.outcomes.filter(([, blocks]) => blocks).map(([word]) => word)]);
+const MARKS = { missing: "∅", ...Object.fromEntries(DATA.outcomes.map(([word, , sign]) => [word, sign])) };
 
 const pooled = (number) => (number === undefined ? undefined : DATA.pool[number]);
 

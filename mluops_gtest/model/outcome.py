@@ -1,0 +1,111 @@
+"""The verdicts on a case: one table that every report, the gate and the terminal read."""
+
+from enum import Enum
+
+
+class Tone(Enum):
+    """What kind of news an outcome is: the name of its colour on pages, and its colour in a terminal."""
+
+    GOOD = ("good", "green")
+    BAD = ("bad", "bold red")
+    ODD = ("odd", "magenta")
+    WARN = ("warn", "magenta")
+    CALM = ("calm", "yellow")
+
+    terminal: str
+
+    def __new__(cls, name: str, terminal: str) -> "Tone":
+        """Spread one row of the table over the member."""
+        member = object.__new__(cls)
+        member._value_ = name
+        member.terminal = terminal
+        return member
+
+
+class Outcome(Enum):
+    """The verdict on one case; `blocks` alone decides what stops a merge."""
+
+    # In files       blocks  sign  tone       in English            in Chinese
+    PASSED = ("passed", False, "✓", Tone.GOOD, "passed", "通过")
+    FAILED = ("failed", True, "✗", Tone.BAD, "failed", "失败")
+    WRONG_STATUS = ("wrong_status", True, "≠", Tone.BAD, "wrong status", "状态码错误")
+    MEMORY = ("memory", True, "⚠", Tone.BAD, "memory", "内存越界")
+    CRASHED = ("crashed", True, "✸", Tone.BAD, "crashed", "崩溃")
+    TIMED_OUT = ("timed_out", True, "◷", Tone.BAD, "timed out", "超时")
+    SUSPECT = ("suspect", True, "?", Tone.ODD, "suspect", "存疑")
+    SKIPPED = ("skipped", False, "–", Tone.CALM, "skipped", "跳过")
+    ERROR = ("error", True, "!", Tone.BAD, "error", "错误")
+    XFAILED = ("xfailed", False, "w", Tone.CALM, "waived failure", "已豁免的失败")
+    XPASSED = ("xpassed", True, "W", Tone.ODD, "waived but passes", "已豁免但通过")
+    NOT_RUN = ("not_run", True, "○", Tone.WARN, "not run", "未运行")
+    FLAKY = ("flaky", True, "~", Tone.ODD, "flaky", "结果不稳定")
+
+    blocks: bool
+    sign: str
+    tone: Tone
+    # Language → the words for readers.
+    words: dict[str, str]
+
+    def __new__(cls, word: str, blocks: bool, sign: str, tone: Tone, english: str, chinese: str) -> "Outcome":
+        """Spread one row of the table over the member."""
+        member = object.__new__(cls)
+        member._value_ = word
+        member.blocks = blocks
+        member.sign = sign
+        member.tone = tone
+        member.words = {"en": english, "zh": chinese}
+        return member
+
+    @staticmethod
+    def named(word: str) -> "Outcome":
+        """The outcome that results call so."""
+        return _OUTCOMES[word]
+
+    @property
+    def passes(self) -> bool:
+        """It passed, be it in spite of a waiver."""
+        return self in (Outcome.PASSED, Outcome.XPASSED)
+
+    @property
+    def may_become_flaky(self) -> bool:
+        """The backend did it and may do otherwise when it is asked again; a suspect case is the same the next time."""
+        return self.fails and self is not Outcome.FLAKY
+
+    @property
+    def fails(self) -> bool:
+        """It says that the kernel is wrong; these outcomes, and no others, can be waived."""
+        return self.blocks and not self.passes and self not in (Outcome.SUSPECT, Outcome.NOT_RUN)
+
+    @property
+    def was_called(self) -> bool:
+        """The backend was asked."""
+        return self not in (Outcome.SKIPPED, Outcome.NOT_RUN)
+
+    @property
+    def has_no_answer(self) -> bool:
+        """It blocks, and no answer of the backend could be judged."""
+        return self in (Outcome.CRASHED, Outcome.TIMED_OUT, Outcome.ERROR, Outcome.NOT_RUN)
+
+    @property
+    def is_unstable(self) -> bool:
+        """It crashed, hung, flaked or wrote where it must not."""
+        return self in (Outcome.CRASHED, Outcome.TIMED_OUT, Outcome.FLAKY, Outcome.MEMORY)
+
+
+_OUTCOMES = {outcome.value: outcome for outcome in Outcome}
+# The order in which people look at a list of cases.
+GRAVEST_FIRST = (
+    Outcome.CRASHED,
+    Outcome.TIMED_OUT,
+    Outcome.MEMORY,
+    Outcome.FAILED,
+    Outcome.WRONG_STATUS,
+    Outcome.ERROR,
+    Outcome.FLAKY,
+    Outcome.SUSPECT,
+    Outcome.XPASSED,
+    Outcome.NOT_RUN,
+    Outcome.XFAILED,
+    Outcome.SKIPPED,
+    Outcome.PASSED,
+)
