@@ -139,3 +139,13 @@ CHECKS: Final = (
     *checks.pointers_present(_TENSORS, "§3.8.1"),
     checks.workspace_present("§3.8.3"),
 )
+
+# Without one of these another check answers with the same status.
+ANSWERED_ANYWAY = {
+    "output_grad_dtype": "input_grad has another dtype, or the same wrong one",
+    "filters_dtype": "output_grad has another dtype, or the same wrong one",
+    "input_grad_dtype": "output_grad has another dtype, or the same wrong one",
+    "filters_layout": "a layout that is not listed has no axes, so filters_layout_rank refuses it",
+    "input_grad_empty": "without rows indice_pairs is empty, without channels filters is",
+    "filters_empty": "without channels output_grad or input_grad is empty, without offsets indice_pairs is",
+}

@@ -28,6 +28,7 @@ COMMANDS = {
     "compare": "Show two sets of results side by side.",
     "history": "Remember runs and show how cases go over time.",
     "verify": "Recompute every stored baseline from its stored inputs.",
+    "audit": "Hold operators to the rules of the suite.",
     "convert": "Convert case files between text and binary.",
     "export": "Write cases as the released runner wants them.",
     "schema": "Print the .proto files that describe case files.",

@@ -166,6 +166,8 @@ class Operator:
     precondition: Callable[[OpCall], str | None] | None = None
     # Bytes of workspace the kernel wants; 0 where it needs none.
     workspace_size: Callable[[OpCall], int] | None = None
+    # Check → why no case tells it apart: whatever it refuses, a later one refuses with the same status.
+    answered_anyway: Mapping[str, str] = field(default_factory=dict)
     # Atomic adds: the document allows any order, so repeated runs may differ in the last bits.
     order_free: bool = False
 

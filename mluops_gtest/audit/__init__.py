@@ -1,0 +1,1 @@
+"""How strong the suite is: rules that every operator is held to, whoever wrote it."""

@@ -1,0 +1,93 @@
+"""Rules on the ordered checks: each has its cases, their order shows, and none can be forgotten unnoticed."""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+
+from mluops_gtest.audit.finding import Problem, Problems
+from mluops_gtest.audit.subject import Subject
+from mluops_gtest.model.binding import bind_values
+from mluops_gtest.model.call import OpCall
+from mluops_gtest.model.operator import Answer, Check, Operator
+from mluops_gtest.model.status import Status
+
+
+def checks_asked(subject: Subject) -> Problems:
+    """Every check that a call can reach first has a negative case; one that none can reach has none."""
+    asked = {draft.expect.check for draft in subject.tagged("negative")}
+    for check in subject.operator.checks:
+        if check.subsumed is None and check.name not in asked:
+            remedy = f"Declare one that expects {{status: {check.status.name}, check: {check.name}}}."
+            yield _of_check(subject, check, "no negative case reaches it", remedy)
+        if check.subsumed is not None and check.name in asked:
+            remedy = "Remove `subsumed`: a case reaches this check."
+            yield _of_check(subject, check, "it is declared as never reached, but a case does", remedy)
+
+
+def checks_in_order(subject: Subject) -> Problems:
+    """Swapping two neighbouring checks of different status changes the answer to some case."""
+    operator = subject.operator
+    calls = [(Answer(status, check), call) for status, check, call in _refused(subject)]
+    for first, second in itertools.pairwise(subject.reachable):
+        if first.status == second.status:
+            continue
+        swapped = _swapped(subject.reachable, first, second)
+        if all(_answer(replace(operator, checks=swapped), call) == wanted for wanted, call in calls):
+            yield _of_check(
+                subject,
+                first,
+                f"no case tells whether it comes before {second.name}",
+                f"Declare a case that breaks both, and expects {first.status.name} from {first.name}.",
+            )
+
+
+def no_check_forgotten(subject: Subject) -> Problems:
+    """Without any one check some case gets another status, unless the operator says why another answers anyway."""
+    for name in subject.operator.answered_anyway.keys() - {check.name for check in subject.reachable}:
+        yield Problem(
+            str(subject.generator),
+            f"answered_anyway names {name}, which is no check that a call can reach",
+            "Remove it.",
+        )
+    calls = [(status, call) for status, _, call in _refused(subject)]
+    for check in subject.reachable:
+        rest = replace(subject.operator, checks=tuple(c for c in subject.operator.checks if c is not check))
+        unnoticed = all(_same_status(_answer(rest, call), status) for status, call in calls)
+        if unnoticed and check.name not in subject.operator.answered_anyway:
+            yield _of_check(
+                subject,
+                check,
+                "a backend that forgets it passes every case",
+                "Declare a case that only this check refuses, or say in `answered_anyway` why there is none.",
+            )
+        if not unnoticed and check.name in subject.operator.answered_anyway:
+            remedy = "Remove `answered_anyway`: a case tells the check apart."
+            yield _of_check(subject, check, "it is declared as answered anyway, and is not", remedy)
+
+
+def _refused(subject: Subject) -> Iterator[tuple[Status, str, OpCall]]:
+    for case in subject.cases:
+        if case.expect.check:
+            yield case.expect.status, case.expect.check, bind_values(case, subject.operator)
+
+
+def _swapped(checks: tuple[Check, ...], first: Check, second: Check) -> tuple[Check, ...]:
+    exchange = {first.name: second, second.name: first}
+    return tuple(exchange.get(check.name, check) for check in checks)
+
+
+def _same_status(answer: Answer | None, status: Status) -> bool:
+    """A call that computes writes outputs, which a call that returns early must not do."""
+    return answer is not None and answer.check is not None and answer.status == status
+
+
+def _answer(operator: Operator, call: OpCall) -> Answer | None:
+    """What these checks say of the call; None where one of them needs another before it."""
+    try:
+        return operator.answer(call)
+    except Exception:
+        return None
+
+
+def _of_check(subject: Subject, check: Check, message: str, remedy: str) -> Problem:
+    return Problem(str(subject.generator), f"check {check.name}: {message}", remedy)

@@ -1,0 +1,121 @@
+"""Shapes in symbols, such as `[C·kernel_h·kernel_w, m]`, held against the dims of a case."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from mluops_gtest.audit.finding import Problem, Problems
+from mluops_gtest.audit.subject import Subject
+from mluops_gtest.model.case import Case
+from mluops_gtest.model.dtypes import Layout
+from mluops_gtest.model.operator import Operator
+from mluops_gtest.model.tensor import Tensor
+
+_SHAPE = re.compile(r"\[((?:\[[^\[\]]*\]|[^\[\]])*)\](.*)", re.DOTALL)
+_OPTIONAL = re.compile(r"\[([^\[\]]*),\]\s*")
+_FACTOR = re.compile(r"[A-Za-z_]\w*|\d+")
+
+
+class ShapeError(Exception):
+    """A shape that cannot be read, or that does not hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """The length of one axis: a product of sizes and numbers; `at_least` where more is allowed."""
+
+    text: str
+    factors: tuple[str, ...]
+    at_least: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The axes of a tensor; the first `optional` of them may be missing."""
+
+    axes: tuple[Axis, ...]
+    optional: int = 0
+
+    def of_rank(self, rank: int) -> tuple[Axis, ...] | None:
+        """The axes of a tensor of that rank; None where it cannot have it."""
+        missing = len(self.axes) - rank
+        return self.axes[missing:] if 0 <= missing <= self.optional else None
+
+
+def parse_shape(text: str) -> Shape:
+    """Axes in brackets, optional ones first in brackets of their own, then words for people: `[≥ n, 4]: n, d, h, w`."""
+    match = _SHAPE.match(text)
+    if match is None:
+        raise ShapeError(f"{text!r} is no shape; write the axes in brackets, e.g. [N, C]")
+    inside = match[1]
+    optional = []
+    while (found := _OPTIONAL.match(inside)) is not None:
+        optional.append(found[1])
+        inside = inside[found.end() :]
+    axes = [*optional, *(inside.split(",") if inside.strip() else [])]
+    return Shape(tuple(_axis(axis.strip()) for axis in axes), len(optional))
+
+
+def _axis(text: str) -> Axis:
+    length = text.removeprefix("≥").strip()
+    factors = tuple(factor.strip() for factor in length.split("·"))
+    if not all(_FACTOR.fullmatch(factor) for factor in factors):
+        raise ShapeError(f"the axis {text!r} is no product of names and numbers, e.g. C·kernel_h")
+    return Axis(text, factors, text.startswith("≥"))
+
+
+def case_symbols(case: Case, operator: Operator) -> dict[str, int]:
+    """The value of every size in a case; refused where one name stands for two values or a product is wrong."""
+    known = {name: value for name, value in case.params.items() if isinstance(value, int)}
+    axes = [pair for tensor in (*case.inputs, *case.outputs) for pair in _axes(tensor, operator)]
+    found: dict[str, int] = {}
+    for where, axis, length in axes:
+        (name,) = axis.factors if len(axis.factors) == 1 else ("",)
+        if name and not name.isdecimal() and not axis.at_least:
+            _same(found.setdefault(name, known.get(name, length)), length, where, axis)
+    for where, axis, length in axes:
+        wanted = _value(axis, {**known, **found})
+        if wanted is not None and not (length >= wanted if axis.at_least else length == wanted):
+            raise ShapeError(f"{where} is {length}; the shape says {axis.text}, which is {wanted}")
+    return found
+
+
+def _axes(tensor: Tensor, operator: Operator) -> Iterator[tuple[str, Axis, int]]:
+    spec = next(spec for spec in operator.tensors if spec.id == tensor.id)
+    if len(spec.layouts) > 1 and tensor.desc.layout is not Layout.ARRAY:
+        return  # the axes are told as ARRAY has them
+    axes = parse_shape(spec.shape).of_rank(len(tensor.desc.dims))
+    if axes is None:
+        raise ShapeError(f"{tensor.id} has {len(tensor.desc.dims)} axes; its shape is {spec.shape}")
+    for number, (axis, length) in enumerate(zip(axes, tensor.desc.dims, strict=True)):
+        yield f"axis {number} of {tensor.id}", axis, length
+
+
+def _same(first: int, length: int, where: str, axis: Axis) -> None:
+    if first != length:
+        raise ShapeError(f"{where} is {length}; {axis.text} is {first} elsewhere")
+
+
+def _value(axis: Axis, known: Mapping[str, int]) -> int | None:
+    """The length that the axis should have; None where a name in it has no value."""
+    value = 1
+    for factor in axis.factors:
+        number = int(factor) if factor.isdecimal() else known.get(factor)
+        if number is None:
+            return None
+        value *= number
+    return value
+
+
+def shapes_hold(subject: Subject) -> Problems:
+    """The shapes that people read are those of the cases: one name, one value within a case."""
+    for case in subject.computing:
+        try:
+            case_symbols(case, subject.operator)
+        except ShapeError as error:
+            yield Problem(
+                str(subject.generator),
+                f"in {case.id} {error}",
+                "Correct the shapes of TensorSpec and OutputSpec; equal names are equal lengths.",
+            )
+            return

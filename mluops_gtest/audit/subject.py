@@ -1,0 +1,77 @@
+"""An operator under audit, with everything that the rules look at."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from mluops_gtest.engine.caller import InlineCaller
+from mluops_gtest.engine.execute import Executor, Options
+from mluops_gtest.model.call import OpCall
+from mluops_gtest.model.case import Case, CaseDraft
+from mluops_gtest.model.operator import Check, Mutant, Operator
+from mluops_gtest.model.result import CaseResult
+from mluops_gtest.model.status import Status
+
+
+class Reseeding(Protocol):
+    """Makes a declared case with the values of another seed."""
+
+    def __call__(self, case_id: str, seed: int) -> Case:
+        """The complete case."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One operator, its declared cases, and those of them that are stored."""
+
+    operator: Operator
+    # The generator's file, or the __init__.py of its folder.
+    generator: Path
+    declarations: Path
+    drafts: tuple[CaseDraft, ...]
+    cases: tuple[Case, ...]
+    mutants: tuple[Mutant, ...]
+    # How many other seeds are tried.
+    seeds: int
+    reseeded: Reseeding
+
+    @property
+    def name(self) -> str:
+        """The operator's name."""
+        return self.operator.name
+
+    @property
+    def computing(self) -> tuple[Case, ...]:
+        """The stored cases in which the operator computes something that the document defines."""
+        return tuple(case for case in self.cases if case.expect.check is None and "undefined" not in case.tags)
+
+    @property
+    def reachable(self) -> tuple[Check, ...]:
+        """The checks that some call can reach first."""
+        return tuple(check for check in self.operator.checks if check.subsumed is None)
+
+    def tagged(self, tag: str) -> Iterator[CaseDraft]:
+        """The declared cases with that tag."""
+        return (draft for draft in self.drafts if tag in draft.tags)
+
+    def place(self, case_id: str) -> str:
+        """Where a case is declared."""
+        return next(draft.where for draft in self.drafts if draft.id == case_id)
+
+
+class Implementation:
+    """A function that may be right or wrong, as a backend."""
+
+    def __init__(self, name: str, run: Callable[[OpCall], Status]) -> None:
+        self.name = name
+        self.run = run
+
+
+def judged(name: str, run: Callable[[OpCall], Status], case: Case, operator: Operator) -> CaseResult:
+    """The verdict on one case with this implementation as the backend."""
+    with np.errstate(all="ignore"):  # a wrong implementation may well overflow
+        return Executor(InlineCaller(Implementation(name, run)), Options()).execute(case, operator)

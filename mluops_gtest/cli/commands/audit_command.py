@@ -1,0 +1,81 @@
+"""`mluops-test audit`."""
+
+from pathlib import Path
+
+import click
+
+from mluops_gtest.cli.options import complete_operators, root_option
+from mluops_gtest.errors import ExitCode
+
+_EPILOG = """\b
+Examples:
+  mluops-test audit operators                              every operator
+  mluops-test audit operators --op voxel_pooling_forward   one
+  mluops-test audit operators --root ../my_operators       operators of your own
+  mluops-test audit operators --seeds 2                    a quick look
+  mluops-test audit operators --rules                      what is asked, rule by rule
+  mluops-test audit operators --format json                for programs
+"""
+
+
+@click.group("audit", epilog=_EPILOG)
+def command() -> None:
+    """Hold operators to the rules of the suite."""
+
+
+@command.command("operators", epilog=_EPILOG)
+@click.option(
+    "--op",
+    "names",
+    multiple=True,
+    help="Only this operator, e.g. --op voxel_pooling_forward.",
+    shell_complete=complete_operators,
+)
+@root_option
+@click.option(
+    "--seeds",
+    type=click.IntRange(0, 1000),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="How many other seeds the kernel must agree with the reference on, e.g. --seeds 2.",
+)
+@click.option("--rules", is_flag=True, help="Print the rules and what each demands, and look at nothing.")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def operators(root: Path | None, names: tuple[str, ...], seeds: int, rules: bool, form: str) -> int:
+    """Hold every operator to the rules: checks and their order, families, twins, shapes, mutants, kernel.
+
+    Exit 1 if an operator breaks a rule; every finding says where, what is wrong, and what to do.
+    """
+    import json
+    from dataclasses import asdict
+
+    from mluops_gtest.audit.operators import RULES, audit_operator
+    from mluops_gtest.cli.auditing import subject_of
+    from mluops_gtest.cli.consoles import stderr
+    from mluops_gtest.cli.lines import say
+    from mluops_gtest.cli.progress import track
+    from mluops_gtest.cli.session import Session
+
+    if rules:
+        demands = {name: (rule.__doc__ or "").strip().partition("\n")[0] for name, rule in RULES.items()}
+        say(json.dumps(demands, indent=1) if form == "json" else "\n".join(f"{k}: {v}" for k, v in demands.items()))
+        return int(ExitCode.OK)
+    session = Session(root)
+    known = session.catalogue.operators
+    chosen = [known.find(name).name for name in names] or list(known)
+    found = [
+        finding
+        for name in track(chosen, len(chosen), stderr())
+        for finding in audit_operator(subject_of(session, name, seeds))
+    ]
+    if form == "json":
+        record = {"operators": chosen, "seeds": seeds, "findings": [asdict(finding) for finding in found]}
+        say(json.dumps(record, indent=1, ensure_ascii=False))
+    else:
+        for finding in found:
+            say(f"{finding.operator}: {finding.rule}: {finding.message}\n  {finding.place}\n  {finding.remedy}")
+        say(f"{len(chosen)} operators, {len(RULES)} rules, {len(found)} findings")
+    if not chosen:
+        return int(ExitCode.EMPTY)
+    return int(ExitCode.FAILED if found else ExitCode.OK)
