@@ -33,6 +33,7 @@ DOORS: Final = {
     "exec": "exec:COMMAND, any program",
     "torch": "torch[:DEVICE], the operators written with torch",
 }
+_NEEDS_MORE: Final = ("c", "exec")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ def load_backend(spec: str, wiring: Wiring) -> Backend:
 
 def _open(word: str, rest: str, wiring: Wiring) -> Backend:
     """The door of that word; each is imported only when it is used."""
-    if word in ("c", "exec") and not rest:
+    if word in _NEEDS_MORE and not rest:
         raise UsageError(f"--backend {word}: says no more; write {DOORS[word]}.")
     if word == "mlu" and rest:
         raise UsageError("--backend mlu takes nothing behind it; a library of your own is c:LIBRARY.")
@@ -135,6 +136,11 @@ def _named(spec: str) -> Backend:
 
 def _entry_points() -> list[str]:
     return [point.name for point in importlib.metadata.entry_points(group=ENTRY_POINTS)]
+
+
+def backend_words() -> list[str]:
+    """Everything that may begin a --backend word, without loading any of it."""
+    return [*BUILT_IN, *(f"{word}:" if word in _NEEDS_MORE else word for word in DOORS), *_entry_points()]
 
 
 def known_backends() -> Iterator[KnownBackend]:

@@ -126,6 +126,27 @@ def complete_operators(ctx: click.Context, param: click.Parameter, incomplete: s
     return _known(ctx, lambda catalogue: catalogue.operators, incomplete)
 
 
+def complete_backends(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001
+    """Names of backends, Python files, and libraries behind `c:`; nothing is loaded."""
+    from mluops_gtest.backends.registry import backend_words
+
+    door = incomplete.startswith("c:")
+    path, suffix = (incomplete.removeprefix("c:"), ".so") if door else (incomplete, ".py")
+    files = [f"{'c:' * door}{name}" for name in _files(path, suffix)]
+    words = [word for word in backend_words() if word.startswith(incomplete)]
+    return [CompletionItem(word) for word in (*words, *files)] or [CompletionItem(incomplete, type="file")]
+
+
+def _files(incomplete: str, suffix: str) -> list[str]:
+    """Files with this suffix that begin so, in the folder that is named so far."""
+    folder, slash, begin = incomplete.rpartition("/")
+    try:
+        names = sorted(path.name for path in Path(folder + slash or ".").iterdir() if path.suffix == suffix)
+    except OSError:
+        return []
+    return [f"{folder}{slash}{name}" for name in names if name.startswith(begin)]
+
+
 def _known(ctx: click.Context, names: Callable[["Catalogue"], Iterable[str]], incomplete: str) -> list[str]:
     """The names that begin so; none where the content is broken, because nobody reads an error there."""
     from mluops_gtest.cli.session import Session

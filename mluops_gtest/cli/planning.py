@@ -1,16 +1,19 @@
 """Which cases a run has, and in which order: selected, cut into shards, the smallest first where that helps."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mluops_gtest.cli.lines import complain, say
-from mluops_gtest.cli.running import RunRequest
 from mluops_gtest.cli.session import Session
 from mluops_gtest.content.selection import Selected
 from mluops_gtest.engine.costs import RecordedTimes, costs_of, moved_bytes
 from mluops_gtest.engine.plan import Shard, shard_of, smallest_first
 from mluops_gtest.errors import ExitCode, NothingSelectedError
+from mluops_gtest.generate.source import StoredCases
 from mluops_gtest.reports.files import read_report
+
+if TYPE_CHECKING:
+    from mluops_gtest.cli.running import RunRequest
 
 
 def recorded_times(path: Path | None) -> RecordedTimes | None:
@@ -35,7 +38,7 @@ def only_failed(session: Session, selection: dict[str, Any], path: Path) -> dict
 
 
 def plan_new(
-    session: Session, request: RunRequest, times: RecordedTimes | None = None, *, by_size: bool = False
+    session: Session, request: "RunRequest", times: RecordedTimes | None = None, *, by_size: bool = False
 ) -> tuple[tuple[Selected, ...], int]:
     """The selected cases of this shard, and how many declared cases were not selected."""
     chosen = session.select(dict(request.selection))
@@ -44,7 +47,7 @@ def plan_new(
         return chosen.cases, chosen.left_out
     if times is not None and not times.seconds.keys() & cases:
         complain("warning: --times knows none of the selected cases; their sizes decide.")
-    costs = costs_of(_sizes(session, chosen.cases), times or RecordedTimes())
+    costs = costs_of(case_sizes(session.source(chosen.cases), chosen.cases), times or RecordedTimes())
     ids = list(cases)
     if request.shard is not None:
         mine = shard_of(ids, costs, Shard.parse(request.shard))
@@ -70,9 +73,9 @@ def empty_shard(allowed: bool) -> ExitCode:
     raise NothingSelectedError("This shard has no case; use fewer shards, or say --allow-empty-shard.")
 
 
-def _sizes(session: Session, cases: tuple[Selected, ...]) -> dict[str, int]:
+def case_sizes(source: StoredCases, cases: tuple[Selected, ...]) -> dict[str, int]:
     """Bytes that a case makes and moves; of a user's file its size, of a case that was never generated nothing."""
-    lock = session.source(cases).lock
+    lock = source.lock
     sizes = {}
     for case in cases:
         if case.path is not None:

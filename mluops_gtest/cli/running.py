@@ -19,19 +19,23 @@ from mluops_gtest.cli.consoles import stderr, stdout
 from mluops_gtest.cli.lines import complain, say
 from mluops_gtest.cli.output_saver import OutputSaver, Which
 from mluops_gtest.cli.performance_page import print_performance
+from mluops_gtest.cli.planning import case_sizes
+from mluops_gtest.cli.run_progress import RunProgress
 from mluops_gtest.cli.session import Session
 from mluops_gtest.codec.result_checks import check_selection
 from mluops_gtest.codec.typed import Source, convert
 from mluops_gtest.content.selection import Selected
 from mluops_gtest.engine.buffers import Side
 from mluops_gtest.engine.caller import Caller, InlineCaller
+from mluops_gtest.engine.costs import RecordedTimes, costs_of
 from mluops_gtest.engine.execute import Options
 from mluops_gtest.engine.lanes import PlannedCase
 from mluops_gtest.engine.loading import BackendChoice
 from mluops_gtest.engine.perf import Sampling
 from mluops_gtest.engine.run import RunContext, run
-from mluops_gtest.errors import ExitCode, UnwritableError, shown
+from mluops_gtest.errors import ContentError, ExitCode, UnwritableError, shown
 from mluops_gtest.generate.source import StoredCases
+from mluops_gtest.model.event import Listener
 from mluops_gtest.model.report import RunReport, exit_code
 from mluops_gtest.model.result import CaseResult
 from mluops_gtest.reports.device_spec import read_device_spec
@@ -177,21 +181,26 @@ def execute(
     folder: ResultsFolder,
     verbosity: int,
     done: dict[str, CaseResult] | None = None,
+    times: RecordedTimes | None = None,
 ) -> ExitCode:
     """Run the planned cases into the folder and print the summary; without `done` the run is a new one."""
     resumed, done = done is not None, done or {}
     device = None if request.device_spec is None else read_device_spec(Path(request.device_spec)).figures
-    reporter = TerminalReporter(stdout(), stderr(), verbosity)
+    reporter = TerminalReporter(stdout(), verbosity)
     source = session.source(
         cases,
         strict=request.strict,
         allow_outside_paths=request.allow_outside_paths,
-        on_generate=lambda case_id: reporter.note(f"making {case_id}"),
+        on_generate=lambda case_id: progress.note(f"making {case_id}"),
         reseed=request.reseed,
     )
+    left = tuple(case for case in cases if case.id not in done)
+    # With -v every case has a line of its own.
+    shown = verbosity == 0 and stderr().is_terminal
+    progress = RunProgress(stderr(), _costs(source, left, times) if shown else {}, shown=shown)
     if request.isolate is False and is_native(request.backend):
         complain("warning: --no-isolate with native code: a crash or a hang of the kernel ends this run.")
-    with _one_interrupt(), open_callers(session, request) as callers, contextlib.closing(reporter):
+    with _one_interrupt(), open_callers(session, request) as callers, contextlib.closing(progress):
         planned = [PlannedCase(case.id, case.operator, case.tags) for case in cases]
         record = request.to_json([case.id for case in cases], left_out)
         sampling = Sampling(request.warmup, request.samples, request.cold_cache) if request.perf else None
@@ -210,8 +219,9 @@ def execute(
         saver = None if request.save_outputs is None else OutputSaver(folder.path, request.save_outputs)
         with ResultFiles(folder, record, tuple(done[case.id] for case in cases if case.id in done)) as files:
             operators = session.catalogue.operators
+            listeners: list[Listener] = [files, reporter, progress]
             try:
-                report = run(planned, callers, operators, source, context, options, [files, reporter], done, saver)
+                report = run(planned, callers, operators, source, context, options, listeners, done, saver)
             except UnwritableError as error:
                 return _told(error, exit_code(files.finished))
             report = _timed(report, source)
@@ -234,6 +244,14 @@ def execute(
             "(--tag undefined), --tag network the network scales."
         )
     return code
+
+
+def _costs(source: StoredCases, cases: tuple[Selected, ...], times: RecordedTimes | None) -> dict[str, int]:
+    """What the cases cost; nothing is known where the lock is broken, which every case tells by itself."""
+    try:
+        return costs_of(case_sizes(source, cases), times or RecordedTimes())
+    except ContentError:
+        return {}
 
 
 def _saved(saver: OutputSaver, code: ExitCode) -> ExitCode:

@@ -1,19 +1,16 @@
-"""What a person sees: progress while it runs, then a table per operator and every failure with its reason."""
+"""What a person sees of a run: a line per case if wanted, a table per operator, every failure with its reason."""
 
 import io
 import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import assert_never
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from mluops_gtest.model.difference import worst_words
-from mluops_gtest.model.event import CaseFinished, CaseStarted, Event, RunFinished, RunStarted
+from mluops_gtest.model.event import CaseFinished, Event
 from mluops_gtest.model.groups import Group, grouped_results
-from mluops_gtest.model.plain_text import plain_line
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
 from mluops_gtest.reports.markup import escape, escape_lines
@@ -32,58 +29,25 @@ class TerminalReporter:
     The summary names a few cases of each group of failures, `whole` names all of them.
     """
 
-    def __init__(self, out: Console, progress: Console, verbosity: int = 0, *, whole: bool = False) -> None:
+    def __init__(self, out: Console, verbosity: int = 0, *, whole: bool = False) -> None:
         self._out = out
         self._whole = whole
         self._verbosity = verbosity
-        self._progress = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=None),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            console=progress,
-            transient=True,
-            disable=not progress.is_terminal or verbosity < 0,
-        )
-        self._task = self._progress.add_task("", total=None)
-        self._failed = 0
-
-    def note(self, text: str) -> None:
-        """Say beside the progress bar what takes long just now."""
-        self._progress.update(self._task, description=plain_line(text))
-
-    def close(self) -> None:
-        """Take the progress bar away, however the run ended."""
-        self._progress.stop()
 
     def __call__(self, event: Event) -> None:
         """Listen to the run."""
-        match event:
-            case RunStarted(backend, total):
-                self._progress.update(self._task, description=plain_line(backend), total=total)
-                self._progress.start()
-            case CaseStarted():
-                pass
-            case CaseFinished(result):
-                self._case(result)
-            case RunFinished():
-                self._progress.stop()
-            case _:
-                assert_never(event)
+        if isinstance(event, CaseFinished) and self._verbosity > 0:
+            self._case(event.result)
 
     def _case(self, result: CaseResult) -> None:
-        self._failed += result.outcome.blocks
-        words = f"{self._failed} failed" if self._failed else "running"
-        self._progress.update(self._task, advance=1, description=words)
-        if self._verbosity > 0:
-            word = f"[{result.outcome.tone.terminal}]{result.outcome.value:12}[/]"
-            reason = f"  {escape(result.reason)}" if result.reason else ""
-            self._out.print(f"{word} {escape(result.case)}  {result.seconds * 1e3:.2f} ms{reason}", soft_wrap=True)
-            for line in output_lines(result):
-                self._out.print(line, soft_wrap=True)
-            if not result.outcome.blocks:
-                for note in result.notes:
-                    self._out.print(f"  note: {escape(note)}", soft_wrap=True)
+        word = f"[{result.outcome.tone.terminal}]{result.outcome.value:12}[/]"
+        reason = f"  {escape(result.reason)}" if result.reason else ""
+        self._out.print(f"{word} {escape(result.case)}  {result.seconds * 1e3:.2f} ms{reason}", soft_wrap=True)
+        for line in output_lines(result):
+            self._out.print(line, soft_wrap=True)
+        if not result.outcome.blocks:
+            for note in result.notes:
+                self._out.print(f"  note: {escape(note)}", soft_wrap=True)
 
     def summary(self, report: RunReport, where: str) -> None:
         """The tables, the failures and the closing lines."""
@@ -152,7 +116,7 @@ def render_text(report: RunReport) -> str:
     """The summary of a run as plain text, with the name of every case that failed."""
     text = io.StringIO()
     console = Console(file=text, width=_WIDE, highlight=False, soft_wrap=True, force_terminal=False, color_system=None)
-    TerminalReporter(console, console, whole=True).summary(report, "")
+    TerminalReporter(console, whole=True).summary(report, "")
     return text.getvalue()
 
 

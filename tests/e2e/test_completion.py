@@ -6,9 +6,32 @@ import sys
 
 import pytest
 
+from tests.conftest import ROOT
+
+
+def offered(words, folder=None, **environment):
+    line = f"mluops-test {words}"
+    completing = {
+        "_MLUOPS_TEST_COMPLETE": "bash_complete",
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(len(line.split(" ")) - 1),
+    }
+    code = "from mluops_gtest.cli.main import main; main()"
+    command = [sys.executable, "-c", code]
+    printed = subprocess.run(
+        command,
+        env={**os.environ, **completing, **environment},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert printed.stderr == ""
+    return printed.stdout.split()
+
 
 @pytest.mark.parametrize(
-    ("words", "offered"),
+    ("words", "offers"),
     [
         ("run --tag bou", "plain,boundary"),
         ("list --op voxel", "plain,voxel_pooling_forward"),
@@ -18,14 +41,51 @@ import pytest
         ("ops mask", "plain,masked_im2col_forward"),
     ],
 )
-def test_what_is_offered(words, offered):
-    line = f"mluops-test {words}"
-    environment = {
-        **os.environ,
-        "_MLUOPS_TEST_COMPLETE": "bash_complete",
-        "COMP_WORDS": line,
-        "COMP_CWORD": str(len(line.split()) - 1),
-    }
-    code = "from mluops_gtest.cli.main import main; main()"
-    printed = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
-    assert printed.stdout.split() == [offered]
+def test_what_is_offered(words, offers):
+    assert offered(words) == [offers]
+
+
+BUILT_IN = ["plain,numpy", "plain,reference", "plain,c:", "plain,mlu", "plain,exec:", "plain,torch"]
+
+
+@pytest.fixture
+def kernels(tmp_path):
+    """A folder with backends that say so when they are loaded, and a package with an entry point."""
+    loud = "import pathlib; pathlib.Path(__file__).with_suffix('.loaded').touch()\n"
+    for name in ("kernels.py", "old/kernels_1.py", "old/kernels_2.py", "plugin.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(loud)
+    for name in ("libkernels.so", "old/libold.so", "notes.txt"):
+        (tmp_path / name).write_text("")
+    metadata = tmp_path / "plugin-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: plugin\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[mluops_gtest.backends]\nmy-accelerator = plugin:backend\n")
+    yield tmp_path
+    assert not list(tmp_path.rglob("*.loaded"))
+
+
+@pytest.mark.parametrize(
+    ("begun", "offers"),
+    [
+        ("", [*BUILT_IN, "plain,my-accelerator", "plain,kernels.py", "plain,plugin.py"]),
+        ("n", ["plain,numpy"]),
+        ("m", ["plain,mlu", "plain,my-accelerator"]),
+        ("k", ["plain,kernels.py"]),
+        ("old/k", ["plain,old/kernels_1.py", "plain,old/kernels_2.py"]),
+        ("./k", ["plain,./kernels.py"]),
+        ("c", ["plain,c:"]),
+        ("c:", ["plain,c:", "plain,c:libkernels.so"]),
+        ("c:./old/l", ["plain,c:./old/libold.so"]),
+        # The shell itself goes on, with files and folders.
+        ("ol", ["file,ol"]),
+        ("no/such/folder", ["file,no/such/folder"]),
+    ],
+)
+def test_backends_are_offered_and_never_loaded(kernels, begun, offers):
+    assert offered(f"run --backend {begun}", kernels, PYTHONPATH=os.pathsep.join([str(ROOT), str(kernels)])) == offers
+
+
+@pytest.mark.parametrize("command", ["run -b", "doctor -b", "diff CASE --backend", "bench -b numpy -b"])
+def test_every_command_that_takes_a_backend_offers_them(command):
+    assert offered(f"{command} ref") == ["plain,reference"]

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mluops_gtest.cli.options import file_options, selection_options
+from mluops_gtest.cli.options import complete_backends, file_options, selection_options
 from mluops_gtest.cli.sampling import sampling_options
 from mluops_gtest.errors import ExitCode, UsageError
 
@@ -28,6 +28,7 @@ Examples:
     "backends",
     multiple=True,
     help="Twice: the one that is the measure, then the one that is compared with it, e.g. -b c:./old.so -b c:./new.so.",
+    shell_complete=complete_backends,
 )
 @click.option(
     "--runtime", metavar="LIB", help="With c:: the library with the cnrt functions, e.g. --runtime libcnrt.so."

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mluops_gtest.cli.options import complete_ids, file_options, root_option
+from mluops_gtest.cli.options import complete_backends, complete_ids, file_options, root_option
 from mluops_gtest.errors import UsageError
 from mluops_gtest.model.reseed import LARGEST_RESEED
 
@@ -26,7 +26,12 @@ _BESIDE_FROM = {"case", "results", "number", "save_to"}
 
 @click.command("diff", epilog=_EPILOG)
 @click.argument("case", shell_complete=complete_ids)
-@click.option("--backend", "-b", help="Run the case now on this backend, as for run, e.g. -b my_kernels.py:backend.")
+@click.option(
+    "--backend",
+    "-b",
+    help="Run the case now on this backend, as for run, e.g. -b my_kernels.py:backend.",
+    shell_complete=complete_backends,
+)
 @click.option(
     "--from",
     "results",

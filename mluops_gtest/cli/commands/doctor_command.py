@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from mluops_gtest.cli.options import root_option
+from mluops_gtest.cli.options import complete_backends, root_option
 
 _EPILOG = """\b
 Examples:
@@ -15,7 +15,11 @@ Examples:
 
 @click.command("doctor", epilog=_EPILOG)
 @click.option(
-    "--backend", "-b", required=True, help="The backend to look at, as for run, e.g. -b my_kernels.py:backend."
+    "--backend",
+    "-b",
+    required=True,
+    help="The backend to look at, as for run, e.g. -b my_kernels.py:backend.",
+    shell_complete=complete_backends,
 )
 @click.option("--op", "operators", multiple=True, help="Only this operator, e.g. --op get_indice_pairs.")
 @click.option("--runtime", metavar="LIB", help="With c:: the library with the cnrt functions.")

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mluops_gtest.cli.options import BytesType, DevicesType, ReseedType, file_options, selection_options
+from mluops_gtest.cli.options import (
+    BytesType,
+    DevicesType,
+    ReseedType,
+    complete_backends,
+    file_options,
+    selection_options,
+)
 from mluops_gtest.cli.sampling import sampling_options
 from mluops_gtest.errors import UsageError
 from mluops_gtest.model.reseed import LARGEST_RESEED
@@ -51,6 +58,7 @@ _ONLY_WITH_PERF = {"warmup", "samples", "cold_cache", "device_spec"}
     show_default=True,
     help="numpy, reference, c:LIBRARY, mlu, exec:COMMAND, torch[:DEVICE], an entry point, module:attribute or "
     "path/file.py[:attribute], e.g. -b my_kernels.py (its `backend`).",
+    shell_complete=complete_backends,
 )
 @click.option(
     "--runtime", metavar="LIB", help="With c:: the library with the cnrt functions, e.g. --runtime libcnrt.so."
@@ -208,7 +216,7 @@ def command(ctx: click.Context, /, resume: Path | None, **options: Any) -> int:
     if not cases:
         return int(empty_shard(allow_empty))
     with _new_folder(out, overwrite=overwrite) as folder:
-        return int(execute(session, request, cases, left_out, folder, verbosity))
+        return int(execute(session, request, cases, left_out, folder, verbosity, times=times))
 
 
 def _seed(reseed: int | str | None, shard: str | None) -> int | None:

@@ -1,0 +1,149 @@
+"""The line that shows on a terminal how far a run is: cases, failures so far, time left."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from rich.cells import cell_len
+from rich.console import Console, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from mluops_gtest.engine.costs import CASE_NS
+from mluops_gtest.model.event import CaseFinished, CaseStarted, Event, RunFinished, RunStarted
+from mluops_gtest.model.plain_text import plain_line
+
+_GAP = 2
+_LEAST_BAR = 10
+_LEAST_NOTE = 16
+
+
+class TimeLeft:
+    """How long the rest of a run takes, by what its cases cost and how fast the finished ones went."""
+
+    def __init__(self, costs: Mapping[str, int], clock: Callable[[], float] = time.monotonic) -> None:
+        self._costs = costs
+        self._clock = clock
+        self._begin = self._last = clock()
+        self._left, self._done = sum(costs.values()), 0
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the start."""
+        return self._clock() - self._begin
+
+    def finished(self, case: str) -> None:
+        """Count the case; cases side by side need no other rule, since the clock is one for all."""
+        cost = self._costs.get(case, CASE_NS)
+        self._done += cost
+        self._left = max(self._left - cost, 0)
+        self._last = self._clock()
+
+    @property
+    def seconds(self) -> float | None:
+        """Seconds from now on, counting down between cases; None before anything is known."""
+        if not self._done:
+            return None
+        expected = (self._last - self._begin) * self._left / self._done
+        return max(expected - (self._clock() - self._last), 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What fits on a line of a terminal: a remark, a bar of some cells, and the words behind them."""
+
+    note: str
+    bar: int
+    words: tuple[str, ...]
+
+
+def fitted(note: str, counts: str, failed: str, elapsed: str, left: str, width: int) -> Line:
+    """All of it where there is room; a narrow terminal does without the elapsed time, then without the time left."""
+    everything = (counts, failed, elapsed, left)
+    fewer = (everything, (counts, failed, left), (counts, failed), (failed,), ())
+    choices = [tuple(word for word in words if word) for words in fewer]
+    words = next(words for words in choices if _length(words) <= width)
+    room = width - _length(words) - _GAP
+    if room < _LEAST_NOTE:
+        return Line("", 0, words)
+    bar = room - cell_len(note) - _GAP
+    if bar >= _LEAST_BAR:
+        return Line(note, bar, words)
+    return Line(note if cell_len(note) <= room else note[: room - 1] + "…", 0, words)
+
+
+def clock_words(seconds: float) -> str:
+    """75 → 1:15."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+class RunProgress:
+    """Listens to a run and keeps the line up to date; where `shown` is false, or into a pipe, nothing is written."""
+
+    def __init__(
+        self,
+        console: Console,
+        costs: Mapping[str, int],
+        *,
+        shown: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._console = console
+        self._costs, self._clock = costs, clock
+        self._time = TimeLeft(costs, clock)
+        self._note = ""
+        self._done = self._total = self._failed = 0
+        self._live = Live(get_renderable=self.line, console=console, transient=True) if shown else None
+
+    def note(self, text: str) -> None:
+        """Say what takes long just now."""
+        self._note = plain_line(text)
+
+    def close(self) -> None:
+        """Take the line away, however the run ended."""
+        if self._live is not None:
+            self._live.stop()
+
+    def __call__(self, event: Event) -> None:
+        """Listen to the run."""
+        match event:
+            case RunStarted(backend, total):
+                self.note(backend)
+                self._total = total
+                self._time = TimeLeft(self._costs, self._clock)
+                if self._live is not None and self._console.is_terminal:
+                    self._live.start()
+            case CaseStarted(case):
+                self.note(case)
+            case CaseFinished(result):
+                self._done += 1
+                self._failed += result.outcome.blocks
+                self._time.finished(result.case)
+            case RunFinished():
+                self.close()
+
+    def line(self) -> RenderableType:
+        """The line as it is now, as wide as the terminal is now."""
+        left = self._time.seconds
+        line = fitted(
+            self._note,
+            f"{self._done}/{self._total}",
+            f"{self._failed} failed",
+            clock_words(self._time.elapsed),
+            "" if left is None else f"{clock_words(left)} left",
+            self._console.width - 1,
+        )
+        grid = Table.grid(padding=(0, _GAP, 0, 0))
+        words = (Text(word, "bold red" if self._failed and word.endswith("failed") else "") for word in line.words)
+        bar = (ProgressBar(self._total, self._done, line.bar),) if line.bar else ()
+        note = (Text(line.note, no_wrap=True),) if line.note else ()
+        grid.add_row(*note, *bar, *words)
+        return grid
+
+
+def _length(words: tuple[str, ...]) -> int:
+    return sum(cell_len(word) + _GAP for word in words) - _GAP if words else 0
