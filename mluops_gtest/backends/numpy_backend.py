@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from mluops_gtest import __version__
 from mluops_gtest.model.call import Declined, OpCall
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.status import Status
@@ -11,6 +12,7 @@ class NumpyBackend:
     """Runs `Operator.kernel`, an implementation that shares no algorithm with the reference."""
 
     name = "numpy"
+    version = f"mluops-test {__version__}"
 
     def __init__(self, operators: Mapping[str, Operator]) -> None:
         self._operators = operators

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from mluops_gtest import __version__
 from mluops_gtest.model.call import Declined, OpCall
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.status import Status
@@ -11,6 +12,7 @@ class ReferenceBackend:
     """Proves the pipeline, and shows what a perfect backend looks like."""
 
     name = "reference"
+    version = f"mluops-test {__version__}"
     # A case without a stored baseline would compare this backend with itself.
     is_reference = True
 

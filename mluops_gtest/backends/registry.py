@@ -118,9 +118,22 @@ def _open(word: str, rest: str, wiring: Wiring) -> Backend:
     return TorchBackend(wiring.operators(), rest or "cpu")
 
 
+def python_target(spec: str) -> str | None:
+    """The module or file of a Python object that `spec` names, be it by an entry point; None where it names none."""
+    for point in importlib.metadata.entry_points(group=ENTRY_POINTS):
+        if point.name == spec:
+            return point.module
+    return _split(spec)[0] or None
+
+
+def _split(spec: str) -> tuple[str, str, str]:
+    """Module or file, the colon, and the attribute."""
+    return (spec, ":", _DEFAULT_ATTRIBUTE) if spec.endswith(".py") else spec.rpartition(":")
+
+
 def _named(spec: str) -> Backend:
     """A Python object by module:attribute or path/file.py[:attribute]."""
-    target, colon, attribute = (spec, ":", _DEFAULT_ATTRIBUTE) if spec.endswith(".py") else spec.rpartition(":")
+    target, colon, attribute = _split(spec)
     if not colon or not target or not attribute:
         words = [*BUILT_IN, *DOORS, *_entry_points(), "module:attribute", "path/file.py[:attribute]"]
         raise UnknownNameError("backend", spec, words)

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.table import Table
 
+from mluops_gtest.model.labels import short_value
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
 from mluops_gtest.reports.compare import ReadingPair, Row, SideBySide
@@ -18,6 +19,8 @@ def compare_page(both: SideBySide, *, everything: bool) -> Iterator[Table | str]
     yield _headline("A", both.before)
     yield _headline("B", both.after)
     yield ""
+    if both.before.labels or both.after.labels:
+        yield from (_labels(both), "")
     yield _operators(both)
     rows = both.rows if everything else both.changed
     if rows:
@@ -35,6 +38,16 @@ def _headline(name: str, report: RunReport) -> str:
     values = "" if report.reseed is None else f", --reseed {report.reseed}"
     backend = escape(str(report.backend.get("name", "")))
     return f"[bold]{name}[/]  {backend}, {escape(report.started)}{values}: {counts}"
+
+
+def _labels(both: SideBySide) -> Table:
+    """Every label of either run; those that differ stand out."""
+    table = _table("label", (), ("A", "B"))
+    for name in dict.fromkeys((*both.before.labels, *both.after.labels)):
+        before, after = both.before.labels.get(name), both.after.labels.get(name)
+        words = [_ABSENT if value is None else escape(short_value(value)) for value in (before, after)]
+        table.add_row(escape(name), *words, style=None if before == after else "bold")
+    return table
 
 
 def _operators(both: SideBySide) -> Table:

@@ -1,21 +1,27 @@
 """The history for people: runs, one case over time, the cases of an operator with sparklines."""
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 from rich.table import Table
 
 from mluops_gtest.model.drift import DRIFT_FACTOR
+from mluops_gtest.model.labels import label_words
 from mluops_gtest.reports.history.trends import CaseTrend, Drift, Point, Run, sparkline
 from mluops_gtest.reports.markup import escape
+
+# Between runs of different commits.
+_COMMIT = "|"
 
 
 def runs_page(runs: Sequence[Run]) -> Table:
     """A line per run, from old to new."""
-    table = _table(("started", "backend"), ("cases", "passed", "seconds"), ("others", "machine"))
+    table = _table(("started", "backend", "commit"), ("cases", "passed", "seconds"), ("others", "labels", "machine"))
     for run in runs:
         others = ", ".join(f"{count} {word}" for word, count in run.counts.items() if word != "passed")
         cells = (str(sum(run.counts.values())), str(run.counts.get("passed", 0)), f"{run.seconds:.1f}")
-        table.add_row(escape(run.started), escape(run.backend), *cells, others, escape(run.machine))
+        source, labels = escape(run.commit), escape(label_words(run.labels))
+        table.add_row(escape(run.started), escape(run.backend), source, *cells, others, labels, escape(run.machine))
     return table
 
 
@@ -23,10 +29,11 @@ def case_page(trends: Sequence[CaseTrend]) -> Iterator[Table | str]:
     """One case, per backend: what each run said, then how it developed."""
     for trend in trends:
         yield f"[bold]{escape(trend.case)}[/] on {escape(trend.points[-1].run.backend)}"
-        table = _table(("started", "outcome"), ("ms",), ("readings",))
+        table = _table(("started", "commit", "outcome"), ("ms",), ("readings",))
         for point in trend.points:
             word = f"[{point.outcome.tone.terminal}]{point.outcome.value}[/]"
-            table.add_row(escape(point.run.started), word, f"{point.seconds * 1e3:.3f}", escape(_readings(point)))
+            times = f"{point.seconds * 1e3:.3f}"
+            table.add_row(escape(point.run.started), escape(point.run.commit), word, times, escape(_readings(point)))
         yield table
         yield _summary(trend)
         for drift in trend.drifts:
@@ -37,10 +44,10 @@ def case_page(trends: Sequence[CaseTrend]) -> Iterator[Table | str]:
         yield f"  time  {sparkline(trend.seconds)}{remark}\n"
 
 
-def trend_page(trends: Sequence[CaseTrend]) -> Table:
-    """A line per case: verdicts, flakes, accuracy and time, from old to new."""
+def trend_page(trends: Sequence[CaseTrend], runs: Sequence[Run]) -> Iterator[Table | str]:
+    """A line per case, those that flip most first: verdicts, flakes, accuracy and time, from old to new."""
     table = _table(("case", "backend"), ("passed", "flaky", "flips", "drift"), ("outcomes", "accuracy", "time"))
-    for trend in trends:
+    for trend in sorted(trends, key=lambda trend: -trend.flips):
         # Of several criteria the one that grew most tells.
         drift = trend.drifts[0] if trend.drifts else None
         table.add_row(
@@ -50,11 +57,15 @@ def trend_page(trends: Sequence[CaseTrend]) -> Table:
             _percent(trend.flake_rate),
             str(trend.flips),
             "–" if drift is None else _growth(drift),
-            "".join(_mark(point) for point in trend.points),
+            _COMMIT.join("".join(map(_mark, points)) for _, points in groupby(trend.points, lambda p: p.run.commit)),
             "" if drift is None else sparkline(drift.values, log=True),
             sparkline(trend.seconds),
         )
-    return table
+    yield table
+    commits = [(commit, len(list(found))) for commit, found in groupby(runs, lambda run: run.commit)]
+    if any(commit for commit, _ in commits):
+        words = (f"{commit or 'unknown'}{f' ({count} runs)' if count > 1 else ''}" for commit, count in commits)
+        yield escape(f"{_COMMIT} a new commit; from old to new: {', '.join(words)}")
 
 
 def _table(left: Sequence[str], right: Sequence[str], last: Sequence[str]) -> Table:

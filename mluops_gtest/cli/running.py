@@ -9,20 +9,21 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from mluops_gtest import __version__
 from mluops_gtest.backends.registry import can_be_debugged, is_native, runs_inline
 from mluops_gtest.cli.consoles import stderr, stdout
+from mluops_gtest.cli.labelling import run_labels
 from mluops_gtest.cli.lines import complain, say
 from mluops_gtest.cli.output_saver import OutputSaver, Which
 from mluops_gtest.cli.performance_page import print_performance
 from mluops_gtest.cli.planning import case_sizes
 from mluops_gtest.cli.run_progress import RunProgress
 from mluops_gtest.cli.session import Session
-from mluops_gtest.codec.result_checks import check_selection
+from mluops_gtest.codec.result_checks import check_labels, check_selection
 from mluops_gtest.codec.typed import Source, convert
 from mluops_gtest.content.selection import Selected
 from mluops_gtest.engine.buffers import Side
@@ -93,6 +94,8 @@ class RunRequest:
     # None: the declared values.
     reseed: int | None = None
     save_outputs: Which | None = None
+    # What the user says, and from the beginning of the run on also what the harness recorded.
+    labels: dict[str, str] = field(default_factory=dict)
 
     @property
     def isolated(self) -> bool:
@@ -154,6 +157,7 @@ class RunRequest:
         """The request in run.json; one that no command line makes is refused."""
         request = convert(record, RunRequest, source)
         check_selection(request.selection, replace(source, at="$.selection"))
+        check_labels(request.labels, replace(source, at="$.labels"))
         for name, least in _LEAST.items():
             values = getattr(request, name)
             for value in values if isinstance(values, tuple) else (values,):
@@ -202,6 +206,8 @@ def execute(
         complain("warning: --no-isolate with native code: a crash or a hang of the kernel ends this run.")
     with _one_interrupt(), open_callers(session, request) as callers, contextlib.closing(progress):
         planned = [PlannedCase(case.id, case.operator, case.tags) for case in cases]
+        labels = run_labels(request.labels, request.backend, request.runtime, callers[0].version)
+        request = replace(request, labels=labels)
         record = request.to_json([case.id for case in cases], left_out)
         sampling = Sampling(request.warmup, request.samples, request.cold_cache) if request.perf else None
         options = Options(
@@ -350,6 +356,7 @@ def _context(request: RunRequest, name: str, count: int, left_out: int, device: 
         selection={**selection, "cases": count, "left_out": left_out},
         repro_options=request.repro_options(),
         debug_words=request.debug_words(),
+        labels=request.labels,
     )
 
 

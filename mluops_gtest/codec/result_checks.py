@@ -2,13 +2,14 @@
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NotRequired, TypedDict
 
 from mluops_gtest.codec.typed import MOST_INTEGER, Source, convert, keep_plain
 from mluops_gtest.errors import shown
 from mluops_gtest.model.drift import SIZELESS
+from mluops_gtest.model.labels import ANY_NAME
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Perf, Profile, Reading, Worst
 
@@ -64,6 +65,7 @@ def check_report(report: RunReport, summary: Any, source: Source) -> None:
     convert(report.environment, EnvironmentRecord, _part(source, "environment"))
     convert(report.backend, BackendRecord, _part(source, "backend"))
     check_selection(report.selection, _part(source, "selection"))
+    check_labels(report.labels, _part(source, "labels"))
     for name, mapping in (("environment", report.environment), ("backend", report.backend)):
         keep_plain(mapping, _part(source, name))
     device = report.environment.get("device")
@@ -96,6 +98,13 @@ def check_selection(selection: Any, source: Source) -> None:
         _refuse_unless(is_shard, f"{shown(shard)} is no shard such as 2/5", source, ".shard")
     root = selection.get("root")
     _refuse_unless(root is None or "\0" not in root, f"{shown(root)} is no folder", source, ".root")
+
+
+def check_labels(labels: Mapping[str, str], source: Source) -> None:
+    """Refuse names of labels that no run gives."""
+    for name in labels:
+        what = f"{shown(name)} is no name of a label: a letter, then at most 63 letters, digits, -, _ and dots"
+        _refuse_unless(ANY_NAME.fullmatch(name) is not None, what, source, "")
 
 
 def check_result(result: CaseResult, source: Source) -> None:

@@ -39,7 +39,8 @@ def result_to_json(result: CaseResult) -> dict[str, Any]:
 
 
 def report_to_json(report: RunReport) -> dict[str, Any]:
-    """The whole report as plain JSON values."""
+    """The whole report as plain JSON values; one without labels is written as before there were any."""
+    labels = {"labels": dict(report.labels)} if report.labels else {}
     return {
         "format": FORMAT,
         "tool_version": report.tool_version,
@@ -50,6 +51,7 @@ def report_to_json(report: RunReport) -> dict[str, Any]:
         "seconds": round(report.seconds, 6),
         "timing": {phase: round(seconds, 6) for phase, seconds in report.timing.items()},
         "interrupted": report.interrupted,
+        **labels,
         "summary": report.summary,
         "results": [result_to_json(result) for result in report.results],
     }

@@ -6,7 +6,7 @@ from typing import Protocol, TypeVar
 
 from mluops_gtest.engine.buffers import Arena
 from mluops_gtest.engine.reply import NoAnswerError, Reply, checked_size, failed_reply, reply_of
-from mluops_gtest.model.call import Backend, OpCall
+from mluops_gtest.model.call import Backend, OpCall, version_of
 
 T = TypeVar("T")
 # Something that comes back every time has to do with the case after all.
@@ -47,6 +47,11 @@ class Caller(Protocol):
         ...
 
     @property
+    def version(self) -> str:
+        """What the backend says of its version; empty where it says nothing."""
+        ...
+
+    @property
     def is_reference(self) -> bool:
         """The backend is the oracle itself: a baseline recomputed here would be compared with its own."""
         ...
@@ -84,6 +89,7 @@ class InlineCaller:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self.name = backend.name
+        self.version = version_of(backend)
         self.is_reference = bool(getattr(backend, "is_reference", False))
         self.tensors = Arena()
         self.workspace = Arena()

@@ -4,7 +4,7 @@ import datetime
 import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mluops_gtest.engine.caller import Caller, LostDeviceError
@@ -32,6 +32,7 @@ class RunContext:
     repro_options: tuple[str, ...] = ()
     # What runs a case under a debugger, around its id; None where no debugger would see it crash.
     debug_words: tuple[tuple[str, ...], tuple[str, ...]] | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 def run(
@@ -92,6 +93,7 @@ def run(
             "compare": sum(executor.times.compare for executor in executors),
         },
         interrupted=interrupted,
+        labels=context.labels,
     )
     tell(RunFinished(report))
     return report

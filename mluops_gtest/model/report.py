@@ -25,6 +25,8 @@ class RunReport:
     # Seconds by phase: generate, load, backend, compare, write.
     timing: Mapping[str, float] = field(default_factory=dict)
     interrupted: bool = False
+    # Which code was tested, see model/labels.py.
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def summary(self) -> dict[str, int]:

@@ -107,15 +107,20 @@ def compare(before: RunReport, after: RunReport) -> SideBySide:
 def comparison_to_json(both: SideBySide) -> dict[str, Any]:
     """The comparison for programs."""
     return {
-        "before": {
-            "backend": dict(both.before.backend),
-            "started": both.before.started,
-            "summary": both.before.summary,
-        },
-        "after": {"backend": dict(both.after.backend), "started": both.after.started, "summary": both.after.summary},
+        "before": _head_to_json(both.before),
+        "after": _head_to_json(both.after),
         "same_values": both.same_values,
         "worse": [row.case for row in both.worse],
         "cases": [_row_to_json(row) for row in both.rows],
+    }
+
+
+def _head_to_json(report: RunReport) -> dict[str, Any]:
+    return {
+        "backend": dict(report.backend),
+        "started": report.started,
+        "labels": dict(report.labels),
+        "summary": report.summary,
     }
 
 

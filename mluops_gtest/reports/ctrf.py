@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from mluops_gtest.codec.results import report_to_json, result_to_json
+from mluops_gtest.model.labels import BRANCH, COMMIT
 from mluops_gtest.model.plain_text import plain, plain_values
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
@@ -23,6 +24,7 @@ def render_ctrf(report: RunReport, transitions: Mapping[str, str] | None = None)
     """The JSON document; `transitions` (case → word) go into `extra` of each test."""
     start = round(datetime.fromisoformat(report.started).timestamp() * 1000)
     statuses = Counter(_status(result.outcome) for result in report.results)
+    labels = {"labels": dict(report.labels)} if report.labels else {}
     document = {
         "reportFormat": "CTRF",
         "specVersion": SPEC_VERSION,
@@ -46,11 +48,18 @@ def render_ctrf(report: RunReport, transitions: Mapping[str, str] | None = None)
             "environment": {
                 "appName": str(report.backend.get("name", "")),
                 "osPlatform": str(report.environment.get("platform", "")),
-                "extra": {"backend": dict(report.backend), **report.environment, **_values(report)},
+                **_source(report),
+                "extra": {"backend": dict(report.backend), **report.environment, **labels, **_values(report)},
             },
         },
     }
     return json.dumps(plain_values(document), indent=1, allow_nan=False) + "\n"
+
+
+def _source(report: RunReport) -> dict[str, str]:
+    """What the format has fields for; all labels are in `extra`."""
+    known = {"commit": report.labels.get(COMMIT), "branchName": report.labels.get(BRANCH)}
+    return {name: value for name, value in known.items() if value is not None}
 
 
 def _values(report: RunReport) -> dict[str, int]:

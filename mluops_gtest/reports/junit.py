@@ -28,6 +28,7 @@ def _suite(
     started = report.started.partition("+")[0]
     suite = Element("testsuite", {"name": plain(operator), **_counts(results), "timestamp": plain(started)})
     environment = {"tool_version": report.tool_version, "backend": report.backend.get("name"), **report.environment}
+    environment |= {f"label.{name}": value for name, value in report.labels.items()}
     if report.reseed is not None:
         environment["reseed"] = report.reseed
     plain_facts = ((name, value) for name, value in environment.items() if isinstance(value, str | int | float))

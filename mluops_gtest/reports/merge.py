@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from mluops_gtest.errors import ContentError
+from mluops_gtest.model.labels import merged_labels
 from mluops_gtest.model.report import RunReport
 
 
@@ -31,6 +32,7 @@ def merge(reports: Mapping[str, RunReport]) -> RunReport:
         seconds=sum(report.seconds for report in reports.values()),
         results=tuple(results),
         timing=phases,
+        labels=merged_labels([report.labels for report in reports.values()]),
         interrupted=any(report.interrupted for report in reports.values()),
     )
 

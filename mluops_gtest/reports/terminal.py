@@ -60,6 +60,9 @@ class TerminalReporter:
         self._out.print(f"{counts} in {report.seconds:.1f} s on {escape(str(report.backend['name']))}", soft_wrap=True)
         if report.reseed is not None:
             self._out.print(reseed_words(report), soft_wrap=True)
+        if report.labels and (self._verbosity > 0 or self._whole):
+            words = ", ".join(f"{name}={value}" for name, value in report.labels.items())
+            self._out.print(f"Labels: {escape(words)}", soft_wrap=True)
         if where:
             self._out.print(f"Results: {escape(where)}", soft_wrap=True)
 

@@ -82,6 +82,13 @@ def test_every_planted_bug_gets_its_outcome(run, example, bug, outcome, words, e
     assert len(result.results) == sum(result.report["summary"].values())
 
 
+def test_a_run_records_the_version_and_the_file_of_the_library(run, example):
+    result = run("--tag", "smoke", "-k", "bevdepth", "--backend", f"c:{example / 'libmluops_host.so'}")
+    labels = result.report["labels"]
+    assert labels["backend.version"] == "1.0.0"
+    assert re.fullmatch(r"libmluops_host\.so sha256:[0-9a-f]{16}", labels["backend.file"])
+
+
 def test_the_library_without_its_runtime_stays_within_its_buffers(run, example):
     library = example / "build" / "libmluops_host_bare.so"
     result = run(

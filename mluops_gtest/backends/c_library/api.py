@@ -31,6 +31,8 @@ SPARSE: Final[Prototypes] = {
     "mluOpSetSparseConvolutionDescriptor": (c_void_p, c_int, c_int, *[_INTS] * 6, c_int, c_int, c_int),
     "mluOpGetSparseConvolutionNumActOut": (c_void_p, _INTS),
 }
+# It answers nothing, and fills in three numbers.
+VERSION: Final[Prototypes] = {"mluOpGetLibVersion": (_INTS, _INTS, _INTS)}
 # Offered by libraries that can play another device than the one they run on.
 HOOKS: Final[Prototypes] = {
     "mluOpTestSetArch": (c_void_p, c_int),
@@ -83,7 +85,7 @@ class Api:
                 "docs/reference/c-door.md lists what a library must offer."
             )
         self.library = library
-        offered = {**CORE, **SPARSE, **HOOKS}
+        offered = {**CORE, **SPARSE, **HOOKS, **VERSION}
         self._functions: dict[str, Function] = {
             name: library.bind(name, types) for name, types in offered.items() if library.exports(name)
         }
@@ -91,6 +93,14 @@ class Api:
     def offers(self, name: str) -> bool:
         """An optional function is there."""
         return name in self._functions
+
+    def version(self) -> str:
+        """The version that the library tells, e.g. 1.2.0; empty where it tells none."""
+        if not self.offers("mluOpGetLibVersion"):
+            return ""
+        numbers = [c_int() for _ in range(3)]
+        self._functions["mluOpGetLibVersion"](*map(byref, numbers))
+        return ".".join(str(number.value) for number in numbers)
 
     def call(self, name: str, *arguments: Any, about: str = "") -> None:
         """Call the function; `about` tells what it was called for, where its name does not."""

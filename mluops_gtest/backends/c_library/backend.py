@@ -63,6 +63,7 @@ class CLibraryBackend:
         self._library = SharedLibrary(library)
         self.name = name or f"c:{self._library.name}"
         self._api = Api(self._library)
+        self.version = self._api.version()
         self._runtime = Runtime.within(self._library) if beside is None else Runtime(beside)
         self._operators: dict[str, _Bound] = {}
         self._seconds: float | None = None

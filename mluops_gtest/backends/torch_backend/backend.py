@@ -20,6 +20,7 @@ class TorchBackend:
         self._number = int(number) if number.isdecimal() else None
         self._devices: dict[int | None, Device] = {}
         self._device(None)
+        self.version = f"torch {self._torch.__version__}"
         self.name = "torch" if device == "cpu" else f"torch:{device}"
         self._seconds: float | None = None
 

@@ -2,11 +2,14 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from mluops_gtest.errors import UnknownNameError, UsageError
+
+if TYPE_CHECKING:
+    from mluops_gtest.reports.history import History, Run
 
 _EPILOG = """\b
 Examples:
@@ -14,6 +17,7 @@ Examples:
   mluops-test history show                               the runs
   mluops-test history show voxel_pooling_forward/bevdepth_twin
   mluops-test history trend --op voxel_pooling_forward   every case of an operator, with sparklines
+  mluops-test history trend --op voxel_pooling_forward --label git.branch=main
   mluops-test history add results --db /ci/history.sqlite
 """
 F = TypeVar("F", bound=Callable[..., Any])
@@ -39,6 +43,13 @@ def _run_options(function: F) -> F:
             show_default=True,
             metavar="N",
             help="Only the newest N runs, e.g. --last 100.",
+        ),
+        click.option(
+            "--label",
+            "labels",
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="Only runs with this label, e.g. --label git.branch=main --label device=mlu370.",
         ),
         _db_option,
     ]
@@ -81,7 +92,7 @@ def add(results: tuple[Path, ...], db: Path | None) -> None:
 )
 @click.argument("case", required=False)
 @_run_options
-def show(case: str | None, backend: str | None, last: int, db: Path | None) -> None:
+def show(case: str | None, db: Path | None, **which: Any) -> None:
     """Show the runs, or one case in all of them.
 
     With a case id: what each run said of it, how often it passed and flaked, and whether its accuracy drifts.
@@ -91,7 +102,7 @@ def show(case: str | None, backend: str | None, last: int, db: Path | None) -> N
     from mluops_gtest.reports.history import History, history_path
 
     with History(history_path(db)) as history:
-        runs = history.runs(backend=backend, last=last)
+        runs = _chosen(history, **which)
         trends = history.trends(runs, case=case) if case is not None else ()
         known = history.case_names() if case is not None and not trends else ()
     if case is None:
@@ -105,28 +116,40 @@ def show(case: str | None, backend: str | None, last: int, db: Path | None) -> N
 @command.command("trend", epilog="\b\nExamples:\n  mluops-test history trend --op voxel_pooling_forward --last 50")
 @click.option("--op", "operator", required=True, help="The operator, e.g. --op get_indice_pairs.")
 @_run_options
-def trend(operator: str, backend: str | None, last: int, db: Path | None) -> None:
-    """Show every case of an operator over time.
+def trend(operator: str, db: Path | None, **which: Any) -> None:
+    """Show every case of an operator over time, those that flip most first.
 
-    A line per case with outcomes, flake rate, drift of the accuracy, and time; old runs are on the left.
+    A line per case with outcomes, flake rate, drift of the accuracy, and time; old runs are on the left, and a | stands
+    between runs of different commits.
     """
     from mluops_gtest.cli.consoles import print_page, stdout
     from mluops_gtest.cli.history_page import trend_page
     from mluops_gtest.reports.history import History, history_path
 
     with History(history_path(db)) as history:
-        trends = history.trends(history.runs(backend=backend, last=last), operator=operator)
+        runs = _chosen(history, **which)
+        trends = history.trends(runs, operator=operator)
         known = history.operators()
     if operator not in known:
         raise UnknownNameError("operator", operator, known)
-    print_page(stdout(), [trend_page(trends)])
+    print_page(stdout(), trend_page(trends, runs))
+
+
+def _chosen(history: "History", backend: str | None, last: int, labels: tuple[str, ...]) -> "tuple[Run, ...]":
+    """The runs that the options mean."""
+    wanted = dict(word.partition("=")[::2] for word in labels)
+    if not all("=" in word for word in labels) or len(wanted) < len(labels):
+        raise UsageError(
+            "--label: write NAME=VALUE, each name once, e.g. --label git.branch=main; `history show` lists labels."
+        )
+    return history.runs(backend=backend, last=last, labels=wanted)
 
 
 def _unknown_case(case: str, known: tuple[str, ...]) -> str:
     import difflib
 
     if case in known:
-        return f"None of these runs has the case {case!r}; raise --last, or leave out --backend."
+        return f"None of these runs has the case {case!r}; raise --last, or leave out --backend and --label."
     close = difflib.get_close_matches(case, known, n=1)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     return f"No run in the history has the case {case!r}.{hint} `mluops-test history trend --op OP` lists cases."

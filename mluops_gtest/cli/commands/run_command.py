@@ -162,6 +162,14 @@ _ONLY_WITH_PERF = {"warmup", "samples", "cold_cache", "device_spec"}
     metavar="DIR",
     help="Run what an interrupted run left, with the options it had, e.g. --resume mluops-results/20260101-120000.",
 )
+@click.option(
+    "--label",
+    "labels",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="What history, compare and reports show of this run, e.g. --label device=mlu370 --label compiler=4.1.0; git "
+    "commit and backend file are recorded in any case.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="Only the closing lines.")
 @click.option("-v", "--verbose", is_flag=True, help="A line per case, and what the backend printed.")
 @file_options
@@ -172,6 +180,7 @@ def command(ctx: click.Context, /, resume: Path | None, **options: Any) -> int:
     SELECT is a case id, an operator, a glob over ids, a case file or a folder of case files. Without any
     selection the default set runs: every declared case but those tagged network or undefined.
     """
+    from mluops_gtest.cli.labelling import given_labels
     from mluops_gtest.cli.planning import empty_shard, only_failed, plan_new
     from mluops_gtest.cli.running import RunRequest, execute
     from mluops_gtest.cli.session import Session
@@ -192,6 +201,7 @@ def command(ctx: click.Context, /, resume: Path | None, **options: Any) -> int:
         raise UsageError("-j and --devices exclude each other: there is one worker per device.")
     if options["perf"] and (jobs or 1) > 1:
         raise UsageError("--perf times one call after the other: leave out -j. With --devices each device has its own.")
+    options["labels"] = given_labels(options["labels"])
     options["reseed"] = _seed(options["reseed"], options["shard"])
     failed, session = options.pop("failed"), Session(root)
     smallest_first = options["stop_at_first"] or failed is not None

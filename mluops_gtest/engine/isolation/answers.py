@@ -27,6 +27,7 @@ class Loaded(_Answer, frozen=True, tag="loaded"):
     has_workspace: bool
     is_reference: bool
     deterministic: bool
+    version: _Name
     offers: Annotated[tuple[_Name, ...], msgspec.Meta(max_length=100)]
 
 

@@ -70,6 +70,7 @@ class IsolatedCaller:
         self._output = OutputPipe()
         self._has_workspace = False
         self.name = choice.spec
+        self.version = ""
         self.is_reference = False
         # What the backend has beyond `name` and `run`, and whether it says that repeated calls agree.
         self.offers: tuple[str, ...] = ()
@@ -110,7 +111,7 @@ class IsolatedCaller:
             refused = BackendError(answer.reason)
             refused.exit_code = ExitCode(answer.exit_code)
             raise refused
-        self.name, self._has_workspace = answer.name, answer.has_workspace
+        self.name, self.version, self._has_workspace = answer.name, answer.version, answer.has_workspace
         self.is_reference = answer.is_reference
         self.offers, self.deterministic = answer.offers, answer.deterministic
 

@@ -37,7 +37,7 @@ from mluops_gtest.engine.isolation.shared import map_slab
 from mluops_gtest.engine.loading import BackendChoice
 from mluops_gtest.engine.reply import checked_size, failed_reply, reply_of, told
 from mluops_gtest.errors import ExitCode, HarnessError, UsageError
-from mluops_gtest.model.call import Backend, OpCall
+from mluops_gtest.model.call import Backend, OpCall, version_of
 from mluops_gtest.model.dtypes import Array
 
 _LOADING_CODES = (ExitCode.USAGE, ExitCode.CONTENT, ExitCode.BACKEND)
@@ -101,6 +101,7 @@ class _Worker:
             name=str(backend.name),
             has_workspace=hasattr(backend, "workspace_size"),
             is_reference=bool(getattr(backend, "is_reference", False)),
+            version=version_of(backend),
             deterministic=bool(getattr(backend, "deterministic", True)),
             offers=tuple(offered_methods(backend)),
         )

@@ -8,7 +8,7 @@ import os
 import sqlite3
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,11 +23,15 @@ from mluops_gtest.reports.history.trends import CaseTrend, Measured, Point, Run
 T = TypeVar("T")
 DEFAULT = Path(".mluops-test") / "history.sqlite"
 VARIABLE = "MLUOPS_TEST_HISTORY"
-_VERSION = 1
+_VERSION = 2
 # How long one process waits for the others; a whole run is added in well under a second.
 _PATIENCE_SECONDS = 30.0
 # Somebody else's doing, or a file that cannot be opened.
 _UNUSABLE = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
+# Version 2 added labels; a file of version 1 gets the table when it is opened.
+_LABELS = """CREATE TABLE labels (
+      run INTEGER NOT NULL REFERENCES runs, name TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (run, name))
+      WITHOUT ROWID"""
 _SCHEMA = (
     """CREATE TABLE runs (
       id INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE, started TEXT NOT NULL, backend TEXT NOT NULL,
@@ -41,6 +45,7 @@ _SCHEMA = (
       run INTEGER NOT NULL REFERENCES runs, case_id INTEGER NOT NULL REFERENCES cases, output TEXT NOT NULL,
       criterion TEXT NOT NULL, dtype TEXT NOT NULL, value REAL, threshold REAL NOT NULL,
       PRIMARY KEY (case_id, run, output, criterion)) WITHOUT ROWID""",
+    _LABELS,
 )
 # Primary codes of SQLite for a full disk, an error of the system's and a file that must stay as it is; those of the
 # system's errors that happen while reading tell of a damaged file.
@@ -103,6 +108,8 @@ class History:
                 ),
             ).lastrowid
             assert run is not None, "an INSERT has a row id"
+            labels = [(run, name, value) for name, value in report.labels.items()]
+            self._base.executemany("INSERT INTO labels VALUES (?, ?, ?)", labels)
             ids = self._case_ids(report)
             rows = [(run, ids[r.case], r.outcome.value, _seconds(r)) for r in report.results]
             self._base.executemany("INSERT INTO results VALUES (?, ?, ?, ?)", rows)
@@ -113,15 +120,21 @@ class History:
             self._base.executemany("INSERT OR IGNORE INTO readings VALUES (?, ?, ?, ?, ?, ?, ?)", readings)
         return True
 
-    def runs(self, *, backend: str | None = None, last: int | None = None) -> tuple[Run, ...]:
-        """The runs from old to new by the time they started; the `last` so many."""
+    def runs(
+        self, *, backend: str | None = None, last: int | None = None, labels: Mapping[str, str] | None = None
+    ) -> tuple[Run, ...]:
+        """The runs from old to new by the time they started; the `last` so many of those that have these labels."""
+        known: dict[int, dict[str, str]] = {}
+        for run, name, value in self._rows("labels", tuple[int, str, str], "SELECT run, name, value FROM labels"):
+            known.setdefault(run, {})[name] = value
         rows = self._rows(
             "runs",
             tuple[int, str, str, str, str, float, str],
             f"SELECT {_RUN_COLUMNS} FROM runs WHERE ?1 IS NULL OR backend = ?1 ORDER BY started, id",
             (backend,),
         )
-        runs = tuple(self._run(row) for row in rows)
+        wanted = (labels or {}).items()
+        runs = tuple(self._run(row, found) for row in rows if wanted <= (found := known.get(row[0], {})).items())
         return runs if last is None else runs[-last:]
 
     def trends(
@@ -172,11 +185,11 @@ class History:
             found = self._base.execute(query, values).fetchall()
         return convert(found, list[wanted], replace(self._source, at=table))  # type: ignore[valid-type]
 
-    def _run(self, row: tuple[int, str, str, str, str, float, str]) -> Run:
+    def _run(self, row: tuple[int, str, str, str, str, float, str], labels: dict[str, str]) -> Run:
         run, started, backend, machine, tool_version, seconds, counts = row
         source = replace(self._source, at="runs.counts")
         numbers = convert(decode_json(counts.encode(), source), dict[str, int], source)
-        return Run(run, started, backend, machine, tool_version, self._duration(seconds), numbers)
+        return Run(run, started, backend, machine, tool_version, self._duration(seconds), numbers, labels)
 
     def _duration(self, seconds: float) -> float:
         if not (math.isfinite(seconds) and seconds >= 0):
@@ -199,9 +212,11 @@ class History:
             return
         with self._transaction():
             # Another process may have made the tables while this one waited.
-            if self._version() == 0:
-                self._refuse_others()
-                for statement in _SCHEMA:
+            version = self._version()
+            if version < _VERSION:
+                if version == 0:
+                    self._refuse_others()
+                for statement in _SCHEMA if version == 0 else (_LABELS,):
                     self._base.execute(statement)
                 self._base.execute(f"PRAGMA user_version = {_VERSION}")
         if self._version() != _VERSION:

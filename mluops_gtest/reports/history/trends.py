@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mluops_gtest.model.drift import FLOOR, SIZELESS, reading_floor
+from mluops_gtest.model.labels import commit_words
 from mluops_gtest.model.result import Outcome
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -26,6 +27,12 @@ class Run:
     seconds: float
     # Outcome word → number of cases.
     counts: Mapping[str, int]
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def commit(self) -> str:
+        """The commit that it ran on, in short; empty where none is known."""
+        return commit_words(self.labels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +133,9 @@ class CaseTrend:
         return tuple(point.seconds for point in self.ran)
 
     @property
-    def story(self) -> tuple[tuple[str, str, float | None], ...]:
-        """Start, outcome and largest reading as a multiple of its threshold, from old to new."""
-        return tuple((point.run.started, point.outcome.value, point.used) for point in self.points)
+    def story(self) -> tuple[tuple[str, str, float | None, str], ...]:
+        """Start, outcome, largest reading as a multiple of its threshold, and commit, from old to new."""
+        return tuple((point.run.started, point.outcome.value, point.used, point.run.commit) for point in self.points)
 
     def to_json(self) -> dict[str, Any]:
         """The trend for programs."""
@@ -142,6 +149,7 @@ class CaseTrend:
             "runs": [
                 {
                     "started": point.run.started,
+                    "labels": dict(point.run.labels),
                     "outcome": point.outcome.value,
                     "seconds": point.seconds,
                     "readings": [

@@ -49,6 +49,7 @@ WORDS = {
     "io_efficiency": "IO",
     "io_rate": "实际带宽",
     "keys": "/ 搜索 · ↑ ↓ 移动 · Enter 展开",
+    "labels": "标签",
     "layout": "布局",
     "log_axis": "数值与阈值（对数轴）",
     "machine": "机器",

@@ -49,6 +49,7 @@ WORDS = {
     "io_efficiency": "IO",
     "io_rate": "Attained IO",
     "keys": "/ search · ↑ ↓ move · Enter open",
+    "labels": "Labels",
     "layout": "Layout",
     "log_axis": "Value against threshold, logarithmic",
     "machine": "Machine",

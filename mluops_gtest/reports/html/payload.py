@@ -11,7 +11,7 @@ from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseInfo, CaseResult, Outcome, Reading, TensorInfo, Worst
 from mluops_gtest.reports.html.compact import Pool, kept, number, profile_record, shortened
 from mluops_gtest.reports.html.timing import timing_record
-from mluops_gtest.reports.html.trends import HistoryTrends, latest_runs, trend_text
+from mluops_gtest.reports.html.trends import HistoryTrends, commits_of, latest_runs, trend_text
 
 # The page explains; the whole text of a chatty backend is in report.json.
 _MOST_PRINTED = 2000
@@ -56,6 +56,7 @@ def payload(
         "against": transitions is not None,
         "missing": [[case, word] for case, word in sorted(moved.items()) if case not in present],
         "runs": runs,
+        "commits": commits_of(history or {}, runs),
         "rows": rows,
         "pool": pool.values,
     }
@@ -67,6 +68,7 @@ def _run(report: RunReport, device: Mapping[str, Any] | None) -> dict[str, Any]:
         "started": report.started,
         "seconds": number(report.seconds),
         "timing": {phase: number(seconds) for phase, seconds in report.timing.items()},
+        "labels": _facts(report.labels),
         "backend": _facts(report.backend),
         "environment": _facts({name: value for name, value in report.environment.items() if name != "device"}),
         "selection": _facts({**report.selection, **({} if report.reseed is None else {"fixed": report.fixed})}),

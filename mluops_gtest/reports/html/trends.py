@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from mluops_gtest.model.result import Outcome
 from mluops_gtest.reports.html.compact import ABSENT, NON_FINITE, digit
 
-# Case → (start of the run, outcome, largest reading as a multiple of its threshold, if any was read), in any order.
-HistoryTrends = Mapping[str, Sequence[tuple[str, str, float | None]]]
+# Case → (start of the run, outcome, largest reading as a multiple of its threshold, if any was read, and the run's
+# commit), in any order.
+HistoryTrends = Mapping[str, Sequence[tuple[str, str, float | None, str]]]
 
 _MOST_RUNS = 40
 _ORDER = {outcome.value: place for place, outcome in enumerate(Outcome)}
@@ -15,13 +16,19 @@ _ORDER = {outcome.value: place for place, outcome in enumerate(Outcome)}
 
 def latest_runs(history: HistoryTrends) -> list[str]:
     """The starts of the runs that the page shows, from old to new."""
-    return sorted({started for points in history.values() for started, _, _ in points})[-_MOST_RUNS:]
+    return sorted({started for points in history.values() for started, *_ in points})[-_MOST_RUNS:]
 
 
-def trend_text(points: Sequence[tuple[str, str, float | None]], starts: Sequence[str]) -> list[str]:
+def commits_of(history: HistoryTrends, starts: Sequence[str]) -> list[str]:
+    """The commit of each of these runs; empty where none is known."""
+    known = {started: commit for points in history.values() for started, _, _, commit in points}
+    return [known[started] for started in starts]
+
+
+def trend_text(points: Sequence[tuple[str, str, float | None, str]], starts: Sequence[str]) -> list[str]:
     """One character per run for the outcome of a case, and one for its reading."""
     outcomes, ratios = dict.fromkeys(starts, ABSENT), dict.fromkeys(starts, ABSENT)
-    for started, outcome, ratio in points:
+    for started, outcome, ratio, _ in points:
         if started in outcomes:
             outcomes[started] = digit(_ORDER[outcome])
             ratios[started] = _ratio_class(ratio)

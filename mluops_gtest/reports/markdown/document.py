@@ -42,6 +42,9 @@ def _lines(
     yield ""
     yield say("made", version=report.tool_version, started=report.started, backend=code(str(report.backend["name"])))
     yield ""
+    if report.labels:
+        labels = (f"{text(name)} {code(value)}" for name, value in report.labels.items())
+        yield from (say("labels", labels=say("comma").join(labels)), "")
     if report.reseed is not None:
         yield say("reseeded", number=report.reseed, fixed=report.fixed)
         yield ""

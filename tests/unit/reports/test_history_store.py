@@ -150,6 +150,28 @@ def test_a_newer_history_is_refused(tmp_path):
         History(path)
 
 
+def test_a_history_from_before_there_were_labels_stays_readable(tmp_path):
+    path = tmp_path / "history.sqlite"
+    with History(path, create=True) as history:
+        history.add(report(result()))
+    base = sqlite3.connect(path)
+    base.execute("DROP TABLE labels")
+    base.execute("PRAGMA user_version = 1")
+    base.close()
+    with History(path) as history:
+        assert history.add(report(result())) is False
+        assert history.add(report(result(), started=DAYS[1], labels={"device": "x"})) is True
+        assert [run.labels for run in history.runs()] == [{}, {"device": "x"}]
+
+
+def test_runs_by_label(history):
+    for day, labels in zip(DAYS, ({}, {"a": "1", "b": "2"}, {"a": "1"}, {"a": "2"}), strict=False):
+        history.add(report(result(), started=day, labels=labels))
+    assert [run.started for run in history.runs(labels={"a": "1"})] == DAYS[1:3]
+    assert [run.started for run in history.runs(labels={"a": "1", "b": "2"})] == DAYS[1:2]
+    assert [run.started for run in history.runs(labels={"a": "1"}, last=1)] == DAYS[2:3]
+
+
 def test_a_place_that_cannot_be_written_has_its_own_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UnwritableError, match="cannot be written"):

@@ -227,6 +227,8 @@ def test_a_history_that_is_cut_off(tmp_path, database):
         ('UPDATE runs SET counts = \'{"passed": "many"}\'', "runs.counts.*expected an integer"),
         ("UPDATE runs SET seconds = 'long'", "expected a number, got 'long'"),
         ("UPDATE cases SET name = CAST(x'ff' AS TEXT) WHERE id = 1", "not a history of mluops-test"),
+        ("INSERT INTO labels VALUES (1, 'device', x'ff')", r"labels\[0\]\[2\]: expected a text"),
+        ("DROP TABLE labels", "no such table"),
         ("DROP TABLE readings", "no such table"),
         ("ALTER TABLE runs RENAME COLUMN started TO begun", "no such column"),
     ],

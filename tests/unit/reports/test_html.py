@@ -17,7 +17,7 @@ from mluops_gtest.model.result import Outcome, Perf, Profile
 from mluops_gtest.reports.html import render_html
 from mluops_gtest.reports.html.compact import error_class, number, profile_record
 from mluops_gtest.reports.html.timing import distribution
-from mluops_gtest.reports.html.trends import latest_runs, trend_text
+from mluops_gtest.reports.html.trends import commits_of, latest_runs, trend_text
 from mluops_gtest.reports.html.words import WORDS
 from tests.support.page_report import DEVICE, HOSTILE, failed, large_report, report, result, small_report
 
@@ -113,7 +113,7 @@ def test_bytes_that_are_no_text_do_not_stop_the_page_from_being_written():
 
 def test_two_thousand_results_with_times_and_history_stay_under_two_megabytes():
     large = large_report()
-    history = {r.case: [(f"2026-01-{day:02}", "passed", 0.1) for day in range(1, 29)] for r in large.results}
+    history = {r.case: [(f"2026-01-{day:02}", "passed", 0.1, "") for day in range(1, 29)] for r in large.results}
     text = render_html(large, device=DEVICE, history=history)
     data = Page(text).json("data")
     assert len(data["rows"]) == 2000
@@ -299,17 +299,18 @@ def test_efficiencies_follow_the_device():
 
 def test_a_trend_is_one_character_per_run():
     history = {
-        "toy/a": [("2026-01-02", "failed", 2.0), ("2026-01-01", "passed", 0.0)],
-        "toy/b": [("2026-01-03", "passed", None), ("2026-01-02", "passed", math.inf)],
+        "toy/a": [("2026-01-02", "failed", 2.0, "beef"), ("2026-01-01", "passed", 0.0, "")],
+        "toy/b": [("2026-01-03", "passed", None, "cafe+"), ("2026-01-02", "passed", math.inf, "beef")],
     }
     runs = latest_runs(history)
     assert runs == ["2026-01-01", "2026-01-02", "2026-01-03"]
+    assert commits_of(history, runs) == ["", "beef", "cafe+"]
     assert trend_text(history["toy/a"], runs) == ["01.", "0p."]
     assert trend_text(history["toy/b"], runs) == [".00", ".!."]
 
 
 def test_only_the_latest_runs_are_kept():
-    points = [(f"2026-01-01T00:{n:02}", "passed", 0.5) for n in range(60)]
+    points = [(f"2026-01-01T00:{n:02}", "passed", 0.5, "") for n in range(60)]
     runs = latest_runs({"toy/a": points})
     assert len(runs) == 40
     assert runs[-1] == "2026-01-01T00:59"

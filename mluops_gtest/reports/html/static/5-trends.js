@@ -6,6 +6,7 @@ function trendPoints(row) {
   const [outcomes, ratios] = row.trend;
   return [...outcomes].map((sign, place) => ({
     started: DATA.runs[place],
+    commit: DATA.commits[place],
     outcome: sign === "." ? null : OUTCOMES[fromDigit(sign)],
     ratio: ratios[place],
   }));
@@ -51,7 +52,7 @@ function trendPicture(row) {
   });
   for (const point of shown) {
     const y = point.ratio === "." ? height - foot : level(point.ratio);
-    const said = [point.started, t("o_" + point.outcome), ratioText(point.ratio)].filter(Boolean).join(" · ");
+    const said = [point.started, point.commit, t("o_" + point.outcome), ratioText(point.ratio)].filter(Boolean).join(" · ");
     drawing.append(tipped(svg("circle", { cx: at(point.place), cy: y, r: 4, class: `mark o-${point.outcome}` }), said));
   }
   return drawing;
@@ -74,7 +75,7 @@ function runsPicture() {
       const counts = new Map([...totals[place]].sort(([a], [b]) => BLOCKING_FIRST.indexOf(a) - BLOCKING_FIRST.indexOf(b)));
       const total = [...counts.values()].reduce((sum, count) => sum + count, 0);
       const blocked = [...counts].filter(([word]) => BLOCKS.has(word)).reduce((sum, [, count]) => sum + count, 0);
-      const said = `${started}: ${[...counts].map(([word, count]) => `${t("o_" + word)} ${whole(count)}`).join(", ")}`;
+      const said = `${[started, DATA.commits[place]].filter(Boolean).join(" · ")}: ${[...counts].map(([word, count]) => `${t("o_" + word)} ${whole(count)}`).join(", ")}`;
       return tipped(
         el(
           "div",

@@ -164,6 +164,7 @@ function environmentSection() {
     el(
       "div",
       { class: "columns" },
+      part(t("labels"), run.labels),
       part(t("backend"), run.backend),
       part(t("machine"), run.environment),
       run.device ? part(t("device"), deviceFacts(run.device)) : null,

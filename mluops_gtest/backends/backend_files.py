@@ -1,0 +1,87 @@
+"""The files that a backend's kernels come from, told by digest and build id, without loading any of them."""
+
+import hashlib
+import importlib.machinery
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from mluops_gtest.backends.build_id import build_id
+from mluops_gtest.backends.registry import BUILT_IN, python_target
+from mluops_gtest.model.labels import BUILD_ID, FILE
+
+_DIGITS: Final = 16
+# A second of hashing at most; a larger library is told by its build id.
+_MOST_BYTES: Final = 1 << 29
+_LIBRARY_FOLDERS: Final = ("/usr/local/lib", "/lib64", "/usr/lib64", "/lib", "/usr/lib")
+
+
+def file_labels(spec: str, runtime: str | None) -> dict[str, str]:
+    """`backend.file` with a short sha256 per file, and `backend.build_id` where the linker left one."""
+    files = list(dict.fromkeys(_files(spec, runtime)))
+    told = [words for words in map(_digested, files) if words]
+    ids = [found for found in map(build_id, files) if found]
+    labels = {FILE: ", ".join(told), BUILD_ID: ", ".join(ids)}
+    return {name: value for name, value in labels.items() if value}
+
+
+def _files(spec: str, runtime: str | None) -> Iterator[Path]:
+    word, _, rest = spec.partition(":")
+    if spec in BUILT_IN or word == "torch":
+        return
+    found: list[Path | None] = []
+    if word in ("c", "mlu"):
+        from mluops_gtest.backends.c_library.backend import MLU_LIBRARY, MLU_RUNTIME
+
+        libraries = (MLU_LIBRARY, runtime or MLU_RUNTIME) if word == "mlu" else (rest, runtime)
+        found = [_library(library) for library in libraries if library]
+    elif word == "exec":
+        found = _programs(rest)
+    else:
+        found = [_python_file(python_target(spec))]
+    yield from (path for path in found if path is not None and path.is_file())
+
+
+def _library(name: str) -> Path | None:
+    """The file, or what the loader finds by a bare name in the folders that it asks first."""
+    if "/" in name or Path(name).is_file():
+        return Path(name)
+    folders = [*filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(":")), *_LIBRARY_FOLDERS]
+    return next((Path(folder, name) for folder in folders if Path(folder, name).is_file()), None)
+
+
+def _programs(command: str) -> list[Path | None]:
+    """The program, and the words behind it that are files: a script says more than its interpreter."""
+    try:
+        program, *arguments = shlex.split(command)
+    except ValueError:
+        return []
+    return [Path(shutil.which(program) or program), *map(Path, arguments)]
+
+
+def _python_file(target: str | None) -> Path | None:
+    """The file of a module, found as an import finds it, but without running the packages above it."""
+    if target is None or target.endswith(".py") or "/" in target:
+        return None if target is None else Path(target)
+    parts, origin = target.split("."), None
+    folders: Sequence[str] | None = ["", *sys.path]
+    for count in range(1, len(parts) + 1):
+        found = importlib.machinery.PathFinder.find_spec(".".join(parts[:count]), folders)
+        if found is None:
+            return None
+        origin, folders = found.origin, found.submodule_search_locations
+    return None if origin is None else Path(origin)
+
+
+def _digested(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            if os.fstat(file.fileno()).st_size > _MOST_BYTES:
+                return path.name
+            return f"{path.name} sha256:{hashlib.file_digest(file, 'sha256').hexdigest()[:_DIGITS]}"
+    except OSError:
+        return ""

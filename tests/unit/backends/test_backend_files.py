@@ -1,0 +1,88 @@
+"""Which files a backend comes from, found without loading it."""
+
+import hashlib
+import sys
+
+import pytest
+
+from mluops_gtest.backends import backend_files
+from mluops_gtest.backends.backend_files import file_labels
+
+
+def told(path):
+    return f"{path.name} sha256:{hashlib.sha256(path.read_bytes()).hexdigest()[:16]}"
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
+    return tmp_path
+
+
+def made(path, content="raise SystemExit('loaded')\n"):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content)
+    return path
+
+
+@pytest.mark.parametrize("spec", ["mine.py", "mine.py:backend", "mine:backend"])
+def test_a_python_file_by_path_and_by_name(here, spec):
+    file = made(here / "mine.py")
+    assert file_labels(spec, None) == {"backend.file": told(file)}
+
+
+def test_a_module_in_a_package_is_found_without_running_the_package(here):
+    made(here / "team_kernels" / "__init__.py")
+    kernels = made(here / "team_kernels" / "inner.py")
+    assert file_labels("team_kernels.inner:Backend", None) == {"backend.file": told(kernels)}
+    assert "team_kernels" not in sys.modules
+    assert file_labels("team_kernels.absent:Backend", None) == {}
+
+
+def test_a_library_and_its_runtime(here):
+    library, runtime = made(here / "libk.so", "k"), made(here / "librt.so", "r")
+    assert file_labels("c:./libk.so", "librt.so") == {"backend.file": f"{told(library)}, {told(runtime)}"}
+
+
+def test_a_library_that_the_loader_finds(here, monkeypatch):
+    library = made(here / "deep" / "libmluops.so", "k")
+    assert file_labels("c:libmluops.so", None) == {}
+    monkeypatch.setenv("LD_LIBRARY_PATH", f":{here / 'nowhere'}:{library.parent}")
+    assert file_labels("c:libmluops.so", None) == {"backend.file": told(library)}
+    assert file_labels("mlu", None)["backend.file"].startswith(told(library))
+
+
+def test_a_program_with_its_script(here):
+    script = made(here / "serve.py", "pass")
+    program = made(here / "my program", "#!/bin/sh\n")
+    program.chmod(0o755)
+    assert file_labels("exec:'./my program' serve.py --fast", None) == {
+        "backend.file": f"{told(program)}, {told(script)}"
+    }
+
+
+def test_a_large_file_is_named_without_a_digest(here, monkeypatch):
+    made(here / "libk.so", "k" * 10)
+    monkeypatch.setattr(backend_files, "_MOST_BYTES", 9)
+    assert file_labels("c:./libk.so", None) == {"backend.file": "libk.so"}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "numpy",
+        "reference",
+        "torch:cpu",
+        "c:absent.so",
+        "c:",
+        "exec:'open",
+        "exec:",
+        "nonsense",
+        "a..b:c",
+        ":",
+        "no\0file.py",
+    ],
+)
+def test_no_file_no_label(here, spec):
+    assert file_labels(spec, None) == {}
