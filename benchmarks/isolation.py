@@ -47,7 +47,7 @@ def main():
     operator = catalogue.operators[draft.operator]
     case = make_case(draft, operator)
     fork_server = ForkServer()
-    caller = IsolatedCaller(fork_server, BackendChoice("reference", str(ROOT)))
+    caller = IsolatedCaller(fork_server, BackendChoice("reference", (str(ROOT),)))
     try:
         caller.start()
         inline = Executor(InlineCaller(ReferenceBackend(catalogue.operators)), Options())

@@ -33,7 +33,7 @@ def subject_of(session: Session, name: str, seeds: int) -> Subject:
     return Subject(
         operator=operator,
         generator=catalogue.operators.files[name],
-        declarations=catalogue.root.cases / f"{name}.yaml",
+        declarations=catalogue.root_of(name).cases / f"{name}.yaml",
         drafts=drafts,
         cases=tuple(source.load(one.id) for one in selected),
         mutants=catalogue.operators.part(name, MUTANTS) or (),

@@ -3,12 +3,12 @@
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from rich.table import Table
 
 from mluops_gtest.cli.listing import describe_expect
+from mluops_gtest.cli.session import root_words
 from mluops_gtest.model.case import Case
 from mluops_gtest.model.dtypes import Array, DType
 from mluops_gtest.model.operator import Operator
@@ -52,7 +52,7 @@ def statistics(values: Array, dtype: DType) -> Statistics | None:
     return Statistics(low, high, mean, zeros / flat.size, 1 - finite_count / flat.size)
 
 
-def case_page(case: Case, operator: Operator | None, note: str, root: Path | None) -> Iterator[Table | str]:
+def case_page(case: Case, operator: Operator | None, note: str, roots: tuple[str, ...]) -> Iterator[Table | str]:
     """The parts of the page in order."""
     yield f"[bold]{escape(case.id)}[/]  operator {escape(case.operator)}" + (
         "" if operator else " (not supported here)"
@@ -78,7 +78,7 @@ def case_page(case: Case, operator: Operator | None, note: str, root: Path | Non
     expect = describe_expect(case.expect)
     yield escape("expects: " + ", ".join(f"{key} {value}" for key, value in expect.items()))
     yield "baseline: " + ("stored" if case.baseline_stored else "recomputed with the reference (device CPU)")
-    options = ["--root", str(root)] if root else []
+    options = list(root_words(roots))
     if case.reseeded is not None:
         yield escape(f"values: {_values(case.reseeded)}")
         options += ["--reseed", str(case.reseeded.number)]

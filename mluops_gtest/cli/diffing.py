@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from mluops_gtest.cli.running import RunRequest, open_callers
-from mluops_gtest.cli.session import Session
+from mluops_gtest.cli.session import Session, root_words
 from mluops_gtest.codec.npy_files import read_outputs, write_npy
 from mluops_gtest.codec.writing import replace_text
 from mluops_gtest.content.selection import Selected
@@ -75,8 +75,8 @@ def from_results(session: Session, request: RunRequest, name: str, folder: Path)
 
 def _diff_options(request: RunRequest) -> list[str]:
     """What `diff CASE` needs to run the case as that run did."""
-    options = ["--backend", request.backend]
-    for name, value in (("--root", request.root), ("--runtime", request.runtime), ("--reseed", request.reseed)):
+    options = ["--backend", request.backend, *root_words(request.roots)]
+    for name, value in (("--runtime", request.runtime), ("--reseed", request.reseed)):
         options += [] if value is None else [name, str(value)]
     flags = (
         ("--serve", request.serve),

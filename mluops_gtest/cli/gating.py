@@ -7,6 +7,7 @@ from pathlib import Path
 
 from mluops_gtest.cli.session import Session
 from mluops_gtest.codec.writing import replace_text
+from mluops_gtest.content.root import recorded_roots
 from mluops_gtest.errors import UsageError
 from mluops_gtest.gate.baseline import baseline_from_json, baseline_text, is_baseline, load_json
 from mluops_gtest.gate.decision import Accept, Decision, Policy, decide
@@ -48,7 +49,7 @@ class GateRequest:
         """The cases of the reference that must be there; None for all."""
         if not self.subset:
             return None
-        return cases_asked_for(report.selection, reference.cases, _canonical(report.selection.get("root")))
+        return cases_asked_for(report.selection, reference.cases, _canonical(recorded_roots(report.selection)))
 
 
 def reach_decision(request: GateRequest, today: datetime.date | None = None) -> Decision:
@@ -127,14 +128,13 @@ def _drift_limits(words: tuple[str, ...], operators: set[str]) -> DriftLimits:
     return DriftLimits(factor, single)
 
 
-def _canonical(root: str | None) -> Callable[[str], str]:
-    """How the content root reads a word of a selection: released names are the operators', stored files their cases."""
-    catalogue = Session(None if root is None else Path(root)).catalogue
+def _canonical(roots: list[str]) -> Callable[[str], str]:
+    """How the content reads a word of a selection: released names are the operators', stored files their cases."""
+    catalogue = Session(tuple(roots)).catalogue
 
     def canonical(word: str) -> str:
-        path = Path(word).resolve()
-        if path.is_relative_to(catalogue.root.stored):
-            inside = path.relative_to(catalogue.root.stored)
+        inside = catalogue.inside_store(Path(word).resolve())
+        if inside is not None:
             return inside.with_suffix("").as_posix() if inside.suffix == ".prototxt" else (inside / "*").as_posix()
         return catalogue.canonical_id(word)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
+from mluops_gtest.content.root import BUILTIN
 from mluops_gtest.model.case import TAGS
 from mluops_gtest.model.reseed import LARGEST_RESEED
 
@@ -58,12 +59,24 @@ class ReseedType(click.ParamType):  # type: ignore[type-arg]
         return int(text)
 
 
+class RootType(click.Path):
+    """An existing folder, or the word for what is installed."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The folder as it is written."""
+        return value if value == BUILTIN else super().convert(value, param, ctx)
+
+
 def root_option(function: F) -> F:
     """--root."""
     return click.option(
         "--root",
-        type=click.Path(path_type=Path, exists=True, file_okay=False),
-        help="A folder with generators/, cases/ and prototxt/ of your own, e.g. --root ../my_operators.",
+        "roots",
+        multiple=True,
+        default=(BUILTIN,),
+        type=RootType(exists=True, file_okay=False),
+        help="A folder with generators/, cases/ and prototxt/ of your own, in place of the built-in content; repeat it "
+        "for several, e.g. --root builtin --root ../my_operators.",
     )(function)
 
 
@@ -152,6 +165,10 @@ def _known(ctx: click.Context, names: Callable[["Catalogue"], Iterable[str]], in
     from mluops_gtest.cli.session import Session
 
     try:
-        return [name for name in names(Session(ctx.params.get("root")).catalogue) if name.startswith(incomplete)]
+        return [
+            name
+            for name in names(Session(ctx.params.get("roots") or (BUILTIN,)).catalogue)
+            if name.startswith(incomplete)
+        ]
     except Exception:
         return []

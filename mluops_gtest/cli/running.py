@@ -22,9 +22,10 @@ from mluops_gtest.cli.output_saver import OutputSaver, Which
 from mluops_gtest.cli.performance_page import print_performance
 from mluops_gtest.cli.planning import case_sizes
 from mluops_gtest.cli.run_progress import RunProgress
-from mluops_gtest.cli.session import Session
+from mluops_gtest.cli.session import Session, root_words
 from mluops_gtest.codec.result_checks import check_labels, check_selection
 from mluops_gtest.codec.typed import Source, convert
+from mluops_gtest.content.root import recorded_roots
 from mluops_gtest.content.selection import Selected
 from mluops_gtest.engine.buffers import Side
 from mluops_gtest.engine.caller import Caller, InlineCaller
@@ -64,7 +65,8 @@ class RunRequest:
     """Everything that decides what a run does; run.json holds it."""
 
     selection: dict[str, Any]
-    root: str | None
+    # Folders, or `builtin`.
+    roots: tuple[str, ...]
     backend: str
     runtime: str | None = None
     serve: bool = False
@@ -109,10 +111,9 @@ class RunRequest:
 
     def repro_options(self) -> tuple[str, ...]:
         """What a repro line needs after `mluops-test run CASE`."""
-        options: list[str] = []
-        for name, value in (("--root", self.root), ("--runtime", self.runtime)):
-            if value is not None:
-                options += [name, value]
+        options = list(root_words(self.roots))
+        if self.runtime is not None:
+            options += ["--runtime", self.runtime]
         if self.backend != "numpy":
             options += ["--backend", self.backend]
         if self.timeout is not None:
@@ -155,7 +156,7 @@ class RunRequest:
     @staticmethod
     def from_json(record: dict[str, Any], source: Source) -> "RunRequest":
         """The request in run.json; one that no command line makes is refused."""
-        request = convert(record, RunRequest, source)
+        request = convert({**record, "roots": recorded_roots(record)}, RunRequest, source)
         check_selection(request.selection, replace(source, at="$.selection"))
         check_labels(request.labels, replace(source, at="$.labels"))
         for name, least in _LEAST.items():
@@ -163,9 +164,11 @@ class RunRequest:
             for value in values if isinstance(values, tuple) else (values,):
                 if value is not None and not least <= value < 2**63:
                     raise source.error(f"{value} cannot be; at least {least} is", f".{name}")
-        for name in ("backend", "root", "runtime", "device_spec"):
-            if "\0" in (getattr(request, name) or ""):
-                raise source.error(f"{shown(getattr(request, name))} cannot be named", f".{name}")
+        for name in ("backend", "roots", "runtime", "device_spec"):
+            values = getattr(request, name)
+            for value in values if isinstance(values, tuple) else (values or "",):
+                if "\0" in value:
+                    raise source.error(f"{shown(value)} cannot be named", f".{name}")
         return request
 
 
@@ -294,7 +297,7 @@ def _one_interrupt() -> Iterator[None]:
 @contextlib.contextmanager
 def open_callers(session: Session, request: RunRequest) -> Iterator[list[Caller]]:
     """The backend, loaded: inline, or in one worker process per lane. One that does not load is told at once."""
-    choice = BackendChoice(request.backend, str(session.catalogue.root.path), request.runtime, request.serve)
+    choice = BackendChoice(request.backend, session.root_paths, request.runtime, request.serve)
     if not request.isolated:
         yield [InlineCaller(choice.load(session.catalogue.operators))]
         return
@@ -333,7 +336,7 @@ def _context(request: RunRequest, name: str, count: int, left_out: int, device: 
     if request.perf:
         how = {"warmup": request.warmup, "samples": request.samples or "auto", "cold_cache": request.cold_cache}
         measured = {"perf": how, "device": device}
-    selection = {**request.selection, "root": request.root, "shard": request.shard}
+    selection = {**request.selection, "roots": list(request.roots), "shard": request.shard}
     selection = {**selection, "times": request.times, "reseed": request.reseed}
     return RunContext(
         tool_version=__version__,

@@ -1,27 +1,38 @@
-"""What a command works with: the content root, its catalogue, the selection, the source of cases."""
+"""What a command works with: the content roots, their catalogue, the selection, the source of cases."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from mluops_gtest.codec.case import read_operator_name
 from mluops_gtest.content.catalogue import Catalogue
-from mluops_gtest.content.root import find_root
+from mluops_gtest.content.root import BUILTIN, find_roots
 from mluops_gtest.content.selection import Query, Selected, Selection, select
 from mluops_gtest.generate.source import StoredCases
+
+
+def root_words(roots: tuple[str, ...]) -> Iterator[str]:
+    """The options that name these roots; none for the default."""
+    if roots != (BUILTIN,):
+        for root in roots:
+            yield from ("--root", root)
 
 
 class Session:
     """Everything is loaded when first asked for."""
 
-    def __init__(self, root: Path | None = None) -> None:
-        self._root = root
+    def __init__(self, roots: tuple[str, ...] = (BUILTIN,)) -> None:
+        self._roots = roots
 
     @cached_property
     def catalogue(self) -> Catalogue:
         """The declared content."""
-        return Catalogue(find_root(self._root))
+        return Catalogue(*find_roots(self._roots))
+
+    @property
+    def root_paths(self) -> tuple[str, ...]:
+        """The folders of the content roots, for those who load operators elsewhere."""
+        return tuple(str(root.path) for root in self.catalogue.roots)
 
     def select(self, options: dict[str, Any]) -> Selection:
         """The selection that the shared options describe; they are taken out of `options`."""

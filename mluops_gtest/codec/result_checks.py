@@ -52,6 +52,8 @@ class SelectionRecord(TypedDict, total=False):
     tags: list[str]
     keyword: str
     everything: bool
+    roots: list[str]
+    # Of earlier versions.
     root: str | None
     shard: str | None
     times: str | None
@@ -96,8 +98,8 @@ def check_selection(selection: Any, source: Source) -> None:
         found = _SHARD.fullmatch(shard)
         is_shard = found is not None and int(found[1]) <= int(found[2])
         _refuse_unless(is_shard, f"{shown(shard)} is no shard such as 2/5", source, ".shard")
-    root = selection.get("root")
-    _refuse_unless(root is None or "\0" not in root, f"{shown(root)} is no folder", source, ".root")
+    for root in selection.get("roots") or [selection.get("root") or ""]:
+        _refuse_unless("\0" not in root, f"{shown(root)} is no folder", source, ".roots")
 
 
 def check_labels(labels: Mapping[str, str], source: Source) -> None:

@@ -47,12 +47,17 @@ class Schema:
             for field, (number, message, fields) in base_schema.PARAMS.items()
         }
         op_types: dict[str, int] = {}
+        owners: dict[str, str] = {}
         for operator in operators:
             spec = operator.params
             for field in spec.fields:
                 if field.enum is not None:
                     _merge(enums.setdefault(field.enum.name, {}), field.enum.values, operator.name)
             _merge(op_types, dict([operator.op_type]), operator.name)
+            for what in (f"the parameter field {spec.field}", f"the field number {spec.number}"):
+                other = owners.setdefault(what, operator.name)
+                if other != operator.name:
+                    raise ContentError(f"{operator.name} and {other} both use {what}. Give each operator its own.")
             params[spec.field] = (
                 Row("optional", spec.message, spec.field, spec.number),
                 tuple(_row(field) for field in spec.fields),

@@ -17,17 +17,9 @@ _FOLDER_FILE = "__init__.py"
 
 
 class Operators(KnownOperators):
-    """The operators of a content root by canonical name; `find` also knows the released names."""
+    """The operators of all content roots by canonical name; `find` also knows the released names."""
 
     def __init__(self, operators: tuple[Operator, ...], files: Mapping[str, Path] = MappingProxyType({})) -> None:
-        owners: dict[str, str] = {}
-        for operator in operators:
-            for name in operator.names:
-                if name in owners:
-                    raise ContentError(
-                        f"Two operators are called {name!r}: {owners[name]} and {operator.name}. Rename one of them."
-                    )
-                owners[name] = operator.name
         self._by_name = {operator.name: operator for operator in operators}
         self._by_any_name = {name: operator for operator in operators for name in operator.names}
         # By canonical name; an operator that was not loaded from a file has none, and no parts.
@@ -75,13 +67,23 @@ class Operators(KnownOperators):
         return value
 
 
-def load_operators(root: Path) -> Operators:
-    """Every operator in root/generators: one .py file or one folder each, named after the operator."""
-    folder = root / "generators"
-    files = sorted(p for p in folder.glob("*.py") if not p.name.startswith("_"))
-    files += sorted(folder.glob(f"*/{_FOLDER_FILE}"))
-    operators = {path: load_operator(path) for path in files}
-    return Operators(tuple(operators.values()), {operator.name: path for path, operator in operators.items()})
+def load_operators(*roots: Path) -> Operators:
+    """Every operator in the generators/ of these roots: one .py file or one folder each, named after the operator."""
+    operators: dict[Path, Operator] = {}
+    owners: dict[str, Path] = {}
+    for folder in [root / "generators" for root in roots]:
+        files = sorted(p for p in folder.glob("*.py") if not p.name.startswith("_"))
+        for path in (*files, *sorted(folder.glob(f"*/{_FOLDER_FILE}"))):
+            operators[path] = load_operator(path)
+            for name in operators[path].names:
+                if name in owners:
+                    raise ContentError(
+                        f"Two operators are called {name!r}: {owners[name]} and {path}. "
+                        "Rename one of them, or leave out one --root."
+                    )
+                owners[name] = path
+    ordered = sorted(operators.values(), key=lambda operator: operator.name)
+    return Operators(tuple(ordered), {operator.name: path for path, operator in operators.items()})
 
 
 def load_operator(path: Path) -> Operator:

@@ -1,10 +1,15 @@
-"""Where the content lives: generators/, cases/ and prototxt/ beside each other in one folder."""
+"""Where the content lives: generators/, cases/ and prototxt/ beside each other, in one folder or in several."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Final
 
 from mluops_gtest.errors import UsageError
 
+# The word that stands for the operators that are installed with this package.
+BUILTIN: Final = "builtin"
+LOCK_NAME: Final = "baselines.lock"
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 
@@ -14,6 +19,11 @@ class Root:
 
     path: Path
     bundled: bool = False
+
+    @property
+    def generators(self) -> Path:
+        """Operators."""
+        return self.path / "generators"
 
     @property
     def cases(self) -> Path:
@@ -28,17 +38,26 @@ class Root:
     @property
     def lock(self) -> Path:
         """Digests of every declared case."""
-        return self.stored / "baselines.lock"
+        return self.stored / LOCK_NAME
 
 
-def find_root(given: Path | None) -> Root:
-    """`--root`, else the content inside the package, else the checkout around the package."""
-    if given is not None:
-        if not (given / "generators").is_dir():
+def find_roots(words: Iterable[str]) -> tuple[Root, ...]:
+    """The roots that `--root` names, in that order: folders, or the word `builtin`."""
+    roots: dict[Path, Root] = {}
+    for word in words:
+        root = builtin_root() if word == BUILTIN else Root(Path(word).resolve())
+        if not root.generators.is_dir():
             raise UsageError(
-                f"--root {given}: no folder generators/ there; a root holds generators/, cases/, prototxt/."
+                f"--root {word}: no folder generators/ there; a root holds generators/, cases/, prototxt/."
             )
-        return Root(given.resolve())
+        if root.path in roots:
+            raise UsageError(f"--root {word}: {root.path} is named twice; name each root once.")
+        roots[root.path] = root
+    return tuple(roots.values())
+
+
+def builtin_root() -> Root:
+    """The content inside the package, else the checkout around the package."""
     bundled = _PACKAGE / "_content"
     if bundled.is_dir():
         return Root(bundled, bundled=True)
@@ -48,3 +67,8 @@ def find_root(given: Path | None) -> Root:
     raise UsageError(
         "No content found: this installation carries no operators. Name a folder with generators/ by --root DIR."
     )
+
+
+def recorded_roots(record: Mapping[str, Any]) -> Any:
+    """What run.json or a report's selection holds about roots; earlier versions recorded one or none as `root`."""
+    return record["roots"] if "roots" in record else [record.get("root") or BUILTIN]

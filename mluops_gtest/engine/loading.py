@@ -15,7 +15,7 @@ class BackendChoice:
     """What the user asked for; plain values, so that it travels to a worker."""
 
     spec: str
-    root: str
+    roots: tuple[str, ...]
     runtime: str | None = None
     serve: bool = False
 
@@ -27,6 +27,6 @@ class BackendChoice:
         """The backend; operators are loaded only for one that needs them."""
 
         def resolve() -> Operators:
-            return load_operators(Path(self.root)) if operators is None else operators
+            return load_operators(*map(Path, self.roots)) if operators is None else operators
 
         return load_backend(self.spec, Wiring(resolve, lambda: CallFolderWriter(resolve()), self.runtime, self.serve))

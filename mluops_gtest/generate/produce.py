@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -12,14 +12,13 @@ from mluops_gtest.codec.case import case_text, read_case, write_case
 from mluops_gtest.codec.lock import LockEntry, read_lock, write_lock
 from mluops_gtest.codec.schema import Schema
 from mluops_gtest.content.catalogue import Catalogue
-from mluops_gtest.content.root import Root
+from mluops_gtest.content.root import LOCK_NAME, Root
 from mluops_gtest.errors import ContentError, UnwritableError
 from mluops_gtest.generate.locking import as_declared, lock_entry
 from mluops_gtest.generate.make import make_case
 from mluops_gtest.model.case import Case
 from mluops_gtest.model.operator import Operator
 
-LOCK_NAME = "baselines.lock"
 # What is committed: a file of at most this many bytes. Larger cases are made into the cache on first use.
 COMMITTED_LIMIT = 64 * 1024
 
@@ -36,6 +35,15 @@ class Target:
         """The case's file."""
         return self.folder / f"{case_id}{self.suffix}"
 
+    @property
+    def lock(self) -> Path:
+        """The digests of the cases in this folder."""
+        return self.folder / LOCK_NAME
+
+    def read_lock(self) -> dict[str, LockEntry]:
+        """The lines of the lock; none where there is no lock yet."""
+        return read_lock(self.lock) if self.lock.exists() else {}
+
 
 @dataclass(frozen=True, slots=True)
 class Produced:
@@ -50,25 +58,24 @@ class Produced:
     unwritable: str = ""
 
 
-def produce(catalogue: Catalogue, ids: list[str], target: Target, *, check: bool, jobs: int = 1) -> Iterator[Produced]:
-    """Each case made and written (or compared), in the order they finish; the first unwritable one is the last."""
-    for item in _produced(catalogue, ids, target, check=check, jobs=jobs):
+def produce(catalogue: Catalogue, targets: Mapping[str, Target], *, check: bool, jobs: int = 1) -> Iterator[Produced]:
+    """Each case made and written to its target (or compared), as they finish; the first unwritable one is the last."""
+    for item in _produced(catalogue, targets, check=check, jobs=jobs):
         yield item
         if item.unwritable:
             return
 
 
-def _produced(catalogue: Catalogue, ids: list[str], target: Target, *, check: bool, jobs: int) -> Iterator[Produced]:
-    if jobs <= 1 or len(ids) <= 1:
-        worker = _Worker(catalogue, target, check)
-        yield from map(worker.produce, ids)
+def _produced(catalogue: Catalogue, targets: Mapping[str, Target], *, check: bool, jobs: int) -> Iterator[Produced]:
+    if jobs <= 1 or len(targets) <= 1:
+        worker = _Worker(catalogue, check)
+        yield from (worker.produce(*item) for item in targets.items())
         return
     # Spawned: a fork would copy the parent's threads' locks; operators are loaded by path in each worker.
-    start = (catalogue.root, target, check)
     with _one_blas_thread():
-        pool = ProcessPoolExecutor(jobs, get_context("spawn"), _start_worker, start)
+        pool = ProcessPoolExecutor(jobs, get_context("spawn"), _start_worker, (catalogue.roots, check))
         try:
-            for future in as_completed([pool.submit(_produce_in_worker, case_id) for case_id in ids]):
+            for future in as_completed([pool.submit(_produce_in_worker, *item) for item in targets.items()]):
                 yield future.result()
         finally:
             # After an interrupt nothing more is begun.
@@ -91,8 +98,7 @@ def _one_blas_thread() -> Iterator[None]:
 
 def update_lock(catalogue: Catalogue, target: Target, produced: list[Produced]) -> list[str]:
     """Write the lock lines of the produced cases; lines and files of cases no longer declared go. Returns those ids."""
-    path = target.folder / LOCK_NAME
-    entries = read_lock(path) if path.exists() else {}
+    entries = target.read_lock()
     stale = _stale(catalogue, target, entries)
     for case_id in stale:
         entries.pop(case_id, None)
@@ -100,15 +106,14 @@ def update_lock(catalogue: Catalogue, target: Target, produced: list[Produced]) 
         with contextlib.suppress(OSError):
             target.path(case_id).parent.rmdir()
     entries.update((item.id, item.entry) for item in produced if item.entry is not None)
-    write_lock(path, entries.values())
+    write_lock(target.lock, entries.values())
     return stale
 
 
 def lock_differences(catalogue: Catalogue, target: Target) -> list[str]:
     """For a check: what is stored or locked although nothing declares it."""
-    path = target.folder / LOCK_NAME
-    entries = read_lock(path) if path.exists() else {}
-    return [f"{case_id}: stored or locked, but not declared" for case_id in _stale(catalogue, target, entries)]
+    stale = _stale(catalogue, target, target.read_lock())
+    return [f"{case_id}: stored or locked, but not declared" for case_id in stale]
 
 
 def _stale(catalogue: Catalogue, target: Target, entries: dict[str, LockEntry]) -> list[str]:
@@ -118,24 +123,22 @@ def _stale(catalogue: Catalogue, target: Target, entries: dict[str, LockEntry]) 
     stored = {
         path.relative_to(target.folder).with_suffix("").as_posix() for path in target.folder.rglob(f"*{target.suffix}")
     }
-    return sorted((stored | set(entries)) - set(catalogue.drafts))
+    return sorted((stored | set(entries)) - catalogue.stored_in(target.folder))
 
 
 class _Worker:
     """Makes cases one after the other; one per process."""
 
-    def __init__(self, catalogue: Catalogue, target: Target, check: bool) -> None:
+    def __init__(self, catalogue: Catalogue, check: bool) -> None:
         self._catalogue = catalogue
-        self._target = target
         self._check = check
         self._schema = Schema.of(catalogue.operators.values())
-        lock = target.folder / LOCK_NAME
-        self._lock = read_lock(lock) if check and lock.exists() else {}
+        self._locks: dict[Target, dict[str, LockEntry]] = {}
 
-    def produce(self, case_id: str) -> Produced:
+    def produce(self, case_id: str, target: Target) -> Produced:
         """Make the case and write or compare it; one that cannot be made does not stop the others."""
         try:
-            return self._produce(case_id)
+            return self._produce(case_id, target)
         except ContentError as error:
             return Produced(case_id, problem=str(error))
         except OSError as error:
@@ -143,42 +146,44 @@ class _Worker:
         except UnwritableError as error:
             return Produced(case_id, unwritable=str(error))
 
-    def _produce(self, case_id: str) -> Produced:
+    def _produce(self, case_id: str, target: Target) -> Produced:
         draft = self._catalogue.drafts[case_id]
         operator = self._catalogue.operators[draft.operator]
         case = make_case(draft, operator)
-        text = self._committed(case, operator)
+        text = self._committed(case, operator) if target.committed_only else None
         entry = lock_entry(case, draft.digest, text)
-        path = self._target.path(case_id)
+        path = target.path(case_id)
         if self._check:
-            difference = self._difference(entry, path, text)
+            difference = self._difference(entry, target, text)
             return Produced(case_id, entry, problem=f"{case_id}: {difference}" if difference else "")
-        if self._target.committed_only and text is None:
+        if target.committed_only and text is None:
             path.unlink(missing_ok=True)
             return Produced(case_id, entry)
-        write_case(case, operator, path, self._schema, blobs=not self._target.committed_only)
+        write_case(case, operator, path, self._schema, blobs=not target.committed_only)
         return Produced(case_id, entry, written=path.stat().st_size)
 
     def _committed(self, case: Case, operator: Operator) -> bytes | None:
-        """The text that is committed; None for a case that is too large, or a folder that commits nothing."""
+        """The text that is committed; None for a case that is too large."""
         tensors = (*case.inputs, *case.outputs)
         # A byte takes at least one character, so a larger case need not be written to know that it is too large.
-        if (
-            not self._target.committed_only
-            or sum(t.data.nbytes for t in tensors if t.data is not None) > COMMITTED_LIMIT
-        ):
+        if sum(t.data.nbytes for t in tensors if t.data is not None) > COMMITTED_LIMIT:
             return None
         text = case_text(case, operator, self._schema)
         return text if len(text) <= COMMITTED_LIMIT else None
 
-    def _difference(self, entry: LockEntry, path: Path, text: bytes | None) -> str:
+    def _locked(self, target: Target, case_id: str) -> LockEntry | None:
+        if target not in self._locks:
+            self._locks[target] = target.read_lock()
+        return self._locks[target].get(case_id)
+
+    def _difference(self, entry: LockEntry, target: Target, text: bytes | None) -> str:
         """In words how the regenerated case differs from the lock and the stored file; empty when it does not."""
-        locked = self._lock.get(entry.id)
+        locked, path = self._locked(target, entry.id), target.path(entry.id)
         if locked is None:
             return "not in the lock file"
         if locked != entry:
             return f"differs from the lock in: {', '.join(locked.differences(entry))}"
-        if self._target.committed_only:
+        if target.committed_only:
             if (text is not None) != path.exists():
                 return f"{path} is missing" if text is not None else f"{path} is stored, but is too large for that"
             return "" if text is None or path.read_bytes() == text else f"{path} differs from what is generated"
@@ -192,10 +197,10 @@ class _Worker:
 _worker: _Worker
 
 
-def _start_worker(root: Root, target: Target, check: bool) -> None:
+def _start_worker(roots: tuple[Root, ...], check: bool) -> None:
     global _worker  # noqa: PLW0603 - the pool offers no other place for a worker's state
-    _worker = _Worker(Catalogue(root), target, check)
+    _worker = _Worker(Catalogue(*roots), check)
 
 
-def _produce_in_worker(case_id: str) -> Produced:
-    return _worker.produce(case_id)
+def _produce_in_worker(case_id: str, target: Target) -> Produced:
+    return _worker.produce(case_id, target)

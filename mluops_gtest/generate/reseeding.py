@@ -59,10 +59,11 @@ class CaseFiles:
 
 @dataclass(frozen=True, slots=True)
 class ReseededCases:
-    """The declared cases of one root under one --reseed number."""
+    """The declared cases under one --reseed number."""
 
     number: int
-    generators: Path
+    # The folder with an operator's code.
+    generators_of: Callable[[str], Path]
     files: CaseFiles
 
     def load(self, draft: CaseDraft, operator: Operator, locked: LockEntry | None, begin: Callable[[], None]) -> Case:
@@ -82,7 +83,7 @@ class ReseededCases:
 
     def _folder(self, draft: CaseDraft) -> Path:
         name = draft.id.partition("/")[2]
-        code = code_digest(self.generators, draft.operator)
+        code = code_digest(self.generators_of(draft.operator), draft.operator)
         return _seeds() / str(self.number) / draft.operator / f"{name}-{draft.digest}-{code}"
 
     def _cached(self, folder: Path, draft: CaseDraft) -> Case | None:

@@ -54,14 +54,24 @@ class StoredCases:
 
     @cached_property
     def schema(self) -> Schema:
-        """The schema of the root's operators."""
+        """The schema of the operators of all roots."""
         return Schema.of(self._catalogue.operators.values())
 
     @cached_property
     def lock(self) -> dict[str, LockEntry]:
-        """The root's lock file; empty where the root has none."""
-        path = self._catalogue.root.lock
-        return read_lock(path) if path.exists() else {}
+        """The lines of the lock files of all roots."""
+        entries: dict[str, LockEntry] = {}
+        places: dict[str, Path] = {}
+        for path in [root.lock for root in self._catalogue.roots if root.lock.exists()]:
+            found = read_lock(path)
+            for case_id in sorted(entries.keys() & found):
+                raise ContentError(
+                    f"{places[case_id]} and {path} both have a line of {case_id}. Each case lives in one root: "
+                    "`mluops-test generate --all --root DIR` with the other root alone removes its line."
+                )
+            entries |= found
+            places |= dict.fromkeys(found, path)
+        return entries
 
     def load(self, case_id: str) -> Case:
         """The complete case: a user's file, a stored file, or a large one by way of the cache."""
@@ -123,7 +133,9 @@ class StoredCases:
         def write(case: Case, path: Path) -> None:
             write_case(case, self._catalogue.operators[case.operator], path, self.schema, blobs=True)
 
-        return ReseededCases(self._reseed, self._catalogue.root.path / "generators", CaseFiles(write, self._read))
+        return ReseededCases(
+            self._reseed, lambda operator: self._catalogue.root_of(operator).generators, CaseFiles(write, self._read)
+        )
 
     def _tell(self, case_id: str) -> None:
         if self._on_generate is not None:
@@ -143,7 +155,7 @@ class StoredCases:
         differing = replace(lock_entry(case, entry.declared), stored=digest).differences(entry)
         if differing:
             raise ContentError(
-                f"{self._catalogue.root.lock}: the line of {draft.id} differs from its file in "
+                f"{self._catalogue.root_of(draft.operator).lock}: the line of {draft.id} differs from its file in "
                 f"{', '.join(differing)}. The lock is never edited: {again}"
             )
         return case

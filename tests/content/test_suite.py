@@ -38,7 +38,7 @@ def test_every_family_has_many_cases(catalogue, operators, name):
 
 def test_a_space_that_passes_2_31_is_noted(catalogue, name):
     silent = []
-    for case_id, entry in read_lock(catalogue.root.lock).items():
+    for case_id, entry in read_lock(catalogue.roots[0].lock).items():
         spaces = [value for key, value in entry.params.items() if key.endswith("_space") and min(value, default=0) > 0]
         cells = [math.prod(space) * entry.params["batch"] for space in spaces]
         if max(cells, default=0) >= 2**31 and "2^31" not in catalogue.drafts[case_id].note:

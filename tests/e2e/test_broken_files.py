@@ -142,7 +142,7 @@ def test_a_place_outside_of_its_tensor(cli, good):
         ("run.json", {"jobs": 0}, "$.jobs: 0 cannot be; at least 1 is"),
         ("run.json", {"timeout": -1}, "$.timeout: -1.0 cannot be"),
         ("run.json", {"backend": None}, "$.backend: expected a text, got None"),
-        ("run.json", {"root": "a\0b"}, "$.root: 'a\\x00b' cannot be named"),
+        ("run.json", {"roots": ["builtin", "a\0b"]}, "$.roots: 'a\\x00b' cannot be named"),
         ("run.json", {"cases": [1]}, "$.cases[0]: expected a text, got 1"),
         ("run.json", {"selection": {"tags": 3}}, "$.selection.tags: expected a list, got 3"),
         ("results.jsonl", "{}\n", "results.jsonl:1: the key 'case' is missing"),

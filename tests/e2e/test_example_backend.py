@@ -72,7 +72,7 @@ def test_the_smallest_backend_of_the_page_does_not_refuse(first_kernel, tmp_path
 
 def test_both_are_backends(first_kernel):
     for spec in (f"{ROOT / EXAMPLE}", first_kernel):
-        assert isinstance(BackendChoice(spec, str(ROOT)).load(), Backend)
+        assert isinstance(BackendChoice(spec, (str(ROOT),)).load(), Backend)
 
 
 def test_the_pages_case_exists(catalogue):

@@ -144,11 +144,11 @@ class TestSavedOutputs:
         assert (kept.code, kept.out) == (now.code, now.out)
 
     def test_a_file_of_the_user_has_outputs_too(self, cli, run, tmp_path):
-        from mluops_gtest.content.root import find_root
+        from mluops_gtest.content.root import builtin_root
 
         copy = tmp_path / "mine" / "a case.prototxt"
         copy.parent.mkdir()
-        shutil.copy(find_root(None).path / "prototxt" / f"{OTHER}.prototxt", copy)
+        shutil.copy(builtin_root().path / "prototxt" / f"{OTHER}.prototxt", copy)
         result = run(copy, "--backend", wrong("AllZero"), "--save-outputs", "failed")
         told = cli("diff", copy, "--from", result.folder)
         assert told.code == 1, told.err

@@ -85,6 +85,11 @@ CASES = """\
 """
 
 
+# Another operator, so that two roots can stand beside each other.
+_OTHER = {"scale_by": "shift_by", '"scale"': '"shift"', "SCALE": "SHIFT", "9999": "9998", "9001": "9002"}
+_OTHER |= {"scale_param": "shift_param", "ScaleParam": "ShiftParam"}
+
+
 def write_toy_root(folder: Path, cases: str = CASES, parts: Mapping[str, str] | None = None) -> Path:
     """With `parts` the operator is a folder that holds them; without, one file."""
     for name in ("generators", "cases", "prototxt"):
@@ -97,4 +102,16 @@ def write_toy_root(folder: Path, cases: str = CASES, parts: Mapping[str, str] | 
         for name, text in {"__init__": GENERATOR, **parts}.items():
             (own / f"{name}.py").write_text(text)
     (folder / "cases" / "scale_by.yaml").write_text(cases)
+    return folder
+
+
+def write_other_root(folder: Path) -> Path:
+    """A root with the operator shift_by."""
+    write_toy_root(folder)
+    generator = (folder / "generators" / "scale_by.py").rename(folder / "generators" / "shift_by.py")
+    (folder / "cases" / "scale_by.yaml").rename(folder / "cases" / "shift_by.yaml")
+    text = GENERATOR
+    for old, new in _OTHER.items():
+        text = text.replace(old, new)
+    generator.write_text(text)
     return folder

@@ -1,7 +1,5 @@
 """`mluops-test audit`."""
 
-from pathlib import Path
-
 import click
 
 from mluops_gtest.cli.options import complete_operators, root_option
@@ -42,7 +40,7 @@ def command() -> None:
 )
 @click.option("--rules", is_flag=True, help="Print the rules and what each demands, and look at nothing.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def operators(root: Path | None, names: tuple[str, ...], seeds: int, rules: bool, form: str) -> int:
+def operators(roots: tuple[str, ...], names: tuple[str, ...], seeds: int, rules: bool, form: str) -> int:
     """Hold every operator to the rules: checks and their order, families, twins, shapes, mutants, kernel.
 
     Exit 1 if an operator breaks a rule; every finding says where, what is wrong, and what to do.
@@ -61,7 +59,7 @@ def operators(root: Path | None, names: tuple[str, ...], seeds: int, rules: bool
         demands = {name: (rule.__doc__ or "").strip().partition("\n")[0] for name, rule in RULES.items()}
         say(json.dumps(demands, indent=1) if form == "json" else "\n".join(f"{k}: {v}" for k, v in demands.items()))
         return int(ExitCode.OK)
-    session = Session(root)
+    session = Session(roots)
     known = session.catalogue.operators
     chosen = [known.find(name).name for name in names] or list(known)
     found = [

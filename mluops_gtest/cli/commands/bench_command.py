@@ -1,6 +1,5 @@
 """`mluops-test bench`."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -41,7 +40,7 @@ Examples:
 )
 @sampling_options
 @file_options
-def command(root: Path | None, backends: tuple[str, ...], runtime: str | None, serve: bool, **options: Any) -> int:
+def command(roots: tuple[str, ...], backends: tuple[str, ...], runtime: str | None, serve: bool, **options: Any) -> int:
     """Run two backends now, sample by sample in turn, and say per case which is faster.
 
     Every case is judged on both, before it is timed and after; wrong results are not compared. The answer is faster or
@@ -68,7 +67,7 @@ def command(root: Path | None, backends: tuple[str, ...], runtime: str | None, s
         # Both alike: buffers that two processes share have other costs than buffers of one.
         isolate = not all(runs_inline(spec) for spec in backends)
     sampling = Sampling(options.pop("warmup"), options.pop("samples"), options.pop("cold_cache"))
-    session = Session(root)
+    session = Session(roots)
     cases = session.select(options).cases
     source = session.source(cases, strict=strict, allow_outside_paths=outside)
     with contextlib.ExitStack() as stack:
@@ -76,7 +75,7 @@ def command(root: Path | None, backends: tuple[str, ...], runtime: str | None, s
         for spec in backends:
             request = RunRequest(
                 selection={},
-                root=None if root is None else str(root),
+                roots=roots,
                 backend=spec,
                 runtime=runtime if is_native(spec) else None,
                 serve=serve and spec.startswith("exec:"),

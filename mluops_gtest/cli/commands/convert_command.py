@@ -27,14 +27,14 @@ _SUFFIXES = (".prototxt", ".pb")
 )
 @click.option("--drop-unknown", is_flag=True, help="Convert text although fields that are not known here get lost.")
 @root_option
-def command(root: Path | None, src: Path, dst: Path, form: str | None, drop_unknown: bool) -> int:
+def command(roots: tuple[str, ...], src: Path, dst: Path, form: str | None, drop_unknown: bool) -> int:
     """Convert case files between text (.prototxt) and binary (.pb): a file, or a folder with all below it."""
     from mluops_gtest.cli.lines import complain, say
     from mluops_gtest.cli.session import Session
     from mluops_gtest.codec.case import convert
     from mluops_gtest.codec.schema import Schema
 
-    schema = Schema.of(Session(root).catalogue.operators.values())
+    schema = Schema.of(Session(roots).catalogue.operators.values())
     if src.is_file():
         if dst.is_dir():
             dst = dst / src.with_suffix(_target_suffix(src, form)).name

@@ -81,7 +81,7 @@ def command(
     results: Path | None,
     number: int,
     save_to: Path | None,
-    root: Path | None,
+    roots: tuple[str, ...],
     **options: Any,
 ) -> int:
     """Show where the outputs of one case differ from what is expected.
@@ -107,14 +107,14 @@ def command(
     if results is not None:
         _refuse_beside_from(ctx)
         request = read_run(results)
-        outputs = from_results(Session(None if request.root is None else Path(request.root)), request, case, results)
+        outputs = from_results(Session(request.roots), request, case, results)
         loaded, result, remark = outputs.case, outputs.result, recorded(results, outputs)
     else:
         assert backend is not None
-        request = RunRequest(selection={}, root=None if root is None else str(root), backend=backend, **options)
+        request = RunRequest(selection={}, roots=roots, backend=backend, **options)
         if not request.isolated and request.timeout is not None:
             raise UsageError(f"--timeout needs a worker process; backend {backend!r} runs inline: add --isolate.")
-        loaded, result, outputs = run_now(Session(root), request, case)
+        loaded, result, outputs = run_now(Session(roots), request, case)
     console = stdout()
     print_page(console, verdict_lines(result))
     if remark:

@@ -1,7 +1,5 @@
 """`mluops-test doctor`."""
 
-from pathlib import Path
-
 import click
 
 from mluops_gtest.cli.options import complete_backends, root_option
@@ -27,7 +25,7 @@ Examples:
 @click.option("--timeout", type=click.FloatRange(0, min_open=True), default=20.0, show_default=True, help="Per case.")
 @root_option
 def command(
-    root: Path | None, backend: str, operators: tuple[str, ...], runtime: str | None, serve: bool, timeout: float
+    roots: tuple[str, ...], backend: str, operators: tuple[str, ...], runtime: str | None, serve: bool, timeout: float
 ) -> int:
     """Check a backend before it is tested: what it offers, what it breaks, what to do about it.
 
@@ -47,7 +45,7 @@ def command(
     from mluops_gtest.errors import ExitCode
     from mluops_gtest.reports.markup import escape
 
-    session = Session(root)
+    session = Session(roots)
     selection = {
         "select": (),
         "operators": operators,
@@ -59,7 +57,7 @@ def command(
     source = session.source(chosen)
     known = session.catalogue.operators
     fork_server = ForkServer()
-    caller = IsolatedCaller(fork_server, BackendChoice(backend, str(session.catalogue.root.path), runtime, serve))
+    caller = IsolatedCaller(fork_server, BackendChoice(backend, session.root_paths, runtime, serve))
     try:
         caller.start()
         executor = Executor(caller, Options(repeat=2, timeout=timeout))

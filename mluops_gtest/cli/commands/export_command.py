@@ -33,7 +33,9 @@ Examples:
     help="Text or binary files, e.g. --format pb.",
 )
 @file_options
-def command(root: Path | None, out: Path, form: str, strict: bool, allow_outside_paths: bool, **selection: Any) -> int:
+def command(
+    roots: tuple[str, ...], out: Path, form: str, strict: bool, allow_outside_paths: bool, **selection: Any
+) -> int:
     """Write cases as the released runner (mluop_gtest) wants them.
 
     Each becomes OPERATOR/test_case/NAME with schema fields alone and the ids input1, …, output1, …; index.json lists
@@ -47,7 +49,7 @@ def command(root: Path | None, out: Path, form: str, strict: bool, allow_outside
     from mluops_gtest.cli.session import Session
     from mluops_gtest.generate.export import Export, not_exportable
 
-    session = Session(root)
+    session = Session(roots)
     chosen = session.select(selection).cases
     source = session.source(chosen, strict=strict, allow_outside_paths=allow_outside_paths)
     export = Export(out, f".{form}", source.schema)

@@ -1,12 +1,15 @@
 """`mluops-test generate`."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from mluops_gtest.cli.options import selection_options
 from mluops_gtest.errors import ExitCode, UnwritableError, UsageError
+
+if TYPE_CHECKING:
+    from mluops_gtest.generate.produce import Produced, Target
 
 _EPILOG = """\b
 Examples:
@@ -22,7 +25,8 @@ Examples:
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Write every selected case there, large ones too, e.g. --out cases.  [default: the root's prototxt/]",
+    help="Write every selected case there, large ones too, e.g. --out cases.  "
+    "[default: prototxt/ in the root of each operator]",
 )
 @click.option(
     "--format",
@@ -34,11 +38,11 @@ Examples:
 )
 @click.option("-j", "--jobs", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="Processes.")
 @click.option("--check", is_flag=True, help="Write nothing; compare with what is stored and locked.")
-def command(root: Path | None, out: Path | None, form: str, jobs: int, check: bool, **selection: Any) -> int:
+def command(roots: tuple[str, ...], out: Path | None, form: str, jobs: int, check: bool, **selection: Any) -> int:
     """Make cases: inputs by their recipes, baselines by the references.
 
-    Into the content root go files of up to 64 KB and a line per case in prototxt/baselines.lock; larger cases
-    are made into the cache when they are first run. With --out every selected case is written there.
+    Into the root that an operator lives in go files of up to 64 KB and a line per case in prototxt/baselines.lock;
+    larger cases are made into the cache when they are first run. With --out every selected case is written there.
     """
     from mluops_gtest.cli.consoles import stderr
     from mluops_gtest.cli.lines import complain, say
@@ -46,39 +50,50 @@ def command(root: Path | None, out: Path | None, form: str, jobs: int, check: bo
     from mluops_gtest.cli.session import Session
     from mluops_gtest.generate.produce import Target, lock_differences, produce, update_lock
 
-    session = Session(root)
-    chosen = session.select(selection).cases
+    session = Session(roots)
+    catalogue, chosen = session.catalogue, session.select(selection).cases
     foreign = [case.id for case in chosen if case.draft is None]
     if foreign:
         raise UsageError(f"generate makes declared cases; {foreign[0]} is a file that no declaration belongs to.")
-    store = session.catalogue.root
-    if out is None and store.bundled and not check:
-        raise UsageError("The content inside the installed package is not written to; say where: --out DIR.")
     if out is None and form != "prototxt":
         raise UsageError("The content root stores text; --format pb needs --out DIR.")
-    target = Target(out or store.stored, f".{form}", committed_only=out is None)
-    ids = [case.id for case in chosen]
-    produced = list(track(produce(session.catalogue, ids, target, check=check, jobs=jobs), len(ids), stderr()))
+    stores = {root: Target(out or root.stored, f".{form}", committed_only=out is None) for root in catalogue.roots}
+    targets = {}
+    for case in chosen:
+        root = catalogue.root_of(case.operator)
+        if out is None and root.bundled and not check:
+            raise UsageError(
+                f"{case.id}: the content inside the installed package is not written to; say where: --out DIR."
+            )
+        targets[case.id] = stores[root]
+    produced = list(track(produce(catalogue, targets, check=check, jobs=jobs), len(targets), stderr()))
     unwritable = [item.unwritable for item in produced if item.unwritable]
     problems = sorted(item.problem for item in produced if item.problem)
     if check:
-        problems += lock_differences(session.catalogue, target)
+        problems += [line for target in dict.fromkeys(stores.values()) for line in lock_differences(catalogue, target)]
         for line in problems:
             say(line)
         say(f"{len(produced)} cases compared, {len(problems)} differences")
         return int(ExitCode.CONTENT if problems else ExitCode.OK)
-    stale = update_lock(session.catalogue, target, produced)
-    for case_id in stale:
-        say(f"removed {case_id}: no longer declared")
+    for target in dict.fromkeys(targets.values()):
+        mine = [item for item in produced if targets[item.id] == target]
+        for case_id in update_lock(catalogue, target, mine):
+            say(f"removed {case_id}: no longer declared")
+        say(_written(mine, target))
     for line in problems:
         complain(f"error: {line}")
-    files = [item for item in produced if item.written]
-    size = sum(item.written for item in files)
     made = len(produced) - len(problems) - len(unwritable)
-    say(f"{made} cases made, {len(files)} files written to {target.folder} ({size / 1e6:.2f} MB)")
-    if len(files) < made:
-        say(f"{made - len(files)} larger cases are locked only; they are made when first run")
     if unwritable:
-        left = f"{len(ids) - made - len(problems)} cases are left; make room and run the same command again."
+        left = f"{len(targets) - made - len(problems)} cases are left; make room and run the same command again."
         raise UnwritableError(f"{unwritable[0]} {left}")
     return int(ExitCode.CONTENT if problems else ExitCode.OK)
+
+
+def _written(produced: "list[Produced]", target: "Target") -> str:
+    """What was written to one folder."""
+    made = sum(not (item.problem or item.unwritable) for item in produced)
+    sizes = [item.written for item in produced if item.written]
+    larger = f"\n{made - len(sizes)} larger cases are locked only; they are made when first run"
+    return f"{made} cases made, {len(sizes)} files written to {target.folder} ({sum(sizes) / 1e6:.2f} MB)" + (
+        larger if len(sizes) < made else ""
+    )

@@ -1,6 +1,5 @@
 """`mluops-test list`."""
 
-from pathlib import Path
 from typing import Any
 
 import click
@@ -27,13 +26,13 @@ Examples:
     show_default=True,
     help="How to print, e.g. --format json.",
 )
-def command(root: Path | None, form: str, **selection: Any) -> int:
+def command(roots: tuple[str, ...], form: str, **selection: Any) -> int:
     """List the declared cases that a selection names."""
     from mluops_gtest.cli.lines import say
     from mluops_gtest.cli.session import Session
     from mluops_gtest.model.plain_text import plain_line
 
-    session = Session(root)
+    session = Session(roots)
     cases = session.select(selection).cases
     if form == "ids":
         say("\n".join(plain_line(case.id) for case in cases))

@@ -1,7 +1,6 @@
 """`mluops-test ops`."""
 
 from collections import Counter
-from pathlib import Path
 
 import click
 
@@ -18,14 +17,14 @@ Examples:
 @click.command("ops", epilog=_EPILOG)
 @click.argument("operator", required=False, shell_complete=complete_operators)
 @root_option
-def command(root: Path | None, operator: str | None) -> None:
+def command(roots: tuple[str, ...], operator: str | None) -> None:
     """Show the operators that are known; with a name, everything about one."""
     from rich.table import Table
 
     from mluops_gtest.cli.consoles import stdout, whole_table
     from mluops_gtest.cli.session import Session
 
-    catalogue = Session(root).catalogue
+    catalogue = Session(roots).catalogue
     console = stdout()
     if operator is not None:
         from mluops_gtest.cli.operator_page import operator_page

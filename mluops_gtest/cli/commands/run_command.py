@@ -192,7 +192,7 @@ def command(ctx: click.Context, /, resume: Path | None, **options: Any) -> int:
         return _resume(resume, verbosity)
     if not options["perf"]:
         _refuse_without_perf(ctx)
-    out, root, allow_empty = options.pop("out"), options.pop("root"), options.pop("allow_empty_shard")
+    out, allow_empty = options.pop("out"), options.pop("allow_empty_shard")
     overwrite = options.pop("overwrite")
     if overwrite and out is None:
         raise UsageError("--overwrite says what may happen to the folder of --out, e.g. --out results --overwrite.")
@@ -203,7 +203,7 @@ def command(ctx: click.Context, /, resume: Path | None, **options: Any) -> int:
         raise UsageError("--perf times one call after the other: leave out -j. With --devices each device has its own.")
     options["labels"] = given_labels(options["labels"])
     options["reseed"] = _seed(options["reseed"], options["shard"])
-    failed, session = options.pop("failed"), Session(root)
+    failed, session = options.pop("failed"), Session(options["roots"])
     smallest_first = options["stop_at_first"] or failed is not None
     times = _times(options.pop("times"), of_use=options["shard"] is not None or smallest_first)
     keys = ("select", "operators", "tags", "keyword", "everything")
@@ -212,7 +212,6 @@ def command(ctx: click.Context, /, resume: Path | None, **options: Any) -> int:
         selection = only_failed(session, selection, failed)
     request = RunRequest(
         selection=selection,
-        root=None if root is None else str(root),
         jobs=jobs or 1,
         devices=tuple(devices),
         times=None if times is None else times.digest,
@@ -320,7 +319,7 @@ def _resume(path: Path, verbosity: int) -> int:
             if not report.interrupted:
                 say(f"{path}: the run is finished; nothing is left to run.")
                 return int(report.exit_code)
-        session = Session(None if request.root is None else Path(request.root))
+        session = Session(request.roots)
         cases = plan_again(session, list(planned.cases))
         return int(execute(session, request, cases, planned.left_out, folder, verbosity, read_done(path)))
 

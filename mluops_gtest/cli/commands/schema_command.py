@@ -24,7 +24,7 @@ _FILES = ("mluoptest.proto", "mluops_gtest_expect.proto")
     help="Write both files into this folder instead of printing one, e.g. --out proto.",
 )
 @root_option
-def command(root: Path | None, file: str, out: Path | None) -> None:
+def command(roots: tuple[str, ...], file: str, out: Path | None) -> None:
     """Print the .proto text of case files: mluoptest.proto, with the parameters of every operator that is known.
 
     Any protobuf tool in any language reads case files with it. A case that expects a status or needs a special
@@ -36,7 +36,7 @@ def command(root: Path | None, file: str, out: Path | None) -> None:
     from mluops_gtest.codec.schema import Schema
     from mluops_gtest.codec.writing import replace_file
 
-    texts = proto_files(Schema.of(Session(root).catalogue.operators.values()))
+    texts = proto_files(Schema.of(Session(roots).catalogue.operators.values()))
     if out is None:
         say(texts[file].removesuffix("\n"))
         return

@@ -1,7 +1,5 @@
 """`mluops-test show`."""
 
-from pathlib import Path
-
 import click
 
 from mluops_gtest.cli.options import complete_ids, file_options, root_option
@@ -25,13 +23,13 @@ Examples:
     help="With the values of `run --reseed N`, e.g. --reseed 7.",
 )
 @file_options
-def command(root: Path | None, case: str, reseed: int | None, strict: bool, allow_outside_paths: bool) -> None:
+def command(roots: tuple[str, ...], case: str, reseed: int | None, strict: bool, allow_outside_paths: bool) -> None:
     """Show one case: tensors with their value ranges, parameters, criteria, expected status, a repro line."""
     from mluops_gtest.cli.case_page import case_page
     from mluops_gtest.cli.consoles import stdout, whole_table
     from mluops_gtest.cli.session import Session
 
-    session = Session(root)
+    session = Session(roots)
     selection = {"select": (case,), "operators": (), "tags": (), "keyword": "", "everything": False}
     chosen = session.select(selection).cases
     if len(chosen) != 1:
@@ -40,7 +38,7 @@ def command(root: Path | None, case: str, reseed: int | None, strict: bool, allo
     loaded = source.load(chosen[0].id)
     note = chosen[0].draft.note if chosen[0].draft else ""
     console = stdout()
-    for part in case_page(loaded, session.catalogue.operators.get(loaded.operator), note, root):
+    for part in case_page(loaded, session.catalogue.operators.get(loaded.operator), note, roots):
         if isinstance(part, str):
             console.print(part)
         else:

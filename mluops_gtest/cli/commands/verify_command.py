@@ -1,6 +1,5 @@
 """`mluops-test verify`."""
 
-from pathlib import Path
 from typing import Any
 
 import click
@@ -19,7 +18,7 @@ Examples:
 @click.command("verify", epilog=_EPILOG)
 @selection_options
 @file_options
-def command(root: Path | None, strict: bool, allow_outside_paths: bool, **selection: Any) -> int:
+def command(roots: tuple[str, ...], strict: bool, allow_outside_paths: bool, **selection: Any) -> int:
     """Recompute every stored baseline from its stored inputs and say which differ.
 
     Expected statuses are compared with the operator's checks likewise.
@@ -30,7 +29,7 @@ def command(root: Path | None, strict: bool, allow_outside_paths: bool, **select
     from mluops_gtest.cli.session import Session
     from mluops_gtest.generate.verify import verify_case
 
-    session = Session(root)
+    session = Session(roots)
     chosen = session.select(selection).cases
     source = session.source(chosen, strict=strict, allow_outside_paths=allow_outside_paths)
     verified = differing = skipped = 0

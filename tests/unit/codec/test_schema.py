@@ -71,7 +71,9 @@ def test_an_operator_may_replace_a_listed_message():
             },
             "X = 0 contradicts REDUCE_MODE_SUM = 0",
         ),
-        ({"params": replace(TOY.params, field="x", fields=())}, "ToyScaleParam is declared twice"),
+        ({"params": replace(TOY.params, field="x", number=990002, fields=())}, "ToyScaleParam is declared twice"),
+        ({"params": replace(TOY.params, field="x")}, "other and toy_scale both use the field number 990001"),
+        ({"params": replace(TOY.params, number=990002)}, "other and toy_scale both use the parameter field toy_scale"),
     ],
 )
 def test_contradictions_are_told(change, says):

@@ -134,7 +134,10 @@ def test_a_yaml_without_operator_is_named(tmp_path):
         ("import no_such_module", "does not load: ModuleNotFoundError"),
         ("OPERATOR = 5", "must define OPERATOR"),
         (GENERATOR, "OPERATOR.name is 'scale_by'"),
-        (GENERATOR.replace('name="scale_by"', 'name="other"'), "Two operators are called 'scale': other and scale_by"),
+        (
+            GENERATOR.replace('name="scale_by"', 'name="other"'),
+            "Two operators are called 'scale': .*/other.py and .*by.py",
+        ),
     ],
 )
 def test_a_generator_that_is_none_is_content_broken(tmp_path, source, says):

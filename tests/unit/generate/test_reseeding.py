@@ -106,7 +106,7 @@ def test_the_expected_status_of_a_negative_case_holds(toy):
 
 
 def test_the_cache_knows_when_code_changes(toy):
-    generators = toy.root.path / "generators"
+    generators = toy.roots[0].path / "generators"
     before = code_digest(generators, "scale_by")
     code_digest.cache_clear()
     assert code_digest(generators, "scale_by") == before

@@ -3,7 +3,7 @@
 import pytest
 
 from mluops_gtest.content.catalogue import Catalogue
-from mluops_gtest.content.root import find_root
+from mluops_gtest.content.root import builtin_root
 from mluops_gtest.model.binding import bind
 from mluops_gtest.model.call import DEFAULT_ARCH, DEFAULT_NRAM_BYTES
 from mluops_gtest.model.case import Case, Expect
@@ -18,7 +18,7 @@ from mluops_gtest.model.case import Case, Expect
     ],
 )
 def test_the_handle_is_as_the_case_asks(expect, arch, nram_bytes):
-    operator = Catalogue(find_root(None)).operators["voxel_pooling_forward"]
+    operator = Catalogue(builtin_root()).operators["voxel_pooling_forward"]
     call = bind(Case("id", operator.name, (), (), {}, (), expect), operator, {}, {})
     assert call.handle is not None
     assert (call.handle.arch, call.handle.nram_bytes) == (arch, nram_bytes)

@@ -57,7 +57,9 @@ SMALL = report(
 TEXT = json_bytes(report_to_json(SMALL)).decode()
 REFUSALS = (ContentError, UsageError, NothingSelectedError)
 TODAY = datetime.date(2026, 5, 20)
-REQUEST = RunRequest({"select": [], "shard": None}, None, "numpy", devices=(0,), timeout=2.5, samples=3)
+REQUEST = RunRequest(
+    {"select": [], "shard": None}, ("builtin", "../mine"), "numpy", devices=(0,), timeout=2.5, samples=3
+)
 many = settings(
     max_examples=100,
     deadline=None,
@@ -137,7 +139,7 @@ def test_a_broken_request(tmp_path, data):
 
 def test_a_request_of_an_earlier_version_is_read():
     record = {"selection": {}, "root": None, "backend": "numpy", "cases": [], "left_out": 0}
-    assert RunRequest.from_json(record, Source("run.json", "")) == RunRequest({}, None, "numpy")
+    assert RunRequest.from_json(record, Source("run.json", "")) == RunRequest({}, ("builtin",), "numpy")
 
 
 @many
