@@ -75,7 +75,7 @@ def test_every_content_file_is_inside(source: Path, names: set[str], folder: str
 
 
 def test_the_package_is_complete_and_typed(source: Path, names: set[str]) -> None:
-    kinds = {".py", ".typed", ".css", ".js"}
+    kinds = {".py", ".typed", ".css", ".js", ".txt"}
     parts = {p.relative_to(source).as_posix() for p in (source / "mluops_gtest").rglob("*") if p.suffix in kinds}
     assert {"mluops_gtest/py.typed", "mluops_gtest/reports/html/static/9-start.js"} <= parts <= names
     assert not [name for name in names if "__pycache__" in name]
@@ -109,3 +109,10 @@ def test_the_wheel_lists_the_same_cases_as_its_source(source: Path, unpacked: Pa
 def test_the_wheel_runs_a_case(unpacked: Path, tmp_path: Path) -> None:
     answer = ask(unpacked, tmp_path, "run", "--op", "masked_im2col_forward", "--tag", "smoke")
     assert "passed" in answer
+
+
+def test_the_wheel_writes_an_operator_that_passes(unpacked: Path, tmp_path: Path) -> None:
+    root = str(tmp_path / "mine")
+    ask(unpacked, tmp_path, "new", "operator", "row_sum", "--root", root)
+    ask(unpacked, tmp_path, "generate", "--op", "row_sum", "--root", root)
+    assert "54 passed" in ask(unpacked, tmp_path, "run", "--root", root)

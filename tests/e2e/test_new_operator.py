@@ -1,0 +1,115 @@
+"""`mluops-test new operator`: what it writes works at once, through every door, in any root."""
+
+import shlex
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from mluops_gtest.cli.main import run_main
+from tests.e2e.conftest import SUPPORT
+from tests.support.torch_needed import needs_torch
+
+NAME = "row_sum"
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    """A new operator in a root of its own, generated."""
+    folder = tmp_path_factory.mktemp("operators")
+    assert run_main(["new", "operator", NAME, "--root", str(folder)]) == 0
+    assert run_main(["generate", "--all", "--root", str(folder)]) == 0
+    return folder
+
+
+def test_it_says_what_it_wrote_and_what_to_do_next(cli, tmp_path):
+    result = cli("new", "operator", NAME)
+    assert result.code == 0, result.err
+    written = [line for line in result.lines if line.startswith(("generators/", "cases/", "tests/"))]
+    assert {f"generators/{NAME}/__init__.py", f"cases/{NAME}.yaml", f"tests/test_{NAME}.py"} <= set(written)
+    assert all((tmp_path / "cwd" / path).is_file() for path in written)
+    assert f"  mluops-test generate --op {NAME} --root ." in result.lines
+
+
+@pytest.mark.parametrize("name", ["Row", "1st", "class", "row-sum", "../row", "", "row.sum"])
+def test_a_bad_name_is_refused(cli, tmp_path, name):
+    result = cli("new", "operator", name)
+    assert result.code == 2
+    assert "take lower-case letters, digits and _, e.g. row_sum" in result.err
+    assert list((tmp_path / "cwd").iterdir()) == []
+
+
+@pytest.mark.parametrize("there", [f"generators/{NAME}/notes.txt", f"generators/{NAME}.py", f"cases/{NAME}.yaml"])
+def test_nothing_is_overwritten(cli, tmp_path, there):
+    path = tmp_path / "mine" / there
+    path.parent.mkdir(parents=True)
+    path.write_text("mine")
+    result = cli("new", "operator", NAME, "--root", tmp_path / "mine")
+    assert result.code == 2
+    assert "exists already; take another name or another --root" in result.err
+    assert [one for one in (tmp_path / "mine").rglob("*") if one.is_file()] == [path]
+    assert path.read_text() == "mine"
+
+
+def test_two_operators_stand_in_one_root(cli, tmp_path):
+    for name in (NAME, "a", "an_operator_with_quite_a_long_name_for_one"):
+        assert cli("new", "operator", name, "--root", tmp_path).code == 0
+    assert cli("generate", "--op", "a", "--root", tmp_path).code == 0
+    listed = cli("ops", "--root", tmp_path)
+    assert [line.split()[0] for line in listed.lines[1:]] == ["a", "an_operator_with_quite_a_long_name_for_one", NAME]
+
+
+@pytest.mark.parametrize("backend", ["numpy", "reference"])
+def test_every_case_passes(run, root, backend):
+    result = run("--all", "--root", root, "--backend", backend)
+    assert result.code == 0, result.out
+    assert set(result.report["summary"]) == {"passed"}
+    assert 40 < len(result.results) < 80
+
+
+class TestWithTorch:
+    pytestmark = needs_torch
+
+    def test_every_case_passes(self, run, root):
+        result = run("--all", "--root", root, "--backend", "torch")
+        assert result.code == 0, result.out
+        assert set(result.report["summary"]) == {"passed"}
+
+
+def test_every_case_passes_in_a_program_behind_exec(run, root):
+    program = shlex.join([sys.executable, str(SUPPORT / "row_sum_program.py")])
+    result = run("--all", "--root", root, "--backend", f"exec:{program}", "--serve")
+    assert result.code == 0, result.out
+    assert set(result.report["summary"]) == {"passed"}
+
+
+def test_the_audit_finds_nothing(cli, root):
+    result = cli("audit", "operators", "--root", root)
+    assert (result.code, result.out) == (0, "1 operators, 16 rules, 0 findings\n")
+
+
+def own_tests(root):
+    """The scaffold's own tests with pytest alone: no configuration of ours reaches the folder."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"]
+    return subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, timeout=300)
+
+
+def test_its_own_tests_pass(root):
+    done = own_tests(root)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "5 passed" in done.stdout
+
+
+def test_its_own_tests_see_a_wrong_kernel(root, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(root, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    kernel = copy / "generators" / NAME / "kernel.py"
+    text = kernel.read_text()
+    for right, wrong in (("firsts, axis=0", "firsts[:1], axis=0"), ("_OLDEST_ARCH = 370", "_OLDEST_ARCH = 360")):
+        assert right in text
+        text = text.replace(right, wrong)
+    kernel.write_text(text)
+    done = own_tests(copy)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "5 failed" in done.stdout
