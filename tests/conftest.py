@@ -1,29 +1,61 @@
-"""What all tests share: the content of this checkout, and a cache folder of their own."""
+"""What all tests share: the content of this checkout, read once, and folders of their own."""
 
 import os
 from pathlib import Path
 
 import pytest
 
+from mluops_gtest.content import catalogue as catalogue_module
+from mluops_gtest.content import operators as operators_module
 from mluops_gtest.content.catalogue import Catalogue
 from mluops_gtest.content.root import Root
+from mluops_gtest.generate import produce, source
 
 ROOT = Path(__file__).parents[1]
 
 
+def shared_folder(tmp_path_factory) -> Path:
+    """One folder for all workers of this run of the tests."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if os.environ.get("PYTEST_XDIST_WORKER") else own
+
+
 @pytest.fixture(scope="session", autouse=True)
-def _own_cache(tmp_path_factory):
-    """Tests neither use nor fill the user's cache; the workers of one run share a folder."""
-    shared = tmp_path_factory.getbasetemp()
-    if os.environ.get("PYTEST_XDIST_WORKER"):
-        shared = shared.parent
-    before = os.environ.get("MLUOPS_TEST_CACHE")
-    os.environ["MLUOPS_TEST_CACHE"] = str(shared / "cases-cache")
-    yield
-    if before is None:
-        del os.environ["MLUOPS_TEST_CACHE"]
-    else:
-        os.environ["MLUOPS_TEST_CACHE"] = before
+def _own_folders(tmp_path_factory):
+    """Tests neither use nor fill the user's cache of cases, and processes compile our modules once for all tests."""
+    shared = shared_folder(tmp_path_factory)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MLUOPS_TEST_CACHE", str(shared / "cases-cache"))
+        patch.setenv("PYTHONPYCACHEPREFIX", str(shared / "compiled"))
+        patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _content_is_parsed_once():
+    """The content of this checkout stays as it is while tests run; to parse it takes most of a short command."""
+
+    def remembered(function):
+        results = {}
+
+        def call(path, *others):
+            if not path.is_relative_to(ROOT):
+                return function(path, *others)
+            key = (path, *map(id, others))
+            if key not in results:
+                # The others are kept, so that no new object gets an id that is a key here.
+                results[key] = others, function(path, *others)
+            found = results[key][1]
+            return dict(found) if isinstance(found, dict) else found
+
+        return call
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(operators_module, "load_operator", remembered(operators_module.load_operator))
+        patch.setattr(catalogue_module, "load_declarations", remembered(catalogue_module.load_declarations))
+        for module in (source, produce):
+            patch.setattr(module, "read_lock", remembered(module.read_lock))
+        yield
 
 
 @pytest.fixture(scope="session")
