@@ -113,6 +113,32 @@ def selection_options(function: F) -> F:
     return function
 
 
+_REPORTS = {
+    "html": ("one page for the browser", "report.html"),
+    "markdown": ("the test report that goes with a change", "report.md"),
+    "junit": ("results for a CI system", "junit.xml"),
+    "ctrf": ("results in the Common Test Report Format", "ctrf.json"),
+}
+
+
+def report_options(function: F) -> F:
+    """--html, --markdown, --junit, --ctrf: what `report` writes, at the end of a run."""
+    for form, (what, file) in reversed(_REPORTS.items()):
+        function = click.option(
+            f"--{form}",
+            type=click.Path(dir_okay=False),
+            metavar="FILE",
+            help=f"Also write {what}, as `report` does, e.g. --{form} {file}.",
+        )(function)
+    return function
+
+
+def taken_reports(options: dict[str, Any]) -> dict[str, str]:
+    """Format → file, taken out of the options of a command."""
+    given = {form: options.pop(form) for form in _REPORTS}
+    return {form: file for form, file in given.items() if file is not None}
+
+
 def file_options(function: F) -> F:
     """--strict, --allow-outside-paths: how case files are read."""
     decorators = [

@@ -2,14 +2,21 @@
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Literal
 
+from mluops_gtest.codec.results import report_from_json, report_to_json
+from mluops_gtest.codec.typed import Source
 from mluops_gtest.codec.writing import replace_text
+from mluops_gtest.errors import UnwritableError, UsageError
 from mluops_gtest.model.report import RunReport
+from mluops_gtest.reports.files import REPORT, RESULTS, RUN
 from mluops_gtest.reports.history.store import History
 from mluops_gtest.reports.history.trends import CaseTrend
 
+# What a run writes in one step; `report` has more, and what a baseline and the history add.
+ReportFormat = Literal["html", "markdown", "junit", "ctrf"]
 # What the page and the table have room for.
 _MOST_RUNS = 40
 
@@ -49,8 +56,6 @@ def render(
 
 def _json(report: RunReport, transitions: Mapping[str, str] | None, past: tuple[CaseTrend, ...] | None) -> str:
     """report.json with a summary made anew, and what was asked for beside it."""
-    from mluops_gtest.codec.results import report_to_json
-
     document = report_to_json(report)
     if transitions is not None:
         document["transitions"] = dict(transitions)
@@ -84,3 +89,28 @@ def write(text: str, file: Path | None) -> None:
         sys.stdout.buffer.flush()
     else:
         replace_text(file, text)
+
+
+def check_reports(reports: Mapping[ReportFormat, str], results: Path) -> None:
+    """Refuse, before anything runs, files of a run that cannot be written; `results` is the run's folder."""
+    seen = {(results / name).resolve(): f"the run's own {name}" for name in (RUN, RESULTS, REPORT)}
+    for form, name in reports.items():
+        path = Path(name)
+        if not path.parent.is_dir():
+            raise UsageError(f"--{form} {name}: there is no folder {path.parent}; make it, or name another file.")
+        if path.resolve() in seen:
+            raise UsageError(f"--{form} {name}: that is {seen[path.resolve()]}; name another file.")
+        seen[path.resolve()] = f"the file of --{form}"
+
+
+def write_reports(report: RunReport, reports: Mapping[ReportFormat, str]) -> Iterator[UnwritableError]:
+    """Write the files that a run was asked for; what cannot be written does not keep the others from it."""
+    if not reports:
+        return
+    # With the digits that report.json keeps, so that `report` writes the same later.
+    stored = report_from_json(report_to_json(report), Source(REPORT, ""))
+    for form, name in reports.items():
+        try:
+            write(render(stored, form, "en", None, None), Path(name))
+        except UnwritableError as error:
+            yield error

@@ -1,7 +1,6 @@
 """A run as the command line asks for it: planned, executed, written, summed up; new and resumed ones alike."""
 
 import contextlib
-import dataclasses
 import os
 import platform
 import shlex
@@ -21,6 +20,7 @@ from mluops_gtest.cli.lines import complain, say
 from mluops_gtest.cli.output_saver import OutputSaver, Which
 from mluops_gtest.cli.performance_page import print_performance
 from mluops_gtest.cli.planning import case_sizes
+from mluops_gtest.cli.reporting import ReportFormat, write_reports
 from mluops_gtest.cli.run_progress import RunProgress
 from mluops_gtest.cli.session import Session, root_words
 from mluops_gtest.codec.result_checks import check_labels, check_selection
@@ -98,6 +98,8 @@ class RunRequest:
     save_outputs: Which | None = None
     # What the user says, and from the beginning of the run on also what the harness recorded.
     labels: dict[str, str] = field(default_factory=dict)
+    # Format → file, written at the end.
+    reports: dict[ReportFormat, str] = field(default_factory=dict)
 
     @property
     def isolated(self) -> bool:
@@ -164,8 +166,9 @@ class RunRequest:
             for value in values if isinstance(values, tuple) else (values,):
                 if value is not None and not least <= value < 2**63:
                     raise source.error(f"{value} cannot be; at least {least} is", f".{name}")
-        for name in ("backend", "roots", "runtime", "device_spec"):
-            values = getattr(request, name)
+        named = {name: getattr(request, name) for name in ("backend", "roots", "runtime", "device_spec")}
+        named |= {f"reports.{form}": file for form, file in request.reports.items()}
+        for name, values in named.items():
             for value in values if isinstance(values, tuple) else (values or "",):
                 if "\0" in value:
                     raise source.error(f"{shown(value)} cannot be named", f".{name}")
@@ -233,7 +236,7 @@ def execute(
                 report = run(planned, callers, operators, source, context, options, listeners, done, saver)
             except UnwritableError as error:
                 return _told(error, exit_code(files.finished))
-            report = _timed(report, source)
+            report = _timed(report, source, files.seconds)
             code = report.exit_code
             try:
                 files.write_report(report)
@@ -244,6 +247,8 @@ def execute(
     reporter.summary(report, str(folder.path))
     if saver is not None:
         code = _saved(saver, code)
+    for trouble in write_reports(report, request.reports):
+        code = _told(trouble, code)
     if report.interrupted:
         say(f"Interrupted. To run what is left: {shlex.join(['mluops-test', 'run', '--resume', str(folder.path)])}")
     # Who selected knows that the rest is left out.
@@ -363,6 +368,6 @@ def _context(request: RunRequest, name: str, count: int, left_out: int, device: 
     )
 
 
-def _timed(report: RunReport, source: StoredCases) -> RunReport:
+def _timed(report: RunReport, source: StoredCases, writing: float) -> RunReport:
     times = {"generate": source.times.generate, "load": source.times.load}
-    return dataclasses.replace(report, timing={**times, **report.timing})
+    return replace(report, timing={**times, **report.timing, "write": writing})

@@ -1,7 +1,6 @@
 """What a run leaves: run.json before the first case, results.jsonl line by line, report.json at the end."""
 
 import contextlib
-import dataclasses
 import os
 import shlex
 import time
@@ -60,7 +59,6 @@ class ResultFiles:
 
     def write_report(self, report: RunReport) -> None:
         """The report, whole or not at all."""
-        report = dataclasses.replace(report, timing={**report.timing, "write": self.seconds})
         try:
             replace_file(self._folder.path / REPORT, _document(report), make_folder=False)
         except UnwritableError as error:

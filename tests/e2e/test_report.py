@@ -42,6 +42,78 @@ def test_written_is_success_whatever_the_outcomes(cli, failing, tmp_path, form):
     assert cli("report", failing, "--format", form).out == file.read_text(encoding="utf-8")
 
 
+class TestInOneStep:
+    """`run --junit FILE --html FILE …`."""
+
+    FILES = ("--html", "r.html", "--markdown", "r.md", "--junit", "r.xml", "--ctrf", "r.json")
+
+    def test_a_run_writes_what_report_writes_and_exits_as_ever(self, cli):
+        done = cli("run", *SELECT, "--backend", wrong("AllZero"), "--no-isolate", "--out", "results", *self.FILES)
+        assert (done.code, done.err) == (1, "")
+        for form, file in zip(("html", "markdown", "junit", "ctrf"), self.FILES[1::2], strict=True):
+            assert Path(file).read_text(encoding="utf-8") == cli("report", "results", "--format", form).out
+
+    def test_beside_the_results_of_a_new_folder(self, cli):
+        assert cli("run", *SELECT, "--out", "results", "--junit", "results/junit.xml").code == 0
+        assert ElementTree.parse("results/junit.xml").getroot().get("tests") == "2"
+
+    @pytest.mark.parametrize(
+        ("words", "message"),
+        [
+            (["--junit", "absent/junit.xml"], "--junit absent/junit.xml: there is no folder absent; make it"),
+            (["--html", "r", "--ctrf", "./r"], "--ctrf ./r: that is the file of --html"),
+            (["--ctrf", "results/report.json"], "--ctrf results/report.json: that is the run's own report.json"),
+            (["--html", "."], "is a directory"),
+        ],
+    )
+    def test_what_cannot_be_written_is_told_before_anything_runs(self, cli, words, message):
+        told = cli("run", *SELECT, "--out", "results", *words)
+        assert (told.code, message in told.err, Path("results").exists()) == (2, True, False)
+
+    def test_one_that_cannot_be_written_at_the_end_costs_neither_results_nor_the_others(self, cli, monkeypatch):
+        from mluops_gtest.cli import reporting
+        from mluops_gtest.errors import UnwritableError
+
+        true_write = reporting.write
+
+        def full(text, file):
+            if file.name == "r.html":
+                raise UnwritableError.of(file, OSError(28, "No space left on device"))
+            true_write(text, file)
+
+        monkeypatch.setattr(reporting, "write", full)
+        done = cli("run", *SELECT, "--out", "results", *self.FILES)
+        assert done.code == 74
+        assert done.err == "error: r.html: cannot be written: No space left on device.\n"
+        assert Path("r.xml").exists()
+        assert Path("results/report.json").exists()
+
+    def test_a_resumed_run_writes_them_too(self, cli):
+        assert cli("run", *SELECT, "--out", "results", "--junit", "r.xml").code == 0
+        Path("results/results.jsonl").write_text("")
+        Path("results/report.json").unlink()
+        Path("r.xml").unlink()
+        assert cli("run", "--resume", "results").code == 0
+        assert ElementTree.parse("r.xml").getroot().get("tests") == "2"
+        assert "leave out --junit" in cli("run", "--resume", "results", "--junit", "r.xml").err
+
+    @pytest.mark.parametrize(
+        ("reports", "words"),
+        [
+            ({"pdf": "x"}, "pdf"),
+            ({"html": 7}, "expected a text"),
+            ({"html": "a\0b"}, "$.reports.html: 'a\\x00b' cannot be named"),
+        ],
+    )
+    def test_a_spoiled_run_json_is_refused(self, cli, reports, words):
+        assert cli("run", *SELECT, "--out", "results").code == 0
+        Path("results/report.json").unlink()
+        record = json.loads(Path("results/run.json").read_text())
+        Path("results/run.json").write_text(json.dumps({**record, "reports": reports}))
+        told = cli("run", "--resume", "results")
+        assert (told.code, words in told.err) == (3, True)
+
+
 def test_html_is_the_default(cli, passing):
     assert cli("report", passing).out.startswith(FORMATS["html"])
 

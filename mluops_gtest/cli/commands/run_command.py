@@ -14,7 +14,9 @@ from mluops_gtest.cli.options import (
     ReseedType,
     complete_backends,
     file_options,
+    report_options,
     selection_options,
+    taken_reports,
 )
 from mluops_gtest.cli.sampling import sampling_options
 from mluops_gtest.errors import UsageError
@@ -39,6 +41,7 @@ Examples:
   mluops-test run --shard 1/4 --out results-1         a quarter of the cases; then: mluops-test merge
   mluops-test run --shard 1/4 --times last-night      quarters that took the same time last night
   mluops-test run --tag network --perf --device-spec host.yaml
+  mluops-test run --junit junit.xml --html report.html
   mluops-test run --reseed 7                          other random values, fresh baselines
   mluops-test run --failed results --out again        what did not pass there, the smallest case first
   mluops-test run --resume results                    go on after a crash, Ctrl-C or a full disk
@@ -162,6 +165,7 @@ _ONLY_WITH_PERF = {"warmup", "samples", "cold_cache", "device_spec"}
     metavar="DIR",
     help="Run what an interrupted run left, with the options it had, e.g. --resume mluops-results/20260101-120000.",
 )
+@report_options
 @click.option(
     "--label",
     "labels",
@@ -182,6 +186,7 @@ def command(ctx: click.Context, /, resume: Path | None, **options: Any) -> int:
     """
     from mluops_gtest.cli.labelling import given_labels
     from mluops_gtest.cli.planning import empty_shard, only_failed, plan_new
+    from mluops_gtest.cli.reporting import check_reports
     from mluops_gtest.cli.running import RunRequest, execute
     from mluops_gtest.cli.session import Session
 
@@ -201,6 +206,7 @@ def command(ctx: click.Context, /, resume: Path | None, **options: Any) -> int:
         raise UsageError("-j and --devices exclude each other: there is one worker per device.")
     if options["perf"] and (jobs or 1) > 1:
         raise UsageError("--perf times one call after the other: leave out -j. With --devices each device has its own.")
+    options["reports"] = taken_reports(options)
     options["labels"] = given_labels(options["labels"])
     options["reseed"] = _seed(options["reseed"], options["shard"])
     failed, session = options.pop("failed"), Session(options["roots"])
@@ -225,6 +231,7 @@ def command(ctx: click.Context, /, resume: Path | None, **options: Any) -> int:
     if not cases:
         return int(empty_shard(allow_empty))
     with _new_folder(out, overwrite=overwrite) as folder:
+        check_reports(request.reports, folder.path)
         return int(execute(session, request, cases, left_out, folder, verbosity, times=times))
 
 
@@ -305,6 +312,7 @@ def _options(ctx: click.Context, names: list[str]) -> str:
 def _resume(path: Path, verbosity: int) -> int:
     from mluops_gtest.cli.lines import say
     from mluops_gtest.cli.planning import plan_again
+    from mluops_gtest.cli.reporting import check_reports
     from mluops_gtest.cli.running import RunRecord, RunRequest, execute
     from mluops_gtest.cli.session import Session
     from mluops_gtest.codec.typed import convert
@@ -320,6 +328,7 @@ def _resume(path: Path, verbosity: int) -> int:
                 say(f"{path}: the run is finished; nothing is left to run.")
                 return int(report.exit_code)
         session = Session(request.roots)
+        check_reports(request.reports, path)
         cases = plan_again(session, list(planned.cases))
         return int(execute(session, request, cases, planned.left_out, folder, verbosity, read_done(path)))
 
