@@ -40,7 +40,7 @@ class Geometry:
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """What get_indice_pairs answers, all int32: out_indices [n, 4], indice_pairs [K, 2, L], indice_num [K]."""
+    """The pairs of all kernel offsets, all int32: out_indices [n, 4], indice_pairs [K, 2, L], indice_num [K]."""
 
     out_indices: Array
     indice_pairs: Array

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mluops_gtest.errors import BackendError, UnknownNameError, UsageError
+from mluops_gtest.model.c_api import CApi
 from mluops_gtest.model.call import Backend
-from mluops_gtest.model.parts import KnownOperators
+from mluops_gtest.model.parts import C_API, KnownOperators
 
 if TYPE_CHECKING:
     from mluops_gtest.backends.exec_door.backend import CallWriter
@@ -104,11 +105,11 @@ def _open(word: str, rest: str, wiring: Wiring) -> Backend:
         case "c":
             from mluops_gtest.backends.c_library import CLibraryBackend
 
-            return CLibraryBackend(rest, wiring.runtime)
+            return CLibraryBackend(_c_functions(wiring), rest, wiring.runtime)
         case "mlu":
             from mluops_gtest.backends.c_library import CLibraryBackend
 
-            return CLibraryBackend.mlu(wiring.runtime)
+            return CLibraryBackend.mlu(_c_functions(wiring), wiring.runtime)
         case "exec":
             from mluops_gtest.backends.exec_door.backend import ExecBackend
 
@@ -129,6 +130,10 @@ def python_target(spec: str) -> str | None:
 def _split(spec: str) -> tuple[str, str, str]:
     """Module or file, the colon, and the attribute."""
     return (spec, ":", _DEFAULT_ATTRIBUTE) if spec.endswith(".py") else spec.rpartition(":")
+
+
+def _c_functions(wiring: Wiring) -> Callable[[str], CApi | None]:
+    return lambda operator: wiring.operators().part(operator, C_API)
 
 
 def _named(spec: str) -> Backend:
@@ -179,7 +184,7 @@ def _door_problem(word: str) -> str:
         from mluops_gtest.backends.c_library import CLibraryBackend
 
         try:
-            CLibraryBackend.mlu()
+            CLibraryBackend.mlu(lambda _: None)
         except BackendError as error:
             return str(error)
     return ""

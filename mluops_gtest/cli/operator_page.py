@@ -4,13 +4,15 @@ from collections.abc import Iterator
 
 from rich.table import Table
 
+from mluops_gtest.model.c_api import CApi
 from mluops_gtest.model.operator import Operator, OutputSpec
 from mluops_gtest.reports.markup import escape
 
 
-def operator_page(operator: Operator) -> Iterator[Table | str]:
+def operator_page(operator: Operator, c_functions: CApi) -> Iterator[Table | str]:
     """The parts of the page in order."""
-    yield f"[bold]{operator.name}[/]  op_name {operator.released_name!r} in files"
+    names = "".join(f"{escape(signature.function.name)}, " for signature in c_functions)
+    yield f"[bold]{operator.name}[/]  {names}op_name {operator.released_name!r} in files"
     yield f"{escape(operator.summary)}\n"
     yield _tensors(operator)
     yield _params(operator)

@@ -61,9 +61,12 @@ class Operators(KnownOperators):
         path = generator.with_name(f"{part.file}.py")
         if not path.is_file():
             return None
-        value = getattr(_load_module(f"{_module_name(generator)}.{part.file}", path), part.name, None)
+        value: Any = getattr(_load_module(f"{_module_name(generator)}.{part.file}", path), part.name, None)
         if not part.fits(value):
             raise ContentError(f"{path}: the file must define {part.name}, {part.wanted}.")
+        mistake = part.mistake(value, self[operator])
+        if mistake is not None:
+            raise ContentError(f"{path}: {mistake}.")
         return value
 
 

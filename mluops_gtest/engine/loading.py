@@ -1,6 +1,7 @@
 """From the words of a run's options to a backend: composed here, because backends may not import content or codec."""
 
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ class BackendChoice:
     def load(self, operators: Operators | None = None) -> Backend:
         """The backend; operators are loaded only for one that needs them."""
 
+        @cache
         def resolve() -> Operators:
             return load_operators(*map(Path, self.roots)) if operators is None else operators
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
+from mluops_gtest.model.c_api import CApi, is_c_api, mistake_in
 from mluops_gtest.model.call import OpCall
 from mluops_gtest.model.operator import Mutant, Operator
 
@@ -23,6 +24,8 @@ class Part(Generic[T]):
     name: str
     wanted: str
     fits: Callable[[object], bool]
+    # What in a value that fits does not belong to this operator, in words; None if nothing.
+    mistake: Callable[[T, Operator], str | None] = lambda _value, _operator: None
 
 
 class KnownOperators(Mapping[str, Operator]):
@@ -41,3 +44,6 @@ MUTANTS: Final[Part[tuple[Mutant, ...]]] = Part(
     "mutants", "MUTANTS", "a tuple of mluops_gtest.authoring.Mutant", _are_mutants
 )
 TORCH_KERNEL: Final[Part[TorchKernel]] = Part("torch_kernel", "run", "a function run(call, inputs, outputs)", callable)
+C_API: Final[Part[CApi]] = Part(
+    "c_api", "C_API", "a tuple of mluops_gtest.authoring.c_api.CSignature", is_c_api, mistake_in
+)

@@ -56,13 +56,23 @@ def run(cli, tmp_path):
 
 
 @pytest.fixture
-def toy(cli, tmp_path):
+def toy(toy_with):
     """A generated root with one tiny operator."""
-    root = write_toy_root(tmp_path / "toy")
-    result = cli("generate", "--all", "--root", root)
-    assert result.code == 0, result.err
-    assert cli("generate", "--tag", "undefined", "--root", root).code == 0
-    return root
+    return toy_with()
+
+
+@pytest.fixture
+def toy_with(cli, tmp_path):
+    """Makes such a root; with parts its operator is a folder that has them."""
+
+    def make(**parts):
+        root = write_toy_root(tmp_path / "toy", parts=parts or None)
+        result = cli("generate", "--all", "--root", root)
+        assert result.code == 0, result.err
+        assert cli("generate", "--tag", "undefined", "--root", root).code == 0
+        return root
+
+    return make
 
 
 def wrong(name):

@@ -6,6 +6,14 @@ import pytest
 
 from tests.support.torch_needed import needs_torch
 
+KERNEL = """\
+import torch
+
+
+def run(call, inputs, outputs):
+    torch.mul(inputs["x"], call.param("factor"), out=outputs["y"])
+"""
+
 
 class TestWithTorch:
     pytestmark = needs_torch
@@ -28,6 +36,19 @@ class TestWithTorch:
         result = run("--backend", "torch:gpu", "--tag", "smoke")
         assert result.code == 4
         assert "torch has no device 'gpu' here; present: cpu" in result.err
+
+    def test_an_operator_of_another_root_runs_by_its_torch_kernel(self, run, toy_with):
+        result = run("--backend", "torch", "--root", toy_with(torch_kernel=KERNEL))
+        assert result.code == 0, result.out[-3000:]
+        assert {r["outcome"] for r in result.results.values()} == {"passed"}
+
+    def test_a_torch_kernel_that_does_not_load_is_told_with_its_file(self, run, toy_with):
+        root = toy_with(torch_kernel="import nowhere_at_all\n")
+        result = run("--backend", "torch", "--root", root)
+        assert result.code == 1
+        assert {r["outcome"] for r in result.results.values()} == {"error"}
+        reason = result.results["scale_by/ramp_2"]["reason"]
+        assert f"{root}/generators/scale_by/torch_kernel.py: the file does not load: ModuleNotFoundError" in reason
 
 
 def test_without_torch_the_command_that_installs_it_is_told(run, monkeypatch):

@@ -10,26 +10,19 @@ from mluops_gtest.model.status import Status
 
 Prototypes = Mapping[str, tuple[Any, ...]]
 
-_MADE: Final = POINTER(c_void_p)  # a handle or descriptor that the function makes
+MADE: Final = POINTER(c_void_p)  # a handle or descriptor that the function makes
 _INTS: Final = POINTER(c_int)
 _LONGS: Final = POINTER(c_int64)
 
 # Without these no operator can be called.
 CORE: Final[Prototypes] = {
-    "mluOpCreate": (_MADE,),
+    "mluOpCreate": (MADE,),
     "mluOpDestroy": (c_void_p,),
     "mluOpSetQueue": (c_void_p, c_void_p),
-    "mluOpCreateTensorDescriptor": (_MADE,),
+    "mluOpCreateTensorDescriptor": (MADE,),
     "mluOpDestroyTensorDescriptor": (c_void_p,),
     "mluOpSetTensorDescriptor_v2": (c_void_p, c_int, c_int, c_int, _LONGS),
     "mluOpSetTensorDescriptorEx_v2": (c_void_p, c_int, c_int, c_int, _LONGS, _LONGS),
-}
-# For the operators that take their parameters in a sparse-convolution descriptor.
-SPARSE: Final[Prototypes] = {
-    "mluOpCreateSparseConvolutionDescriptor": (_MADE,),
-    "mluOpDestroySparseConvolutionDescriptor": (c_void_p,),
-    "mluOpSetSparseConvolutionDescriptor": (c_void_p, c_int, c_int, *[_INTS] * 6, c_int, c_int, c_int),
-    "mluOpGetSparseConvolutionNumActOut": (c_void_p, _INTS),
 }
 # It answers nothing, and fills in three numbers.
 VERSION: Final[Prototypes] = {"mluOpGetLibVersion": (_INTS, _INTS, _INTS)}
@@ -40,16 +33,16 @@ HOOKS: Final[Prototypes] = {
 }
 RUNTIME: Final[Prototypes] = {
     "cnrtSetDevice": (c_int,),
-    "cnrtQueueCreate": (_MADE,),
+    "cnrtQueueCreate": (MADE,),
     "cnrtQueueDestroy": (c_void_p,),
     "cnrtQueueSync": (c_void_p,),
-    "cnrtMalloc": (_MADE, c_size_t),
+    "cnrtMalloc": (MADE, c_size_t),
     "cnrtFree": (c_void_p,),
     "cnrtMemcpy": (c_void_p, c_void_p, c_size_t, c_int),
 }
 # A runtime without these is good enough: the wall clock times the call then.
 NOTIFIERS: Final[Prototypes] = {
-    "cnrtNotifierCreate": (_MADE,),
+    "cnrtNotifierCreate": (MADE,),
     "cnrtNotifierDestroy": (c_void_p,),
     "cnrtPlaceNotifier": (c_void_p, c_void_p),
     "cnrtWaitNotifier": (c_void_p,),
@@ -85,10 +78,14 @@ class Api:
                 "docs/reference/c-door.md lists what a library must offer."
             )
         self.library = library
-        offered = {**CORE, **SPARSE, **HOOKS, **VERSION}
-        self._functions: dict[str, Function] = {
-            name: library.bind(name, types) for name, types in offered.items() if library.exports(name)
-        }
+        self._functions: dict[str, Function] = {}
+        self.bind({**CORE, **HOOKS, **VERSION})
+
+    def bind(self, prototypes: Prototypes) -> None:
+        """Make these functions callable, those that the library exports."""
+        for name, types in prototypes.items():
+            if self.library.exports(name):
+                self._functions[name] = self.library.bind(name, types)
 
     def offers(self, name: str) -> bool:
         """An optional function is there."""

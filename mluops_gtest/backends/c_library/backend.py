@@ -1,23 +1,21 @@
 """A shared library as a backend: the call made as a C caller makes it, everything given back."""
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from mluops_gtest.backends.c_library.api import Api, Refused, status_of
-from mluops_gtest.backends.c_library.descriptors import (
-    make_handle,
-    make_sparse_descriptor,
-    make_tensor_descriptor,
-    num_act_out,
-)
+from mluops_gtest.backends.c_library.arguments import Frame, types_of
+from mluops_gtest.backends.c_library.descriptors import make_handle, make_tensor_descriptor
 from mluops_gtest.backends.c_library.loading import Function, SharedLibrary
-from mluops_gtest.backends.c_library.operators import SIGNATURES, Arguments, Frame, Signature
+from mluops_gtest.backends.c_library.params import make_params_descriptor, prototypes_of, results_of
 from mluops_gtest.backends.c_library.places import DevicePlace, HostPlace, Place, Role
 from mluops_gtest.backends.c_library.resources import Account, Resources
 from mluops_gtest.backends.c_library.runtime import Runtime
+from mluops_gtest.model.c_api import CApi, CFunction, CSignature
 from mluops_gtest.model.call import Declined, Handle, OpCall, TensorArg, Violated
 from mluops_gtest.model.dtypes import Array
 from mluops_gtest.model.status import Status
@@ -25,27 +23,30 @@ from mluops_gtest.model.status import Status
 MLU_LIBRARY = "libmluops.so"
 MLU_RUNTIME = "libcnrt.so"
 
+# The C functions of the operator of that name; None where none are declared.
+CFunctions = Callable[[str], CApi | None]
+
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
     """An operator's signature with the library's functions."""
 
-    signature: Signature
+    signature: CSignature
     function: Function
     query: Function | None
 
     def operate(self, frame: Frame) -> int:
         """Call the operator."""
-        return self.function(*(argument.value(frame) for argument in self.signature.arguments))
+        return self.function(*frame.values(self.signature.function.arguments))
 
     def ask(self, frame: Frame) -> int:
         """The bytes of workspace that the library wants; 0 where the operator has no query."""
-        name = self.signature.query
-        if self.query is None or name is None:
+        query = self.signature.query
+        if self.query is None or query is None:
             return 0
-        status = status_of(name, self.query(*(argument.value(frame) for argument in self.signature.query_arguments)))
+        status = status_of(query.name, self.query(*frame.values(query.arguments)))
         if status is not Status.SUCCESS:
-            raise Refused(status, f"{name} answered {status.name}")
+            raise Refused(status, f"{query.name} answered {status.name}")
         return frame.asked.value
 
 
@@ -57,7 +58,15 @@ class CLibraryBackend:
     its own status is the answer. Otherwise workspace and size are passed as the call gives them.
     """
 
-    def __init__(self, library: str | Path, runtime: str | Path | None = None, *, name: str | None = None) -> None:
+    def __init__(
+        self,
+        functions: CFunctions,
+        library: str | Path,
+        runtime: str | Path | None = None,
+        *,
+        name: str | None = None,
+    ) -> None:
+        self._functions = functions
         # Before the library, and visible: a library may be linked without naming the runtime that it calls.
         beside = None if runtime is None else SharedLibrary(runtime, visible=True)
         self._library = SharedLibrary(library)
@@ -70,9 +79,9 @@ class CLibraryBackend:
         self.account = Account()
 
     @classmethod
-    def mlu(cls, runtime: str | Path | None = None) -> "CLibraryBackend":
+    def mlu(cls, functions: CFunctions, runtime: str | Path | None = None) -> "CLibraryBackend":
         """The accelerator's own library and runtime, as the system's loader finds them."""
-        return cls(MLU_LIBRARY, runtime or MLU_RUNTIME, name="mlu")
+        return cls(functions, MLU_LIBRARY, runtime or MLU_RUNTIME, name="mlu")
 
     @property
     def host_memory(self) -> bool:
@@ -134,16 +143,15 @@ class CLibraryBackend:
             frame.workspace_size = call.workspace_size
             if call.workspace is not None:
                 frame.workspace = place.put("workspace", call.workspace, Role.WORKSPACE)
-        function = operator.signature.function
         code, self._seconds = place.execute(lambda: operator.operate(frame))
         damage = place.collect() + frame.changed_arrays()
         if damage:
             raise Violated("; ".join(damage))
-        status = status_of(function, code)
+        status = status_of(operator.signature.function.name, code)
         if status is not Status.SUCCESS:
             return status
-        if frame.sparse is not None:
-            call.scalars["num_act_out"] = num_act_out(self._api, frame.sparse)
+        if operator.signature.params is not None and frame.params_descriptor is not None:
+            call.scalars.update(results_of(self._api, operator.signature.params, frame.params_descriptor))
         if place.remark:
             call.notes.append(place.remark)
         return status
@@ -156,8 +164,9 @@ class CLibraryBackend:
             call.notes.append(refused.note)
             call.refusals.append(refused.note)
             return refused
-        if size > call.workspace_size:
-            call.notes.append(f"{operator.signature.query} asks for {size} bytes, the call has {call.workspace_size}")
+        query = operator.signature.query
+        if query is not None and size > call.workspace_size:
+            call.notes.append(f"{query.name} asks for {size} bytes, the call has {call.workspace_size}")
         return None
 
     def _place(self, resources: Resources, device: int | None) -> Place:
@@ -168,8 +177,9 @@ class CLibraryBackend:
         frame = Frame(call.params)
         if call.handle is not None:
             frame.handle = make_handle(self._api, resources, call.handle, place.queue)
-        if operator.signature.takes_sparse and call.params is not None:
-            frame.sparse = make_sparse_descriptor(self._api, resources, call.params)
+        declared = operator.signature.params
+        if declared is not None and call.params is not None:
+            frame.params_descriptor = make_params_descriptor(self._api, resources, declared, frame)
         for name, arg in (*call.inputs.items(), *call.outputs.items()):
             made = None if arg is None else make_tensor_descriptor(self._api, resources, name, arg.desc)
             frame.descriptors[name] = made
@@ -181,21 +191,21 @@ class CLibraryBackend:
         return self._operators[operator]
 
     def _bind(self, operator: str) -> _Bound:
-        signatures = SIGNATURES.get(operator, ())
-        if not signatures:
-            raise Declined(f"no C signature for {operator}")
+        signatures = self._functions(operator)
+        if signatures is None:
+            raise Declined(f"no C functions for {operator}: its folder has no c_api.py")
         library = self._library
         for signature in signatures:
             if not library.lacking(signature.symbols):
-                function = library.bind(signature.function, _types(signature.arguments))
-                query = library.bind(signature.query, _types(signature.query_arguments)) if signature.query else None
-                return _Bound(signature, function, query)
+                if signature.params is not None:
+                    self._api.bind(prototypes_of(signature.params))
+                query = None if signature.query is None else self._bind_function(signature.query)
+                return _Bound(signature, self._bind_function(signature.function), query)
         missing = " or ".join(", ".join(library.lacking(signature.symbols)) for signature in signatures)
         raise Declined(f"{library.name} does not export {missing}")
 
-
-def _types(arguments: Arguments) -> list[object]:
-    return [argument.type for argument in arguments]
+    def _bind_function(self, declared: CFunction) -> Function:
+        return self._library.bind(declared.name, types_of(declared.arguments))
 
 
 def _address(place: Place, name: str, arg: TensorArg | None, role: Role) -> int | None:

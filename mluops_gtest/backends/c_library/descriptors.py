@@ -1,16 +1,14 @@
 """The handle and the descriptors of one call, made in the library exactly as a caller would make them."""
 
 from collections.abc import Sequence
-from ctypes import byref, c_int, c_int64
+from ctypes import c_int64
 from typing import Any, Final
 
 from mluops_gtest.backends.c_library.api import Api, Refused
 from mluops_gtest.backends.c_library.resources import Resources
-from mluops_gtest.model.call import DEFAULT_ARCH, DEFAULT_NRAM_BYTES, Declined, Handle, Params
+from mluops_gtest.model.call import DEFAULT_ARCH, DEFAULT_NRAM_BYTES, Declined, Handle
 from mluops_gtest.model.tensor import TensorDesc
 
-# The setter's six host arrays, in its order.
-_SPACES: Final = ("pad", "stride", "dilation", "input_space", "filter_space", "output_space")
 # Entries of zero behind every host array: a call with contradicting sizes makes a library read a little further
 # before it refuses, and what it finds there must not depend on chance.
 SPARE_ENTRIES: Final = 64
@@ -42,29 +40,6 @@ def make_tensor_descriptor(api: Api, resources: Resources, name: str, desc: Tens
     return descriptor
 
 
-def make_sparse_descriptor(api: Api, resources: Resources, params: Params) -> int:
-    """A sparse-convolution descriptor of these parameters; a host array that is None is passed as NULL."""
-    descriptor = api.make("mluOpCreateSparseConvolutionDescriptor")
-    resources.own(
-        "sparse-convolution descriptor", lambda: api.call("mluOpDestroySparseConvolutionDescriptor", descriptor)
-    )
-    api.call(
-        "mluOpSetSparseConvolutionDescriptor",
-        descriptor,
-        *(_c_int(params, name) for name in ("dimnb", "batch")),
-        *(c_array(c_int, params[name]) for name in _SPACES),
-        *(_c_int(params, name) for name in ("sub_m", "transpose", "inverse")),
-    )
-    return descriptor
-
-
-def num_act_out(api: Api, sparse: int) -> int:
-    """How many active outputs the operator noted in the descriptor."""
-    count = c_int()
-    api.call("mluOpGetSparseConvolutionNumActOut", sparse, byref(count))
-    return count.value
-
-
 def c_array(element: Any, values: Any) -> Any:
     """The values as a host array with spare zeros behind them; None is the null pointer."""
     if values is None:
@@ -78,11 +53,6 @@ def fitting(ctype: Any, value: int, name: str) -> int:
     if ctype(value).value != value:
         raise Declined(f"{name} is {value}, which the C type {ctype.__name__.removeprefix('c_')} cannot hold")
     return int(value)
-
-
-def _c_int(params: Params, name: str) -> int:
-    value: Any = params[name]
-    return fitting(c_int, value, name)
 
 
 def _play(api: Api, hook: str, handle: int, value: int, what: str) -> None:

@@ -9,19 +9,28 @@ import numpy as np
 import pytest
 
 from mluops_gtest.backends.c_library import CLibraryBackend
+from mluops_gtest.content.operators import load_operators
 from mluops_gtest.errors import BackendError
 from mluops_gtest.model.call import Backend, Declined, Handle, OpCall, TensorArg, Violated
 from mluops_gtest.model.dtypes import DType, Layout
+from mluops_gtest.model.parts import C_API
 from mluops_gtest.model.status import Status
 from mluops_gtest.model.tensor import TensorDesc
+from tests.conftest import ROOT
 from tests.support.native import compile_library, needs_gcc
 
 pytestmark = needs_gcc
 
 SOURCE = Path(__file__).with_name("fake_mluops.c")
-KINDS = ("handle", "tensor descriptor", "sparse-convolution descriptor", "queue", "device buffer", "notifier")
+KINDS = ("handle", "tensor descriptor", "parameter descriptor", "queue", "device buffer", "notifier")
+OPERATORS = load_operators(ROOT)
 DEVICE = ("RUNTIME", "NOTIFIERS", "HOOKS")
 INT, FLOAT = DType.INT32, DType.FLOAT
+
+
+def opened(*arguments):
+    """The backend, with the C functions of our operators."""
+    return CLibraryBackend(lambda name: OPERATORS.part(name, C_API), *arguments)
 
 
 class Fake:
@@ -165,57 +174,57 @@ def with_output(call, name, arg):
 
 class TestLoading:
     def test_is_a_backend_named_after_the_library(self, host):
-        backend = CLibraryBackend(host.path)
+        backend = opened(host.path)
         assert isinstance(backend, Backend)
         assert backend.name == "c:libHOOKS.so"
 
     def test_finds_a_bare_file_name_in_the_current_folder(self, host, monkeypatch):
         monkeypatch.chdir(host.path.parent)
-        assert CLibraryBackend(host.path.name).run(im2col()) is Status.SUCCESS
+        assert opened(host.path.name).run(im2col()) is Status.SUCCESS
 
     def test_a_missing_library_tells_what_the_loader_says(self, tmp_path):
         with pytest.raises(BackendError, match=r"absent\.so does not load: .*cannot open shared object file"):
-            CLibraryBackend(tmp_path / "absent.so")
+            opened(tmp_path / "absent.so")
 
     def test_a_file_that_is_no_library_tells_what_the_loader_says(self, tmp_path):
         (tmp_path / "text.so").write_text("not a library")
         with pytest.raises(BackendError, match=r"text\.so does not load: .*(file too short|invalid ELF header)"):
-            CLibraryBackend(tmp_path / "text.so")
+            opened(tmp_path / "text.so")
 
     def test_missing_core_functions_are_named(self, compiled):
         with pytest.raises(BackendError, match="does not export mluOpCreateTensorDescriptor, mluOpDestroyTensor"):
-            CLibraryBackend(compiled("NO_CORE").path)
+            opened(compiled("NO_CORE").path)
 
     def test_half_a_runtime_is_refused(self, compiled):
         with pytest.raises(BackendError, match=r"does not export cnrtFree\."):
-            CLibraryBackend(compiled("RUNTIME", "NO_FREE").path)
+            opened(compiled("RUNTIME", "NO_FREE").path)
 
     def test_a_named_runtime_must_be_one(self, host):
         with pytest.raises(BackendError, match="does not export cnrtSetDevice, cnrtQueueCreate"):
-            CLibraryBackend(host.path, host.path)
+            opened(host.path, host.path)
 
     def test_mlu_means_the_default_names(self):
         with pytest.raises(BackendError, match=r"libcnrt\.so"):
-            CLibraryBackend.mlu()
+            CLibraryBackend.mlu(lambda _: None)
         with pytest.raises(BackendError, match=r"libother\.so"):
-            CLibraryBackend.mlu("libother.so")
+            CLibraryBackend.mlu(lambda _: None, "libother.so")
 
     def test_an_operator_whose_function_is_missing_is_declined_by_its_name(self, compiled):
-        backend = CLibraryBackend(compiled("NO_IM2COL").path)
+        backend = opened(compiled("NO_IM2COL").path)
         for ask in (backend.run, backend.workspace_size):
             with pytest.raises(Declined, match=r"^libNO_IM2COL\.so does not export mluOpMaskedIm2colForward$"):
                 ask(im2col())
         assert backend.run(pooling()) is Status.SUCCESS
 
     def test_missing_sparse_functions_concern_one_operator(self, compiled):
-        backend = CLibraryBackend(compiled("NO_SPARSE").path)
+        backend = opened(compiled("NO_SPARSE").path)
         with pytest.raises(Declined, match="mluOpCreateSparseConvolutionDescriptor, mluOpDestroySparse"):
             backend.run(pairs())
         assert backend.run(im2col()) is Status.SUCCESS
 
     def test_an_unknown_operator_is_declined(self, host):
-        with pytest.raises(Declined, match="no C signature for rotated_box"):
-            CLibraryBackend(host.path).run(replace(im2col(), operator="rotated_box"))
+        with pytest.raises(Declined, match=r"no C functions for rotated_box: its folder has no c_api\.py"):
+            opened(host.path).run(replace(im2col(), operator="rotated_box"))
 
 
 class TestArguments:
@@ -223,7 +232,7 @@ class TestArguments:
 
     def test_masked_im2col_forward(self, host):
         host.want_workspace(100)
-        backend, call = CLibraryBackend(host.path), im2col(workspace=np.full(100, 0xA5, np.uint8), workspace_size=100)
+        backend, call = opened(host.path), im2col(workspace=np.full(100, 0xA5, np.uint8), workspace_size=100)
         assert backend.workspace_size(call) == 100
         assert backend.run(call) is Status.SUCCESS
         assert host.lines("mluOpGetMaskedIm2colForwardWorkspaceSize")[0].split(maxsplit=1)[1] == (
@@ -235,7 +244,7 @@ class TestArguments:
         )
 
     def test_get_indice_pairs(self, host):
-        backend, call = CLibraryBackend(host.path), pairs()
+        backend, call = opened(host.path), pairs()
         assert backend.run(call) is Status.SUCCESS
         assert call.scalars == {"num_act_out": 42}
         assert host.lines("mluOpSetSparseConvolutionDescriptor")[0].split(maxsplit=1)[1] == (
@@ -251,7 +260,7 @@ class TestArguments:
         )
 
     def test_indice_convolution_backward_data(self, host):
-        backend = CLibraryBackend(host.path)
+        backend = opened(host.path)
         assert backend.run(backward_data()) is Status.SUCCESS
         assert host.lines("mluOpGetIndiceConvolutionBackwardDataWorkspaceSize")[0].split(maxsplit=1)[1] == (
             "handle=there output_grad [5,4] filters [3,1,2,4] indice_pairs [3,2,6] input_grad [6,2] [1,2,3,0] inverse=0"
@@ -262,7 +271,7 @@ class TestArguments:
         )
 
     def test_voxel_pooling_forward_has_no_workspace(self, host):
-        backend = CLibraryBackend(host.path)
+        backend = opened(host.path)
         assert backend.workspace_size(pooling()) == 0
         assert backend.run(pooling()) is Status.SUCCESS
         assert host.lines("mluOpVoxelPoolingForward")[0].split(maxsplit=1)[1] == (
@@ -277,7 +286,7 @@ class TestArguments:
     )
 
     def test_dynamic_scatter_backward_under_its_released_name(self, host):
-        assert CLibraryBackend(host.path).run(scatter()) is Status.SUCCESS
+        assert opened(host.path).run(scatter()) is Status.SUCCESS
         assert host.lines("mluOpGetDynamicPointToVoxelBackwardWorkspaceSize")[0].split(maxsplit=1)[1] == (
             "handle=there reduce=2 grad_voxel_feats [3,4] feats [5,4] voxel_feats [3,4] point2voxel_map [5] "
             "voxel_points_count [3] voxel_num [1]"
@@ -287,7 +296,7 @@ class TestArguments:
     def test_dynamic_scatter_backward_under_the_documents_name(self, compiled):
         fake = compiled("DOCUMENT_NAMES")
         fake.reset()
-        assert CLibraryBackend(fake.path).run(scatter()) is Status.SUCCESS
+        assert opened(fake.path).run(scatter()) is Status.SUCCESS
         assert fake.lines("mluOpGetDynamicScatterBackwardWorkspaceSize")[0].split(maxsplit=1)[1] == (
             "handle=there reduce=2 feats [5,4]"
         )
@@ -297,7 +306,7 @@ class TestArguments:
         large = TensorDesc(DType.BFLOAT16, Layout.NCDHW, (2**33, 1))
         strided = tensor((3, 4), INT, Layout.NHWC, strides=(9, 2))
         call = with_input(with_input(im2col(), "feature", TensorArg(large, None)), "mask_h_idx", strided)
-        assert CLibraryBackend(host.path).run(call) is Status.SUCCESS
+        assert opened(host.path).run(call) is Status.SUCCESS
         assert host.lines("mluOpSetTensorDescriptor_v2")[0].endswith(" layout=5 dtype=17 [8589934592,1]")
         assert [line.split(maxsplit=1)[1] for line in host.lines("mluOpSetTensorDescriptorEx_v2")] == [
             "layout=1 dtype=6 [3,4] [9,2]"
@@ -306,22 +315,22 @@ class TestArguments:
     def test_a_type_without_a_number_is_declined(self, host):
         call = with_input(im2col(), "feature", tensor((2,), DType.COMPLEX128))
         with pytest.raises(Declined, match="no number for the type complex128 of feature"):
-            CLibraryBackend(host.path).run(call)
+            opened(host.path).run(call)
 
     def test_a_value_that_c_would_cut_is_declined(self, host):
         call = im2col()
         with pytest.raises(Declined, match=f"pad_h is {2**31}, which the C type int cannot hold"):
-            CLibraryBackend(host.path).run(replace(call, params={**call.params, "pad_h": 2**31}))
+            opened(host.path).run(replace(call, params={**call.params, "pad_h": 2**31}))
 
     def test_an_answer_that_is_no_status_is_an_error(self, host):
         host.behave("answer 99")
         with pytest.raises(ValueError, match="mluOpMaskedIm2colForward answered 99, which is no mluOpStatus_t"):
-            CLibraryBackend(host.path).run(im2col())
+            opened(host.path).run(im2col())
 
 
 class TestNulls:
     def test_a_null_handle(self, host):
-        CLibraryBackend(host.path).run(im2col(handle=None))
+        opened(host.path).run(im2col(handle=None))
         assert "mluOpCreate" not in host.functions
         assert " handle=NULL " in host.lines("mluOpMaskedIm2colForward")[0]
         assert " handle=NULL " in host.lines("mluOpGetMaskedIm2colForwardWorkspaceSize")[0]
@@ -329,7 +338,7 @@ class TestNulls:
     @pytest.mark.parametrize("fake", ["host", "device"])
     def test_a_null_descriptor_beside_a_pointer(self, fake, request):
         fake = request.getfixturevalue(fake)
-        CLibraryBackend(fake.path).run(with_input(im2col(), "mask_w_idx", None))
+        opened(fake.path).run(with_input(im2col(), "mask_w_idx", None))
         assert " mask_w_idx=NULL@there " in fake.lines("mluOpMaskedIm2colForward")[0]
 
     @pytest.mark.parametrize("fake", ["host", "device"])
@@ -337,35 +346,35 @@ class TestNulls:
     def test_a_null_pointer_beside_a_descriptor(self, fake, name, change, request):
         fake = request.getfixturevalue(fake)
         call = im2col()
-        CLibraryBackend(fake.path).run(change(call, name, replace(call.tensor(name), array=None, null=True)))
+        opened(fake.path).run(change(call, name, replace(call.tensor(name), array=None, null=True)))
         assert re.search(rf" {name} \[[0-9,]+\]@NULL ", fake.lines("mluOpMaskedIm2colForward")[0])
 
     def test_a_null_sparse_descriptor(self, host):
         call = pairs(params=None)
-        CLibraryBackend(host.path).run(call)
+        opened(host.path).run(call)
         assert " sparse=NULL " in host.lines("mluOpGetIndicePairs")[0]
         assert call.scalars == {}
 
     @pytest.mark.parametrize("name", ["pad", "stride", "dilation", "input_space", "filter_space", "output_space"])
     def test_a_null_host_array_of_the_sparse_descriptor(self, host, name):
-        CLibraryBackend(host.path).run(pairs(params={**pairs().params, name: None}))
+        opened(host.path).run(pairs(params={**pairs().params, name: None}))
         assert f" {name}=NULL " in host.lines("mluOpSetSparseConvolutionDescriptor")[0]
 
     def test_a_null_host_array_of_an_operator(self, host):
-        CLibraryBackend(host.path).run(backward_data(params={**backward_data().params, "indice_num": None}))
+        opened(host.path).run(backward_data(params={**backward_data().params, "indice_num": None}))
         assert "@there NULL inverse" in host.lines("mluOpIndiceConvolutionBackwardData")[0]
 
     @pytest.mark.parametrize("fake", ["host", "device"])
     def test_an_empty_tensor_has_a_pointer(self, fake, request):
         fake = request.getfixturevalue(fake)
-        CLibraryBackend(fake.path).run(with_input(im2col(), "mask_w_idx", tensor((0,))))
+        opened(fake.path).run(with_input(im2col(), "mask_w_idx", tensor((0,))))
         assert " mask_w_idx []@there " in fake.lines("mluOpMaskedIm2colForward")[0].replace("[0]", "[]")
 
     @pytest.mark.parametrize("fake", ["host", "device"])
     def test_a_descriptor_without_data_has_a_page_that_must_not_be_written(self, fake, request):
         fake = request.getfixturevalue(fake)
         call = with_output(im2col(), "data_col", TensorArg(TensorDesc(FLOAT, Layout.ARRAY, (2**20, 2**11)), None))
-        backend = CLibraryBackend(fake.path)
+        backend = opened(fake.path)
         assert backend.run(call) is Status.SUCCESS
         assert " data_col [1048576,2048]@there" in fake.lines("mluOpMaskedIm2colForward")[0]
         fake.behave("follow the output")
@@ -376,7 +385,7 @@ class TestNulls:
 class TestHostMemory:
     def test_works_on_the_harness_own_buffers_with_a_null_queue(self, host):
         host.behave("fill")
-        backend, call = CLibraryBackend(host.path), im2col()
+        backend, call = opened(host.path), im2col()
         assert backend.run(call) is Status.SUCCESS
         assert (call.array("data_col").view(np.uint8) == 1).all()
         assert host.lines("mluOpSetQueue") == ["mluOpSetQueue NULL"]
@@ -386,33 +395,33 @@ class TestHostMemory:
     def test_a_refusal_carries_no_remark_on_memory(self, host):
         host.behave("refuse")
         call = im2col()
-        assert CLibraryBackend(host.path).run(call) is Status.NOT_SUPPORTED
+        assert opened(host.path).run(call) is Status.NOT_SUPPORTED
         assert call.notes == []
 
     def test_a_changed_host_array_is_found(self, host):
         host.behave("change the host array")
         with pytest.raises(Violated, match=r"^changed the host array indice_num$"):
-            CLibraryBackend(host.path).run(backward_data())
+            opened(host.path).run(backward_data())
 
 
 class TestDeviceMemory:
     def test_everything_travels_and_comes_back(self, device):
         device.behave("fill")
-        backend, call = CLibraryBackend(device.path), im2col()
+        backend, call = opened(device.path), im2col()
         assert backend.run(call) is Status.SUCCESS
         assert (call.array("data_col").view(np.uint8) == 1).all()
         assert call.notes == []
         assert backend.device_seconds() == pytest.approx(1.5e-3)
 
     def test_a_call_that_ends_early_has_no_device_time(self, device):
-        backend = CLibraryBackend(device.path)
+        backend = opened(device.path)
         backend.run(im2col())
         device.refuse("mluOpCreate", 4)
         backend.run(im2col())
         assert backend.device_seconds() is None
 
     def test_order_of_calls(self, device):
-        CLibraryBackend(device.path).run(im2col(device=3))
+        opened(device.path).run(im2col(device=3))
         once = [name for name, before in zip(device.functions, ["", *device.functions], strict=False) if name != before]
         upload, back = once.index("cnrtMalloc"), once.index("cnrtNotifierCreate")
         assert once[:upload] == [
@@ -443,19 +452,19 @@ class TestDeviceMemory:
         assert device.lines("mluOpSetQueue") == ["mluOpSetQueue queue"]
 
     def test_buffers_lie_between_guard_zones(self, device):
-        CLibraryBackend(device.path).run(im2col())
+        opened(device.path).run(im2col())
         sizes = [int(line.split()[1]) for line in device.lines("cnrtMalloc")]
         assert sizes == [2048 + size for size in (160, 12, 12, 144)]
 
     def test_what_the_operator_leaves_alone_is_as_the_harness_put_it(self, device):
         call = im2col()
         call.array("data_col").view(np.uint32)[...] = 0x7FA5A5A5
-        CLibraryBackend(device.path).run(call)
+        opened(device.path).run(call)
         assert (call.array("data_col").view(np.uint32) == 0x7FA5A5A5).all()
 
     def test_gaps_between_strided_rows_travel_too(self, device):
         strided = tensor((2, 3), FLOAT, strides=(5, 1))
-        CLibraryBackend(device.path).run(with_input(im2col(), "feature", strided))
+        opened(device.path).run(with_input(im2col(), "feature", strided))
         assert "cnrtMalloc 2080" in device.journal
 
     @pytest.mark.parametrize(
@@ -471,26 +480,26 @@ class TestDeviceMemory:
         device.behave(how)
         call = im2col(workspace=np.full(64, 0xA5, np.uint8), workspace_size=64)
         with pytest.raises(Violated, match=f"^{re.escape(words)}$"):
-            CLibraryBackend(device.path).run(call)
+            opened(device.path).run(call)
 
     def test_a_refused_call_is_checked_as_well(self, device):
         device.refuse("mluOpMaskedIm2colForward", 3)
         call = im2col()
-        assert CLibraryBackend(device.path).run(call) is Status.BAD_PARAM
+        assert opened(device.path).run(call) is Status.BAD_PARAM
         assert call.notes == []
         assert "cnrtQueueSync queue" in device.journal
 
     def test_the_workspace_is_poisoned_and_may_be_used(self, device):
         device.behave("use the workspace")
         workspace = np.full(64, 0xA5, np.uint8)
-        assert CLibraryBackend(device.path).run(im2col(workspace=workspace, workspace_size=64)) is Status.SUCCESS
+        assert opened(device.path).run(im2col(workspace=workspace, workspace_size=64)) is Status.SUCCESS
         assert "cnrtMalloc 2112" in device.journal
 
     def test_a_runtime_of_its_own_library(self, host, compiled):
         runtime = compiled("RUNTIME")
         runtime.reset()
         call = im2col()
-        assert CLibraryBackend(host.path, runtime.path).run(call) is Status.SUCCESS
+        assert opened(host.path, runtime.path).run(call) is Status.SUCCESS
         assert host.lines("mluOpSetQueue") == ["mluOpSetQueue queue"]
         assert len(runtime.lines("cnrtMalloc")) == len(runtime.lines("cnrtFree")) == 4
         assert call.notes == ["no notifiers: time by the wall clock"]
@@ -512,7 +521,7 @@ class TestDeviceMemory:
     def test_a_failing_runtime_function_is_named(self, device, function, status):
         device.refuse(function, 632)
         call = im2col(device=0)
-        assert CLibraryBackend(device.path).run(call) is status
+        assert opened(device.path).run(call) is status
         assert call.notes == [f"{function} answered 632"]
 
 
@@ -532,7 +541,7 @@ class TestRefusals:
     def test_before_the_call_a_refusal_is_the_status(self, function, about, fake, request):
         fake = request.getfixturevalue(fake)
         fake.refuse(function, 4)
-        backend, call = CLibraryBackend(fake.path), pairs()
+        backend, call = opened(fake.path), pairs()
         assert backend.workspace_size(call) == 0
         assert backend.run(call) is Status.INTERNAL_ERROR
         assert call.notes == [f"status from {function}{about}"]
@@ -542,19 +551,19 @@ class TestRefusals:
     def test_strides_that_are_refused(self, host):
         host.refuse("mluOpSetTensorDescriptorEx_v2", 7)
         call = with_input(im2col(), "mask_h_idx", tensor((3,), strides=(2,)))
-        assert CLibraryBackend(host.path).run(call) is Status.NOT_SUPPORTED
+        assert opened(host.path).run(call) is Status.NOT_SUPPORTED
         assert call.notes == ["status from mluOpSetTensorDescriptorEx_v2 for mask_h_idx"]
 
     def test_success_without_a_descriptor_is_no_success(self, host):
         host.behave("make nothing")
         call = im2col()
-        assert CLibraryBackend(host.path).run(call) is Status.INTERNAL_ERROR
+        assert opened(host.path).run(call) is Status.INTERNAL_ERROR
         assert call.notes == ["mluOpCreateTensorDescriptor answered SUCCESS and made nothing"]
 
     def test_a_refused_query_leaves_the_answer_to_the_operator(self, host):
         host.refuse("mluOpGetMaskedIm2colForwardWorkspaceSize", 5)
         host.behave("refuse")
-        backend, call = CLibraryBackend(host.path), im2col(workspace=np.zeros(8, np.uint8), workspace_size=8)
+        backend, call = opened(host.path), im2col(workspace=np.zeros(8, np.uint8), workspace_size=8)
         assert backend.workspace_size(call) == 0
         assert backend.run(call) is Status.NOT_SUPPORTED
         assert call.notes == ["mluOpGetMaskedIm2colForwardWorkspaceSize answered ARCH_MISMATCH"]
@@ -563,39 +572,39 @@ class TestRefusals:
     def test_a_refused_query_does_not_hide_what_the_operator_answers(self, host):
         host.refuse("mluOpGetMaskedIm2colForwardWorkspaceSize", 5)
         call = im2col()
-        assert CLibraryBackend(host.path).run(call) is Status.SUCCESS
+        assert opened(host.path).run(call) is Status.SUCCESS
         assert call.refusals == ["mluOpGetMaskedIm2colForwardWorkspaceSize answered ARCH_MISMATCH"]
 
     def test_a_call_with_less_workspace_than_the_query_asks_is_noted(self, host):
         host.want_workspace(100)
         call = im2col(workspace_size=64)
-        CLibraryBackend(host.path).run(call)
+        opened(host.path).run(call)
         assert call.notes[0] == "mluOpGetMaskedIm2colForwardWorkspaceSize asks for 100 bytes, the call has 64"
         assert " workspace=NULL size=64 " in host.lines("mluOpMaskedIm2colForward")[0]
 
     def test_a_count_that_cannot_be_read_is_the_status(self, host):
         host.refuse("mluOpGetSparseConvolutionNumActOut", 1)
         call = pairs()
-        assert CLibraryBackend(host.path).run(call) is Status.NOT_INITIALIZED
+        assert opened(host.path).run(call) is Status.NOT_INITIALIZED
         assert call.notes == ["status from mluOpGetSparseConvolutionNumActOut"]
         assert call.scalars == {}
 
     def test_no_count_of_a_call_that_fails(self, host):
         host.behave("refuse")
         call = pairs()
-        assert CLibraryBackend(host.path).run(call) is Status.NOT_SUPPORTED
+        assert opened(host.path).run(call) is Status.NOT_SUPPORTED
         assert "mluOpGetSparseConvolutionNumActOut" not in host.functions
 
 
 class TestGivingBack:
     def test_what_is_made_is_given_back_and_counted(self, device):
-        backend = CLibraryBackend(device.path)
+        backend = opened(device.path)
         backend.run(pairs())
         made = {
             "queue": 1,
             "handle": 1,
             "tensor descriptor": 4,
-            "sparse-convolution descriptor": 1,
+            "parameter descriptor": 1,
             "device buffer": 4,
             "notifier": 2,
         }
@@ -614,7 +623,7 @@ class TestGivingBack:
         fake = compiled(*DEVICE)
         fake.reset()
         fake.refuse(function, 3)
-        backend, call = CLibraryBackend(fake.path), im2col()
+        backend, call = opened(fake.path), im2col()
         assert backend.run(call) is status
         assert all(words.startswith(note) for words in call.notes)
         assert backend.account.outstanding == {kind: len(call.notes)}
@@ -625,18 +634,18 @@ class TestGivingBack:
         fake.refuse("mluOpDestroy", 3)
         fake.behave("refuse")
         call = im2col()
-        assert CLibraryBackend(fake.path).run(call) is Status.NOT_SUPPORTED
+        assert opened(fake.path).run(call) is Status.NOT_SUPPORTED
         assert call.notes == ["status from mluOpDestroy: a handle was not given back"]
 
     def test_nothing_stays_behind_a_violation(self, device):
         device.behave("past the end")
-        backend = CLibraryBackend(device.path)
+        backend = opened(device.path)
         with pytest.raises(Violated):
             backend.run(im2col())
         assert not backend.account.outstanding
 
     def test_calls_do_not_see_each_other(self, host):
-        backend = CLibraryBackend(host.path)
+        backend = opened(host.path)
         backend.run(im2col(handle=Handle(arch=270)))
         host.reset()
         backend.run(im2col())
@@ -646,7 +655,7 @@ class TestGivingBack:
 
 class TestOtherDevices:
     def test_arch_and_nram_go_through_the_hooks(self, host):
-        CLibraryBackend(host.path).run(im2col(handle=Handle(arch=270, nram_bytes=113)))
+        opened(host.path).run(im2col(handle=Handle(arch=270, nram_bytes=113)))
         assert host.lines("mluOpTestSetArch") == ["mluOpTestSetArch 270"]
         assert host.lines("mluOpTestSetNramBytes") == ["mluOpTestSetNramBytes 113"]
 
@@ -659,35 +668,35 @@ class TestOtherDevices:
     )
     def test_without_hooks_such_cases_are_declined(self, compiled, handle, words):
         with pytest.raises(Declined, match=f"^{re.escape(words)}"):
-            CLibraryBackend(compiled("RUNTIME").path).run(im2col(handle=handle))
+            opened(compiled("RUNTIME").path).run(im2col(handle=handle))
 
     def test_a_hook_that_refuses_declines(self, host):
         host.refuse("mluOpTestSetArch", 3)
         with pytest.raises(Declined, match=r"older device \(mluOpTestSetArch refuses 369\)"):
-            CLibraryBackend(host.path).run(im2col(handle=Handle(arch=369)))
+            opened(host.path).run(im2col(handle=Handle(arch=369)))
 
 
 class TestHealth:
     def test_makes_everything_but_an_operator(self, device, monkeypatch):
         monkeypatch.setenv("MLUOPS_TEST_DEVICE", "2")
-        backend = CLibraryBackend(device.path)
+        backend = opened(device.path)
         assert backend.healthy()
         assert "cnrtSetDevice 2" in device.journal
         assert {"mluOpCreate", "cnrtQueueCreate", "cnrtMalloc", "cnrtQueueSync", "cnrtFree"} <= set(device.functions)
         assert not backend.account.outstanding
 
     def test_on_host_memory(self, host):
-        assert CLibraryBackend(host.path).healthy()
+        assert opened(host.path).healthy()
         assert host.functions == ["mluOpCreate", "mluOpSetQueue", "mluOpDestroy"]
 
     @pytest.mark.parametrize("function", ["mluOpCreate", "cnrtQueueCreate", "cnrtMalloc", "cnrtQueueSync"])
     def test_any_refusal_is_bad_health(self, device, function):
         device.refuse(function, 5)
-        assert not CLibraryBackend(device.path).healthy()
+        assert not opened(device.path).healthy()
 
     @pytest.mark.parametrize("function", ["mluOpDestroy", "cnrtFree"])
     def test_a_refusal_to_take_back_is_bad_health(self, compiled, function):
         fake = compiled(*DEVICE)
         fake.reset()
         fake.refuse(function, 5)
-        assert not CLibraryBackend(fake.path).healthy()
+        assert not opened(fake.path).healthy()

@@ -1,0 +1,202 @@
+"""An operator's C functions as plain data: the arguments in their order, and what each is taken from."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Final
+
+from mluops_gtest.model.operator import Operator
+
+
+class CType(Enum):
+    """A number's type in C."""
+
+    INT = "int"
+    INT64 = "int64_t"
+    FLOAT = "float"
+
+
+@dataclass(frozen=True, slots=True)
+class CEnum:
+    """An enum type of C with its constants; the parameter holds the number, as the schema's enum does."""
+
+    name: str
+    constants: Mapping[str, int]
+
+
+class Source(Enum):
+    """Where the value of an argument comes from."""
+
+    HANDLE = auto()
+    # The descriptor that carries the parameters.
+    PARAMS = auto()
+    # A tensor's descriptor, and its data.
+    DESCRIPTOR = auto()
+    DATA = auto()
+    # A parameter by value; a repeated one as an array in host memory.
+    SCALAR = auto()
+    HOST_ARRAY = auto()
+    WORKSPACE = auto()
+    WORKSPACE_SIZE = auto()
+    # Where a workspace query writes the size. It starts at 0: a query may succeed and leave it unwritten.
+    ASKED_SIZE = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class CArgument:
+    """One argument; `name` is the tensor's or the parameter's where the source is one of these."""
+
+    source: Source
+    name: str = ""
+    type: CType | CEnum = CType.INT
+    # The C function takes the data of an input as `void *` instead of `const void *`.
+    writable: bool = False
+
+
+CArguments = tuple[CArgument, ...]
+
+HANDLE: Final = CArgument(Source.HANDLE)
+PARAMS: Final = CArgument(Source.PARAMS)
+WORKSPACE: Final = CArgument(Source.WORKSPACE)
+WORKSPACE_SIZE: Final = CArgument(Source.WORKSPACE_SIZE)
+ASKED_SIZE: Final = CArgument(Source.ASKED_SIZE)
+
+
+def descriptor(*names: str) -> CArguments:
+    """The descriptors of these tensors."""
+    return tuple(CArgument(Source.DESCRIPTOR, name) for name in names)
+
+
+def data(*names: str, writable: bool = False) -> CArguments:
+    """The data pointers of these tensors; `writable` where C takes an input as `void *`."""
+    return tuple(CArgument(Source.DATA, name, writable=writable) for name in names)
+
+
+def tensor(*names: str, writable: bool = False) -> CArguments:
+    """Descriptor and data of each of these tensors, alternating."""
+    return tuple(one for name in names for one in (*descriptor(name), *data(name, writable=writable)))
+
+
+def scalar(*names: str, type: CType | CEnum = CType.INT) -> CArguments:  # noqa: A002 - the word that an author looks for
+    """These parameters by value."""
+    return tuple(CArgument(Source.SCALAR, name, type) for name in names)
+
+
+def host_array(*names: str, type: CType = CType.INT) -> CArguments:  # noqa: A002 - the word that an author looks for
+    """These repeated parameters as arrays in host memory."""
+    return tuple(CArgument(Source.HOST_ARRAY, name, type) for name in names)
+
+
+@dataclass(frozen=True, slots=True)
+class CFunction:
+    """A function of the library; it answers mluOpStatus_t."""
+
+    name: str
+    arguments: CArguments
+
+
+@dataclass(frozen=True, slots=True)
+class CParams:
+    """A descriptor type that carries parameters: how it is made, filled and destroyed, and what it tells after a call.
+
+    `set` takes the descriptor first, then `arguments`: scalars and host arrays.
+    """
+
+    type: str
+    create: str
+    destroy: str
+    set: str
+    arguments: CArguments
+    # Per scalar result its getter, called as getter(descriptor, int *) after the operator succeeded.
+    getters: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """Every function of the descriptor."""
+        return (self.create, self.destroy, self.set, *self.getters.values())
+
+
+@dataclass(frozen=True, slots=True)
+class CSignature:
+    """An operator under one name: its function, its workspace query and the descriptor of its parameters, if any."""
+
+    function: CFunction
+    query: CFunction | None = None
+    params: CParams | None = None
+
+    @property
+    def functions(self) -> tuple[CFunction, ...]:
+        """The query, as a caller makes it first, and the operator."""
+        return (self.function,) if self.query is None else (self.query, self.function)
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """Everything that a library must export for this name."""
+        own = (self.function.name, *(() if self.query is None else (self.query.name,)))
+        return own if self.params is None else (*own, *self.params.symbols)
+
+
+# An operator under all its names; the first that a library exports whole is taken.
+CApi = tuple[CSignature, ...]
+
+
+def is_c_api(value: object) -> bool:
+    """A tuple of at least one signature."""
+    return isinstance(value, tuple) and bool(value) and all(isinstance(one, CSignature) for one in value)
+
+
+def mistake_in(api: CApi, operator: Operator) -> str | None:
+    """What in the functions does not fit the operator, in words; None if nothing does."""
+    return next((words for signature in api for words in _mistakes(signature, operator)), None)
+
+
+def _mistakes(signature: CSignature, operator: Operator) -> Iterator[str]:
+    for function in signature.functions:
+        yield from _unknown_names(function.name, function.arguments, operator)
+        wanted = int(function is signature.query)
+        if function.arguments.count(ASKED_SIZE) != wanted:
+            words = (
+                "writes the size to exactly one ASKED_SIZE" if wanted else "is the operator: ASKED_SIZE is a query's"
+            )
+            yield f"{function.name} {words}"
+        if signature.params is None and PARAMS in function.arguments:
+            yield f"{function.name} takes PARAMS: its CSignature must say by params=CParams(…) what they are"
+    own = signature.function
+    passed = {argument.name for argument in own.arguments if argument.source is Source.DATA}
+    left_out = [spec.id for spec in operator.tensors if spec.id not in passed]
+    if left_out:
+        yield f"{own.name} does not take {', '.join(left_out)}: every tensor of the operator is an argument"
+    yield from _params_mistakes(signature, operator)
+
+
+def _params_mistakes(signature: CSignature, operator: Operator) -> Iterator[str]:
+    params = signature.params
+    if params is not None:
+        yield from _unknown_names(params.set, params.arguments, operator)
+        if operator.params.descriptor is None:
+            yield f"{params.type} carries parameters: ParamMessage(descriptor=…) must give it a name for the cases"
+    told = {} if params is None else params.getters
+    if set(told) != set(operator.results):
+        yield (
+            f"{signature.function.name}: the results of the operator are {_listed(operator.results)}, "
+            f"the getters of CParams tell {_listed(told)}"
+        )
+
+
+def _unknown_names(function: str, arguments: CArguments, operator: Operator) -> Iterator[str]:
+    fields = {one.name: one for one in operator.params.fields if not one.result}
+    tensors = [spec.id for spec in operator.tensors]
+    for argument in arguments:
+        match argument.source:
+            case Source.DESCRIPTOR | Source.DATA if argument.name not in tensors:
+                yield f"{function} takes the tensor {argument.name!r}; the operator has {_listed(tensors)}"
+            case Source.SCALAR | Source.HOST_ARRAY if argument.name not in fields:
+                yield f"{function} takes the parameter {argument.name!r}; the operator has {_listed(fields)}"
+            case Source.SCALAR if fields[argument.name].label == "repeated":
+                yield f"{function}: the parameter {argument.name!r} is repeated; write host_array, not scalar"
+            case Source.HOST_ARRAY if fields[argument.name].label != "repeated":
+                yield f"{function}: the parameter {argument.name!r} is one number; write scalar, not host_array"
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names) or "none"
