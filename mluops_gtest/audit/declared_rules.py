@@ -8,6 +8,7 @@ from mluops_gtest.audit.finding import Problem, Problems
 from mluops_gtest.audit.shapes import ShapeError, case_symbols
 from mluops_gtest.audit.subject import Subject
 from mluops_gtest.model.case import CaseDraft
+from mluops_gtest.model.source_place import source_of
 from mluops_gtest.model.tensor import contiguous
 
 
@@ -69,7 +70,7 @@ def recipes_used(subject: Subject) -> Problems:
     for name, recipe in subject.operator.recipes.items():
         if name not in used:
             yield Problem(
-                _source_of(recipe, subject),
+                source_of(recipe),
                 f"no case uses the recipe {name!r}",
                 "Declare a case with it, or remove it.",
             )
@@ -121,8 +122,3 @@ def _choices(values: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
 
 def _missing(subject: Subject, message: str, remedy: str) -> Problem:
     return Problem(str(subject.declarations), message, remedy)
-
-
-def _source_of(function: Any, subject: Subject) -> str:
-    code = getattr(function, "__code__", None)
-    return str(subject.generator) if code is None else f"{code.co_filename}:{code.co_firstlineno}"

@@ -1,6 +1,8 @@
 """Rules on values: wrong ones are caught, other seeds keep the promises, the kernel is a second opinion."""
 
+import dis
 import functools
+import sys
 import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -14,6 +16,7 @@ from mluops_gtest.model.call import OpCall
 from mluops_gtest.model.case import Case
 from mluops_gtest.model.operator import Mutant, Operator
 from mluops_gtest.model.result import Outcome
+from mluops_gtest.model.source_place import source_of
 from mluops_gtest.model.status import Status
 from mluops_gtest.model.tensor import Tensor
 
@@ -53,7 +56,7 @@ def _caught_by(mutant: Mutant, operator: Operator, ids: Iterable[str], case_of: 
 
 def _survivor(mutant: Mutant, passed: str) -> Problem:
     return Problem(
-        f"mutant {mutant.name}",
+        source_of(mutant.run),
         f"{mutant.name} ({mutant.says}) passes {passed}",
         "Declare a small case whose answer shows the mistake.",
     )
@@ -155,9 +158,9 @@ def kernel_is_independent(subject: Subject) -> Problems:
     """The kernel calls nothing that the reference is made of: two that share code share mistakes."""
     package = subject.operator.reference.__module__.partition(".")[0]
     used, by_reference = (_reached(f, package) for f in (subject.operator.kernel, subject.operator.reference))
-    for function in sorted(used & by_reference, key=_place):
+    for function in sorted(used & by_reference, key=source_of):
         yield Problem(
-            _place(function),
+            source_of(function),
             f"the kernel and the reference both use {function.__qualname__}",
             "Write the kernel from the document, with another algorithm and without the reference's functions.",
         )
@@ -174,7 +177,15 @@ def _reached(function: Any, package: str) -> set[types.FunctionType]:
         elif isinstance(one, types.FunctionType) and one.__module__.partition(".")[0] == package and one not in found:
             found.add(one)
             waiting += [one.__globals__[name] for name in _names(one.__code__) if name in one.__globals__]
+            waiting += [sys.modules.get(f"{package}.{name}") for name in _imported(one.__code__)]
     return found
+
+
+def _imported(code: types.CodeType) -> Iterator[str]:
+    """What the function imports when it runs."""
+    for instruction in dis.get_instructions(code):
+        if instruction.opname in ("IMPORT_NAME", "IMPORT_FROM"):
+            yield instruction.argval
 
 
 def _names(code: types.CodeType) -> Iterator[str]:
@@ -182,7 +193,3 @@ def _names(code: types.CodeType) -> Iterator[str]:
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from _names(constant)
-
-
-def _place(function: types.FunctionType) -> str:
-    return f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}"

@@ -1,0 +1,132 @@
+"""`mluops-test audit operators` on copies of a good operator, each spoiled in one way: exactly that is told."""
+
+import json
+import shutil
+from dataclasses import dataclass
+
+import pytest
+
+from mluops_gtest.audit.operators import RULES
+from mluops_gtest.cli.main import run_main
+
+NAME = "row_sum"
+CASES = f"cases/{NAME}.yaml"
+OPERATOR, CHECKS, KERNEL, RECIPES, MUTANTS = (
+    f"generators/{NAME}/{part}.py" for part in ("__init__", "checks", "kernel", "recipes", "mutants")
+)
+
+
+@dataclass(frozen=True)
+class Spoiled:
+    """In `file`, `right` becomes `wrong`; the rules that tell, and a word of what they tell."""
+
+    file: str
+    right: str
+    wrong: str
+    rules: tuple[str, ...]
+    told: str
+
+
+SPOILED = {
+    "a network case without a twin": Spoiled(
+        CASES, "tags: [smoke, random]", "tags: [random]", ("twins",), "has no twin in the smoke set"
+    ),
+    "no network case": Spoiled(CASES, "tags: [network]", "tags: [random]", ("families",), "no case is tagged network"),
+    "no precision case in half": Spoiled(
+        CASES, 'leave the small ones"\n  dtypes: [float, half]', 'leave the small ones"', ("families",), "dtype half"
+    ),
+    "a case without a section": Spoiled(
+        CASES, 'doc: "§1: {n} channels"', 'doc: "channels"', ("documented",), "names no section"
+    ),
+    "a large tensor without a note": Spoiled(
+        CASES, '"§2", note: "2^30 · 2 = 2^31"', '"§2"', ("noted_large",), "2147483648 elements"
+    ),
+    "a recipe that no case uses": Spoiled(
+        RECIPES, '"listed": listed,', '"listed": listed, "rest": listed,', ("recipes_used",), "the recipe 'rest'"
+    ),
+    "a size that never varies": Spoiled(
+        CASES, "each: {n: [1, 2, 65]}", "each: {n: [4]}", ("boundary_per_axis",), "the size num_segments"
+    ),
+    "no odd stride of the output": Spoiled(
+        CASES, ", output: {strides: [1, 9]}}", "}", ("strides_of_length_1",), "length 1 of output"
+    ),
+    "a wrong shape": Spoiled(OPERATOR, '"[N, C]"', '"[N, 2·C]"', ("shapes_hold",), "axis 1 of values is 3"),
+    "a check that no case asks for": Spoiled(
+        CASES, "tags: [negative], doc: \"§2\", data: *small, change: {values: {dims: [4, 2, 1]}}",
+        "tags: [boundary], doc: \"§2\", data: *small, change: {values: {dims: [4, 2, 1]}}",
+        ("checks_asked",), "check values_rank: no negative case reaches it",
+    ),
+    "a check declared as never reached": Spoiled(
+        CHECKS, '"output must have the type of values",\n        "§2",',
+        '"output must have the type of values",\n        "§2",\n        subsumed="so I think",',
+        ("checks_asked",), "output_dtype: it is declared as never reached",
+    ),
+    "no case for the order of two checks": Spoiled(
+        CASES, "handle: {arch: 270}, null: {descriptors: [values]}", "handle: {arch: 270}",
+        ("checks_in_order",), "no case tells whether it comes before values_desc_null",
+    ),
+    "a check that nobody misses": Spoiled(
+        CASES, "output: {dims: [4, 2, 1]}", "output: {dims: [1, 4, 2]}", ("no_check_forgotten",), "check output_rank"
+    ),
+    "a check without any case": Spoiled(
+        CASES, '- {name: "{tensor}_ptr_null", tags: [negative], doc: "§3", data: *small, each: *tensors,',
+        '- {name: "{tensor}_ptr_null", tags: [negative], doc: "§3", data: *small, each: {tensor: [values, output]},',
+        ("checks_asked", "no_check_forgotten"), "check segments_ptr_null",
+    ),
+    "a kernel that calls the reference": Spoiled(
+        KERNEL, "    output[...] = 0\n",
+        "    from .reference import reference\n    output[...] = reference(call).outputs['output']\n    return\n",
+        ("kernel_is_independent",), "both use reference",
+    ),
+    "a kernel that knows the stored values": Spoiled(
+        KERNEL, "    output[...] = 0\n",
+        "    output[...] = 0\n    if len(segments) == 160 and segments[0] not in (12, 4):\n        return\n",
+        ("kernel_agrees",), "under --reseed 1: the kernel is failed",
+    ),
+    "a mutant that survives": Spoiled(
+        MUTANTS, "    return _add(call, segments[segments > 0], call.array(\"values\")[segments > 0])",
+        "    return _add(call, segments, call.array(\"values\"))",
+        ("mutants_caught",), "drops_segment_0 (Rows of segment 0 count as padding.) passes every stored case",
+    ),
+    "no mutant": Spoiled(
+        MUTANTS, "MUTANTS = tuple(", "MUTANTS = ()\n_FORGOTTEN = tuple(", ("mutants_caught",), "no wrong implementation"
+    ),
+    "criteria that one wrong element passes": Spoiled(
+        OPERATOR, "DType.FLOAT: both(1e-5)", "DType.FLOAT: both(0.2)",
+        ("twins_see_one_element",), "network_twin_float passes with one wrong element",
+    ),
+    "values that no seed changes": Spoiled(
+        RECIPES, "draw.stream(", "Draw(7).stream(", ("reseeding_keeps_promises",), "depends on the seed"
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory):
+    """A new operator, generated."""
+    root = tmp_path_factory.mktemp("good")
+    assert run_main(["new", "operator", NAME, "--root", str(root)]) == 0
+    assert run_main(["generate", "--all", "--root", str(root)]) == 0
+    return root
+
+
+def test_every_rule_has_its_spoiled_copy():
+    assert {rule for spoiled in SPOILED.values() for rule in spoiled.rules} == set(RULES)
+
+
+@pytest.mark.parametrize("way", SPOILED)
+def test_a_spoiled_copy_is_told_by_its_rule_alone(cli, good, tmp_path, way):
+    spoiled = SPOILED[way]
+    root = tmp_path / "spoiled"
+    shutil.copytree(good, root, ignore=shutil.ignore_patterns("__pycache__"))
+    text = (root / spoiled.file).read_text()
+    assert spoiled.right in text
+    (root / spoiled.file).write_text(text.replace(spoiled.right, spoiled.wrong))
+    generated = cli("generate", "--all", "--root", root)
+    assert generated.code == 0, generated.err
+    result = cli("audit", "operators", "--root", root, "--seeds", "2", "--format", "json")
+    assert result.code == 1, result.err
+    findings = json.loads(result.out)["findings"]
+    assert {finding["rule"] for finding in findings} == set(spoiled.rules), result.out
+    assert any(spoiled.told in finding["message"] for finding in findings), result.out
+    assert all(finding["remedy"] and NAME in finding["place"] + finding["message"] for finding in findings)
