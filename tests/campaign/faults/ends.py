@@ -37,6 +37,8 @@ HARMLESS = ("PIPE", "CHLD", "CONT", "URG", "WINCH", "XFSZ")
 def _kills_itself(word: str):
     def act(call):
         number = getattr(signal, f"SIG{word}")
+        if word in DEADLY and signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)  # who starts the campaign with nohup lets every child ignore it
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
         os.kill(os.getpid(), number)
         time.sleep(0.01)
