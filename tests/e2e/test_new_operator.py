@@ -8,10 +8,13 @@ import sys
 import pytest
 
 from mluops_gtest.cli.main import run_main
+from tests.conftest import ROOT
 from tests.e2e.conftest import SUPPORT
+from tests.support.native import compile_library, needs_gcc
 from tests.support.torch_needed import needs_torch
 
 NAME = "row_sum"
+EXAMPLE = ROOT / "examples" / "c_backend"
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +85,22 @@ def test_every_case_passes_in_a_program_behind_exec(run, root):
     result = run("--all", "--root", root, "--backend", f"exec:{program}", "--serve")
     assert result.code == 0, result.out
     assert set(result.report["summary"]) == {"passed"}
+
+
+class TestWithGcc:
+    pytestmark = needs_gcc
+
+    def test_every_case_passes_in_a_c_library_made_from_the_printed_prototype(self, cli, run, root, tmp_path):
+        """Handle and descriptors are those of our example; the compiler holds the function to what was printed."""
+        printed = cli("ops", NAME, "--c", "--root", root)
+        assert printed.code == 0, printed.err
+        (tmp_path / f"{NAME}.h").write_text(printed.out)
+        common = [EXAMPLE / name for name in ("handle.c", "descriptors.c", "checks.c")]
+        flags = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-Wmissing-prototypes", f"-I{EXAMPLE}", f"-I{tmp_path}")
+        library = compile_library(tmp_path / "lib.so", SUPPORT / f"{NAME}.c", *common, flags=flags)
+        result = run("--all", "--root", root, "--backend", f"c:{library}")
+        assert result.code == 0, result.out
+        assert set(result.report["summary"]) == {"passed"}
 
 
 def test_the_audit_finds_nothing(cli, root):
