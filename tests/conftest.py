@@ -58,6 +58,14 @@ def _content_is_parsed_once():
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _no_settings():
+    """No settings file above a temporary folder has a say in any test."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MLUOPS_TEST_SETTINGS", "none")
+        yield
+
+
 @pytest.fixture(scope="session")
 def catalogue():
     return Catalogue(Root(ROOT))

@@ -8,7 +8,6 @@ import numpy as np
 from rich.table import Table
 
 from mluops_gtest.cli.listing import describe_expect
-from mluops_gtest.cli.session import root_words
 from mluops_gtest.model.case import Case
 from mluops_gtest.model.dtypes import Array, DType
 from mluops_gtest.model.operator import Operator
@@ -53,7 +52,7 @@ def statistics(values: Array, dtype: DType) -> Statistics | None:
 
 
 def case_page(case: Case, operator: Operator | None, note: str, roots: tuple[str, ...]) -> Iterator[Table | str]:
-    """The parts of the page in order."""
+    """The parts of the page in order; `roots` are the options that name the roots."""
     yield f"[bold]{escape(case.id)}[/]  operator {escape(case.operator)}" + (
         "" if operator else " (not supported here)"
     )
@@ -78,7 +77,7 @@ def case_page(case: Case, operator: Operator | None, note: str, roots: tuple[str
     expect = describe_expect(case.expect)
     yield escape("expects: " + ", ".join(f"{key} {value}" for key, value in expect.items()))
     yield "baseline: " + ("stored" if case.baseline_stored else "recomputed with the reference (device CPU)")
-    options = list(root_words(roots))
+    options = [*roots]
     if case.reseeded is not None:
         yield escape(f"values: {_values(case.reseeded)}")
         options += ["--reseed", str(case.reseeded.number)]

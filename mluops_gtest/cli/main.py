@@ -11,6 +11,7 @@ import click
 from mluops_gtest import __version__
 from mluops_gtest.cli.lines import complain
 from mluops_gtest.cli.outlets import install
+from mluops_gtest.cli.settings import FILE_NAME, VARIABLE, remark, use_settings
 from mluops_gtest.errors import ExitCode, HarnessError, UnwritableError, suggestion
 
 # A literal table, so that --help imports no command: name → one line for the overview.
@@ -91,6 +92,15 @@ class LazyGroup(click.Group):
 
 @click.group(cls=LazyGroup, context_settings=CONTEXT, epilog=_EPILOG)
 @click.version_option(__version__, "-V", "--version", message="mluops-test %(version)s")
+@click.option(
+    "--settings",
+    metavar="FILE|none",
+    envvar=VARIABLE,
+    expose_value=False,
+    callback=use_settings,
+    help="Defaults of options, e.g. --settings ci.toml; none: no settings.  "
+    f"[default: {VARIABLE}, else the nearest {FILE_NAME} in this folder or above it]",
+)
 def cli() -> None:
     """Conformance tests for accelerator operators: cases, runner, accuracy criteria, one command line."""
 
@@ -110,7 +120,7 @@ def run_main(arguments: list[str] | None = None) -> int:
     except click.ClickException as error:
         shown = io.StringIO()
         error.show(shown)
-        complain(shown.getvalue().rstrip())
+        complain(shown.getvalue().rstrip() + remark(error))
         return int(ExitCode.USAGE)
     except (click.Abort, KeyboardInterrupt):
         complain("interrupted")

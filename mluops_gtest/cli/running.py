@@ -100,6 +100,8 @@ class RunRequest:
     labels: dict[str, str] = field(default_factory=dict)
     # Format → file, written at the end.
     reports: dict[ReportFormat, str] = field(default_factory=dict)
+    # The settings file that was in force; its values are resolved here.
+    settings: str | None = None
 
     @property
     def isolated(self) -> bool:
@@ -113,10 +115,10 @@ class RunRequest:
 
     def repro_options(self) -> tuple[str, ...]:
         """What a repro line needs after `mluops-test run CASE`."""
-        options = list(root_words(self.roots))
+        options = list(root_words(self.roots, self.settings))
         if self.runtime is not None:
             options += ["--runtime", self.runtime]
-        if self.backend != "numpy":
+        if self.backend != "numpy" or self.settings is not None:
             options += ["--backend", self.backend]
         if self.timeout is not None:
             options += ["--timeout", str(self.timeout).removesuffix(".0")]
@@ -225,7 +227,7 @@ def execute(
             sampling,
             tuple(Side) if request.guard_pages else (None,),
         )
-        context = _context(request, callers[0].name, len(cases), left_out, device)
+        context = _context(request, session.root_paths, callers[0].name, len(cases), left_out, device)
         if not resumed:
             folder.clear()
         saver = None if request.save_outputs is None else OutputSaver(folder.path, request.save_outputs)
@@ -334,7 +336,9 @@ def open_callers(session: Session, request: RunRequest) -> Iterator[list[Caller]
         fork_server.close()
 
 
-def _context(request: RunRequest, name: str, count: int, left_out: int, device: dict[str, Any] | None) -> RunContext:
+def _context(
+    request: RunRequest, content: tuple[str, ...], name: str, count: int, left_out: int, device: dict[str, Any] | None
+) -> RunContext:
     import numpy as np
 
     measured = {}
@@ -359,6 +363,8 @@ def _context(request: RunRequest, name: str, count: int, left_out: int, device: 
             "platform": platform.platform(),
             "machine": platform.machine(),
             "cpus": os.cpu_count(),
+            "content": list(content),
+            "settings": request.settings,
             **measured,
         },
         selection={**selection, "cases": count, "left_out": left_out},

@@ -11,9 +11,9 @@ from mluops_gtest.content.selection import Query, Selected, Selection, select
 from mluops_gtest.generate.source import StoredCases
 
 
-def root_words(roots: tuple[str, ...]) -> Iterator[str]:
-    """The options that name these roots; none for the default."""
-    if roots != (BUILTIN,):
+def root_words(roots: tuple[str, ...], settings: object = None) -> Iterator[str]:
+    """The options that name these roots; none for the default, unless settings may say otherwise."""
+    if roots != (BUILTIN,) or settings is not None:
         for root in roots:
             yield from ("--root", root)
 

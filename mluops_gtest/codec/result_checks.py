@@ -34,6 +34,8 @@ class EnvironmentRecord(TypedDict, total=False):
     platform: str
     machine: str
     cpus: int | None
+    content: list[str]
+    settings: str | None
     device: DeviceRecord | None
 
 

@@ -47,11 +47,9 @@ def find_roots(words: Iterable[str]) -> tuple[Root, ...]:
     for word in words:
         root = builtin_root() if word == BUILTIN else Root(Path(word).resolve())
         if not root.generators.is_dir():
-            raise UsageError(
-                f"--root {word}: no folder generators/ there; a root holds generators/, cases/, prototxt/."
-            )
+            raise UsageError(f"Root {word}: no folder generators/ there; a root holds generators/, cases/, prototxt/.")
         if root.path in roots:
-            raise UsageError(f"--root {word}: {root.path} is named twice; name each root once.")
+            raise UsageError(f"Root {word}: {root.path} is named twice; name each root once.")
         roots[root.path] = root
     return tuple(roots.values())
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.console import Console
 from rich.table import Table
 
+from mluops_gtest.content.root import BUILTIN, recorded_roots
 from mluops_gtest.model.difference import worst_words
 from mluops_gtest.model.event import CaseFinished, Event
 from mluops_gtest.model.groups import Group, grouped_results
@@ -63,6 +64,8 @@ class TerminalReporter:
         if report.labels and (self._verbosity > 0 or self._whole):
             words = ", ".join(f"{name}={value}" for name, value in report.labels.items())
             self._out.print(f"Labels: {escape(words)}", soft_wrap=True)
+        if words := content_words(report):
+            self._out.print(escape(words), soft_wrap=True)
         if where:
             self._out.print(f"Results: {escape(where)}", soft_wrap=True)
 
@@ -121,6 +124,13 @@ def render_text(report: RunReport) -> str:
     console = Console(file=text, width=_WIDE, highlight=False, soft_wrap=True, force_terminal=False, color_system=None)
     TerminalReporter(console, whole=True).summary(report, "")
     return text.getvalue()
+
+
+def content_words(report: RunReport) -> str:
+    """The content roots and the settings file, where they are not the default ones."""
+    roots, settings = recorded_roots(report.selection), report.environment.get("settings")
+    words = [f"Roots: {', '.join(roots)}"] if roots != [BUILTIN] else []
+    return "; ".join([*words, *([f"Settings: {settings}"] if settings else [])])
 
 
 def reseed_words(report: RunReport) -> str:

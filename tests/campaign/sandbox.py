@@ -51,6 +51,7 @@ class Sandbox:
         self.token = uuid.uuid4().hex
         self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("MLUOPS_TEST_")},
+            "MLUOPS_TEST_SETTINGS": "none",
             TOKEN: self.token,
             PIDS: str(self.pids),
             "TMPDIR": str(self.tmp),

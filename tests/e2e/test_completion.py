@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from tests.conftest import ROOT
+from tests.support.toy_root import write_toy_root
 
 
 def offered(words, folder=None, **environment):
@@ -37,6 +38,7 @@ def offered(words, folder=None, **environment):
         ("list --op voxel", "plain,voxel_pooling_forward"),
         ("run get_indice_pairs/one_c", "plain,get_indice_pairs/one_cell"),
         ("show get_indice_pairs/one_c", "plain,get_indice_pairs/one_cell"),
+        ("--settings none list --op voxel", "plain,voxel_pooling_forward"),
         ("run my_cases/", "file,my_cases/"),
         ("ops mask", "plain,masked_im2col_forward"),
     ],
@@ -89,3 +91,11 @@ def test_backends_are_offered_and_never_loaded(kernels, begun, offers):
 @pytest.mark.parametrize("command", ["run -b", "doctor -b", "diff CASE --backend", "bench -b numpy -b"])
 def test_every_command_that_takes_a_backend_offers_them(command):
     assert offered(f"{command} ref") == ["plain,reference"]
+
+
+def test_operators_of_the_roots_in_the_settings(tmp_path):
+    write_toy_root(tmp_path / "mine")
+    (tmp_path / "mluops-test.toml").write_text('roots = ["mine"]')
+    assert offered("list --op sca", tmp_path, MLUOPS_TEST_SETTINGS="") == ["plain,scale_by"]
+    (tmp_path / "mluops-test.toml").write_text("broken")
+    assert offered("list --tag bou", tmp_path, MLUOPS_TEST_SETTINGS="") == ["plain,boundary"]

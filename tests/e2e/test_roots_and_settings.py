@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 from mluops_gtest.content import root as content_root
+from tests.e2e.conftest import wrong
 from tests.support.toy_root import write_other_root
 
 TWIN = "voxel_pooling_forward/bevdepth_twin"
@@ -217,3 +218,229 @@ def write_failing_backend(folder):
         "    def run(self, call):\n        return Status.SUCCESS\n\n\nbackend = Nothing()\n"
     )
     return path
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """The current folder, in which settings count."""
+    monkeypatch.delenv("MLUOPS_TEST_SETTINGS")
+    return tmp_path / "cwd"
+
+
+def write(folder, text):
+    path = folder / "mluops-test.toml"
+    path.write_text(text)
+    return path
+
+
+class TestSettings:
+    def test_they_are_the_defaults_of_a_run(self, run, here, toy):
+        backend = write_failing_backend(here)
+        path = write(
+            here,
+            f'backend = "nothing.py"\nroots = ["builtin", "{toy}"]\ntimeout = 20\njobs = 2\n[labels]\nteam = "a"\n',
+        )
+        result = run("scale_by/ramp_2", "--label", "night=7")
+        assert result.code == 1
+        record = json.loads((result.folder / "run.json").read_text())
+        assert record["backend"] == backend.name
+        assert record["roots"] == ["builtin", str(toy)]
+        assert (record["timeout"], record["jobs"]) == (20, 2)
+        assert record["settings"] == str(path)
+        report = result.report
+        assert report["selection"]["roots"] == ["builtin", str(toy)]
+        assert report["environment"]["settings"] == str(path)
+        assert report["environment"]["content"][1] == str(toy)
+        assert (report["labels"]["team"], report["labels"]["night"]) == ("a", "7")
+        assert f"Roots: builtin, {toy}; Settings: {path}" in result.lines
+
+    def test_a_run_without_them_says_nothing_of_them(self, run, here):
+        result = run(TWIN)
+        assert result.report["environment"]["settings"] is None
+        assert "Settings" not in result.out
+        assert "Roots" not in result.out
+
+    def test_the_command_line_beats_them(self, run, here, toy):
+        write(
+            here,
+            'backend = "nowhere.py"\nroots = ["nowhere"]\njobs = 7\ntimeout = 5\n[labels]\nteam = "a"\nnight = "1"\n',
+        )
+        result = run(
+            "scale_by/ramp_2",
+            "-b",
+            "reference",
+            "--isolate",
+            "--root",
+            toy,
+            "-j",
+            1,
+            "--timeout",
+            30,
+            "--label",
+            "team=b",
+        )
+        assert result.code == 0, result.err
+        record = json.loads((result.folder / "run.json").read_text())
+        assert (record["backend"], record["roots"], record["jobs"]) == ("reference", [str(toy)], 1)
+        assert record["timeout"] == 30
+        assert (record["labels"]["team"], record["labels"]["night"]) == ("b", "1")
+
+    def test_those_of_a_folder_above_count_and_their_paths_are_theirs(self, cli, run, here, toy, monkeypatch):
+        project = here / "project"
+        (project / "deep" / "er").mkdir(parents=True)
+        write_failing_backend(project)
+        shutil.copytree(toy, project / "mine")
+        write(project, 'backend = "nothing.py:backend"\nroots = ["mine"]\n')
+        write(here, "this is not read")
+        monkeypatch.chdir(project / "deep" / "er")
+        result = run("scale_by/ramp_2")
+        assert result.code == 1, result.err
+        repro = shlex.split(result.results["scale_by/ramp_2"]["repro"])
+        assert repro == [
+            *("mluops-test", "run", "scale_by/ramp_2"),
+            *("--root", "../../mine", "--backend", "../../nothing.py:backend"),
+        ]
+        write(project, 'backend = "numpy"\nroots = ["builtin"]\n')
+        assert cli(*repro[1:]).code == 1
+        (project / "mluops-test.toml").unlink()
+        (here / "mluops-test.toml").unlink()
+        assert cli(*repro[1:]).code == 1
+
+    def test_a_repro_line_holds_even_what_the_settings_would_change(self, cli, run, here, toy):
+        write_failing_backend(here)
+        write(here, f'backend = "nothing.py"\nroots = ["{toy}"]\n')
+        result = run(TWIN, "--root", "builtin", "--backend", wrong("AllZero"))
+        assert result.code == 1
+        repro = shlex.split(result.results[TWIN]["repro"])
+        assert repro[3:] == ["--root", "builtin", "--backend", wrong("AllZero")]
+        shown = cli("show", TWIN, "--root", "builtin")
+        assert shown.lines[-1] == f"repro: mluops-test run {TWIN} --root builtin"
+
+    def test_a_run_is_resumed_as_it_began(self, cli, run, here, toy):
+        write(here, f'backend = "reference"\nroots = ["{toy}"]\n')
+        folder = run("scale_by/ramp_2").folder
+        (folder / "report.json").unlink()
+        (folder / "results.jsonl").unlink()
+        path = write(here, 'backend = "nowhere.py"\nroots = ["builtin"]\n')
+        assert cli("run", "--resume", folder).code == 0
+        assert json.loads((folder / "report.json").read_text())["backend"]["spec"] == "reference"
+        assert json.loads((folder / "run.json").read_text())["settings"] == str(path)
+
+    def test_what_a_run_cannot_use_is_left_out(self, cli, run, here):
+        write(here, "timeout = 20\njobs = 2\n")
+        assert run(TWIN, "--backend", "numpy").code == 0
+        timed = run(TWIN, "--backend", "reference", "--isolate", "--perf", "--samples", 3)
+        assert timed.code == 0, timed.err
+        assert json.loads((timed.folder / "run.json").read_text())["jobs"] == 1
+        assert run(TWIN, "--backend", "reference", "--isolate", "--devices", "0").code == 0
+        assert cli("diff", TWIN, "--backend", "numpy").code == 0
+        typed = run(TWIN, "--backend", "numpy", "--timeout", 20)
+        assert typed.code == 2
+        assert "--timeout needs worker processes" in typed.err
+
+    def test_every_command_has_them(self, cli, run, here, toy):
+        write(here, f'backend = "numpy"\nroots = ["{toy}"]\ntimeout = 60\njobs = 2\n')
+        assert "scale_by/ramp_2" in cli("list", "--format", "ids").lines
+        assert "scale_param" in cli("schema").out
+        assert cli("generate", "--all", "--check").code == 0
+        assert cli("diff", "scale_by/ramp_2").code == 0
+        kept = run("scale_by/ramp_2", "--save-outputs", "all").folder
+        assert cli("diff", "scale_by/ramp_2", "--from", kept).code == 0
+        audited = json.loads(cli("audit", "operators", "--seeds", "0", "--format", "json").out)
+        assert audited["operators"] == ["scale_by"]
+        write(here, 'backend = "numpy"\n')
+        assert cli("doctor", "--op", "voxel_pooling_forward").code == 0
+
+    def test_the_gate_has_its_waivers(self, cli, run, here, toy):
+        write_failing_backend(here)
+        write(here, f'backend = "nothing.py"\nroots = ["{toy}"]\nwaivers = "known/waivers.yaml"\n')
+        failed = run("scale_by/ramp_2").folder
+        passed = run("scale_by/ramp_2", "-b", "numpy").folder
+        gate = ("gate", failed, "--against", passed, "--cross-backend")
+        missing = cli(*gate)
+        assert missing.code == 2
+        assert f"The value stands in {here / 'mluops-test.toml'}:3." in missing.err
+        (here / "known").mkdir()
+        (here / "known" / "waivers.yaml").write_text("- pattern: [\n")
+        broken = cli(*gate)
+        assert broken.code == 3
+        assert "known/waivers.yaml" in broken.err
+
+    def test_another_file_or_none(self, cli, here, toy, monkeypatch):
+        write(here, 'roots = ["nowhere"]\n')
+        (here / "ci.toml").write_text(f'roots = ["{toy}"]\n')
+        assert "scale_by/ramp_2" in cli("--settings", "ci.toml", "list", "--format", "ids").lines
+        assert TWIN in cli("--settings", "none", "list", "--format", "ids").lines
+        monkeypatch.setenv("MLUOPS_TEST_SETTINGS", "none")
+        assert TWIN in cli("list", "--format", "ids").lines
+        monkeypatch.setenv("MLUOPS_TEST_SETTINGS", str(here / "ci.toml"))
+        assert "scale_by/ramp_2" in cli("list", "--format", "ids").lines
+        gone = cli("--settings", "gone.toml", "list")
+        assert gone.code == 2
+        assert "gone.toml: the settings cannot be read" in gone.err
+
+    @pytest.mark.parametrize(
+        ("text", "line", "says"),
+        [
+            ("jobs = 2\nbakend = 'numpy'\n", ":2", "unknown key 'bakend'. Settings are backend, roots, timeout"),
+            ("\njobs = 'many'\n", ":2", "expected an integer, got 'many'"),
+            ("timeout = true\n", ":1", "expected a number, got True"),
+            ("timeout = nan\n", ":1", "nan is no number of seconds"),
+            ("roots = '../mine'\n", ":1", "expected a list, got '../mine'"),
+            ("roots = []\n", ":1", "name at least one root"),
+            ("# first\nroots = ['builtin', 3]\n", ":2", "expected a text, got 3"),
+            ("jobs = 1\n[labels]\nteam = 3\n", ":2", "labels[...]: expected a text"),
+            ("[labels]\n'a b' = 'x'\n", ":1", "a name begins with a letter"),
+            ('backend = "a\\u0000b"\n', ":1", "NUL"),
+            ("jobs = 2\njobs = 3\n", "", "line 2"),
+            ("jobs = \n", "", "not valid TOML: Invalid value (at line 1, column 8)"),
+            ("a = " + "[" * 100_000, "", "nested too deeply"),
+            (b"# \xff\n", "", "not valid UTF-8"),
+        ],
+    )
+    def test_what_is_wrong_with_them_is_told_with_its_place(self, cli, here, text, line, says):
+        path = here / "mluops-test.toml"
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        result = cli("list")
+        assert result.code == 2
+        assert result.err.startswith(f"error: {path}{line}: ")
+        assert says in result.err
+
+    @pytest.mark.parametrize(
+        ("text", "says"),
+        [
+            ("jobs = 0\n", "0 is not in the range"),
+            ("timeout = -1\n", "-1.0 is not in the range"),
+            ('roots = ["builtin", "nowhere"]\n', "'nowhere' does not exist"),
+        ],
+    )
+    def test_a_value_that_no_option_takes_is_told_with_its_place(self, cli, here, text, says):
+        path = write(here, f"# ours\n{text}")
+        result = cli("run", TWIN)
+        assert result.code == 2
+        assert says in result.err
+        assert f"The value stands in {path}:2." in result.err
+
+    def test_help_and_version_need_none(self, cli, here):
+        write(here, "broken")
+        assert cli("--help").code == 0
+        assert cli("--version").code == 0
+
+    def test_the_reports_name_roots_and_settings(self, cli, run, here, toy):
+        path = write(here, f'roots = ["{toy}"]\n')
+        folder = run("scale_by/ramp_2").folder
+        for form in ("markdown", "html", "text"):
+            text = cli("report", folder, "--format", form).out
+            assert str(toy) in text, form
+            assert str(path) in text, form
+        assert "设置文件" in cli("report", folder, "--format", "markdown", "--lang", "zh").out
+
+    @pytest.mark.parametrize("change", [{"settings": 3}, {"content": "builtin"}])
+    def test_a_spoiled_report_is_refused(self, cli, run, here, change):
+        folder = run(TWIN).folder
+        report = json.loads((folder / "report.json").read_text())
+        report["environment"] |= change
+        (folder / "report.json").write_text(json.dumps(report))
+        refused = cli("report", folder)
+        assert refused.code == 3
+        assert f"$.environment.{next(iter(change))}: expected" in refused.err

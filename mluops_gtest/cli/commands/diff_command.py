@@ -1,11 +1,13 @@
 """`mluops-test diff`."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from mluops_gtest.cli.options import complete_backends, complete_ids, file_options, root_option
+from mluops_gtest.cli.settings import stands_in_settings
 from mluops_gtest.errors import UsageError
 from mluops_gtest.model.reseed import LARGEST_RESEED
 
@@ -97,6 +99,8 @@ def command(
     from mluops_gtest.cli.session import Session
     from mluops_gtest.model.report import exit_code
 
+    if results is not None and stands_in_settings(ctx, "backend"):
+        backend = None
     if (backend is None) == (results is None):
         raise UsageError(
             "diff needs either --backend, to run the case now, or --from, for what a run kept: "
@@ -113,7 +117,9 @@ def command(
         assert backend is not None
         request = RunRequest(selection={}, roots=roots, backend=backend, **options)
         if not request.isolated and request.timeout is not None:
-            raise UsageError(f"--timeout needs a worker process; backend {backend!r} runs inline: add --isolate.")
+            if not stands_in_settings(ctx, "timeout"):
+                raise UsageError(f"--timeout needs a worker process; backend {backend!r} runs inline: add --isolate.")
+            request = replace(request, timeout=None)
         loaded, result, outputs = run_now(Session(roots), request, case)
     console = stdout()
     print_page(console, verdict_lines(result))

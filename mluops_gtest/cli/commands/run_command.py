@@ -19,6 +19,7 @@ from mluops_gtest.cli.options import (
     taken_reports,
 )
 from mluops_gtest.cli.sampling import sampling_options
+from mluops_gtest.cli.settings import stands_in_settings
 from mluops_gtest.errors import UsageError
 from mluops_gtest.model.reseed import LARGEST_RESEED
 
@@ -197,6 +198,7 @@ def command(ctx: click.Context, /, resume: Path | None, **options: Any) -> int:
         return _resume(resume, verbosity)
     if not options["perf"]:
         _refuse_without_perf(ctx)
+    _leave_out_unfit(ctx, options)
     out, allow_empty = options.pop("out"), options.pop("allow_empty_shard")
     overwrite = options.pop("overwrite")
     if overwrite and out is None:
@@ -208,6 +210,9 @@ def command(ctx: click.Context, /, resume: Path | None, **options: Any) -> int:
         raise UsageError("--perf times one call after the other: leave out -j. With --devices each device has its own.")
     options["reports"] = taken_reports(options)
     options["labels"] = given_labels(options["labels"])
+    if ctx.obj is not None:
+        options["labels"] = {**ctx.obj.settings.get("labels", {}), **options["labels"]}
+        options["settings"] = str(ctx.obj.path)
     options["reseed"] = _seed(options["reseed"], options["shard"])
     failed, session = options.pop("failed"), Session(options["roots"])
     smallest_first = options["stop_at_first"] or failed is not None
@@ -233,6 +238,15 @@ def command(ctx: click.Context, /, resume: Path | None, **options: Any) -> int:
     with _new_folder(out, overwrite=overwrite) as folder:
         check_reports(request.reports, folder.path)
         return int(execute(session, request, cases, left_out, folder, verbosity, times=times))
+
+
+def _leave_out_unfit(ctx: click.Context, options: dict[str, Any]) -> None:
+    """What a settings file holds for all runs is left out where this run cannot use it; what is typed is refused."""
+    from mluops_gtest.backends.registry import runs_inline
+
+    inline = runs_inline(options["backend"]) if options["isolate"] is None else not options["isolate"]
+    unfit = {"jobs": inline or options["perf"] or options["devices"], "timeout": inline}
+    options.update((name, None) for name, found in unfit.items() if found and stands_in_settings(ctx, name))
 
 
 def _seed(reseed: int | str | None, shard: str | None) -> int | None:

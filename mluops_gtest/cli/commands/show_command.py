@@ -23,11 +23,20 @@ Examples:
     help="With the values of `run --reseed N`, e.g. --reseed 7.",
 )
 @file_options
-def command(roots: tuple[str, ...], case: str, reseed: int | None, strict: bool, allow_outside_paths: bool) -> None:
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    roots: tuple[str, ...],
+    case: str,
+    reseed: int | None,
+    strict: bool,
+    allow_outside_paths: bool,
+) -> None:
     """Show one case: tensors with their value ranges, parameters, criteria, expected status, a repro line."""
     from mluops_gtest.cli.case_page import case_page
     from mluops_gtest.cli.consoles import stdout, whole_table
-    from mluops_gtest.cli.session import Session
+    from mluops_gtest.cli.session import Session, root_words
 
     session = Session(roots)
     selection = {"select": (case,), "operators": (), "tags": (), "keyword": "", "everything": False}
@@ -38,7 +47,9 @@ def command(roots: tuple[str, ...], case: str, reseed: int | None, strict: bool,
     loaded = source.load(chosen[0].id)
     note = chosen[0].draft.note if chosen[0].draft else ""
     console = stdout()
-    for part in case_page(loaded, session.catalogue.operators.get(loaded.operator), note, roots):
+    for part in case_page(
+        loaded, session.catalogue.operators.get(loaded.operator), note, (*root_words(roots, ctx.obj),)
+    ):
         if isinstance(part, str):
             console.print(part)
         else:

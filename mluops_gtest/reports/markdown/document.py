@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from mluops_gtest.content.root import BUILTIN, recorded_roots
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.reports.history.trends import CaseTrend
 from mluops_gtest.reports.markdown.changes import against, over_time
@@ -45,6 +46,11 @@ def _lines(
     if report.labels:
         labels = (f"{text(name)} {code(value)}" for name, value in report.labels.items())
         yield from (say("labels", labels=say("comma").join(labels)), "")
+    roots, settings = recorded_roots(report.selection), report.environment.get("settings")
+    if roots != [BUILTIN]:
+        yield from (say("roots", roots=say("comma").join(map(code, roots))), "")
+    if settings:
+        yield from (say("settings_file", file=code(settings)), "")
     if report.reseed is not None:
         yield say("reseeded", number=report.reseed, fixed=report.fixed)
         yield ""

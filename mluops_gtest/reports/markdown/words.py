@@ -34,6 +34,8 @@ WORDS: dict[str, tuple[str, str]] = {
         "由 mluops-test {version} 根据 {started} 在后端 {backend} 上的测试结果生成。",
     ),
     "labels": ("Labels: {labels}.", "标签：{labels}。"),
+    "roots": ("Content roots: {roots}.", "用例来源：{roots}。"),
+    "settings_file": ("Settings: {file}.", "设置文件：{file}。"),
     "reseeded": (
         "The random values are those of `--reseed {number}`; {fixed} cases have the same values without it.",
         "随机数据由 `--reseed {number}` 生成；其中 {fixed} 个用例的数据与不加该选项时相同。",
