@@ -1,0 +1,64 @@
+"""Declared C arguments as ctypes: what each word becomes, and what cannot be passed."""
+
+from ctypes import POINTER, c_float, c_int, c_int64, c_size_t, c_void_p
+
+import pytest
+
+from mluops_gtest.authoring.c_api import (
+    ASKED_SIZE,
+    HANDLE,
+    PARAMS,
+    WORKSPACE,
+    WORKSPACE_SIZE,
+    CEnum,
+    CType,
+    data,
+    descriptor,
+    host_array,
+    scalar,
+)
+from mluops_gtest.backends.c_library.arguments import Frame, types_of
+from mluops_gtest.model.call import Declined
+
+
+def test_every_word_has_its_type():
+    words = {
+        HANDLE: c_void_p,
+        PARAMS: c_void_p,
+        WORKSPACE: c_void_p,
+        WORKSPACE_SIZE: c_size_t,
+        ASKED_SIZE: POINTER(c_size_t),
+    }
+    assert types_of(tuple(words)) == list(words.values())
+    assert types_of((*descriptor("x"), *data("x"))) == [c_void_p, c_void_p]
+    numbers = [("int", CType.INT, c_int), ("long", CType.INT64, c_int64), ("real", CType.FLOAT, c_float)]
+    for name, type_, expected in numbers:
+        assert types_of(scalar(name, type=type_)) == [expected]
+        assert types_of(host_array(name, type=type_)) == [POINTER(expected)]
+    assert types_of(scalar("mode", type=CEnum("mode_t", {"A": 0}))) == [c_int]
+
+
+def test_values_come_in_the_declared_order():
+    frame = Frame({"n": 3, "r": 0.2}, handle=1, params_descriptor=2, workspace=5, workspace_size=64)
+    frame.descriptors["x"], frame.data["x"] = 3, None
+    arguments = (WORKSPACE_SIZE, *data("x"), *scalar("n"), WORKSPACE, *scalar("r", type=CType.FLOAT), PARAMS, HANDLE)
+    assert frame.values((*arguments, *descriptor("x"))) == [64, None, 3, 5, 0.2, 2, 1, 3]
+
+
+@pytest.mark.parametrize(("type_", "value"), [(CType.INT, 2**31), (CType.INT64, 2**63), (CType.FLOAT, 1e39)])
+def test_a_number_that_c_cannot_hold_is_declined(type_, value):
+    with pytest.raises(Declined, match=r"factor is .* which the C type .* cannot hold"):
+        Frame({"factor": value}).values(scalar("factor", type=type_))
+
+
+@pytest.mark.parametrize("value", [0.1, float("inf"), float("nan"), -0.0])
+def test_a_float_is_rounded_as_c_rounds_it(value):
+    (passed,) = Frame({"factor": value}).values(scalar("factor", type=CType.FLOAT))
+    assert passed is value
+
+
+def test_null_parameters_leave_nothing_to_pass_by_value():
+    with pytest.raises(
+        Declined, match="the descriptor of the parameters is null, and factor is an argument of its own"
+    ):
+        Frame(None).values(scalar("factor"))
