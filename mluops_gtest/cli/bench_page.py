@@ -9,9 +9,8 @@ from rich.table import Table
 from mluops_gtest.cli.benching import Benched, duel
 from mluops_gtest.cli.consoles import whole_table
 from mluops_gtest.gate.statistics import Answer
-from mluops_gtest.model.timing import figures_of
+from mluops_gtest.model.timing import duration, figures_of
 from mluops_gtest.reports.markup import escape
-from mluops_gtest.reports.performance import duration
 
 _COLOURS = {Answer.FASTER: "green", Answer.SLOWER: "red"}
 
@@ -26,7 +25,7 @@ def print_bench(console: Console, backends: Sequence[str], found: Sequence[Bench
     answers: Counter[Answer] = Counter()
     for one in compared:
         ours, theirs = one.samples
-        said = duel(ours, theirs, len(compared))
+        said = duel(ours, theirs, len(compared), one.overhead_ns)
         answers[said.answer] += 1
         word = said.answer.value
         table.add_row(

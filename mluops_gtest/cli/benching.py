@@ -8,10 +8,11 @@ from mluops_gtest.engine.execute import Executor
 from mluops_gtest.engine.failures import not_loaded
 from mluops_gtest.engine.perf import Sampling
 from mluops_gtest.engine.perf_bench import bench_case
-from mluops_gtest.gate.statistics import MIN_EFFECT, MIN_SAMPLES, Answer, run_time, student
+from mluops_gtest.gate.statistics import MIN_SAMPLES, Answer, run_time, student
 from mluops_gtest.model.case import CaseSource
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.result import CaseResult, Outcome, Perf
+from mluops_gtest.model.timing import MIN_EFFECT, short_words, too_short
 
 # Of the benches in which nothing differs, this share may name a case faster or slower.
 _ALARMS = 0.05
@@ -45,6 +46,13 @@ class Benched:
         return "" if all(result.perf for result in self.results) else "not timed: the call computes nothing"
 
     @property
+    def overhead_ns(self) -> int | None:
+        """What an empty call takes, the longer of both; None where device times are compared, or it is not known."""
+        perfs = [result.perf for result in self.results if result.perf is not None]
+        known = [perf.overhead_ns for perf in perfs if perf.overhead_ns is not None]
+        return None if all(perf.device_samples_ns for perf in perfs) else max(known, default=None)
+
+    @property
     def samples(self) -> tuple[Sequence[int], Sequence[int]]:
         """The times that are compared: the devices' own where both tell them."""
         first, second = (result.perf or Perf(()) for result in self.results)
@@ -70,7 +78,7 @@ def benched(
         yield Benched(bench_case(executors, case, operators.get(case.operator), sampling))
 
 
-def duel(first_ns: Sequence[int], second_ns: Sequence[int], family: int = 1) -> Duel:
+def duel(first_ns: Sequence[int], second_ns: Sequence[int], family: int = 1, overhead_ns: float | None = None) -> Duel:
     """Whether the second is faster or slower, of `family` cases that are asked together.
 
     Both ran in turn on the same machine, so that there is no shift between runs to allow for: what is left is the
@@ -83,6 +91,9 @@ def duel(first_ns: Sequence[int], second_ns: Sequence[int], family: int = 1) -> 
     bounds = math.exp(change), math.exp(change - width), math.exp(change + width)
     effect = math.log1p(MIN_EFFECT)
     count = min(first.samples, second.samples)
+    if too_short(first.median_ns, second.median_ns, overhead_ns, MIN_EFFECT):
+        why = short_words(max(first.median_ns, second.median_ns), overhead_ns, MIN_EFFECT)
+        return Duel(Answer.TOO_SHORT, *bounds, f"{why}: use a larger case, or device_seconds()")
     if count < MIN_SAMPLES:
         return Duel(Answer.INCONCLUSIVE, *bounds, f"at least {MIN_SAMPLES} samples are needed")
     if abs(change) >= effect and abs(change) > width:

@@ -12,6 +12,7 @@ from mluops_gtest.reports.compare import ReadingPair, Row, SideBySide
 from mluops_gtest.reports.markup import escape
 
 _ABSENT = "–"
+_SHORT = "too short"
 
 
 def compare_page(both: SideBySide, *, everything: bool) -> Iterator[Table | str]:
@@ -54,8 +55,10 @@ def _operators(both: SideBySide) -> Table:
     table = _table("operator", ("cases", "passed A", "passed B", "seconds A", "seconds B", "B/A"))
     for operator in sorted({row.operator for row in both.rows}):
         rows = [row for row in both.rows if row.operator == operator]
-        # Times compare over the cases that both ran.
-        pairs = [(a, b) for a, b in (row.seconds for row in rows) if a is not None and b is not None]
+        # Times compare over the cases that both ran, without those too short to tell anything where there are others.
+        timed = [row for row in rows if None not in row.seconds]
+        long = [row for row in timed if not row.too_short]
+        pairs = [(a, b) for a, b in (row.seconds for row in long or timed) if a is not None and b is not None]
         before, after = sum(a for a, _ in pairs), sum(b for _, b in pairs)
         table.add_row(
             escape(operator),
@@ -64,7 +67,7 @@ def _operators(both: SideBySide) -> Table:
             _passed(row.after for row in rows),
             f"{before:.3f}" if pairs else _ABSENT,
             f"{after:.3f}" if pairs else _ABSENT,
-            _ratio(before, after),
+            _ratio(before, after) if long else _SHORT if timed else _ABSENT,
         )
     return table
 
@@ -75,6 +78,7 @@ def _cases(rows: Sequence[Row]) -> Table:
         before, after = row.seconds
         times = [_ABSENT if side is None else f"{side * 1e3:.3f}" for side in (before, after)]
         ratio = _ratio(before, after) if before is not None and after is not None else _ABSENT
+        ratio = _SHORT if row.too_short else ratio
         outcomes = (_outcome(row.before), _outcome(row.after))
         table.add_row(escape(row.case), *outcomes, *times, ratio, escape(_readings(row.readings)))
     return table

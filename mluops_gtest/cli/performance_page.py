@@ -8,8 +8,9 @@ from rich.table import Table
 
 from mluops_gtest.cli.consoles import whole_table
 from mluops_gtest.model.report import RunReport
+from mluops_gtest.model.timing import duration
 from mluops_gtest.reports.markup import escape
-from mluops_gtest.reports.performance import TimedResult, duration, timed_results
+from mluops_gtest.reports.performance import TimedResult, timed_results
 
 _MOST_ROWS = 60
 _ABSENT = "–"
@@ -74,7 +75,8 @@ def _efficiency(one: TimedResult) -> list[str]:
     share = one.efficiency
     if share is None:
         return [_ABSENT] * 4
-    verdict = "[green]accepted[/]" if share.accepted else f"[yellow]below {share.wanted:.0%}[/]"
+    below = f"[yellow]below {share.wanted:.0%}[/]"
+    verdict = {True: "[green]accepted[/]", False: below, None: "too short to judge"}[share.accepted]
     compute = _ABSENT if share.compute is None else _percent(share.compute)
     return [_percent(share.io), compute, share.side, verdict]
 

@@ -161,7 +161,7 @@ def _check_profile(profile: Profile, source: Source) -> None:
 
 
 def _check_perf(perf: Perf, source: Source) -> None:
-    counts = (*perf.samples_ns, *perf.device_samples_ns, perf.workspace_bytes)
+    counts = (*perf.samples_ns, *perf.device_samples_ns, perf.workspace_bytes, perf.overhead_ns or 0)
     _refuse_unless(_are_counts(counts), f"times and sizes must lie in {_COUNTS}", source, ".perf")
 
 

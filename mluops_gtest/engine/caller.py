@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from mluops_gtest.engine.buffers import Arena
-from mluops_gtest.engine.reply import NoAnswerError, Reply, checked_size, failed_reply, reply_of
+from mluops_gtest.engine.reply import EmptyCalls, NoAnswerError, Reply, checked_size, failed_reply, reply_of
 from mluops_gtest.model.call import Backend, OpCall, version_of
 
 T = TypeVar("T")
@@ -82,6 +82,10 @@ class Caller(Protocol):
         """Run the call; never raises for what the backend does."""
         ...
 
+    def run_empty(self, call: OpCall, timeout: float | None) -> Reply:
+        """The call without its kernel, to see what the way there takes; what it leaves in buffers says nothing."""
+        ...
+
 
 class InlineCaller:
     """The backend in this very process; a time limit cannot be kept here."""
@@ -116,3 +120,7 @@ class InlineCaller:
     def run(self, call: OpCall, timeout: float | None) -> Reply:  # noqa: ARG002
         """Run the call here."""
         return reply_of(self._backend, call)
+
+    def run_empty(self, call: OpCall, timeout: float | None) -> Reply:  # noqa: ARG002
+        """The call without its kernel."""
+        return reply_of(EmptyCalls(self._backend), call)

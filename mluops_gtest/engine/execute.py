@@ -218,6 +218,8 @@ class TimedCase:
         self._executor, self._case, self._operator = executor, case, operator
         self._expectation, self._passed = expectation, passed
         self._run: GuardedCall | None = None
+        self._overhead_ns: int | None = None
+        self._calls = 0
 
     def call(self) -> Reply:
         """One call from fresh poison; inputs and workspace are as the last call left them."""
@@ -242,13 +244,18 @@ class TimedCase:
         self._executor.kept(self._run, samples.last, self._expectation, result)
         if result.outcome is not Outcome.PASSED:
             return replace(result, reason=f"after {len(samples.interface_ns)} timed calls: {result.reason}")
-        return replace(result, seconds=self._passed.seconds, perf=samples.perf(self._run.workspace_bytes))
+        perf = replace(samples.perf(self._run.workspace_bytes), overhead_ns=self._overhead_ns)
+        return replace(result, seconds=self._passed.seconds, perf=perf)
 
     def _called(self, timeout: float | None) -> Reply:
-        if self._run is not None:
-            return self._run.again(timeout)
-        self._run = GuardedCall(self._case, self._operator, self._executor.caller)
-        return self._run.call(timeout)
+        self._calls += 1
+        if self._run is None:
+            self._run = GuardedCall(self._case, self._operator, self._executor.caller)
+            return self._run.call(timeout)
+        if self._calls == 2:
+            # Warm by now, and long before the call whose outputs are judged.
+            self._overhead_ns = self._run.overhead_ns(timeout)
+        return self._run.again(timeout)
 
 
 def _blank(case: Case) -> CaseResult:

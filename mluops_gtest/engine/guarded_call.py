@@ -1,5 +1,7 @@
 """One call of a case on buffers that the harness owns: filled before, looked at after."""
 
+import statistics
+
 import numpy as np
 
 from mluops_gtest.engine.buffers import Buffer, Side, Wanted, fill, first_difference, pattern_of
@@ -18,6 +20,9 @@ from mluops_gtest.model.tensor import Tensor
 WORKSPACE = "workspace"
 # A workspace has no element; kernels put what they like there, aligned as allocators align.
 _WORKSPACE_ALIGNMENT = 16
+_EMPTY_CALLS = 9
+# Copies of large tensors need no more.
+_EMPTY_SECONDS = 0.1
 
 
 class GuardedCall:
@@ -52,6 +57,17 @@ class GuardedCall:
             if tensor.id in self._buffers:
                 self._output(tensor)
         return self._caller.run(self._bound(), default_timeout(self.case) if timeout is None else timeout)
+
+    def overhead_ns(self, timeout: float | None) -> int | None:
+        """The median of a few calls without the kernel; None where one does not succeed. Behind it comes `again`."""
+        timeout = default_timeout(self.case) if timeout is None else timeout
+        seconds: list[float] = []
+        while len(seconds) < _EMPTY_CALLS and sum(seconds) < _EMPTY_SECONDS:
+            reply = self._caller.run_empty(self._bound(), timeout)
+            if reply.status is not Status.SUCCESS:
+                return None
+            seconds.append(reply.seconds)
+        return round(statistics.median(seconds) * 1e9)
 
     def _bound(self) -> OpCall:
         workspace = self._buffers[WORKSPACE].data if WORKSPACE in self._buffers else None

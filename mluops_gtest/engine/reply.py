@@ -82,6 +82,20 @@ def reply_of(backend: Backend, call: OpCall) -> Reply:
         return failed_reply(error, call)
 
 
+class EmptyCalls:
+    """The way to a backend without its kernel; a door whose way is long has `run_empty(call)`, which goes it."""
+
+    def __init__(self, backend: Backend) -> None:
+        self.name = backend.name
+        self._go = getattr(backend, "run_empty", None)
+
+    def run(self, call: OpCall) -> Status:
+        """Everything but the kernel."""
+        if self._go is not None:
+            self._go(call)
+        return Status.SUCCESS
+
+
 def failed_reply(error: BaseException, call: OpCall) -> Reply:
     """What an exception of a backend means for the case."""
     notes = kept_notes(call.notes)

@@ -10,12 +10,13 @@ from mluops_gtest.errors import ExitCode, UsageError
 from mluops_gtest.gate.drift import Drift, DriftLimits, drifts_of
 from mluops_gtest.gate.performance import Performance, TimeChange, judge_times, other_values
 from mluops_gtest.gate.reference import Reference, backend_of, results_by_case
-from mluops_gtest.gate.statistics import MIN_EFFECT, Answer
+from mluops_gtest.gate.statistics import Answer
 from mluops_gtest.gate.transitions import Transition, transition
 from mluops_gtest.gate.waivers import Waived, Waiver, WaiverProblem, apply_waivers
 from mluops_gtest.model.groups import elements
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
+from mluops_gtest.model.timing import MIN_EFFECT
 
 
 class Accept(Enum):

@@ -12,6 +12,7 @@ from mluops_gtest.gate.transitions import Transition
 from mluops_gtest.model.groups import grouped
 from mluops_gtest.model.plain_text import plain, plain_line
 from mluops_gtest.model.result import Outcome
+from mluops_gtest.model.timing import duration
 
 _MOST_NAMED = 5
 
@@ -120,6 +121,11 @@ def _times(decision: Decision) -> list[Finding]:
         Finding(f"slower {change.case}", f"slower: {change.case}", time_words(change), blocks, (change.case,))
         for change in performance.answered(Answer.SLOWER)
     ]
+    short = performance.answered(Answer.TOO_SHORT)
+    if short:
+        lines = [*(f"{change.case}: {change.reason}" for change in short[:_MOST_NAMED]), *more(len(short))]
+        title = f"too short to judge: times of {count(len(short), 'case')}"
+        found.append(Finding("too short", title, "\n".join(lines), False, tuple(change.case for change in short)))
     groups: dict[str, list[TimeChange]] = defaultdict(list)
     for change in performance.answered(Answer.INCONCLUSIVE):
         groups["more samples are needed" if change.needed is not None else change.reason].append(change)
@@ -173,14 +179,6 @@ def time_words(change: TimeChange) -> str:
 def percent(ratio: Ratio) -> str:
     """108 % (101 % to 115 %)."""
     return f"{ratio.ratio * 100:.0f} % ({ratio.low * 100:.0f} % to {ratio.high * 100:.0f} %)"
-
-
-def duration(ns: float) -> str:
-    """Nanoseconds in the unit that suits."""
-    for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
-        if ns >= size:
-            return f"{ns / size:.3g} {unit}"
-    return f"{ns:.3g} ns"
 
 
 def count(number: int, noun: str) -> str:

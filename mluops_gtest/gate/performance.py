@@ -1,13 +1,13 @@
 """The times of all cases that pass before and now, answered together."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mluops_gtest.gate.reference import Reference, ReferenceCase, machine_of, times_of
-from mluops_gtest.gate.statistics import MIN_EFFECT, MIN_SAMPLES, Answer, Pair, Ratio, compare
+from mluops_gtest.gate.statistics import MIN_SAMPLES, Answer, Pair, Ratio, compare
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
+from mluops_gtest.model.timing import MIN_EFFECT, short_words, too_short
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +64,23 @@ def judge_times(
         lack = _lacking(before, samples, differing) or other_values(reference, report)
         if lack:
             changes.append(TimeChange(case, now.operator, Answer.INCONCLUSIVE, reason=lack))
+            continue
+        pair = Pair(before.times, times_of(now)[0])
+        overhead = now.perf.overhead_ns if now.perf is not None else None
+        if too_short(pair.before_ns, pair.current.median_ns, overhead, min_effect):
+            times = (pair.before_ns, pair.current.median_ns)
+            # It takes no part in the comparison: its noise is not that of the kernels.
+            why = f"{short_words(max(times), overhead, min_effect)}: use a larger case"
+            changes.append(TimeChange(case, now.operator, Answer.TOO_SHORT, *times, reason=why))
         else:
-            pairs[case] = Pair(before.times, times_of(now)[0])
+            pairs[case] = pair
     if not pairs:
         return Performance(tuple(changes))
     comparison = compare(list(pairs.values()), min_effect)
     for (case, pair), ratio in zip(pairs.items(), comparison.ratios, strict=True):
-        before_ns = math.exp(math.fsum(math.log(run.median_ns) for run in pair.reference) / len(pair.reference))
         reason = _open(pair, ratio, comparison.noise) if ratio.answer is Answer.INCONCLUSIVE else ""
         operator = results[case].operator
-        changes.append(TimeChange(case, operator, ratio.answer, before_ns, pair.current.median_ns, ratio, reason))
+        changes.append(TimeChange(case, operator, ratio.answer, pair.before_ns, pair.current.median_ns, ratio, reason))
     return Performance(tuple(sorted(changes, key=lambda c: c.case)), comparison.shift, comparison.noise)
 
 

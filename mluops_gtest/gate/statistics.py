@@ -15,10 +15,11 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
+from mluops_gtest.model.timing import MIN_EFFECT
+
 Floats = npt.NDArray[np.float64]
 Ranks = npt.NDArray[np.intp]
 
-MIN_EFFECT = 0.05
 MIN_SAMPLES = 5
 # Of the gates in which nothing changed, this share may name a case slower, and this share all cases together.
 CASE_ALARMS = 0.02
@@ -50,6 +51,7 @@ class Answer(Enum):
     SLOWER = "slower"
     UNCHANGED = "unchanged"
     INCONCLUSIVE = "inconclusive"
+    TOO_SHORT = "too short to judge"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,11 @@ class Pair:
 
     reference: tuple[RunTime, ...]
     current: RunTime
+
+    @property
+    def before_ns(self) -> float:
+        """The time before: the geometric mean of the reference's medians."""
+        return math.exp(math.fsum(math.log(run.median_ns) for run in self.reference) / len(self.reference))
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +159,7 @@ def compare(pairs: Sequence[Pair], min_effect: float = MIN_EFFECT) -> Comparison
 
 
 def _change(pair: Pair) -> float:
-    before = math.fsum(math.log(run.median_ns) for run in pair.reference) / len(pair.reference)
-    return math.log(pair.current.median_ns) - before
+    return math.log(pair.current.median_ns / pair.before_ns)
 
 
 def _sampling_variance(pair: Pair) -> float:

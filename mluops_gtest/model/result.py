@@ -107,6 +107,8 @@ class Perf:
     samples_ns: tuple[int, ...]
     device_samples_ns: tuple[int, ...] = ()
     workspace_bytes: int = 0
+    # What the interface takes for a call that computes nothing; None where that was not measured.
+    overhead_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

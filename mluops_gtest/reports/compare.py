@@ -7,6 +7,10 @@ from typing import Any
 from mluops_gtest.codec.results import result_to_json
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
+from mluops_gtest.model.timing import MIN_EFFECT, too_short
+
+# Of a single call, which nobody held against an empty one: first touches of memory and caches take about as much.
+_SINGLE_OVERHEAD_NS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,18 @@ class Row:
             return _single(self.before), _single(self.after)
         medians = _median(self.before), _median(self.after)
         return medians if None not in medians else (self.before.seconds, self.after.seconds)
+
+    @property
+    def too_short(self) -> bool:
+        """Both have times, and these may be overhead alone, so that their ratio says nothing."""
+        before, after = self.seconds
+        if before is None or after is None or self.before is None or self.after is None:
+            return False
+        perfs = [result.perf for result in (self.before, self.after)]
+        overheads = [perf.overhead_ns for perf in perfs if perf is not None and perf.overhead_ns is not None]
+        sampled = None not in (_median(self.before), _median(self.after))
+        overhead = max(overheads, default=None) if sampled else _SINGLE_OVERHEAD_NS
+        return too_short(before * 1e9, after * 1e9, overhead, MIN_EFFECT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +149,7 @@ def _row_to_json(row: Row) -> dict[str, Any]:
         "before": _side_to_json(row.before),
         "after": _side_to_json(row.after),
         "compared_seconds": list(row.seconds),
+        "too_short": row.too_short,
     }
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mluops_gtest.model.result import CaseResult
+from mluops_gtest.model.timing import MIN_EFFECT, too_short
 
 # The share of the device that the bottleneck side should reach.
 NETWORK_SHARE = 0.6
@@ -19,6 +20,8 @@ class Efficiency:
     io: float
     compute: float | None
     wanted: float
+    # The time is that of the interface, and most of it may be overhead.
+    too_short: bool = False
 
     @property
     def side(self) -> str:
@@ -31,16 +34,16 @@ class Efficiency:
         return max(self.io, self.compute or 0.0)
 
     @property
-    def accepted(self) -> bool:
-        """The bottleneck side reached what is asked."""
-        return self.reached >= self.wanted
+    def accepted(self) -> bool | None:
+        """The bottleneck side reached what is asked; None where it did not and the call is too short to blame it."""
+        return True if self.reached >= self.wanted else None if self.too_short else False
 
 
 def efficiency(result: CaseResult, device: Mapping[str, Any] | None) -> Efficiency | None:
     """The efficiencies of a measured case; None where the device or the case does not say enough."""
     perf, info = result.perf, result.info
     samples = (perf.device_samples_ns or perf.samples_ns) if perf is not None else ()
-    if device is None or not samples or info.theory_io_bytes is None:
+    if device is None or perf is None or not samples or info.theory_io_bytes is None:
         return None
     nanoseconds = statistics.median(samples)
     bandwidth, peak = device.get("bandwidth"), _peak(result, device)
@@ -52,6 +55,7 @@ def efficiency(result: CaseResult, device: Mapping[str, Any] | None) -> Efficien
         io=info.theory_io_bytes * 1e9 / (nanoseconds * bandwidth),
         compute=operations * 1e9 / (nanoseconds * peak) if operations and peak else None,
         wanted=NETWORK_SHARE if "network" in result.tags else OTHER_SHARE,
+        too_short=not perf.device_samples_ns and too_short(nanoseconds, nanoseconds, perf.overhead_ns, MIN_EFFECT),
     )
 
 

@@ -37,11 +37,3 @@ def timed_results(report: RunReport, device: Mapping[str, Any] | None) -> tuple[
         for result in report.results
         if result.perf is not None and result.perf.samples_ns
     )
-
-
-def duration(nanoseconds: float) -> str:
-    """A time for people: four digits and the unit that suits them."""
-    for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
-        if nanoseconds >= size:
-            return f"{nanoseconds / size:.4g} {unit}"
-    return f"{nanoseconds:.4g} ns"

@@ -4,7 +4,9 @@ import json
 
 import pytest
 
+from mluops_gtest.model.result import Perf
 from tests.e2e.conftest import wrong
+from tests.support.reports import report, result, written
 
 SELECT = ("--op", "voxel_pooling_forward", "--tag", "smoke")
 CASE = "voxel_pooling_forward/order_of_axes"
@@ -69,3 +71,33 @@ def test_what_is_no_report_is_refused(cli, exact, tmp_path):
     (tmp_path / "b.json").write_text("{}")
     assert cli("compare", exact, tmp_path / "b.json").code == 3
     assert cli("compare", exact, tmp_path / "none").code == 2
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "ratio"),
+    [
+        ({"seconds": 0.0004}, {"seconds": 0.0008}, "too short"),
+        ({"seconds": 0.5}, {"seconds": 1.0}, "2.00"),
+        ({"perf": Perf((10_000,) * 5)}, {"perf": Perf((20_000,) * 5)}, "2.00"),
+        ({"perf": Perf((10_000,) * 5, overhead_ns=1_500)}, {"perf": Perf((20_000,) * 5)}, "2.00"),
+        ({"perf": Perf((10_000,) * 5, overhead_ns=2_500)}, {"perf": Perf((20_000,) * 5)}, "too short"),
+    ],
+)
+def test_a_ratio_of_short_calls_is_not_told(cli, tmp_path, before, after, ratio):
+    folders = [
+        written(tmp_path / name, report(result("a", **one))) for name, one in (("before", before), ("after", after))
+    ]
+    shown = cli("compare", *folders, "--all")
+    rows = [line for line in shown.lines if line.startswith(("op ", "op/a"))]
+    assert [ratio in row for row in rows] == [True, True]
+    document = json.loads(cli("compare", *folders, "--format", "json").out)
+    assert document["cases"][0]["too_short"] is (ratio == "too short")
+
+
+def test_an_operator_is_compared_by_its_longer_cases(cli, tmp_path):
+    folders = [
+        written(tmp_path / f"run-{n}", report(result("a", seconds=0.0003 * n), result("b", seconds=0.5)))
+        for n in (1, 2)
+    ]
+    (row,) = (line for line in cli("compare", *folders).lines if line.startswith("op "))
+    assert row.split()[-3:] == ["0.500", "0.500", "1.00"]

@@ -7,7 +7,7 @@ import pytest
 from mluops_gtest.model.result import Outcome
 from mluops_gtest.reports.result_files import write_results
 from mluops_gtest.reports.results_folder import ResultsFolder
-from tests.support.reports import GOLDEN, report, result
+from tests.support.reports import GOLDEN, report, result, written
 
 
 @pytest.fixture
@@ -69,6 +69,18 @@ def test_the_variable_and_the_option_name_another_file(cli, tmp_path, monkeypatc
     assert cli("history", "add", GOLDEN / "report.json", "--db", tmp_path / "mine.sqlite").code == 0
     assert (tmp_path / "mine.sqlite").is_file()
     assert len(cli("history", "show", "--db", tmp_path / "mine.sqlite").lines) == 2
+
+
+def test_trend_shows_what_flips_first(cli, tmp_path):
+    story = {"aa": "PPPP", "bb": "PPFF", "cc": "PFPF", "dd": "FFFF", "ee": "PFPF"}
+    for day in range(4):
+        results = [
+            result(name, Outcome.PASSED if marks[day] == "P" else Outcome.FAILED) for name, marks in story.items()
+        ]
+        one = report(*results, started=f"2026-01-0{day + 1}T00:00:00+00:00")
+        assert cli("history", "add", written(tmp_path / f"day-{day}", one)).code == 0
+    shown = cli("history", "trend", "--op", "op")
+    assert [line.split()[0] for line in shown.lines[1:]] == ["op/cc", "op/ee", "op/bb", "op/aa", "op/dd"]
 
 
 class TestErrors:

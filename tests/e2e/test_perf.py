@@ -51,6 +51,24 @@ def test_the_workspace_is_told(run):
     assert result.results[ONE]["perf"]["workspace_bytes"] == 4096
 
 
+@pytest.mark.parametrize("where", ["--isolate", "--no-isolate"])
+def test_what_an_empty_call_takes_is_measured(run, where):
+    def overhead(backend, *more):
+        result = run(ONE, "--backend", clocked(backend), "--perf", "--samples", 5, where, *more)
+        assert (result.code, result.results[ONE]["outcome"]) == (0, "passed")
+        return result.results[ONE]["perf"].get("overhead_ns")
+
+    assert overhead("Clocked") >= 0
+    assert overhead("LongWay") >= 50_000_000
+    assert overhead("LostOnTheWay") is None
+
+
+def test_a_share_of_the_device_is_not_blamed_on_a_call_that_is_mostly_overhead(run, spec):
+    result = run(ONE, "--backend", clocked("LongWay"), "--perf", "--samples", 5, INLINE, "--device-spec", spec)
+    (row,) = (line for line in result.lines if line.startswith(ONE))
+    assert row.endswith("too short to judge")
+
+
 def test_a_backend_without_device_time_has_interface_times(run):
     result = run(ONE, "--perf", "--samples", 6)
     perf = result.results[ONE]["perf"]
@@ -191,6 +209,13 @@ class TestBench:
         (row,) = (line for line in result.lines if line.startswith(ONE))
         assert f" {answer} " in f"{row} "
         assert result.lines[-1].endswith(f": 1 {answer}")
+
+    @pytest.mark.parametrize("second", ["LongWay", "Clocked"])
+    def test_a_call_that_is_mostly_overhead_is_too_short(self, cli, second):
+        result = self.bench(cli, "LongWay", second, "--samples", 6, INLINE)
+        assert result.lines[-1].endswith(": 1 too short to judge")
+        (row,) = (line for line in result.lines if line.startswith(ONE))
+        assert "use a larger case, or device_seconds()" in row
 
     def test_in_worker_processes_too(self, cli):
         result = self.bench(cli, "Clocked", "TenPercentSlower", "--samples", 8)

@@ -1,6 +1,7 @@
 """Backends whose device time is a fixed story, so that no test depends on how fast the machine is."""
 
 import itertools
+import time
 
 from mluops_gtest import Status
 from tests.support.wrong_backends import Exact
@@ -47,6 +48,18 @@ class TellsNonsenseLater(Clocked):
     def device_seconds(self):
         self.calls += 1
         return super().device_seconds() if self.calls < 4 else float("nan")
+
+
+class LongWay(Exact):
+    """Tells no device time; the way to its kernel takes far longer than the kernel."""
+
+    def run_empty(self, call):
+        time.sleep(0.05)
+
+
+class LostOnTheWay(Exact):
+    def run_empty(self, call):
+        raise OSError("no way")
 
 
 class SpoilsTheFourthCall(Clocked):

@@ -44,7 +44,8 @@ def command(roots: tuple[str, ...], backends: tuple[str, ...], runtime: str | No
     """Run two backends now, sample by sample in turn, and say per case which is faster.
 
     Every case is judged on both, before it is timed and after; wrong results are not compared. The answer is faster or
-    slower where the medians differ by at least 5 % and by more than chance allows, else inconclusive.
+    slower where the medians differ by at least 5 % and by more than chance allows, else inconclusive. Calls that are
+    short against what an empty one takes are too short to judge.
     """
     import contextlib
 

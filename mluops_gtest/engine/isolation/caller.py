@@ -159,10 +159,17 @@ class IsolatedCaller:
 
     def run(self, call: OpCall, timeout: float | None) -> Reply:
         """Run the call in the worker; a dead or late worker is the case's outcome."""
+        return self._answered("run", call, timeout)
+
+    def run_empty(self, call: OpCall, timeout: float | None) -> Reply:
+        """The call without its kernel, in the worker."""
+        return self._answered("run empty", call, timeout)
+
+    def _answered(self, what: str, call: OpCall, timeout: float | None) -> Reply:
         worker = self._ready()
         start = time.perf_counter()
         try:
-            answer = self._ask(worker, "run", call, RUN, timeout)
+            answer = self._ask(worker, what, call, RUN, timeout)
         except _EndedError as ended:
             return ended.reply
         self._worn = self._worn or answer.spent or bool(answer.left)

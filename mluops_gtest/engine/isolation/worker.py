@@ -35,7 +35,7 @@ from mluops_gtest.engine.isolation.process_state import ProcessState
 from mluops_gtest.engine.isolation.process_tree import adopt_orphans, c_library, die_with
 from mluops_gtest.engine.isolation.shared import map_slab
 from mluops_gtest.engine.loading import BackendChoice
-from mluops_gtest.engine.reply import checked_size, failed_reply, reply_of, told
+from mluops_gtest.engine.reply import EmptyCalls, checked_size, failed_reply, reply_of, told
 from mluops_gtest.errors import ExitCode, HarnessError, UsageError
 from mluops_gtest.model.call import Backend, OpCall, version_of
 from mluops_gtest.model.dtypes import Array
@@ -82,7 +82,7 @@ class _Worker:
                 return self._healthy()
             case "supports":
                 return self._supports(message["operator"])
-            case "workspace" | "run":
+            case "workspace" | "run" | "run empty":
                 return self._called(message, fds)
         raise ValueError(f"unknown request {message['do']!r}")
 
@@ -146,7 +146,8 @@ class _Worker:
                 self._state = ProcessState(limits_memory=self._options.get("memory_limit") is not None)
             if not self._memory.begin():
                 return NoRoom()
-            answer = self._workspace(call) if message["do"] == "workspace" else self._run(call, self._state)
+            empty = message["do"] == "run empty"
+            answer = self._workspace(call) if message["do"] == "workspace" else self._run(call, self._state, empty)
         _flush_output()
         return answer
 
@@ -169,9 +170,9 @@ class _Worker:
         finally:
             self._memory.end()
 
-    def _run(self, call: OpCall, state: ProcessState) -> Answered | Ended:
+    def _run(self, call: OpCall, state: ProcessState, empty: bool) -> Answered | Ended:
         assert self._backend is not None
-        reply = reply_of(self._backend, call)
+        reply = reply_of(EmptyCalls(self._backend) if empty else self._backend, call)
         left = (*self._memory.end(), *state.restore())
         return answer_of(replace(reply, left=left) if left else reply, spent=self._memory.exhausted)
 

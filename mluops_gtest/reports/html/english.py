@@ -110,6 +110,7 @@ WORDS = {
     "tags": "Tags",
     "tail": "the slowest",
     "tensors": "Tensors",
+    "too_short": "Most of this time may be overhead: too short to judge the share of the device",
     "theme": "Theme",
     "theme_auto": "as the system",
     "theme_dark": "dark",

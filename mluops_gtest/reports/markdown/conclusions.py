@@ -24,7 +24,7 @@ def conclusions(report: RunReport, timed: Sequence[TimedResult], say: Words) -> 
     yield say("sentences", first=_verdict(report, say), second=_counts(report, say))
     yield ""
     shares = [(one.result, one.efficiency) for one in timed]
-    slow = [(result, share) for result, share in shares if share is not None and not share.accepted]
+    slow = [(result, share) for result, share in shares if share is not None and share.accepted is False]
     if timed:
         described = any(share is not None for _, share in shares)
         yield say("measured" if described else "measured_only", cases=len(timed), low=len(slow))

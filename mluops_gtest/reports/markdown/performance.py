@@ -49,7 +49,7 @@ def _row(one: TimedResult, say: Words) -> list[str]:
 def _accepted(share: Efficiency | None, say: Words) -> str:
     if share is None:
         return _ABSENT
-    return say("yes") if share.accepted else say("no")
+    return say({True: "yes", False: "no", None: "too_short"}[share.accepted])
 
 
 def percent(share: float) -> str:

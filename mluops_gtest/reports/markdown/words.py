@@ -146,6 +146,7 @@ WORDS: dict[str, tuple[str, str]] = {
     "workspace": ("workspace (bytes)", "workspace (Bytes)"),
     "shape": ("shape", "规模"),
     "accepted": ("accepted", "达标"),
+    "too_short": ("too short to judge", "耗时过短，无法判断"),
     "yes": ("yes", "是"),
     "no": ("no", "否"),
     # 4

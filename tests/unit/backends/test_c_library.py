@@ -404,6 +404,21 @@ class TestHostMemory:
             opened(host.path).run(backward_data())
 
 
+@pytest.mark.parametrize("fake", ["host", "device"])
+@pytest.mark.parametrize("make", [im2col, pairs, backward_data])
+def test_an_empty_call_makes_everything_but_the_operator_and_gives_it_back(request, fake, make):
+    fake = request.getfixturevalue(fake)
+    backend = opened(fake.path)
+    backend.run(make())
+    whole = fake.functions
+    fake.reset()
+    backend.run_empty(make())
+    functions = {"mluOpMaskedIm2colForward", "mluOpGetIndicePairs", "mluOpIndiceConvolutionBackwardData"}
+    wanted = [name for name in whole if name not in functions]
+    assert (fake.functions, len(whole) - len(wanted)) == (wanted, 1)
+    assert not any(fake.live.values())
+
+
 class TestDeviceMemory:
     def test_everything_travels_and_comes_back(self, device):
         device.behave("fill")

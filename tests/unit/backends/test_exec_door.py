@@ -14,6 +14,7 @@ from mluops_gtest.backends.exec_door import answer, programs, served
 from mluops_gtest.backends.exec_door.backend import ExecBackend
 from mluops_gtest.codec.call_folder import CallFolderWriter
 from mluops_gtest.engine.execute import Options
+from mluops_gtest.engine.perf import Sampling
 from mluops_gtest.errors import BackendError
 from mluops_gtest.model.call import Declined, OpCall, TensorArg
 from mluops_gtest.model.case import Expect
@@ -34,6 +35,16 @@ def test_a_shell_script_is_a_kernel(door, operator, serve):
     assert result.notes == ()
     assert backend.name.startswith("exec:sh ")
     assert backend.healthy()
+
+
+@both_ways
+def test_an_empty_call_does_not_start_the_program(door, operator, serve, tmp_path):
+    sampling = Sampling(warmup=0, samples=3)
+    result = execute(
+        door(f"echo once >> {tmp_path / 'starts'}\n{GOOD}", serve), operator, options=Options(sampling=sampling)
+    )
+    assert (result.outcome, result.perf.overhead_ns > 0) == (Outcome.PASSED, True)
+    assert len((tmp_path / "starts").read_text().splitlines()) == 1 + 3
 
 
 @both_ways

@@ -51,3 +51,12 @@ def test_a_number_that_nobody_takes_is_not_named():
     noisy = [90_000, 100_000, 110_000] * 10
     said = duel(noisy, [round(ns * 1.04999) for ns in noisy])
     assert said.remark == "too near to 5% to tell"
+
+
+def test_calls_that_may_be_overhead_alone_are_neither_faster_nor_slower():
+    first, second = [100_000] * 20, [200_000] * 20
+    said = duel(first, second, overhead_ns=21_000)
+    assert said.answer is Answer.TOO_SHORT
+    assert said.remark.startswith("the call takes 200 µs, an empty one 21 µs; from 210 µs on it can be judged")
+    assert duel(first, second, overhead_ns=20_000).answer is Answer.SLOWER
+    assert duel(first, second).answer is Answer.SLOWER

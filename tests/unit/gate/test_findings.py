@@ -6,7 +6,7 @@ import pytest
 
 from mluops_gtest.gate.annotations import github, gitlab
 from mluops_gtest.gate.decision_json import decision_to_json
-from mluops_gtest.gate.findings import duration, findings, verdict
+from mluops_gtest.gate.findings import findings, verdict
 from mluops_gtest.gate.markdown import code, markdown
 from mluops_gtest.model.result import CaseInfo, TensorInfo
 from tests.unit.gate.build import gate, outcomes, report, result, waiver
@@ -139,11 +139,6 @@ def test_markdown_is_a_comment_in_which_everything_stays_text():
 @pytest.mark.parametrize(("text", "span"), [("a", "`a`"), ("a`b", "``a`b``"), ("`", "`` ` ``"), ("a\nb", "`a b`")])
 def test_code_spans(text, span):
     assert code(text) == span
-
-
-@pytest.mark.parametrize(("ns", "words"), [(12, "12 ns"), (1234, "1.23 µs"), (5.6e7, "56 ms"), (2e9, "2 s")])
-def test_durations(ns, words):
-    assert duration(ns) == words
 
 
 def test_the_decision_for_programs():

@@ -5,8 +5,10 @@ import pytest
 
 from mluops_gtest.errors import ExitCode, UsageError
 from mluops_gtest.gate.decision import Policy, decide
+from mluops_gtest.gate.findings import findings
 from mluops_gtest.gate.reference import reference_of, with_runs
 from mluops_gtest.gate.statistics import Answer
+from mluops_gtest.model.result import Perf
 from tests.unit.gate.build import EVERYTHING, MACHINE, TODAY, gate, report, result
 
 
@@ -112,3 +114,41 @@ def test_all_cases_a_little_slower_block_together():
     decision = gate(many(1.0, 1), many(1.08, 2))
     assert decision.performance.all_slower
     assert decision.exit_code is ExitCode.FAILED
+
+
+class TestTooShort:
+    """Calls of a millisecond whose overhead is known."""
+
+    def timed(self, factor, overhead_ns):
+        perf = Perf(tuple(int(ns) for ns in samples(factor)), overhead_ns=overhead_ns)
+        return report(result("op/a", perf=perf))
+
+    def test_a_slower_call_that_is_mostly_overhead_is_no_finding_that_blocks(self):
+        decision = gate(timed(), self.timed(1.5, 200_000), strict_perf=True)
+        (change,) = decision.performance.changes
+        assert (change.answer, change.ratio, decision.exit_code) == (Answer.TOO_SHORT, None, ExitCode.OK)
+        assert (round(change.before_ns, -5), round(change.now_ns, -5)) == (1_000_000, 1_500_000)
+        assert "an empty one 200 µs; from 2 ms on it can be judged: use a larger case" in change.reason
+        (finding,) = findings(decision)
+        assert finding.title == "too short to judge: times of 1 case"
+        assert "op/a: the call takes 1.5" in finding.text
+
+    def test_a_faster_one_is_no_news_either(self):
+        assert gate(timed(), self.timed(0.5, 200_000)).performance.changes[0].answer is Answer.TOO_SHORT
+
+    def test_ten_overheads_are_long_enough(self):
+        assert gate(timed(), self.timed(1.5, 140_000)).performance.changes[0].answer is Answer.SLOWER
+
+    def test_a_larger_minimum_effect_needs_less(self):
+        decision = gate(timed(), self.timed(1.5, 200_000), min_effect=0.1)
+        assert decision.performance.changes[0].answer is Answer.SLOWER
+
+    def test_short_calls_do_not_make_the_others_noisy(self):
+        def both(factor):
+            short = Perf((1000, 3000) * 20, overhead_ns=1000)
+            return report(result("op/a", times=samples(factor)), result("op/b", perf=short))
+
+        alone = gate(timed(), timed(1.1)).performance
+        beside = gate(both(1.0), both(1.1)).performance
+        assert beside.changes[0] == alone.changes[0]
+        assert beside.changes[1].answer is Answer.TOO_SHORT

@@ -6,8 +6,9 @@ import pytest
 
 from mluops_gtest.errors import ContentError
 from mluops_gtest.model.result import Perf
+from mluops_gtest.model.timing import duration
 from mluops_gtest.reports.device_spec import DeviceSpec, device_spec_text, read_device_spec
-from mluops_gtest.reports.performance import duration, timed_results
+from mluops_gtest.reports.performance import timed_results
 from tests.support.reports import report, result
 
 # 1 GB/s and 1 Gop/s: 1000 bytes or operations are one microsecond.

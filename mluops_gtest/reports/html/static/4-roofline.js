@@ -12,6 +12,9 @@ function peaks(device) {
   return typeof device.peak === "object" ? Object.entries(device.peak) : [["", device.peak]];
 }
 
+// Neither, where the call is too short to blame it.
+const verdictOf = (roof) => (roof.accepted === undefined ? "" : roof.accepted ? "good" : "bad");
+
 const intensity = (row) => (row.perf && row.perf.roof && row.io ? (row.ops || 0) / row.io : 0);
 
 function roofline(rows, device, current) {
@@ -47,7 +50,7 @@ function roofline(rows, device, current) {
   // The case in question is drawn last, above the others.
   for (const row of points.sort((a, b) => (a === current) - (b === current))) {
     const { roof } = row.perf;
-    const judged = roof.accepted === undefined ? "" : roof.accepted ? " good" : " bad";
+    const judged = ` ${verdictOf(roof)}`;
     const told = !current ? "" : row === current ? " this" : " faint";
     const dot = svg("circle", { cx: px(intensity(row)), cy: py(roof.op_rate), r: row === current ? 7 : 4, class: `dot${judged}${told}` });
     drawing.append(tipped(dot, `${row.id}: ${rate(roof.op_rate, "op/s")}, ${figure(intensity(row))} op/B`));
@@ -76,7 +79,7 @@ function efficiencyStrip(rows) {
           members.map((row) => {
             const { roof } = row.perf;
             const share = Math.max(roof.io, roof.compute || 0);
-            const dot = svg("circle", { cx: percent(Math.min(share, 1)), cy: 15, r: 4, class: `dot ${roof.accepted ? "good" : "bad"}` });
+            const dot = svg("circle", { cx: percent(Math.min(share, 1)), cy: 15, r: 4, class: `dot ${verdictOf(roof)}` });
             return tipped(dot, `${row.id}: ${shareText(share, 1)} (${t("side_" + roof.side)}), ${t("wanted")} ${shareText(roof.wanted, 1)}`);
           }),
         ),

@@ -121,7 +121,7 @@ function roofBlock(row) {
     "efficiencies",
     efficiencyBar(t("io_efficiency"), roof.io, roof.wanted, roof.side === "io"),
     roof.compute !== undefined && efficiencyBar(t("compute_efficiency"), roof.compute, roof.wanted, roof.side === "compute"),
-    el("p", { class: `accept ${roof.accepted ? "good" : "bad"}` }, t(roof.accepted ? "reached" : "not_reached", { share: shareText(roof.wanted, 1), side: t("side_" + roof.side) })),
+    el("p", { class: `accept ${verdictOf(roof)}` }, verdictOf(roof) ? t(roof.accepted ? "reached" : "not_reached", { share: shareText(roof.wanted, 1), side: t("side_" + roof.side) }) : t("too_short")),
     figures,
   );
 }
