@@ -59,6 +59,10 @@ class ContentError(HarnessError):
     exit_code = ExitCode.CONTENT
 
 
+class OperatorError(ContentError):
+    """The code of an operator is wrong: file, line, what to do."""
+
+
 class CaseFileError(ContentError):
     """A stored case cannot be read as what it claims to be."""
 

@@ -90,4 +90,4 @@ def _answer(operator: Operator, call: OpCall) -> Answer | None:
 
 
 def _of_check(subject: Subject, check: Check, message: str, remedy: str) -> Problem:
-    return Problem(str(subject.generator), f"check {check.name}: {message}", remedy)
+    return Problem(check.place or str(subject.generator), f"check {check.name}: {message}", remedy)

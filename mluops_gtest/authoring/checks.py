@@ -1,5 +1,6 @@
 """The checks that operators share; each makes one named Check, so that a case can ask for exactly that one."""
 
+import inspect
 from collections.abc import Callable, Iterable
 
 from mluops_gtest.model.call import OLDEST_ARCH, OpCall
@@ -17,7 +18,15 @@ def require(
     subsumed: str | None = None,
 ) -> Check:
     """A check of the operator's own."""
-    return Check(name, status, holds, says, doc, subsumed)
+    return Check(name, status, holds, says, doc, subsumed, _place())
+
+
+def _place() -> str:
+    """The line of the operator's file that asks this module for a check."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_globals is globals():
+        frame = frame.f_back
+    return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 def handle_present(doc: str) -> Check:

@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 
 from mluops_gtest import __version__
+from mluops_gtest.errors import OperatorError, shown
 from mluops_gtest.model.call import Declined, OpCall
 from mluops_gtest.model.operator import Operator
+from mluops_gtest.model.source_place import source_of
 from mluops_gtest.model.status import Status
 
 
@@ -28,7 +30,13 @@ class NumpyBackend:
 
     def run(self, call: OpCall) -> Status:
         """Run the kernel."""
-        return self._operator(call).kernel(call)
+        kernel = self._operator(call).kernel
+        status = kernel(call)
+        if not isinstance(status, Status):
+            raise OperatorError(
+                f"{source_of(kernel)}: the kernel of {call.operator} returns {shown(status)}. Let it return a Status."
+            )
+        return status
 
     def _operator(self, call: OpCall) -> Operator:
         if call.operator not in self._operators:

@@ -18,6 +18,7 @@ from mluops_gtest.errors import DeclarationError, shown, suggestion
 from mluops_gtest.model.case import TAGS, CaseDraft, Change, Expect
 from mluops_gtest.model.dtypes import DType, Layout
 from mluops_gtest.model.operator import Operator, Recipe
+from mluops_gtest.model.source_place import source_of
 from mluops_gtest.model.status import Status
 
 _KEYS = tuple(
@@ -208,7 +209,8 @@ def _arguments(name: str, recipe: Recipe, args: dict[str, Any]) -> dict[str, Any
     for key in args:
         if key not in wanted:
             raise _BadValueError(
-                "data", f"recipe {name!r} takes no argument {shown(key)}.{suggestion(key, wanted)[:-1]}"
+                "data",
+                f"recipe {name!r} ({source_of(recipe)}) takes no argument {shown(key)}.{suggestion(key, wanted)[:-1]}",
             )
     for key, required in wanted.items():
         if required and key not in args:

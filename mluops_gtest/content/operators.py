@@ -8,9 +8,11 @@ from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any
 
-from mluops_gtest.errors import ContentError, UnknownNameError
+from mluops_gtest.content.operator_mistakes import first_mistake
+from mluops_gtest.errors import ContentError, OperatorError, UnknownNameError
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.parts import KnownOperators, Part, T
+from mluops_gtest.model.source_place import raised_at
 
 # What makes a folder an operator.
 _FOLDER_FILE = "__init__.py"
@@ -102,6 +104,9 @@ def load_operator(path: Path) -> Operator:
         raise ContentError(f"{path}: the file must define OPERATOR, an mluops_gtest.authoring.Operator.")
     if operator.name != name:
         raise ContentError(f"{path}: OPERATOR.name is {operator.name!r}; it must be the file's name, {name!r}.")
+    mistake = first_mistake(operator, path)
+    if mistake is not None:
+        raise OperatorError(mistake)
     return operator
 
 
@@ -119,5 +124,6 @@ def _load_module(name: str, path: Path, locations: list[str] | None = None) -> M
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        raise ContentError(f"{path}: the file does not load: {type(error).__name__}: {error}") from error
+        place = raised_at(error, path.parent) or path
+        raise OperatorError(f"{place}: the file does not load: {type(error).__name__}: {error}") from error
     return module

@@ -4,11 +4,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from mluops_gtest.errors import CaseFileError
+from mluops_gtest.errors import CaseFileError, OperatorError
+from mluops_gtest.model.baselines import baseline_of
 from mluops_gtest.model.binding import bind_values, expected_results
 from mluops_gtest.model.case import BUFFER_LIMIT, Case
 from mluops_gtest.model.dtypes import Array
 from mluops_gtest.model.operator import Answer, Operator
+from mluops_gtest.model.source_place import raised_by
 from mluops_gtest.model.tensor import Tensor
 
 T = TypeVar("T")
@@ -30,7 +32,7 @@ class Expectation:
 def expectation_of(case: Case, operator: Operator) -> Expectation:
     """The right answer; an error where the case and the operator contradict each other."""
     call = bind_values(case, operator)
-    answer = _sound(case, lambda: operator.answer(call))
+    answer = _sound(case, operator, lambda: operator.answer(call))
     if answer.status != case.expect.status or (case.expect.check is not None and answer.check != case.expect.check):
         raise CaseFileError(
             f"{case.id}: the case expects {case.expect.status.name}"
@@ -43,10 +45,10 @@ def expectation_of(case: Case, operator: Operator) -> Expectation:
     if not answer.computes:
         return Expectation(answer, case.outputs, results, degenerate)
     _refuse_excess(case)
-    _refuse_broken(case, operator, results, _sound(case, lambda: operator.broken(call)))
+    _refuse_broken(case, operator, results, _sound(case, operator, lambda: operator.broken(call)))
     if case.baseline_stored and len(results) == len(operator.results):
         return Expectation(answer, case.outputs, results, degenerate)
-    baseline = _sound(case, lambda: operator.reference(call))
+    baseline = _sound(case, operator, lambda: baseline_of(operator, call))
     results = {**results, **baseline.scalars}
     if case.baseline_stored:
         # The file leaves out what is no tensor (num_act_out): only the reference can tell it.
@@ -55,15 +57,15 @@ def expectation_of(case: Case, operator: Operator) -> Expectation:
     return Expectation(answer, outputs, results, degenerate, recomputed=True)
 
 
-def _sound(case: Case, ask: Callable[[], T]) -> T:
+def _sound(case: Case, operator: Operator, ask: Callable[[], T]) -> T:
     """What an operator says of a case; data outside of what its document defines is the case's fault."""
     try:
         return ask()
-    except MemoryError:
+    except (MemoryError, OperatorError):
         raise
     except Exception as error:
         raise CaseFileError(
-            f"{case.id}: the data lie outside of what {case.operator} defines ({type(error).__name__}: {error}). "
+            f"{case.id}: the data lie outside of what {case.operator} defines: {raised_by(error, operator.reference)}. "
             "Look at index ranges and at the lengths of lists in the parameters."
         ) from error
 

@@ -7,20 +7,21 @@ import numpy as np
 
 from mluops_gtest.authoring.calls import dtype_of
 from mluops_gtest.authoring.random import MOST_LANES, Draw
-from mluops_gtest.errors import ContentError, DeclarationError
+from mluops_gtest.errors import ContentError, DeclarationError, OperatorError
+from mluops_gtest.generate.recipe import is_of_author, made_by
+from mluops_gtest.model.baselines import baseline_of
 from mluops_gtest.model.binding import bind_values
 from mluops_gtest.model.case import Case, CaseDraft, Change
 from mluops_gtest.model.criterion import Criterion
 from mluops_gtest.model.degenerate import is_constant, owned
 from mluops_gtest.model.dtypes import Array, DType, Layout
 from mluops_gtest.model.operator import Answer, Baseline, Made, Operator, OutputSpec, plain_params
+from mluops_gtest.model.source_place import raised_by, source_of
 from mluops_gtest.model.status import Status
 from mluops_gtest.model.tensor import Tensor, TensorDesc
 
 # Of a tensor that has values: as many as a recipe can draw.
 MOST_ELEMENTS = MOST_LANES
-# What recipes and references raise about values that they cannot work with.
-_REFUSALS = (ValueError, AssertionError, LookupError, TypeError, ArithmeticError, MemoryError)
 
 
 def make_case(draft: CaseDraft, operator: Operator, draw: Draw | None = None) -> Case:
@@ -30,26 +31,22 @@ def make_case(draft: CaseDraft, operator: Operator, draw: Draw | None = None) ->
     """
     try:
         return _made(draft, operator, Draw(draft.seed) if draw is None else draw)
-    except _REFUSALS as error:
+    except Exception as error:
+        if not is_of_author(error, operator.reference):
+            raise
         raise DeclarationError(
-            f"{draft.where}: case {draft.id} cannot be made of these values: {type(error).__name__}: {error}. "
-            "Correct params and data; a call that the operator refuses is made from a valid one by `change`."
+            f"{draft.where}: case {draft.id} cannot be made of these values: {raised_by(error, operator.reference)}. "
+            "Correct params and data, or the operator; a call that it refuses is made from a valid one by `change`."
         ) from error
 
 
 def _made(draft: CaseDraft, operator: Operator, draw: Draw) -> Case:
-    dtype = DType.named(draft.dtype)
-    try:
-        made = operator.recipes[draft.recipe](draw, dict(draft.params), dtype, **draft.args)
-    except _REFUSALS as error:
-        raise DeclarationError(
-            f"{draft.where}: case {draft.id}: recipe {draft.recipe!r} refuses its arguments: {error}"
-        ) from error
+    made = made_by(draft, operator, draw)
     case = _draw(draft, operator, made)
     if draft.changes or draft.changed_params:
         case = _changed(case, draft)
     answer = operator.answer(bind_values(case, operator))
-    _compare_answer(draft, answer)
+    _compare_answer(draft, operator, answer)
     if not answer.computes:
         return _without_baseline(case, operator, answer)
     return _with_theory(_with_baseline(case, draft, operator), operator)
@@ -57,11 +54,6 @@ def _made(draft: CaseDraft, operator: Operator, draw: Draw) -> Case:
 
 def _draw(draft: CaseDraft, operator: Operator, made: Made) -> Case:
     """The case as the recipe makes it, output dims by the recipe or else by the reference."""
-    missing = {spec.id for spec in operator.inputs} ^ set(made.inputs)
-    if missing:
-        raise ContentError(
-            f"{draft.id}: recipe {draft.recipe!r} must make exactly the operator's inputs; see {missing}."
-        )
     for name, array in made.inputs.items():
         _refuse_large(draft, name, array.shape)
     inputs = tuple(
@@ -83,7 +75,7 @@ def _draw(draft: CaseDraft, operator: Operator, made: Made) -> Case:
     else:
         known = tuple(_output(s, made.outputs[s.id], draft.dtype) for s in operator.outputs if s.id in made.outputs)
         plain = replace(case, outputs=known, expect=type(case.expect)())
-        baseline = operator.reference(bind_values(plain, operator))
+        baseline = baseline_of(operator, bind_values(plain, operator))
         outputs = tuple(_output(s, baseline.outputs[s.id].shape, draft.dtype) for s in operator.outputs)
     return replace(case, outputs=outputs, criteria=tuple(_criteria(operator, tensor) for tensor in outputs))
 
@@ -137,12 +129,15 @@ def _change(tensor: Tensor, change: Change) -> Tensor:
     return Tensor(tensor.id, desc, tensor.data if stays else None)
 
 
-def _compare_answer(draft: CaseDraft, answer: Answer) -> None:
+def _compare_answer(draft: CaseDraft, operator: Operator, answer: Answer) -> None:
     wanted = Answer(draft.expect.status, draft.expect.check)
     if answer == wanted:
         return
+    check = None if answer.check is None else operator.check(answer.check)
+    why = "" if check is None else f": {check.says} ({check.place})"
     raise DeclarationError(
-        f"{draft.where}: case {draft.id} expects {_words(wanted)}, but the operator's checks say {_words(answer)}. "
+        f"{draft.where}: case {draft.id} expects {_words(wanted)}, "
+        f"but the operator's checks say {_words(answer)}{why}. "
         + ("Correct the expectation or the checks." if draft.expect_declared else "Write `expect:` if that is meant.")
     )
 
@@ -182,19 +177,20 @@ def _with_baseline(case: Case, draft: CaseDraft, operator: Operator) -> Case:
     broken = operator.broken(call)
     if broken is not None:
         raise DeclarationError(f"{draft.where}: case {draft.id}: {broken}; the document does not define that.")
-    baseline = operator.reference(call)
-    outputs = tuple(_filled(tensor, baseline, draft) for tensor in case.outputs)
+    baseline = baseline_of(operator, call)
+    outputs = tuple(_filled(tensor, baseline, draft, operator) for tensor in case.outputs)
     _refuse_degenerate(draft, operator, outputs, baseline)
     return replace(case, outputs=outputs, params={**case.params, **baseline.scalars})
 
 
-def _filled(tensor: Tensor, baseline: Baseline, draft: CaseDraft) -> Tensor:
+def _filled(tensor: Tensor, baseline: Baseline, draft: CaseDraft, operator: Operator) -> Tensor:
     array = baseline.outputs[tensor.id]
     desc = tensor.desc
-    if array.dtype != desc.dtype.storage or tuple(array.shape) != desc.dims:
-        raise ContentError(
-            f"{draft.id}: the reference gives {tensor.id!r} as {array.dtype}{list(array.shape)}, "
-            f"the case declares {desc.dtype.storage}{list(desc.dims)}."
+    if tuple(array.shape) != desc.dims:
+        raise OperatorError(
+            f"{source_of(operator.reference)}: the reference of {operator.name} returns {tensor.id!r} with the shape "
+            f"{list(array.shape)}, the case {draft.id} ({draft.where}) has {list(desc.dims)}. Correct the reference or "
+            "the dims that the recipe gives in `outputs`, or add the check that refuses such a call."
         )
     flat = np.ascontiguousarray(array).reshape(-1)
     poison = np.frombuffer(desc.dtype.poison, desc.dtype.bits)[0]

@@ -10,7 +10,7 @@ from pathlib import Path
 from mluops_gtest.authoring.random import Draw
 from mluops_gtest.codec.lock import LockEntry, digest_tensors
 from mluops_gtest.codec.writing import replace_text
-from mluops_gtest.errors import CaseFileError, ContentError, DeclarationError, UnwritableError
+from mluops_gtest.errors import CaseFileError, ContentError, DeclarationError, OperatorError, UnwritableError
 from mluops_gtest.generate.cache import RESEEDED, cache_folder, discard, keep_newest, mark_used, publish
 from mluops_gtest.generate.locking import same_values
 from mluops_gtest.generate.make import make_case
@@ -37,7 +37,7 @@ def make_reseeded(draft: CaseDraft, operator: Operator, number: int, locked: Loc
         try:
             case = make_case(draft, operator, draw)
         except ContentError as error:
-            if not draw.used or isinstance(error.__cause__, MemoryError):
+            if not draw.used or isinstance(error, OperatorError) or isinstance(error.__cause__, MemoryError):
                 raise
             refusal = error
         else:

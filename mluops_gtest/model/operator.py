@@ -87,6 +87,8 @@ class Check:
     doc: str
     # Why no input can reach this check first; such a check needs no case.
     subsumed: str | None = None
+    # `file:line` where the operator lists it.
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +176,12 @@ class Operator:
     def answer(self, call: OpCall) -> Answer:
         """The status of the call by the ordered checks, and the check that gave it."""
         for check in self.checks:
-            if not check.holds(call):
+            try:
+                holds = check.holds(call)
+            except Exception as error:
+                error.add_note(f"raised by the check {check.name} ({check.place})")
+                raise
+            if not holds:
                 return Answer(check.status, check.name)
         return Answer(Status.SUCCESS)
 

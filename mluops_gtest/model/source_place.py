@@ -1,7 +1,9 @@
-"""Where a function of an operator is written, for messages to its author."""
+"""Where an operator's code is written, for messages to its author."""
 
 import functools
 import inspect
+import traceback
+from pathlib import Path
 
 
 def source_of(function: object) -> str:
@@ -15,3 +17,18 @@ def source_of(function: object) -> str:
         if code is not None:
             return f"{code.co_filename}:{code.co_firstlineno}"
     return repr(function)
+
+
+def raised_at(error: BaseException, folder: Path) -> str | None:
+    """`file:line` of the innermost call in a file of that folder; None where there is none."""
+    frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    if isinstance(error, SyntaxError) and error.filename is not None:
+        frames.append((error.filename, error.lineno or 1))
+    return next((f"{file}:{line}" for file, line in reversed(frames) if Path(file).parent == folder), None)
+
+
+def raised_by(error: BaseException, function: object) -> str:
+    """What a function of an operator raised, with the place in the operator's files."""
+    own = source_of(function)
+    place = raised_at(error, Path(own).parent) or own
+    return "; ".join([f"{type(error).__name__}: {error} ({place})", *getattr(error, "__notes__", ())])

@@ -61,13 +61,13 @@ def test_a_changed_file_is_read_again(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("import nowhere_at_all\n", "the file does not load: ModuleNotFoundError: No module named 'nowhere_at_all'"),
-        ("MUTANT = ()\n", "the file must define MUTANTS, a tuple of mluops_gtest.authoring.Mutant."),
-        ("MUTANTS = ('times_3',)\n", "the file must define MUTANTS, a tuple of mluops_gtest.authoring.Mutant."),
+        ("import nowhere_at_all\n", "1: the file does not load: ModuleNotFoundError: No module named 'nowhere_at_all'"),
+        ("MUTANT = ()\n", " the file must define MUTANTS, a tuple of mluops_gtest.authoring.Mutant."),
+        ("MUTANTS = ('times_3',)\n", " the file must define MUTANTS, a tuple of mluops_gtest.authoring.Mutant."),
     ],
 )
 def test_a_broken_part_names_its_file(tmp_path, text, message):
     operators = load_operators(write_toy_root(tmp_path, parts=parts(mutants=text)))
     with pytest.raises(ContentError) as raised:
         operators.part("scale_by", MUTANTS)
-    assert str(raised.value) == f"{tmp_path / 'generators' / 'scale_by' / 'mutants.py'}: {message}"
+    assert str(raised.value) == f"{tmp_path / 'generators' / 'scale_by' / 'mutants.py'}:{message}"

@@ -1,0 +1,83 @@
+"""What is wrong in an operator's declaration by itself, whatever its functions do."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from mluops_gtest.errors import suggestion
+from mluops_gtest.model.operator import Operator, ParamField
+
+_TYPES: Final = ("int32", "int64", "float", "double", "bool", "string", "enum")
+_LABELS: Final = ("required", "optional", "repeated")
+
+
+def first_mistake(operator: Operator, path: Path) -> str | None:
+    """`file:line: what is wrong, and what to do`; None where nothing is."""
+    for word, place, mistake in _mistakes(operator):
+        return f"{place or _place(path, word)}: {mistake}"
+    return None
+
+
+def _mistakes(operator: Operator) -> Iterator[tuple[str, str, str]]:
+    """A word that stands in the line, the place where it is known, and the mistake."""
+    for twin in _twice(check.name for check in operator.checks):
+        *_, last = (check for check in operator.checks if check.name == twin)
+        yield twin, last.place, f"two checks are called {twin!r}. Give each a name of its own: cases ask for it."
+    for twin in _twice(spec.id for spec in operator.tensors):
+        yield twin, "", f"two tensors are called {twin!r}. Give each a name of its own."
+    for spec in operator.outputs:
+        if not spec.criteria:
+            yield spec.id, "", f"the output {spec.id!r} has no criteria. Write {{DType.FLOAT: both(3e-3)}} or the like."
+        for dtype, criteria in spec.criteria.items():
+            if not criteria:
+                yield (
+                    spec.id,
+                    "",
+                    f"the output {spec.id!r} has no criteria for {dtype.value}. Add them, or the type goes.",
+                )
+        if spec.rows_owned is not None and spec.rows_owned not in operator.results:
+            known = suggestion(spec.rows_owned, operator.results)
+            yield (
+                spec.id,
+                "",
+                f"the output {spec.id!r} owns the rows of {spec.rows_owned!r}, which is no result.{known}",
+            )
+    for name in _twice(field.name for field in operator.params.fields):
+        yield name, "", f"two parameters are called {name!r}. Give each a name of its own."
+    for number in _twice(str(field.number) for field in operator.params.fields):
+        yield operator.params.message, "", f"two parameters have the number {number}. Number them 1, 2, 3, …"
+    for field in operator.params.fields:
+        for mistake in _field_mistakes(field):
+            yield field.name, "", f"the parameter {field.name!r} {mistake}"
+
+
+def _field_mistakes(field: ParamField) -> Iterator[str]:
+    for kind, value, known in (("type", field.type, _TYPES), ("label", field.label, _LABELS)):
+        if value not in known:
+            yield f"has the {kind} {value!r}.{suggestion(value, known)}"
+    if (field.enum is None) is (field.type == "enum"):
+        yield (
+            "is an enum without values. Add enum=EnumSpec(…)."
+            if field.enum is None
+            else (f"has enum values and the type {field.type}. Write the type 'enum'.")
+        )
+    if field.enum is not None and field.default is not None:
+        values = field.enum.values
+        if field.default not in values and field.default not in values.values():
+            others = suggestion(str(field.default), values)
+            yield f"has the default {field.default!r}, which {field.enum.name} does not have.{others}"
+
+
+def _twice(names: Iterable[str]) -> list[str]:
+    return [name for name, count in Counter(names).items() if count > 1]
+
+
+def _place(path: Path, word: str) -> str:
+    """The first line of the file that names the word in quotes, else the one that begins OPERATOR."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    for wanted in (f'"{word}"', f"'{word}'", "OPERATOR"):
+        for number, line in enumerate(lines, 1):
+            if wanted in line:
+                return f"{path}:{number}"
+    return str(path)

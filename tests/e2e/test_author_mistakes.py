@@ -1,0 +1,222 @@
+"""Slips of an operator's author: the message names the file and the line, what is wrong and what to do."""
+
+import re
+import shutil
+
+import pytest
+
+from mluops_gtest.cli.main import run_main
+
+NAME = "row_sum"
+# Of a new operator.
+INIT, CHECKS, REFERENCE, RECIPES, KERNEL = ("__init__", "checks", "reference", "recipes", "kernel")
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory):
+    root = tmp_path_factory.mktemp("good")
+    assert run_main(["new", "operator", NAME, "--root", str(root)]) == 0
+    return root
+
+
+@pytest.fixture
+def spoil(good, tmp_path):
+    """A copy of the operator in which some text of a file is replaced; the root, and where the line stands."""
+
+    def copy(part, right, wrong):
+        root = tmp_path / "spoiled"
+        shutil.copytree(good, root, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+        path = root / "cases" / f"{NAME}.yaml" if part == "cases" else root / "generators" / NAME / f"{part}.py"
+        text = path.read_text()
+        assert right in text
+        # What a slip needs beyond the names that the file imports already.
+        path.write_text(
+            text.replace(right, wrong).replace("import DType, Operator", "import DType, EnumSpec, Operator")
+        )
+        return root, path
+
+    return copy
+
+
+def line_of(path, text):
+    return next(number for number, line in enumerate(path.read_text().splitlines(), 1) if text in line)
+
+
+# The part, what is replaced by what, a text of the line that the message names, and what it says.
+WHEN_LOADED = {
+    "two checks of one name": (
+        CHECKS, "*descriptors_present(_TENSORS,", '*descriptors_present(("values", *_TENSORS),',
+        "*descriptors_present(", r"two checks are called 'values_desc_null'\. Give each a name of its own",
+    ),
+    "a check of one's own whose name is taken": (
+        CHECKS, '"output_dtype"', '"output_rank"', "require(", "two checks are called 'output_rank'",
+    ),
+    "two tensors of one name": (
+        INIT, 'TensorSpec("segments"', 'TensorSpec("values"', 'TensorSpec("values"', "two tensors are called 'values'"
+    ),
+    "no criteria for a type": (
+        INIT, "DType.HALF: both(3e-3)", "DType.HALF: ()", 'OutputSpec("output"', "no criteria for half. Add them"
+    ),
+    "no criteria at all": (
+        INIT, "{DType.FLOAT: both(1e-5), DType.HALF: both(3e-3)}", "{}", 'OutputSpec("output"', "has no criteria. Write"
+    ),
+    "rows of no result": (
+        INIT, "DType.HALF: both(3e-3)}", 'DType.HALF: both(3e-3)}, rows_owned="count"',
+        'OutputSpec("output"', "owns the rows of 'count', which is no result. Known: none",
+    ),
+    "an unknown type of a parameter": (
+        INIT, '"num_segments", 1, "int32"', '"num_segments", 1, "int"',
+        'ParamField("num_segments"', "has the type 'int'. Did you mean 'int64'?",
+    ),
+    "an unknown label of a parameter": (
+        INIT, '"int32", "required"', '"int32", "needed"', 'ParamField("num_segments"',
+        "has the label 'needed'. Known: opt",
+    ),
+    "an enum without values": (
+        INIT, '1, "int32"', '1, "enum"', 'ParamField("num_segments"', "is an enum without values. Add enum=EnumSpec",
+    ),
+    "a default that the enum does not have": (
+        INIT, 'ParamField("num_segments", 1, "int32", "required")',
+        'ParamField("num_segments", 1, "enum", default="THREE", enum=EnumSpec("Few", {"ONE": 1, "TWO": 2}))',
+        'ParamField("num_segments"', "has the default 'THREE', which Few does not have. Known: ONE, TWO",
+    ),
+    "two parameters of one number": (
+        INIT, '(ParamField("num_segments", 1, "int32", "required"),)',
+        '(ParamField("num_segments", 1), ParamField("rest", 1))', 'message="RowSumParam"',
+        "have the number 1. Number them",
+    ),
+    "a name that is not there": (
+        REFERENCE, "from mluops_gtest.authoring import Baseline", "from mluops_gtest.authoring import Basline",
+        "import Basline", "the file does not load: ImportError: cannot import name 'Basline'",
+    ),
+    "a bracket that is not closed": (
+        RECIPES, '"cancelling": cancelling}', '"cancelling": cancelling', "RECIPES:",
+        "the file does not load: SyntaxError",
+    ),
+}  # fmt: skip
+
+WHEN_GENERATED = {
+    "a misspelt output": (
+        REFERENCE, 'Baseline({"output"', 'Baseline({"ouput"',
+        "def reference", "returns the output 'ouput', which the operator does not declare. Did you mean 'output'?",
+    ),
+    "no baseline": (REFERENCE, "    return Baseline", "    Baseline", "def reference", "returns None. Let it return"),
+    "a wrong type of a baseline": (
+        REFERENCE, "sums.astype(values.dtype)", "sums", "def reference",
+        r"returns 'output' as float64, the call wants float. Round once at the end, by .astype\(call.tensor\('output",
+    ),
+    "a wrong shape of a baseline": (
+        REFERENCE, '"output": sums', '"output": (sums.T if call.outputs else sums)', "def reference",
+        r"returns 'output' with the shape \[3, 20\], the case row_sum/network_twin_float .* has \[20, 3\]\. Correct",
+    ),
+    "a wrong shape that a check refuses": (
+        REFERENCE, '"output": sums', '"output": sums.T', 'checks.py:dim("output", 0',
+        "but the operator's checks say BAD_PARAM .check output_dim0.: output must have num_segments rows",
+    ),
+    "a result that is not declared": (
+        REFERENCE, "sums.astype(values.dtype)}", 'sums.astype(values.dtype)}, {"count": 3}', "def reference",
+        "returns the scalar result 'count', which the operator does not declare",
+    ),
+    "a result that is missing": (
+        INIT, '"required"),)', '"required"), ParamField("count", 2, result=True))', "reference.py:def reference",
+        "does not return the scalar result 'count'. Add it to the Baseline",
+    ),
+    "a misspelt input": (
+        RECIPES, 'Made({"values"', 'Made({"value"', "def scattered",
+        "recipe 'scattered' makes the input 'value', which row_sum does not have. Did you mean 'values'?",
+    ),
+    "a missing input": (
+        RECIPES, ', "segments": segments.astype("<i4")}', "}", "def scattered",
+        "does not make the input 'segments'. Add"
+    ),
+    "a misspelt parameter": (
+        RECIPES, '{"num_segments": 4, **params}', '{"num_segments": 4, "num_segment": 4, **params}', "def scattered",
+        "makes the parameter 'num_segment', which row_sum does not have. Did you mean 'num_segments'?",
+    ),
+    "a missing parameter": (
+        RECIPES, '"<i4")}, params)', '"<i4")}, {})', "def scattered",
+        "does not make the parameter 'num_segments'. Add it",
+    ),
+    "a wrong type of an input": (
+        RECIPES, 'segments.astype("<i4")', "segments", "def scattered",
+        r"makes 'segments' as int64; it must be int32\. Write \.astype",
+    ),
+    "an input that is no array": (
+        RECIPES, 'segments.astype("<i4")', "segments.tolist()", "def scattered",
+        "makes 'segments' as list; it must be int32",
+    ),
+    "a recipe without a result": (
+        RECIPES, "    return _made(_drawn(draw, dtype, rows", "    _made(_drawn(draw, dtype, rows", "def scattered",
+        "recipe 'scattered' returns None. Let it return Made",
+    ),
+    "a recipe that raises": (
+        RECIPES, "_drawn(draw, dtype, rows, channels)", "_drawn(draw, dtype, row, channels)",
+        "_drawn(draw, dtype, row, channels)",
+        r"case row_sum/network_float: recipe 'scattered' .*NameError: name 'row' is not defined",
+    ),
+    "a reference that raises": (
+        REFERENCE, 'call.array("segments")', 'call.array("segment")', 'call.array("segment")', r"KeyError: 'segment'",
+    ),
+    "a check that raises": (
+        CHECKS, 'call.param("num_segments")', 'call.param("num_segment")', 'call.param("num_segment")',
+        r"KeyError: 'num_segment' .*; raised by the check output_dim0",
+    ),
+    "a check before the one that it needs": (
+        CHECKS, "    *descriptors_present(_TENSORS, \"§3\"),\n    rank(\"values\", 2, \"§2\"),",
+        "    rank(\"values\", 2, \"§2\"),\n    *descriptors_present(_TENSORS, \"§3\"),", 'rank("values"',
+        r"the descriptor of 'values' is null .*; raised by the check values_rank",
+    ),
+    "an argument that the recipe does not take": (
+        "cases", "{recipe: scattered, rows: 160, ", "{recipe: scattered, row: 160, ", "recipes.py:def scattered",
+        r"recipe 'scattered' \(.*recipes\.py:\d+\) takes no argument 'row'\. Did you mean 'rows'\?",
+    ),
+}  # fmt: skip
+
+
+def assert_told(result, root, path, line, words):
+    """Exit code 3, the words, and the place: the line with that text, in the spoiled file or in `file.py:text`."""
+    assert result.code == 3, result.out + result.err
+    assert re.search(words, result.err), result.err
+    file, _, text = line.rpartition(".py:")
+    place = root / "generators" / NAME / f"{file}.py" if file else path
+    assert f"{place}:{line_of(place, text)}" in result.err, result.err
+
+
+@pytest.mark.parametrize("way", WHEN_LOADED)
+def test_a_slip_that_shows_when_the_operator_is_loaded(cli, spoil, way):
+    part, right, wrong, line, words = WHEN_LOADED[way]
+    root, path = spoil(part, right, wrong)
+    assert_told(cli("ops", "--root", root), root, path, line, words)
+
+
+@pytest.mark.parametrize("way", WHEN_GENERATED)
+def test_a_slip_that_shows_when_cases_are_generated(cli, spoil, way):
+    part, right, wrong, line, words = WHEN_GENERATED[way]
+    root, path = spoil(part, right, wrong)
+    assert_told(cli("generate", "--all", "--root", root), root, path, line, words)
+
+
+def test_a_kernel_without_a_status(cli, run, spoil):
+    root, path = spoil(KERNEL, "    return Status.SUCCESS if status is None else status", "")
+    assert cli("generate", "--all", "--root", root).code == 0
+    result = run("row_sum/rows_2", "--root", root)
+    assert result.code == 1
+    place = f"{path}:{line_of(path, 'def kernel')}"
+    assert (
+        f"{place}: the kernel of row_sum returns None. Let it return a Status."
+        in result.results["row_sum/rows_2"]["reason"]
+    )
+
+
+@pytest.mark.parametrize("backend", ["numpy", "reference"])
+def test_a_reference_that_was_spoiled_after_its_cases_were_made(cli, run, spoil, backend):
+    """Stored baselines are compared as they are; who asks the reference learns of the slip."""
+    root, path = spoil(REFERENCE, "sums.astype(values.dtype)", "sums.astype(values.dtype)")
+    assert cli("generate", "--all", "--root", root).code == 0
+    spoil(REFERENCE, 'Baseline({"output"', 'Baseline({"ouput"')
+    place = f"{path}:{line_of(path, 'def reference')}"
+    result = run("row_sum/rows_2", "--root", root, "--backend", backend)
+    told = result.results["row_sum/rows_2"]["reason"]
+    assert result.code == (0 if backend == "numpy" else 1)
+    assert (f"{place}: the reference of row_sum returns the output 'ouput'" in told) is (backend == "reference")
+    assert place in cli("verify", "--all", "--root", root).out
