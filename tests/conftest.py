@@ -1,6 +1,5 @@
 """What all tests share: the content of this checkout, read once, and folders of their own."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -10,14 +9,9 @@ from mluops_gtest.content import operators as operators_module
 from mluops_gtest.content.catalogue import Catalogue
 from mluops_gtest.content.root import Root
 from mluops_gtest.generate import produce, source
+from tests.support.built_once import shared_folder
 
 ROOT = Path(__file__).parents[1]
-
-
-def shared_folder(tmp_path_factory) -> Path:
-    """One folder for all workers of this run of the tests."""
-    own = tmp_path_factory.getbasetemp()
-    return own.parent if os.environ.get("PYTEST_XDIST_WORKER") else own
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -100,6 +100,7 @@ def random_params(rng):
     return {**params, "stride": stride, "dilation": dilation, "output_space": triple(1, 6)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10))
 def test_reference_and_kernel_are_the_document(seed):
     rng = random.Random(seed)

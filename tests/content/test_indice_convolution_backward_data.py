@@ -108,6 +108,7 @@ def random_call(rng: random.Random) -> OpCall:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(25))
 def test_literal_loops_agree_with_reference_and_kernel(seed):
     rng = random.Random(seed)
@@ -298,6 +299,7 @@ SHOWS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [DType.FLOAT, DType.HALF])
 @pytest.mark.parametrize("kind", SHOWS)
 def test_what_is_not_finite_reaches_its_own_sums_alone(kind, dtype):

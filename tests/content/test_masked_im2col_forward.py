@@ -104,6 +104,7 @@ def test_the_copy_that_the_wrong_ones_vary_is_right() -> None:
         np.testing.assert_array_equal(bits_of(call.array("data_col")), literal_loops(call))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", MUTANTS, ids=lambda wrong: wrong.name)
 def test_each_wrong_implementation_is_wrong_somewhere_and_right_somewhere(wrong) -> None:
     rng = random.Random(5)
@@ -293,6 +294,7 @@ def test_the_kernels_own_checks_agree_with_the_list(mutations: int) -> None:
     assert mutations == 1 or reachable <= answers, reachable - answers
 
 
+@pytest.mark.slow
 def test_subsumed_checks_are_never_the_first_to_answer() -> None:
     subsumed = {check.name: check for check in OPERATOR.checks if check.subsumed is not None}
     assert set(subsumed) == {"mask_w_idx_large", "data_col_dim0_empty"}

@@ -20,6 +20,7 @@ def drafts_of(catalogue, name):
     return [draft for draft in catalogue.drafts.values() if draft.operator == name]
 
 
+@pytest.mark.slow
 def test_the_operator_keeps_the_rules(capsys, name):
     """With a few seeds; the command takes 20 of its own accord."""
     code = run_main(["audit", "operators", "--root", str(ROOT), "--op", name, "--seeds", "3", "--format", "json"])

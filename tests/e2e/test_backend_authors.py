@@ -31,6 +31,7 @@ def verdicts(result):
     return rows
 
 
+@pytest.mark.slow
 def test_the_template_computes_right_and_says_what_is_missing(cli, run, tmp_path):
     assert cli("new", "backend", "my_kernels").code == 0
     text = (tmp_path / "cwd" / "my_kernels.py").read_text()
@@ -66,6 +67,7 @@ def test_the_doctor_finds_nothing_wrong_with_the_reference(cli):
     assert "every promise is kept" in result.out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("backend", "promise"),
     [
@@ -85,6 +87,7 @@ def test_the_doctor_names_the_broken_promise(cli, backend, promise):
     assert verdicts(result)[promise] == "problem", result.out
 
 
+@pytest.mark.slow
 def test_the_doctor_survives_a_crash(cli):
     result = cli("doctor", "--backend", crashing("Aborts"), *SMALL)
     assert result.code == 1
@@ -92,6 +95,7 @@ def test_the_doctor_survives_a_crash(cli):
     assert cli("doctor", "--backend", "no_such_module:x").code == 4
 
 
+@pytest.mark.slow
 def test_a_plugin_package_is_found_by_its_name(tmp_path):
     """Built, unpacked onto the path: its entry point is what names it."""
     example = ROOT / "examples" / "plugin_package"

@@ -132,6 +132,7 @@ def test_a_place_outside_of_its_tensor(cli, good):
     assert "worst.index: [4, 0] is outside of y[4, 65]" in told.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [

@@ -65,6 +65,7 @@ def shared_objects(folder):
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.so"))
 
 
+@pytest.mark.slow
 def test_plain_make_builds_exactly_one_shared_object(folder):
     sources = {path.name for path in EXAMPLE.iterdir() if path.is_file() and path.suffix != ".so"}
     assert shared_objects(folder) == [LIBRARY]
@@ -98,6 +99,7 @@ def test_every_bug_of_the_header_is_a_variant(folder):
     assert "-fno-sanitize-recover=all" in sanitized
 
 
+@pytest.mark.slow
 def test_variants_and_sanitized_library_are_built_apart(folder, tmp_path):
     copy = tmp_path / "variants"
     shutil.copytree(folder, copy)

@@ -82,6 +82,7 @@ def test_a_refusing_query_is_named(run, library):
     assert only(result)["reason"] == "mluOpGetMaskedIm2colForwardWorkspaceSize answered BAD_PARAM"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("features", [(), ("RUNTIME", "NOTIFIERS")])
 @pytest.mark.parametrize(
     ("how", "reason"),

@@ -31,6 +31,7 @@ def offered(words, folder=None, **environment):
     return printed.stdout.split()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "offers"),
     [
@@ -67,6 +68,7 @@ def kernels(tmp_path):
     assert not list(tmp_path.rglob("*.loaded"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("begun", "offers"),
     [
@@ -88,6 +90,7 @@ def test_backends_are_offered_and_never_loaded(kernels, begun, offers):
     assert offered(f"run --backend {begun}", kernels, PYTHONPATH=os.pathsep.join([str(ROOT), str(kernels)])) == offers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["run -b", "doctor -b", "diff CASE --backend", "bench -b numpy -b"])
 def test_every_command_that_takes_a_backend_offers_them(command):
     assert offered(f"{command} ref") == ["plain,reference"]

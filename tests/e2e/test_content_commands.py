@@ -96,6 +96,7 @@ def test_generated_folders_run_verify_and_check(cli, run, tmp_path):
         assert cli("generate", *SAMPLE, "--out", made / form, "--format", form, "--check").code == 0
 
 
+@pytest.mark.slow
 def test_generate_in_two_processes_gives_the_same_bytes(cli, tmp_path):
     for jobs, name in ((1, "one"), (2, "two")):
         assert cli("generate", *SAMPLE, "--out", tmp_path / name, "-j", jobs).code == 0

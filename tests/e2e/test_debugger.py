@@ -59,6 +59,7 @@ def test_a_group_of_crashes_has_one_line_for_the_debugger(run):
     assert {one["debug"] == "" for one in crashed} == {False}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -84,6 +85,7 @@ def test_reports_have_the_command_as_well(run, cli):
     assert f"  debug:  {command}" in cli("report", result.folder, "--format", "text").lines
 
 
+@pytest.mark.slow
 @pytest.mark.needs_gcc
 @pytest.mark.needs_gdb
 @pytest.mark.skipif(NO_GDB, reason="gdb is not installed")

@@ -12,6 +12,8 @@ from tests.support.disks import command, mount, unmount
 from tests.support.reports import GOLDEN
 from tests.support.toy_root import write_toy_root
 
+pytestmark = pytest.mark.slow
+
 # Passed cases take about 1.3 KB a line; the run description of the operator below about 7 KB.
 ROOMY = 12_000
 CASES = ("--op", "voxel_pooling_forward", "-k", "not network")

@@ -6,7 +6,20 @@ import pytest
 import yaml
 
 from mluops_gtest.cli.main import cli as commands
-from tests.support.documents import REMARKS, ROOT, Block, Command, Reader, blocks, matches, pages, parse, reports
+from tests.support.built_once import built_once
+from tests.support.documents import (
+    REMARKS,
+    ROOT,
+    Block,
+    Command,
+    Reader,
+    blocks,
+    matches,
+    pages,
+    parse,
+    reports,
+    write_checkout,
+)
 
 PAGES = {page: blocks(page) for page in pages()}
 
@@ -19,9 +32,16 @@ def runs(block: Block) -> bool:
 FOLLOWED = [page for page, found in PAGES.items() if any(map(runs, found)) and not page.endswith(".zh.md")]
 
 
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory):
+    """What every page starts from."""
+    return built_once(tmp_path_factory, "readers-checkout", write_checkout)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("page", FOLLOWED)
-def test_every_command_of_a_page_works_as_printed(page, tmp_path):
-    reader = Reader(tmp_path)
+def test_every_command_of_a_page_works_as_printed(page, tmp_path, checkout):
+    reader = Reader(tmp_path, checkout)
     for block in PAGES[page]:
         if block.remark("not run") is None:
             reader.follow(block)
@@ -80,8 +100,9 @@ def table_of(page):
     return [code for row in rows for code in re.findall(r"`(mluops-test [^`]+)`", row)]
 
 
-def test_commands_of_the_readmes_table_work_as_printed(tmp_path):
-    reader = Reader(tmp_path)
+@pytest.mark.slow
+def test_commands_of_the_readmes_table_work_as_printed(tmp_path, checkout):
+    reader = Reader(tmp_path, checkout)
     rows = table_of("README.md")
     assert set(NOT_HERE) <= set(rows)
     ready = [row for row in rows if row not in NOT_HERE and not PLACEHOLDERS.search(row)]
@@ -120,6 +141,7 @@ def test_a_remark_without_a_block_is_an_error():
         parse("page.md", "<!-- not run: because of rain -->\n\n```sh\nls\n```\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -127,8 +149,8 @@ def test_a_remark_without_a_block_is_an_error():
         ("```text\n$ mluops-test list --op voxel_pooling_forward --tag smoke\n3 cases\n```\n", "2 cases"),
     ],
 )
-def test_a_page_that_does_not_work_as_printed_is_found(tmp_path, text, told):
+def test_a_page_that_does_not_work_as_printed_is_found(tmp_path, checkout, text, told):
     (block,) = parse("page.md", text)
     with pytest.raises(AssertionError, match=r"page\.md:1") as found:
-        Reader(tmp_path).follow(block)
+        Reader(tmp_path, checkout).follow(block)
     assert told in str(found.value)

@@ -24,6 +24,7 @@ def results(folder: Path) -> dict[str, dict]:
     return {result["case"]: result for result in map(json.loads, lines)}
 
 
+@pytest.mark.slow
 def test_the_example_passes_every_case_of_its_operator(tmp_path, catalogue):
     command = ["run", "--op", OPERATOR, "--backend", EXAMPLE, "--bitwise"]
     assert f"mluops-test {' '.join(command[:-1])}" in PAGE.read_text(encoding="utf-8")
@@ -59,6 +60,7 @@ def first_kernel(tmp_path):
     return f"{path}:backend"
 
 
+@pytest.mark.slow
 def test_the_smallest_backend_of_the_page_computes_right_values(first_kernel, tmp_path):
     arguments = ["run", "--op", OPERATOR, "-k", "not negative", "--backend", first_kernel, "--out", str(tmp_path)]
     assert run_main(arguments) == ExitCode.OK

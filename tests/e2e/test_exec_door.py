@@ -11,7 +11,15 @@ EXAMPLE = shlex.join([sys.executable, str(ROOT / "examples" / "exec_backend" / "
 SMALL = ("--op", "masked_im2col_forward", "--tag", "smoke")
 
 
-@pytest.mark.parametrize("extra", [[], ["--serve"], ["--serve", "-j", "2"], ["--no-isolate"]])
+@pytest.mark.parametrize(
+    "extra",
+    [
+        pytest.param([], marks=pytest.mark.slow),
+        ["--serve"],
+        pytest.param(["--serve", "-j", "2"], marks=pytest.mark.slow),
+        pytest.param(["--no-isolate"], marks=pytest.mark.slow),
+    ],
+)
 def test_a_program_is_tested_like_any_backend(run, extra):
     result = run(*SMALL, "--backend", f"exec:{EXAMPLE}", *extra)
     assert result.code == 0, result.out
@@ -19,6 +27,7 @@ def test_a_program_is_tested_like_any_backend(run, extra):
     assert result.report["backend"]["name"].startswith("exec:")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "outcome", "words"),
     [
@@ -40,6 +49,7 @@ def test_what_goes_wrong_in_a_program_has_its_outcome(run, tmp_path, script, out
         assert words in one["reason"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("backend", "extra", "code"),
     [

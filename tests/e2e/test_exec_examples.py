@@ -60,6 +60,7 @@ def of(operator, *tags):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("serve", "tags", "least"),
     [
@@ -73,6 +74,7 @@ def test_the_c_example_passes(voxel_pooling, outcomes, serve, tags, least):
     assert found == dict.fromkeys(found, ("passed", ""))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("serve", "tags", "least"), [(True, (), 200), (False, ("smoke",), 0)], ids=["served", "started"]
 )

@@ -33,6 +33,7 @@ def test_without_reruns_the_same_backend_fails(run):
     assert all(r["attempts"] == [] for r in result.results.values())
 
 
+@pytest.mark.slow
 def test_a_failure_that_stays_keeps_its_outcome_and_lists_its_tries(run):
     once = run(*SMOKE, "--backend", moody("FailsAlways"))
     result = run(*SMOKE, "--backend", moody("FailsAlways"), "--reruns", 2)
@@ -65,6 +66,7 @@ def test_broken_content_is_not_tried_again(run, toy):
     assert result.results["scale_by/ramp_2"]["attempts"] == []
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_keeps_its_reruns(run, cli):
     """`--resume` takes the options from run.json."""
     result = run(*SMOKE, "--backend", moody("FailsAtFirst"), "--reruns", 1)

@@ -41,6 +41,7 @@ def only(result):
     return one
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not tells_reads, reason="faults are told by their signal alone on this machine")
 @pytest.mark.parametrize(
     ("backend", "outcome", "reason", "side"),
@@ -88,6 +89,7 @@ class TestInNativeCode:
         monkeypatch.setenv("STRAY_LIBRARY", str(library))
         assert only(run(CASE, "--backend", straying("NeedsAlignment"), "--guard-pages"))["reason"] == NO_ADDRESS
 
+    @pytest.mark.slow
     @pytest.mark.skipif(not tells_reads, reason="faults are told by their signal alone on this machine")
     @pytest.mark.parametrize("backend", ["ReadsInAThread", "ReadsInAThreadWithTheLockHeld"])
     def test_in_a_thread_that_python_does_not_know(self, run, library, monkeypatch, backend):
@@ -96,6 +98,7 @@ class TestInNativeCode:
         assert one["reason"] == "SIGSEGV, read 4 bytes past the end of data_col"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["ReadsPastTheEnd", "ReadsBeforeTheStart", "ReadsFarBehind"])
 def test_without_the_option_nobody_finds_a_read(run, backend):
     assert run(CASE, "--backend", straying(backend)).code == 0
@@ -120,6 +123,7 @@ def test_an_empty_tensor_has_no_byte_to_read(run):
         assert one["reason"] == "SIGSEGV, read 4 bytes past the end of grad_voxel_feats"
 
 
+@pytest.mark.slow
 def test_a_pointer_kept_from_an_earlier_call_faults(run):
     selection = ("--op", "masked_im2col_forward", "--tag", "smoke")
     assert run(*selection, "--backend", straying("KeepsAPointer")).code == 0
@@ -127,6 +131,7 @@ def test_a_pointer_kept_from_an_earlier_call_faults(run):
     assert {r["outcome"] for r in result.results.values()} == {"crashed"}
 
 
+@pytest.mark.slow
 def test_address_space_is_given_back(run, tmp_path):
     selection = ("--op", "masked_im2col_forward", "-k", "boundary")
     assert run(*selection, "--backend", straying("MeasuresItsAddressSpace"), "--guard-pages").code == 0

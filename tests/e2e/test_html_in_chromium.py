@@ -9,7 +9,7 @@ from mluops_gtest.reports.html import render_html
 from tests.support.chromium import Chromium, needs_chromium
 from tests.support.page_report import DEVICE, HOSTILE, failed, large_report, report, result, small_report
 
-pytestmark = needs_chromium
+pytestmark = [*needs_chromium, pytest.mark.slow]
 MOVES = {"toy/same_way": "regressed", "toy/plain": "still passing", "toy/gone": "missing", "other/tagged": "a new word"}
 HISTORY = {
     "toy/same_way": [("2026-01-01T00:00:00", "passed", 0.01), ("2026-01-02T00:00:00", "failed", 2000.0)],

@@ -28,6 +28,7 @@ def failing(monkeypatch):
     return arrange
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("error", "code", "reason"),
     [

@@ -80,6 +80,7 @@ class TestWithTorch:
         assert set(result.report["summary"]) == {"passed"}
 
 
+@pytest.mark.slow
 def test_every_case_passes_in_a_program_behind_exec(run, root):
     program = shlex.join([sys.executable, str(SUPPORT / "row_sum_program.py")])
     result = run("--all", "--root", root, "--backend", f"exec:{program}", "--serve")
@@ -103,6 +104,7 @@ class TestWithGcc:
         assert set(result.report["summary"]) == {"passed"}
 
 
+@pytest.mark.slow
 def test_the_audit_finds_nothing(cli, root):
     result = cli("audit", "operators", "--root", root)
     assert (result.code, result.out) == (0, "1 operators, 16 rules, 0 findings\n")

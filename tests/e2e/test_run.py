@@ -13,6 +13,7 @@ from tests.e2e.conftest import wrong
 SMOKE = ("--op", "masked_im2col_forward", "--tag", "smoke")
 
 
+@pytest.mark.slow
 def test_the_default_set_passes_on_the_reference(run):
     """With the network cases left out and said so."""
     result = run("--backend", "reference")
@@ -25,6 +26,7 @@ def test_the_default_set_passes_on_the_reference(run):
     assert tags.isdisjoint({"network", "undefined"})
 
 
+@pytest.mark.slow
 def test_the_default_set_passes_on_numpy(run):
     result = run()
     assert result.code == 0, result.out[-3000:]
@@ -211,6 +213,7 @@ def test_the_module_and_the_checkout_shim_are_the_same_command():
         assert done.stdout.startswith("mluops-test ")
 
 
+@pytest.mark.slow
 def test_the_checkout_shim_makes_cases_in_several_processes(toy):
     from tests.conftest import ROOT
 

@@ -10,6 +10,9 @@ from zipfile import ZipFile
 import pytest
 
 from mluops_gtest import __version__
+from tests.support.built_once import built_once
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 CONTENT = ("generators", "cases", "prototxt")
@@ -27,23 +30,27 @@ def run(*command: str | Path, cwd: Path, **environment: str) -> str:
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of what a build needs, so that nothing is written into the checkout."""
-    folder = tmp_path_factory.mktemp("source")
-    for name in NEEDED:
-        if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(ROOT / name, folder / name)
-    # Must not reach the wheel.
-    (folder / "generators" / "__pycache__").mkdir()
-    (folder / "generators" / "__pycache__" / "stale.pyc").touch()
-    return folder
+
+    def build(folder: Path) -> None:
+        folder.mkdir()
+        for name in NEEDED:
+            if (ROOT / name).is_dir():
+                shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy(ROOT / name, folder / name)
+        # Must not reach the wheel.
+        (folder / "generators" / "__pycache__").mkdir()
+        (folder / "generators" / "__pycache__" / "stale.pyc").touch()
+
+    return built_once(tmp_path_factory, "wheel-source", build)
 
 
 @pytest.fixture(scope="module")
 def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder, cwd=source)
-    (built,) = folder.glob("*.whl")
+    def build(folder: Path) -> None:
+        run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder, cwd=source)
+
+    (built,) = built_once(tmp_path_factory, "wheel", build).glob("*.whl")
     return built
 
 

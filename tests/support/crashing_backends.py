@@ -59,10 +59,10 @@ class KillsItsGroup(Isolated):
 class OverflowsTheStack(Isolated):
     def misbehave(self, call):
         sys.setrecursionlimit(10**9)
-        nested = []
+        nested = ()
         for _ in range(10**6):
-            nested = [nested]
-        repr(nested)
+            nested = (nested,)
+        hash(nested)
 
 
 class Hangs(Isolated):

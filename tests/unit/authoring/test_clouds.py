@@ -20,6 +20,7 @@ def convolved(sites, batch, space, kernel, stride, pad):
     return find_pairs(sites, Geometry(batch, space, kernel, stride, pad, ONES, out)).out_indices, out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "count", "space", "kernel", "stride", "pad", "output_space", "sub_m"),
     [

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.campaign.content import calm_ids, case_id
 from tests.campaign.faults import everything
 from tests.campaign.in_pieces import pieces, try_in_process
@@ -95,6 +97,7 @@ def test_the_table_adds_up_and_a_broken_promise_is_a_failure():
     assert "| all | 5 | 3 | 2 | 0 | 0 | 0 | 0 |" in tally.markdown()
 
 
+@pytest.mark.slow
 def test_a_broken_promise_is_exit_1_and_its_repro_is_printed(tmp_path):
     """A harness that loses a case: the campaign's own backend is asked for a fault that may not have this outcome."""
     patched = (

@@ -15,6 +15,7 @@ def times(draw, count, scale=1.0):
     return [round(ns * 3) if draw.random() < 0.02 else round(ns) for ns in one]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [10, 40])
 def test_equal_backends_are_seldom_told_apart(count):
     draw = random.Random(count)

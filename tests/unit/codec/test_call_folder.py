@@ -152,6 +152,7 @@ def buffers_of(case):
     return inputs, outputs, np.zeros(1, np.uint8) if case.expect.workspace_size else None
 
 
+@pytest.mark.slow
 def test_the_case_makes_the_same_call_again(writer, catalogue, some_cases, tmp_path):
     """Nulls, old devices, sizes and strides included; only a tensor without values cannot be read back."""
     schema = Schema.of(catalogue.operators.values())

@@ -85,12 +85,14 @@ def attempt(folder, content: bytes, name: str) -> None:
 COMMON = settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
+@pytest.mark.slow
 @COMMON
 @given(st.sampled_from(TEXTS), mutations())
 def test_mutated_texts(folder, text, steps):
     attempt(folder, mutate(text, steps), "case.prototxt")
 
 
+@pytest.mark.slow
 @COMMON
 @given(st.sampled_from(TEXTS), mutations())
 def test_mutated_binaries(folder, text, steps):

@@ -97,6 +97,7 @@ def test_a_missing_file_is_told(tmp_path):
         read_lock(tmp_path / "baselines.lock")
 
 
+@pytest.mark.slow
 def test_ten_thousand_lines_are_quick(tmp_path):
     path = tmp_path / "baselines.lock"
     write_lock(path, [entry(f"op/case_{i:05}") for i in range(10_000)])

@@ -89,6 +89,7 @@ NUMBERS = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.lists(NUMBERS, min_size=1, max_size=20), st.booleans(), st.sampled_from(["\n", " ", "\n  ", " # c\n", "; "]))
 def test_floats_are_protobuf_s_floats(words, as_list, gap):
@@ -278,6 +279,7 @@ def growth(make) -> float:
     return seconds(8_000) / seconds(500)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "entry",
     [

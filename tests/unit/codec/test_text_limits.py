@@ -73,6 +73,7 @@ else:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE)
 def test_time_and_memory_grow_with_the_text_alone(name):
     head, piece, tail = HOSTILE[name]

@@ -150,6 +150,7 @@ def test_a_keyword_that_is_nested_too_deeply(tmp_path, keyword):
     assert len(str(caught.value)) < 1000
 
 
+@pytest.mark.slow
 @settings(
     max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

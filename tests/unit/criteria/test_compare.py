@@ -155,6 +155,7 @@ def check_worst(worst: int | None, literal: Literal) -> None:
         assert overflowed or close(1.0, max(map(literal.error, parts)) / literal.diff3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", FLOATS + COMPLEX + INTEGERS, ids=lambda dtype: dtype.value)
 def test_every_figure_is_the_literal_one(dtype: DType) -> None:
     @settings(derandomize=True, deadline=None, max_examples=40, database=None)

@@ -69,6 +69,7 @@ def test_students_quantiles(tail, freedom, value):
 GATES = 15
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "how",
     [{"runs": 1}, {"runs": 3}, {"runs": 1, "shared": True}, {"runs": 1, "samples": 10}],
@@ -79,6 +80,7 @@ def test_gates_without_a_change_are_quiet(how):
     assert sum(alarmed(synthetic_gate(rng, np.ones(200), **how)) for _ in range(GATES)) <= 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "how",
     [{"runs": 4, "samples": 300}, {"runs": 1, "shared": True}, {"runs": 1, "shift": 0.015 / math.sqrt(2)}],

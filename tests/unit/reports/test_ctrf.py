@@ -72,6 +72,7 @@ class TestSchema:
 
     pytestmark = needs_npm
 
+    @pytest.mark.slow
     def test_documents_are_valid_and_a_wrong_one_is_not(self, tmp_path):
         modules = install(tmp_path, "ctrf", "ajv@8", "ajv-formats@3")
         (schema,) = (modules / "ctrf" / "dist").glob("ctrf-schema-*.json")

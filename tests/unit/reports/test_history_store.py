@@ -84,6 +84,7 @@ def add_runs(path: Path, days: list[str], start) -> None:
             history.add(report(*(result(str(n)) for n in range(20)), started=day))
 
 
+@pytest.mark.slow
 def test_many_processes_may_start_and_fill_one_file(tmp_path):
     path = tmp_path / "new" / "history.sqlite"
     context = multiprocessing.get_context("spawn")

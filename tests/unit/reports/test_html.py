@@ -111,6 +111,7 @@ def test_bytes_that_are_no_text_do_not_stop_the_page_from_being_written():
     text.encode("utf-8")
 
 
+@pytest.mark.slow
 def test_two_thousand_results_with_times_and_history_stay_under_two_megabytes():
     large = large_report()
     history = {r.case: [(f"2026-01-{day:02}", "passed", 0.1, "") for day in range(1, 29)] for r in large.results}

@@ -322,6 +322,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(
     changes=st.dictionaries(FIELDS | st.text(), JSON)

@@ -17,6 +17,13 @@ def test_nobody_resizes_a_slab(size):
     slab.close()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="memfd is Linux's")
+def test_a_slab_has_no_name_that_could_be_left_behind():
+    slab = SharedSlab(100)
+    assert os.readlink(f"/proc/self/fd/{slab.fd}").startswith("/memfd:")
+    slab.close()
+
+
 def test_both_sides_see_the_same_bytes():
     slab = SharedSlab(100)
     map_slab(slab.fd, 100)[:] = 7
