@@ -21,7 +21,8 @@ from mluops_gtest.backends.reference_backend import ReferenceBackend
 from mluops_gtest.backends.torch_backend import TorchBackend
 from mluops_gtest.content.operators import load_operators
 from mluops_gtest.errors import BackendError
-from mluops_gtest.model.call import Backend, OpCall
+from mluops_gtest.model.backend import Backend
+from mluops_gtest.model.call import OpCall
 from mluops_gtest.model.dtypes import Array
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.status import Status

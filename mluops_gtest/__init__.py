@@ -6,11 +6,12 @@ __version__ = "0.1.0"
 __all__ = ["Backend", "Declined", "OpCall", "Status", "__version__"]
 
 if TYPE_CHECKING:
-    from mluops_gtest.model.call import Backend, Declined, OpCall
+    from mluops_gtest.model.backend import Backend
+    from mluops_gtest.model.call import Declined, OpCall
     from mluops_gtest.model.status import Status
 
 _HOME = {
-    "Backend": "mluops_gtest.model.call",
+    "Backend": "mluops_gtest.model.backend",
     "Declined": "mluops_gtest.model.call",
     "OpCall": "mluops_gtest.model.call",
     "Status": "mluops_gtest.model.status",

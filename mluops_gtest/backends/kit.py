@@ -20,7 +20,6 @@ Execute = Callable[[Case, Operator], CaseResult]
 UNKNOWN_OPERATOR: Final = "no_such_operator"
 _HANDLE_CHECK: Final = "handle_null"
 _EXAMPLES: Final = 3
-_OPTIONAL_METHODS: Final = ("supports", "workspace_size", "healthy", "device_seconds")
 
 
 class Verdict(Enum):
@@ -162,23 +161,11 @@ _PROMISES: Final = (
 )
 
 
-def check_interface(backend: object) -> Finding:
-    """The attributes that a backend must have, and those that it may have."""
-    name = "interface"
-    if not isinstance(getattr(backend, "name", None), str):
-        return Finding(name, Verdict.PROBLEM, "has no `name`. Give it one, a str: it stands in reports.")
-    if not callable(getattr(backend, "run", None)):
-        return Finding(name, Verdict.PROBLEM, "has no method `run`. It needs run(call: OpCall) -> Status.")
-    offered = offered_methods(backend)
-    for method in offered:
-        if not callable(getattr(backend, method)):
-            return Finding(name, Verdict.PROBLEM, f"`{method}` is no method. Make it one, or leave it away.")
-    return Finding(name, Verdict.OK, f"offers {', '.join(['name', 'run', *offered])}")
-
-
-def offered_methods(backend: object) -> list[str]:
-    """The methods that a backend has although it need not."""
-    return [method for method in _OPTIONAL_METHODS if hasattr(backend, method)]
+def check_interface(offered: Sequence[str], misfits: Sequence[str]) -> Finding:
+    """The members that a backend has, and what is wrong with them."""
+    if misfits:
+        return Finding("interface", Verdict.PROBLEM, " ".join(misfits))
+    return Finding("interface", Verdict.OK, f"offers {', '.join(offered)}")
 
 
 def check_behaviour(

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mluops_gtest.errors import BackendError, UnknownNameError, UsageError
+from mluops_gtest.model.backend import MEMBERS, Backend, misfits
 from mluops_gtest.model.c_api import CApi
-from mluops_gtest.model.call import Backend
 from mluops_gtest.model.parts import C_API, KnownOperators
 
 if TYPE_CHECKING:
@@ -227,10 +227,7 @@ def _checked(spec: str, value: Any) -> Backend:
     """An instance as it is; a class or a factory without arguments is called."""
     if inspect.isclass(value) or (callable(value) and not hasattr(value, "run")):
         value = _guarded(spec, value)
-    for attribute, wanted in (("name", "a str"), ("run", "a method run(call) -> Status")):
-        if not hasattr(value, attribute):
-            raise BackendError(f"Backend {spec!r}: {type(value).__name__} has no {attribute!r}; it needs {wanted}.")
-    if not isinstance(value.name, str) or not callable(value.run):
-        raise BackendError(f"Backend {spec!r}: `name` must be a str and `run` a method.")
+    for misfit in misfits(value, [member for member in MEMBERS if member.required]):
+        raise BackendError(f"Backend {spec!r}: {type(value).__name__} is no backend. {misfit}")
     backend: Backend = value
     return backend

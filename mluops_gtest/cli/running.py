@@ -306,7 +306,9 @@ def open_callers(session: Session, request: RunRequest) -> Iterator[list[Caller]
     """The backend, loaded: inline, or in one worker process per lane. One that does not load is told at once."""
     choice = BackendChoice(request.backend, session.root_paths, request.runtime, request.serve)
     if not request.isolated:
-        yield [InlineCaller(choice.load(session.catalogue.operators))]
+        inline = InlineCaller(choice.load(session.catalogue.operators))
+        with contextlib.closing(inline):
+            yield [inline]
         return
     from mluops_gtest.engine.isolation.caller import IsolatedCaller
     from mluops_gtest.engine.isolation.descriptors import make_room

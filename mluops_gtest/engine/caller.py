@@ -5,8 +5,9 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from mluops_gtest.engine.buffers import Arena
-from mluops_gtest.engine.reply import EmptyCalls, NoAnswerError, Reply, checked_size, failed_reply, reply_of
-from mluops_gtest.model.call import Backend, OpCall, version_of
+from mluops_gtest.engine.reply import NoAnswerError, Reply, checked_size, failed_reply, reply_of
+from mluops_gtest.model.backend import Backend, OfferedBackend
+from mluops_gtest.model.call import OpCall
 
 T = TypeVar("T")
 # Something that comes back every time has to do with the case after all.
@@ -91,10 +92,8 @@ class InlineCaller:
     """The backend in this very process; a time limit cannot be kept here."""
 
     def __init__(self, backend: Backend) -> None:
-        self._backend = backend
-        self.name = backend.name
-        self.version = version_of(backend)
-        self.is_reference = bool(getattr(backend, "is_reference", False))
+        self._backend = offered = OfferedBackend(backend)
+        self.name, self.version, self.is_reference = offered.name, offered.version, offered.is_reference
         self.tensors = Arena()
         self.workspace = Arena()
 
@@ -104,16 +103,12 @@ class InlineCaller:
 
     def supports(self, operator: str) -> bool:
         """Every backend that does not say otherwise."""
-        ask = getattr(self._backend, "supports", None)
-        return True if ask is None else bool(ask(operator))
+        return self._backend.supports(operator)
 
     def workspace_size(self, call: OpCall, timeout: float | None) -> int:  # noqa: ARG002
         """What the backend says, held to being a size."""
-        ask = getattr(self._backend, "workspace_size", None)
-        if ask is None:
-            return 0
         try:
-            return checked_size(self.name, ask(call))
+            return checked_size(self.name, self._backend.workspace_size(call))
         except (Exception, SystemExit) as error:
             raise NoAnswerError(failed_reply(error, call)) from error
 
@@ -123,4 +118,9 @@ class InlineCaller:
 
     def run_empty(self, call: OpCall, timeout: float | None) -> Reply:  # noqa: ARG002
         """The call without its kernel."""
-        return reply_of(EmptyCalls(self._backend), call)
+        return reply_of(self._backend, call, empty=True)
+
+    def close(self) -> None:
+        """Let the backend give back what it holds; the run is over, so nobody asks how that went."""
+        with contextlib.suppress(Exception, SystemExit):
+            self._backend.close()

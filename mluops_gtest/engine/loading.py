@@ -8,7 +8,7 @@ from typing import Any
 from mluops_gtest.backends.registry import Wiring, load_backend
 from mluops_gtest.codec.call_folder import CallFolderWriter
 from mluops_gtest.content.operators import Operators, load_operators
-from mluops_gtest.model.call import Backend
+from mluops_gtest.model.backend import Backend
 
 
 @dataclass(frozen=True, slots=True)

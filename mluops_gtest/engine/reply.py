@@ -10,7 +10,8 @@ from typing import Any, Final
 import numpy as np
 
 from mluops_gtest.engine.free_memory import free_bytes
-from mluops_gtest.model.call import Backend, Crashed, Declined, OpCall, Violated
+from mluops_gtest.model.backend import OfferedBackend
+from mluops_gtest.model.call import Crashed, Declined, OpCall, Violated
 from mluops_gtest.model.notes import REFUSALS_LIMIT, cut_text, kept_notes
 from mluops_gtest.model.numbers import checked_seconds, short
 from mluops_gtest.model.status import Status
@@ -64,11 +65,11 @@ class NoAnswerError(Exception):
         self.reply = reply
 
 
-def reply_of(backend: Backend, call: OpCall) -> Reply:
+def reply_of(backend: OfferedBackend, call: OpCall, *, empty: bool = False) -> Reply:
     """Run the call; whatever the backend raises becomes an ending with its reason."""
     start = _clock()
     try:
-        answer: Any = backend.run(call)
+        answer = backend.run_empty(call) if empty else backend.run(call)
         seconds = _clock() - start
         return Reply(
             _status(backend, answer),
@@ -80,20 +81,6 @@ def reply_of(backend: Backend, call: OpCall) -> Reply:
         )
     except (Exception, SystemExit) as error:
         return failed_reply(error, call)
-
-
-class EmptyCalls:
-    """The way to a backend without its kernel; a door whose way is long has `run_empty(call)`, which goes it."""
-
-    def __init__(self, backend: Backend) -> None:
-        self.name = backend.name
-        self._go = getattr(backend, "run_empty", None)
-
-    def run(self, call: OpCall) -> Status:
-        """Everything but the kernel."""
-        if self._go is not None:
-            self._go(call)
-        return Status.SUCCESS
 
 
 def failed_reply(error: BaseException, call: OpCall) -> Reply:
@@ -126,7 +113,7 @@ def _words(error: BaseException) -> str:
         return f"its text cannot be told ({type(another).__name__})"
 
 
-def _status(backend: Backend, answer: Any) -> Status:
+def _status(backend: OfferedBackend, answer: Any) -> Status:
     if isinstance(answer, bool) or not isinstance(answer, (int, np.integer)):
         raise TypeError(f"backend {backend.name}: run() returned {short(answer)}; it must return a Status.")
     if int(answer) not in Status.__members__.values():
@@ -158,7 +145,6 @@ def _scalars(call: OpCall) -> dict[str, int]:
     return {str(name): int(value) for name, value in call.scalars.items()}
 
 
-def _device_seconds(backend: Backend) -> float | None:
-    ask = getattr(backend, "device_seconds", None)
-    value = None if ask is None else ask()
+def _device_seconds(backend: OfferedBackend) -> float | None:
+    value = backend.device_seconds()
     return None if value is None else checked_seconds("device_seconds() returned", value)

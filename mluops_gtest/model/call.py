@@ -2,12 +2,10 @@
 
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from mluops_gtest.model.dtypes import Array, DType, Layout
-from mluops_gtest.model.labels import MOST_LETTERS
 from mluops_gtest.model.notes import REFUSALS_LIMIT, Notes
-from mluops_gtest.model.status import Status
 from mluops_gtest.model.tensor import TensorDesc
 
 DEFAULT_ARCH = 590
@@ -110,23 +108,3 @@ class OpCall:
         if self.params is None:
             raise ValueError(f"{self.operator}: the parameter descriptor is null")
         return self.params[name]
-
-
-@runtime_checkable
-class Backend(Protocol):
-    """What the harness tests. Optional: `workspace_size(call) -> int`, `supports(operator) -> bool`, `version: str`."""
-
-    name: str
-
-    def run(self, call: OpCall) -> Status:
-        """Execute the call, write the outputs in place, answer the status."""
-        ...
-
-
-def version_of(backend: Backend) -> str:
-    """What the backend says of its version; empty where that is no text, or cannot be asked."""
-    try:
-        version = getattr(backend, "version", "")
-    except Exception:
-        return ""
-    return version[:MOST_LETTERS] if isinstance(version, str) else ""

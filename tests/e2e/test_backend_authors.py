@@ -116,3 +116,20 @@ def test_a_plugin_package_is_found_by_its_name(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     skipped = command("run", "--op", "masked_im2col_forward", "--tag", "smoke", "--backend", "my-accelerator")
     assert skipped.returncode == 5
+
+
+@pytest.mark.parametrize("isolation", ["--isolate", "--no-isolate"])
+def test_a_backend_is_closed_when_the_run_is_over(run, tmp_path, isolation):
+    closed = tmp_path / "closed"
+    kernels = tmp_path / "closing.py"
+    kernels.write_text(
+        "from pathlib import Path\n"
+        "from tests.support.wrong_backends import Exact\n\n\n"
+        "class Closing(Exact):\n"
+        "    def close(self):\n"
+        f"        with Path({str(closed)!r}).open('a') as file:\n"
+        "            file.write('closed')\n\n\n"
+        "backend = Closing()\n"
+    )
+    assert run("masked_im2col_forward", "--tag", "smoke", "--backend", kernels, isolation).code == 0
+    assert closed.read_text() == "closed"

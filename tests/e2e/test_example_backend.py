@@ -11,7 +11,7 @@ import pytest
 from mluops_gtest.cli.main import run_main
 from mluops_gtest.engine.loading import BackendChoice
 from mluops_gtest.errors import ExitCode
-from mluops_gtest.model.call import Backend
+from mluops_gtest.model.backend import Backend
 from tests.conftest import ROOT
 
 PAGE = ROOT / "docs" / "how-to" / "write-a-backend.md"

@@ -33,7 +33,7 @@ def command(
     """
     from rich.table import Table
 
-    from mluops_gtest.backends.kit import Finding, Verdict, check_behaviour
+    from mluops_gtest.backends.kit import Verdict, check_behaviour, check_interface
     from mluops_gtest.cli.consoles import stderr, stdout
     from mluops_gtest.cli.lines import say
     from mluops_gtest.cli.progress import track
@@ -63,7 +63,7 @@ def command(
         executor = Executor(caller, Options(repeat=2, timeout=timeout))
         loaded = track((source.load(case.id) for case in chosen), len(chosen), stderr())
         findings = [
-            Finding("interface", Verdict.OK, f"offers {', '.join(('name', 'run', *caller.offers))}"),
+            check_interface(caller.offers, caller.misfits),
             *check_behaviour(
                 ((case, known[case.operator]) for case in loaded), executor.execute, deterministic=caller.deterministic
             ),

@@ -24,11 +24,11 @@ class Loaded(_Answer, frozen=True, tag="loaded"):
     """The backend is there."""
 
     name: _Name
-    has_workspace: bool
     is_reference: bool
     deterministic: bool
     version: _Name
     offers: Annotated[tuple[_Name, ...], msgspec.Meta(max_length=100)]
+    misfits: Annotated[tuple[_Text, ...], msgspec.Meta(max_length=100)] = ()
 
 
 class NotLoaded(_Answer, frozen=True, tag="not loaded"):

@@ -37,6 +37,8 @@ _ENDINGS = (WorkerGoneError, LateError, ProtocolError)
 # Health calls that fail in a row before a device is given up.
 _MOST_FAILURES = 3
 _START_SECONDS = 120.0
+# What a backend may take to close; the run is over, and somebody waits.
+_CLOSE_SECONDS = 10.0
 A = TypeVar("A")
 
 
@@ -68,12 +70,12 @@ class IsolatedCaller:
         self._worker: Worker | None = None
         self._memory = PagedCallMemory() if guard_pages else CallMemory()
         self._output = OutputPipe()
-        self._has_workspace = False
         self.name = choice.spec
         self.version = ""
         self.is_reference = False
         # What the backend has beyond `name` and `run`, and whether it says that repeated calls agree.
         self.offers: tuple[str, ...] = ()
+        self.misfits: tuple[str, ...] = ()
         self.deterministic = True
 
     @property
@@ -111,9 +113,9 @@ class IsolatedCaller:
             refused = BackendError(answer.reason)
             refused.exit_code = ExitCode(answer.exit_code)
             raise refused
-        self.name, self.version, self._has_workspace = answer.name, answer.version, answer.has_workspace
+        self.name, self.version = answer.name, answer.version
         self.is_reference = answer.is_reference
-        self.offers, self.deterministic = answer.offers, answer.deterministic
+        self.offers, self.misfits, self.deterministic = answer.offers, answer.misfits, answer.deterministic
 
     @contextlib.contextmanager
     def turn(self, *, alone: bool = False) -> Iterator[None]:
@@ -144,7 +146,7 @@ class IsolatedCaller:
     def workspace_size(self, call: OpCall, timeout: float | None) -> int:
         """What the backend says in its worker; a crash there is the case's."""
         worker = self._ready()
-        if not self._has_workspace:
+        if "workspace_size" not in self.offers:
             return 0
         try:
             answer = self._ask(worker, "workspace", call, WORKSPACE, timeout)
@@ -182,7 +184,10 @@ class IsolatedCaller:
         return _with_output(reply, self._output.take())
 
     def close(self) -> None:
-        """End the worker and give all memory and files back."""
+        """Let the backend close, end the worker, and give all memory and files back."""
+        if self._worker is not None and "close" in self.offers:
+            with contextlib.suppress(*_ENDINGS, DisturbedError):
+                self._worker.ask({"do": "close"}, HEALTH, timeout=_CLOSE_SECONDS)
         self._end_worker()
         self._memory.close()
         self._output.close()

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from mluops_gtest.backends.kit import offered_methods
 from mluops_gtest.engine.isolation.answers import (
     Answered,
     Ended,
@@ -35,9 +34,10 @@ from mluops_gtest.engine.isolation.process_state import ProcessState
 from mluops_gtest.engine.isolation.process_tree import adopt_orphans, c_library, die_with
 from mluops_gtest.engine.isolation.shared import map_slab
 from mluops_gtest.engine.loading import BackendChoice
-from mluops_gtest.engine.reply import EmptyCalls, checked_size, failed_reply, reply_of, told
+from mluops_gtest.engine.reply import checked_size, failed_reply, reply_of, told
 from mluops_gtest.errors import ExitCode, HarnessError, UsageError
-from mluops_gtest.model.call import Backend, OpCall, version_of
+from mluops_gtest.model.backend import OfferedBackend, misfits
+from mluops_gtest.model.call import OpCall
 from mluops_gtest.model.dtypes import Array
 
 _LOADING_CODES = (ExitCode.USAGE, ExitCode.CONTENT, ExitCode.BACKEND)
@@ -67,7 +67,7 @@ class _Worker:
 
     def __init__(self, options: dict[str, Any]) -> None:
         self._options = options
-        self._backend: Backend | None = None
+        self._backend: OfferedBackend | None = None
         self._pages = PagedMemory() if options.get("guard_pages") else None
         self._memory = MemoryLimit(options.get("memory_limit"))
         self._state: ProcessState | None = None
@@ -80,6 +80,8 @@ class _Worker:
                 return self._load()
             case "healthy":
                 return self._healthy()
+            case "close":
+                return self._close()
             case "supports":
                 return self._supports(message["operator"])
             case "workspace" | "run" | "run empty":
@@ -88,8 +90,9 @@ class _Worker:
 
     def _load(self) -> Loaded | NotLoaded:
         try:
-            backend = self._backend = BackendChoice(**self._options["choice"]).load()
-            if self._pages is not None and not getattr(backend, "host_memory", True):
+            loaded = BackendChoice(**self._options["choice"]).load()
+            backend = self._backend = OfferedBackend(loaded)
+            if self._pages is not None and not backend.host_memory:
                 raise UsageError(
                     f"--guard-pages guards host memory, and backend {backend.name} has memory of its own; "
                     "a C library works on host memory where nothing offers it the cnrt functions."
@@ -98,22 +101,26 @@ class _Worker:
             code = error.exit_code if error.exit_code in _LOADING_CODES else ExitCode.BACKEND
             return NotLoaded(str(error), int(code))  # type: ignore[arg-type]
         return Loaded(
-            name=str(backend.name),
-            has_workspace=hasattr(backend, "workspace_size"),
-            is_reference=bool(getattr(backend, "is_reference", False)),
-            version=version_of(backend),
-            deterministic=bool(getattr(backend, "deterministic", True)),
-            offers=tuple(offered_methods(backend)),
+            name=backend.name,
+            is_reference=backend.is_reference,
+            version=backend.version,
+            deterministic=backend.deterministic,
+            offers=backend.members,
+            misfits=tuple(misfits(loaded)),
         )
 
     def _healthy(self) -> Health:
-        check = getattr(self._backend, "healthy", None)
-        if check is None:
-            return Health(True)
+        assert self._backend is not None
         try:
-            return Health(bool(check()), "healthy() says no")
+            return Health(self._backend.healthy(), "healthy() says no")
         except Exception as error:
             return Health(False, told(error))
+
+    def _close(self) -> Health:
+        assert self._backend is not None
+        with contextlib.suppress(Exception, SystemExit):
+            self._backend.close()
+        return Health(True)
 
     @contextlib.contextmanager
     def _call(self, message: dict[str, Any]) -> Iterator[OpCall]:
@@ -125,9 +132,9 @@ class _Worker:
             yield call_from(message["call"], views["tensors"], views["workspace"])
 
     def _supports(self, operator: str) -> Support | Raised:
-        ask = getattr(self._backend, "supports", None)
+        assert self._backend is not None
         try:
-            return Support(True if ask is None else bool(ask(operator)))
+            return Support(self._backend.supports(operator))
         except Exception as error:
             return Raised(f"supports() raised {told(error)}")
 
@@ -163,7 +170,7 @@ class _Worker:
     def _workspace(self, call: OpCall) -> Workspace | Ended:
         assert self._backend is not None
         try:
-            size = self._backend.workspace_size(call)  # type: ignore[attr-defined]
+            size = self._backend.workspace_size(call)
             return Workspace(checked_size(self._backend.name, size, self._options.get("memory_limit")))
         except (Exception, SystemExit) as error:
             return ended_of(failed_reply(error, call))
@@ -172,7 +179,7 @@ class _Worker:
 
     def _run(self, call: OpCall, state: ProcessState, empty: bool) -> Answered | Ended:
         assert self._backend is not None
-        reply = reply_of(EmptyCalls(self._backend) if empty else self._backend, call)
+        reply = reply_of(self._backend, call, empty=empty)
         left = (*self._memory.end(), *state.restore())
         return answer_of(replace(reply, left=left) if left else reply, spent=self._memory.exhausted)
 

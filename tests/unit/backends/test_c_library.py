@@ -11,7 +11,8 @@ import pytest
 from mluops_gtest.backends.c_library import CLibraryBackend
 from mluops_gtest.content.operators import load_operators
 from mluops_gtest.errors import BackendError
-from mluops_gtest.model.call import Backend, Declined, Handle, OpCall, TensorArg, Violated
+from mluops_gtest.model.backend import Backend
+from mluops_gtest.model.call import Declined, Handle, OpCall, TensorArg, Violated
 from mluops_gtest.model.dtypes import DType, Layout
 from mluops_gtest.model.parts import C_API
 from mluops_gtest.model.status import Status

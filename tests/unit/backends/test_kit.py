@@ -8,6 +8,7 @@ from mluops_gtest.content.selection import Selected
 from mluops_gtest.engine.caller import InlineCaller
 from mluops_gtest.engine.execute import Executor, Options
 from mluops_gtest.generate.source import StoredCases
+from mluops_gtest.model.backend import OfferedBackend, misfits
 from mluops_gtest.model.call import Declined
 from mluops_gtest.model.case import Case
 from mluops_gtest.model.result import CaseResult, Outcome
@@ -219,11 +220,11 @@ class WithAttribute(wrong_backends.Exact):
         (wrong_backends.OverrunsWorkspace(), Verdict.OK, "offers name, run, workspace_size"),
         (wrong_backends.NoName(), Verdict.PROBLEM, "has no `name`"),
         (Named(), Verdict.PROBLEM, "run(call: OpCall) -> Status"),
-        (WithAttribute(), Verdict.PROBLEM, "`supports` is no method"),
+        (WithAttribute(), Verdict.PROBLEM, "`supports` does not fit"),
         (42, Verdict.PROBLEM, "has no `name`"),
     ],
 )
 def test_the_interface(backend, verdict, says):
-    finding = check_interface(backend)
+    finding = check_interface(OfferedBackend(backend).members, tuple(misfits(backend)))
     assert (finding.name, finding.verdict) == ("interface", verdict)
     assert says in finding.detail
