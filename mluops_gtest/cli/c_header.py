@@ -112,7 +112,7 @@ def _argument(argument: CArgument, writable: bool, operator: Operator, params: C
             return "mluOpHandle_t handle"
         case Source.PARAMS:
             assert params is not None, "loading refuses PARAMS without CParams"
-            return f"const {params.type} {operator.params.descriptor}"
+            return f"const {params.type} {operator.params_descriptor}"
         case Source.DESCRIPTOR:
             return f"const mluOpTensorDescriptor_t {name}_desc"
         case Source.DATA:

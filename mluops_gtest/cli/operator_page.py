@@ -40,9 +40,11 @@ def _tensors(operator: Operator) -> Table:
     return table
 
 
-def _params(operator: Operator) -> Table:
+def _params(operator: Operator) -> Table | str:
+    if not operator.param_fields:
+        return "\nno parameters"
     table = _table("\nparameter", "\ntype", "\ndefault")
-    for field in operator.params.fields:
+    for field in operator.param_fields:
         kind = field.enum.name if field.enum else field.type
         words = f"{kind}[]" if field.label == "repeated" else kind
         default = "result" if field.result else "" if field.default is None else str(field.default)

@@ -94,8 +94,8 @@ def _caller(call: OpCall, operator: Operator) -> Expect:
     """What is special about the caller; status and check keep their defaults, whatever the call must answer."""
     tensors = {**call.inputs, **call.outputs}
     descriptors = [name for name, arg in tensors.items() if arg is None]
-    if call.params is None and operator.params.descriptor is not None:
-        descriptors.append(operator.params.descriptor)
+    if call.params is None and operator.params_descriptor is not None:
+        descriptors.append(operator.params_descriptor)
     pointers = [name for name, arg in tensors.items() if arg is not None and arg.null]
     pointers += [name for name, value in (call.params or {}).items() if value is None]
     if call.workspace is None and call.workspace_size:

@@ -40,8 +40,8 @@ def read_expect(node: Any, schema: Schema) -> Expect:
 def check_nulls(expect: Expect, operator: Operator) -> None:
     """What is null must exist; a misspelt name would change nothing."""
     tensors = [spec.id for spec in operator.tensors]
-    arrays = [field.name for field in operator.params.fields if field.label == "repeated"]
-    descriptors = [*tensors, *filter(None, [operator.params.descriptor])]
+    arrays = [field.name for field in operator.param_fields if field.label == "repeated"]
+    descriptors = [*tensors, *filter(None, [operator.params_descriptor])]
     for field, known in (("null_descriptor", descriptors), ("null_pointer", [*tensors, "workspace", *arrays])):
         for name in getattr(expect, field):
             if name not in known:

@@ -259,6 +259,8 @@ def _check_complete(inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...], exp
 def _params(document: Document, operator: Operator) -> Params:
     """The operator's parameters with the schema's defaults; results that the file does not have stay away."""
     spec = operator.params
+    if spec is None:
+        return {}
     node = document.node
     message = getattr(node, spec.field)
     if not node.HasField(spec.field) and any(field.label == "required" for field in spec.fields):

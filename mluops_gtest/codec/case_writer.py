@@ -11,7 +11,7 @@ from mluops_gtest.codec.files import write_document
 from mluops_gtest.codec.schema import Schema
 from mluops_gtest.codec.text_writer import write_text
 from mluops_gtest.codec.writing import replace_file
-from mluops_gtest.errors import ContentError
+from mluops_gtest.errors import ContentError, suggestion
 from mluops_gtest.model.case import Case, Expect
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.tensor import Tensor
@@ -78,12 +78,13 @@ def _tensor(tensor: Tensor, schema: Schema, blobs_of: Path | None) -> TensorDocu
 
 
 def _write_params(case: Case, operator: Operator, node: Any) -> None:
-    message = getattr(node, operator.params.field)
-    message.SetInParent()
-    fields = {field.name: field for field in operator.params.fields}
+    known = [field.name for field in operator.param_fields]
+    if operator.params is not None:
+        message = getattr(node, operator.params.field)
+        message.SetInParent()
     for name, value in case.params.items():
-        if name not in fields:
-            raise ContentError(f"{case.id}: {operator.name} has no parameter {name!r}. Known: {', '.join(fields)}.")
+        if name not in known:
+            raise ContentError(f"{case.id}: {operator.name} has no parameter {name!r}.{suggestion(name, known)}")
         if value is None:
             continue
         try:

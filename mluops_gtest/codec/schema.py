@@ -49,19 +49,19 @@ class Schema:
         op_types: dict[str, int] = {}
         owners: dict[str, str] = {}
         for operator in operators:
-            spec = operator.params
-            for field in spec.fields:
+            for field in operator.param_fields:
                 if field.enum is not None:
                     _merge(enums.setdefault(field.enum.name, {}), field.enum.values, operator.name)
             _merge(op_types, dict([operator.op_type]), operator.name)
+            spec = operator.params
+            if spec is None:
+                continue
             for what in (f"the parameter field {spec.field}", f"the field number {spec.number}"):
                 other = owners.setdefault(what, operator.name)
                 if other != operator.name:
                     raise ContentError(f"{operator.name} and {other} both use {what}. Give each operator its own.")
-            params[spec.field] = (
-                Row("optional", spec.message, spec.field, spec.number),
-                tuple(_row(field) for field in spec.fields),
-            )
+            row = Row("optional", spec.message, spec.field, spec.number)
+            params[spec.field] = (row, tuple(map(_row, spec.fields)))
         node = list(base_schema.NODE)
         if op_types:
             enums["OpType"] = op_types

@@ -239,7 +239,7 @@ def _is_bounded(value: Any) -> bool:
 def _params(values: Any, operator: Operator, key: str) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise _BadValueError(key, "params must be a mapping of parameter names to values")
-    fields = {field.name: field for field in operator.params.fields if not field.result}
+    fields = {field.name: field for field in operator.param_fields if not field.result}
     result = {}
     for name, value in values.items():
         if name not in fields:
@@ -293,8 +293,8 @@ def _expect(filled: Any, operator: Operator) -> Expect:
     if check is not None and check not in names:
         raise _BadValueError("expect", f"unknown check {shown(check)}.{suggestion(str(check), names)[:-1]}")
     tensors = [spec.id for spec in operator.tensors]
-    descriptors = [*tensors, *([operator.params.descriptor] if operator.params.descriptor else [])]
-    arrays = [field.name for field in operator.params.fields if field.label == "repeated"]
+    descriptors = [*tensors, *filter(None, [operator.params_descriptor])]
+    arrays = [field.name for field in operator.param_fields if field.label == "repeated"]
     _check_words("null", null.get("descriptors", []), descriptors)
     _check_words("null", null.get("pointers", []), [*tensors, "workspace", *arrays])
     for key, numbers in (("handle", handle), ("workspace_size", {"workspace_size": filled("workspace_size", 0)})):

@@ -43,11 +43,11 @@ def _mistakes(operator: Operator) -> Iterator[tuple[str, str, str]]:
                 "",
                 f"the output {spec.id!r} owns the rows of {spec.rows_owned!r}, which is no result.{known}",
             )
-    for name in _twice(field.name for field in operator.params.fields):
+    for name in _twice(field.name for field in operator.param_fields):
         yield name, "", f"two parameters are called {name!r}. Give each a name of its own."
-    for number in _twice(str(field.number) for field in operator.params.fields):
-        yield operator.params.message, "", f"two parameters have the number {number}. Number them 1, 2, 3, …"
-    for field in operator.params.fields:
+    for number in _twice(str(field.number) for field in operator.param_fields):
+        yield operator.param_fields[0].name, "", f"two parameters have the number {number}. Number them 1, 2, 3, …"
+    for field in operator.param_fields:
         for mistake in _field_mistakes(field):
             yield field.name, "", f"the parameter {field.name!r} {mistake}"
 

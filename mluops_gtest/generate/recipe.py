@@ -44,7 +44,7 @@ def is_of_author(error: Exception, function: object) -> bool:
 def _mistake(operator: Operator, made: object) -> str | None:
     if not isinstance(made, Made):
         return f"returns {shown(made)}. Let it return Made({{input: array}}, {{parameter: value}})."
-    fields = {field.name: field for field in operator.params.fields if not field.result}
+    fields = {field.name: field for field in operator.param_fields if not field.result}
     inputs = {spec.id: spec for spec in operator.inputs}
     names = (
         ("input", made.inputs, inputs, inputs),

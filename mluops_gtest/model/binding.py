@@ -80,7 +80,7 @@ def _arguments(
 
 
 def _visible_params(case: Case, operator: Operator) -> Params | None:
-    if operator.params.descriptor in case.expect.null_descriptor:
+    if operator.params_descriptor in case.expect.null_descriptor:
         return None
     results = operator.results
     return {

@@ -173,7 +173,7 @@ def _params_mistakes(signature: CSignature, operator: Operator) -> Iterator[str]
     params = signature.params
     if params is not None:
         yield from _unknown_names(params.set, params.arguments, operator)
-        if operator.params.descriptor is None:
+        if operator.params_descriptor is None:
             yield f"{params.type} carries parameters: ParamMessage(descriptor=…) must give it a name for the cases"
     told = {} if params is None else params.getters
     if set(told) != set(operator.results):
@@ -184,7 +184,7 @@ def _params_mistakes(signature: CSignature, operator: Operator) -> Iterator[str]
 
 
 def _unknown_names(function: str, arguments: CArguments, operator: Operator) -> Iterator[str]:
-    fields = {one.name: one for one in operator.params.fields if not one.result}
+    fields = {one.name: one for one in operator.param_fields if not one.result}
     tensors = [spec.id for spec in operator.tensors]
     for argument in arguments:
         match argument.source:

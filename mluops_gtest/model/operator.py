@@ -156,7 +156,8 @@ class Operator:
     summary: str
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[OutputSpec, ...]
-    params: ParamMessage
+    # None: the case schema has no parameter message for the operator.
+    params: ParamMessage | None = None
     checks: tuple[Check, ...]
     # The oracle. Called with valid inputs; `call.outputs` holds what is known of output dims, maybe nothing.
     reference: Callable[[OpCall], Baseline]
@@ -223,7 +224,17 @@ class Operator:
     @property
     def results(self) -> tuple[str, ...]:
         """The parameter fields that are results of the call."""
-        return tuple(f.name for f in self.params.fields if f.result)
+        return tuple(f.name for f in self.param_fields if f.result)
+
+    @property
+    def param_fields(self) -> tuple[ParamField, ...]:
+        """The fields of the parameter message; none for an operator without parameters."""
+        return () if self.params is None else self.params.fields
+
+    @property
+    def params_descriptor(self) -> str | None:
+        """The name of the descriptor that carries the parameters in the C API, where one does."""
+        return None if self.params is None else self.params.descriptor
 
 
 def plain_params(values: Mapping[str, Any]) -> dict[str, ParamValue]:
