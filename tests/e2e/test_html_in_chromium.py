@@ -1,10 +1,11 @@
 """The page as a reader meets it, in a real browser: open, search, filter, expand, by mouse and by keys."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from mluops_gtest.model.result import Outcome, Profile
+from mluops_gtest.model.result import Outcome, Perf, Profile
 from mluops_gtest.reports.html import render_html
 from tests.support.chromium import Chromium, needs_chromium
 from tests.support.page_report import DEVICE, HOSTILE, failed, large_report, report, result, small_report
@@ -12,8 +13,8 @@ from tests.support.page_report import DEVICE, HOSTILE, failed, large_report, rep
 pytestmark = [*needs_chromium, pytest.mark.slow]
 MOVES = {"toy/same_way": "regressed", "toy/plain": "still passing", "toy/gone": "missing", "other/tagged": "a new word"}
 HISTORY = {
-    "toy/same_way": [("2026-01-01T00:00:00", "passed", 0.01), ("2026-01-02T00:00:00", "failed", 2000.0)],
-    "toy/plain": [("2026-01-01T00:00:00", "passed", 0.0), ("2026-01-02T00:00:00", "skipped", None)],
+    "toy/same_way": [("2026-01-01T00:00:00", "passed", 0.01, ""), ("2026-01-02T00:00:00", "failed", 2000.0, "beef+")],
+    "toy/plain": [("2026-01-01T00:00:00", "passed", 0.0, ""), ("2026-01-02T00:00:00", "skipped", None, "beef+")],
 }
 EVERYTHING = {"transitions": MOVES, "history": HISTORY, "device": DEVICE}
 
@@ -251,7 +252,7 @@ def test_earlier_runs_are_drawn_for_all_and_for_one_case(show):
     page = show(small_report(), **EVERYTHING)
     assert page.value("[...document.querySelectorAll('.run')].map((run) => run.ariaLabel)") == [
         "2026-01-01T00:00:00: passed 2",
-        "2026-01-02T00:00:00: failed 1, skipped 1",
+        "2026-01-02T00:00:00 · beef+: failed 1, skipped 1",
     ]
     assert texts(page, ".run-count") == ["", "1"]
     page.press("/")
@@ -279,6 +280,23 @@ def test_times_and_roofs_of_a_timed_case(show):
     assert page.value("document.querySelectorAll('.times').length") == 48
     assert page.value("document.querySelectorAll('#performance .roof').length") == 4
     assert texts(page, "#performance .strip .figure")[0] == "0 / 1"
+
+
+def test_a_call_that_is_too_short_is_not_blamed(show):
+    one = result("toy/timed", perf=Perf((10_000,) * 6, overhead_ns=5_000))
+    timed = replace(one, info=replace(one.info, theory_io_bytes=1.0, theory_ops=1.0))
+    page = show(report(timed), "#search=toy/timed", device=DEVICE)
+    page.click(".list .row")
+    (detail,) = texts(page, ".detail")
+    assert "too short to judge the share of the device" in detail
+    assert "Below the accepted" not in detail
+
+
+def test_labels_stand_beside_the_environment(show):
+    page = show(replace(report(result("toy/a")), labels={"git.commit": "beef", "device": "<b>x"}))
+    shown = texts(page, "#environment")[0]
+    assert "Labels" in shown
+    assert "<b>x" in shown
 
 
 def test_sections_without_data_are_not_there(show):
