@@ -14,44 +14,55 @@ from mluops_gtest.cli.outlets import install
 from mluops_gtest.cli.settings import FILE_NAME, VARIABLE, remark, use_settings
 from mluops_gtest.errors import ExitCode, HarnessError, UnwritableError, suggestion
 
-# A literal table, so that --help imports no command: name → one line for the overview.
-COMMANDS = {
-    "run": "Run cases on a backend and judge the results.",
-    "list": "List the declared cases.",
-    "diff": "Show which elements of a case are wrong, and by how much.",
-    "show": "Show one case: tensors, parameters, criteria, expected status.",
-    "generate": "Make cases with their baselines and write them.",
-    "gate": "Decide whether a change may be merged.",
-    "bench": "Time two backends side by side and say which is faster.",
-    "device-spec": "Describe a device, or measure this machine.",
-    "merge": "Merge the results of all shards of one run.",
-    "report": "Write a report of results: HTML, Markdown, JUnit, CTRF, JSON.",
-    "compare": "Show two sets of results side by side.",
-    "history": "Remember runs and show how cases go over time.",
-    "verify": "Recompute every stored baseline from its stored inputs.",
-    "audit": "Hold operators to the rules of the suite.",
-    "convert": "Convert case files between text and binary.",
-    "export": "Write cases as the released runner wants them.",
-    "schema": "Print the .proto files that describe case files.",
-    "ops": "Show the operators that are known.",
-    "doctor": "Check a backend before it is tested.",
-    "new": "Write a template to start from.",
-    "backends": "Show the backends that are known, with their status.",
-    "cache": "Show where large cases are cached, and remove old ones.",
+# A literal table, so that --help imports no command: what people do → command → one line for the overview.
+GROUPS: Final = {
+    "Test a kernel": {
+        "run": "Run cases on a backend and judge the results.",
+        "merge": "Put the results of all shards of one run together.",
+        "doctor": "Check a backend before you test it.",
+        "bench": "Time two backends side by side and say which is faster.",
+        "device-spec": "Describe a device, or measure this machine.",
+        "backends": "Show which backends are installed and whether they load.",
+    },
+    "Look at cases and results": {
+        "list": "List the declared cases.",
+        "show": "Show one case: tensors, parameters, criteria, expected status.",
+        "diff": "Show which elements of a case are wrong, and by how much.",
+        "report": "Write a report of results: HTML, Markdown, JUnit, CTRF, JSON.",
+        "history": "Remember runs and show how cases change over time.",
+    },
+    "Guard a merge": {
+        "gate": "Decide whether a change may be merged.",
+        "compare": "Show two sets of results side by side.",
+    },
+    "Write cases and operators": {
+        "new": "Write a backend or an operator to start from.",
+        "ops": "Show the known operators, or everything about one.",
+        "generate": "Make cases with their baselines and write them.",
+        "verify": "Recompute every stored baseline and report differences.",
+        "audit": "Check operators against the rules of the suite.",
+    },
+    "Exchange files and clean up": {
+        "convert": "Convert case files between text and binary.",
+        "export": "Write cases for the released runner (mluop_gtest).",
+        "schema": "Print the .proto files that describe case files.",
+        "cache": "Show where large cases are cached, and remove old ones.",
+    },
 }
+COMMANDS: Final = {name: summary for commands in GROUPS.values() for name, summary in commands.items()}
 _EPILOG = """\b
 Examples:
   mluops-test run                                  the default set on the numpy backend
   mluops-test run --op voxel_pooling_forward       one operator, network scales included
   mluops-test run --backend my_kernels.py:backend  your own kernels
-  mluops-test list --tag boundary                  what is declared
-Every command has examples of its own: mluops-test COMMAND --help
+  mluops-test list --tag boundary                  the declared boundary cases
+Every command has its own examples: mluops-test COMMAND --help
 
 \b
 Exit codes: 0 all good, 1 cases failed, 2 wrong usage, 3 content broken,
-4 backend unusable, 5 nothing selected or compared, 70 a bug of ours,
-74 something could not be written, 130 interrupted.
-If several apply: 70, 74, 4, 3, 1, 5.
+4 backend unusable, 5 nothing selected or compared, 70 bug in mluops-test,
+74 output could not be written, 130 interrupted.
+If several apply, the first of 70, 74, 4, 3, 1, 5 wins.
 
 \b
 Shell completion:  eval "$(_MLUOPS_TEST_COMPLETE=bash_source mluops-test)"
@@ -64,11 +75,11 @@ class LazyGroup(click.Group):
     """Imports a command's module only when that command is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """The commands in the order of the table."""
+        """The commands, in the order of the overview."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """The command, or None for a word that is none."""
+        """The command of this name, or None."""
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"mluops_gtest.cli.commands.{cmd_name.replace('-', '_')}_command")
@@ -78,16 +89,18 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does, with the close and the known words in the message."""
+        """As click does, but the error suggests the command that was meant."""
         name = args[0]
         if name not in COMMANDS and not name.startswith("-"):
             ctx.fail(f"Unknown command {name!r}.{suggestion(name, COMMANDS)}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """The overview without importing any command."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        """Write the overview, group by group, without importing any command."""
+        width = max(map(len, COMMANDS))
+        for title, commands in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), summary) for name, summary in commands.items()])
 
 
 @click.group(cls=LazyGroup, context_settings=CONTEXT, epilog=_EPILOG)
@@ -98,7 +111,7 @@ class LazyGroup(click.Group):
     envvar=VARIABLE,
     expose_value=False,
     callback=use_settings,
-    help="Defaults of options, e.g. --settings ci.toml; none: no settings.  "
+    help="Read the defaults of options from FILE, e.g. --settings ci.toml; none: use no file.  "
     f"[default: {VARIABLE}, else the nearest {FILE_NAME} in this folder or above it]",
 )
 def cli() -> None:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from mluops_gtest.cli.main import COMMANDS
+from mluops_gtest.cli.main import COMMANDS, GROUPS
 
 SAMPLE = ("--op", "masked_im2col_forward", "--tag", "smoke")
 
@@ -27,6 +27,15 @@ def test_the_overview_agrees_with_the_commands(cli):
         assert command.name == name
         assert words in overview
         assert all(option.help for option in command.params if option.param_type_name == "option")
+
+
+def test_the_overview_groups_the_commands_by_what_people_do(cli):
+    lines = iter(cli("--help").lines)
+    for title, commands in GROUPS.items():
+        assert f"{title}:" in lines
+        shown = [next(lines).split(maxsplit=1) for _ in commands]
+        assert shown == [list(one) for one in commands.items()]
+    assert sum(map(len, GROUPS.values())) == len(COMMANDS)
 
 
 def test_an_unknown_command_suggests_the_close_one(cli):
