@@ -339,6 +339,7 @@ MUTATIONS = (
 )
 
 
+@pytest.mark.slow
 def test_the_kernels_own_checks_agree_with_the_list():
     rng = random.Random(7)
     pool = [valid_call(rng) for _ in range(60)]

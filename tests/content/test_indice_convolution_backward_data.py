@@ -163,6 +163,7 @@ def sparse_call(rng: random.Random, geometry: Geometry):
     return call_with(params, inputs), sites, pairs.out_indices
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sub_m", [False, True])
 @pytest.mark.parametrize("seed", range(12))
 def test_it_is_the_gradient_of_a_dense_convolution(seed, sub_m):
@@ -368,6 +369,7 @@ def test_sub_m_changes_no_value():
 # The network.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "output_grad", "filters", "indice_pairs", "input_grad"),
     [

@@ -82,6 +82,7 @@ def bits_of(array: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(array).view(f"<u{array.itemsize}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_reference_kernel_and_literal_loops_agree_bit_for_bit(seed: int) -> None:
     rng = random.Random(seed)
@@ -272,6 +273,7 @@ def follow(sketch: Sketch, rng: random.Random) -> None:
         sketch.dims["data_col"] = (rows, data_col[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutations", [1, 2, 3])
 def test_the_kernels_own_checks_agree_with_the_list(mutations: int) -> None:
     rng = random.Random(mutations)

@@ -102,6 +102,7 @@ def random_call(seed: int) -> OpCall:
     return call_for(geometry, features, extents)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 600, 50))
 def test_reference_and_kernel_agree_with_literal_loops(first):
     for seed in range(first, first + 50):

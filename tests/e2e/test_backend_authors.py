@@ -46,6 +46,7 @@ def test_the_template_computes_right_and_says_what_is_missing(cli, run, tmp_path
     assert cli("new", "backend", "my_kernels", "--force").code == 0
 
 
+@pytest.mark.slow
 def test_a_file_alone_means_its_backend(cli, run, tmp_path):
     assert cli("new", "backend", "my_kernels").code == 0
     assert run(*SMALL, "--tag", "smoke", "--backend", "my_kernels.py").code == 0

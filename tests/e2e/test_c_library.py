@@ -37,6 +37,7 @@ def test_a_missing_library_ends_the_run(run):
     assert "cannot open shared object file" in result.err
 
 
+@pytest.mark.slow
 def test_a_library_without_core_functions_ends_the_run(run, library):
     result = run(COMPUTES, "--backend", f"c:{library('NO_CORE')}")
     assert result.code == 4

@@ -160,6 +160,7 @@ def edit_line(**fields):
     return lambda root: edit_lock(root, "scale_by/ramp_2", **fields)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [

@@ -45,6 +45,7 @@ def _support_is_importable(monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
 
+@pytest.mark.slow
 def test_a_group_of_crashes_has_one_line_for_the_debugger(run):
     limits = ("--timeout", 60, "--memory-limit", "2G", "--fresh-workers")
     result = run("masked_im2col_forward", "--tag", "smoke", "--backend", crashing("Segfaults"), *limits)
@@ -77,6 +78,7 @@ def test_where_a_debugger_shows_no_crash_there_is_no_line(run, arguments):
     assert result.results[CASE]["debug"] == ""
 
 
+@pytest.mark.slow
 def test_reports_have_the_command_as_well(run, cli):
     result = run(CASE, "--backend", crashing("Aborts"))
     command = result.results[CASE]["debug"]

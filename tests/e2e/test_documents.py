@@ -111,6 +111,7 @@ def test_commands_of_the_readmes_table_work_as_printed(tmp_path, checkout):
         reader.call(Command(row), "README.md")
 
 
+@pytest.mark.slow
 def test_counts_of_cases_are_the_real_ones(catalogue):
     tags = [set(draft.tags) for draft in catalogue.drafts.values()]
     text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())

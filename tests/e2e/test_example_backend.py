@@ -41,6 +41,7 @@ def test_the_example_passes_every_case_of_its_operator(tmp_path, catalogue):
     assert outcomes == dict.fromkeys(declared, "passed")
 
 
+@pytest.mark.slow
 def test_the_example_declines_what_it_does_not_offer(tmp_path):
     arguments = ["run", "--op", "dynamic_scatter_backward", "--tag", "smoke", "--backend", f"{ROOT / EXAMPLE}"]
     assert run_main([*arguments, "--out", str(tmp_path)]) == ExitCode.EMPTY
@@ -66,6 +67,7 @@ def test_the_smallest_backend_of_the_page_computes_right_values(first_kernel, tm
     assert run_main(arguments) == ExitCode.OK
 
 
+@pytest.mark.slow
 def test_the_smallest_backend_of_the_page_does_not_refuse(first_kernel, tmp_path):
     case = f"{OPERATOR}/feature_layout_nhwc"
     assert run_main(["run", case, "--backend", first_kernel, "--out", str(tmp_path), "--overwrite"]) == ExitCode.FAILED

@@ -50,6 +50,7 @@ def test_a_case_that_passes_is_run_once(run):
     assert all(r["attempts"] == [] for r in result.results.values())
 
 
+@pytest.mark.slow
 def test_a_crash_is_tried_again_in_a_new_process(run):
     result = run(*SMOKE, "--backend", moody("DiesOnce"), "--reruns", 1)
     outcomes = [r["outcome"] for r in result.results.values()]

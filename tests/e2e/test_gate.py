@@ -160,6 +160,7 @@ def test_a_selection_misses_only_what_it_means(cli, run, toy, results, changed):
     assert (lacking.code, lacking.lines[-1]) == (1, "blocked: 1 missing")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words", [["--op", "scale"], ["scale_by"], ["scale"], ["scale/ramp_*"], ["--tag", "boundary"], ["PROTOTXT"]]
 )

@@ -75,6 +75,7 @@ def test_where_a_backend_strays_is_told(run, backend, outcome, reason, side):
     assert result.code == 1
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="other machines tell an address for these")
 def test_a_fault_without_an_address_speaks_of_alignment(run):
     assert only(run(CASE, "--backend", straying("FollowsWhatIsNoAddress"), "--guard-pages"))["reason"] == NO_ADDRESS
@@ -84,6 +85,7 @@ def test_a_fault_without_an_address_speaks_of_alignment(run):
 class TestInNativeCode:
     pytestmark = needs_gcc
 
+    @pytest.mark.slow
     @pytest.mark.skipif(platform.machine() != "x86_64", reason="an instruction of x86-64")
     def test_an_instruction_that_needs_alignment(self, run, library, monkeypatch):
         monkeypatch.setenv("STRAY_LIBRARY", str(library))
@@ -104,11 +106,13 @@ def test_without_the_option_nobody_finds_a_read(run, backend):
     assert run(CASE, "--backend", straying(backend)).code == 0
 
 
+@pytest.mark.slow
 def test_the_trace_is_still_in_the_output(run):
     one = only(run(CASE, "--backend", straying("ReadsPastTheEnd"), "--guard-pages"))
     assert "straying_backends.py" in one["output"]
 
 
+@pytest.mark.slow
 def test_every_case_is_called_at_the_end_of_its_pages_and_at_their_start(run, tmp_path):
     assert run(CASE, "--backend", straying("TellsItsAddresses"), "--guard-pages", "--repeat", 2).code == 0
     # Two calls in which no buffer ends within a page, then two in which none begins within one.
@@ -151,11 +155,13 @@ def test_what_is_right_passes(run, arguments):
     assert result.report["backend"]["guard_pages"] is True
 
 
+@pytest.mark.slow
 def test_a_declined_case_is_skipped_as_ever(run):
     one = only(run(CASE, "--backend", straying("Declines"), "--guard-pages"))
     assert (one["outcome"], one["notes"]) == ("skipped", [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -140,6 +140,7 @@ def test_two_hundred_crashes_in_a_row(run, tmp_path):
     assert len(crashed) >= 200
 
 
+@pytest.mark.slow
 def test_a_device_is_given_up_after_three_failed_health_calls(run):
     result = run(*SMOKE, "--backend", crashing("NeverHealthyAgain"))
     outcomes = [r["outcome"] for r in result.report["results"]]

@@ -66,6 +66,7 @@ def test_a_label_that_is_none_is_told_before_anything_runs(cli, toy):
     assert not Path("results").exists()
 
 
+@pytest.mark.slow
 def test_a_resumed_run_tells_that_the_code_has_changed(run, cli, toy, committed):
     done = run("--root", toy, "--backend", "mine.py", "--label", "device=x")
     kept = (done.folder / "results.jsonl").read_text().splitlines(keepends=True)

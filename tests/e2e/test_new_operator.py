@@ -116,12 +116,14 @@ def own_tests(root):
     return subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, timeout=300)
 
 
+@pytest.mark.slow
 def test_its_own_tests_pass(root):
     done = own_tests(root)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "5 passed" in done.stdout
 
 
+@pytest.mark.slow
 def test_its_own_tests_see_a_wrong_kernel(root, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(root, copy, ignore=shutil.ignore_patterns("__pycache__"))

@@ -127,6 +127,7 @@ def test_what_goes_wrong_only_when_timed_is_seen(run, backend, outcome, words):
     assert "--perf" in one["repro"]
 
 
+@pytest.mark.slow
 def test_the_fingerprint_does_not_depend_on_when_it_was_seen(run):
     plain = run(ONE, "--backend", wrong("OneElementWrong")).results[ONE]
     timed = run(ONE, "--backend", wrong("OneElementWrong"), "--perf").results[ONE]
@@ -217,6 +218,7 @@ class TestBench:
         (row,) = (line for line in result.lines if line.startswith(ONE))
         assert "use a larger case, or device_seconds()" in row
 
+    @pytest.mark.slow
     def test_in_worker_processes_too(self, cli):
         result = self.bench(cli, "Clocked", "TenPercentSlower", "--samples", 8)
         assert "1 slower" in result.out
@@ -232,6 +234,7 @@ class TestBench:
         assert "inconclusive" in result.out
         assert "at least 5 samples" in result.out
 
+    @pytest.mark.slow
     def test_wrong_results_are_not_compared(self, cli):
         result = cli("bench", ONE, "-b", "numpy", "-b", wrong("AllZero"), "--samples", 5)
         assert result.code == 1

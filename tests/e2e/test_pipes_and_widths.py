@@ -19,6 +19,7 @@ def left_alone(*arguments):
         return process.wait(), process.stderr.read().decode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
@@ -33,6 +34,7 @@ def test_a_reader_that_left_changes_no_exit_code(toy, arguments, code):
     assert left_alone(*arguments, "--root", toy) == (code, "")
 
 
+@pytest.mark.slow
 def test_what_was_found_counts_though_nobody_reads_it(toy, tmp_path):
     for path in (toy / "prototxt").rglob("*.prototxt"):
         (tmp_path / path.name).write_text(path.read_text().replace('value_h: "40', 'value_h: "41', 1))
@@ -42,6 +44,7 @@ def test_what_was_found_counts_though_nobody_reads_it(toy, tmp_path):
     assert left_alone("generate", "--check", "--root", toy) == (3, "")
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_without_its_reader(toy, tmp_path):
     code, _ = left_alone("run", "-v", "--root", toy, "--out", tmp_path / "out")
     assert code == 0

@@ -64,6 +64,7 @@ def split(result):
     return victims, [r for r in results if r["operator"] != VICTIMS]
 
 
+@pytest.mark.slow
 @linux
 def test_tensors_cannot_be_resized(run, pids):
     result = run(*SMOKE, "--backend", acting("ResizesItsTensors"))
@@ -72,6 +73,7 @@ def test_tensors_cannot_be_resized(run, pids):
     assert all("ftruncate: PermissionError" in r["notes"] for r in victims)
 
 
+@pytest.mark.slow
 def test_a_child_that_writes_on_disturbs_no_other_case(run, pids):
     result = run(*SMOKE, "--backend", acting("WritesFromBehind"))
     victims, others = split(result)
@@ -79,6 +81,7 @@ def test_a_child_that_writes_on_disturbs_no_other_case(run, pids):
     assert {r["outcome"] for r in others} == {"passed"}
 
 
+@pytest.mark.slow
 @linux
 @pytest.mark.parametrize("backend", ["LeavesADaemon", "LeavesADaemonAndCrashes", "LeavesAProgramWithoutEnvironment"])
 def test_daemons_end_with_the_run(run, pids, backend):
@@ -88,6 +91,7 @@ def test_daemons_end_with_the_run(run, pids, backend):
     assert alive(pids) == set()
 
 
+@pytest.mark.slow
 @linux
 def test_a_process_that_runs_us_adopts_orphans_no_longer_than_a_run(run, pids):
     def adopts():
@@ -107,6 +111,7 @@ def test_a_process_that_runs_us_adopts_orphans_no_longer_than_a_run(run, pids):
         own.communicate()
 
 
+@pytest.mark.slow
 @linux
 @pytest.mark.parametrize("victim", ["controller", "fork server", "controller of a stopped fork server"])
 def test_daemons_end_and_folders_go_when_one_is_killed(pids, tmp_path, victim):
@@ -138,6 +143,7 @@ def test_daemons_end_and_folders_go_when_one_is_killed(pids, tmp_path, victim):
         assert {r["outcome"] for r in report["results"]} == {"passed"}
 
 
+@pytest.mark.slow
 @linux
 @pytest.mark.parametrize("options", [(), ("-j", 2)])
 def test_a_killed_fork_server_costs_no_case(run, pids, options):
@@ -146,6 +152,7 @@ def test_a_killed_fork_server_costs_no_case(run, pids, options):
     assert Path(f"{pids}.killed").exists()
 
 
+@pytest.mark.slow
 @linux
 @pytest.mark.parametrize("options", [(), ("-j", 3)])
 def test_only_the_case_that_always_loses_the_fork_server_is_blamed(run, pids, options):
@@ -157,6 +164,7 @@ def test_only_the_case_that_always_loses_the_fork_server_is_blamed(run, pids, op
     assert {(r["outcome"], r["reason"]) for r in victims} == {("crashed", reason)}
 
 
+@pytest.mark.slow
 @linux
 def test_a_stopped_fork_server_is_replaced(run, pids):
     result = run(*SMOKE, "--backend", acting("StopsTheForkServerOnce"))
@@ -164,6 +172,7 @@ def test_a_stopped_fork_server_is_replaced(run, pids):
     assert Path(f"{pids}.crashed").exists()
 
 
+@pytest.mark.slow
 @linux
 def test_a_backend_that_kills_the_fork_server_while_loading_is_unusable(run, pids):
     result = run(*SMOKE, "--backend", acting("KillsTheForkServerWhileLoading"))
@@ -171,6 +180,7 @@ def test_a_backend_that_kills_the_fork_server_while_loading_is_unusable(run, pid
     assert "the fork server was lost three times while loading" in result.err
 
 
+@pytest.mark.slow
 @linux
 @pytest.mark.parametrize("options", [(), ("-j", 2)])
 def test_a_run_that_cannot_go_on_says_so(run, pids, tmp_path, monkeypatch, options):
@@ -191,6 +201,7 @@ def test_a_run_that_cannot_go_on_says_so(run, pids, tmp_path, monkeypatch, optio
     assert result.code == 1
 
 
+@pytest.mark.slow
 @linux
 @pytest.mark.parametrize("backend", ["RaisesItsLimit", "RaisesItsLimitForAMoment"])
 def test_a_limit_that_was_raised_is_told(run, pids, backend):
@@ -210,6 +221,7 @@ def test_the_memory_limit_is_the_hard_limit(run, pids):
     assert all("MemoryError" in r["reason"] for r in victims)
 
 
+@pytest.mark.slow
 @linux
 def test_what_one_case_keeps_is_not_taken_from_the_next(run, pids):
     result = run("--op", VICTIMS, "--tag", "smoke", "--backend", acting("KeepsWhatItTook"), "--memory-limit", "1G")
@@ -217,6 +229,7 @@ def test_what_one_case_keeps_is_not_taken_from_the_next(run, pids):
     assert {r["outcome"] for r in result.results.values()} == {"passed"}
 
 
+@pytest.mark.slow
 @linux
 def test_tensors_that_grow_under_a_limit_get_a_new_worker(run, pids):
     result = run("--op", VICTIMS, "--tag", "random", "--backend", acting("TellsItsProcess"), "--memory-limit", "4M")
@@ -237,6 +250,7 @@ def test_what_a_case_changes_is_put_back(run, pids):
     assert len(states) == 1
 
 
+@pytest.mark.slow
 def test_a_thread_that_stays_costs_its_worker(run, pids):
     victims, others = split(run(*SMOKE, "--backend", acting("LeavesAThread")))
     told = "left the thread 'left' running; its worker was replaced"
@@ -245,6 +259,7 @@ def test_a_thread_that_stays_costs_its_worker(run, pids):
     assert {r["outcome"] for r in (*victims, *others)} == {"passed"}
 
 
+@pytest.mark.slow
 def test_fresh_workers(run, pids):
     cases = (*SMOKE, "--backend", acting("TellsItsProcess"))
     shared, fresh = run(*cases), run(*cases, "--fresh-workers", "--repeat", 2)
@@ -253,6 +268,7 @@ def test_fresh_workers(run, pids):
     assert fresh.code == 0
 
 
+@pytest.mark.slow
 def test_fresh_workers_need_workers_and_stand_in_the_repro_line(run, pids):
     refused = run(*SMOKE, "--fresh-workers")
     assert refused.code == 2

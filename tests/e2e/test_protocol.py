@@ -32,6 +32,7 @@ def split(result):
     return victims, others
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("backend", "outcome", "reason"),
     [
@@ -61,12 +62,14 @@ def test_what_breaks_the_agreement_costs_its_case_alone(run, backend, outcome, r
     assert result.code == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["ForksOnce", "ForksAndRaises", "ForksWhenAsked"])
 def test_a_child_that_comes_back_is_ended(run, backend):
     result = run(*SMOKE, "--backend", rude(backend))
     assert {r["outcome"] for r in result.results.values()} == {"passed"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["ForksUnseen", "ForksUnseenAndLate"])
 def test_a_child_that_answers_too_costs_its_case_or_nothing(run, backend):
     result = run(*SMOKE, "--backend", rude(backend))
@@ -76,6 +79,7 @@ def test_a_child_that_answers_too_costs_its_case_or_nothing(run, backend):
         assert one["outcome"] == "passed" or (one["outcome"] == "crashed" and AGREED in one["reason"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("backend", "outcome", "reason"),
     [
@@ -94,6 +98,7 @@ def test_a_worker_has_no_say_in_the_verdict(run, backend, outcome, reason):
     assert result.code == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isolate", ["--isolate", "--no-isolate"])
 @pytest.mark.parametrize("backend", ["TellsNoTime", "TellsNegativeTime", "TellsEndlessTime", "TellsAbsurdTime"])
 def test_a_time_that_is_none_is_the_backends_error(run, backend, isolate):
@@ -103,6 +108,7 @@ def test_a_time_that_is_none_is_the_backends_error(run, backend, isolate):
     assert result.code == 1
 
 
+@pytest.mark.slow
 def test_a_workspace_beyond_the_memory_limit_is_never_allocated(run):
     result = run(*SMOKE, "--backend", rude("WantsTwoGigabytes"), "--memory-limit", "1G")
     victims, others = split(result)
@@ -122,6 +128,7 @@ def test_a_workspace_beyond_the_free_memory_is_never_allocated_inline(run):
         assert "of memory are free" in one["reason"]
 
 
+@pytest.mark.slow
 def test_what_is_printed_is_limited_while_it_runs(run):
     result = run(*SMOKE, "--backend", rude("PrintsWithoutMeasure"))
     victims, others = split(result)
@@ -134,6 +141,7 @@ def test_what_is_printed_is_limited_while_it_runs(run):
     assert result.code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isolate", ["--isolate", "--no-isolate"])
 def test_what_is_noted_is_limited_while_it_runs(run, isolate):
     result = run("masked_im2col_forward/retinanet_1x1_twin_float", "--backend", rude("NotesWithoutMeasure"), isolate)
@@ -203,6 +211,7 @@ def test_a_line_of_an_unfinished_run_with_such_a_pass_is_refused(cli, run):
     assert "cannot have passed" in refused.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("soft", "hard", "jobs", "code", "words"),
     [

@@ -80,6 +80,7 @@ def running(tmp_path):
     process.communicate(timeout=60)
 
 
+@pytest.mark.slow
 def test_a_second_run_is_refused_while_the_first_one_runs(cli, running, tmp_path):
     process, out = running
     for arguments in (
@@ -96,6 +97,7 @@ def test_a_second_run_is_refused_while_the_first_one_runs(cli, running, tmp_path
     assert sorted(files(out)) == ["report.json", "results.jsonl", "run.json"]
 
 
+@pytest.mark.slow
 def test_a_killed_run_frees_its_folder(cli, running, tmp_path):
     process, out = running
     process.send_signal(signal.SIGKILL)
@@ -189,6 +191,7 @@ def test_the_lock_is_the_file_in_the_folder_not_one_that_was_removed(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [("--no-isolate",), ("-j", "2")])
 @pytest.mark.parametrize("act", ["shutil.rmtree(FOLDER)", "FOLDER.rename(FOLDER.with_name('elsewhere'))"])
 def test_a_folder_that_vanishes_is_written_again_and_can_be_resumed(cli, tmp_path, act, options):
@@ -209,6 +212,7 @@ def test_a_folder_that_vanishes_is_written_again_and_can_be_resumed(cli, tmp_pat
     shutil.rmtree(out)
 
 
+@pytest.mark.slow
 def test_a_vanished_folder_that_another_run_took_is_left_alone(tmp_path):
     act = "FOLDER.rename(FOLDER.with_name('elsewhere')); FOLDER.mkdir(); (FOLDER / 'run.json').write_text('other')"
     (tmp_path / "vanishes.py").write_text(VANISHES.format(act=act))

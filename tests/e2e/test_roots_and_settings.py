@@ -64,6 +64,7 @@ class TestRoots:
         assert cli("convert", other / "prototxt" / "shift_by", tmp_path / "binary", *roots).code == 0
         assert cli("bench", "shift_by/ramp_2", "-b", "numpy", "-b", "reference", "--samples", "3", *roots).code == 0
 
+    @pytest.mark.slow
     def test_a_failure_is_repeated_with_the_same_roots(self, cli, run, toy, other):
         backend = write_failing_backend(toy.parent)
         result = run("shift_by/ramp_2", "--backend", backend, *both(toy, other))
@@ -109,6 +110,7 @@ class TestRoots:
         result = run("scale_by/big", "shift_by/big", "--reseed", "7", *both(toy, other))
         assert result.report["summary"] == {"passed": 2}
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("jobs", [1, 2])
     def test_what_is_generated_goes_to_the_root_of_its_operator(self, cli, toy, other, tmp_path, jobs):
         before = tree(toy), tree(other)

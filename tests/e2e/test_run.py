@@ -65,6 +65,7 @@ def test_a_failure_is_printed_with_reason_worst_element_and_repro(run, cli):
     assert one["case"] in repeated.out
 
 
+@pytest.mark.slow
 def test_failures_of_one_kind_are_one_block_with_the_smallest_case(run, cli):
     """The wrong status is answered by every negative case; all that expect BAD_PARAM fail in the same way."""
     result = run("--op", "masked_im2col_forward", "--tag", "negative", "--backend", wrong("WrongStatus"))
@@ -90,6 +91,7 @@ def test_output_into_a_pipe_is_plain(run):
     assert "\x1b" not in run(*SMOKE).out
 
 
+@pytest.mark.slow
 def test_stopping_at_the_first_failure_leaves_the_rest_not_run(run):
     result = run("--op", "masked_im2col_forward", "--tag", "boundary", "-x", "--backend", wrong("AllZero"))
     outcomes = [r["outcome"] for r in result.report["results"]]
@@ -306,6 +308,7 @@ def test_failed_says_what_it_cannot_run(cli, run, toy, tmp_path):
     assert "not here any more: 1 case(s), e.g. scale_by/ramp_2" in gone.err
 
 
+@pytest.mark.slow
 def test_repro_lines_keep_the_limits(run):
     select = ("masked_im2col_forward/edge_top_float", "--isolate")
     limited = run(*select, "--timeout", "20", "--memory-limit", "2G")

@@ -37,6 +37,7 @@ def test_it_knows_the_operators_of_the_root(cli, toy):
     assert "get_indice_pairs_param" not in own
 
 
+@pytest.mark.slow
 @needs_protoc
 def test_protoc_reads_every_committed_file_with_it_and_sees_what_we_see(cli, tmp_path, catalogue):
     assert cli("schema", "--out", tmp_path).code == 0

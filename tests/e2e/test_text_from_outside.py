@@ -61,6 +61,7 @@ def results(toy, hostile, tmp_path):
     return tmp_path / "out"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [(), ("-v",), ("-q",), ("--reruns", "1")])
 def test_a_terminal_and_a_pipe(toy, hostile, tmp_path, options):
     done = command("run", "--root", toy, "-b", hostile, "--out", tmp_path / "out", *options)
@@ -74,6 +75,7 @@ def test_a_terminal_and_a_pipe(toy, hostile, tmp_path, options):
         assert ":bomb:" in out
 
 
+@pytest.mark.slow
 def test_a_coloured_terminal_has_our_colours_alone(toy, hostile, tmp_path):
     import os
     import pty
@@ -103,6 +105,7 @@ def test_a_coloured_terminal_has_our_colours_alone(toy, hostile, tmp_path):
     harmless(re.sub(r"\x1b\[[0-9;]*m", "", text))
 
 
+@pytest.mark.slow
 def test_the_files_keep_what_was_said_and_stay_readable(results):
     reports = [json.loads(line) for line in (results / "results.jsonl").read_bytes().splitlines()]
     reasons = " ".join(r["reason"] for r in reports)
@@ -111,6 +114,7 @@ def test_the_files_keep_what_was_said_and_stay_readable(results):
     json.loads((results / "report.json").read_text()), json.loads((results / "run.json").read_text())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["markdown", "junit", "ctrf", "html"])
 def test_every_report(cli, results, form, tmp_path):
     assert cli("report", results, "--format", form, "-o", tmp_path / "report").code == 0
@@ -149,6 +153,7 @@ def strings(value):
             yield from strings(item)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["table", "json", "markdown", "github", "gitlab"])
 def test_every_form_of_the_gate(cli, run, toy, results, form):
     before = run("--root", toy).folder

@@ -11,6 +11,7 @@ from tests.conftest import ROOT
 LONG = "a" * 300
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -14,6 +14,7 @@ CASE = "voxel_pooling_forward/bevdepth_twin"
 OTHER = "voxel_pooling_forward/order_of_axes"
 
 
+@pytest.mark.slow
 def test_a_wrong_element_stands_out_of_the_rounding(run):
     result = run(CASE, "--backend", wrong("RoundsAndOneWrong"))
     worst = result.results[CASE]["worst"]
@@ -25,6 +26,7 @@ def test_a_wrong_element_stands_out_of_the_rounding(run):
     assert "ulp" not in result.out
 
 
+@pytest.mark.slow
 def test_in_an_output_within_its_criteria_nothing_is_beyond_tolerance(run):
     result = run(CASE, "--backend", wrong("OneUlpOff"))
     assert result.code == 0
@@ -33,6 +35,7 @@ def test_in_an_output_within_its_criteria_nothing_is_beyond_tolerance(run):
 
 
 class TestDiff:
+    @pytest.mark.slow
     def test_the_worst_elements_come_first(self, cli, run):
         told = run(CASE, "--backend", wrong("RoundsAndOneWrong")).results[CASE]["worst"]
         result = cli("diff", CASE, "--backend", wrong("RoundsAndOneWrong"), "-n", 2)
@@ -49,6 +52,7 @@ class TestDiff:
         assert "\x1b" not in result.out
         assert result.out.count("NaN or infinite") == 1
 
+    @pytest.mark.slow
     def test_the_map_shows_where(self, cli):
         out = cli("diff", CASE, "--backend", wrong("WithNan")).out
         rows = [
@@ -58,6 +62,7 @@ class TestDiff:
         # The last of 640 elements, in lines of 25.
         assert rows[-1].index("!") == 639 % 25 == len(rows[-1]) - 1
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("name", "words"), [("Exact", "all elements are equal"), ("OneUlpOff", "0 of 640 elements")]
     )
@@ -71,12 +76,14 @@ class TestDiff:
         result = cli("diff", "voxel_pooling_forward/batch_size_0", "--backend", "numpy")
         assert (result.code, result.out) == (0, "passed voxel_pooling_forward/batch_size_0\n")
 
+    @pytest.mark.slow
     def test_a_backend_that_raises_is_told_as_by_run(self, cli):
         result = cli("diff", CASE, "--backend", wrong("Raises"))
         assert result.code == 1
         assert "ZeroDivisionError: in my kernel" in result.out
         assert "index" not in result.out
 
+    @pytest.mark.slow
     def test_other_values_of_a_seed(self, cli):
         first, again, declared = (
             cli("diff", CASE, "--backend", wrong("AllZero"), *seed).out
@@ -125,6 +132,7 @@ class TestSavedOutputs:
         kept, now = cli(*command.split()[1:]), cli("diff", CASE, "--backend", wrong("AllZero"))
         assert (kept.code, kept.out) == (now.code, now.out)
 
+    @pytest.mark.slow
     def test_all_keeps_those_that_pass(self, cli, run):
         result = run(CASE, OTHER, "--backend", wrong("Exact"), "--save-outputs", "all")
         assert "Outputs of 2 cases (" in result.out
@@ -138,11 +146,13 @@ class TestSavedOutputs:
         assert "--save-outputs" in told.err
         assert f"`mluops-test diff {CASE} --backend numpy` runs the case now" in told.err
 
+    @pytest.mark.slow
     def test_the_seed_of_the_run_is_taken(self, cli, run):
         result = run(CASE, "--backend", wrong("AllZero"), "--save-outputs", "failed", "--reseed", 7)
         kept, now = cli("diff", CASE, "--from", result.folder), cli("diff", CASE, "-b", wrong("AllZero"), "--reseed", 7)
         assert (kept.code, kept.out) == (now.code, now.out)
 
+    @pytest.mark.slow
     def test_a_file_of_the_user_has_outputs_too(self, cli, run, tmp_path):
         from mluops_gtest.content.root import builtin_root
 
@@ -154,6 +164,7 @@ class TestSavedOutputs:
         assert told.code == 1, told.err
         assert "output_features" in told.out
 
+    @pytest.mark.slow
     def test_the_first_failure_of_several_tries_is_kept(self, cli, run):
         result = run(CASE, "--backend", wrong("WrongAtFirst"), "--reruns", 2, "--save-outputs", "all")
         assert result.results[CASE]["outcome"] == "flaky"
@@ -161,12 +172,14 @@ class TestSavedOutputs:
         assert told.code == 1
         assert "the run itself: flaky" in told.out
 
+    @pytest.mark.slow
     def test_overwriting_a_run_removes_its_outputs_and_nothing_else(self, cli, run):
         result = run(CASE, "--backend", wrong("AllZero"), "--save-outputs", "failed")
         (result.folder / "outputs" / "mine.txt").write_text("keep me")
         assert cli("run", OTHER, "--out", result.folder, "--overwrite").code == 0
         assert [path.name for path in (result.folder / "outputs").rglob("*")] == ["mine.txt"]
 
+    @pytest.mark.slow
     def test_what_cannot_be_kept_costs_no_result(self, cli, tmp_path):
         out = tmp_path / "results"
         out.mkdir()
@@ -176,6 +189,7 @@ class TestSavedOutputs:
         assert "cannot be written" in result.err
         assert json.loads((out / "report.json").read_text())["summary"] == {"failed": 2}
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("break_it", ["cut", "other type", "other inputs", "no number", "gone"])
     def test_files_that_were_changed_are_refused(self, cli, run, break_it):
         result = run(CASE, "--backend", wrong("AllZero"), "--save-outputs", "failed")

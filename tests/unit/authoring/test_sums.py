@@ -36,6 +36,7 @@ def test_the_exponent_is_the_largest_that_divides_all_floats(values):
     assert lattice_exponent(np.array(values, "<f4")) == exponent_by_definition(values)
 
 
+@pytest.mark.slow
 @given(st.lists(st.floats(width=16), max_size=20))
 def test_the_exponent_is_the_largest_that_divides_all_halves(values):
     assert lattice_exponent(np.array(values, "<f2")) == exponent_by_definition(values)

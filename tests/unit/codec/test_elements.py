@@ -54,6 +54,7 @@ def test_both_cases_of_digits_are_read():
     assert decode("value_h", strings("3F8fAbCd"), DType.FLOAT).view("<u4").tolist() == [0x3F8FABCD]
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.integers(0, 2**16 - 1), min_size=1, max_size=40), st.data())
 def test_digits_of_any_length_are_padded_on_the_left(numbers, data):

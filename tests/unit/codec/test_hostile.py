@@ -99,6 +99,7 @@ def test_mutated_binaries(folder, text, steps):
     attempt(folder, mutate(binary_of(folder, text), steps), "case.pb")
 
 
+@pytest.mark.slow
 @COMMON
 @given(st.binary(max_size=300), st.sampled_from(["case.pb", "case.prototxt"]))
 def test_random_bytes(folder, content, name):

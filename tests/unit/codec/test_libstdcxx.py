@@ -76,6 +76,7 @@ def test_a_uniform_value_never_reaches_the_upper_bound():
     assert values.max() < 1
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ here; the committed values stand for it")
 def test_long_runs_against_a_compiled_program(tmp_path):
     program = tmp_path / "draws"

@@ -103,6 +103,7 @@ def test_floats_are_protobuf_s_floats(words, as_list, gap):
     assert ours.view("<u4").tolist() == theirs.view("<u4").tolist()
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(
     st.sampled_from([f for f in VALUE_FIELDS if f.storage is not None and f.storage.kind != "f"]),

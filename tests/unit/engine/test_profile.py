@@ -27,6 +27,7 @@ def literal(evaluated, baseline, width):
     return histogram, rows, columns, cells
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "shape", [(1,), (7,), (1000,), (3, 5), (40, 33), (2, 3, 4, 50), (64, 64), (90_001,), (1100, 1000)]
 )

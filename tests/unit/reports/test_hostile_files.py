@@ -178,6 +178,7 @@ def read_history(path):
         history.add(report(result("new")))
 
 
+@pytest.mark.slow
 def test_every_byte_of_the_first_page_may_be_wrong(tmp_path, database):
     for place in range(200):
         path = tmp_path / f"{place}.sqlite"
@@ -186,6 +187,7 @@ def test_every_byte_of_the_first_page_may_be_wrong(tmp_path, database):
         assert not message or str(path) in message
 
 
+@pytest.mark.slow
 def test_a_broken_history(tmp_path, database):
     number = iter(range(10**6))
 

@@ -338,6 +338,7 @@ def test_whatever_is_read_is_a_valid_reply_or_a_protocol_error(changes):
     assert reply.ended is not Ending.TIMED_OUT
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(data=st.binary(max_size=200), numbered=st.booleans(), shortened=st.booleans())
 def test_random_bytes_on_the_line_are_an_answer_or_an_error(data, numbered, shortened):
