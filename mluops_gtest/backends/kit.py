@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
+from mluops_gtest.model import cause as c
 from mluops_gtest.model.case import Case
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.result import CaseResult, Outcome
@@ -59,9 +60,17 @@ class _Run:
     def is_refused(self) -> bool:
         return self.case.expect.status != Status.SUCCESS
 
-    def came_to(self, *outcomes: Outcome, words: str = "") -> bool:
-        """One of these outcomes, for a reason with these words."""
-        return self.result.outcome in outcomes and words in self.result.reason
+    @property
+    def misuses_workspace(self) -> bool:
+        return any(
+            (isinstance(cause, c.Overrun) and cause.buffer == "workspace")
+            or (isinstance(cause, c.Raised | c.BadAnswer) and cause.asked == "workspace_size")
+            for cause in self.result.causes
+        )
+
+    def has(self, *kinds: type) -> bool:
+        """One of its causes is of one of these kinds."""
+        return any(isinstance(cause, kinds) for cause in self.result.causes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,35 +108,35 @@ _PROMISES: Final = (
         "workspace",
         "works with exactly the workspace that it asks for",
         lambda run: run.computes,
-        lambda run: run.came_to(Outcome.MEMORY, Outcome.ERROR, words="workspace"),
+        lambda run: run.misuses_workspace,
         "workspace_size(call) must return an int ≥ 0, and run() may write no byte beyond call.workspace_size.",
     ),
     _Promise(
         "inputs",
         "inputs stay as they are",
         lambda run: run.computes,
-        lambda run: run.came_to(Outcome.MEMORY, words="changed the input"),
+        lambda run: run.has(c.InputChanged),
         "Inputs belong to the caller: work on a copy or in the workspace.",
     ),
     _Promise(
         "memory",
         "nothing is written outside of the buffers",
         _always,
-        lambda run: run.came_to(Outcome.MEMORY),
+        lambda run: run.result.outcome is Outcome.MEMORY,
         "Look at the last tile and at sizes that are no multiple of it.",
     ),
     _Promise(
         "refusals",
         "a refused call writes nothing",
         lambda run: run.is_refused,
-        lambda run: run.is_refused and run.came_to(Outcome.FAILED),
+        lambda run: run.is_refused and run.result.outcome is Outcome.FAILED,
         "Make all checks before the first write.",
     ),
     _Promise(
         "statuses",
         "wrong calls are refused with the status of the first check that fails",
         lambda run: run.is_refused,
-        lambda run: run.is_refused or run.came_to(Outcome.WRONG_STATUS),
+        lambda run: run.is_refused or run.result.outcome is Outcome.WRONG_STATUS,
         "`mluops-test ops OPERATOR` lists the checks in their order.",
     ),
     _Promise(
@@ -141,14 +150,14 @@ _PROMISES: Final = (
         "deterministic",
         "repeated calls give the same bits",
         lambda run: run.computes and not run.operator.order_free,
-        lambda run: run.came_to(Outcome.FAILED, words="not reproducible"),
+        lambda run: run.has(c.NotReproducible),
         "Fix the order of sums, or say `deterministic = False` on the backend if it is meant so.",
     ),
     _Promise(
         "outputs",
         "outputs are written whole, in their own shape and element type, and results reported",
         lambda run: run.computes,
-        lambda run: any(run.came_to(Outcome.FAILED, words=words) for words in ("never written", "was not reported")),
+        lambda run: run.has(c.Unwritten, c.ScalarMissing),
         "Write in place: call.array(name)[...] = values; scalar results go to call.scalars[name].",
     ),
     _Promise(

@@ -9,8 +9,8 @@ from mluops_gtest.criteria import allowed_error, compare, count_beyond, worst_el
 from mluops_gtest.criteria.elements import value_text
 from mluops_gtest.engine.outputs import CaseOutputs, OutputPair
 from mluops_gtest.engine.profile import profile_of
-from mluops_gtest.model.difference import share_words
 from mluops_gtest.model.dtypes import Array, DType
+from mluops_gtest.model.reasons.english import share_words
 from mluops_gtest.model.result import CaseResult, Profile
 from mluops_gtest.reports.markup import escape
 from mluops_gtest.reports.terminal import failure_lines

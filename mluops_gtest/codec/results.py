@@ -1,15 +1,16 @@
 """Results to JSON and back: one line per result while running, one report at the end."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import msgspec
 
 from mluops_gtest.codec.result_checks import check_report, check_result
 from mluops_gtest.codec.typed import Source, convert
 from mluops_gtest.errors import shown
+from mluops_gtest.model.cause import Cause
 from mluops_gtest.model.report import FORMAT, RunReport
 from mluops_gtest.model.result import CaseResult
 from mluops_gtest.model.status import Status
@@ -17,12 +18,19 @@ from mluops_gtest.model.status import Status
 # JSON has no such numbers.
 _NUMBERS: Final = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _LISTS: Final = ("tags", "readings", "notes", "attempts")
+_KINDS: Final = {kind.__struct_config__.tag for kind in get_args(Cause)}
 _STATUSES: Final = {status.name: status.value for status in Status}
 
 
 def result_to_json(result: CaseResult) -> dict[str, Any]:
     """A result as plain JSON values; statuses go by name, NaN and infinities are words."""
     record: dict[str, Any] = msgspec.to_builtins(result)
+    # For people and for programs that know no causes; nothing here reads it back where there are causes.
+    record["reason"] = result.reason
+    for attempt, tried in zip(record["attempts"], result.attempts, strict=True):
+        attempt["reason"] = tried.reason
+        attempt["causes"] = _causes(attempt["causes"])
+    record["causes"] = _causes(record["causes"])
     record["status"] = None if result.status is None else result.status.name
     record["expected_status"] = None if result.expected_status is None else result.expected_status.name
     record["seconds"] = round(result.seconds, 9)
@@ -58,6 +66,14 @@ def report_to_json(report: RunReport) -> dict[str, Any]:
         "summary": report.summary,
         "results": [result_to_json(result) for result in report.results],
     }
+
+
+def _causes(causes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Causes with words for what JSON has no number for."""
+    for cause in causes:
+        for excess in cause["criteria"] if cause["kind"] == "exceeded" else ():
+            excess |= {key: _word(excess[key]) for key in ("value", "threshold")}
+    return list(causes)
 
 
 def _word(value: float) -> float | str:
@@ -108,9 +124,22 @@ def _read_words(record: dict[str, Any]) -> None:
         for key in ("value", "threshold"):
             if isinstance(reading.get(key), str):
                 reading[key] = _NUMBERS.get(reading[key], reading[key])
+    for told in (record, *_objects(record.get("attempts"))):
+        _read_causes(told)
     for profile in _objects([record.get("profile")]):
         if isinstance(profile.get("cells"), list):
             profile["cells"] = [_NUMBERS.get(c, c) if isinstance(c, str) else c for c in profile["cells"]]
+
+
+def _read_causes(told: dict[str, Any]) -> None:
+    """The causes of a result or of an attempt; one of an earlier version, or of a kind from a later one, has words."""
+    causes, reason = told.setdefault("causes", []), told.get("reason")
+    unknown = any(cause.get("kind") not in _KINDS for cause in _objects(causes))
+    if reason and (causes == [] or unknown):
+        causes = told["causes"] = [{"kind": "told", "text": reason}]
+    for cause in _objects(causes):
+        for excess in _objects(cause.get("criteria")):
+            excess |= {key: _NUMBERS.get(word, word) for key, word in excess.items() if isinstance(word, str)}
 
 
 def _objects(items: Any) -> Iterator[dict[str, Any]]:

@@ -6,6 +6,7 @@ from enum import Enum
 
 import numpy as np
 
+from mluops_gtest.model.cause import Overrun
 from mluops_gtest.model.dtypes import Array, DType
 
 # Bytes before and after every buffer that nobody may write; the pattern differs from every poison.
@@ -52,14 +53,14 @@ class Buffer:
         self.before[:] = _GUARD[: self.before.size]
         self.after[:] = _GUARD[: self.after.size]
 
-    def overrun(self, name: str) -> str | None:
-        """Where a guard zone of the buffer of that name was written, in words; None when both are intact."""
+    def overrun(self, name: str) -> Overrun | None:
+        """Where a guard zone of the buffer of that name was written; None when both are intact."""
         if not _GUARDED.startswith(self.after.tobytes()):
             distance = int(np.flatnonzero(self.after != GUARD_PATTERN)[0]) + 1
-            return f"wrote past the end of {name}, first at byte {distance} behind it"
+            return Overrun(name, "behind", distance)
         if not _GUARDED.startswith(self.before.tobytes()):
             distance = self.before.size - int(np.flatnonzero(self.before != GUARD_PATTERN)[-1])
-            return f"wrote before the start of {name}, first at byte {distance} in front of it"
+            return Overrun(name, "in front", distance)
         return None
 
 

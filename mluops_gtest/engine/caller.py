@@ -2,12 +2,15 @@
 
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 from mluops_gtest.engine.buffers import Arena
 from mluops_gtest.engine.reply import NoAnswerError, Reply, checked_size, failed_reply, reply_of
 from mluops_gtest.model.backend import Backend, OfferedBackend
 from mluops_gtest.model.call import OpCall
+from mluops_gtest.model.cause import DeviceLost, Disturbed, RunLost
+from mluops_gtest.model.reasons import reason_of
+from mluops_gtest.model.reasons.english import DISTURBANCES
 
 T = TypeVar("T")
 # Something that comes back every time has to do with the case after all.
@@ -17,9 +20,17 @@ _MOST_DISTURBANCES = 3
 class LostDeviceError(Exception):
     """The backend can no longer be reached on this device; its cases go to the others."""
 
+    def __init__(self, cause: DeviceLost | RunLost) -> None:
+        super().__init__(reason_of((cause,)))
+        self.cause = cause
+
 
 class DisturbedError(Exception):
     """The call was cut short by something that is not its own doing; it is made again from fresh buffers."""
+
+    def __init__(self, by: Literal["late answer", "fork server"]) -> None:
+        super().__init__(DISTURBANCES[by])
+        self.cause = Disturbed(by)
 
 
 def undisturbed(callers: "Sequence[Caller]", make: Callable[[], T]) -> T:
@@ -33,9 +44,9 @@ def undisturbed(callers: "Sequence[Caller]", make: Callable[[], T]) -> T:
                 for caller in callers:
                     turns.enter_context(caller.turn(alone=tries > 1))
                 return make()
-        except DisturbedError as error:
+        except DisturbedError:
             if tries == _MOST_DISTURBANCES:
-                raise DisturbedError(f"{error} three times while this case ran") from error
+                raise
     raise AssertionError("the last try returns or raises")
 
 
@@ -110,7 +121,7 @@ class InlineCaller:
         try:
             return checked_size(self.name, self._backend.workspace_size(call))
         except (Exception, SystemExit) as error:
-            raise NoAnswerError(failed_reply(error, call)) from error
+            raise NoAnswerError(failed_reply(error, call, "workspace_size")) from error
 
     def run(self, call: OpCall, timeout: float | None) -> Reply:  # noqa: ARG002
         """Run the call here."""

@@ -8,7 +8,7 @@ from mluops_gtest.engine.buffers import Side
 from mluops_gtest.engine.caller import Caller, DisturbedError, LostDeviceError, undisturbed
 from mluops_gtest.engine.describe import case_info
 from mluops_gtest.engine.expectation import Expectation, expectation_of
-from mluops_gtest.engine.failures import not_judged, told
+from mluops_gtest.engine.failures import not_judged, traceback_of
 from mluops_gtest.engine.fingerprint import fingerprinted
 from mluops_gtest.engine.guarded_call import GuardedCall
 from mluops_gtest.engine.judge import judge_untouched, judge_values, judged
@@ -17,6 +17,7 @@ from mluops_gtest.engine.perf import Samples, Sampling, measure
 from mluops_gtest.engine.reply import Ending, Reply
 from mluops_gtest.engine.reruns import tried
 from mluops_gtest.errors import ContentError
+from mluops_gtest.model import cause
 from mluops_gtest.model.case import Case
 from mluops_gtest.model.notes import cut_text
 from mluops_gtest.model.operator import Operator
@@ -92,11 +93,11 @@ class Executor:
         """The verdict on one case, and the case ready to be timed where it computes and passed."""
         blank = _blank(case)
         if operator is None:
-            return replace(blank, reason=f"operator {case.operator!r} is not supported"), None
+            return replace(blank, causes=(cause.UnknownOperator(case.operator),)), None
         try:
             refusal = self._unsupported(operator.name)
             if refusal is not None:
-                return replace(blank, outcome=refusal[0], reason=refusal[1]), None
+                return replace(blank, outcome=refusal[0], causes=(refusal[1],)), None
             expectation = expectation_of(case, operator)
             blank = replace(blank, expected_status=expectation.answer.status)
             result = self._on_every_side(case, operator, expectation, blank)
@@ -104,14 +105,16 @@ class Executor:
                 return result, None
             return result, TimedCase(self, case, operator, expectation, result)
         except ContentError as error:
-            return replace(blank, outcome=Outcome.ERROR, reason=str(error), content_error=True), None
+            return replace(
+                blank, outcome=Outcome.ERROR, causes=(cause.ContentError(str(error)),), content_error=True
+            ), None
         except (LostDeviceError, DisturbedError):
             raise
         except Exception as error:
             # Neither the case's nor the backend's: those are dealt with where they are asked.
             return not_judged(blank, error), None
 
-    def _unsupported(self, operator: str) -> tuple[Outcome, str] | None:
+    def _unsupported(self, operator: str) -> tuple[Outcome, cause.Cause] | None:
         """Why the backend does not run that operator; None where it does. Asked once per operator."""
         if operator not in self._supported:
             try:
@@ -119,11 +122,11 @@ class Executor:
             except (LostDeviceError, DisturbedError):
                 raise
             except Exception as error:
-                return Outcome.ERROR, f"supports({operator!r}) raised {type(error).__name__}: {error}"
+                return Outcome.ERROR, cause.SupportsRaised(operator, type(error).__name__, str(error))
             self._supported[operator] = supported
         if self._supported[operator]:
             return None
-        return Outcome.SKIPPED, f"backend {self.caller.name} does not support {operator}"
+        return Outcome.SKIPPED, cause.Unsupported(self.caller.name, operator)
 
     def _on_every_side(self, case: Case, operator: Operator, expectation: Expectation, blank: CaseResult) -> CaseResult:
         """Guarded on one side after the other; the first that does not pass decides, and tells its side."""
@@ -154,8 +157,8 @@ class Executor:
                 changed = [name for name in before if before[name] != now[name]]
                 before = before or now
                 if changed:
-                    reason = f"not reproducible: run {attempt + 1} differs from run 1 in {', '.join(changed)}"
-                    result = replace(result, outcome=Outcome.FAILED, reason=reason)
+                    found = cause.NotReproducible(attempt + 1, tuple(changed))
+                    result = replace(result, outcome=Outcome.FAILED, causes=(found,))
             self.times.backend += reply.seconds
             self.times.compare += time.perf_counter() - start
             self.kept(run, reply, expectation, result)
@@ -179,23 +182,21 @@ class Executor:
             blank, status=reply.status, seconds=reply.seconds, notes=notes, output=reply.output, compared=compared
         )
         if reply.ended is not None:
-            return replace(result, outcome=_OUTCOME_OF[reply.ended], reason=reply.reason)
+            return replace(result, outcome=_OUTCOME_OF[reply.ended], causes=reply.causes)
         assert reply.status is not None, "a reply has a status or an ending"
         violations = run.violations()
         if violations:
-            return replace(result, outcome=Outcome.MEMORY, reason="; ".join(violations))
+            return replace(result, outcome=Outcome.MEMORY, causes=tuple(violations))
         wanted = expectation.answer
         if reply.status != wanted.status:
-            says = f" (check {wanted.check}: {run.operator.check(wanted.check).says})" if wanted.check else ""
-            remarks = f" ({cut_text('; '.join(reply.notes), _MOST_REMARKS)})" if reply.notes else ""
-            reason = f"answered {reply.status.name}{remarks}, expected {wanted.status.name}{says}"
-            return replace(result, outcome=Outcome.WRONG_STATUS, reason=reason)
+            says = run.operator.check(wanted.check).says if wanted.check else ""
+            remarks = cut_text("; ".join(reply.notes), _MOST_REMARKS)
+            wrong = cause.WrongStatus(reply.status.name, wanted.status.name, remarks, wanted.check or "", says)
+            return replace(result, outcome=Outcome.WRONG_STATUS, causes=(wrong,))
         if wanted.status == Status.SUCCESS and reply.refusals:
-            return replace(result, outcome=Outcome.WRONG_STATUS, reason="; ".join(reply.refusals))
+            return replace(result, outcome=Outcome.WRONG_STATUS, causes=(cause.Refusals(reply.refusals),))
         if not wanted.computes:
-            judgement = judge_untouched(
-                run.case, run.operator, run.whole_outputs(), f"the call answers {wanted.status.name} ({wanted.check})"
-            )
+            judgement = judge_untouched(run.case, run.operator, run.whole_outputs(), wanted)
             if wanted.status == Status.SUCCESS:
                 judgement.compare_scalars(expectation.results, reply.scalars)
         else:
@@ -205,7 +206,7 @@ class Executor:
         if expectation.recomputed:
             judgement.notes.append("baseline recomputed with the reference (device CPU)")
             if self.caller.is_reference:
-                judgement.suspicions.append("the reference was compared with itself (device CPU: no stored baseline)")
+                judgement.suspicions.append(cause.ComparedWithItself())
         return judged(result, judgement)
 
 
@@ -228,8 +229,8 @@ class TimedCase:
         except (LostDeviceError, DisturbedError):
             raise
         except Exception as error:
-            reason, trace = told(error)
-            return Reply(ended=Ending.ERROR, reason=reason, notes=(trace,))
+            raised = cause.Raised(type(error).__name__, str(error))
+            return Reply(ended=Ending.ERROR, causes=(raised,), notes=(traceback_of(error),))
         self._executor.times.backend += reply.seconds
         return reply
 
@@ -243,7 +244,7 @@ class TimedCase:
         result = fingerprinted(self._executor.judge(self._run, samples.last, self._expectation, blank))
         self._executor.kept(self._run, samples.last, self._expectation, result)
         if result.outcome is not Outcome.PASSED:
-            return replace(result, reason=f"after {len(samples.interface_ns)} timed calls: {result.reason}")
+            return replace(result, causes=(cause.AfterTimedCalls(len(samples.interface_ns)), *result.causes))
         perf = replace(samples.perf(self._run.workspace_bytes), overhead_ns=self._overhead_ns)
         return replace(result, seconds=self._passed.seconds, perf=perf)
 
@@ -264,4 +265,4 @@ def _blank(case: Case) -> CaseResult:
 
 def disturbed(case: Case, error: DisturbedError) -> CaseResult:
     """The outcome of a case that was cut short whenever it ran, although it ran alone."""
-    return replace(_blank(case), outcome=Outcome.CRASHED, reason=str(error), compared=True)
+    return replace(_blank(case), outcome=Outcome.CRASHED, causes=(error.cause,), compared=True)

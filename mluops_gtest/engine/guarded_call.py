@@ -11,6 +11,7 @@ from mluops_gtest.engine.reply import NoAnswerError, Reply
 from mluops_gtest.model.binding import bind, has_buffer
 from mluops_gtest.model.call import OpCall
 from mluops_gtest.model.case import BUFFER_LIMIT, Case
+from mluops_gtest.model.cause import Cause, InputChanged
 from mluops_gtest.model.degenerate import owned_rows
 from mluops_gtest.model.dtypes import Array
 from mluops_gtest.model.operator import Operator
@@ -78,9 +79,9 @@ class GuardedCall:
         tensors = [tensor for tensor in self.case.outputs if tensor.id in self._buffers]
         return {t.id: self._buffers[t.id].data.view(t.desc.dtype.storage) for t in tensors}
 
-    def violations(self) -> list[str]:
-        """Writes outside buffers and into inputs, in words."""
-        found = []
+    def violations(self) -> list[Cause]:
+        """Writes outside buffers and into inputs."""
+        found: list[Cause] = []
         for name, buffer in self._buffers.items():
             overrun = buffer.overrun(name)
             if overrun:
@@ -89,7 +90,7 @@ class GuardedCall:
             if tensor.id in self._buffers:
                 offset = first_difference(self._buffers[tensor.id].data, _bytes_of(tensor))
                 if offset is not None:
-                    found.append(f"changed the input {tensor.id} (element {offset // tensor.desc.dtype.itemsize})")
+                    found.append(InputChanged(tensor.id, offset // tensor.desc.dtype.itemsize))
         return found
 
     def snapshot(self, expectation: Expectation) -> dict[str, bytes]:

@@ -9,14 +9,16 @@ from mluops_gtest.criteria import Comparison, allowed_error, compare, count_beyo
 from mluops_gtest.criteria.elements import value_text
 from mluops_gtest.engine.buffers import holding, pattern_of
 from mluops_gtest.engine.expectation import Expectation
-from mluops_gtest.engine.fingerprint import fingerprinted, place_mark
+from mluops_gtest.engine.fingerprint import fingerprinted
 from mluops_gtest.engine.profile import profile_of
+from mluops_gtest.model import cause
 from mluops_gtest.model.case import Case
-from mluops_gtest.model.criterion import Criterion, CriterionKind, exact
+from mluops_gtest.model.cause import Cause, Excess, Places
+from mluops_gtest.model.criterion import Criterion, exact
 from mluops_gtest.model.degenerate import is_constant, owned_rows
-from mluops_gtest.model.difference import share_words
 from mluops_gtest.model.dtypes import Array, DType
-from mluops_gtest.model.operator import Operator, OutputSpec
+from mluops_gtest.model.operator import Answer, Operator, OutputSpec
+from mluops_gtest.model.reasons import reason_of
 from mluops_gtest.model.result import CaseResult, Outcome, Profile, Reading, Worst
 from mluops_gtest.model.tensor import Tensor
 
@@ -26,39 +28,32 @@ _MOST_DIFFERENCE = 2**64
 
 @dataclass(slots=True)
 class Judgement:
-    """What is found on one run of a case; `reasons` are the failures in words, the first is the main one."""
+    """What is found on one run of a case; the first of the failures is the main one."""
 
     readings: list[Reading] = field(default_factory=list)
     # Of the first output that fails, else of the first that differs at all.
     worst: Worst | None = None
     profile: Profile | None = None
-    reasons: list[str] = field(default_factory=list)
-    # The reasons in coarse words, for the fingerprint.
-    marks: list[str] = field(default_factory=list)
-    suspicions: list[str] = field(default_factory=list)
+    failures: list[Cause] = field(default_factory=list)
+    suspicions: list[Cause] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     compared: bool = False
 
     @property
     def outcome(self) -> Outcome:
-        """Failed for a reason, suspect when the comparison proves nothing, else passed."""
-        if self.reasons:
+        """Failed for a cause, suspect when the comparison proves nothing, else passed."""
+        if self.failures:
             return Outcome.FAILED
         if self.suspicions or not self.compared:
             return Outcome.SUSPECT
         return Outcome.PASSED
 
     @property
-    def reason(self) -> str:
-        """The reasons, or the suspicions, in one line."""
-        if self.reasons or self.suspicions:
-            return "; ".join(self.reasons or self.suspicions)
-        return "" if self.compared else "nothing was compared"
-
-    def fail(self, reason: str, mark: str) -> None:
-        """A failure in words, and what of it stays the same when it happens again."""
-        self.reasons.append(reason)
-        self.marks.append(mark)
+    def causes(self) -> tuple[Cause, ...]:
+        """The failures, else the suspicions."""
+        if self.failures or self.suspicions:
+            return tuple(self.failures or self.suspicions)
+        return () if self.compared else (cause.NothingCompared(),)
 
     def compare_scalars(self, expected: Mapping[str, int], scalars: Mapping[str, int]) -> None:
         """Results that are not tensors must be reported and equal."""
@@ -68,12 +63,12 @@ class Judgement:
             error = float("nan") if got is None else float(min(abs(got - value), _MOST_DIFFERENCE))
             self.readings.append(Reading(name, "exact", error, 0.0, error == 0.0))
             if got is None:
-                self.fail(f"{name} was not reported; expected {value}", f"{name} missing")
+                self.failures.append(cause.ScalarMissing(name, value))
             elif error:
-                self.fail(f"{name} is {got}, expected {value}", f"{name} wrong")
+                self.failures.append(cause.ScalarWrong(name, str(got), value))
 
 
-def judge_untouched(case: Case, operator: Operator, buffers: Mapping[str, Array], because: str) -> Judgement:
+def judge_untouched(case: Case, operator: Operator, buffers: Mapping[str, Array], answer: Answer) -> Judgement:
     """A call that fails or returns early must leave every output as it was."""
     judgement = Judgement(compared=True)
     for tensor in case.outputs:
@@ -83,10 +78,8 @@ def judge_untouched(case: Case, operator: Operator, buffers: Mapping[str, Array]
         pattern = pattern_of(tensor.desc.dtype, operator.output(tensor.id).preset)
         touched = np.flatnonzero(~holding(array, pattern))
         if touched.size:
-            judgement.fail(
-                f"{tensor.id} was written ({touched.size} elements, first at {int(touched[0])}) although {because}",
-                _mark(f"{tensor.id} written", touched, array.size),
-            )
+            places = _places(touched, array.size)
+            judgement.failures.append(cause.WrittenAnyway(tensor.id, places, answer.status.name, str(answer.check)))
     return judgement
 
 
@@ -114,17 +107,17 @@ def judge_values(
 
 def judged(result: CaseResult, judgement: Judgement) -> CaseResult:
     """The result with what was found, and with its fingerprint."""
-    result = replace(
+    found = replace(
         result,
         outcome=judgement.outcome,
         readings=tuple(judgement.readings),
         worst=judgement.worst,
         profile=judgement.profile,
-        reason=judgement.reason,
+        causes=judgement.causes,
         notes=(*result.notes, *judgement.notes),
         compared=judgement.compared,
     )
-    return fingerprinted(result, judgement.marks)
+    return fingerprinted(found)
 
 
 def wanted_criteria(dtype: DType, criteria: tuple[Criterion, ...], spec: OutputSpec) -> tuple[Criterion, ...]:
@@ -144,7 +137,7 @@ def _judge_output(
     spec, dtype = operator.output(tensor.id), tensor.desc.dtype
     wanted = wanted_criteria(dtype, criteria, spec)
     if not wanted:
-        judgement.suspicions.append(f"{tensor.id} has no criterion for {dtype.value}")
+        judgement.suspicions.append(cause.NoCriterion(tensor.id, dtype.value))
         return
     rows = owned_rows(spec, expectation.results)
     evaluated, baseline = array[:rows], tensor.values[:rows]
@@ -155,27 +148,26 @@ def _judge_output(
         if unwritten.size:
             judgement.compared = True
             index = _unravel(int(unwritten[0]), evaluated.shape)
-            words = f"{unwritten.size} of {evaluated.size} elements were never written, first at {list(index)}"
-            judgement.fail(f"{tensor.id}: {words}", _mark(f"{tensor.id} unwritten", unwritten, evaluated.size))
+            judgement.failures.append(cause.Unwritten(tensor.id, _places(unwritten, evaluated.size), index))
             return
     kinds = tuple(criterion.kind for criterion in wanted)
     evaluated, baseline = np.ascontiguousarray(evaluated), np.ascontiguousarray(baseline)
     comparison = compare(evaluated, baseline, dtype, kinds)
     judgement.compared = True
-    first_failure = not judgement.reasons
+    first_failure = not judgement.failures
     beyond = _beyond(comparison, wanted, evaluated, baseline, dtype)
     _judge_comparison(judgement, tensor.id, comparison, wanted, beyond)
-    if comparison.worst is not None and (judgement.worst is None or (first_failure and judgement.reasons)):
+    if comparison.worst is not None and (judgement.worst is None or (first_failure and judgement.failures)):
         judgement.worst = _worst(tensor.id, dtype, comparison, evaluated, baseline, beyond)
         judgement.profile = profile_of(tensor.id, evaluated, baseline, dtype)
     if comparison.bits_unequal and not comparison.unequal and all(c.threshold == 0 for c in wanted):
-        words = f"{tensor.id}: {comparison.bits_unequal} elements are equal but not bit for bit (−0, NaN payloads)"
+        found = cause.BitsUnequal(tensor.id, comparison.bits_unequal)
         if bitwise:
-            judgement.fail(words, f"{tensor.id} bits")
+            judgement.failures.append(found)
         else:
-            judgement.notes.append(words)
+            judgement.notes.append(reason_of((found,)))
     if expectation.degenerate is None and is_constant(baseline.reshape(-1)):
-        judgement.suspicions.append(f"the baseline of {tensor.id} is constant, so agreement proves nothing")
+        judgement.suspicions.append(cause.ConstantBaseline(tensor.id))
 
 
 def _beyond(
@@ -194,55 +186,36 @@ def _judge_comparison(
 ) -> None:
     # A mismatch fails the output; what is said of a criterion is what it measured on the finite positions.
     mismatches = comparison.nonfinite_mismatches
+    differing = Places(comparison.unequal, comparison.compared, comparison.first_unequal, comparison.last_unequal)
     if mismatches:
-        elements = "1 element differs" if mismatches == 1 else f"{mismatches} elements differ"
-        judgement.fail(
-            f"{output}: {elements} in being NaN or infinite, first at flat index {comparison.first_nonfinite_mismatch}",
-            f"{output} nonfinite",
-        )
+        names = tuple(criterion.kind.canonical.value for criterion in wanted)
+        first = comparison.first_nonfinite_mismatch
+        assert first is not None, "a mismatch has a place"
+        judgement.failures.append(cause.NonFinite(output, mismatches, first, names, differing))
     judged = 0
     exceeded = []
-    names = []
     for criterion in wanted:
+        name = criterion.kind.canonical.value
         value = comparison.readings[criterion.kind.canonical]
         within = judge_finite(criterion.kind, value, criterion.threshold, comparison)
-        name = criterion.kind.canonical.value
-        if mismatches or within is False:
-            names.append(name)
         if within is None:
             judgement.notes.append(f"{output}: {name} is not judged on so few elements")
             continue
         judged += 1
         judgement.readings.append(Reading(output, name, value, criterion.threshold, within))
         if not within:
-            one_sided = criterion.kind.canonical is CriterionKind.DIFF4
-            exceeded.append(f"{name} = {value:.6g}" + (" (one-sided)" if one_sided else f" > {criterion.threshold:g}"))
-    if names:
-        judgement.marks.append(_difference_mark(output, names, comparison))
+            exceeded.append(Excess(name, value, criterion.threshold))
     if exceeded:
-        where = " over the finite elements" if mismatches else ""
-        share = share_words(
-            beyond,
-            comparison.unequal,
-            comparison.bits_unequal,
-            comparison.compared,
-            equality=allowed_error(wanted) == 0,
+        equality, bits = allowed_error(wanted) == 0, comparison.bits_unequal
+        judgement.failures.append(
+            cause.Exceeded(output, tuple(exceeded), differing, bool(mismatches), equality, beyond, bits)
         )
-        judgement.reasons.append(f"{output}: {', '.join(exceeded)}{where}; {share}")
     if judged == 0:
-        judgement.suspicions.append(f"{output} was compared, but no criterion could be judged on it")
+        judgement.suspicions.append(cause.NotJudged(output))
 
 
-def _difference_mark(output: str, criteria: list[str], comparison: Comparison) -> str:
-    what = f"{output} {'+'.join(criteria)}"
-    first, last = comparison.first_unequal, comparison.last_unequal
-    if first is None or last is None:
-        return what  # a threshold below 0, which even equality exceeds
-    return place_mark(what, comparison.unequal, comparison.compared, first, last)
-
-
-def _mark(what: str, places: Array, size: int) -> str:
-    return place_mark(what, places.size, size, int(places[0]), int(places[-1]))
+def _places(found: Array, size: int) -> Places:
+    return Places(found.size, size, int(found[0]), int(found[-1]))
 
 
 def _worst(

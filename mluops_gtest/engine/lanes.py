@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from mluops_gtest.engine.caller import LostDeviceError
+from mluops_gtest.model.cause import Cause
 from mluops_gtest.model.event import Event
 
 
@@ -42,7 +43,7 @@ class Lanes:
         self._stopped = False
         self._changed = threading.Condition()
         # Why no lane is left, once that is so.
-        self.lost = ""
+        self.lost: Cause | None = None
 
     def stop(self) -> None:
         """Take no further case."""
@@ -86,7 +87,7 @@ class Lanes:
             try:
                 yield lane.run(planned)
             except LostDeviceError as error:
-                self._put_back(planned, str(error))
+                self._put_back(planned, error.cause)
                 return
             self._finished()
 
@@ -102,7 +103,7 @@ class Lanes:
                 self._changed.wait()
             return None
 
-    def _put_back(self, planned: PlannedCase, why: str) -> None:
+    def _put_back(self, planned: PlannedCase, why: Cause) -> None:
         with self._changed:
             self._waiting.appendleft(planned)
             self.lost = why

@@ -5,15 +5,18 @@ import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 
 from mluops_gtest.engine.free_memory import free_bytes
+from mluops_gtest.model import cause
 from mluops_gtest.model.backend import OfferedBackend
 from mluops_gtest.model.call import Crashed, Declined, OpCall, Violated
+from mluops_gtest.model.cause import Cause
 from mluops_gtest.model.notes import REFUSALS_LIMIT, cut_text, kept_notes
 from mluops_gtest.model.numbers import checked_seconds, short
+from mluops_gtest.model.reasons import reason_of
 from mluops_gtest.model.status import Status
 
 # Of what a backend raises, this many characters are told.
@@ -41,7 +44,7 @@ class Ending(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """`status` where the backend answered; else `ended` and `reason` say what happened instead."""
+    """`status` where the backend answered; else `ended` and `causes` say what happened instead."""
 
     status: Status | None = None
     seconds: float = 0.0
@@ -50,11 +53,16 @@ class Reply:
     notes: tuple[str, ...] = ()
     refusals: tuple[str, ...] = ()
     ended: Ending | None = None
-    reason: str = ""
+    causes: tuple[Cause, ...] = ()
     # What the backend printed, C code included, where it was captured.
     output: str = ""
     # What it left in its process that cannot be undone, so that no other case runs there.
     left: tuple[str, ...] = ()
+
+    @property
+    def reason(self) -> str:
+        """The causes in English."""
+        return reason_of(self.causes)
 
 
 class NoAnswerError(Exception):
@@ -83,21 +91,26 @@ def reply_of(backend: OfferedBackend, call: OpCall, *, empty: bool = False) -> R
         return failed_reply(error, call)
 
 
-def failed_reply(error: BaseException, call: OpCall) -> Reply:
-    """What an exception of a backend means for the case."""
+def failed_reply(error: BaseException, call: OpCall, asked: Literal["", "workspace_size"] = "") -> Reply:
+    """What an exception of a backend means for the case; `asked` is what it was asked beside the call."""
     notes = kept_notes(call.notes)
-    words, reason = _words(error), told(error)
+    raised = cause.Raised(type(error).__name__, _words(error), asked)
     match error:
         case Declined():
-            return Reply(ended=Ending.DECLINED, reason=f"declined: {words}", notes=notes)
-        case Violated():
-            return Reply(ended=Ending.MEMORY, reason=words, notes=notes)
-        case Crashed():
-            return Reply(ended=Ending.CRASHED, reason=words, notes=notes)
+            return Reply(ended=Ending.DECLINED, causes=(cause.Declined(raised.text),), notes=notes)
+        case Violated(findings=findings):
+            return Reply(ended=Ending.MEMORY, causes=tuple(map(_typed, findings)), notes=notes)
+        case Crashed(how=how):
+            return Reply(ended=Ending.CRASHED, causes=(_typed(how),), notes=notes)
         case MemoryError() | SystemExit():
-            return Reply(ended=Ending.CRASHED, reason=reason, notes=notes)
+            return Reply(ended=Ending.CRASHED, causes=(raised,), notes=notes)
     trace = cut_text("".join(traceback.format_exception(error)).rstrip(), _MOST_TRACE)
-    return Reply(ended=Ending.ERROR, reason=reason, notes=(*notes, trace))
+    return Reply(ended=Ending.ERROR, causes=(raised,), notes=(*notes, trace))
+
+
+def _typed(found: Cause | str) -> Cause:
+    """What a backend found itself; its own words may be endless."""
+    return cause.Told(cut_text(found, _MOST_REASON)) if isinstance(found, str) else found
 
 
 def told(error: BaseException) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from mluops_gtest.engine.fingerprint import fingerprint
+from mluops_gtest.model.cause import PassedAtTry
 from mluops_gtest.model.result import Attempt, CaseResult, Outcome
 
 
@@ -18,10 +19,10 @@ def tried(execute: Callable[[], CaseResult], reruns: int) -> CaseResult:
     result = replace(first, attempts=tuple(attempts))
     if attempts[-1].outcome is not Outcome.PASSED:
         return result
-    reason = f"passed at try {len(attempts)} after {first.outcome.value}: {first.reason}"
+    causes = (PassedAtTry(len(attempts), first.outcome), *first.causes)
     mark = fingerprint((Outcome.FLAKY.value, first.fingerprint))
-    return replace(result, outcome=Outcome.FLAKY, reason=reason, fingerprint=mark)
+    return replace(result, outcome=Outcome.FLAKY, causes=causes, fingerprint=mark)
 
 
 def _attempt(result: CaseResult) -> Attempt:
-    return Attempt(result.outcome, result.reason)
+    return Attempt(result.outcome, result.causes)

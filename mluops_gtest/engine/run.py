@@ -13,6 +13,7 @@ from mluops_gtest.engine.failures import not_judged, not_loaded
 from mluops_gtest.engine.fingerprint import fingerprinted
 from mluops_gtest.engine.lanes import Lanes, PlannedCase
 from mluops_gtest.engine.outputs import OutputKeeper
+from mluops_gtest.model import cause
 from mluops_gtest.model.case import Case, CaseSource
 from mluops_gtest.model.event import CaseFinished, CaseStarted, Event, Listener, RunFinished, RunStarted
 from mluops_gtest.model.operator import Operator
@@ -77,8 +78,8 @@ def run(
         raise
     for planned in todo:
         if planned.id not in results:
-            reason = "interrupted" if interrupted else lanes.lost or "stopped at the first failure"
-            results[planned.id] = _not_run(planned, context, reason)
+            why = cause.Interrupted() if interrupted else lanes.lost or cause.StoppedAtFailure()
+            results[planned.id] = _not_run(planned, context, why)
             tell(CaseFinished(results[planned.id]))
     report = RunReport(
         tool_version=context.tool_version,
@@ -141,10 +142,10 @@ class _Lane:
             return fingerprinted(not_judged(blank, error))
 
 
-def _not_run(planned: PlannedCase, context: RunContext, reason: str) -> CaseResult:
+def _not_run(planned: PlannedCase, context: RunContext, why: cause.Cause) -> CaseResult:
     return fingerprinted(
         CaseResult(
-            planned.id, planned.operator, planned.tags, Outcome.NOT_RUN, reason=reason, repro=_repro(planned, context)
+            planned.id, planned.operator, planned.tags, Outcome.NOT_RUN, causes=(why,), repro=_repro(planned, context)
         )
     )
 

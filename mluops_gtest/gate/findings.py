@@ -50,7 +50,7 @@ def _failures(decision: Decision) -> list[Finding]:
     groups = grouped(
         failing, lambda change: change.fingerprint or change.transition.value, lambda c: (c.elements, c.case)
     )
-    return [_failure(group.mark, group.members) for group in groups]
+    return [_failure(str(group.mark), group.members) for group in groups]
 
 
 def _failure(key: str, members: Sequence[CaseChange]) -> Finding:

@@ -2,11 +2,14 @@
 
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mluops_gtest.model.dtypes import Array, DType, Layout
 from mluops_gtest.model.notes import REFUSALS_LIMIT, Notes
 from mluops_gtest.model.tensor import TensorDesc
+
+if TYPE_CHECKING:
+    from mluops_gtest.model.cause import Cause
 
 DEFAULT_ARCH = 590
 DEFAULT_NRAM_BYTES = 655360
@@ -24,9 +27,23 @@ class Declined(Exception):  # noqa: N818 - the name is the public word for "I do
 class Violated(Exception):  # noqa: N818 - a finding about the kernel, not a fault of the door that tells it
     """Raised by a backend that keeps memory of its own and found it overrun; the case's outcome is memory."""
 
+    def __init__(self, *findings: "Cause | str") -> None:
+        super().__init__("; ".join(map(_said, findings)))
+        self.findings = findings
+
 
 class Crashed(Exception):  # noqa: N818 - tells how the kernel ended, not a fault of the door that tells it
     """Raised by a backend whose own child process died by a signal; the case's outcome is crashed."""
+
+    def __init__(self, how: "Cause | str") -> None:
+        super().__init__(_said(how))
+        self.how = how
+
+
+def _said(found: "Cause | str") -> str:
+    from mluops_gtest.model.reasons import reason_of  # late: whoever imports OpCall does not pay for it
+
+    return found if isinstance(found, str) else reason_of((found,))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Failures that look like one mistake, together: what a run, the gate and every report show as one thing."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 class Group(Generic[T]):
     """Those that share a mark; the first is the smallest case, the easiest one to look at."""
 
-    mark: str
+    mark: Hashable
     members: tuple[T, ...]
 
     @property
@@ -23,9 +23,9 @@ class Group(Generic[T]):
         return self.members[0]
 
 
-def grouped(items: Iterable[T], mark: Callable[[T], str], size: Callable[[T], tuple[int, str]]) -> list[Group[T]]:
+def grouped(items: Iterable[T], mark: Callable[[T], Hashable], size: Callable[[T], tuple[int, str]]) -> list[Group[T]]:
     """The largest group first; `size` is an item's number of elements and its name, which decides where they tie."""
-    found: dict[str, list[T]] = {}
+    found: dict[Hashable, list[T]] = {}
     for item in items:
         found.setdefault(mark(item), []).append(item)
     groups = [Group(key, tuple(sorted(members, key=size))) for key, members in found.items()]
@@ -33,13 +33,13 @@ def grouped(items: Iterable[T], mark: Callable[[T], str], size: Callable[[T], tu
 
 
 def grouped_results(results: Iterable[CaseResult]) -> list[Group[CaseResult]]:
-    """Results by their fingerprint; those without one by what is said of them."""
+    """Results by their fingerprint; those without one by their causes."""
     return grouped(results, mark_of, lambda result: (elements(result.info), result.case))
 
 
-def mark_of(result: CaseResult) -> str:
+def mark_of(result: CaseResult) -> Hashable:
     """What cases with the same mistake have in common."""
-    return result.fingerprint or f"{result.outcome.value}: {result.reason}"
+    return result.fingerprint or (result.outcome, result.causes)
 
 
 def elements(info: CaseInfo) -> int:

@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from mluops_gtest.model.cause import Cause
 from mluops_gtest.model.outcome import Outcome
+from mluops_gtest.model.reasons import reason_of
 from mluops_gtest.model.reseed import Reseeded
 from mluops_gtest.model.status import Status
 
@@ -78,7 +80,12 @@ class Attempt:
     """One of several tries at a case that failed at first."""
 
     outcome: Outcome
-    reason: str
+    causes: tuple[Cause, ...] = ()
+
+    @property
+    def reason(self) -> str:
+        """The causes in English."""
+        return reason_of(self.causes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +131,8 @@ class CaseResult:
     readings: tuple[Reading, ...] = ()
     worst: Worst | None = None
     seconds: float = 0.0
-    reason: str = ""
+    # Why it came to that, the main cause first.
+    causes: tuple[Cause, ...] = ()
     repro: str = ""
     # Of a crash: the command that runs this one case under a debugger; empty where there is none that would show it.
     debug: str = ""
@@ -143,6 +151,11 @@ class CaseResult:
     bug: bool = False
     # A value or a status of the backend was really compared.
     compared: bool = False
+
+    @property
+    def reason(self) -> str:
+        """The causes in English."""
+        return reason_of(self.causes)
 
     def __post_init__(self) -> None:
         """Refuse a `passed` that nobody looked at, wherever it comes from."""

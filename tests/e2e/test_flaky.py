@@ -56,7 +56,8 @@ def test_a_crash_is_tried_again_in_a_new_process(run):
     outcomes = [r["outcome"] for r in result.results.values()]
     assert sorted(set(outcomes)) == ["flaky", "passed"]
     (flaky,) = (r for r in result.results.values() if r["outcome"] == "flaky")
-    assert flaky["attempts"][0] == {"outcome": "crashed", "reason": "killed by SIGKILL"}
+    causes = [{"kind": "killed", "signal": "SIGKILL", "number": 9}]
+    assert flaky["attempts"][0] == {"outcome": "crashed", "reason": "killed by SIGKILL", "causes": causes}
 
 
 def test_broken_content_is_not_tried_again(run, toy):

@@ -2,6 +2,7 @@
 
 import math
 
+from mluops_gtest.model.cause import Exceeded, Excess, Places
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import (
     Attempt,
@@ -15,6 +16,7 @@ from mluops_gtest.model.result import (
     Worst,
 )
 from mluops_gtest.model.status import Status
+from tests.support.reports import told
 
 HOSTILE = "toy/<script>window.hacked=1</script>&'\"</script><!--"
 DEVICE = {"name": "desk", "bandwidth": 1e10, "peak": {"float": 4e10, "half": 8e10}}
@@ -22,7 +24,7 @@ DEVICE = {"name": "desk", "bandwidth": 1e10, "peak": {"float": 4e10, "half": 8e1
 
 def result(case: str, outcome: Outcome = Outcome.PASSED, **fields: object) -> CaseResult:
     """A result with what every computed case has."""
-    told: dict = {
+    fields_of_all: dict = {
         "operator": case.partition("/")[0],
         "tags": ("smoke",),
         "status": Status.SUCCESS,
@@ -40,21 +42,26 @@ def result(case: str, outcome: Outcome = Outcome.PASSED, **fields: object) -> Ca
             160_000.0,
         ),
     }
-    return CaseResult(case=case, outcome=outcome, **(told | fields))
+    return CaseResult(case=case, outcome=outcome, **(fields_of_all | fields))
+
+
+def exceeded(value: float, beyond: int, bits: int) -> Exceeded:
+    """The cause of a failed result."""
+    return Exceeded("out", (Excess("diff1", value, 1e-5),), Places(1200, 2560, 0, 2559), False, False, beyond, bits)
 
 
 def failed(case: str, fingerprint: str = "v1:1111", **fields: object) -> CaseResult:
     """A failed result with a profile: worse further down the map, one cell lost, one cell equal."""
     cells = [2.0 ** (-28 + row * 0.9) for row in range(32) for _ in range(32)]
     cells[0], cells[-1] = 0.0, math.inf
-    told: dict = {
+    fields_of_all: dict = {
         "readings": (Reading("out", "diff1", 0.02, 1e-5, False), Reading("out", "diff3", math.nan, 0.0, False)),
         "worst": Worst("out", (3, 17), "nan", "0.25", 1200, 2560, 8_000_000, 960, 1201),
-        "reason": "out: diff1 = 0.02 > 1e-05; 960 of 2560 elements beyond tolerance (1201 unequal in their bits)",
+        "causes": (exceeded(0.02, 960, 1201),),
         "fingerprint": fingerprint,
         "profile": Profile("out", (*range(31), 735), 32, 32, tuple(cells)),
     }
-    return result(case, **({"outcome": Outcome.FAILED} | told | fields))
+    return result(case, **({"outcome": Outcome.FAILED} | fields_of_all | fields))
 
 
 def report(*results: CaseResult, interrupted: bool = False) -> RunReport:
@@ -83,8 +90,8 @@ def small_report() -> RunReport:
         failed("toy/same_way"),
         failed(HOSTILE, output="</script><script>window.hacked=2</script>\x1b[31m", notes=("a note",)),
         failed("other/its_own_way", "v1:2222", tags=("boundary",)),
-        failed("toy/flaky", "v1:3333", outcome=Outcome.FLAKY, attempts=(Attempt(Outcome.FAILED, "first try"),)),
-        *(result(f"other/{o.value}", o, reason=f"because of {o.value}") for o in others),
+        failed("toy/flaky", "v1:3333", outcome=Outcome.FLAKY, attempts=(Attempt(Outcome.FAILED, told("first try")),)),
+        *(result(f"other/{o.value}", o, causes=told(f"because of {o.value}")) for o in others),
     )
 
 
@@ -102,12 +109,11 @@ def large_report(count: int = 2000, failures: int = 200) -> RunReport:
     def one(n: int) -> CaseResult:
         case = f"indice_convolution_backward_data/edge_of_the_last_block_{n}_float"
         samples = tuple(20_000 + 13 * n + 11 * (k * 29 % 97) for k in range(60))
-        told = {"info": info(n), "seconds": 1e-4 * (n % 77) + n * 1e-9, "perf": Perf(samples, (), 1024 * n)}
+        timed = {"info": info(n), "seconds": 1e-4 * (n % 77) + n * 1e-9, "perf": Perf(samples, (), 1024 * n)}
         value = 1e-7 * (1 + n % 83) / 3
         readings = tuple(Reading("out", f"diff{k}", value / k, 1e-5, True) for k in (1, 2, 4))
         if n >= failures:
-            return result(case, readings=readings, tags=("boundary", "random"), **told)
-        share = f"{n} of 2560 elements beyond tolerance ({n} unequal in their bits)"
-        return failed(case, f"v1:{n:08x}", reason=f"out: diff1 = {value:.6g} > 1e-05; {share}", **told)
+            return result(case, readings=readings, tags=("boundary", "random"), **timed)
+        return failed(case, f"v1:{n:08x}", causes=(exceeded(value, n, n),), **timed)
 
     return report(*map(one, range(count)))

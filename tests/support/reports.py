@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from mluops_gtest.model.cause import Told
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseInfo, CaseResult, Outcome, Reading, TensorInfo
 from mluops_gtest.model.status import Status
@@ -12,12 +13,25 @@ from mluops_gtest.reports.results_folder import ResultsFolder
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 
+def told(words: str) -> tuple[Told, ...]:
+    """The causes of a result that has words alone."""
+    return (Told(words),) if words else ()
+
+
 def golden_report() -> RunReport:
     return read_report(GOLDEN / "report.json")
 
 
 def result(
-    name="a", outcome=Outcome.PASSED, *, operator="op", tags=("random",), value=1e-6, dtype="float", **changes
+    name="a",
+    outcome=Outcome.PASSED,
+    *,
+    operator="op",
+    tags=("random",),
+    value=1e-6,
+    dtype="float",
+    reason="",
+    **changes,
 ) -> CaseResult:
     """A result that computed one output."""
     info = CaseInfo((TensorInfo("x", dtype, "ARRAY", (4, 65)),), (TensorInfo("y", dtype, "ARRAY", (4, 65)),))
@@ -28,6 +42,7 @@ def result(
         "seconds": 0.5,
         "info": info,
         "compared": True,
+        "causes": told(reason),
     }
     return CaseResult(f"{operator}/{name}", operator, tags, outcome, **{**values, **changes})
 

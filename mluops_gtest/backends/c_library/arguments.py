@@ -8,6 +8,7 @@ from typing import Any, Final
 from mluops_gtest.backends.c_library.descriptors import c_array, fitting
 from mluops_gtest.model.c_api import CArgument, CArguments, CEnum, CType, Source
 from mluops_gtest.model.call import Declined, Params
+from mluops_gtest.model.cause import Cause, HostArrayChanged
 
 _NUMBERS: Final = {CType.INT: c_int, CType.INT64: c_int64, CType.FLOAT: c_float}
 
@@ -31,10 +32,10 @@ class Frame:
         """The values of these arguments, in their order."""
         return [self._value(argument) for argument in arguments]
 
-    def changed_arrays(self) -> list[str]:
-        """Host arrays that the library wrote although it gets them as const, in words."""
+    def changed_arrays(self) -> list[Cause]:
+        """Host arrays that the library wrote although it gets them as const."""
         return [
-            f"changed the host array {name}"
+            HostArrayChanged(name)
             for name, array in self._arrays.items()
             if array is not None and bytes(array) != bytes(c_array(array._type_, self._param(name)))
         ]

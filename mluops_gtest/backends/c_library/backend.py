@@ -153,7 +153,7 @@ class CLibraryBackend:
         code, self._seconds = place.execute(lambda: operator.operate(frame))
         damage = place.collect() + frame.changed_arrays()
         if damage:
-            raise Violated("; ".join(damage))
+            raise Violated(*damage)
         status = status_of(operator.signature.function.name, code)
         if status is not Status.SUCCESS:
             return status

@@ -9,6 +9,7 @@ import numpy as np
 
 from mluops_gtest.backends.c_library.resources import Resources
 from mluops_gtest.backends.c_library.runtime import Runtime
+from mluops_gtest.model.cause import Cause, InputChanged, Overrun, PageWritten
 from mluops_gtest.model.dtypes import Array
 
 # As around the harness's own buffers: bytes on either side that nobody may write, and what they hold.
@@ -51,7 +52,7 @@ class Place(Protocol):
         """Call the operator and wait for it; its answer, and the device's seconds where a device measures them."""
         ...
 
-    def collect(self) -> list[str]:
+    def collect(self) -> list[Cause]:
         """Bring the outputs back; forbidden writes in words."""
         ...
 
@@ -78,9 +79,9 @@ class HostPlace:
         """The answer; no device, no device time."""
         return operate(), None
 
-    def collect(self) -> list[str]:
+    def collect(self) -> list[Cause]:
         """Writes into pages; all else the harness finds itself."""
-        return [_followed(name) for name, page in self._pages.items() if not np.array_equal(page, _PAGE)]
+        return [PageWritten(name) for name, page in self._pages.items() if not np.array_equal(page, _PAGE)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,31 +134,30 @@ class DevicePlace:
         runtime.sync(queue)
         return code, runtime.seconds_between(first, last)
 
-    def collect(self) -> list[str]:
+    def collect(self) -> list[Cause]:
         """Guard zones, inputs and pages compared on the host; outputs copied into the harness's buffers."""
-        found = [words for block in self._blocks for words in self._overruns(block)]
+        found: list[Cause] = [overrun for block in self._blocks for overrun in self._overruns(block)]
         for block in self._blocks:
             if block.role is Role.OUTPUT:
                 self._runtime.read(block.data, block.address)
             elif block.role is not Role.WORKSPACE:
                 offset = self._first_change(block)
                 if offset is not None:
-                    changed = f"changed the input {block.name} (element {offset // block.itemsize})"
-                    found.append(changed if block.role is Role.INPUT else _followed(block.name))
+                    changed = InputChanged(block.name, offset // block.itemsize)
+                    found.append(changed if block.role is Role.INPUT else PageWritten(block.name))
         return found
 
-    def _overruns(self, block: _Block) -> Iterator[str]:
+    def _overruns(self, block: _Block) -> Iterator[Cause]:
         zone = np.empty(GUARD_BYTES, np.uint8)
         self._runtime.read(zone, block.address + block.data.nbytes)
         touched = np.flatnonzero(zone != GUARD_PATTERN)
         if touched.size:
-            yield f"wrote past the end of {block.name}, first at byte {touched[0] + 1} behind it"
+            yield Overrun(block.name, "behind", int(touched[0]) + 1)
             return
         self._runtime.read(zone, block.address - GUARD_BYTES)
         touched = np.flatnonzero(zone != GUARD_PATTERN)
         if touched.size:
-            distance = GUARD_BYTES - touched[-1]
-            yield f"wrote before the start of {block.name}, first at byte {distance} in front of it"
+            yield Overrun(block.name, "in front", GUARD_BYTES - int(touched[-1]))
 
     def _first_change(self, block: _Block) -> int | None:
         size = block.data.nbytes
@@ -169,7 +169,3 @@ class DevicePlace:
             if not np.array_equal(now, before):
                 return start + int(np.flatnonzero(now != before)[0])
         return None
-
-
-def _followed(name: str) -> str:
-    return f"wrote to {name}, which is a descriptor without data"

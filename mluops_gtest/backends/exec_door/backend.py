@@ -16,6 +16,7 @@ from mluops_gtest.backends.exec_door.programs import Ending, Program, StartedPro
 from mluops_gtest.backends.exec_door.served import ServedProgram
 from mluops_gtest.errors import BackendError
 from mluops_gtest.model.call import Crashed, Declined, OpCall, Violated
+from mluops_gtest.model.cause import ProgramDied
 from mluops_gtest.model.status import Status
 
 KEEP_CALLS: Final = "MLUOPS_TEST_KEEP_CALLS"
@@ -84,7 +85,7 @@ class ExecBackend:
 
     def _answer(self, ending: Ending, folder: Path) -> ProgramAnswer:
         if ending.signal is not None:
-            raise Crashed(f"{self.name} died by {ending.signal}{ending.last_words}")
+            raise Crashed(ProgramDied(self.name, ending.signal, ending.last_words))
         if ending.failure is not None:
             found = "; its result.json does not count" if (folder / RESULT).exists() else ""
             raise ProgramError(f"{self.name} {ending.failure}{found}{ending.last_words}")

@@ -8,6 +8,7 @@ import numpy as np
 
 from mluops_gtest.backends.exec_door.files import UnreadableError, open_regular
 from mluops_gtest.model.call import OpCall, TensorArg, Violated
+from mluops_gtest.model.cause import Cause, FileSize, Told
 from mluops_gtest.model.dtypes import Array
 from mluops_gtest.model.status import Status
 
@@ -19,7 +20,7 @@ def take_outputs(call: OpCall, files: Mapping[str, Path], status: Status) -> Non
     """
     # With nothing to do an operator returns early, and an early return writes nothing.
     idle = any(arg is not None and arg.desc.is_empty for arg in (*call.inputs.values(), *call.outputs.values()))
-    found = []
+    found: list[Cause] = []
     for name, path in files.items():
         arg = call.tensor(name)
         wanted = arg.desc.nbytes
@@ -27,14 +28,14 @@ def take_outputs(call: OpCall, files: Mapping[str, Path], status: Status) -> Non
             with open_regular(path) as (file, size):
                 got = _copy(file, arg, call.array(name)) if size == wanted else size
             if got != wanted:
-                found.append(f"{path.name} holds {got} bytes; the buffer of {name} has {wanted}")
+                found.append(FileSize(path.name, got, name, wanted))
         except FileNotFoundError:
             if status is Status.SUCCESS and not idle:
-                found.append(f"{path.name} was not written (0 bytes); the buffer of {name} has {wanted}")
+                found.append(FileSize(path.name, None, name, wanted))
         except UnreadableError as error:
-            found.append(str(error))
+            found.append(Told(str(error)))
     if found:
-        raise Violated("; ".join(found))
+        raise Violated(*found)
 
 
 def _copy(file: io.BufferedReader, arg: TensorArg, array: Array) -> int:

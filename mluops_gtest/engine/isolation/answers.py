@@ -7,6 +7,7 @@ import msgspec
 from mluops_gtest.codec.typed import json_bytes
 from mluops_gtest.engine.isolation.conversation import ProtocolError
 from mluops_gtest.engine.reply import Ending, Reply
+from mluops_gtest.model.cause import Cause
 from mluops_gtest.model.status import Status
 
 # Lengths that no right worker reaches: notes are held to 1 MiB where they are made.
@@ -83,7 +84,7 @@ class Ended(_Answer, frozen=True, tag="ended"):
     """The call ended without a status. Of what happened, a worker has only these words."""
 
     how: Literal["declined", "memory", "crashed", "error"]
-    reason: _Text
+    causes: Annotated[tuple[Cause, ...], msgspec.Meta(max_length=10_000)]
     notes: _Texts
     left: _Texts = ()
     spent: bool = False
@@ -151,13 +152,13 @@ def answer_of(reply: Reply, *, spent: bool = False) -> Answered | Ended:
 def ended_of(reply: Reply, *, spent: bool = False) -> Ended:
     """What the worker sends of a reply without a status."""
     assert reply.ended is not None, "a reply has a status or an ending"
-    return Ended(reply.ended.value, reply.reason, reply.notes, reply.left, spent)  # type: ignore[arg-type]
+    return Ended(reply.ended.value, reply.causes, reply.notes, reply.left, spent)  # type: ignore[arg-type]
 
 
 def reply_from(answer: Answered | Ended) -> Reply:
     """What the controller makes of an answer."""
     if isinstance(answer, Ended):
-        return Reply(ended=Ending(answer.how), reason=answer.reason, notes=answer.notes, left=answer.left)
+        return Reply(ended=Ending(answer.how), causes=answer.causes, notes=answer.notes, left=answer.left)
     return Reply(
         answer.status,
         answer.seconds,

@@ -7,6 +7,7 @@ from mluops_gtest.engine.isolation.messages import call_message
 from mluops_gtest.engine.isolation.paged_arena import PagedArena
 from mluops_gtest.engine.isolation.shared import SharedArena, SharedSlab
 from mluops_gtest.model.call import OpCall
+from mluops_gtest.model.cause import Fault
 
 
 class CallMemory:
@@ -33,8 +34,8 @@ class CallMemory:
         }
         return message, tuple(slab.fd for slab in fresh.values())
 
-    def fault(self, exit_code: int | None) -> str | None:  # noqa: ARG002
-        """Where a worker that died with this code left its memory, in words; None where nobody knows."""
+    def fault(self, exit_code: int | None) -> Fault | None:  # noqa: ARG002
+        """Where a worker that died with this code left its memory; None where nobody knows."""
         return None
 
     def close(self) -> None:
@@ -72,14 +73,14 @@ class PagedCallMemory(CallMemory):
         pages = {slot: [one.to_message() for one in arena.placed] for slot, arena in arenas.items()}
         return {**message, "pages": pages}, fds
 
-    def fault(self, exit_code: int | None) -> str | None:
+    def fault(self, exit_code: int | None) -> Fault | None:
         """By the address that the worker's signal handler recorded."""
         record = FaultRecord(self._slab.bytes)
         fault = record.fault()
         if fault is None or exit_code is None or fault.signal != -exit_code:
             return None
         arenas = {"tensors": self.tensors, "workspace": self.workspace}
-        return fault.words({record.base(slot): arena.placed for slot, arena in arenas.items() if arena.placed})
+        return fault.placed({record.base(slot): arena.placed for slot, arena in arenas.items() if arena.placed})
 
     def close(self) -> None:
         """The record as well."""

@@ -30,8 +30,10 @@ from mluops_gtest.engine.isolation.supervisor import Worker, WorkerGoneError
 from mluops_gtest.engine.loading import BackendChoice
 from mluops_gtest.engine.reply import Ending, NoAnswerError, Reply, checked_size
 from mluops_gtest.errors import BackendError, ExitCode
+from mluops_gtest.model import cause
 from mluops_gtest.model.call import OpCall
 from mluops_gtest.model.numbers import checked_seconds
+from mluops_gtest.model.reasons import reason_of
 
 _ENDINGS = (WorkerGoneError, LateError, ProtocolError)
 # Health calls that fail in a row before a device is given up.
@@ -141,7 +143,8 @@ class IsolatedCaller:
     def _ending(self, error: WorkerGoneError | LateError | ProtocolError) -> str:
         """How a worker ended outside of any case, with the last thing it printed."""
         last = self._output.take().strip()
-        return f"{_death(error)}{f' (printed: {last[-400:]})' if last else ''}"
+        death = "no answer, killed" if isinstance(error, LateError) else reason_of((_death(error),))
+        return f"{death}{f' (printed: {last[-400:]})' if last else ''}"
 
     def workspace_size(self, call: OpCall, timeout: float | None) -> int:
         """What the backend says in its worker; a crash there is the case's."""
@@ -157,7 +160,8 @@ class IsolatedCaller:
         try:
             return checked_size(self.name, answer.size, self._memory_limit)
         except (TypeError, ValueError) as error:
-            raise NoAnswerError(Reply(ended=Ending.ERROR, reason=str(error))) from error
+            told = cause.BadAnswer(str(error), "workspace_size")
+            raise NoAnswerError(Reply(ended=Ending.ERROR, causes=(told,))) from error
 
     def run(self, call: OpCall, timeout: float | None) -> Reply:
         """Run the call in the worker; a dead or late worker is the case's outcome."""
@@ -180,7 +184,7 @@ class IsolatedCaller:
         if problem:
             # Whatever the backend did to the clock or to the worker, no later case shall meet it.
             self._end_worker()
-            reply = Reply(ended=Ending.ERROR, reason=problem, notes=reply.notes)
+            reply = Reply(ended=Ending.ERROR, causes=(cause.BadAnswer(problem),), notes=reply.notes)
         return _with_output(reply, self._output.take())
 
     def close(self) -> None:
@@ -207,9 +211,9 @@ class IsolatedCaller:
         """Forget the worker that ended so; DisturbedError where whoever asks has no part in it."""
         self._forget_worker()
         if isinstance(error, StaleAnswerError):
-            raise DisturbedError(str(error)) from error
+            raise DisturbedError("late answer") from error
         if isinstance(error, WorkerGoneError) and error.code is None:
-            raise DisturbedError("the fork server was lost") from error
+            raise DisturbedError("fork server") from error
 
     def _ready(self) -> Worker:
         """The worker, a new and healthy one after a crash; a device that fails three times in a row is lost."""
@@ -228,13 +232,12 @@ class IsolatedCaller:
             except BackendError as error:
                 problem = str(error)
             except ForkServerError as error:
-                raise LostDeviceError(f"the run cannot go on: {error}") from error
+                raise LostDeviceError(cause.RunLost(str(error))) from error
             except _ENDINGS as error:
                 self._ended_by(error)
                 problem = self._ending(error)
             self._end_worker()
-        device = "" if self._device is None else f" on device {self._device}"
-        raise LostDeviceError(f"backend {self.name}{device} failed its health check three times in a row: {problem}")
+        raise LostDeviceError(cause.DeviceLost(self.name, self._device, problem))
 
     def _ask(self, worker: Worker, what: str, call: OpCall, kind: AnswerType[A], timeout: float | None) -> A:
         """Send a call; a worker that has no room for it is replaced by one that has."""
@@ -245,8 +248,7 @@ class IsolatedCaller:
         try:
             return self._asked(self._ready(), what, call, kind, timeout)
         except NoRoomError as error:
-            reason = "no worker has room for the tensors of this case under the limits of this system"
-            raise _EndedError(Reply(ended=Ending.CRASHED, reason=reason)) from error
+            raise _EndedError(Reply(ended=Ending.CRASHED, causes=(cause.NoRoom(),))) from error
 
     def _asked(self, worker: Worker, what: str, call: OpCall, kind: AnswerType[A], timeout: float | None) -> A:
         """Send a call with the memory that this worker does not have yet."""
@@ -256,15 +258,13 @@ class IsolatedCaller:
         except _ENDINGS as error:
             fault = self._memory.fault(error.code) if isinstance(error, WorkerGoneError) else None
             self._ended_by(error)
-            late = isinstance(error, LateError)
-            reason = f"no answer within {timeout:g} s; the worker and all it started were killed"
-            raise _EndedError(
-                Reply(
-                    ended=Ending.TIMED_OUT if late else Ending.CRASHED,
-                    reason=reason if late else fault or _death(error),
-                    output=self._output.take(),
-                )
-            ) from error
+            why: cause.Cause
+            if isinstance(error, LateError):
+                assert timeout is not None, "nothing is late without a limit"
+                ended, why = Ending.TIMED_OUT, cause.TimedOut(timeout)
+            else:
+                ended, why = Ending.CRASHED, fault or _death(error)
+            raise _EndedError(Reply(ended=ended, causes=(why,), output=self._output.take())) from error
 
 
 class _EndedError(Exception):
@@ -275,20 +275,17 @@ class _EndedError(Exception):
         self.reply = reply
 
 
-def _death(error: WorkerGoneError | LateError | ProtocolError) -> str:
-    """How a worker ended, in words."""
+def _death(error: WorkerGoneError | ProtocolError) -> cause.Cause:
+    """How a worker ended."""
     if isinstance(error, ProtocolError):
-        return str(error)
-    if isinstance(error, LateError):
-        return "no answer, killed"
-    if error.code is None:
-        return "killed with the fork server"
+        return error.cause
+    assert error.code is not None, "with the fork server gone the call is made again"
     if error.code >= 0:
-        return f"the process exited with code {error.code}"
+        return cause.Exited(error.code)
     try:
-        return f"killed by {signal.Signals(-error.code).name}"
+        return cause.Killed(signal.Signals(-error.code).name, -error.code)
     except ValueError:
-        return f"killed by signal {-error.code}"
+        return cause.Killed("", -error.code)
 
 
 def _impossible_times(reply: Reply, elapsed: float) -> str:

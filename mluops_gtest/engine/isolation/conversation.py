@@ -8,6 +8,8 @@ from typing import Final
 
 from mluops_gtest.backends.output_pipe import OutputPipe
 from mluops_gtest.engine.isolation.channel import HEAD, Channel, ClosedError, framed, rights_of
+from mluops_gtest.model.cause import ProtocolBroken
+from mluops_gtest.model.reasons import reason_of
 
 # The notes of one case, at most 1 MiB, with every letter escaped, and room for the rest.
 MOST_ANSWER_BYTES: Final = 8 << 20
@@ -23,8 +25,9 @@ class LateError(Exception):
 class ProtocolError(Exception):
     """The worker sent what no worker sends; the words say what."""
 
-    def __str__(self) -> str:
-        return f"the worker did not answer as agreed: {super().__str__()}"
+    def __init__(self, what: str) -> None:
+        self.cause = ProtocolBroken(what)
+        super().__init__(reason_of((self.cause,)))
 
 
 class StaleAnswerError(ProtocolError):

@@ -6,10 +6,12 @@ import signal
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import Enum
-from typing import Final
+from typing import Final, Literal
+
+import msgspec
 
 from mluops_gtest.engine.isolation.page_layout import ROOM_BYTES, Placed
+from mluops_gtest.model.cause import Fault
 from mluops_gtest.model.dtypes import Array
 
 # In the record: where the arenas' address space begins, the kernel's siginfo, the head of its ucontext.
@@ -29,36 +31,28 @@ _NULL_BYTES: Final = 4096
 _X86_ERROR_OFFSET, _X86_TRAP_OFFSET, _X86_PAGE_FAULT, _X86_WRITE = 192, 200, 14, 2
 _ARM_RECORDS_OFFSET, _ARM_SYNDROME, _ARM_WRITE = 464, 0x45535201, 1 << 6
 _ARM_DATA_ABORTS: Final = (0x24, 0x25)
-
-
-class Access(Enum):
-    """What the faulting instruction did, as far as the machine tells."""
-
-    READ = "read"
-    WRITE = "wrote"
-    UNKNOWN = "touched"
+# What the faulting instruction did, as far as the machine tells.
+Access = Literal["read", "wrote", "touched"]
+Place = Literal["inside", "behind", "in front", "far"]
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class RecordedFault:
     """A memory fault as the kernel told it; `address` is None where it told none."""
 
     signal: signal.Signals
     address: int | None
-    access: Access = Access.UNKNOWN
+    access: Access = "touched"
 
-    def words(self, buffers: Mapping[int, Iterable[Placed]]) -> str:
+    def placed(self, buffers: Mapping[int, Iterable[Placed]]) -> Fault:
         """Where it happened, by the buffers behind each base address."""
         if self.address is None:
-            return (
-                f"{self.signal.name} without an address: a wild pointer, or an instruction that needs alignment; those "
-                "fault here too, where a buffer is aligned to its element only"
-            )
-        found = _nearest(self.address, buffers)
-        place = f"at address {self.address:#x}, far from every buffer" if found is None else found
+            return Fault(self.signal.name)
+        fault = Fault(self.signal.name, self.access, f"{self.address:#x}")
         if self.address < _NULL_BYTES:
-            place = f"at address {self.address:#x}, a null pointer"
-        return f"{self.signal.name}, {self.access.value} {place}"
+            return msgspec.structs.replace(fault, place="null")
+        place, name, distance = _nearest(self.address, buffers)
+        return msgspec.structs.replace(fault, place=place, buffer=name, distance=distance)
 
 
 class FaultRecord:
@@ -84,7 +78,7 @@ class FaultRecord:
         """Forget an earlier fault."""
         self._memory[INFO_OFFSET:] = 0
 
-    def fault(self, machine: str = platform.machine()) -> Fault | None:
+    def fault(self, machine: str = platform.machine()) -> RecordedFault | None:
         """The fault that was recorded; None where there is none, or where the signal was sent by somebody."""
         data = self._memory.tobytes()
         number, _, code = struct.unpack_from("<iii", data, INFO_OFFSET)
@@ -92,9 +86,9 @@ class FaultRecord:
             return None
         told = signal.Signals(number)
         if code == _SI_KERNEL or (told is signal.SIGBUS and code == _BUS_ADRALN):
-            return Fault(told, None)
+            return RecordedFault(told, None)
         (address,) = struct.unpack_from("<Q", data, INFO_OFFSET + 16)
-        return Fault(told, address, _access(data[CONTEXT_OFFSET:], machine))
+        return RecordedFault(told, address, _access(data[CONTEXT_OFFSET:], machine))
 
 
 def _access(context: bytes, machine: str) -> Access:
@@ -104,12 +98,12 @@ def _access(context: bytes, machine: str) -> Access:
                 struct.unpack_from("<Q", context, offset) for offset in (_X86_ERROR_OFFSET, _X86_TRAP_OFFSET)
             )
             if trap == _X86_PAGE_FAULT:
-                return Access.WRITE if error & _X86_WRITE else Access.READ
+                return "wrote" if error & _X86_WRITE else "read"
         case "aarch64":
             syndrome = _arm_syndrome(context)
             if syndrome is not None and syndrome >> 26 & 0x3F in _ARM_DATA_ABORTS:
-                return Access.WRITE if syndrome & _ARM_WRITE else Access.READ
-    return Access.UNKNOWN
+                return "wrote" if syndrome & _ARM_WRITE else "read"
+    return "touched"
 
 
 def _arm_syndrome(context: bytes) -> int | None:
@@ -125,18 +119,17 @@ def _arm_syndrome(context: bytes) -> int | None:
     return None
 
 
-def _nearest(address: int, buffers: Mapping[int, Iterable[Placed]]) -> str | None:
+def _nearest(address: int, buffers: Mapping[int, Iterable[Placed]]) -> tuple[Place, str, int]:
     """The address by its distance from the nearest buffer, in bytes rounded up to whole elements."""
-    found: tuple[int, str] | None = None
+    found: tuple[Place, str, int] = ("far", "", ROOM_BYTES + 1)
     for base, placed in buffers.items():
         for one in placed:
             start, end = base + one.start, base + one.end
             if start <= address < end:
-                return f"byte {address - start} of {one.name}"
+                return "inside", one.name, address - start
             behind = address >= end
             distance = address - end + 1 if behind else start - address
             distance += -distance % one.itemsize
-            if distance <= ROOM_BYTES and (found is None or distance < found[0]):
-                where = "past the end" if behind else "before the start"
-                found = distance, f"{distance} byte{'s' * (distance != 1)} {where} of {one.name}"
-    return None if found is None else found[1]
+            if distance < found[2]:
+                found = ("behind" if behind else "in front", one.name, distance)
+    return found if found[1] else ("far", "", 0)

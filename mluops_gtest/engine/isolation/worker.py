@@ -173,7 +173,7 @@ class _Worker:
             size = self._backend.workspace_size(call)
             return Workspace(checked_size(self._backend.name, size, self._options.get("memory_limit")))
         except (Exception, SystemExit) as error:
-            return ended_of(failed_reply(error, call))
+            return ended_of(failed_reply(error, call, "workspace_size"))
         finally:
             self._memory.end()
 

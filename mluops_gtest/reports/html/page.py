@@ -12,6 +12,7 @@ from typing import Any
 from mluops_gtest.errors import UsageError
 from mluops_gtest.model.outcome import Outcome
 from mluops_gtest.model.plain_text import plain, plain_values
+from mluops_gtest.model.reasons import reason_of
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult
 from mluops_gtest.reports.html.favicon import favicon
@@ -45,7 +46,7 @@ def render_html(
         raise UsageError(f"Unknown language {lang!r}; the page speaks {', '.join(WORDS)}.")
     words = WORDS[lang]
     style = _tones() + _static(".css")
-    data = payload(report, transitions, history, device)
+    data = payload(report, transitions, history, device, lang)
     script = f'(() => {{\n"use strict";\n{_READ}\n{_static(".js")}}})();'
     policy = (
         f"default-src 'none'; img-src data:; style-src {_digest(style)}; script-src {_digest(script)}; base-uri 'none'"
@@ -65,7 +66,7 @@ def render_html(
 <body>
 <svg id="svg-namespace" width="0" height="0" hidden></svg>
 <div id="page"></div>
-<noscript>{_without_script(report, words)}</noscript>
+<noscript>{_without_script(report, words, lang)}</noscript>
 <script type="application/json" id="words">{_embedded(words)}</script>
 <script type="application/json" id="data">{_embedded(plain_values(data))}</script>
 <script>{script}</script>
@@ -105,7 +106,7 @@ def _headline(report: RunReport, words: Mapping[str, str]) -> str:
     return words[f"verdict_{verdict(report)}"].format(n=blocked, all=len(report.results))
 
 
-def _without_script(report: RunReport, words: Mapping[str, str]) -> str:
+def _without_script(report: RunReport, words: Mapping[str, str], lang: str) -> str:
     """The counts per operator and the first blocking cases, for readers without JavaScript."""
     counts: dict[str, Counter[str]] = {}
     for result in report.results:
@@ -114,7 +115,7 @@ def _without_script(report: RunReport, words: Mapping[str, str]) -> str:
     heads = [words["operator"], words["cases"], *(words[f"o_{outcome}"] for outcome in present)]
     rows = [[name, row.total(), *(row[outcome] for outcome in present)] for name, row in sorted(counts.items())]
     blocking = [result for result in report.results if result.outcome.blocks]
-    listed = [_blocking_line(result, words) for result in blocking[:_MOST_LISTED]]
+    listed = [_blocking_line(result, words, lang) for result in blocking[:_MOST_LISTED]]
     left = len(blocking) - len(listed)
     return (
         f"<main><h1>{escape(_headline(report, words))}</h1><p>{escape(words['noscript'])}</p>"
@@ -124,8 +125,8 @@ def _without_script(report: RunReport, words: Mapping[str, str]) -> str:
     )
 
 
-def _blocking_line(result: CaseResult, words: Mapping[str, str]) -> list[str]:
-    return [words[f"o_{result.outcome.value}"], result.case, result.reason.partition("\n")[0]]
+def _blocking_line(result: CaseResult, words: Mapping[str, str], lang: str) -> list[str]:
+    return [words[f"o_{result.outcome.value}"], result.case, reason_of(result.causes, lang).partition("\n")[0]]
 
 
 def _table(heads: list[str], rows: list[list[Any]]) -> str:

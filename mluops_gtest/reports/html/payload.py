@@ -7,6 +7,7 @@ from typing import Any
 from mluops_gtest.errors import ExitCode
 from mluops_gtest.model.difference import told_ulp
 from mluops_gtest.model.outcome import GRAVEST_FIRST
+from mluops_gtest.model.reasons import reason_of
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseInfo, CaseResult, Outcome, Reading, TensorInfo, Worst
 from mluops_gtest.reports.html.compact import Pool, kept, number, profile_record, shortened
@@ -33,8 +34,9 @@ def payload(
     transitions: Mapping[str, str] | None,
     history: HistoryTrends | None,
     device: Mapping[str, Any] | None,
+    lang: str = "en",
 ) -> dict[str, Any]:
-    """Everything the page shows, but its words."""
+    """Everything the page shows but its own words; reasons are in that language."""
     pool = Pool()
     moved = {case: word.replace("_", " ") for case, word in (transitions or {}).items()}
     runs = latest_runs(history or {})
@@ -46,7 +48,7 @@ def payload(
             "moved": pool.number(moved[result.case]) if result.case in moved else None,
             "trend": [pool.number(text) for text in past] if runs else None,
         }
-        rows.append(kept(_row(result, pool) | beside))
+        rows.append(kept(_row(result, pool, lang) | beside))
     present = {result.case for result in report.results}
     return {
         "verdict": verdict(report),
@@ -86,7 +88,8 @@ def _text(value: Any) -> str:
     return text if len(text) <= _MOST_VALUE else text[:_MOST_VALUE] + " …"
 
 
-def _row(result: CaseResult, pool: Pool) -> dict[str, Any]:
+def _row(result: CaseResult, pool: Pool, lang: str) -> dict[str, Any]:
+    reason = reason_of(result.causes, lang)
     statuses = (result.status, result.expected_status)
     return {
         "id": result.case,
@@ -97,13 +100,13 @@ def _row(result: CaseResult, pool: Pool) -> dict[str, Any]:
         "readings": [_reading(reading, pool) for reading in result.readings],
         "worst": None if result.worst is None else _worst(result.worst, pool),
         "ms": number(result.seconds * 1e3),
-        "why": pool.number(shortened(result.reason, _MOST_PRINTED)) if result.reason else None,
+        "why": pool.number(shortened(reason, _MOST_PRINTED)) if reason else None,
         # What stands around the case's own name, so that lines which differ by it alone are one value.
         "repro": pool.number(result.repro.split(result.case)) if result.repro else None,
         "debug": pool.number(result.debug.split(result.case)) if result.debug else None,
         "notes": [shortened(note, _MOST_PRINTED) for note in result.notes],
         "printed": shortened(result.output, _MOST_PRINTED),
-        "attempts": [[list(Outcome).index(a.outcome), pool.number(a.reason)] for a in result.attempts],
+        "attempts": [[list(Outcome).index(a.outcome), pool.number(reason_of(a.causes, lang))] for a in result.attempts],
         "mark": pool.number(result.fingerprint) if result.fingerprint else None,
         "profile": None if result.profile is None else profile_record(result.profile),
         **_info(result.info, pool),

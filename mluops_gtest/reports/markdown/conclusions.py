@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from mluops_gtest.errors import ExitCode
 from mluops_gtest.model.groups import grouped_results
+from mluops_gtest.model.reasons import reason_of
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
 from mluops_gtest.reports.efficiency import Efficiency
@@ -71,7 +72,7 @@ def _problems(report: RunReport, say: Words) -> Iterator[str]:
         first = group.first
         operators = say("comma").join(code(name) for name in sorted({result.operator for result in group.members}))
         words = {"operator": operators, "outcome": say(f"outcome_{first.outcome.value}"), "cases": len(group.members)}
-        lines = [say("problem", reason=text(first.reason) or say("none"), **words)]
+        lines = [say("problem", reason=text(reason_of(first.causes, say("language"))) or say("none"), **words)]
         lines.append(f"{say('problem_cases')}{say('colon')}{named(group.members, _MOST_NAMED, say)}")
         if first.repro:
             lines.append(f"{say('repro')}{say('colon')}{code(first.repro)}")
@@ -99,6 +100,7 @@ def _remarks(report: RunReport, say: Words) -> Iterator[str]:
         reasons: dict[str, int] = {}
         for result in report.results:
             if result.outcome is outcome:
-                reasons[result.reason] = reasons.get(result.reason, 0) + 1
+                reason = reason_of(result.causes, say("language"))
+                reasons[reason] = reasons.get(reason, 0) + 1
         for reason, count in sorted(reasons.items(), key=lambda item: (-item[1], item[0])):
             yield say(key, cases=count, reason=text(reason) or say("none"))

@@ -21,6 +21,8 @@ def words(language: str) -> Words:
 
 # Key → (English, Chinese).
 WORDS: dict[str, tuple[str, str]] = {
+    # The language itself, for reasons.
+    "language": LANGUAGES,
     # Punctuation between the parts of a line.
     "comma": (", ", "、"),
     "semicolon": ("; ", "；"),

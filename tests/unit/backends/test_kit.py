@@ -11,6 +11,7 @@ from mluops_gtest.generate.source import StoredCases
 from mluops_gtest.model.backend import OfferedBackend, misfits
 from mluops_gtest.model.call import Declined
 from mluops_gtest.model.case import Case
+from mluops_gtest.model.cause import ContentError
 from mluops_gtest.model.result import CaseResult, Outcome
 from mluops_gtest.model.status import Status
 from tests.support import wrong_backends
@@ -192,7 +193,9 @@ def test_a_backend_may_offer_one_operator(cases, operators):
 
 def test_a_broken_case_is_not_held_against_the_backend(cases):
     def execute(case: Case, operator) -> CaseResult:
-        return CaseResult(case.id, case.operator, (), Outcome.ERROR, reason="cut short", content_error=True)
+        return CaseResult(
+            case.id, case.operator, (), Outcome.ERROR, causes=(ContentError("cut short"),), content_error=True
+        )
 
     findings = {finding.name: finding for finding in check_behaviour(cases, execute)}
     assert broken(findings) == {"cases", "unknown operators"}

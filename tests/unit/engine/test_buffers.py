@@ -17,7 +17,9 @@ from mluops_gtest.engine.buffers import (
     holding,
     pattern_of,
 )
+from mluops_gtest.model.cause import Overrun
 from mluops_gtest.model.dtypes import DType
+from mluops_gtest.model.reasons import reason_of
 
 
 @pytest.mark.parametrize("size", [0, 1, 7, 64, 1000, 100_000])
@@ -45,7 +47,7 @@ def test_buffers_are_aligned_apart_and_intact(size):
 def test_one_stray_byte_is_seen_and_located(offset, words):
     buffer = Arena().lay_out([Wanted("x", 13)])["x"]
     ctypes.memset(buffer.data.ctypes.data + offset, 0, 1)
-    assert buffer.overrun("x") == words
+    assert reason_of((buffer.overrun("x"),)) == words
 
 
 def test_no_byte_between_two_buffers_goes_unseen():
@@ -64,7 +66,7 @@ def test_what_an_earlier_case_left_behind_the_last_buffer_is_looked_at():
     buffers = arena.lay_out([Wanted("x", 8), Wanted("y", 8)])
     assert [buffer.overrun(name) for name, buffer in buffers.items()] == [None, None]
     ctypes.memset(buffers["y"].data.ctypes.data + 8 + TAIL_BYTES, 0, 1)
-    assert buffers["y"].overrun("y") == f"wrote past the end of y, first at byte {TAIL_BYTES + 1} behind it"
+    assert buffers["y"].overrun("y") == Overrun("y", "behind", TAIL_BYTES + 1)
 
 
 @pytest.mark.parametrize("dtype", list(DType))

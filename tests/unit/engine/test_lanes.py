@@ -6,9 +6,11 @@ import pytest
 
 from mluops_gtest.engine.caller import LostDeviceError
 from mluops_gtest.engine.lanes import Lanes, PlannedCase
+from mluops_gtest.model.cause import RunLost
 from mluops_gtest.model.event import CaseFinished, CaseStarted
 from mluops_gtest.model.result import CaseResult, Outcome
 
+GONE = RunLost("gone")
 CASES = [PlannedCase(f"op/{i}", "op", ()) for i in range(30)]
 
 
@@ -24,7 +26,7 @@ class Lane:
 
     def run(self, planned):
         if self.left == 0:
-            raise LostDeviceError("gone")
+            raise LostDeviceError(GONE)
         if self.left is not None:
             self.left -= 1
         self.ran.append(planned.id)
@@ -51,7 +53,7 @@ def test_a_lost_lane_gives_its_case_to_the_others(dies_after):
 def test_when_no_lane_is_left_the_reason_is_kept():
     lanes = Lanes([Lane(2), Lane(3)])
     assert len(finished(lanes.run(CASES))) == 5
-    assert lanes.lost == "gone"
+    assert lanes.lost == GONE
 
 
 @pytest.mark.parametrize("count", [1, 3])

@@ -9,6 +9,7 @@ from mluops_gtest.engine.cold_cache import CacheSweeper, last_level_bytes
 from mluops_gtest.engine.perf import LEAST_SAMPLES, MOST_SAMPLES, Sampling, measure
 from mluops_gtest.engine.perf_host import measure_bandwidth, measure_peak
 from mluops_gtest.engine.reply import Ending, Reply
+from mluops_gtest.model.cause import Killed
 from mluops_gtest.model.status import Status
 
 STEADY = 1e-3
@@ -103,7 +104,7 @@ def test_device_times_with_gaps_are_left_out():
 @pytest.mark.parametrize("warmup", [0, 3])
 def test_a_call_that_does_not_succeed_ends_it_for_all(warmup):
     def dies():
-        return Reply(ended=Ending.CRASHED, reason="killed by SIGSEGV")
+        return Reply(ended=Ending.CRASHED, causes=(Killed("SIGSEGV", 11),))
 
     log = []
     first, second = measure([dies, calls_of([], log=log)], Sampling(warmup, 10), Clock())

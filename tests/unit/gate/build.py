@@ -8,6 +8,7 @@ from mluops_gtest.gate.waivers import Waiver
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseInfo, CaseResult, Outcome, Perf, Reading, TensorInfo
 from mluops_gtest.model.status import Status
+from tests.support.reports import told
 
 TODAY = datetime.date(2026, 5, 20)
 MACHINE = {"platform": "Linux", "machine": "x86_64", "cpus": 2, "python": "3.11.7", "numpy": "2.4"}
@@ -15,7 +16,7 @@ EVERYTHING = {"select": [], "operators": [], "tags": [], "keyword": "", "everyth
 UNCOMPARED = (Outcome.SKIPPED, Outcome.NOT_RUN)
 
 
-def result(case, outcome="passed", *, value=None, dtype="float", times=None, fingerprint=None, **more):
+def result(case, outcome="passed", *, value=None, dtype="float", times=None, fingerprint=None, reason=None, **more):
     outcome = Outcome.named(outcome)
     if fingerprint is None:
         fingerprint = "v1:0" if outcome.blocks else ""
@@ -25,7 +26,7 @@ def result(case, outcome="passed", *, value=None, dtype="float", times=None, fin
         "status": Status.SUCCESS,
         "expected_status": Status.SUCCESS,
         "tags": ("boundary",),
-        "reason": f"{outcome.value} somehow" if outcome is not Outcome.PASSED else "",
+        "causes": told(reason or (f"{outcome.value} somehow" if outcome is not Outcome.PASSED else "")),
         "repro": f"mluops-test run {case}",
         "info": CaseInfo(outputs=(TensorInfo("y", dtype, "ARRAY", (8,)),)),
         "perf": None if times is None else Perf(tuple(int(t) for t in times)),

@@ -2,7 +2,9 @@
 
 import pytest
 
-from mluops_gtest.model.difference import share_words, worst_words
+from mluops_gtest.model.cause import Exceeded, Excess, Places
+from mluops_gtest.model.difference import worst_words
+from mluops_gtest.model.reasons.english import share_words
 from mluops_gtest.model.result import Outcome, Reading, Worst
 from tests.support.reports import result
 
@@ -37,6 +39,6 @@ def test_where_equality_is_asked_the_unequal_ones_count():
 
 def test_what_the_reason_says_is_not_said_twice():
     worst = Worst("y", (3,), "1", "2", 7, 16, 2, 5, 7)
-    reason = "y: diff1 = 1 > 0.003; 5 of 16 elements beyond tolerance (7 unequal in their bits)"
-    told = worst_words(result(outcome=Outcome.FAILED, value=1.0, worst=worst, reason=reason))
+    cause = Exceeded("y", (Excess("diff1", 1.0, 3e-3),), Places(7, 16, 0, 9), False, False, 5, 7)
+    told = worst_words(result(outcome=Outcome.FAILED, value=1.0, worst=worst, causes=(cause,)))
     assert told == "y[3] = 1, expected 2; at most 2 ulp apart"

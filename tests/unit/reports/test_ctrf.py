@@ -8,7 +8,7 @@ import pytest
 from mluops_gtest.model.result import Attempt, Outcome
 from mluops_gtest.reports.ctrf import render_ctrf
 from tests.support.npm import install, needs_npm
-from tests.support.reports import GOLDEN, golden_report, report, result
+from tests.support.reports import GOLDEN, golden_report, report, result, told
 
 VALIDATE = """
 const {readFileSync} = require("fs");
@@ -45,7 +45,11 @@ def test_the_summary_counts_the_tests():
 
 
 def test_attempts_before_the_last_are_retries():
-    attempts = (Attempt(Outcome.FAILED, "off"), Attempt(Outcome.CRASHED, "died"), Attempt(Outcome.PASSED, ""))
+    attempts = (
+        Attempt(Outcome.FAILED, told("off")),
+        Attempt(Outcome.CRASHED, told("died")),
+        Attempt(Outcome.PASSED),
+    )
     (test,) = rendered(result(outcome=Outcome.FLAKY, attempts=attempts))
     assert (test["flaky"], test["retries"]) == (True, 2)
     assert [(a["attempt"], a["status"], a["message"]) for a in test["retryAttempts"]] == [

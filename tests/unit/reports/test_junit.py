@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mluops_gtest.model.result import Attempt, Outcome
 from mluops_gtest.reports.junit import render_junit
-from tests.support.reports import golden_report, report, result
+from tests.support.reports import golden_report, report, result, told
 
 EXPECTED = {
     "failure": {"failed", "wrong_status", "memory", "suspect", "xpassed", "flaky"},
@@ -63,7 +63,7 @@ def test_properties_come_first_as_readers_expect():
 
 
 def test_a_flaky_case_tells_its_attempts():
-    attempts = (Attempt(Outcome.FAILED, "off by one"), Attempt(Outcome.PASSED, ""))
+    attempts = (Attempt(Outcome.FAILED, told("off by one")), Attempt(Outcome.PASSED))
     (case,) = parse(result(outcome=Outcome.FLAKY, attempts=attempts)).iter("testcase")
     assert "attempt 1: failed off by one\nattempt 2: passed" in case.find("failure").text
 

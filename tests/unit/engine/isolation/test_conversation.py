@@ -32,6 +32,7 @@ from mluops_gtest.engine.isolation.conversation import (
     StaleAnswerError,
 )
 from mluops_gtest.engine.reply import Ending, Reply
+from mluops_gtest.model.cause import Told
 from mluops_gtest.model.status import Status
 
 GOOD = {
@@ -361,7 +362,7 @@ def test_random_bytes_on_the_line_are_an_answer_or_an_error(data, numbered, shor
     "reply",
     [
         Reply(Status.BAD_PARAM, 0.25, 0.125, {"n": -(10**400)}, ("note", "Ω"), ("refused",)),
-        *(Reply(ended=e, reason="why", notes=("n",)) for e in Ending if e is not Ending.TIMED_OUT),
+        *(Reply(ended=e, causes=(Told("why"),), notes=("n",)) for e in Ending if e is not Ending.TIMED_OUT),
     ],
 )
 def test_a_reply_survives_the_line(reply):
@@ -373,4 +374,4 @@ def test_halves_of_characters_do_not_stop_an_answer():
     answer = RUN.read(encoded(answer_of(reply)))
     assert isinstance(answer, Answered)
     assert answer.notes == ("bad \ufffd name",)
-    assert isinstance(RUN.read(encoded(answer_of(Reply(ended=Ending.ERROR, reason="\ud800")))), Ended)
+    assert isinstance(RUN.read(encoded(answer_of(Reply(ended=Ending.ERROR, causes=(Told("\ud800"),))))), Ended)

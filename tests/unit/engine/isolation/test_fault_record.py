@@ -12,11 +12,11 @@ from mluops_gtest.engine.isolation.fault_record import (
     CONTEXT_OFFSET,
     INFO_OFFSET,
     RECORD_BYTES,
-    Access,
-    Fault,
     FaultRecord,
+    RecordedFault,
 )
 from mluops_gtest.engine.isolation.page_layout import ROOM_BYTES, place
+from mluops_gtest.model.reasons import reason_of
 
 BASE = 0x7F00_0000_0000
 
@@ -40,19 +40,19 @@ def arm(syndrome, *, before=528):
 @pytest.mark.parametrize(
     ("context", "machine", "access"),
     [
-        (x86(4), "x86_64", Access.READ),
-        (x86(6), "x86_64", Access.WRITE),
-        (x86(6, trap=13), "x86_64", Access.UNKNOWN),
-        (arm(0x24 << 26), "aarch64", Access.READ),
-        (arm(0x24 << 26 | 1 << 6), "aarch64", Access.WRITE),
-        (arm(0x20 << 26 | 1 << 6), "aarch64", Access.UNKNOWN),
-        (b"", "aarch64", Access.UNKNOWN),
-        (arm(0x24 << 26, before=2 * CONTEXT_BYTES["aarch64"])[:4560], "aarch64", Access.UNKNOWN),
-        (x86(6), "riscv64", Access.UNKNOWN),
+        (x86(4), "x86_64", "read"),
+        (x86(6), "x86_64", "wrote"),
+        (x86(6, trap=13), "x86_64", "touched"),
+        (arm(0x24 << 26), "aarch64", "read"),
+        (arm(0x24 << 26 | 1 << 6), "aarch64", "wrote"),
+        (arm(0x20 << 26 | 1 << 6), "aarch64", "touched"),
+        (b"", "aarch64", "touched"),
+        (arm(0x24 << 26, before=2 * CONTEXT_BYTES["aarch64"])[:4560], "aarch64", "touched"),
+        (x86(6), "riscv64", "touched"),
     ],
 )
 def test_a_read_and_a_write_are_told_apart_where_the_machine_does(context, machine, access):
-    assert record(context=context).fault(machine) == Fault(signal.SIGSEGV, BASE, access)
+    assert record(context=context).fault(machine) == RecordedFault(signal.SIGSEGV, BASE, access)
 
 
 @pytest.mark.parametrize(
@@ -62,9 +62,9 @@ def test_a_read_and_a_write_are_told_apart_where_the_machine_does(context, machi
         (signal.SIGSEGV, 0, None),
         (signal.SIGSEGV, -6, None),
         (signal.SIGFPE, 1, None),
-        (signal.SIGSEGV, 0x80, Fault(signal.SIGSEGV, None)),
-        (signal.SIGBUS, 1, Fault(signal.SIGBUS, None)),
-        (signal.SIGBUS, 2, Fault(signal.SIGBUS, BASE)),
+        (signal.SIGSEGV, 0x80, RecordedFault(signal.SIGSEGV, None)),
+        (signal.SIGBUS, 1, RecordedFault(signal.SIGBUS, None)),
+        (signal.SIGBUS, 2, RecordedFault(signal.SIGBUS, BASE)),
     ],
 )
 def test_only_a_fault_is_one(number, code, fault):
@@ -104,4 +104,4 @@ X, Y = place([Wanted("x", 100, 4, 4), Wanted("bytes", 10)], Side.BEHIND)
     ],
 )
 def test_an_address_is_told_by_the_nearest_buffer(address, words):
-    assert Fault(signal.SIGSEGV, address).words({BASE: (X, Y)}) == words
+    assert reason_of((RecordedFault(signal.SIGSEGV, address).placed({BASE: (X, Y)}),)) == words

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from mluops_gtest.engine.buffers import Side, Wanted
 from mluops_gtest.engine.isolation.page_layout import PAGE_BYTES, ROOM_BYTES, file_bytes, place, room_bytes
 from mluops_gtest.engine.isolation.paged_arena import PagedArena
+from mluops_gtest.model.cause import Overrun
 
 SIZES = st.lists(st.integers(0, 3 * PAGE_BYTES // 4).map(lambda n: 4 * n), max_size=6)
 
@@ -49,8 +50,7 @@ def test_what_is_left_of_the_pages_is_a_guard_zone(side):
             assert zone.size == PAGE_BYTES - 100
             assert [buffer.overrun(name) for name, buffer in buffers.items()] == [None] * 3
             zone[-1 if side is Side.BEHIND else 0] = 0
-            where = "before the start" if side is Side.BEHIND else "past the end"
-            assert where in buffers["x"].overrun("x")
+            assert buffers["x"].overrun("x") == Overrun("x", "in front" if side is Side.BEHIND else "behind", 1)
             for buffer in buffers.values():
                 buffer.data[:] = 0
     finally:
