@@ -82,7 +82,7 @@ WHEN_LOADED = {
     ),
     "two parameters of one number": (
         INIT, '(ParamField("num_segments", 1, "int32", "required"),)',
-        '(ParamField("num_segments", 1), ParamField("rest", 1))', 'message="RowSumParam"',
+        '(ParamField("num_segments", 1), ParamField("rest", 1))', 'ParamField("num_segments"',
         "have the number 1. Number them",
     ),
     "a name that is not there": (
@@ -194,6 +194,12 @@ def test_a_slip_that_shows_when_cases_are_generated(cli, spoil, way):
     part, right, wrong, line, words = WHEN_GENERATED[way]
     root, path = spoil(part, right, wrong)
     assert_told(cli("generate", "--all", "--root", root), root, path, line, words)
+
+
+def test_a_slip_that_all_cases_show_is_told_once(cli, spoil):
+    root, _ = spoil(REFERENCE, 'Baseline({"output"', 'Baseline({"ouput"')
+    (line,) = cli("generate", "--all", "--root", root).err.splitlines()
+    assert re.search(r"Known: output\. \(\d\d cases\)$", line)
 
 
 def test_a_kernel_without_a_status(cli, run, spoil):

@@ -1,5 +1,6 @@
 """`mluops-test generate`."""
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,8 +81,9 @@ def command(roots: tuple[str, ...], out: Path | None, form: str, jobs: int, chec
         for case_id in update_lock(catalogue, target, mine):
             say(f"removed {case_id}: no longer declared")
         say(_written(mine, target))
-    for line in problems:
-        complain(f"error: {line}")
+    # A slip in an operator's code is the same for many cases.
+    for line, times in Counter(problems).items():
+        complain(f"error: {line}{f' ({times} cases)' if times > 1 else ''}")
     made = len(produced) - len(problems) - len(unwritable)
     if unwritable:
         left = f"{len(targets) - made - len(problems)} cases are left; make room and run the same command again."
