@@ -27,7 +27,7 @@ class BytesType(click.ParamType):  # type: ignore[type-arg]  # generic in the ne
         """2G → 2147483648."""
         match = re.fullmatch(r"(\d+)([KMG]?)B?", str(value).strip(), re.IGNORECASE)
         if match is None or not int(match[1]):
-            self.fail(f"{value!r} is no size; write a number with K, M or G, e.g. 512M or 2G.", param, ctx)
+            self.fail(f"{value!r} is not a size; write a number with K, M or G, e.g. 512M or 2G.", param, ctx)
         return int(match[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[match[2].upper()]
 
 
@@ -40,7 +40,7 @@ class DevicesType(click.ParamType):  # type: ignore[type-arg]
         """`0,1` → (0, 1)."""
         parts = str(value).split(",")
         if not all(part.strip().isdecimal() for part in parts) or len(set(parts)) != len(parts):
-            self.fail(f"{value!r} is no list of different device numbers, e.g. 0,1.", param, ctx)
+            self.fail(f"{value!r} is not a list of different device numbers, e.g. 0,1.", param, ctx)
         return tuple(int(part) for part in parts)
 
 
@@ -55,7 +55,7 @@ class ReseedType(click.ParamType):  # type: ignore[type-arg]
         if text == "random":
             return text
         if not (text.isascii() and text.isdecimal()) or int(text) > LARGEST_RESEED:
-            self.fail(f"{value!r} is no seed; write an integer from 0 to {LARGEST_RESEED}, or random.", param, ctx)
+            self.fail(f"{value!r} is not a seed; write an integer from 0 to {LARGEST_RESEED}, or random.", param, ctx)
         return int(text)
 
 
@@ -75,8 +75,8 @@ def root_option(function: F) -> F:
         multiple=True,
         default=(BUILTIN,),
         type=RootType(exists=True, file_okay=False),
-        help="A folder with generators/, cases/ and prototxt/ of your own, in place of the built-in content; repeat it "
-        "for several, e.g. --root builtin --root ../my_operators.",
+        help="Use your own folder with generators/, cases/ and prototxt/ instead of the built-in content; repeat it "
+        "to use several, e.g. --root builtin --root ../my_operators.",
     )(function)
 
 
@@ -95,17 +95,17 @@ def selection_options(function: F) -> F:
             "--tag",
             "tags",
             multiple=True,
-            help=f"Only cases with this tag, e.g. --tag boundary (several: any of them). Tags: {', '.join(TAGS)}.",
+            help=f"Only cases with this tag, e.g. --tag boundary (repeat it: any of them). Tags: {', '.join(TAGS)}.",
             shell_complete=lambda ctx, param, incomplete: [tag for tag in TAGS if tag.startswith(incomplete)],  # noqa: ARG005
         ),
         click.option(
             "-k",
             "keyword",
             default="",
-            help="Only ids or tags that match, e.g. -k 'edge and not half'.",
+            help="Only cases whose id or tags match, e.g. -k 'edge and not half'.",
             metavar="EXPR",
         ),
-        click.option("--all", "everything", is_flag=True, help="Every declared case but those tagged undefined."),
+        click.option("--all", "everything", is_flag=True, help="Every declared case except those tagged undefined."),
         root_option,
     ]
     for decorator in reversed(decorators):
@@ -142,11 +142,11 @@ def taken_reports(options: dict[str, Any]) -> dict[str, str]:
 def file_options(function: F) -> F:
     """--strict, --allow-outside-paths: how case files are read."""
     decorators = [
-        click.option("--strict", is_flag=True, help="Treat what is merely noted in a case file as an error."),
+        click.option("--strict", is_flag=True, help="Treat notes about a case file as errors."),
         click.option(
             "--allow-outside-paths",
             is_flag=True,
-            help="Let a case file name data files outside its own folder (only for files you trust).",
+            help="Let case files read data files outside their own folder (only for files you trust).",
         ),
     ]
     for decorator in reversed(decorators):

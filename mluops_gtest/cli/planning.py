@@ -25,15 +25,15 @@ def only_failed(session: Session, selection: dict[str, Any], path: Path) -> dict
     """The selection narrowed down to what did not pass in the results at `path`; it names every such case."""
     failed = [result.case for result in read_report(path).results if result.outcome.blocks]
     if not failed:
-        raise NothingSelectedError(f"--failed {path}: nothing failed there, so nothing is left to run again.")
+        raise NothingSelectedError(f"--failed {path}: nothing failed there, so there is nothing to run again.")
     gone = [case for case in failed if case not in session.catalogue.drafts and not Path(case).is_file()]
     if gone:
-        complain(f"warning: --failed {path}: left out, since not here any more: {len(gone)} case(s), e.g. {gone[0]}.")
+        complain(f"warning: --failed {path}: {len(gone)} case(s) no longer exist and are left out, e.g. {gone[0]}.")
     wanted = set(failed).difference(gone)
     if selection["select"]:
         wanted &= {case.id for case in session.select(dict(selection)).cases}
     if not wanted:
-        raise NothingSelectedError(f"--failed {path}: of the cases that failed there ({len(failed)}) none is selected.")
+        raise NothingSelectedError(f"--failed {path}: none of the {len(failed)} cases that failed there is selected.")
     return {**selection, "select": [case for case in failed if case in wanted]}
 
 
@@ -46,7 +46,9 @@ def plan_new(
     if request.shard is None and not by_size:
         return chosen.cases, chosen.left_out
     if times is not None and not times.seconds.keys() & cases:
-        complain("warning: --times knows none of the selected cases; their sizes decide.")
+        complain(
+            "warning: --times has none of the selected cases; shards are balanced by the size of the cases instead."
+        )
     costs = costs_of(case_sizes(session.source(chosen.cases), chosen.cases), times or RecordedTimes())
     ids = list(cases)
     if request.shard is not None:
@@ -68,9 +70,9 @@ def plan_again(session: Session, ids: list[str]) -> tuple[Selected, ...]:
 def empty_shard(allowed: bool) -> ExitCode:
     """A shard without cases is an error unless the user expects it."""
     if allowed:
-        say("This shard has no case.")
+        say("This shard has no cases.")
         return ExitCode.OK
-    raise NothingSelectedError("This shard has no case; use fewer shards, or say --allow-empty-shard.")
+    raise NothingSelectedError("This shard has no cases; use fewer shards, or add --allow-empty-shard.")
 
 
 def case_sizes(source: StoredCases, cases: tuple[Selected, ...]) -> dict[str, int]:

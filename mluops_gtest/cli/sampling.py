@@ -19,7 +19,9 @@ class SamplesType(click.ParamType):  # type: ignore[type-arg]  # generic in the 
         if text == "auto":
             return None
         if not text.isdecimal() or not int(text):
-            self.fail(f"{value!r} is neither auto nor a number of samples from 1 on, e.g. --samples 100.", param, ctx)
+            self.fail(
+                f"{value!r} is neither auto nor a number of samples of at least 1, e.g. --samples 100.", param, ctx
+            )
         return int(text)
 
 
@@ -32,15 +34,16 @@ def sampling_options(function: F) -> F:
             default=3,
             show_default=True,
             metavar="W",
-            help="Calls before the first sample, e.g. --warmup 10.",
+            help="Untimed calls before the first sample, e.g. --warmup 10.",
         ),
         click.option(
             "--samples",
             type=SamplesType(),
             default="auto",
             show_default=True,
-            help="Timed calls per case, e.g. --samples 100; auto: until the median is known to 1 %, at most 1000 and "
-            "about two seconds.",
+            metavar="N|auto",
+            help="Timed calls per case, e.g. --samples 100; auto goes on until the median is known to 1 %, but "
+            "stops at 1000 calls or about two seconds.",
         ),
         click.option("--cold-cache", is_flag=True, help="Empty this machine's caches before each sample."),
     ]

@@ -92,7 +92,7 @@ def read_settings(path: Path) -> SettingsFile:
         text = plain_file_bytes(path, _MOST_BYTES).decode()
         document = tomllib.loads(text)
     except OSError as error:
-        raise UsageError(f"{path}: the settings cannot be read: {error.strerror or error}.") from error
+        raise UsageError(f"{path}: cannot read the settings: {error.strerror or error}.") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: not valid UTF-8 (byte {error.start}).") from error
     except tomllib.TOMLDecodeError as error:
@@ -126,9 +126,9 @@ def _value(key: str, value: Any, place: str) -> Any:
     if key == "roots" and not found:
         raise source.error(f'name at least one root, e.g. roots = ["{BUILTIN}"]')
     if key == "timeout" and not math.isfinite(found):
-        raise source.error(f"{found} is no number of seconds")
+        raise source.error(f"{found} is not a number of seconds")
     if any("\0" in text for text in (found if isinstance(found, tuple) else (str(found),))):
-        raise source.error(f"{shown(found)} holds a NUL character")
+        raise source.error(f"{shown(found)} contains a NUL character")
     return found
 
 
@@ -176,4 +176,4 @@ def remark(error: click.ClickException) -> str:
     name = error.param.name or ""
     if not isinstance(error.ctx.obj, SettingsFile) or not stands_in_settings(error.ctx, name):
         return ""
-    return f"\nThe value stands in {error.ctx.obj.place(name)}."
+    return f"\nThe value comes from {error.ctx.obj.place(name)}."

@@ -240,7 +240,7 @@ def test_an_update_refuses_what_the_gate_blocks_unless_it_is_accepted(cli, resul
     ]
     assert cli("gate", worse, "--against", baseline).code == 0
     judging = cli("gate", worse, "--against", baseline, "--accept", "missing")
-    assert (judging.code, "--accept says what --update may write" in judging.err) == (2, True)
+    assert (judging.code, "--accept needs --update" in judging.err) == (2, True)
 
 
 def test_an_update_never_overwrites_results(cli, results):

@@ -166,11 +166,11 @@ def test_a_declined_case_is_skipped_as_ever(run):
     ("arguments", "words"),
     [
         ((), "--guard-pages needs worker processes; backend 'numpy' runs inline: add --isolate"),
-        (("--backend", "exec:true"), "backend 'exec:true' has memory of its own"),
-        (("--backend", "torch"), "backend 'torch' has memory of its own"),
-        (("--backend", "mlu"), "backend 'mlu' has memory of its own"),
+        (("--backend", "exec:true"), "backend 'exec:true' has its own memory"),
+        (("--backend", "torch"), "backend 'torch' has its own memory"),
+        (("--backend", "mlu"), "backend 'mlu' has its own memory"),
         (("--backend", "c:libk.so", "--runtime", "librt.so"), "backend 'c:libk.so' with --runtime librt.so has memory"),
-        (("--backend", straying("HasADevice")), "backend HasADevice has memory of its own"),
+        (("--backend", straying("HasADevice")), "backend HasADevice has its own memory"),
         (("--isolate", "--perf"), "leave out one of them"),
     ],
 )

@@ -203,11 +203,11 @@ def test_supports_that_crashes_is_an_error_of_the_backend(run):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["-j", "2", "--devices", "0,1", "--isolate"], "exclude each other"),
+        (["-j", "2", "--devices", "0,1", "--isolate"], "Use either -j or --devices"),
         (["-j", "2"], "add --isolate"),
         (["--timeout", "3"], "add --isolate"),
         (["--devices", "0,0"], "different device numbers"),
-        (["--memory-limit", "much"], "no size"),
+        (["--memory-limit", "much"], "is not a size"),
         (["--shard", "3/2"], "--shard"),
         (["--shard", "x"], "--shard"),
         (["--resume", "no_such"], "no_such"),

@@ -39,7 +39,7 @@ def test_it_says_what_it_wrote_and_what_to_do_next(cli, tmp_path):
 def test_a_bad_name_is_refused(cli, tmp_path, name):
     result = cli("new", "operator", name)
     assert result.code == 2
-    assert "take lower-case letters, digits and _, e.g. row_sum" in result.err
+    assert "use lower-case letters, digits and _, e.g. row_sum" in result.err
     assert list((tmp_path / "cwd").iterdir()) == []
 
 

@@ -263,9 +263,9 @@ class TestBench:
     @pytest.mark.parametrize(
         ("arguments", "words"),
         [
-            ([ONE, "-b", "numpy"], "1 given"),
-            ([ONE, "-b", "numpy", "-b", "numpy", "-b", "numpy"], "3 given"),
-            (["-b", "numpy", "-b", "reference"], "name cases"),
+            ([ONE, "-b", "numpy"], "got 1"),
+            ([ONE, "-b", "numpy", "-b", "numpy", "-b", "numpy"], "got 3"),
+            (["-b", "numpy", "-b", "reference"], "choose cases"),
         ],
     )
     def test_wrong_usage(self, cli, arguments, words):

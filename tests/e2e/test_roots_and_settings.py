@@ -146,7 +146,7 @@ class TestRoots:
         roots = ("--root", "builtin", "--root", other)
         refused = cli("generate", "--all", *roots)
         assert refused.code == 2
-        assert "not written to" in refused.err
+        assert "does not write into the installed package" in refused.err
         assert cli("generate", "--all", "--check", *roots).code == 0
         assert cli("generate", "--op", "shift_by", *roots).code == 0
         assert cli("generate", "--all", "--out", tmp_path / "out", *roots).code == 0
@@ -361,7 +361,7 @@ class TestSettings:
         gate = ("gate", failed, "--against", passed, "--cross-backend")
         missing = cli(*gate)
         assert missing.code == 2
-        assert f"The value stands in {here / 'mluops-test.toml'}:3." in missing.err
+        assert f"The value comes from {here / 'mluops-test.toml'}:3." in missing.err
         (here / "known").mkdir()
         (here / "known" / "waivers.yaml").write_text("- pattern: [\n")
         broken = cli(*gate)
@@ -379,7 +379,7 @@ class TestSettings:
         assert "scale_by/ramp_2" in cli("list", "--format", "ids").lines
         gone = cli("--settings", "gone.toml", "list")
         assert gone.code == 2
-        assert "gone.toml: the settings cannot be read" in gone.err
+        assert "gone.toml: cannot read the settings" in gone.err
 
     @pytest.mark.parametrize(
         ("text", "line", "says"),
@@ -387,7 +387,7 @@ class TestSettings:
             ("jobs = 2\nbakend = 'numpy'\n", ":2", "unknown key 'bakend'. Settings are backend, roots, timeout"),
             ("\njobs = 'many'\n", ":2", "expected an integer, got 'many'"),
             ("timeout = true\n", ":1", "expected a number, got True"),
-            ("timeout = nan\n", ":1", "nan is no number of seconds"),
+            ("timeout = nan\n", ":1", "nan is not a number of seconds"),
             ("roots = '../mine'\n", ":1", "expected a list, got '../mine'"),
             ("roots = []\n", ":1", "name at least one root"),
             ("# first\nroots = ['builtin', 3]\n", ":2", "expected a text, got 3"),
@@ -421,7 +421,7 @@ class TestSettings:
         result = cli("run", TWIN)
         assert result.code == 2
         assert says in result.err
-        assert f"The value stands in {path}:2." in result.err
+        assert f"The value comes from {path}:2." in result.err
 
     def test_help_and_version_need_none(self, cli, here):
         write(here, "broken")

@@ -8,17 +8,17 @@ from mluops_gtest.errors import ExitCode
 _EPILOG = """\b
 Examples:
   mluops-test audit operators                              every operator
-  mluops-test audit operators --op voxel_pooling_forward   one
+  mluops-test audit operators --op voxel_pooling_forward   one operator
   mluops-test audit operators --root ../my_operators       operators of your own
   mluops-test audit operators --seeds 2                    a quick look
-  mluops-test audit operators --rules                      what is asked, rule by rule
+  mluops-test audit operators --rules                      what each rule demands
   mluops-test audit operators --format json                for programs
 """
 
 
 @click.group("audit", epilog=_EPILOG)
 def command() -> None:
-    """Hold operators to the rules of the suite."""
+    """Check operators against the rules of the suite."""
 
 
 @command.command("operators", epilog=_EPILOG)
@@ -36,14 +36,21 @@ def command() -> None:
     default=20,
     show_default=True,
     metavar="N",
-    help="How many other seeds the kernel must agree with the reference on, e.g. --seeds 2.",
+    help="Compare kernel and reference under N other seeds, e.g. --seeds 2.",
 )
-@click.option("--rules", is_flag=True, help="Print the rules and what each demands, and look at nothing.")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--rules", is_flag=True, help="Only print the rules and what each demands.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="How to print, e.g. --format json.",
+)
 def operators(roots: tuple[str, ...], names: tuple[str, ...], seeds: int, rules: bool, form: str) -> int:
-    """Hold every operator to the rules: checks and their order, families, twins, shapes, mutants, kernel.
+    """Check every operator: its checks and their order, cases, twins, shapes, mutants and kernel.
 
-    Exit 1 if an operator breaks a rule; every finding says where, what is wrong, and what to do.
+    Exit 1 if an operator breaks a rule. Every finding says what is wrong, where, and what to do.
     """
     import json
     from dataclasses import asdict

@@ -13,9 +13,9 @@ Examples:
 
 @click.command("backends", epilog=_EPILOG)
 def command() -> None:
-    """Show the backends that are known by name, and whether they load.
+    """Show which backends are installed and whether they load.
 
-    Any Python object can be named too: module:attribute or path/file.py[:attribute].
+    Any Python object can be a backend, too: module:attribute or path/file.py[:attribute].
     """
     from rich.table import Table
 

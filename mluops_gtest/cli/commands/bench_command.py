@@ -26,13 +26,17 @@ Examples:
     "-b",
     "backends",
     multiple=True,
-    help="Twice: the one that is the measure, then the one that is compared with it, e.g. -b c:./old.so -b c:./new.so.",
+    help="Give it twice: the backend to compare with, then the backend to judge, e.g. -b c:./old.so -b c:./new.so.",
     shell_complete=complete_backends,
 )
 @click.option(
-    "--runtime", metavar="LIB", help="With c:: the library with the cnrt functions, e.g. --runtime libcnrt.so."
+    "--runtime",
+    metavar="LIB",
+    help="For c:LIBRARY: the library that has the cnrt functions, e.g. --runtime libcnrt.so.",
 )
-@click.option("--serve", is_flag=True, help="With exec:: one persistent process instead of one per call.")
+@click.option(
+    "--serve", is_flag=True, help="For exec:COMMAND: keep one process running instead of starting one per call."
+)
 @click.option(
     "--isolate/--no-isolate",
     default=None,
@@ -41,11 +45,11 @@ Examples:
 @sampling_options
 @file_options
 def command(roots: tuple[str, ...], backends: tuple[str, ...], runtime: str | None, serve: bool, **options: Any) -> int:
-    """Run two backends now, sample by sample in turn, and say per case which is faster.
+    """Run two backends in turn, sample by sample, and say for each case which is faster.
 
-    Every case is judged on both, before it is timed and after; wrong results are not compared. The answer is faster or
-    slower where the medians differ by at least 5 % and by more than chance allows, else inconclusive. Calls that are
-    short against what an empty one takes are too short to judge.
+    Every case is checked on both backends before and after it is timed; wrong results are not compared. The answer is
+    faster or slower when the medians differ by at least 5 % and by more than chance explains, otherwise inconclusive. A
+    call that takes hardly longer than an empty call is too short to judge.
     """
     import contextlib
 
@@ -60,9 +64,13 @@ def command(roots: tuple[str, ...], backends: tuple[str, ...], runtime: str | No
     from mluops_gtest.engine.perf import Sampling
 
     if len(backends) != 2:
-        raise UsageError(f"bench compares two backends, {len(backends)} given: e.g. --backend numpy --backend torch.")
+        raise UsageError(
+            f"bench compares two backends, but got {len(backends)}: write e.g. --backend numpy --backend torch."
+        )
     if not any(options[key] for key in ("select", "operators", "tags", "keyword", "everything")):
-        raise UsageError("bench times each case for seconds: name cases, --op, --tag, -k or --all, e.g. --tag network.")
+        raise UsageError(
+            "bench needs seconds per case: choose cases by id, --op, --tag, -k or --all, e.g. --tag network."
+        )
     isolate, strict, outside = (options.pop(key) for key in ("isolate", "strict", "allow_outside_paths"))
     if isolate is None:
         # Both alike: buffers that two processes share have other costs than buffers of one.

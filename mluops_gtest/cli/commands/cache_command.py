@@ -4,8 +4,8 @@ import click
 
 _EPILOG = """\b
 Examples:
-  mluops-test cache                       where it is, and what it holds
-  mluops-test cache prune                 remove what was not used for 30 days
+  mluops-test cache                       where the cache is, and what is in it
+  mluops-test cache prune                 remove what has not been used for 30 days
   mluops-test cache prune --older-than 0  remove everything
   MLUOPS_TEST_CACHE=/scratch/cases mluops-test run --tag network
 """
@@ -15,10 +15,10 @@ _DAY = 86400
 @click.group("cache", epilog=_EPILOG, invoke_without_command=True)
 @click.pass_context
 def command(ctx: click.Context) -> None:
-    """Show where large cases are cached and how much room they take.
+    """Show where large cases are cached and how much space they take.
 
-    Cases that are too large to be committed, and those of --reseed, are made on first use and kept in this folder.
-    $MLUOPS_TEST_CACHE names another one.
+    Cases that are too large to commit, and the cases of --reseed, are made on first use and kept in this folder. Set
+    $MLUOPS_TEST_CACHE to use another folder.
     """
     if ctx.invoked_subcommand is not None:
         return
@@ -38,12 +38,12 @@ def command(ctx: click.Context) -> None:
     default=30,
     show_default=True,
     metavar="DAYS",
-    help="Only what was not used for so many days, e.g. --older-than 7; 0 removes everything.",
+    help="Only remove cases that were not used for so many days, e.g. --older-than 7; 0 removes all.",
 )
 def prune(days: int) -> None:
-    """Remove cases from the cache; they are made again when they are needed.
+    """Remove cases from the cache; they are made again when needed.
 
-    A run that uses the cache meanwhile goes on. What mluops-test did not put there stays.
+    A run that uses the cache at the same time goes on. Files that mluops-test did not put there stay.
     """
     import time
 

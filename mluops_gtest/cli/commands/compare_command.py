@@ -18,10 +18,8 @@ Examples:
 @click.command("compare", epilog=_EPILOG)
 @click.argument("before", metavar="A", type=click.Path(path_type=Path, exists=True))
 @click.argument("after", metavar="B", type=click.Path(path_type=Path, exists=True))
-@click.option("--all", "everything", is_flag=True, help="Also the cases that differ in nothing but time, e.g. --all.")
-@click.option(
-    "--gate", is_flag=True, help="Exit 1 when a case of A is missing in B or has a worse outcome there, e.g. --gate."
-)
+@click.option("--all", "everything", is_flag=True, help="Also show the cases that differ only in time.")
+@click.option("--gate", is_flag=True, help="Exit 1 when a case of A is missing in B or has a worse outcome there.")
 @click.option(
     "--format",
     "form",
@@ -33,8 +31,8 @@ Examples:
 def command(before: Path, after: Path, everything: bool, gate: bool, form: str) -> int:
     """Show two sets of results side by side: outcome, readings, time.
 
-    A and B are results folders or report.json files; the backends may differ. The exit code is 0 unless --gate is
-    said. Readings and times are shown, not judged: `mluops-test gate` judges them.
+    A and B are results folders or report.json files; the backends may differ. The exit code is 0 unless you give
+    --gate. Readings and times are shown, not judged: `mluops-test gate` judges them.
     """
     from mluops_gtest.reports.compare import compare, comparison_to_json
     from mluops_gtest.reports.files import read_report

@@ -23,12 +23,12 @@ _SUFFIXES = (".prototxt", ".pb")
     "--to",
     "form",
     type=click.Choice(["prototxt", "pb"]),
-    help="For folders: what to write, e.g. --to pb.  [default: the other format of each file]",
+    help="For folders: the format to write, e.g. --to pb.  [default: the other format of each file]",
 )
-@click.option("--drop-unknown", is_flag=True, help="Convert text although fields that are not known here get lost.")
+@click.option("--drop-unknown", is_flag=True, help="Convert a text file even if unknown fields get lost.")
 @root_option
 def command(roots: tuple[str, ...], src: Path, dst: Path, form: str | None, drop_unknown: bool) -> int:
-    """Convert case files between text (.prototxt) and binary (.pb): a file, or a folder with all below it."""
+    """Convert case files between text (.prototxt) and binary (.pb): a file, or a folder and everything below it."""
     from mluops_gtest.cli.lines import complain, say
     from mluops_gtest.cli.session import Session
     from mluops_gtest.codec.case import convert
@@ -49,7 +49,7 @@ def command(roots: tuple[str, ...], src: Path, dst: Path, form: str | None, drop
     sources: dict[Path, Path] = {}
     for source, target in pairs:
         if target in sources:
-            raise UsageError(f"{sources[target]} and {source} would both become {target}; convert them apart.")
+            raise UsageError(f"{sources[target]} and {source} would both become {target}; convert them separately.")
         sources[target] = source
     failed = 0
     for source, target in pairs:

@@ -28,22 +28,22 @@ A description is YAML that you can write yourself:
     "--out",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Where the measured description goes, e.g. -o host.yaml.  [default: stdout]",
+    help="Write the measured description here, e.g. -o host.yaml.  [default: standard output]",
 )
 def command(file: Path | None, measure: bool, out: Path | None) -> None:
-    """Show and check the description of a device, or measure this machine.
+    """Check and show the description of a device, or measure this machine.
 
-    `run --perf --device-spec FILE` says how much of the described bandwidth and peak each case reaches.
+    `run --perf --device-spec FILE` then says how much of the bandwidth and peak each case reaches.
     """
     from mluops_gtest.cli.lines import say
     from mluops_gtest.codec.writing import replace_text
     from mluops_gtest.reports.device_spec import DeviceSpec, device_spec_text, read_device_spec
 
     if measure == (file is not None):
-        raise UsageError("Either name a description, e.g. device-spec host.yaml, or say --measure.")
+        raise UsageError("Name a description, e.g. device-spec host.yaml, or give --measure.")
     if file is not None:
         if out is not None:
-            raise UsageError("-o is where --measure writes; a description that exists is only shown.")
+            raise UsageError("-o goes with --measure; a description that exists is only shown.")
         spec = read_device_spec(file)
         peaks = spec.peak if isinstance(spec.peak, Mapping) else {"": spec.peak}
         say(f"name       {spec.name}")

@@ -22,7 +22,7 @@ Examples:
   mluops-test run -b my_kernels.py:backend --save-outputs failed --out results
   mluops-test diff voxel_pooling_forward/bevdepth_twin --from results
 """
-# What may be said beside --from: run.json has the rest.
+# Options allowed beside --from; run.json has the rest.
 _BESIDE_FROM = {"case", "results", "number", "save_to"}
 
 
@@ -31,7 +31,7 @@ _BESIDE_FROM = {"case", "results", "number", "save_to"}
 @click.option(
     "--backend",
     "-b",
-    help="Run the case now on this backend, as for run, e.g. -b my_kernels.py:backend.",
+    help="Run the case now on this backend (named as for `run`), e.g. -b my_kernels.py:backend.",
     shell_complete=complete_backends,
 )
 @click.option(
@@ -39,38 +39,48 @@ _BESIDE_FROM = {"case", "results", "number", "save_to"}
     "results",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
     metavar="RESULTS",
-    help="Look at what `run --save-outputs` kept in this results folder, e.g. --from results.",
+    help="Use the outputs that `run --save-outputs` kept in this results folder, e.g. --from results.",
 )
 @click.option(
-    "-n", "number", type=click.IntRange(1), default=10, show_default=True, help="How many elements, e.g. -n 30."
+    "-n",
+    "number",
+    type=click.IntRange(1),
+    default=10,
+    show_default=True,
+    metavar="N",
+    help="Show the N worst elements, e.g. -n 30.",
 )
 @click.option(
     "--save",
     "save_to",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="Write inputs, got and expected as .npy files and a script that loads them, e.g. --save values.",
+    help="Write inputs, outputs and expected values as .npy files, and a script that loads them, e.g. --save values.",
 )
 @click.option(
     "--reseed",
     type=click.IntRange(0, LARGEST_RESEED),
     metavar="N",
-    help="With the values of `run --reseed N`, e.g. --reseed 7.",
+    help="Use the values of `run --reseed N`, e.g. --reseed 7.",
 )
 @click.option(
-    "--runtime", metavar="LIB", help="With c:: the library with the cnrt functions, e.g. --runtime libcnrt.so."
+    "--runtime",
+    metavar="LIB",
+    help="For c:LIBRARY: the library that has the cnrt functions, e.g. --runtime libcnrt.so.",
 )
-@click.option("--serve", is_flag=True, help="With exec:: one persistent process instead of one per case.")
+@click.option(
+    "--serve", is_flag=True, help="For exec:COMMAND: keep one process running instead of starting one per case."
+)
 @click.option(
     "--isolate/--no-isolate",
     default=None,
-    help="Run the backend in a worker process, or in this one.  [default: isolated, but numpy and reference are not]",
+    help="Run the backend in a worker process, or in this one.  [default: isolated, except numpy and reference]",
 )
 @click.option(
     "--timeout",
     type=click.FloatRange(0, min_open=True),
     metavar="SECONDS",
-    help="In a worker, e.g. --timeout 20.  [default: a minute and a second per megabyte of tensors]",
+    help="Stop the worker after so long, e.g. --timeout 20.  [default: 60, plus 1 per megabyte of tensors]",
 )
 @root_option
 @file_options
@@ -86,10 +96,10 @@ def command(
     roots: tuple[str, ...],
     **options: Any,
 ) -> int:
-    """Show where the outputs of one case differ from what is expected.
+    """Show where the outputs of one case differ from the expected values.
 
-    Per output: the elements with the largest errors (the last column is the error over max(|expected|, rms of
-    expected)), and a map of where the errors are. Exit 0 when the case passes, 1 when it does not.
+    For each output it prints the elements with the largest errors (the last column is the error divided by
+    max(|expected|, rms of expected)) and a map of where the errors are. Exit 0 if the case passes, 1 if not.
     """
     from mluops_gtest.cli.consoles import print_page, stdout
     from mluops_gtest.cli.diff_page import diff_page, verdict_lines
@@ -103,8 +113,8 @@ def command(
         backend = None
     if (backend is None) == (results is None):
         raise UsageError(
-            "diff needs either --backend, to run the case now, or --from, for what a run kept: "
-            "e.g. --backend my_kernels.py:backend, or --from results."
+            "diff needs either --backend, to run the case now, or --from, to use the outputs that a run kept, "
+            "e.g. --backend my_kernels.py:backend or --from results."
         )
     remark = ""
     outputs: CaseOutputs | None
@@ -140,4 +150,4 @@ def _refuse_beside_from(ctx: click.Context) -> None:
         if parameter.name not in _BESIDE_FROM and ctx.get_parameter_source(parameter.name or "") is source
     ]
     if given:
-        raise UsageError(f"--from takes everything from the folder's run.json; leave out {', '.join(given)}.")
+        raise UsageError(f"--from reads all options from the folder's run.json; leave out {', '.join(given)}.")

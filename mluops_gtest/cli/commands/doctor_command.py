@@ -16,20 +16,33 @@ Examples:
     "--backend",
     "-b",
     required=True,
-    help="The backend to look at, as for run, e.g. -b my_kernels.py:backend.",
+    help="The backend to check (named as for `run`), e.g. -b my_kernels.py:backend.",
     shell_complete=complete_backends,
 )
 @click.option("--op", "operators", multiple=True, help="Only this operator, e.g. --op get_indice_pairs.")
-@click.option("--runtime", metavar="LIB", help="With c:: the library with the cnrt functions.")
-@click.option("--serve", is_flag=True, help="With exec:: one persistent process instead of one per case.")
-@click.option("--timeout", type=click.FloatRange(0, min_open=True), default=20.0, show_default=True, help="Per case.")
+@click.option(
+    "--runtime",
+    metavar="LIB",
+    help="For c:LIBRARY: the library that has the cnrt functions, e.g. --runtime libcnrt.so.",
+)
+@click.option(
+    "--serve", is_flag=True, help="For exec:COMMAND: keep one process running instead of starting one per case."
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0, min_open=True),
+    default=20.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Stop a case after so long, e.g. --timeout 60.",
+)
 @root_option
 def command(
     roots: tuple[str, ...], backend: str, operators: tuple[str, ...], runtime: str | None, serve: bool, timeout: float
 ) -> int:
-    """Check a backend before it is tested: what it offers, what it breaks, what to do about it.
+    """Check a backend before you test it: what it offers, which promise it breaks, what to do about it.
 
-    Small cases are run in a worker process: exit 0 when every promise is kept, 1 when one is broken.
+    It runs small cases in a worker process. Exit 0 if the backend keeps every promise, 1 if it breaks one.
     """
     from rich.table import Table
 

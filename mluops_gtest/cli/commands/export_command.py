@@ -22,7 +22,7 @@ Examples:
     "--out",
     required=True,
     type=click.Path(path_type=Path, file_okay=False),
-    help="The folder to write to, new or empty, e.g. --out released.",
+    help="Write to this new or empty folder, e.g. --out released.",
 )
 @click.option(
     "--format",
@@ -36,11 +36,11 @@ Examples:
 def command(
     roots: tuple[str, ...], out: Path, form: str, strict: bool, allow_outside_paths: bool, **selection: Any
 ) -> int:
-    """Write cases as the released runner (mluop_gtest) wants them.
+    """Write cases for the released runner (mluop_gtest).
 
-    Each becomes OPERATOR/test_case/NAME with schema fields alone and the ids input1, …, output1, …; index.json lists
-    them. The runner compares the values of calls that compute, so cases that expect a status or need a special
-    caller are left out; they are listed with the reason.
+    Each case becomes OPERATOR/test_case/NAME with only the fields of the schema and the ids input1, …, output1, …;
+    index.json lists them. The runner can only compare values, so cases that expect a status or need a special caller
+    are left out and listed with the reason.
     """
     from mluops_gtest import __version__
     from mluops_gtest.cli.consoles import stderr

@@ -13,8 +13,8 @@ Examples:
   mluops-test gate results --against baseline.json --update           start: write the file, then commit it
   mluops-test gate results --against baseline.json                    may this change be merged?
   mluops-test gate results --against baseline.json --waivers waivers.yaml
-  mluops-test gate results --against last-night/                      any results folder or report.json will do
-  mluops-test gate results --against baseline.json --subset           RESULTS are a selection of the cases
+  mluops-test gate results --against last-night/                      any results folder or report.json works
+  mluops-test gate results --against baseline.json --subset           RESULTS has only some of the cases
   mluops-test gate results --against baseline.json --format github    annotations on the change
   mluops-test gate results --against baseline.json --strict-accuracy --drift-factor voxel_pooling_forward=8
   mluops-test gate results --against baseline.json --update --accept missing     cases were removed on purpose
@@ -39,33 +39,33 @@ _FOLDER_OR_FILE = click.Path(path_type=Path, exists=True)
     "--waivers",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     metavar="FILE",
-    help="Known failures, each with owner, reason and an end, e.g. --waivers waivers.yaml.",
+    help="Known failures, each with an owner, a reason and an end date, e.g. --waivers waivers.yaml.",
 )
-@click.option("--update", is_flag=True, help="Write RESULTS to the baseline file, unless the gate would block them.")
+@click.option("--update", is_flag=True, help="Write RESULTS to the baseline file, unless the gate blocks them.")
 @click.option(
     "--accept",
     multiple=True,
     type=click.Choice(["missing", "skipped", "slower"]),
-    help="With --update: these are meant, and are listed; others are still refused, e.g. --accept missing.",
+    help="With --update: accept and list these changes, still refuse all others, e.g. --accept missing.",
 )
-@click.option("--subset", is_flag=True, help="Miss only those cases that the selection of RESULTS means.")
-@click.option("--cross-backend", is_flag=True, help="RESULTS and BASELINE may be of different backends.")
-@click.option("--strict-accuracy", is_flag=True, help="Block where a reading drifted.")
+@click.option("--subset", is_flag=True, help="Only require the cases that RESULTS selected.")
+@click.option("--cross-backend", is_flag=True, help="Allow RESULTS and BASELINE from different backends.")
+@click.option("--strict-accuracy", is_flag=True, help="Also block when a reading drifted.")
 @click.option(
     "--drift-factor",
     multiple=True,
     metavar="[OP=]N",
-    help="What a reading may grow by, for all or for one operator, e.g. --drift-factor voxel_pooling_forward=8.  "
-    "[default: 4]",
+    help="Report drift when a reading grew by more than this factor, for all operators or for one, "
+    "e.g. --drift-factor voxel_pooling_forward=8.  [default: 4]",
 )
-@click.option("--strict-perf", is_flag=True, help="Block where the times are inconclusive.")
+@click.option("--strict-perf", is_flag=True, help="Also block when times are inconclusive.")
 @click.option(
     "--min-effect",
     type=click.FloatRange(0, 100, min_open=True),
     default=5.0,
     show_default=True,
     metavar="PERCENT",
-    help="A smaller change of time is none, e.g. --min-effect 3.",
+    help="Ignore changes of time smaller than this, e.g. --min-effect 3.",
 )
 @click.option(
     "--aa",
@@ -73,7 +73,8 @@ _FOLDER_OR_FILE = click.Path(path_type=Path, exists=True)
     multiple=True,
     type=_FOLDER_OR_FILE,
     metavar="DIR",
-    help="A further --perf run of the baseline's own build (with --update: of RESULTS' build), e.g. --aa perf-2.",
+    help="Another --perf run of the baseline's build (with --update: of the build in RESULTS), to learn how much times "
+    "vary without a change, e.g. --aa perf-2.",
 )
 @click.option(
     "--format",
@@ -84,17 +85,17 @@ _FOLDER_OR_FILE = click.Path(path_type=Path, exists=True)
     help="What to print, e.g. --format github.",
 )
 def command(form: str, update: bool, **options: Any) -> int:
-    """Decide whether a change may be merged: RESULTS, a results folder or a report.json, held against BASELINE.
+    """Decide whether a change may be merged: compare RESULTS, a results folder or a report.json, with BASELINE.
 
-    Regressed, newly failing, still failing without a waiver, missing, newly skipped, suspect and unreached cases
-    block, and so do slower cases and waivers that are out of date.
+    Cases block a merge when they regressed, fail newly, fail still without a waiver, are missing, newly skipped,
+    suspect, not reached or slower. Waivers that are out of date block, too.
     """
     from mluops_gtest.cli.gating import GateRequest, make_update, reach_decision, write_baseline
     from mluops_gtest.errors import ExitCode, UsageError
 
     request = GateRequest(**options)
     if request.accept and not update:
-        raise UsageError("--accept says what --update may write; without --update the gate only judges.")
+        raise UsageError("--accept needs --update: it tells --update which changes to write.")
     if not update:
         decision = reach_decision(request)
         _print(decision, form, str(request.against))

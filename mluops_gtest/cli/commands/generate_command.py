@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _EPILOG = """\b
 Examples:
   mluops-test generate --all                        the whole content of this checkout, lock file included
-  mluops-test generate --all --check -j 2           does what is stored still come out the same?
+  mluops-test generate --all --check -j 2           are the stored cases still what generate makes?
   mluops-test generate --op voxel_pooling_forward --out /tmp/cases --format pb
   mluops-test generate masked_im2col_forward/edge_top_float
 """
@@ -37,13 +37,22 @@ Examples:
     show_default=True,
     help="Text or binary files, e.g. --format pb.",
 )
-@click.option("-j", "--jobs", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="Processes.")
-@click.option("--check", is_flag=True, help="Write nothing; compare with what is stored and locked.")
+@click.option(
+    "-j",
+    "--jobs",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Use N processes, e.g. -j 2.",
+)
+@click.option("--check", is_flag=True, help="Write nothing; compare with the stored files and the lock file.")
 def command(roots: tuple[str, ...], out: Path | None, form: str, jobs: int, check: bool, **selection: Any) -> int:
-    """Make cases: inputs by their recipes, baselines by the references.
+    """Make cases: the recipes make the inputs, the references make the baselines.
 
-    Into the root that an operator lives in go files of up to 64 KB and a line per case in prototxt/baselines.lock;
-    larger cases are made into the cache when they are first run. With --out every selected case is written there.
+    It writes case files of up to 64 KB into the operator's root, and a line per case into prototxt/baselines.lock.
+    Larger cases are made when they are first run, and kept in the cache. With --out it writes every selected case to
+    that folder instead.
     """
     from mluops_gtest.cli.consoles import stderr
     from mluops_gtest.cli.lines import complain, say
@@ -55,16 +64,16 @@ def command(roots: tuple[str, ...], out: Path | None, form: str, jobs: int, chec
     catalogue, chosen = session.catalogue, session.select(selection).cases
     foreign = [case.id for case in chosen if case.draft is None]
     if foreign:
-        raise UsageError(f"generate makes declared cases; {foreign[0]} is a file that no declaration belongs to.")
+        raise UsageError(f"generate makes declared cases; {foreign[0]} is a file without a declaration.")
     if out is None and form != "prototxt":
-        raise UsageError("The content root stores text; --format pb needs --out DIR.")
+        raise UsageError("The content root stores text files; to write --format pb, add --out DIR.")
     stores = {root: Target(out or root.stored, f".{form}", committed_only=out is None) for root in catalogue.roots}
     targets = {}
     for case in chosen:
         root = catalogue.root_of(case.operator)
         if out is None and root.bundled and not check:
             raise UsageError(
-                f"{case.id}: the content inside the installed package is not written to; say where: --out DIR."
+                f"{case.id}: generate does not write into the installed package; say where to write: --out DIR."
             )
         targets[case.id] = stores[root]
     produced = list(track(produce(catalogue, targets, check=check, jobs=jobs), len(targets), stderr()))
@@ -86,7 +95,7 @@ def command(roots: tuple[str, ...], out: Path | None, form: str, jobs: int, chec
         complain(f"error: {line}{f' ({times} cases)' if times > 1 else ''}")
     made = len(produced) - len(problems) - len(unwritable)
     if unwritable:
-        left = f"{len(targets) - made - len(problems)} cases are left; make room and run the same command again."
+        left = f"{len(targets) - made - len(problems)} cases are left; free some space and run the same command again."
         raise UnwritableError(f"{unwritable[0]} {left}")
     return int(ExitCode.CONTENT if problems else ExitCode.OK)
 
@@ -95,7 +104,7 @@ def _written(produced: "list[Produced]", target: "Target") -> str:
     """What was written to one folder."""
     made = sum(not (item.problem or item.unwritable) for item in produced)
     sizes = [item.written for item in produced if item.written]
-    larger = f"\n{made - len(sizes)} larger cases are locked only; they are made when first run"
+    larger = f"\n{made - len(sizes)} larger cases are only in the lock file; they are made when first run"
     return f"{made} cases made, {len(sizes)} files written to {target.folder} ({sum(sizes) / 1e6:.2f} MB)" + (
         larger if len(sizes) < made else ""
     )

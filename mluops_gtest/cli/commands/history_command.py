@@ -60,7 +60,7 @@ def _run_options(function: F) -> F:
 
 @click.group("history", epilog=_EPILOG)
 def command() -> None:
-    """Remember runs and show how cases go over time.
+    """Remember runs and show how cases change over time.
 
     Any number of processes may add to one file at the same time; the file must be on a local disk.
     """
@@ -70,10 +70,7 @@ def command() -> None:
 @click.argument("results", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True), metavar="RESULTS…")
 @_db_option
 def add(results: tuple[Path, ...], db: Path | None) -> None:
-    """Add runs to the history.
-
-    A run that is there already is not added again.
-    """
+    """Add runs to the history; a run that is already there is not added again."""
     from mluops_gtest.cli.lines import say
     from mluops_gtest.reports.files import read_report
     from mluops_gtest.reports.history import History, history_path
@@ -95,7 +92,7 @@ def add(results: tuple[Path, ...], db: Path | None) -> None:
 def show(case: str | None, db: Path | None, **which: Any) -> None:
     """Show the runs, or one case in all of them.
 
-    With a case id: what each run said of it, how often it passed and flaked, and whether its accuracy drifts.
+    With a case id: its outcome in each run, how often it passed and was flaky, and whether its accuracy drifts.
     """
     from mluops_gtest.cli.consoles import print_page, stdout
     from mluops_gtest.cli.history_page import case_page, runs_page
@@ -117,10 +114,10 @@ def show(case: str | None, db: Path | None, **which: Any) -> None:
 @click.option("--op", "operator", required=True, help="The operator, e.g. --op get_indice_pairs.")
 @_run_options
 def trend(operator: str, db: Path | None, **which: Any) -> None:
-    """Show every case of an operator over time, those that flip most first.
+    """Show every case of an operator over time; the cases that flip most come first.
 
-    A line per case with outcomes, flake rate, drift of the accuracy, and time; old runs are on the left, and a | stands
-    between runs of different commits.
+    Each line shows the outcomes of a case, its flake rate, the drift of its accuracy, and its time. Old runs are on the
+    left; a | separates runs of different commits.
     """
     from mluops_gtest.cli.consoles import print_page, stdout
     from mluops_gtest.cli.history_page import trend_page
@@ -149,7 +146,7 @@ def _unknown_case(case: str, known: tuple[str, ...]) -> str:
     import difflib
 
     if case in known:
-        return f"None of these runs has the case {case!r}; raise --last, or leave out --backend and --label."
+        return f"None of the chosen runs has the case {case!r}; raise --last, or leave out --backend and --label."
     close = difflib.get_close_matches(case, known, n=1)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     return f"No run in the history has the case {case!r}.{hint} `mluops-test history trend --op OP` lists cases."

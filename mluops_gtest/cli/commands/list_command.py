@@ -10,7 +10,7 @@ from mluops_gtest.errors import ExitCode
 _EPILOG = """\b
 Examples:
   mluops-test list                               the default set
-  mluops-test list --all --format ids            every id, one a line
+  mluops-test list --all --format ids            every id, one per line
   mluops-test list --op get_indice_pairs --tag negative
   mluops-test list --tag network --format json   for programs
 """
@@ -27,7 +27,7 @@ Examples:
     help="How to print, e.g. --format json.",
 )
 def command(roots: tuple[str, ...], form: str, **selection: Any) -> int:
-    """List the declared cases that a selection names."""
+    """List declared cases: the default set, or those that you select."""
     from mluops_gtest.cli.lines import say
     from mluops_gtest.cli.session import Session
     from mluops_gtest.model.plain_text import plain_line

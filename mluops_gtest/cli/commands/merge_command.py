@@ -18,11 +18,11 @@ Examples:
     type=click.Path(path_type=Path, file_okay=False),
     help="Folder for the merged results.jsonl and report.json, e.g. --out results.",
 )
-@click.option("--overwrite", is_flag=True, help="Replace the run that --out holds, e.g. --out results --overwrite.")
+@click.option("--overwrite", is_flag=True, help="Replace the run in the --out folder, e.g. --out results --overwrite.")
 def command(folders: tuple[Path, ...], out: Path, overwrite: bool) -> int:
-    """Merge the results of all shards of one run.
+    """Put the results of all shards of one run together.
 
-    Doubled cases, missing shards and different backends are refused. The exit code is that of the whole run.
+    It refuses cases that occur twice, missing shards and different backends. The exit code is that of the whole run.
     """
     from mluops_gtest.cli.consoles import stdout
     from mluops_gtest.cli.lines import say

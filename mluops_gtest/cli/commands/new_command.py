@@ -22,7 +22,7 @@ Examples:
 
 @click.group("new", epilog=_EPILOG)
 def command() -> None:
-    """Write a template to start from."""
+    """Write a backend or an operator to start from."""
 
 
 @command.command("backend", epilog=_EPILOG)
@@ -47,10 +47,10 @@ def new_backend(name: str, force: bool) -> None:
     "--root",
     type=click.Path(path_type=Path, file_okay=False),
     default=Path(),
-    help="The folder with generators/ and cases/, made where it does not exist. Default: this folder.",
+    help="Write into this folder, e.g. --root my_operators; it is made if needed.  [default: this folder]",
 )
 def new_operator(name: str, root: Path) -> None:
-    """Write the operator NAME, small and complete: its folder, its cases and its tests, ready to run and to change."""
+    """Write a small, complete operator NAME: folder, cases and tests, ready to run and to change."""
     from mluops_gtest.cli.lines import say
     from mluops_gtest.cli.scaffold import operator_files, write_files
 
@@ -74,4 +74,4 @@ Then make it yours, one file after the other, and run these again."""
 
 def _refuse_name(name: str, what: str, example: str) -> None:
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
-        raise UsageError(f"{name!r} is no name for {what}; take lower-case letters, digits and _, e.g. {example}.")
+        raise UsageError(f"{name!r} is not a name for {what}; use lower-case letters, digits and _, e.g. {example}.")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _ROOM_FOR_SUMMARIES = 110
 _EPILOG = """\b
 Examples:
-  mluops-test ops                            what is known
+  mluops-test ops                            all known operators
   mluops-test ops dynamic_scatter_backward   one operator: tensors, parameters, ordered checks
   mluops-test ops voxel_pooling_forward --c  its C prototypes
   mluops-test ops --c > my_api.h             a whole header: common types and all operators
@@ -23,10 +23,12 @@ Examples:
 
 @click.command("ops", epilog=_EPILOG)
 @click.argument("operator", required=False, shell_complete=complete_operators)
-@click.option("--c", "as_c", is_flag=True, help="Print C prototypes: the operator's, or a whole header for all.")
+@click.option(
+    "--c", "as_c", is_flag=True, help="Print the C prototypes of the operator, or a whole header for all operators."
+)
 @root_option
 def command(roots: tuple[str, ...], operator: str | None, as_c: bool) -> None:
-    """Show the operators that are known; with a name, everything about one."""
+    """Show the known operators; with a name, show everything about that operator."""
     from mluops_gtest.cli.session import Session
 
     catalogue = Session(roots).catalogue

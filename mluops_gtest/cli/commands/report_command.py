@@ -36,13 +36,13 @@ Examples:
     "--against",
     type=click.Path(path_type=Path, exists=True),
     metavar="BASELINE",
-    help="Say of every case what became of it since these results, e.g. --against baseline.json.",
+    help="Show how every case changed since these results, e.g. --against baseline.json.",
 )
 @click.option(
     "--history",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     metavar="FILE",
-    help="Show how the cases went in earlier runs on this backend, e.g. --history .mluops-test/history.sqlite.",
+    help="Show the outcomes of earlier runs on this backend, e.g. --history .mluops-test/history.sqlite.",
 )
 @click.option(
     "-o",
@@ -56,7 +56,7 @@ def command(
 ) -> None:
     """Write a report of RESULTS, a results folder or a report.json.
 
-    The exit code is 0 when the report was written, whatever the outcomes: `mluops-test gate` decides.
+    The exit code is 0 when the report was written, even if cases failed: `mluops-test gate` judges them.
     """
     from mluops_gtest.cli.reporting import past_of, render, transitions_of, write
     from mluops_gtest.reports.files import read_report

@@ -37,7 +37,7 @@ Examples:
   mluops-test run 'get_indice_pairs/subm_*' --repeat 5
   mluops-test run my_cases/ --backend my_kernels.py:backend --out results
   mluops-test run --backend c:./libmykernels.so -j 2 --timeout 20
-  mluops-test run --backend c:./libmykernels.so --guard-pages     find reads past the end of a buffer, too
+  mluops-test run --backend c:./libmykernels.so --guard-pages     also find reads outside a buffer
   mluops-test run --backend c:./libmykernels.so --fresh-workers
   mluops-test run --shard 1/4 --out results-1         a quarter of the cases; then: mluops-test merge
   mluops-test run --shard 1/4 --times last-night      quarters that took the same time last night
@@ -48,7 +48,7 @@ Examples:
   mluops-test run --resume results                    go on after a crash, Ctrl-C or a full disk
   mluops-test run --out results --overwrite           the same folder again
 """
-# What may be said beside --resume: how to print, nothing about what to run.
+# Options allowed beside --resume: they change what is printed, not what is run.
 _BESIDE_RESUME = {"resume", "quiet", "verbose"}
 _ONLY_WITH_PERF = {"warmup", "samples", "cold_cache", "device_spec"}
 
@@ -60,48 +60,55 @@ _ONLY_WITH_PERF = {"warmup", "samples", "cold_cache", "device_spec"}
     "-b",
     default="numpy",
     show_default=True,
-    help="numpy, reference, c:LIBRARY, mlu, exec:COMMAND, torch[:DEVICE], an entry point, module:attribute or "
-    "path/file.py[:attribute], e.g. -b my_kernels.py (its `backend`).",
+    help="What to test: numpy, reference, c:LIBRARY, mlu, exec:COMMAND, torch[:DEVICE], an entry point, "
+    "module:attribute or path/file.py[:attribute], e.g. -b my_kernels.py (its `backend`).",
     shell_complete=complete_backends,
 )
 @click.option(
-    "--runtime", metavar="LIB", help="With c:: the library with the cnrt functions, e.g. --runtime libcnrt.so."
+    "--runtime",
+    metavar="LIB",
+    help="For c:LIBRARY: the library that has the cnrt functions, e.g. --runtime libcnrt.so.",
 )
-@click.option("--serve", is_flag=True, help="With exec:: one persistent process instead of one per case.")
+@click.option(
+    "--serve", is_flag=True, help="For exec:COMMAND: keep one process running instead of starting one per case."
+)
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
     help="Folder for run.json, results.jsonl and report.json, e.g. --out results.  [default: ./mluops-results/<time>]",
 )
-@click.option("--overwrite", is_flag=True, help="Replace the run that --out holds, e.g. --out results --overwrite.")
+@click.option("--overwrite", is_flag=True, help="Replace the run in the --out folder, e.g. --out results --overwrite.")
 @click.option(
     "--isolate/--no-isolate",
     default=None,
-    help="Run the backend in worker processes, or in this one.  [default: isolated, but numpy and reference are not]",
+    help="Run the backend in worker processes, or in this one.  [default: isolated, except numpy and reference]",
 )
-@click.option("-j", "--jobs", type=click.IntRange(1), metavar="N", help="Worker processes, e.g. -j 2.  [default: 1]")
-@click.option("--devices", type=DevicesType(), help="One worker per device, e.g. --devices 0,1.")
+@click.option(
+    "-j", "--jobs", type=click.IntRange(1), metavar="N", help="Use N worker processes, e.g. -j 2.  [default: 1]"
+)
+@click.option("--devices", type=DevicesType(), help="Use one worker per device, e.g. --devices 0,1.")
 @click.option(
     "--timeout",
     type=click.FloatRange(0, min_open=True),
     metavar="SECONDS",
-    help="Per case, in a worker, e.g. --timeout 20.  [default: a minute and a second per megabyte of tensors]",
+    help="Stop a case in a worker after so long, e.g. --timeout 20.  [default: 60, plus 1 per megabyte of tensors]",
 )
 @click.option(
     "--memory-limit",
     type=BytesType(),
-    help="Per case on top of the loaded backend and the tensors, e.g. --memory-limit 2G.",
+    help="Memory that a case may use beyond the loaded backend and the tensors, e.g. --memory-limit 2G.",
 )
 @click.option(
     "--fresh-workers",
     is_flag=True,
-    help="Every case in a new worker, so that none sees what another left, e.g. --fresh-workers --backend c:./libk.so.",
+    help="Run every case in a new worker, so that no case sees what another left behind, e.g. --fresh-workers "
+    "--backend c:./libk.so.",
 )
 @click.option(
     "--guard-pages",
     is_flag=True,
-    help="Call every case twice, with inaccessible memory right behind every buffer, then right in front: reads and "
-    "writes outside are told, e.g. --backend c:./libmykernels.so --guard-pages.",
+    help="Find reads and writes outside a buffer: call every case twice, with inaccessible memory right after every "
+    "buffer, then right before it, e.g. --backend c:./libmykernels.so --guard-pages.",
 )
 @click.option(
     "--repeat",
@@ -109,22 +116,24 @@ _ONLY_WITH_PERF = {"warmup", "samples", "cold_cache", "device_spec"}
     default=1,
     show_default=True,
     metavar="N",
-    help="Run each case N times; outputs must be the same bit for bit, e.g. --repeat 5.",
+    help="Run each case N times and require outputs that are equal bit for bit, e.g. --repeat 5.",
 )
 @click.option(
     "--reruns",
     type=click.IntRange(0),
     default=0,
     metavar="N",
-    help="Try a failure up to N times again; a case that fails and passes is flaky, e.g. --reruns 2.",
+    help="Try a failed case up to N more times; one that then passes is flaky, e.g. --reruns 2.",
 )
-@click.option("--bitwise", is_flag=True, help="Where diff3 = 0 is asked, also require equal bits (−0, NaN payloads).")
+@click.option(
+    "--bitwise", is_flag=True, help="Where a criterion is diff3 = 0, also require equal bits (−0, NaN payloads)."
+)
 @click.option(
     "-x",
     "--exitfirst",
     "stop_at_first",
     is_flag=True,
-    help="Stop at the first case that fails; the smallest come first.",
+    help="Stop at the first case that fails; run the smallest cases first.",
 )
 @click.option("--perf", is_flag=True, help="Also time every case that computes and passes, e.g. --perf --tag network.")
 @sampling_options
@@ -132,39 +141,42 @@ _ONLY_WITH_PERF = {"warmup", "samples", "cold_cache", "device_spec"}
     "--device-spec",
     type=click.Path(exists=True, dir_okay=False),
     metavar="FILE",
-    help="What the device can do at best, for efficiencies, e.g. --device-spec host.yaml (see: device-spec --help).",
+    help="Compare times with what the device can do at best, e.g. --device-spec host.yaml (see: device-spec --help).",
 )
 @click.option(
     "--reseed",
     type=ReseedType(),
-    help="Other random values and fresh baselines, so that no lookup table passes, e.g. --reseed 7; random draws N.",
+    metavar="N|random",
+    help="Use other random values and fresh baselines, so that no lookup table passes, e.g. --reseed 7.",
 )
 @click.option(
     "--save-outputs",
     type=click.Choice(["failed", "all"]),
-    help="Keep what the backend computed, as .npy files in the results folder, e.g. --save-outputs failed; then: diff.",
+    help="Keep what the backend computed as .npy files in the results folder, for `diff`, e.g. --save-outputs failed.",
 )
-@click.option("--shard", metavar="I/N", help="Only part I of N of the selected cases, e.g. --shard 2/5.")
+@click.option("--shard", metavar="I/N", help="Run only part I of N of the selected cases, e.g. --shard 2/5.")
 @click.option(
     "--failed",
     type=click.Path(path_type=Path, exists=True),
     metavar="RESULTS",
-    help="Only what did not pass in an earlier run, a results folder or a report.json; the smallest cases come first, "
+    help="Run only what did not pass in an earlier run (a results folder or a report.json), the smallest cases first, "
     "e.g. --failed results --op get_indice_pairs.",
 )
 @click.option(
     "--times",
     type=click.Path(path_type=Path, exists=True),
     metavar="RESULTS",
-    help="Cut the shards by the times of an earlier run, a results folder or a report.json, e.g. --shard 2/5 --times "
-    "last-night.",
+    help="Balance the shards by the times of an earlier run (a results folder or a report.json), e.g. --shard 2/5 "
+    "--times last-night.",
 )
-@click.option("--allow-empty-shard", is_flag=True, help="A shard without cases is no error.")
+@click.option(
+    "--allow-empty-shard", is_flag=True, help="Accept a shard without cases, e.g. --shard 9/9 --allow-empty-shard."
+)
 @click.option(
     "--resume",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
     metavar="DIR",
-    help="Run what an interrupted run left, with the options it had, e.g. --resume mluops-results/20260101-120000.",
+    help="Finish an interrupted run with the options it had, e.g. --resume mluops-results/20260101-120000.",
 )
 @report_options
 @click.option(
@@ -172,18 +184,18 @@ _ONLY_WITH_PERF = {"warmup", "samples", "cold_cache", "device_spec"}
     "labels",
     multiple=True,
     metavar="NAME=VALUE",
-    help="What history, compare and reports show of this run, e.g. --label device=mlu370 --label compiler=4.1.0; git "
-    "commit and backend file are recorded in any case.",
+    help="Name this run in history, compare and reports, e.g. --label device=mlu370 --label compiler=4.1.0; git "
+    "commit and backend file are always recorded.",
 )
-@click.option("-q", "--quiet", is_flag=True, help="Only the closing lines.")
-@click.option("-v", "--verbose", is_flag=True, help="A line per case, and what the backend printed.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only the closing lines.")
+@click.option("-v", "--verbose", is_flag=True, help="Print a line per case, and what the backend printed.")
 @file_options
 @click.pass_context
 def command(ctx: click.Context, /, resume: Path | None, **options: Any) -> int:
     """Run cases on a backend and judge the results.
 
     SELECT is a case id, an operator, a glob over ids, a case file or a folder of case files. Without any
-    selection the default set runs: every declared case but those tagged network or undefined.
+    selection the default set runs: every declared case except those tagged network or undefined.
     """
     from mluops_gtest.cli.labelling import given_labels
     from mluops_gtest.cli.planning import empty_shard, only_failed, plan_new
@@ -202,12 +214,14 @@ def command(ctx: click.Context, /, resume: Path | None, **options: Any) -> int:
     out, allow_empty = options.pop("out"), options.pop("allow_empty_shard")
     overwrite = options.pop("overwrite")
     if overwrite and out is None:
-        raise UsageError("--overwrite says what may happen to the folder of --out, e.g. --out results --overwrite.")
+        raise UsageError("--overwrite replaces the folder of --out; name it, e.g. --out results --overwrite.")
     jobs, devices = options.pop("jobs"), options.pop("devices") or ()
     if jobs and devices:
-        raise UsageError("-j and --devices exclude each other: there is one worker per device.")
+        raise UsageError("Use either -j or --devices: with --devices each device has one worker.")
     if options["perf"] and (jobs or 1) > 1:
-        raise UsageError("--perf times one call after the other: leave out -j. With --devices each device has its own.")
+        raise UsageError(
+            "--perf times one call at a time: leave out -j. --devices works, since each device has its own worker."
+        )
     options["reports"] = taken_reports(options)
     options["labels"] = given_labels(options["labels"])
     if ctx.obj is not None:
@@ -254,7 +268,9 @@ def _seed(reseed: int | str | None, shard: str | None) -> int | None:
     if not isinstance(reseed, str):
         return reseed
     if shard is not None:
-        raise UsageError("--reseed random: the shards of one run need the same values; give each the same number.")
+        raise UsageError(
+            "--reseed random: all shards of a run need the same values; give each the same number, e.g. --reseed 7."
+        )
     return secrets.randbelow(LARGEST_RESEED + 1)
 
 
@@ -262,7 +278,7 @@ def _times(path: Path | None, *, of_use: bool) -> "RecordedTimes | None":
     from mluops_gtest.cli.planning import recorded_times
 
     if path is not None and not of_use:
-        raise UsageError("--times says what cases cost, for --shard I/N, -x and --failed; alone it changes nothing.")
+        raise UsageError("--times only helps --shard I/N, -x and --failed; add one of them or leave out --times.")
     return recorded_times(path)
 
 
@@ -288,7 +304,7 @@ def _refuse_guard_pages(request: "RunRequest") -> None:
     from mluops_gtest.backends.registry import has_host_memory
 
     if request.perf:
-        raise UsageError("--perf times calls as they are, --guard-pages changes their memory: leave out one of them.")
+        raise UsageError("--guard-pages changes the memory of the calls that --perf times: leave out one of them.")
     if sys.platform != "linux":
         raise UsageError("--guard-pages needs Linux.")
     if not has_host_memory(request.backend, request.runtime):
@@ -296,7 +312,7 @@ def _refuse_guard_pages(request: "RunRequest") -> None:
             "" if request.runtime is None else f" with --runtime {request.runtime}"
         )
         raise UsageError(
-            f"--guard-pages guards host memory, and {what} has memory of its own; it works with Python objects, "
+            f"--guard-pages works on host memory, but {what} has its own memory; use it with Python objects, "
             "numpy and reference with --isolate, and c:LIBRARY without a runtime."
         )
 
@@ -304,13 +320,13 @@ def _refuse_guard_pages(request: "RunRequest") -> None:
 def _refuse_beside_resume(ctx: click.Context) -> None:
     given = [name for name in _given(ctx) if name not in _BESIDE_RESUME and ctx.params.get(name) not in (None, ())]
     if given:
-        raise UsageError(f"--resume takes everything from the folder's run.json; leave out {_options(ctx, given)}.")
+        raise UsageError(f"--resume reads all options from the folder's run.json; leave out {_options(ctx, given)}.")
 
 
 def _refuse_without_perf(ctx: click.Context) -> None:
     given = [name for name in _given(ctx) if name in _ONLY_WITH_PERF]
     if given:
-        raise UsageError(f"{_options(ctx, given)}: only cases that are timed have this; add --perf.")
+        raise UsageError(f"{_options(ctx, given)}: only timed cases use this; add --perf.")
 
 
 def _given(ctx: click.Context) -> list[str]:

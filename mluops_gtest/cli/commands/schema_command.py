@@ -25,10 +25,10 @@ _FILES = ("mluoptest.proto", "mluops_gtest_expect.proto")
 )
 @root_option
 def command(roots: tuple[str, ...], file: str, out: Path | None) -> None:
-    """Print the .proto text of case files: mluoptest.proto, with the parameters of every operator that is known.
+    """Print the .proto file that describes case files: mluoptest.proto, with the parameters of every known operator.
 
-    Any protobuf tool in any language reads case files with it. A case that expects a status or needs a special
-    caller has one field more, which mluops_gtest_expect.proto declares.
+    With it, protobuf tools of any language can read case files. Cases that expect a status or need a special caller
+    have one more field; mluops_gtest_expect.proto declares it.
     """
     from mluops_gtest.cli.lines import say
     from mluops_gtest.cli.session import Session

@@ -20,7 +20,7 @@ Examples:
     "--reseed",
     type=click.IntRange(0, LARGEST_RESEED),
     metavar="N",
-    help="With the values of `run --reseed N`, e.g. --reseed 7.",
+    help="Use the values of `run --reseed N`, e.g. --reseed 7.",
 )
 @file_options
 @click.pass_context

@@ -19,9 +19,9 @@ Examples:
 @selection_options
 @file_options
 def command(roots: tuple[str, ...], strict: bool, allow_outside_paths: bool, **selection: Any) -> int:
-    """Recompute every stored baseline from its stored inputs and say which differ.
+    """Recompute every stored baseline from its stored inputs and report differences.
 
-    Expected statuses are compared with the operator's checks likewise.
+    It also compares every expected status with the answer of the operator's checks.
     """
     from mluops_gtest.cli.consoles import stderr
     from mluops_gtest.cli.lines import say

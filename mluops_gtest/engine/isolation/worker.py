@@ -94,8 +94,8 @@ class _Worker:
             backend = self._backend = OfferedBackend(loaded)
             if self._pages is not None and not backend.host_memory:
                 raise UsageError(
-                    f"--guard-pages guards host memory, and backend {backend.name} has memory of its own; "
-                    "a C library works on host memory where nothing offers it the cnrt functions."
+                    f"--guard-pages works on host memory, but backend {backend.name} has its own memory; "
+                    "a C library uses host memory if nothing offers it the cnrt functions."
                 )
         except HarnessError as error:
             code = error.exit_code if error.exit_code in _LOADING_CODES else ExitCode.BACKEND
