@@ -189,6 +189,7 @@ def test_a_slip_that_shows_when_the_operator_is_loaded(cli, spoil, way):
     assert_told(cli("ops", "--root", root), root, path, line, words)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WHEN_GENERATED)
 def test_a_slip_that_shows_when_cases_are_generated(cli, spoil, way):
     part, right, wrong, line, words = WHEN_GENERATED[way]

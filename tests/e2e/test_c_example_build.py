@@ -72,6 +72,7 @@ def test_plain_make_builds_exactly_one_shared_object(folder):
     assert {path.name for path in folder.iterdir()} == sources | {LIBRARY}
 
 
+@pytest.mark.slow
 def test_the_library_exports_what_the_header_declares_and_nothing_else(folder):
     listing = subprocess.run(
         ["nm", "-D", "--defined-only", folder / LIBRARY], capture_output=True, text=True, check=True

@@ -151,6 +151,7 @@ class TestWithACompiler:
         for name in catalogue.operators:
             compiles(tmp_path, common + cli("ops", name, "--c").out, "-xc", "-std=c11")
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("flags", [(), ("-DONLY_FLOAT",)], ids=["enum, swapped workspace", "float, second name"])
     def test_an_operator_of_another_root_runs_on_a_library_of_its_prototypes(self, cli, run, toy_with, tmp_path, flags):
         root = toy_with(c_api=C_API)

@@ -51,6 +51,7 @@ def test_the_workspace_is_told(run):
     assert result.results[ONE]["perf"]["workspace_bytes"] == 4096
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["--isolate", "--no-isolate"])
 def test_what_an_empty_call_takes_is_measured(run, where):
     def overhead(backend, *more):

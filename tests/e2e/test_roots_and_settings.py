@@ -287,6 +287,7 @@ class TestSettings:
         assert record["timeout"] == 30
         assert (record["labels"]["team"], record["labels"]["night"]) == ("b", "1")
 
+    @pytest.mark.slow
     def test_those_of_a_folder_above_count_and_their_paths_are_theirs(self, cli, run, here, toy, monkeypatch):
         project = here / "project"
         (project / "deep" / "er").mkdir(parents=True)
@@ -340,6 +341,7 @@ class TestSettings:
         assert typed.code == 2
         assert "--timeout needs worker processes" in typed.err
 
+    @pytest.mark.slow
     def test_every_command_has_them(self, cli, run, here, toy):
         write(here, f'backend = "numpy"\nroots = ["{toy}"]\ntimeout = 60\njobs = 2\n')
         assert "scale_by/ramp_2" in cli("list", "--format", "ids").lines

@@ -114,6 +114,7 @@ def test_every_rule_has_its_spoiled_copy():
     assert {rule for spoiled in SPOILED.values() for rule in spoiled.rules} == set(RULES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", SPOILED)
 def test_a_spoiled_copy_is_told_by_its_rule_alone(cli, good, tmp_path, way):
     spoiled = SPOILED[way]

@@ -12,6 +12,7 @@ PAIRS = ("--op", "get_indice_pairs", "--tag", "smoke")
 POOL = ("--op", "voxel_pooling_forward", "--tag", "smoke")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("backend", "select", "outcome", "words"),
     [
@@ -55,6 +56,7 @@ def test_each_kind_of_wrong_gets_its_outcome(run, backend, select, outcome, word
     assert result.code == (0 if outcome == "passed" else 1)
 
 
+@pytest.mark.slow
 def test_where_a_finite_value_became_infinite_no_criterion_is_blamed_that_was_kept(run):
     for one in run(*NORMS, "--backend", wrong("WithInfinity")).results.values():
         assert one["outcome"] == "failed"
@@ -98,6 +100,7 @@ def test_a_backend_without_checks_fails_the_negative_cases(run):
     assert "check arch" in one["reason"]
 
 
+@pytest.mark.slow
 def test_repeated_runs_must_agree_bit_for_bit(run):
     assert run(*NORMS, "--backend", wrong("NeverTheSame")).code == 0
     result = run(*NORMS, "--backend", wrong("NeverTheSame"), "--repeat", 3)
@@ -110,6 +113,7 @@ def test_repeated_runs_must_agree_bit_for_bit(run):
     assert run(*NORMS, "--backend", wrong("Exact"), "--repeat", 3).code == 0
 
 
+@pytest.mark.slow
 def test_lost_bits_are_a_note_and_with_bitwise_a_failure(run):
     cases = ("--op", "masked_im2col_forward", "--tag", "nonfinite", "--tag", "precision", "-k", "float or half")
     relaxed = run(*cases, "--backend", wrong("LosesBits"))
@@ -129,6 +133,7 @@ def test_an_exception_is_told_with_its_traceback(run):
     assert result.code == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("spec", "code", "words"),
     [

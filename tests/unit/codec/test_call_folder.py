@@ -188,6 +188,7 @@ def test_the_case_makes_the_same_call_again(writer, catalogue, some_cases, tmp_p
     assert seen == {"null_handle", "null_pointer", "null_descriptor", "arch"}
 
 
+@pytest.mark.slow
 def test_the_folder_does_not_depend_on_the_answer(writer, catalogue, some_cases, tmp_path):
     """Another expected status, another check, other baselines, other scalar results: the same bytes."""
     for number, case in enumerate(some_cases[::3]):
