@@ -1,12 +1,11 @@
 """The decision as a short list of findings, failures of one kind together: what annotations and comments show."""
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from mluops_gtest.gate.decision import Accept, CaseChange, Decision
-from mluops_gtest.gate.performance import TimeChange
+from mluops_gtest.gate.performance import Lack, TimeChange
 from mluops_gtest.gate.statistics import Answer, Ratio
 from mluops_gtest.gate.transitions import Transition
 from mluops_gtest.model.groups import grouped
@@ -126,22 +125,19 @@ def _times(decision: Decision) -> list[Finding]:
         lines = [*(f"{change.case}: {change.reason}" for change in short[:_MOST_NAMED]), *more(len(short))]
         title = f"too short to judge: times of {count(len(short), 'case')}"
         found.append(Finding("too short", title, "\n".join(lines), False, tuple(change.case for change in short)))
-    groups: dict[str, list[TimeChange]] = defaultdict(list)
+    groups: dict[Lack, list[TimeChange]] = defaultdict(list)
     for change in performance.answered(Answer.INCONCLUSIVE):
-        groups["more samples are needed" if change.needed is not None else change.reason].append(change)
-    for reason, members in groups.items():
+        assert change.lack is not None, "an inconclusive answer lacks something"
+        groups[change.lack].append(change)
+    for lack, members in groups.items():
+        reason = lack.value if lack is Lack.MORE_SAMPLES else members[0].reason
         members.sort(key=lambda member: -member.ratio.ratio if member.ratio is not None else 0.0)
         shown = [f"{member.case}: {time_words(member)}" for member in members[:_MOST_NAMED] if member.ratio is not None]
         text = "\n".join([reason, *shown, *(more(len(members)) if shown else [])])
         title = f"inconclusive times: {count(len(members), 'case')}"
         cases = tuple(member.case for member in members)
-        found.append(Finding(f"inconclusive {_shape(reason)}", title, text, decision.policy.strict_perf, cases))
+        found.append(Finding(f"inconclusive {lack.value}", title, text, decision.policy.strict_perf, cases))
     return found
-
-
-def _shape(reason: str) -> str:
-    """The reason without its numbers, which vary from run to run."""
-    return re.sub(r"\d+", "#", reason)
 
 
 def _drifts(decision: Decision) -> list[Finding]:

@@ -1,7 +1,8 @@
 """The times of all cases that pass before and now, answered together."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import Enum
 
 from mluops_gtest.gate.reference import Reference, ReferenceCase, machine_of, times_of
 from mluops_gtest.gate.statistics import MIN_SAMPLES, Answer, Pair, Ratio, compare
@@ -10,9 +11,21 @@ from mluops_gtest.model.result import CaseResult, Outcome
 from mluops_gtest.model.timing import MIN_EFFECT, short_words, too_short
 
 
+class Lack(Enum):
+    """What an inconclusive comparison of times lacks; the words name the finding from run to run."""
+
+    BASELINE_TIMES = "no times in the baseline"
+    SAMPLES = "no samples"
+    ENOUGH_SAMPLES = "too few samples"
+    SAME_MACHINE = "another machine"
+    SAME_VALUES = "other values"
+    MORE_SAMPLES = "more samples are needed"
+    QUIET = "runs of one build differ"
+
+
 @dataclass(frozen=True, slots=True)
 class TimeChange:
-    """The answer for one case; `reason` says what an inconclusive one lacks."""
+    """The answer for one case; `lack` is what an inconclusive one lacks, `reason` says it in words."""
 
     case: str
     operator: str
@@ -21,6 +34,7 @@ class TimeChange:
     now_ns: float | None = None
     ratio: Ratio | None = None
     reason: str = ""
+    lack: Lack | None = None
 
     @property
     def needed(self) -> int | None:
@@ -61,9 +75,10 @@ def judge_times(
         samples = len(now.perf.samples_ns) if now.perf is not None else 0
         if not before.times and not samples:
             continue
-        lack = _lacking(before, samples, differing) or other_values(reference, report)
-        if lack:
-            changes.append(TimeChange(case, now.operator, Answer.INCONCLUSIVE, reason=lack))
+        lacking = _lacking(before, samples, differing, other_values(reference, report))
+        if lacking is not None:
+            lack, reason = lacking
+            changes.append(TimeChange(case, now.operator, Answer.INCONCLUSIVE, reason=reason, lack=lack))
             continue
         pair = Pair(before.times, times_of(now)[0])
         overhead = now.perf.overhead_ns if now.perf is not None else None
@@ -78,9 +93,11 @@ def judge_times(
         return Performance(tuple(changes))
     comparison = compare(list(pairs.values()), min_effect)
     for (case, pair), ratio in zip(pairs.items(), comparison.ratios, strict=True):
-        reason = _open(pair, ratio, comparison.noise) if ratio.answer is Answer.INCONCLUSIVE else ""
-        operator = results[case].operator
-        changes.append(TimeChange(case, operator, ratio.answer, pair.before_ns, pair.current.median_ns, ratio, reason))
+        change = TimeChange(case, results[case].operator, ratio.answer, pair.before_ns, pair.current.median_ns, ratio)
+        if ratio.answer is Answer.INCONCLUSIVE:
+            lack, reason = _open(pair, ratio, comparison.noise)
+            change = replace(change, lack=lack, reason=reason)
+        changes.append(change)
     return Performance(tuple(sorted(changes, key=lambda c: c.case)), comparison.shift, comparison.noise)
 
 
@@ -95,21 +112,22 @@ def _values(reseed: int | None) -> str:
     return "without --reseed" if reseed is None else f"with --reseed {reseed}"
 
 
-def _lacking(before: ReferenceCase, samples: int, differing: list[str]) -> str:
-    """Why the times of a case cannot be compared at all; empty where they can."""
+def _lacking(before: ReferenceCase, samples: int, differing: list[str], other: str) -> tuple[Lack, str] | None:
+    """Why the times of a case cannot be compared at all; None where they can."""
     if not before.times:
-        return "the baseline has no times of it"
+        return Lack.BASELINE_TIMES, "the baseline has no times of it"
     if not samples:
-        return "RESULTS have no samples of it; run with --perf"
+        return Lack.SAMPLES, "RESULTS have no samples of it; run with --perf"
     if samples < MIN_SAMPLES:
-        return f"{samples} samples; at least {MIN_SAMPLES} are needed"
-    return f"another machine: {', '.join(differing)} differ" if differing else ""
+        return Lack.ENOUGH_SAMPLES, f"{samples} samples; at least {MIN_SAMPLES} are needed"
+    if differing:
+        return Lack.SAME_MACHINE, f"another machine: {', '.join(differing)} differ"
+    return (Lack.SAME_VALUES, other) if other else None
 
 
-def _open(pair: Pair, ratio: Ratio, noise: float) -> str:
+def _open(pair: Pair, ratio: Ratio, noise: float) -> tuple[Lack, str]:
     samples = min(run.samples for run in (pair.current, *pair.reference))
     if ratio.needed is not None:
-        return f"{samples} samples; {ratio.needed} per run would be needed"
-    return (
-        f"runs of one build differ by {noise * 100:.1f} %, whatever the samples; more runs of the baseline help (--aa)"
-    )
+        return Lack.MORE_SAMPLES, f"{samples} samples; {ratio.needed} per run would be needed"
+    words = f"runs of one build differ by {noise * 100:.1f} %, whatever the samples"
+    return Lack.QUIET, f"{words}; more runs of the baseline help (--aa)"

@@ -207,3 +207,25 @@ def test_what_the_package_offers_is_there_when_asked_for() -> None:
 def test_help_and_version_import_nothing_heavy(option: str) -> None:
     ask = f"from mluops_gtest.cli.main import run_main\nassert run_main([{option!r}]) == 0"
     assert heavy_modules_after(ask) == []
+
+
+def test_nobody_reads_words() -> None:
+    """Reasons are made for people: code asks for the type of a cause, not for what its words say."""
+
+    def is_reason(node: ast.AST) -> bool:
+        return isinstance(node, ast.Attribute) and node.attr == "reason"
+
+    def reads(node: ast.AST) -> bool:
+        if isinstance(node, ast.Compare):
+            return any(map(is_reason, (node.left, *node.comparators)))
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            return False
+        searched = node.func.attr in {"search", "match", "fullmatch", "sub", "findall", "finditer", "split"}
+        asked = node.func.attr in {"startswith", "endswith", "find", "index", "removeprefix", "removesuffix"}
+        return (searched and any(map(is_reason, node.args))) or (asked and is_reason(node.func.value))
+
+    assert reads(ast.parse("'workspace' in result.reason", mode="eval").body)
+    assert reads(ast.parse("_SIGNAL.search(result.reason)", mode="eval").body)
+    assert reads(ast.parse("result.reason.startswith('declined')", mode="eval").body)
+    found = [place(path, node.lineno) for path, tree in MODULES.items() for node in ast.walk(tree) if reads(node)]
+    assert found == []

@@ -102,6 +102,27 @@ def test_one_mistake_is_one_finding(cases, name, promises):
     assert broken(check(getattr(wrong_backends, name)(), cases)) == promises
 
 
+class SpeaksOfItsWorkspace(wrong_backends.Exact):
+    """Its message has a word in it that the harness uses, too."""
+
+    def run(self, call):
+        raise RuntimeError("the workspace was never written")
+
+
+class FailsWhenAskedForItsSize(wrong_backends.Exact):
+    def workspace_size(self, call):
+        raise RuntimeError("no idea")
+
+
+@pytest.mark.parametrize(
+    ("backend", "promise"), [(SpeaksOfItsWorkspace(), "calls"), (FailsWhenAskedForItsSize(), "workspace")]
+)
+def test_what_happened_counts_and_not_the_words_of_a_message(cases, backend, promise):
+    findings = check(backend, cases)
+    assert promise in broken(findings)
+    assert not broken(findings) & {"workspace", "outputs", "calls"} - {promise}
+
+
 def test_a_backend_may_say_that_it_is_not_deterministic(cases):
     findings = check(wrong_backends.NeverTheSame(), cases, deterministic=False)
     assert findings["deterministic"] == Finding("deterministic", Verdict.SKIPPED, "the backend says that it is not")

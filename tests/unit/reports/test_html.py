@@ -13,7 +13,8 @@ from importlib.resources import files
 import pytest
 
 from mluops_gtest.errors import UsageError
-from mluops_gtest.model.result import Outcome, Perf, Profile
+from mluops_gtest.model.cause import Exited, Overrun, PassedAtTry
+from mluops_gtest.model.result import Attempt, Outcome, Perf, Profile
 from mluops_gtest.reports.html import render_html
 from mluops_gtest.reports.html.compact import error_class, number, profile_record
 from mluops_gtest.reports.html.timing import distribution
@@ -198,6 +199,21 @@ def test_each_language_says_everything():
     for key, words in english.items():
         assert sorted(re.findall(r"\{\w+\}", words)) == sorted(re.findall(r"\{\w+\}", chinese[key])), key
     assert page_of(small_report(), lang="zh").json("words") == chinese
+
+
+def test_reasons_are_in_the_language_of_the_page():
+    attempts = (Attempt(Outcome.FAILED, (Exited(3),)), Attempt(Outcome.PASSED))
+    causes = (PassedAtTry(2, Outcome.FAILED), Overrun("out", "behind", 4))
+    whole = report(failed("toy/a", outcome=Outcome.FLAKY, causes=causes, attempts=attempts))
+    chinese = "首次运行失败，第 2 次运行通过：越界写入 out 尾部之后，最近处距其尾部 4 字节"
+    text = render_html(whole, lang="zh")
+    data = Page(text).json("data")
+    (row,) = data["rows"]
+    assert data["pool"][row["why"]] == chinese
+    assert data["pool"][row["attempts"][0][1]] == "进程以退出码 3 结束"
+    assert f"<td>{chinese}</td>" in text  # without script
+    (row,) = (english := page_of(whole).json("data"))["rows"]
+    assert english["pool"][row["why"]].startswith("passed at try 2 after failed: wrote past the end of out")
 
 
 def test_every_word_is_used_and_every_used_word_exists():

@@ -1,0 +1,146 @@
+"""From what a backend left in the buffers to a verdict: each finding as the cause that it is."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mluops_gtest.engine.buffers import fill, pattern_of
+from mluops_gtest.engine.expectation import expectation_of
+from mluops_gtest.engine.judge import Judgement, judge_untouched, judge_values, judged
+from mluops_gtest.model import cause as c
+from mluops_gtest.model.criterion import exact
+from mluops_gtest.model.dtypes import DType
+from mluops_gtest.model.operator import Answer
+from mluops_gtest.model.result import CaseResult, Outcome
+from mluops_gtest.model.status import Status
+from tests.unit.engine.small_operator import DOUBLES, doubling
+
+RIGHT = (2.0, 4.0, 6.0, 8.0)
+CASE = doubling(count=4)
+BLANK = CaseResult("doubles/a", "doubles", (), Outcome.SKIPPED, Status.SUCCESS, Status.SUCCESS)
+POISON = np.frombuffer(DType.FLOAT.poison, "<f4")[0]
+
+
+def judge(values, *, case=CASE, scalars=None, operator=DOUBLES, bitwise=False):
+    expectation = expectation_of(case, operator)
+    scalars = {"count": 4} if scalars is None else scalars
+    return judge_values(case, operator, expectation, {"y": np.array(values, "<f4")}, scalars, bitwise=bitwise)
+
+
+def test_what_agrees_passes_without_a_cause():
+    judgement = judge(RIGHT)
+    assert (judgement.outcome, judgement.causes) == (Outcome.PASSED, ())
+    assert [(r.output, r.criterion, r.value, r.within) for r in judgement.readings] == [
+        ("count", "exact", 0.0, True),
+        ("y", "diff1", 0.0, True),
+        ("y", "diff2", 0.0, True),
+    ]
+    assert judged(BLANK, judgement).fingerprint == ""
+
+
+def test_what_is_beyond_its_criteria_is_told_with_its_places():
+    judgement = judge((2.0, 4.0, 6.0, 18.0))
+    (cause,) = judgement.causes
+    assert isinstance(cause, c.Exceeded)
+    assert (cause.output, cause.differing) == ("y", c.Places(1, 4, 3, 3))
+    assert (cause.finite_only, cause.equality, cause.beyond, cause.bits_unequal) == (False, False, 1, 1)
+    assert [(one.criterion, one.value, one.threshold) for one in cause.criteria] == [
+        ("diff1", pytest.approx(0.5), 1e-3),
+        ("diff2", pytest.approx(math.sqrt(100 / 120)), 1e-3),
+    ]
+    result = judged(BLANK, judgement)
+    assert result.outcome is Outcome.FAILED
+    assert (result.worst.index, result.worst.evaluated, result.worst.baseline) == ((3,), "18", "8")
+    assert result.fingerprint.startswith("v1:")
+    assert result.compared
+
+
+def test_a_value_that_became_infinite_says_so_and_no_criterion_is_blamed():
+    (cause,) = judge((2.0, math.inf, 6.0, 8.0)).causes
+    assert cause == c.NonFinite("y", 1, 1, ("diff1", "diff2"), c.Places(1, 4, 1, 1))
+
+
+def test_beside_an_infinite_value_the_finite_ones_are_measured():
+    mismatch, exceeded = judge((0.0, math.nan, 0.0, 0.0)).causes
+    assert isinstance(mismatch, c.NonFinite)
+    assert exceeded.finite_only
+    assert [one.value for one in exceeded.criteria] == pytest.approx([1.0, 1.0])
+
+
+def test_unwritten_elements_come_before_any_comparison():
+    judgement = judge((2.0, POISON, POISON, 8.0))
+    assert judgement.causes == (c.Unwritten("y", c.Places(2, 4, 1, 2), (1,)),)
+    assert [reading.output for reading in judgement.readings] == ["count"]
+
+
+@pytest.mark.parametrize(
+    ("scalars", "cause"),
+    [
+        ({}, c.ScalarMissing("count", 4)),
+        ({"count": 5}, c.ScalarWrong("count", "5", 4)),
+        ({"count": 10**400}, c.ScalarWrong("count", str(10**400), 4)),
+    ],
+)
+def test_a_result_that_is_no_tensor_is_compared_exactly(scalars, cause):
+    judgement = judge(RIGHT, scalars=scalars)
+    assert judgement.causes == (cause,)
+    assert not judgement.readings[0].within
+
+
+def test_bits_count_where_they_are_asked_and_are_a_note_where_not():
+    case = doubling(x=(0.0, 1.0), count=2, criteria=(exact(),))
+    told = judge((-0.0, 2.0), case=case, scalars={"count": 2})
+    assert (told.outcome, told.causes) == (Outcome.PASSED, ())
+    assert told.notes == ["y: 1 elements are equal but not bit for bit (−0, NaN payloads)"]
+    asked = judge((-0.0, 2.0), case=case, scalars={"count": 2}, bitwise=True)
+    assert (asked.outcome, asked.causes) == (Outcome.FAILED, (c.BitsUnequal("y", 1),))
+
+
+def test_agreement_with_a_constant_is_suspect_unless_it_is_meant():
+    case = doubling(x=(1.0, 1.0), count=2)
+    judgement = judge((2.0, 2.0), case=case, scalars={"count": 2})
+    assert (judgement.outcome, judgement.causes) == (Outcome.SUSPECT, (c.ConstantBaseline("y"),))
+    meant = replace(case, expect=replace(case.expect, degenerate="all ones"))
+    assert judge((2.0, 2.0), case=meant, scalars={"count": 2}).outcome is Outcome.PASSED
+
+
+def test_a_failure_outweighs_a_suspicion():
+    case = doubling(x=(1.0, 1.0), count=2)
+    judgement = judge((5.0, 2.0), case=case, scalars={"count": 2})
+    assert judgement.outcome is Outcome.FAILED
+    assert [type(cause) for cause in judgement.causes] == [c.Exceeded]
+
+
+def test_without_a_criterion_nothing_is_proved():
+    operator = replace(DOUBLES, outputs=(replace(DOUBLES.outputs[0], criteria={}),))
+    judgement = judge(RIGHT, operator=operator)
+    assert (judgement.outcome, judgement.causes) == (Outcome.SUSPECT, (c.NoCriterion("y", "float"),))
+
+
+def test_an_output_that_is_not_compared_is_a_note():
+    judgement = judge((0.0, 0.0, 0.0, 0.0), case=replace(CASE, criteria=(None,)))
+    assert judgement.notes == ["y is not compared (threshold_use: 0)"]
+    assert judgement.outcome is Outcome.PASSED
+
+
+def test_nothing_compared_is_suspect():
+    assert (Judgement().outcome, Judgement().causes) == (Outcome.SUSPECT, (c.NothingCompared(),))
+
+
+class TestUntouched:
+    answer = Answer(Status.BAD_PARAM, "sign_positive")
+
+    def left(self, *written):
+        buffer = np.empty(4, "<f4")
+        fill(buffer.view(np.uint8), pattern_of(DType.FLOAT, None))
+        buffer[list(written)] = 1.0
+        return judge_untouched(CASE, DOUBLES, {"y": buffer}, self.answer)
+
+    def test_a_call_that_fails_may_write_nothing(self):
+        cause = c.WrittenAnyway("y", c.Places(2, 4, 1, 3), "BAD_PARAM", "sign_positive")
+        assert self.left(1, 3).causes == (cause,)
+
+    def test_what_is_left_alone_passes(self):
+        assert (self.left().outcome, self.left().causes) == (Outcome.PASSED, ())
