@@ -52,7 +52,7 @@ def test_what_is_beyond_its_criteria_is_told_with_its_places():
     ]
     result = judged(BLANK, judgement)
     assert result.outcome is Outcome.FAILED
-    assert (result.worst.index, result.worst.evaluated, result.worst.baseline) == ((3,), "18", "8")
+    assert (result.worst.index, result.worst.evaluated, result.worst.baseline) == ((3,), "18.0", "8.0")
     assert result.fingerprint.startswith("v1:")
     assert result.compared
 
