@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 from google.protobuf import text_format
 
-from mluops_gtest.codec.binary import read_binary
-from mluops_gtest.codec.document import Document, TensorDocument
-from mluops_gtest.codec.elements import decode, encode
-from mluops_gtest.codec.files import read_document, write_document
-from mluops_gtest.codec.schema import Schema
-from mluops_gtest.codec.text_reader import read_text
-from mluops_gtest.codec.text_writer import write_text
+from mluops_gtest.codec.case_files.elements import decode, encode
+from mluops_gtest.codec.case_files.files import read_document, write_document
+from mluops_gtest.codec.schema.document import Document, TensorDocument
+from mluops_gtest.codec.schema.schema import Schema
+from mluops_gtest.codec.wire.binary import read_binary
+from mluops_gtest.codec.wire.text_reader import read_text
+from mluops_gtest.codec.wire.text_writer import write_text
 from mluops_gtest.model.dtypes import DType
 
 SCHEMA = Schema.of(())

@@ -15,7 +15,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from mluops_gtest.gate.statistics import Answer
+from mluops_gtest.timing.statistics import TimeVerdict
 from tests.unit.gate.synthetic import SHIFT, alarmed, one_slower, synthetic_gate
 
 CASES = 200
@@ -45,8 +45,8 @@ def main() -> int:
         found = others = 0
         for _ in range(options.gates):
             answers = [ratio.answer for ratio in synthetic_gate(rng, one_slower(CASES, which=SLOW), **how).ratios]
-            found += answers[SLOW] is Answer.SLOWER
-            others += any(answer is Answer.SLOWER for i, answer in enumerate(answers) if i != SLOW)
+            found += answers[SLOW] is TimeVerdict.SLOWER
+            others += any(answer is TimeVerdict.SLOWER for i, answer in enumerate(answers) if i != SLOW)
         holds = alarms <= 0.05 * options.gates and found >= 0.9 * options.gates
         good = good and (holds or not must_hold)
         mark = ("ok" if holds else "FAILS") if must_hold else ""

@@ -51,8 +51,8 @@ def _apply(rules: _Rules, call: OpCall) -> Status:
     return Status.SUCCESS
 
 
-def _mutant(name: str, says: str, rules: _Rules) -> Mutant:
-    return Mutant(name, says, lambda call: _apply(rules, call))
+def _mutant(name: str, message: str, rules: _Rules) -> Mutant:
+    return Mutant(name, message, lambda call: _apply(rules, call))
 
 
 def _as_bits(values: Array, others: Array) -> Array:

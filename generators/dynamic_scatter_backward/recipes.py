@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, Draw, DType, Made, Params, Stream
+from mluops_gtest.authoring import Array, Draw, DType, Params, RecipeOutput, Stream
 
 from .checks import REDUCE_MODE_MAX
 
@@ -25,10 +25,12 @@ class _Pooling:
     voxel_points_count: Array
     voxel_num: Array
 
-    def made(self, params: Params) -> Made:
+    def made(self, params: Params) -> RecipeOutput:
         """The finished case; reduce_type is max where the declaration is silent."""
         inputs = {field.name: getattr(self, field.name) for field in fields(self)}
-        return Made(inputs, {"reduce_type": REDUCE_MODE_MAX, **params}, outputs={"grad_feats": self.feats.shape})
+        return RecipeOutput(
+            inputs, {"reduce_type": REDUCE_MODE_MAX, **params}, outputs={"grad_feats": self.feats.shape}
+        )
 
 
 _VALUES: Mapping[Values, Callable[[Stream, tuple[int, int]], Array]] = {
@@ -54,7 +56,7 @@ def pooled(
     outside: int = 0,
     placement: Placement = "shuffled",
     values: Values = "lattice",
-) -> Made:
+) -> RecipeOutput:
     """`voxels` rows with points and `vacant` ones without, `spare` rows with points behind voxel_num, and
     `outside` points without a voxel."""
     voxel_of = _assignment(draw, points, voxels, vacant, spare, outside, placement)
@@ -62,7 +64,9 @@ def pooled(
     return _pool(draw, feats, voxel_of, voxels + vacant, spare, values).made(params)
 
 
-def tied(draw: Draw, params: Params, _dtype: DType, *, points: int, voxels: int, channels: int, levels: int) -> Made:
+def tied(
+    draw: Draw, params: Params, _dtype: DType, *, points: int, voxels: int, channels: int, levels: int
+) -> RecipeOutput:
     """Features of only `levels` different values; one level is a tie of all points in every channel."""
     voxel_of = _assignment(draw, points, voxels)
     feats = (draw.stream("feats").integers(0, levels, (points, channels)) - levels).astype("<f4") / 4
@@ -71,7 +75,7 @@ def tied(draw: Draw, params: Params, _dtype: DType, *, points: int, voxels: int,
 
 def duplicated_maximum(
     draw: Draw, params: Params, _dtype: DType, *, points: int, channels: int, at: tuple[int, ...]
-) -> Made:
+) -> RecipeOutput:
     """One voxel whose maximum stands in every channel at exactly the points `at`."""
     feats = draw.stream("feats").lattice((points, channels), 24)
     # Lattice values lie below 1.
@@ -88,7 +92,7 @@ def unmatched(
     voxels: int,
     channels: int,
     share: Literal["half", "rows", "all"],
-) -> Made:
+) -> RecipeOutput:
     """Voxel values above all features: in about half of the cells (`half`), in every second voxel (`rows`) or `all`."""
     pooling = _pool(
         draw, draw.stream("feats").lattice((points, channels), 24), _assignment(draw, points, voxels), voxels
@@ -111,7 +115,7 @@ def miscounted(
     voxels: int,
     channels: int,
     counts: Literal["right", "zero", "random"],
-) -> Made:
+) -> RecipeOutput:
     """voxel_points_count that is `right`, all `zero`, or `random` numbers, some of them negative."""
     feats = draw.stream("feats").lattice((points, channels), 24)
     pooling = _pool(draw, feats, _assignment(draw, points, voxels), voxels)
@@ -123,7 +127,7 @@ def miscounted(
     return replace(pooling, voxel_points_count=given).made(params)
 
 
-def signed_zeros(draw: Draw, params: Params, _dtype: DType, *, points: int, voxels: int, channels: int) -> Made:
+def signed_zeros(draw: Draw, params: Params, _dtype: DType, *, points: int, voxels: int, channels: int) -> RecipeOutput:
     """Features +0, -0 or negative; a voxel's zero has a sign of its own."""
     kind = draw.stream("kind").integers(0, 4, (points, channels))
     negative = -np.abs(draw.stream("feats").lattice((points, channels), 24))
@@ -144,7 +148,7 @@ def nonfinite(
     voxels: int,
     channels: int,
     kind: Literal["nan", "inf", "minus_inf", "gradients"],
-) -> Made:
+) -> RecipeOutput:
     """About a quarter of the features are `nan`, `inf` or `minus_inf`, or of the `gradients` NaN and ±Inf."""
     feats = draw.stream("feats").lattice((points, channels), 24)
     if kind != "gradients":
@@ -212,7 +216,7 @@ def _pool(
     )
 
 
-RECIPES: Mapping[str, Callable[..., Made]] = {
+RECIPES: Mapping[str, Callable[..., RecipeOutput]] = {
     "pooled": pooled,
     "tied": tied,
     "duplicated_maximum": duplicated_maximum,

@@ -10,8 +10,8 @@ from mluops_gtest.authoring import checks as common
 _TENSORS = ("indices", "indice_pairs", "out_indices", "indice_num")
 _ARRAYS = ("pad", "stride", "dilation", "input_space", "filter_space", "output_space")
 
-_MOST_OFFSETS = 4096
-_MOST_SITES = 1_000_000
+_MAX_OFFSETS = 4096
+_MAX_SITES = 1_000_000
 
 
 def _sites(call: OpCall) -> int:
@@ -32,12 +32,12 @@ def _axes(name: str, least: int) -> Check:
     )
 
 
-def _setting(name: str, holds: Callable[[int], bool], says: str) -> Check:
-    return common.require(f"{name}_value", lambda call: holds(call.param(name)), f"{name} must be {says}", "§1.4")
+def _setting(name: str, holds: Callable[[int], bool], message: str) -> Check:
+    return common.require(f"{name}_value", lambda call: holds(call.param(name)), f"{name} must be {message}", "§1.4")
 
 
-def _for_sub_m(name: str, holds: Callable[[OpCall], bool], says: str) -> Check:
-    return common.require(f"sub_m_{name}", lambda call: not call.param("sub_m") or holds(call), says, "§1.2")
+def _for_sub_m(name: str, holds: Callable[[OpCall], bool], message: str) -> Check:
+    return common.require(f"sub_m_{name}", lambda call: not call.param("sub_m") or holds(call), message, "§1.2")
 
 
 def _subsumed(check: Check, reason: str) -> Check:
@@ -92,8 +92,8 @@ _SHAPES = (
     common.dim("indice_pairs", 0, _offsets, "indice_pairs must have one row per kernel offset", "§1.4"),
     common.require(
         "offsets_limit",
-        lambda call: _offsets(call) <= _MOST_OFFSETS,
-        f"the kernel must have at most {_MOST_OFFSETS} offsets",
+        lambda call: _offsets(call) <= _MAX_OFFSETS,
+        f"the kernel must have at most {_MAX_OFFSETS} offsets",
         "§1.4",
     ),
     common.require(
@@ -105,7 +105,7 @@ _SHAPES = (
 )
 
 _SITES_LIMIT = common.require(
-    "sites_limit", lambda call: _sites(call) <= _MOST_SITES, f"there must be at most {_MOST_SITES} sites", "§1.4"
+    "sites_limit", lambda call: _sites(call) <= _MAX_SITES, f"there must be at most {_MAX_SITES} sites", "§1.4"
 )
 
 _LARGE = common.not_large(_TENSORS, "§1.4")

@@ -7,8 +7,8 @@ import numpy as np
 
 from mluops_gtest.authoring import Array, DType, OpCall, Status, TensorArg
 
-_MOST_OFFSETS = 4096
-_MOST_SITES = 1_000_000
+_MAX_OFFSETS = 4096
+_MAX_SITES = 1_000_000
 _OLDEST_ARCH = 370
 
 
@@ -107,7 +107,7 @@ def _verdict(call: OpCall) -> tuple[Status, bool]:
         return Status.BAD_PARAM, False
     if any(arg.desc.is_strided for arg in tensors):
         return Status.NOT_SUPPORTED, False
-    if indices.dims[0] > _MOST_SITES:
+    if indices.dims[0] > _MAX_SITES:
         return Status.BAD_PARAM, False
     if any(arg.desc.is_large for arg in tensors):
         return Status.NOT_SUPPORTED, False
@@ -143,7 +143,7 @@ def _shapes_agree(call: OpCall, indices: TensorArg, pairs: TensorArg, out: Tenso
         indices.dims[1] == out.dims[1] == 4
         and pairs.dims == (offsets, 2, sites)
         and num.dims == (offsets,)
-        and offsets <= _MOST_OFFSETS
+        and offsets <= _MAX_OFFSETS
         and sites <= batch * math.prod(call.param("input_space"))
         and out.dims[0] <= batch * math.prod(call.param("output_space"))
         and not mixed

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, Draw, DType, Made
+from mluops_gtest.authoring import Array, Draw, DType, RecipeOutput
 from mluops_gtest.authoring.clouds import network_layer, random_sites, small_layer
 from mluops_gtest.authoring.sparse import Geometry, derive_output_space, find_pairs, refuse_lonely
 
@@ -15,7 +15,7 @@ Params = Mapping[str, Any]
 _ONES = (1, 1, 1)
 
 
-def cloud(draw: Draw, params: Params, dtype: DType, *, layer: str, keep: int = 0) -> Made:
+def cloud(draw: Draw, params: Params, dtype: DType, *, layer: str, keep: int = 0) -> RecipeOutput:
     """The sites of a network layer; `keep` makes its twin: that many neighbouring sites of a coarser sweep."""
     del dtype
     if params:
@@ -24,22 +24,22 @@ def cloud(draw: Draw, params: Params, dtype: DType, *, layer: str, keep: int = 0
     if keep:
         distance = np.abs(indices - indices[len(indices) // 2]).sum(axis=1)
         indices = indices[np.sort(np.argsort(distance, kind="stable")[:keep])]
-    return Made({"indices": indices}, _params_of(geometry))
+    return RecipeOutput({"indices": indices}, _params_of(geometry))
 
 
-def scattered(draw: Draw, params: Params, dtype: DType, *, sites: int, ascending: bool = False) -> Made:
+def scattered(draw: Draw, params: Params, dtype: DType, *, sites: int, ascending: bool = False) -> RecipeOutput:
     """Sites anywhere in the input space, in random order or ascending."""
     del dtype
     full = complete(params)
     indices = random_sites(draw.stream("indices"), full["batch"], full["input_space"], sites)
     if full["sub_m"] and sites > 1:
         refuse_lonely(find_pairs(indices, _geometry_of(full)).indice_num.tolist())
-    return Made({"indices": _ascending(indices) if ascending else indices}, full)
+    return RecipeOutput({"indices": _ascending(indices) if ascending else indices}, full)
 
 
 def block(
     draw: Draw, params: Params, dtype: DType, *, first: tuple[int, ...], size: tuple[int, ...], shuffled: bool = False
-) -> Made:
+) -> RecipeOutput:
     """All sites of a box (n, d, h, w), ascending or in random order."""
     del dtype
     full = complete(params)
@@ -47,26 +47,26 @@ def block(
     if any(f < 0 or n < 1 or f + n > limit for f, n, limit in zip(first, size, shape, strict=True)):
         raise ValueError(f"the box of {size} at {first} leaves the space {shape}")
     indices = np.indices(size).reshape(4, -1).T + np.array(first)
-    return Made({"indices": _shuffled(indices, draw) if shuffled else indices.astype("<i4")}, full)
+    return RecipeOutput({"indices": _shuffled(indices, draw) if shuffled else indices.astype("<i4")}, full)
 
 
-def everywhere(draw: Draw, params: Params, dtype: DType, *, shuffled: bool = False) -> Made:
+def everywhere(draw: Draw, params: Params, dtype: DType, *, shuffled: bool = False) -> RecipeOutput:
     """Every cell of the input space is active."""
     full = complete(params)
     shape = (full["batch"], *full["input_space"])
     return block(draw, params, dtype, first=(0, 0, 0, 0), size=shape, shuffled=shuffled)
 
 
-def at_bounds(draw: Draw, params: Params, dtype: DType, *, margin: int = 1) -> Made:
+def at_bounds(draw: Draw, params: Params, dtype: DType, *, margin: int = 1) -> RecipeOutput:
     """Sites whose every coordinate is within `margin` cells of the lower or the upper bound, in random order."""
     del dtype
     full = complete(params)
     shape = (full["batch"], *full["input_space"])
     near = (sorted({*range(min(margin, n)), *range(max(n - margin, 0), n)}) for n in shape)
-    return Made({"indices": _shuffled(np.array(list(itertools.product(*near))), draw)}, full)
+    return RecipeOutput({"indices": _shuffled(np.array(list(itertools.product(*near))), draw)}, full)
 
 
-def listed(draw: Draw, params: Params, dtype: DType, *, sites: tuple[int, ...]) -> Made:
+def listed(draw: Draw, params: Params, dtype: DType, *, sites: tuple[int, ...]) -> RecipeOutput:
     """Exactly these sites: n, d, h, w of the first, then of the next."""
     del draw, dtype
     full = complete(params)
@@ -74,7 +74,7 @@ def listed(draw: Draw, params: Params, dtype: DType, *, sites: tuple[int, ...]) 
     shape = (full["batch"], *full["input_space"])
     if (indices < 0).any() or (indices >= shape).any() or len(np.unique(indices, axis=0)) != len(indices):
         raise ValueError(f"sites must be distinct and inside {shape}")
-    return Made({"indices": indices}, full)
+    return RecipeOutput({"indices": indices}, full)
 
 
 def complete(params: Params) -> dict[str, Any]:

@@ -33,7 +33,7 @@ def _add(total: Array, rows: Array, part: Array) -> None:
 
 def _variant(
     name: str,
-    says: str,
+    message: str,
     *,
     weights: Callable[[OpCall], Array] = _right_weights,
     steps: Callable[[OpCall, Array], list[_Step]] = _right_steps,
@@ -49,7 +49,7 @@ def _variant(
         call.array("input_grad")[...] = total
         return Status.SUCCESS
 
-    return Mutant(name, says, run)
+    return Mutant(name, message, run)
 
 
 def _weights_transposed(call: OpCall) -> Array:

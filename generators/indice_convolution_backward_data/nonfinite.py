@@ -5,7 +5,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, Draw, DType, Made
+from mluops_gtest.authoring import Array, Draw, DType, RecipeOutput
 
 from .recipes import random_pairs
 
@@ -39,7 +39,7 @@ def nonfinite(
     channels_out: int,
     counts: tuple[int, ...],
     kind: Kind,
-) -> Made:
+) -> RecipeOutput:
     """Random pairs; few values are not finite, so that most rows stay so and are still compared."""
     if channels_out < 2:
         raise ValueError("channels_out must be at least 2, so that two products meet in one sum")

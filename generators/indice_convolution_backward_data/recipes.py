@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, Draw, DType, Layout, Made
+from mluops_gtest.authoring import Array, Draw, DType, Layout, RecipeOutput
 from mluops_gtest.authoring.clouds import network_layer, random_sites, small_layer
 from mluops_gtest.authoring.sparse import Geometry, Triple, derive_output_space, find_pairs, refuse_lonely
 
@@ -45,7 +45,7 @@ def random_pairs(
     tail: Tail = "minus_one",
     layout: LayoutName = "array",
     values: Values = "lattice",
-) -> Made:
+) -> RecipeOutput:
     """Any rows meet, in any order: `counts` pairs per offset; one number is for all, none leaves it to chance.
 
     With sub_m the middle offset pairs every row with itself.
@@ -88,7 +88,7 @@ def sites(
     dilation: Triple = (1, 1, 1),
     layout: LayoutName = "array",
     values: Values = "lattice",
-) -> Made:
+) -> RecipeOutput:
     """The pairs of a convolution over `count` random active sites; with sub_m the outputs are the sites themselves."""
     sub_m = params.get("sub_m", 0) == 1
     output_space = space if sub_m else derive_output_space(space, kernel, stride, pad, dilation)
@@ -107,7 +107,7 @@ def network(
     channels_in: int,
     channels_out: int,
     keep: int = 0,
-) -> Made:
+) -> RecipeOutput:
     """A layer of the detection network (§3.7); `keep` makes its twin: that many neighbouring sites of a small cloud."""
     indices, geometry = small_layer(layer, draw) if keep else network_layer(layer, draw)
     if keep:
@@ -131,7 +131,7 @@ def _made(
     channels: tuple[int, int],
     layout: LayoutName,
     values: Values,
-) -> Made:
+) -> RecipeOutput:
     """The case around the connections: weights are drawn as [K, Ci, Co], so every layout gets the same ones."""
     channels_in, channels_out = channels
     weights_shape = math.prod(connections.kernel), channels_in, channels_out
@@ -140,7 +140,7 @@ def _made(
     used = tuple(pairs[:, :count] for pairs, count in zip(connections.pairs, connections.counts, strict=True))
     refuse_unless_sound(Operands(output_grad, weights, used, rows), values, dtype)
     chosen = Layout.named(layout.upper())
-    return Made(
+    return RecipeOutput(
         inputs={
             "output_grad": output_grad,
             "filters": laid_out(weights, connections.kernel, chosen),

@@ -29,7 +29,7 @@ def _window_rows(call: OpCall) -> int:
 
 def _not_large(tensor: str, subsumed: str | None = None) -> Check:
     (check,) = not_large((tensor,), "§3.7")
-    return require(check.name, check.holds, check.says, check.doc, check.status, subsumed)
+    return require(check.name, check.holds, check.message, check.doc, check.status, subsumed)
 
 
 CHECKS = (

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, Draw, DType, Made, Params, Stream
+from mluops_gtest.authoring import Array, Draw, DType, Params, RecipeOutput, Stream
 
 from .values import feature
 
@@ -23,7 +23,7 @@ SIDES = {
 
 def mask_grid(
     draw: Draw, params: Params, dtype: DType, *, image: tuple[int, int, int], masks: int, values: str = "full"
-) -> Made:
+) -> RecipeOutput:
     """Distinct pixels in row-major order, as the set pixels of a detector's mask come."""
     _, height, width = image
     pixels = np.sort(draw.stream("masks").sample(height * width, masks))
@@ -32,7 +32,7 @@ def mask_grid(
 
 def scattered(
     draw: Draw, params: Params, dtype: DType, *, image: tuple[int, int, int], masks: int, values: str = "full"
-) -> Made:
+) -> RecipeOutput:
     """Random windows, from just outside one end of each axis to just outside the other."""
     p = _complete(params)
     _, height, width = image
@@ -41,7 +41,9 @@ def scattered(
     return _made(draw, p, dtype, image, tops + p["pad_h"], lefts + p["pad_w"], values)
 
 
-def sweep(draw: Draw, params: Params, dtype: DType, *, image: tuple[int, int, int], values: str = "full") -> Made:
+def sweep(
+    draw: Draw, params: Params, dtype: DType, *, image: tuple[int, int, int], values: str = "full"
+) -> RecipeOutput:
     """Every window from one pixel clear of one end of each axis to one pixel clear of the other, in random order."""
     p = _complete(params)
     _, height, width = image
@@ -62,7 +64,7 @@ def windows_at(
     image: tuple[int, int, int],
     masks: int,
     values: str = "full",
-) -> Made:
+) -> RecipeOutput:
     """Windows across an edge or a corner of the image; `clear` of it: wholly beyond, the first touching it."""
     if side not in SIDES:
         raise ValueError(f"unknown side {side!r}; known: {', '.join(SIDES)}")
@@ -83,7 +85,7 @@ def listed(
     mask_w: tuple[int, ...],
     image: tuple[int, int, int],
     values: str = "full",
-) -> Made:
+) -> RecipeOutput:
     """The mask positions that the declaration lists."""
     return _made(draw, _complete(params), dtype, image, np.array(mask_h), np.array(mask_w), values)
 
@@ -114,13 +116,13 @@ def _complete(params: Params) -> dict[str, Any]:
 
 def _made(
     draw: Draw, params: Params, dtype: DType, image: tuple[int, int, int], mask_h: Array, mask_w: Array, values: str
-) -> Made:
+) -> RecipeOutput:
     inputs = {
         "feature": feature(draw, dtype, (1, *image), values),
         "mask_h_idx": _int32(mask_h),
         "mask_w_idx": _int32(mask_w),
     }
-    return Made(inputs, params)
+    return RecipeOutput(inputs, params)
 
 
 def _int32(mask: Array) -> Array:

@@ -27,10 +27,10 @@ SCALARS = ("batch_size", "num_points", "num_channels", "num_voxel_x", "num_voxel
 
 
 def _axis(tensor: str, axis: int, wanted: str | int) -> Check:
-    says = f"axis {axis} of {tensor} must be {wanted}"
+    message = f"axis {axis} of {tensor} must be {wanted}"
     if isinstance(wanted, int):
-        return dim(tensor, axis, wanted, says, "§1.4")
-    return dim(tensor, axis, lambda call: call.param(wanted), says, "§1.4")
+        return dim(tensor, axis, wanted, message, "§1.4")
+    return dim(tensor, axis, lambda call: call.param(wanted), message, "§1.4")
 
 
 def _positive(scalar: str) -> Check:

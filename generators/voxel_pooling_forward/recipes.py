@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, Draw, DType, Made, Params
+from mluops_gtest.authoring import Array, Draw, DType, Params, RecipeOutput
 
 from .reference import counted
 from .values import VALUES, assert_any_order, ranks
@@ -16,7 +16,9 @@ _DEFAULTS = {"batch_size": 1, "num_channels": 2, "num_voxel_x": 4, "num_voxel_y"
 INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
 
 
-def frustum(draw: Draw, params: Params, dtype: DType, *, cameras: int, depths: int, rows: int, columns: int) -> Made:
+def frustum(
+    draw: Draw, params: Params, dtype: DType, *, cameras: int, depths: int, rows: int, columns: int
+) -> RecipeOutput:
     """What BEVDepth's cameras see: every pixel at every depth from 2 to 58 m, on a grid of 102.4 m × 102.4 m × 8 m.
 
     In integers throughout (centimetres, slopes in 1/4096), so that no rounding of a sine moves a point.
@@ -44,7 +46,7 @@ def frustum(draw: Draw, params: Params, dtype: DType, *, cameras: int, depths: i
     return _made(draw, p, dtype, geometry.reshape(p["batch_size"], -1, 3), "full")
 
 
-def scattered(draw: Draw, params: Params, dtype: DType, *, margin: int = 1, values: Kind = "full") -> Made:
+def scattered(draw: Draw, params: Params, dtype: DType, *, margin: int = 1, values: Kind = "full") -> RecipeOutput:
     """Uniform over the grid and `margin` layers around it."""
     p = _complete(params)
     shape = (p["batch_size"], p["num_points"])
@@ -52,7 +54,7 @@ def scattered(draw: Draw, params: Params, dtype: DType, *, margin: int = 1, valu
     return _made(draw, p, dtype, np.stack(axes, axis=-1), values)
 
 
-def one_per_cell(draw: Draw, params: Params, dtype: DType, *, values: Kind = "full") -> Made:
+def one_per_cell(draw: Draw, params: Params, dtype: DType, *, values: Kind = "full") -> RecipeOutput:
     """Every cell gets exactly one point, in random order, at a random depth."""
     grid = _complete(params, num_points=0)
     points = grid["num_voxel_x"] * grid["num_voxel_y"]
@@ -65,7 +67,7 @@ def one_per_cell(draw: Draw, params: Params, dtype: DType, *, values: Kind = "fu
     return _made(draw, p, dtype, geometry, values)
 
 
-def crowded(draw: Draw, params: Params, dtype: DType, *, x: int, y: int, values: Kind = "full") -> Made:
+def crowded(draw: Draw, params: Params, dtype: DType, *, x: int, y: int, values: Kind = "full") -> RecipeOutput:
     """All points in one cell, at random depths."""
     p = _complete(params)
     geometry = np.empty((p["batch_size"], p["num_points"], 3), np.int64)
@@ -74,7 +76,9 @@ def crowded(draw: Draw, params: Params, dtype: DType, *, x: int, y: int, values:
     return _made(draw, p, dtype, geometry, values)
 
 
-def bounds(draw: Draw, params: Params, dtype: DType, *, int32_extremes: bool = False, values: Kind = "full") -> Made:
+def bounds(
+    draw: Draw, params: Params, dtype: DType, *, int32_extremes: bool = False, values: Kind = "full"
+) -> RecipeOutput:
     """Every combination of −1, 0, the last and the first beyond on the three axes, in random order."""
     grid = _complete(params, num_points=0)
     extremes = (INT32_MIN, INT32_MAX) if int32_extremes else ()
@@ -94,14 +98,14 @@ def listed(
     y: tuple[int, ...],
     z: tuple[int, ...],
     values: Kind = "full",
-) -> Made:
+) -> RecipeOutput:
     """The points that the declaration lists, the same in every batch."""
     p = _complete(params, num_points=len(x))
     points = np.stack([np.array(axis, np.int64) for axis in (x, y, z)], axis=-1)
     return _made(draw, p, dtype, np.broadcast_to(points, (p["batch_size"], *points.shape)), values)
 
 
-def nonfinite(draw: Draw, params: Params, dtype: DType, *, kind: NonFinite) -> Made:
+def nonfinite(draw: Draw, params: Params, dtype: DType, *, kind: NonFinite) -> RecipeOutput:
     """Scattered points; every other channel of one cell with two points or more is not finite (or of all outside)."""
     made = scattered(draw, params, dtype)
     cells = cells_of(made.params, made.inputs["geom_xyz"])
@@ -150,7 +154,7 @@ def cells_of(params: Params, geometry: Array) -> Array:
     return np.where(inside, linear, -1).reshape(-1)
 
 
-def _made(draw: Draw, params: dict[str, Any], dtype: DType, geometry: Array, values: Kind) -> Made:
+def _made(draw: Draw, params: dict[str, Any], dtype: DType, geometry: Array, values: Kind) -> RecipeOutput:
     if dtype is not DType.FLOAT:
         raise ValueError(f"features are float, not {dtype.value}")
     batches, points, channels = (params[name] for name in ("batch_size", "num_points", "num_channels"))
@@ -160,7 +164,7 @@ def _made(draw: Draw, params: dict[str, Any], dtype: DType, geometry: Array, val
     cells = cells_of(params, coordinates)
     features = VALUES[values](draw, cells, channels)
     assert_any_order(features, cells)
-    return Made(
+    return RecipeOutput(
         {"geom_xyz": coordinates, "input_features": features.reshape(batches, points, channels)},
         params,
         outputs={

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, Draw, both
+from mluops_gtest.authoring import Array, Draw, diff1_and_diff2
 from mluops_gtest.authoring.sums import (
     assert_conditioned,
     exact_sums,
@@ -14,7 +14,7 @@ from mluops_gtest.authoring.sums import (
 )
 
 # §1.5.1
-CRITERIA = both(3e-3)
+CRITERIA = diff1_and_diff2(3e-3)
 # Terms that the conditioning test looks at, the most crowded cells first.
 _TESTED = 1 << 18
 

@@ -8,7 +8,7 @@ from mluops_gtest.audit.finding import Problem, Problems
 from mluops_gtest.audit.subject import Subject
 from mluops_gtest.model.binding import bind_values
 from mluops_gtest.model.call import OpCall
-from mluops_gtest.model.operator import Answer, Check, Operator
+from mluops_gtest.model.operator import Check, CheckVerdict, Operator
 from mluops_gtest.model.status import Status
 
 
@@ -27,7 +27,7 @@ def checks_asked(subject: Subject) -> Problems:
 def checks_in_order(subject: Subject) -> Problems:
     """Swapping two neighbouring checks of different status changes the answer to some case."""
     operator = subject.operator
-    calls = [(Answer(status, check), call) for status, check, call in _refused(subject)]
+    calls = [(CheckVerdict(status, check), call) for status, check, call in _refused(subject)]
     for first, second in itertools.pairwise(subject.reachable):
         if first.status == second.status:
             continue
@@ -76,12 +76,12 @@ def _swapped(checks: tuple[Check, ...], first: Check, second: Check) -> tuple[Ch
     return tuple(exchange.get(check.name, check) for check in checks)
 
 
-def _same_status(answer: Answer | None, status: Status) -> bool:
+def _same_status(answer: CheckVerdict | None, status: Status) -> bool:
     """A call that computes writes outputs, which a call that returns early must not do."""
     return answer is not None and answer.check is not None and answer.status == status
 
 
-def _answer(operator: Operator, call: OpCall) -> Answer | None:
+def _answer(operator: Operator, call: OpCall) -> CheckVerdict | None:
     """What these checks say of the call; None where one of them needs another before it."""
     try:
         return operator.answer(call)

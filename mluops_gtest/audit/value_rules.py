@@ -21,7 +21,7 @@ from mluops_gtest.model.status import Status
 from mluops_gtest.model.tensor import Tensor
 
 # Norms are blind in large outputs: one wrong element of a twin must show.
-MOST_OF_A_TWIN = 10_000
+MAX_OF_A_TWIN = 10_000
 # Other seeds on which wrong implementations are tried.
 MUTANT_SEEDS = 3
 
@@ -57,7 +57,7 @@ def _caught_by(mutant: Mutant, operator: Operator, ids: Iterable[str], case_of: 
 def _survivor(mutant: Mutant, passed: str) -> Problem:
     return Problem(
         source_of(mutant.run),
-        f"{mutant.name} ({mutant.says}) passes {passed}",
+        f"{mutant.name} ({mutant.message}) passes {passed}",
         "Declare a small case whose answer shows the mistake.",
     )
 
@@ -68,11 +68,11 @@ def twins_see_one_element(subject: Subject) -> Problems:
         if "smoke" not in case.tags:
             continue
         for tensor in case.outputs:
-            if tensor.desc.dtype.is_float and tensor.desc.count > MOST_OF_A_TWIN:
+            if tensor.desc.dtype.is_float and tensor.desc.count > MAX_OF_A_TWIN:
                 yield Problem(
                     subject.place(case.id),
                     f"{case.id} has {tensor.desc.count} elements in {tensor.id}",
-                    f"Keep outputs of smoke cases at {MOST_OF_A_TWIN} elements or fewer: norms are blind beyond.",
+                    f"Keep outputs of smoke cases at {MAX_OF_A_TWIN} elements or fewer: norms are blind beyond.",
                 )
             elif not tensor.desc.is_empty and _passes_with_one_wrong(case, tensor, subject.operator):
                 yield Problem(

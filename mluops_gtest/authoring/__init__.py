@@ -3,19 +3,19 @@
 from mluops_gtest.authoring.calls import argument, call_of, dtype_of
 from mluops_gtest.authoring.random import Draw, Stream
 from mluops_gtest.model.call import Handle, OpCall, Params, TensorArg
-from mluops_gtest.model.criterion import Criterion, CriterionKind, both, exact
+from mluops_gtest.model.criterion import Criterion, CriterionKind, diff1_and_diff2, exact
 from mluops_gtest.model.dtypes import Array, DType, Layout
 from mluops_gtest.model.operator import (
-    Answer,
     Baseline,
     Check,
+    CheckVerdict,
     EnumSpec,
-    Made,
     Mutant,
     Operator,
     OutputSpec,
     ParamField,
     ParamMessage,
+    RecipeOutput,
     TensorSpec,
     Theory,
 )
@@ -23,10 +23,10 @@ from mluops_gtest.model.status import Status
 from mluops_gtest.model.tensor import TensorDesc
 
 __all__ = [
-    "Answer",
     "Array",
     "Baseline",
     "Check",
+    "CheckVerdict",
     "Criterion",
     "CriterionKind",
     "DType",
@@ -34,7 +34,6 @@ __all__ = [
     "EnumSpec",
     "Handle",
     "Layout",
-    "Made",
     "Mutant",
     "OpCall",
     "Operator",
@@ -42,6 +41,7 @@ __all__ = [
     "ParamField",
     "ParamMessage",
     "Params",
+    "RecipeOutput",
     "Status",
     "Stream",
     "TensorArg",
@@ -49,8 +49,8 @@ __all__ = [
     "TensorSpec",
     "Theory",
     "argument",
-    "both",
     "call_of",
+    "diff1_and_diff2",
     "dtype_of",
     "exact",
 ]

@@ -12,13 +12,13 @@ from mluops_gtest.model.status import Status
 def require(
     name: str,
     holds: Callable[[OpCall], bool],
-    says: str,
+    message: str,
     doc: str,
     status: Status = Status.BAD_PARAM,
     subsumed: str | None = None,
 ) -> Check:
     """A check of the operator's own."""
-    return Check(name, status, holds, says, doc, subsumed, _place())
+    return Check(name, status, holds, message, doc, subsumed, _place())
 
 
 def _place() -> str:
@@ -87,14 +87,14 @@ def rank(tensor: str, ranks: int | tuple[int, ...], doc: str) -> Check:
     )
 
 
-def dim(tensor: str, axis: int, wanted: int | Callable[[OpCall], int], says: str, doc: str) -> Check:
+def dim(tensor: str, axis: int, wanted: int | Callable[[OpCall], int], message: str, doc: str) -> Check:
     """`<tensor>_dim<axis>`: that axis has the wanted length, a number or one computed from the call."""
 
     def holds(call: OpCall) -> bool:
         length = wanted if isinstance(wanted, int) else wanted(call)
         return call.tensor(tensor).dims[axis] == length
 
-    return require(f"{tensor}_dim{axis}", holds, says, doc)
+    return require(f"{tensor}_dim{axis}", holds, message, doc)
 
 
 def dtype(tensor: str, allowed: tuple[DType, ...], doc: str) -> Check:

@@ -20,7 +20,7 @@ _CHUNK = 1 << 22  # lanes drawn by one thread at a time: 16 MiB
 _THREADS = 2
 # Every element of a drawn tensor takes one: 256 Mi of them are seven times the largest tensor of a real network here,
 # and six gigabytes while values are made of them.
-MOST_LANES = 1 << 28
+MAX_LANES = 1 << 28
 
 Shape = int | tuple[int, ...]
 
@@ -34,8 +34,8 @@ class Stream:
 
     def lanes(self, count: int, start: int = 0) -> Array:
         """`count` uint32 lanes from lane `start` on."""
-        if count > MOST_LANES:
-            raise ValueError(f"{count} random numbers are asked for; at most {MOST_LANES} are drawn at once")
+        if count > MAX_LANES:
+            raise ValueError(f"{count} random numbers are asked for; at most {MAX_LANES} are drawn at once")
         if count <= _CHUNK:
             return self._block(start, count)
         out = np.empty(count, np.uint32)

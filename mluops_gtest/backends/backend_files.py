@@ -16,7 +16,7 @@ from mluops_gtest.model.labels import BUILD_ID, FILE
 
 _DIGITS: Final = 16
 # A second of hashing at most; a larger library is told by its build id.
-_MOST_BYTES: Final = 1 << 29
+_MAX_BYTES: Final = 1 << 29
 _LIBRARY_FOLDERS: Final = ("/usr/local/lib", "/lib64", "/usr/lib64", "/lib", "/usr/lib")
 
 
@@ -80,7 +80,7 @@ def _python_file(target: str | None) -> Path | None:
 def _digested(path: Path) -> str:
     try:
         with path.open("rb") as file:
-            if os.fstat(file.fileno()).st_size > _MOST_BYTES:
+            if os.fstat(file.fileno()).st_size > _MAX_BYTES:
                 return path.name
             return f"{path.name} sha256:{hashlib.file_digest(file, 'sha256').hexdigest()[:_DIGITS]}"
     except OSError:

@@ -9,8 +9,8 @@ _PT_NOTE: Final = 4
 _NT_GNU_BUILD_ID: Final = 3
 _OWNER: Final = b"GNU\0"
 # More is neither a table of segments nor a note that a linker writes.
-_MOST_SEGMENTS: Final = 4096
-_MOST_NOTES: Final = 1 << 16
+_MAX_SEGMENTS: Final = 4096
+_MAX_NOTES: Final = 1 << 16
 
 
 class _Form(NamedTuple):
@@ -49,11 +49,11 @@ def _build_id(file: BinaryIO) -> str:
     segment = struct.Struct(order + form.segment)
     if size < segment.size:
         return ""
-    for index in range(min(count, _MOST_SEGMENTS)):
+    for index in range(min(count, _MAX_SEGMENTS)):
         file.seek(table + index * size)
         fields = segment.unpack(file.read(segment.size))
         kind, offset, length = (fields[place] for place in form.places)
-        if kind == _PT_NOTE and length <= _MOST_NOTES:
+        if kind == _PT_NOTE and length <= _MAX_NOTES:
             file.seek(offset)
             found = _within(file.read(length), order)
             if found:

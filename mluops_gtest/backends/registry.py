@@ -1,4 +1,4 @@
-"""From the word after --backend to a backend: built in, a door, an entry point or any Python object."""
+"""From the word after --backend to a backend: built in, a adapter, an entry point or any Python object."""
 
 import importlib
 import importlib.metadata
@@ -16,7 +16,7 @@ from mluops_gtest.model.c_api import CApi
 from mluops_gtest.model.parts import C_API, KnownOperators
 
 if TYPE_CHECKING:
-    from mluops_gtest.backends.exec_door.backend import CallWriter
+    from mluops_gtest.backends.exec_backend.backend import CallWriter
 
 ENTRY_POINTS = "mluops_gtest.backends"
 # Not entry points: `python cli.py` must work in a checkout without metadata.
@@ -27,8 +27,8 @@ BUILT_IN: Final = {
 # What a file is asked for when nothing stands behind its name.
 _DEFAULT_ATTRIBUTE: Final = "backend"
 
-# Doors: words that lead to kernels outside of Python; what follows the colon is the door's own.
-DOORS: Final = {
+# Adapters: words that lead to kernels outside of Python; what follows the colon is the adapter's own.
+ADAPTERS: Final = {
     "c": "c:LIBRARY, a shared library with the C API",
     "mlu": "mlu, the C API with its default library names",
     "exec": "exec:COMMAND, any program",
@@ -38,7 +38,7 @@ _NEEDS_MORE: Final = ("c", "exec")
 
 
 @dataclass(frozen=True, slots=True)
-class Wiring:
+class BackendDependencies:
     """What backends need from packages that they may not import, and the options that are theirs."""
 
     operators: Callable[[], KnownOperators]
@@ -76,47 +76,47 @@ class KnownBackend:
     problem: str = ""
 
 
-def load_backend(spec: str, wiring: Wiring) -> Backend:
+def load_backend(spec: str, dependencies: BackendDependencies) -> Backend:
     """The backend that `spec` names; an unknown word is a usage error, one that does not load exits 4."""
     word, _, rest = spec.partition(":")
-    if word not in ("c", "mlu") and wiring.runtime is not None:
-        raise UsageError(f"--runtime belongs to the C door (c:LIBRARY, mlu); the backend is {spec!r}.")
-    if word != "exec" and wiring.serve:
+    if word not in ("c", "mlu") and dependencies.runtime is not None:
+        raise UsageError(f"--runtime belongs to the C backend (c:LIBRARY, mlu); the backend is {spec!r}.")
+    if word != "exec" and dependencies.serve:
         raise UsageError(f"--serve belongs to exec:COMMAND; the backend is {spec!r}.")
     if spec in BUILT_IN:
         module, _, attribute = BUILT_IN[spec].partition(":")
-        backend: Backend = getattr(importlib.import_module(module), attribute)(wiring.operators())
+        backend: Backend = getattr(importlib.import_module(module), attribute)(dependencies.operators())
         return backend
-    if word in DOORS:
-        return _open(word, rest, wiring)
+    if word in ADAPTERS:
+        return _open(word, rest, dependencies)
     for point in importlib.metadata.entry_points(group=ENTRY_POINTS):
         if point.name == spec:
             return _checked(spec, _guarded(spec, point.load))
     return _named(spec)
 
 
-def _open(word: str, rest: str, wiring: Wiring) -> Backend:
-    """The door of that word; each is imported only when it is used."""
+def _open(word: str, rest: str, dependencies: BackendDependencies) -> Backend:
+    """The adapter of that word; each is imported only when it is used."""
     if word in _NEEDS_MORE and not rest:
-        raise UsageError(f"--backend {word}: says no more; write {DOORS[word]}.")
+        raise UsageError(f"--backend {word}: says no more; write {ADAPTERS[word]}.")
     if word == "mlu" and rest:
         raise UsageError("--backend mlu takes nothing behind it; a library of your own is c:LIBRARY.")
     match word:
         case "c":
             from mluops_gtest.backends.c_library import CLibraryBackend
 
-            return CLibraryBackend(_c_functions(wiring), rest, wiring.runtime)
+            return CLibraryBackend(_c_functions(dependencies), rest, dependencies.runtime)
         case "mlu":
             from mluops_gtest.backends.c_library import CLibraryBackend
 
-            return CLibraryBackend.mlu(_c_functions(wiring), wiring.runtime)
+            return CLibraryBackend.mlu(_c_functions(dependencies), dependencies.runtime)
         case "exec":
-            from mluops_gtest.backends.exec_door.backend import ExecBackend
+            from mluops_gtest.backends.exec_backend.backend import ExecBackend
 
-            return ExecBackend(rest, wiring.call_writer(), wiring.serve)
+            return ExecBackend(rest, dependencies.call_writer(), dependencies.serve)
     from mluops_gtest.backends.torch_backend import TorchBackend
 
-    return TorchBackend(wiring.operators(), rest or "cpu")
+    return TorchBackend(dependencies.operators(), rest or "cpu")
 
 
 def python_target(spec: str) -> str | None:
@@ -132,15 +132,15 @@ def _split(spec: str) -> tuple[str, str, str]:
     return (spec, ":", _DEFAULT_ATTRIBUTE) if spec.endswith(".py") else spec.rpartition(":")
 
 
-def _c_functions(wiring: Wiring) -> Callable[[str], CApi | None]:
-    return lambda operator: wiring.operators().part(operator, C_API)
+def _c_functions(dependencies: BackendDependencies) -> Callable[[str], CApi | None]:
+    return lambda operator: dependencies.operators().part(operator, C_API)
 
 
 def _named(spec: str) -> Backend:
     """A Python object by module:attribute or path/file.py[:attribute]."""
     target, colon, attribute = _split(spec)
     if not colon or not target or not attribute:
-        words = [*BUILT_IN, *DOORS, *_entry_points(), "module:attribute", "path/file.py[:attribute]"]
+        words = [*BUILT_IN, *ADAPTERS, *_entry_points(), "module:attribute", "path/file.py[:attribute]"]
         raise UnknownNameError("backend", spec, words)
     module = _load_file(spec, Path(target)) if _is_path(target) else _guarded(spec, lambda: _import(target))
     value = module
@@ -158,15 +158,15 @@ def _entry_points() -> list[str]:
 
 def backend_words() -> list[str]:
     """Everything that may begin a --backend word, without loading any of it."""
-    return [*BUILT_IN, *(f"{word}:" if word in _NEEDS_MORE else word for word in DOORS), *_entry_points()]
+    return [*BUILT_IN, *(f"{word}:" if word in _NEEDS_MORE else word for word in ADAPTERS), *_entry_points()]
 
 
 def known_backends() -> Iterator[KnownBackend]:
     """The named backends with their status; an entry point that does not load says why."""
     for name, target in BUILT_IN.items():
         yield KnownBackend(name, f"built in ({target})")
-    for word, says in DOORS.items():
-        yield KnownBackend(word, says, _door_problem(word))
+    for word, message in ADAPTERS.items():
+        yield KnownBackend(word, message, _adapter_problem(word))
     for point in importlib.metadata.entry_points(group=ENTRY_POINTS):
         try:
             _checked(point.name, _guarded(point.name, point.load))
@@ -176,8 +176,8 @@ def known_backends() -> Iterator[KnownBackend]:
             yield KnownBackend(point.name, f"entry point ({point.value})")
 
 
-def _door_problem(word: str) -> str:
-    """Why a door cannot be used here, where that can be told without a library or a command."""
+def _adapter_problem(word: str) -> str:
+    """Why a adapter cannot be used here, where that can be told without a library or a command."""
     if word == "torch" and importlib.util.find_spec("torch") is None:
         return "torch is not installed: pip install 'mluops-test[torch]'"
     if word == "mlu":

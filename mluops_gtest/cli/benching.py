@@ -8,23 +8,23 @@ from mluops_gtest.engine.execute import Executor
 from mluops_gtest.engine.failures import not_loaded
 from mluops_gtest.engine.perf import Sampling
 from mluops_gtest.engine.perf_bench import bench_case
-from mluops_gtest.gate.statistics import MIN_SAMPLES, Answer, run_time, student
 from mluops_gtest.model.case import CaseSource
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.result import CaseResult, Outcome, Perf
-from mluops_gtest.model.timing import MIN_EFFECT, short_words, too_short
+from mluops_gtest.timing.statistics import MIN_SAMPLES, TimeVerdict, run_time, student
+from mluops_gtest.timing.stats import MIN_EFFECT, short_words, too_short
 
 # Of the benches in which nothing differs, this share may name a case faster or slower.
 _ALARMS = 0.05
 # More samples than anybody takes.
-_MOST_NEEDED = 100_000
+_MAX_NEEDED = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class Duel:
     """The second backend's time over the first's, with the interval that holds for all cases together."""
 
-    answer: Answer
+    answer: TimeVerdict
     ratio: float
     low: float
     high: float
@@ -93,15 +93,15 @@ def duel(first_ns: Sequence[int], second_ns: Sequence[int], family: int = 1, ove
     count = min(first.samples, second.samples)
     if too_short(first.median_ns, second.median_ns, overhead_ns, MIN_EFFECT):
         why = short_words(max(first.median_ns, second.median_ns), overhead_ns, MIN_EFFECT)
-        return Duel(Answer.TOO_SHORT, *bounds, f"{why}: use a larger case, or device_seconds()")
+        return Duel(TimeVerdict.TOO_SHORT, *bounds, f"{why}: use a larger case, or device_seconds()")
     if count < MIN_SAMPLES:
-        return Duel(Answer.INCONCLUSIVE, *bounds, f"at least {MIN_SAMPLES} samples are needed")
+        return Duel(TimeVerdict.INCONCLUSIVE, *bounds, f"at least {MIN_SAMPLES} samples are needed")
     if abs(change) >= effect and abs(change) > width:
-        return Duel(Answer.SLOWER if change > 0 else Answer.FASTER, *bounds)
+        return Duel(TimeVerdict.SLOWER if change > 0 else TimeVerdict.FASTER, *bounds)
     if abs(change) + width <= effect:
-        return Duel(Answer.INCONCLUSIVE, *bounds, f"they differ by less than {MIN_EFFECT:.0%}")
+        return Duel(TimeVerdict.INCONCLUSIVE, *bounds, f"they differ by less than {MIN_EFFECT:.0%}")
     room = abs(change) if abs(change) >= effect else effect - abs(change)
-    needed = max(count + 1, math.ceil(min(count * (width / room) ** 2, _MOST_NEEDED))) if room > 0 else _MOST_NEEDED
-    if needed >= _MOST_NEEDED:
-        return Duel(Answer.INCONCLUSIVE, *bounds, f"too near to {MIN_EFFECT:.0%} to tell")
-    return Duel(Answer.INCONCLUSIVE, *bounds, f"about {needed} samples would tell")
+    needed = max(count + 1, math.ceil(min(count * (width / room) ** 2, _MAX_NEEDED))) if room > 0 else _MAX_NEEDED
+    if needed >= _MAX_NEEDED:
+        return Duel(TimeVerdict.INCONCLUSIVE, *bounds, f"too near to {MIN_EFFECT:.0%} to tell")
+    return Duel(TimeVerdict.INCONCLUSIVE, *bounds, f"about {needed} samples would tell")

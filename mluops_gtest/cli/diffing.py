@@ -7,16 +7,16 @@ import numpy as np
 
 from mluops_gtest.cli.running import RunRequest, open_callers
 from mluops_gtest.cli.session import Session, root_words
-from mluops_gtest.codec.npy_files import read_outputs, write_npy
-from mluops_gtest.codec.writing import replace_text
 from mluops_gtest.content.selection import Selected
 from mluops_gtest.criteria.elements import widened
 from mluops_gtest.engine.execute import Executor, Options
 from mluops_gtest.engine.outputs import CaseOutputs, judged_again
 from mluops_gtest.errors import UsageError
+from mluops_gtest.files.writing import replace_text
 from mluops_gtest.model.case import Case
 from mluops_gtest.model.result import CaseResult
-from mluops_gtest.reports.files import read_done, read_request, request_source
+from mluops_gtest.results.files import read_done, read_request, request_source
+from mluops_gtest.results.saved_outputs import read_outputs, write_npy
 
 SCRIPT = "look.py"
 

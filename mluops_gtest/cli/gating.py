@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mluops_gtest.cli.session import Session
-from mluops_gtest.codec.writing import replace_text
 from mluops_gtest.content.root import recorded_roots
 from mluops_gtest.errors import UsageError
+from mluops_gtest.files.writing import replace_text
 from mluops_gtest.gate.baseline import baseline_from_json, baseline_text, is_baseline, load_json
 from mluops_gtest.gate.decision import Accept, Decision, Policy, decide
 from mluops_gtest.gate.drift import DriftLimits
@@ -18,7 +18,7 @@ from mluops_gtest.gate.update import Update, update
 from mluops_gtest.gate.waivers import Waiver, load_waivers
 from mluops_gtest.model.drift import DRIFT_FACTOR
 from mluops_gtest.model.report import RunReport
-from mluops_gtest.reports.files import read_report
+from mluops_gtest.results.files import read_report
 
 
 @dataclass(frozen=True, slots=True)

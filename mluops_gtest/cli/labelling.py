@@ -10,7 +10,7 @@ from typing import Final
 
 from mluops_gtest.backends.backend_files import file_labels
 from mluops_gtest.errors import UsageError, shown
-from mluops_gtest.model.labels import BRANCH, CLEAN, COMMIT, GIVEN_NAME, MOST_LETTERS, STATE, VERSION, merged_labels
+from mluops_gtest.model.labels import BRANCH, CLEAN, COMMIT, GIVEN_NAME, MAX_LETTERS, STATE, VERSION, merged_labels
 from mluops_gtest.model.plain_text import plain_line
 
 # A git that takes longer is not waited for: a label is not worth it.
@@ -31,8 +31,8 @@ def given_labels(words: Sequence[str]) -> dict[str, str]:
                 f"--label {shown(word)}: write NAME=VALUE, e.g. --label device=mlu370; a name begins with a letter and "
                 "has at most 64 letters, digits, - and _."
             )
-        if not value.strip() or len(value) > MOST_LETTERS or plain_line(value) != value:
-            raise UsageError(f"--label {shown(word)}: the value must be one line of 1 to {MOST_LETTERS} characters.")
+        if not value.strip() or len(value) > MAX_LETTERS or plain_line(value) != value:
+            raise UsageError(f"--label {shown(word)}: the value must be one line of 1 to {MAX_LETTERS} characters.")
         if name in labels:
             raise UsageError(f"--label {name} is given twice, as {labels[name]!r} and as {value!r}; give it once.")
         labels[name] = value
@@ -45,7 +45,7 @@ def run_labels(labels: Mapping[str, str], backend: str, runtime: str | None, ver
     `labels` are those of the user, and those that a run had which is resumed.
     """
     given = {name: value for name, value in labels.items() if "." not in name}
-    said = {VERSION: plain_line(version)[:MOST_LETTERS]} if version else {}
+    said = {VERSION: plain_line(version)[:MAX_LETTERS]} if version else {}
     now = {**git_labels(Path()), **file_labels(backend, runtime), **said, **given}
     return merged_labels([labels, now]) if len(labels) > len(given) else now
 

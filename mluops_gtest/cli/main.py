@@ -82,7 +82,7 @@ class LazyGroup(click.Group):
         """The command of this name, or None."""
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"mluops_gtest.cli.commands.{cmd_name.replace('-', '_')}_command")
+        module = importlib.import_module(f"mluops_gtest.cli.commands.{cmd_name.replace('-', '_')}")
         command: click.Command = module.command
         return command
 
@@ -120,7 +120,7 @@ def cli() -> None:
 
 # Nobody can look at such a path, whoever asks: it is wrong as it is given, on the command line or in a file.
 _UNUSABLE: Final = (errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.ELOOP)
-_MOST_OF_A_PATH: Final = 200
+_MAX_OF_A_PATH: Final = 200
 
 
 def run_main(arguments: list[str] | None = None) -> int:
@@ -140,7 +140,7 @@ def run_main(arguments: list[str] | None = None) -> int:
         return int(ExitCode.INTERRUPTED)
     except Exception as error:
         if isinstance(error, OSError) and error.errno in _UNUSABLE and error.filename is not None:
-            complain(f"error: {str(error.filename)[:_MOST_OF_A_PATH]}: {error.strerror}. Name another path.")
+            complain(f"error: {str(error.filename)[:_MAX_OF_A_PATH]}: {error.strerror}. Name another path.")
             return int(ExitCode.USAGE)
         import traceback
 

@@ -169,9 +169,9 @@ def complete_backends(ctx: click.Context, param: click.Parameter, incomplete: st
     """Names of backends, Python files, and libraries behind `c:`; nothing is loaded."""
     from mluops_gtest.backends.registry import backend_words
 
-    door = incomplete.startswith("c:")
-    path, suffix = (incomplete.removeprefix("c:"), ".so") if door else (incomplete, ".py")
-    files = [f"{'c:' * door}{name}" for name in _files(path, suffix)]
+    adapter = incomplete.startswith("c:")
+    path, suffix = (incomplete.removeprefix("c:"), ".so") if adapter else (incomplete, ".py")
+    files = [f"{'c:' * adapter}{name}" for name in _files(path, suffix)]
     words = [word for word in backend_words() if word.startswith(incomplete)]
     return [CompletionItem(word) for word in (*words, *files)] or [CompletionItem(incomplete, type="file")]
 

@@ -5,9 +5,9 @@ import threading
 from pathlib import Path
 from typing import Literal
 
-from mluops_gtest.codec.npy_files import OUTPUTS, save_outputs
 from mluops_gtest.engine.outputs import CaseOutputs
 from mluops_gtest.errors import UnwritableError
+from mluops_gtest.results.saved_outputs import OUTPUTS, save_outputs
 
 Which = Literal["failed", "all"]
 

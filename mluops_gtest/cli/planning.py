@@ -10,7 +10,7 @@ from mluops_gtest.engine.costs import RecordedTimes, costs_of, moved_bytes
 from mluops_gtest.engine.plan import Shard, shard_of, smallest_first
 from mluops_gtest.errors import ExitCode, NothingSelectedError
 from mluops_gtest.generate.source import StoredCases
-from mluops_gtest.reports.files import read_report
+from mluops_gtest.results.files import read_report
 
 if TYPE_CHECKING:
     from mluops_gtest.cli.running import RunRequest

@@ -6,19 +6,19 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
-from mluops_gtest.codec.results import report_from_json, report_to_json
-from mluops_gtest.codec.typed import Source
-from mluops_gtest.codec.writing import replace_text
 from mluops_gtest.errors import UnwritableError, UsageError
+from mluops_gtest.files.typed import Source
+from mluops_gtest.files.writing import replace_text
 from mluops_gtest.model.report import RunReport
-from mluops_gtest.reports.files import REPORT, RESULTS, RUN
-from mluops_gtest.reports.history.store import History
-from mluops_gtest.reports.history.trends import CaseTrend
+from mluops_gtest.results.files import REPORT, RESULTS, RUN
+from mluops_gtest.results.history.store import History
+from mluops_gtest.results.history.trends import CaseTrend
+from mluops_gtest.results.records import report_from_json, report_to_json
 
 # What a run writes in one step; `report` has more, and what a baseline and the history add.
 ReportFormat = Literal["html", "markdown", "junit", "ctrf"]
 # What the page and the table have room for.
-_MOST_RUNS = 40
+_MAX_RUNS = 40
 
 
 def render(
@@ -78,7 +78,7 @@ def past_of(report: RunReport, file: Path) -> tuple[CaseTrend, ...]:
     """How the cases of this report went in the newest runs on its backend."""
     cases = {result.case for result in report.results}
     with History(file) as history:
-        runs = history.runs(backend=str(report.backend.get("name", "")), last=_MOST_RUNS)
+        runs = history.runs(backend=str(report.backend.get("name", "")), last=_MAX_RUNS)
         return tuple(trend for trend in history.trends(runs) if trend.case in cases)
 
 

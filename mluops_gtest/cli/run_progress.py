@@ -16,8 +16,8 @@ from mluops_gtest.model.event import CaseFinished, CaseStarted, Event, RunFinish
 from mluops_gtest.model.plain_text import plain_line
 
 _GAP = 2
-_LEAST_BAR = 10
-_LEAST_NOTE = 16
+_MIN_BAR = 10
+_MIN_NOTE = 16
 
 
 class TimeLeft:
@@ -66,10 +66,10 @@ def fitted(note: str, counts: str, failed: str, elapsed: str, left: str, width: 
     choices = [tuple(word for word in words if word) for words in fewer]
     words = next(words for words in choices if _length(words) <= width)
     room = width - _length(words) - _GAP
-    if room < _LEAST_NOTE:
+    if room < _MIN_NOTE:
         return Line("", 0, words)
     bar = room - cell_len(note) - _GAP
-    if bar >= _LEAST_BAR:
+    if bar >= _MIN_BAR:
         return Line(note, bar, words)
     return Line(note if cell_len(note) <= room else note[: room - 1] + "…", 0, words)
 

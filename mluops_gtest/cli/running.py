@@ -18,13 +18,11 @@ from mluops_gtest.cli.consoles import stderr, stdout
 from mluops_gtest.cli.labelling import run_labels
 from mluops_gtest.cli.lines import complain, say
 from mluops_gtest.cli.output_saver import OutputSaver, Which
-from mluops_gtest.cli.performance_page import print_performance
+from mluops_gtest.cli.pages.performance import print_performance
 from mluops_gtest.cli.planning import case_sizes
 from mluops_gtest.cli.reporting import ReportFormat, write_reports
 from mluops_gtest.cli.run_progress import RunProgress
 from mluops_gtest.cli.session import Session, root_words
-from mluops_gtest.codec.result_checks import check_labels, check_selection
-from mluops_gtest.codec.typed import Source, convert
 from mluops_gtest.content.root import recorded_roots
 from mluops_gtest.content.selection import Selected
 from mluops_gtest.engine.buffers import Side
@@ -36,17 +34,19 @@ from mluops_gtest.engine.loading import BackendChoice
 from mluops_gtest.engine.perf import Sampling
 from mluops_gtest.engine.run import RunContext, run
 from mluops_gtest.errors import ContentError, ExitCode, UnwritableError, shown
+from mluops_gtest.files.typed import Source, convert
 from mluops_gtest.generate.source import StoredCases
 from mluops_gtest.model.event import Listener
 from mluops_gtest.model.report import RunReport, exit_code
 from mluops_gtest.model.result import CaseResult
-from mluops_gtest.reports.device_spec import read_device_spec
-from mluops_gtest.reports.result_files import ResultFiles
-from mluops_gtest.reports.results_folder import ResultsFolder
 from mluops_gtest.reports.terminal import TerminalReporter
+from mluops_gtest.results.checks import check_labels, check_selection
+from mluops_gtest.results.folder import ResultsFolder
+from mluops_gtest.results.writer import ResultFiles
+from mluops_gtest.timing.device_spec import read_device_spec
 
 # Smallest values of a request, as the command line has them.
-_LEAST = {
+_MIN = {
     "jobs": 1,
     "devices": 0,
     "timeout": 0,
@@ -163,7 +163,7 @@ class RunRequest:
         request = convert({**record, "roots": recorded_roots(record)}, RunRequest, source)
         check_selection(request.selection, replace(source, at="$.selection"))
         check_labels(request.labels, replace(source, at="$.labels"))
-        for name, least in _LEAST.items():
+        for name, least in _MIN.items():
             values = getattr(request, name)
             for value in values if isinstance(values, tuple) else (values,):
                 if value is not None and not least <= value < 2**63:

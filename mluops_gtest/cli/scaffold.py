@@ -6,7 +6,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from mluops_gtest.codec.writing import replace_text
+from mluops_gtest.files.writing import replace_text
 
 # Templates are text files, so that no tool takes them for modules of this package.
 _SUFFIX = ".txt"

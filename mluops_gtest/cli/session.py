@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
 
-from mluops_gtest.codec.case import read_operator_name
+from mluops_gtest.codec.case_files.case import read_operator_name
 from mluops_gtest.content.catalogue import Catalogue
 from mluops_gtest.content.root import BUILTIN, find_roots
 from mluops_gtest.content.selection import Query, Selected, Selection, select

@@ -18,7 +18,7 @@ FILE_NAME: Final = "mluops-test.toml"
 VARIABLE: Final = "MLUOPS_TEST_SETTINGS"
 # Instead of a file: no settings.
 NONE: Final = "none"
-_MOST_BYTES: Final = 1 << 20
+_MAX_BYTES: Final = 1 << 20
 
 
 class Settings(TypedDict, total=False):
@@ -67,10 +67,10 @@ class SettingsFile:
 
     def _backend(self, spec: str) -> str:
         """Files in the words of a backend stand beside the settings; names of modules and programs stay."""
-        door, colon, rest = spec.partition(":")
-        if door == "c":
+        adapter, colon, rest = spec.partition(":")
+        if adapter == "c":
             return f"c:{self._file(rest)}"
-        if door == "exec":
+        if adapter == "exec":
             try:
                 return f"exec:{shlex.join(map(self._file, shlex.split(rest)))}"
             except ValueError:  # a quote that does not end, which the backend tells
@@ -86,10 +86,10 @@ def read_settings(path: Path) -> SettingsFile:
     """The settings in a file; what is wrong with them is told with the line."""
     import tomllib
 
-    from mluops_gtest.plain_file import plain_file_bytes
+    from mluops_gtest.files.plain_file import plain_file_bytes
 
     try:
-        text = plain_file_bytes(path, _MOST_BYTES).decode()
+        text = plain_file_bytes(path, _MAX_BYTES).decode()
         document = tomllib.loads(text)
     except OSError as error:
         raise UsageError(f"{path}: cannot read the settings: {error.strerror or error}.") from error
@@ -111,7 +111,7 @@ def read_settings(path: Path) -> SettingsFile:
 
 def _value(key: str, value: Any, place: str) -> Any:
     from mluops_gtest.cli.labelling import given_labels
-    from mluops_gtest.codec.typed import Source, convert
+    from mluops_gtest.files.typed import Source, convert
 
     remedy = f"Settings are {', '.join(_TYPES)}; see docs/reference/settings.md."
     if key not in _TYPES:

@@ -1,1 +1,1 @@
-"""Case files, results and the lock to and from disk."""
+"""Case files, calls and the lock to and from disk."""

@@ -1,19 +1,15 @@
 """The lock file: one line per declared case with the digests of its values, so that large values need not be stored."""
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final, NotRequired, TypedDict
 
-import numpy as np
-
-from mluops_gtest.codec.typed import MOST_INTEGER, Source, convert, decode_json, file_bytes, keep_plain
-from mluops_gtest.codec.writing import replace_file
 from mluops_gtest.errors import ContentError, shown
+from mluops_gtest.files.typed import MAX_INTEGER, Source, convert, decode_json, file_bytes, keep_plain
+from mluops_gtest.files.writing import replace_file
 from mluops_gtest.model.dtypes import DType
-from mluops_gtest.model.tensor import Tensor
 
 # Hexadecimal digits of SHA-256 that are kept: 128 bits.
 _DIGITS: Final = 32
@@ -84,7 +80,7 @@ def _entry(record: Any, source: Source) -> LockEntry:
         raise source.error(f"unknown key {shown(min(record.keys() - set(_NAMES)))}; allowed are {', '.join(_NAMES)}")
     keep_plain(entry.params, source, ".params")
     for tensor in (*entry.tensors["inputs"], *entry.tensors["outputs"]):
-        if not all(0 <= length <= MOST_INTEGER for length in tensor["dims"]) or tensor["dtype"] not in _DTYPES:
+        if not all(0 <= length <= MAX_INTEGER for length in tensor["dims"]) or tensor["dtype"] not in _DTYPES:
             raise source.error(f"{shown(tensor)} is no tensor", ".tensors")
     return entry
 
@@ -97,20 +93,3 @@ def write_lock(path: Path, entries: Iterable[LockEntry]) -> None:
 
 def _record(entry: LockEntry) -> dict[str, Any]:
     return {name: getattr(entry, name) for name in _NAMES if name != "degenerate" or entry.degenerate}
-
-
-def digest_bytes(data: bytes | memoryview) -> str:
-    """SHA-256 of a file's bytes, shortened alike."""
-    return hashlib.sha256(data).hexdigest()[:_DIGITS]
-
-
-def digest_tensors(tensors: Iterable[Tensor]) -> str:
-    """SHA-256 of id, type, dims, strides and bytes of these tensors in order, shortened to 32 digits."""
-    digest = hashlib.sha256()
-    for tensor in tensors:
-        desc = tensor.desc
-        head = [tensor.id, desc.dtype.value, desc.dims, desc.strides, tensor.data is not None]
-        digest.update(json.dumps(head).encode() + b"\n")
-        if tensor.data is not None:
-            digest.update(np.ascontiguousarray(tensor.data).reshape(-1).view(np.uint8).data)
-    return digest.hexdigest()[:_DIGITS]

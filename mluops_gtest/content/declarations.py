@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from mluops_gtest.content import templates
-from mluops_gtest.content.limits import LARGEST_ARGUMENT, MOST_CASES, MOST_DECLARED
 from mluops_gtest.content.values import as_dims, fits, hint_words, param_value
-from mluops_gtest.content.yaml_lines import Lines, load_yaml
 from mluops_gtest.errors import DeclarationError, shown, suggestion
+from mluops_gtest.files.limits import LARGEST_ARGUMENT, MAX_CASES, MAX_DECLARED
+from mluops_gtest.files.yaml_lines import Lines, load_yaml
 from mluops_gtest.model.case import TAGS, CaseDraft, Change, Expect
 from mluops_gtest.model.dtypes import DType, Layout
 from mluops_gtest.model.operator import Operator, Recipe
@@ -72,11 +72,11 @@ def _refuse_many(entries: list[Lines], operator: Operator, path: Path) -> None:
             except ValueError as error:
                 raise _BadValueError("each", str(error)) from error
             total += count
-            if total > MOST_CASES:
-                raise _BadValueError("each", f"with {count} cases of this entry the file has more than {MOST_CASES}")
+            if total > MAX_CASES:
+                raise _BadValueError("each", f"with {count} cases of this entry the file has more than {MAX_CASES}")
             length = _length(entry)
-            if count * length > MOST_DECLARED:
-                raise _BadValueError("each", f"{count} cases of {length} characters are more than {MOST_DECLARED}")
+            if count * length > MAX_DECLARED:
+                raise _BadValueError("each", f"{count} cases of {length} characters are more than {MAX_DECLARED}")
 
 
 def _length(value: Any) -> int:

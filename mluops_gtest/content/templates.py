@@ -8,14 +8,14 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from mluops_gtest.content.limits import (
+from mluops_gtest.errors import shown
+from mluops_gtest.files.limits import (
     LARGEST_EXPONENT,
     LARGEST_NUMBER,
     LONGEST_EXPRESSION,
     LONGEST_INSERTION,
-    MOST_CASES,
+    MAX_CASES,
 )
-from mluops_gtest.errors import shown
 
 _HOLE = re.compile(r"\{([^{}]*)\}")
 _OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
@@ -46,10 +46,10 @@ def _choices(name: str, values: Any) -> Sequence[Any]:
     if isinstance(values, dict) and set(values) <= {"from", "to", "step"} and {"from", "to"} <= set(values):
         if all(isinstance(v, int) and not isinstance(v, bool) for v in values.values()) and values.get("step", 1) > 0:
             numbers = range(values["from"], values["to"] + 1, values.get("step", 1))
-            if numbers and numbers[-1] - numbers[0] < MOST_CASES * values.get("step", 1):
+            if numbers and numbers[-1] - numbers[0] < MAX_CASES * values.get("step", 1):
                 return numbers
         raise ValueError(
-            f"the range of {name!r} must have integers with from ≤ to and step > 0, at most {MOST_CASES} of them"
+            f"the range of {name!r} must have integers with from ≤ to and step > 0, at most {MAX_CASES} of them"
         )
     raise ValueError(f"{name!r} must be a list with at least one item or a range {{from: A, to: B}}")
 

@@ -8,7 +8,7 @@ from functools import cache
 from mluops_gtest.criteria.blocks import Blocks
 from mluops_gtest.criteria.distribution import divergence
 from mluops_gtest.criteria.elements import elements_of
-from mluops_gtest.criteria.figures import EPSILON, EQUAL, Figures, figures_of, merged, weight_of
+from mluops_gtest.criteria.figures import EPSILON, EQUAL, BlockStats, merged, timing_stats, weight_of
 from mluops_gtest.criteria.pairs import lower_share
 from mluops_gtest.criteria.sums import total
 from mluops_gtest.errors import ContentError
@@ -46,7 +46,7 @@ def compare(evaluated: Array, baseline: Array, dtype: DType, kinds: Sequence[Cri
     elements = elements_of(dtype)
     blocks = Blocks(evaluated, baseline, elements)
     norms = CriterionKind.DIFF1 in asked or CriterionKind.DIFF2 in asked
-    figures = blocks.each(lambda start, scratch: figures_of(blocks, start, scratch, norms), blocks.starts)
+    figures = blocks.each(lambda start, scratch: timing_stats(blocks, start, scratch, norms), blocks.starts)
     whole = merged(figures)
     diff1, diff2 = _norms(blocks, figures) if norms and whole.unequal.number else (0.0, 0.0)
     pairs, diff4 = lower_share(blocks, whole.unequal.number) if CriterionKind.DIFF4 in asked else (0, 0.0)
@@ -98,7 +98,7 @@ def _with_formulas(kinds: tuple[CriterionKind, ...]) -> tuple[CriterionKind, ...
     return tuple(map(require_formula, kinds))
 
 
-def _norms(blocks: Blocks, figures: Sequence[Figures]) -> tuple[float, float]:
+def _norms(blocks: Blocks, figures: Sequence[BlockStats]) -> tuple[float, float]:
     """diff1 and diff2."""
     # Equal blocks were passed over; only now is it known that their share of the denominators is needed.
     passed = [start for start, f in zip(blocks.starts, figures, strict=True) if f is EQUAL]

@@ -40,7 +40,7 @@ NOWHERE: Final = Places()
 NO_ERRORS: Final = Errors()
 
 
-class Figures(NamedTuple):
+class BlockStats(NamedTuple):
     """Everything about one block."""
 
     bits_unequal: int = 0
@@ -58,10 +58,10 @@ class _Spread(NamedTuple):
 
 
 # What a block with the same bits on both sides says; nothing more was looked at, not even its weight.
-EQUAL: Final = Figures()
+EQUAL: Final = BlockStats()
 
 
-def figures_of(blocks: Blocks, start: int, scratch: Scratch, want_sums: bool) -> Figures:
+def timing_stats(blocks: Blocks, start: int, scratch: Scratch, want_sums: bool) -> BlockStats:
     """The figures of the block that starts there, with the sums of diff1 and diff2 where they are wanted."""
     elements = blocks.elements
     patterns = blocks.patterns(start)
@@ -77,7 +77,7 @@ def figures_of(blocks: Blocks, start: int, scratch: Scratch, want_sums: bool) ->
         if spread.lowest == 0 and not elements.exact:
             number = _count(np.not_equal(e, b, out=unequal), elements)
         errors = _errors(patterns, elements, scratch, spread, want_sums)
-        return Figures(bits_unequal, _places(unequal, number, start), NOWHERE, _placed(errors, start))
+        return BlockStats(bits_unequal, _places(unequal, number, start), NOWHERE, _placed(errors, start))
     unequal = (e != b) & ~(np.isnan(e) & np.isnan(b))
     finite = np.isfinite(e) & np.isfinite(b)
     errors = NO_ERRORS
@@ -89,7 +89,7 @@ def figures_of(blocks: Blocks, start: int, scratch: Scratch, want_sums: bool) ->
         if errors.worst >= 0:
             errors = errors._replace(worst=int(np.flatnonzero(finite)[errors.worst]))
     mismatched = unequal & ~finite
-    return Figures(
+    return BlockStats(
         bits_unequal,
         _places(unequal, _count(unequal, elements), start),
         _places(mismatched, _count(mismatched, elements), start),
@@ -107,14 +107,14 @@ def weight_of(blocks: Blocks, start: int, scratch: Scratch) -> Sums:
     return sums(magnitude[None])[0]
 
 
-def merged(figures: Iterable[Figures]) -> Figures:
+def merged(figures: Iterable[BlockStats]) -> BlockStats:
     """The figures of all blocks; sums stay per block, to be added exactly."""
     differing = [f for f in figures if f is not EQUAL]
     if len(differing) <= 1:
         return differing[0] if differing else EQUAL
     errors = [f.errors for f in differing]
     worst = max(errors, key=lambda e: e.error)
-    return Figures(
+    return BlockStats(
         bits_unequal=sum(f.bits_unequal for f in differing),
         unequal=_joined(f.unequal for f in differing),
         mismatched=_joined(f.mismatched for f in differing),

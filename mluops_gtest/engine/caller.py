@@ -14,7 +14,7 @@ from mluops_gtest.model.reasons.english import DISTURBANCES
 
 T = TypeVar("T")
 # Something that comes back every time has to do with the case after all.
-_MOST_DISTURBANCES = 3
+_MAX_DISTURBANCES = 3
 
 
 class LostDeviceError(Exception):
@@ -38,14 +38,14 @@ def undisturbed(callers: "Sequence[Caller]", make: Callable[[], T]) -> T:
 
     After the first of them no other case runs beside it: what disturbs it then is its own doing.
     """
-    for tries in range(1, _MOST_DISTURBANCES + 1):
+    for tries in range(1, _MAX_DISTURBANCES + 1):
         try:
             with contextlib.ExitStack() as turns:
                 for caller in callers:
                     turns.enter_context(caller.turn(alone=tries > 1))
                 return make()
         except DisturbedError:
-            if tries == _MOST_DISTURBANCES:
+            if tries == _MAX_DISTURBANCES:
                 raise
     raise AssertionError("the last try returns or raises")
 

@@ -8,7 +8,7 @@ import numpy as np
 _LINE_BYTES: Final = 64
 _FALLBACK_BYTES: Final = 64 << 20
 # Touching more would take longer than most kernels; the largest server caches are then not emptied whole.
-_MOST_BYTES: Final = 512 << 20
+_MAX_BYTES: Final = 512 << 20
 _UNITS: Final = {"K": 10, "M": 20, "G": 30}
 
 
@@ -16,7 +16,7 @@ class CacheSweeper:
     """Twice the last-level cache of this machine, one word of each line written at a time."""
 
     def __init__(self, folder: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> None:
-        size = min(2 * last_level_bytes(folder), _MOST_BYTES)
+        size = min(2 * last_level_bytes(folder), _MAX_BYTES)
         self._lines = np.zeros(size // 8, np.uint64)[:: _LINE_BYTES // 8]
 
     def sweep(self) -> None:

@@ -7,7 +7,7 @@ from mluops_gtest.model.result import CaseInfo, TensorInfo
 from mluops_gtest.model.tensor import Tensor
 
 # A long list of numbers tells a reader nothing; its head and length do.
-_MOST_VALUES = 32
+_MAX_VALUES = 32
 
 
 def case_info(case: Case) -> CaseInfo:
@@ -30,6 +30,6 @@ def _described(tensors: Iterable[Tensor]) -> tuple[TensorInfo, ...]:
 def _plain(value: object) -> object:
     if not isinstance(value, tuple):
         return value
-    if len(value) <= _MOST_VALUES:
+    if len(value) <= _MAX_VALUES:
         return list(value)
-    return f"{list(value[:_MOST_VALUES])} and {len(value) - _MOST_VALUES} more"
+    return f"{list(value[:_MAX_VALUES])} and {len(value) - _MAX_VALUES} more"

@@ -15,7 +15,7 @@ from mluops_gtest.engine.judge import judge_untouched, judge_values, judged
 from mluops_gtest.engine.outputs import CaseOutputs, OutputKeeper
 from mluops_gtest.engine.perf import Samples, Sampling, measure
 from mluops_gtest.engine.reply import Ending, Reply
-from mluops_gtest.engine.reruns import tried
+from mluops_gtest.engine.reruns import run_with_retries
 from mluops_gtest.errors import ContentError
 from mluops_gtest.model import cause
 from mluops_gtest.model.case import Case
@@ -25,7 +25,7 @@ from mluops_gtest.model.result import CaseResult, Outcome
 from mluops_gtest.model.status import Status
 
 # Of the backend's remarks, in a reason.
-_MOST_REMARKS: Final = 4 << 10
+_MAX_REMARKS: Final = 4 << 10
 # What happened in a call is the backend's to tell; what that means for the case is decided here and nowhere else.
 _OUTCOME_OF: Final = {
     Ending.DECLINED: Outcome.SKIPPED,
@@ -74,7 +74,7 @@ class Executor:
 
     def execute(self, case: Case, operator: Operator | None) -> CaseResult:
         """The verdict on one case; never raises for what the case or the backend does."""
-        return tried(lambda: fingerprinted(self._undisturbed(case, operator)), self.options.reruns)
+        return run_with_retries(lambda: fingerprinted(self._undisturbed(case, operator)), self.options.reruns)
 
     def _undisturbed(self, case: Case, operator: Operator | None) -> CaseResult:
         try:
@@ -189,9 +189,9 @@ class Executor:
             return replace(result, outcome=Outcome.MEMORY, causes=tuple(violations))
         wanted = expectation.answer
         if reply.status != wanted.status:
-            says = run.operator.check(wanted.check).says if wanted.check else ""
-            remarks = cut_text("; ".join(reply.notes), _MOST_REMARKS)
-            wrong = cause.WrongStatus(reply.status.name, wanted.status.name, remarks, wanted.check or "", says)
+            message = run.operator.check(wanted.check).message if wanted.check else ""
+            remarks = cut_text("; ".join(reply.notes), _MAX_REMARKS)
+            wrong = cause.WrongStatus(reply.status.name, wanted.status.name, remarks, wanted.check or "", message)
             return replace(result, outcome=Outcome.WRONG_STATUS, causes=(wrong,))
         if wanted.status == Status.SUCCESS and reply.refusals:
             return replace(result, outcome=Outcome.WRONG_STATUS, causes=(cause.Refusals(reply.refusals),))

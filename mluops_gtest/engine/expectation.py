@@ -9,20 +9,20 @@ from mluops_gtest.model.baselines import baseline_of
 from mluops_gtest.model.binding import bind_values, expected_results
 from mluops_gtest.model.case import BUFFER_LIMIT, Case
 from mluops_gtest.model.dtypes import Array
-from mluops_gtest.model.operator import Answer, Operator
+from mluops_gtest.model.operator import CheckVerdict, Operator
 from mluops_gtest.model.source_place import raised_by
 from mluops_gtest.model.tensor import Tensor
 
 T = TypeVar("T")
 # What a baseline that is recomputed may take per output.
-_MOST_BYTES = 2 << 30
+_MAX_BYTES = 2 << 30
 
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
     """The right answer to a case, and whether it was recomputed here rather than stored."""
 
-    answer: Answer
+    answer: CheckVerdict
     outputs: tuple[Tensor, ...]
     results: Mapping[str, int]
     degenerate: str | None
@@ -37,7 +37,8 @@ def expectation_of(case: Case, operator: Operator) -> Expectation:
         raise CaseFileError(
             f"{case.id}: the case expects {case.expect.status.name}"
             f"{f' from the check {case.expect.check}' if case.expect.check else ''}, but the operator's checks say "
-            f"{answer.status.name}{f' ({answer.check}: {operator.check(answer.check).says})' if answer.check else ''}. "
+            f"{answer.status.name}"
+            f"{f' ({answer.check}: {operator.check(answer.check).message})' if answer.check else ''}. "
             "Correct the case, or give it the expected status in an Expect field."
         )
     results = expected_results(case, operator)
@@ -86,10 +87,10 @@ def _refuse_broken(case: Case, operator: Operator, results: Mapping[str, int], b
 def _refuse_excess(case: Case) -> None:
     """A file of a few bytes must not claim gigabytes, nor a workspace larger than its buffer."""
     for tensor in case.outputs:
-        if tensor.data is None and tensor.desc.nbytes > _MOST_BYTES:
+        if tensor.data is None and tensor.desc.nbytes > _MAX_BYTES:
             raise CaseFileError(
                 f"{case.id}: the output {tensor.id!r} would take {tensor.desc.nbytes} bytes to recompute; "
-                f"at most {_MOST_BYTES} are taken. Store its values."
+                f"at most {_MAX_BYTES} are taken. Store its values."
             )
     if (case.expect.workspace_size or 0) > BUFFER_LIMIT:
         raise CaseFileError(

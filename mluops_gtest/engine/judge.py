@@ -17,13 +17,13 @@ from mluops_gtest.model.cause import Cause, Excess, Places
 from mluops_gtest.model.criterion import Criterion, exact
 from mluops_gtest.model.degenerate import is_constant, owned_rows
 from mluops_gtest.model.dtypes import Array, DType
-from mluops_gtest.model.operator import Answer, Operator, OutputSpec
+from mluops_gtest.model.operator import CheckVerdict, Operator, OutputSpec
 from mluops_gtest.model.reasons import reason_of
 from mluops_gtest.model.result import CaseResult, Outcome, Profile, Reading, Worst
 from mluops_gtest.model.tensor import Tensor
 
 # A wrong scalar may be any integer; what it is off by is told as a float.
-_MOST_DIFFERENCE = 2**64
+_MAX_DIFFERENCE = 2**64
 
 
 @dataclass(slots=True)
@@ -60,7 +60,7 @@ class Judgement:
         for name, value in expected.items():
             self.compared = True
             got = scalars.get(name)
-            error = float("nan") if got is None else float(min(abs(got - value), _MOST_DIFFERENCE))
+            error = float("nan") if got is None else float(min(abs(got - value), _MAX_DIFFERENCE))
             self.readings.append(Reading(name, "exact", error, 0.0, error == 0.0))
             if got is None:
                 self.failures.append(cause.ScalarMissing(name, value))
@@ -68,7 +68,7 @@ class Judgement:
                 self.failures.append(cause.ScalarWrong(name, str(got), value))
 
 
-def judge_untouched(case: Case, operator: Operator, buffers: Mapping[str, Array], answer: Answer) -> Judgement:
+def judge_untouched(case: Case, operator: Operator, buffers: Mapping[str, Array], answer: CheckVerdict) -> Judgement:
     """A call that fails or returns early must leave every output as it was."""
     judgement = Judgement(compared=True)
     for tensor in case.outputs:

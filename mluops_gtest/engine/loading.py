@@ -5,8 +5,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from mluops_gtest.backends.registry import Wiring, load_backend
-from mluops_gtest.codec.call_folder import CallFolderWriter
+from mluops_gtest.backends.registry import BackendDependencies, load_backend
+from mluops_gtest.codec.call_folder.folder import CallFolderWriter
 from mluops_gtest.content.operators import Operators, load_operators
 from mluops_gtest.model.backend import Backend
 
@@ -31,4 +31,6 @@ class BackendChoice:
         def resolve() -> Operators:
             return load_operators(*map(Path, self.roots)) if operators is None else operators
 
-        return load_backend(self.spec, Wiring(resolve, lambda: CallFolderWriter(resolve()), self.runtime, self.serve))
+        return load_backend(
+            self.spec, BackendDependencies(resolve, lambda: CallFolderWriter(resolve()), self.runtime, self.serve)
+        )

@@ -10,15 +10,15 @@ from mluops_gtest.engine.cold_cache import CacheSweeper
 from mluops_gtest.engine.reply import Reply
 from mluops_gtest.model.result import Perf
 from mluops_gtest.model.status import Status
-from mluops_gtest.model.timing import figures_of
+from mluops_gtest.timing.stats import timing_stats
 
 # Half of the interval of the median, as a share of it, at which `auto` is content.
 TIGHT: Final = 0.01
 # What `auto` spends at most on a case and backend, warm-up not counted.
 BUDGET_SECONDS: Final = 2.0
-MOST_SAMPLES: Final = 1000
+MAX_SAMPLES: Final = 1000
 # Fewer would not be compared by the gate; a slow kernel gets these although its budget ends.
-LEAST_SAMPLES: Final = 5
+MIN_SAMPLES: Final = 5
 # Looking after every sample would stop at the first lucky moment.
 _FIRST_LOOK: Final = 10
 _NEXT_LOOK: Final = 1.25
@@ -56,7 +56,7 @@ class Samples:
     @property
     def tight(self) -> bool:
         """The median of the time that counts is known well enough."""
-        return figures_of(self._device_ns() or self.interface_ns).half_width <= TIGHT
+        return timing_stats(self._device_ns() or self.interface_ns).half_width <= TIGHT
 
     def perf(self, workspace_bytes: int) -> Perf:
         """What the result keeps."""
@@ -95,9 +95,9 @@ def measure(
                 return measured
         order.reverse()
         rounds += 1
-        if sampling.samples is not None or rounds < LEAST_SAMPLES:
+        if sampling.samples is not None or rounds < MIN_SAMPLES:
             continue
-        if rounds >= MOST_SAMPLES or clock() >= end:
+        if rounds >= MAX_SAMPLES or clock() >= end:
             break
         if rounds >= look:
             if all(samples.tight for samples in measured):

@@ -14,7 +14,7 @@ from mluops_gtest.model.result import Profile
 BINS: Final = 32
 # The binary exponent that falls into bin 0, with everything below it.
 LOWEST: Final = -30
-MOST_CELLS: Final = 32
+MAX_CELLS: Final = 32
 # Fewer cells than this along one axis say little, where the other axis has more elements than cells.
 _THIN: Final = 8
 # Enough for a colour and a tooltip; a map of full doubles would be twice as large in the report.
@@ -69,7 +69,7 @@ def profile_of(
     evaluated: Array,
     baseline: Array,
     dtype: DType,
-    most: tuple[int, int] = (MOST_CELLS, MOST_CELLS),
+    most: tuple[int, int] = (MAX_CELLS, MAX_CELLS),
 ) -> Profile | None:
     """The profile of an output of equal shape to its baseline, in at most so many rows and columns of cells.
 

@@ -20,13 +20,13 @@ from mluops_gtest.model.reasons import reason_of
 from mluops_gtest.model.status import Status
 
 # Of what a backend raises, this many characters are told.
-_MOST_REASON: Final = 16 << 10
-_MOST_TRACE: Final = 64 << 10
+_MAX_REASON: Final = 16 << 10
+_MAX_TRACE: Final = 64 << 10
 # A workspace below this is given without a look at the memory; beyond the other nobody has it.
 _UNASKED_BYTES: Final = 64 << 20
-_MOST_WORKSPACE: Final = 1 << 42
+_MAX_WORKSPACE: Final = 1 << 42
 # Far beyond any count, and still short enough to be printed.
-_MOST_SCALAR_BITS: Final = 4096
+_MAX_SCALAR_BITS: Final = 4096
 # Bound here: a backend may replace what `time` holds.
 _clock = time.perf_counter
 
@@ -104,13 +104,13 @@ def failed_reply(error: BaseException, call: OpCall, asked: Literal["", "workspa
             return Reply(ended=Ending.CRASHED, causes=(_typed(how),), notes=notes)
         case MemoryError() | SystemExit():
             return Reply(ended=Ending.CRASHED, causes=(raised,), notes=notes)
-    trace = cut_text("".join(traceback.format_exception(error)).rstrip(), _MOST_TRACE)
+    trace = cut_text("".join(traceback.format_exception(error)).rstrip(), _MAX_TRACE)
     return Reply(ended=Ending.ERROR, causes=(raised,), notes=(*notes, trace))
 
 
 def _typed(found: Cause | str) -> Cause:
     """What a backend found itself; its own words may be endless."""
-    return cause.Told(cut_text(found, _MOST_REASON)) if isinstance(found, str) else found
+    return cause.Told(cut_text(found, _MAX_REASON)) if isinstance(found, str) else found
 
 
 def told(error: BaseException) -> str:
@@ -121,7 +121,7 @@ def told(error: BaseException) -> str:
 def _words(error: BaseException) -> str:
     """The words of an exception, which may be endless, or raise themselves."""
     try:
-        return cut_text(str(error), _MOST_REASON)
+        return cut_text(str(error), _MAX_REASON)
     except Exception as another:
         return f"its text cannot be told ({type(another).__name__})"
 
@@ -136,16 +136,16 @@ def _status(backend: OfferedBackend, answer: Any) -> Status:
 
 def checked_size(name: str, size: Any, limit: int | None = None) -> int:
     """A workspace size as an int that may be allocated, or an error that says what came instead."""
-    says = f"backend {name}: workspace_size() returned"
+    message = f"backend {name}: workspace_size() returned"
     if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 0:
-        raise TypeError(f"{says} {short(size)}; it must be an int ≥ 0.")
+        raise TypeError(f"{message} {short(size)}; it must be an int ≥ 0.")
     if limit is not None and size > limit:
-        raise ValueError(f"{says} {short(size)}, but --memory-limit allows {limit} bytes.")
+        raise ValueError(f"{message} {short(size)}, but --memory-limit allows {limit} bytes.")
     if size > _UNASKED_BYTES:
         free = free_bytes()
-        if size > (_MOST_WORKSPACE if free is None else free):
+        if size > (_MAX_WORKSPACE if free is None else free):
             told = "no machine has that" if free is None else f"only {free} bytes of memory are free"
-            raise ValueError(f"{says} {short(size)}, but {told}.")
+            raise ValueError(f"{message} {short(size)}, but {told}.")
     return int(size)
 
 
@@ -153,7 +153,7 @@ def _scalars(call: OpCall) -> dict[str, int]:
     for name, value in call.scalars.items():
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
             raise TypeError(f"call.scalars[{name!r}] is {short(value)}; it must be an int.")
-        if int(value).bit_length() > _MOST_SCALAR_BITS:
+        if int(value).bit_length() > _MAX_SCALAR_BITS:
             raise ValueError(f"call.scalars[{name!r}] has {int(value).bit_length()} bits; no result is that large.")
     return {str(name): int(value) for name, value in call.scalars.items()}
 

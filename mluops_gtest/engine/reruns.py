@@ -8,7 +8,7 @@ from mluops_gtest.model.cause import PassedAtTry
 from mluops_gtest.model.result import Attempt, CaseResult, Outcome
 
 
-def tried(execute: Callable[[], CaseResult], reruns: int) -> CaseResult:
+def run_with_retries(execute: Callable[[], CaseResult], reruns: int) -> CaseResult:
     """The verdict after at most `reruns` further tries of a failure; it shows the first failure and lists all tries."""
     first = execute()
     if reruns == 0 or not first.outcome.may_become_flaky or first.content_error:

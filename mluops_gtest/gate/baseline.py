@@ -6,8 +6,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
 
-from mluops_gtest.codec.typed import (
-    MOST_INTEGER,
+from mluops_gtest.errors import ContentError, shown
+from mluops_gtest.files.typed import (
+    MAX_INTEGER,
     Source,
     convert,
     decode_json,
@@ -15,10 +16,9 @@ from mluops_gtest.codec.typed import (
     keep_plain,
     refuse_doubled_keys,
 )
-from mluops_gtest.errors import ContentError, shown
 from mluops_gtest.gate.reference import Reference, ReferenceCase
-from mluops_gtest.gate.statistics import MIN_SAMPLES, RunTime
 from mluops_gtest.model.result import Outcome
+from mluops_gtest.timing.statistics import MIN_SAMPLES, RunTime
 
 KIND: Final = "mluops-test baseline"
 FORMAT: Final = 1
@@ -116,6 +116,6 @@ def _case(case: str, record: Any, source: Source) -> ReferenceCase:
     if not all(value >= 0 for value in entry.readings.values()):
         raise source.error("a reading must be ≥ 0", ".readings")
     times = tuple(RunTime(*time) for time in entry.times)
-    if not all(t.median_ns > 0 and t.error >= 0 and MIN_SAMPLES <= t.samples <= MOST_INTEGER for t in times):
+    if not all(t.median_ns > 0 and t.error >= 0 and MIN_SAMPLES <= t.samples <= MAX_INTEGER for t in times):
         raise source.error(f"times are [median in ns, relative error, samples (at least {MIN_SAMPLES})]", ".times")
     return ReferenceCase(entry.operator or _operator(case), entry.tags, entry.outcome, entry.readings, times)

@@ -10,13 +10,13 @@ from mluops_gtest.errors import ExitCode, UsageError
 from mluops_gtest.gate.drift import Drift, DriftLimits, drifts_of
 from mluops_gtest.gate.performance import Performance, TimeChange, judge_times, other_values
 from mluops_gtest.gate.reference import Reference, backend_of, results_by_case
-from mluops_gtest.gate.statistics import Answer
 from mluops_gtest.gate.transitions import Transition, transition
 from mluops_gtest.gate.waivers import Waived, Waiver, WaiverProblem, apply_waivers
 from mluops_gtest.model.groups import elements
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
-from mluops_gtest.model.timing import MIN_EFFECT
+from mluops_gtest.timing.statistics import TimeVerdict
+from mluops_gtest.timing.stats import MIN_EFFECT
 
 
 class Accept(Enum):
@@ -90,8 +90,8 @@ class Decision:
     @property
     def blocking_times(self) -> tuple[TimeChange, ...]:
         """The cases whose times stop the merge."""
-        slower = () if Accept.SLOWER in self.policy.accept else (Answer.SLOWER,)
-        answers = (*slower, Answer.INCONCLUSIVE) if self.policy.strict_perf else slower
+        slower = () if Accept.SLOWER in self.policy.accept else (TimeVerdict.SLOWER,)
+        answers = (*slower, TimeVerdict.INCONCLUSIVE) if self.policy.strict_perf else slower
         return tuple(change for change in self.performance.changes if change.answer in answers)
 
     @property
@@ -115,7 +115,7 @@ class Decision:
     def acceptable(self) -> tuple[Accept, ...]:
         """What of that which blocks could be said to be meant."""
         found = {_ACCEPTED_AS.get(change.transition) for change in self.blocking}
-        if self.blocks_by_shift or any(change.answer is Answer.SLOWER for change in self.blocking_times):
+        if self.blocks_by_shift or any(change.answer is TimeVerdict.SLOWER for change in self.blocking_times):
             found.add(Accept.SLOWER)
         return tuple(accept for accept in Accept if accept in found)
 
@@ -127,7 +127,7 @@ class Decision:
         if Accept.SLOWER not in self.policy.accept:
             return tuple(cases)
         together = [(Accept.SLOWER, "")] if self.performance.all_slower else []
-        slower = [(Accept.SLOWER, change.case) for change in self.performance.answered(Answer.SLOWER)]
+        slower = [(Accept.SLOWER, change.case) for change in self.performance.answered(TimeVerdict.SLOWER)]
         return (*cases, *together, *slower)
 
     @property

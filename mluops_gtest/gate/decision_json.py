@@ -6,9 +6,9 @@ from mluops_gtest.gate.decision import CaseChange, Decision
 from mluops_gtest.gate.drift import Drift
 from mluops_gtest.gate.findings import verdict
 from mluops_gtest.gate.performance import TimeChange
-from mluops_gtest.gate.statistics import Ratio
 from mluops_gtest.gate.waivers import WaiverProblem
 from mluops_gtest.model.result import Outcome
+from mluops_gtest.timing.statistics import Ratio
 
 
 def decision_to_json(decision: Decision) -> dict[str, Any]:

@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 
 from mluops_gtest.gate.decision import Accept, CaseChange, Decision
 from mluops_gtest.gate.performance import Lack, TimeChange
-from mluops_gtest.gate.statistics import Answer, Ratio
 from mluops_gtest.gate.transitions import Transition
 from mluops_gtest.model.groups import grouped
 from mluops_gtest.model.plain_text import plain, plain_line
 from mluops_gtest.model.result import Outcome
-from mluops_gtest.model.timing import duration
+from mluops_gtest.timing.statistics import Ratio, TimeVerdict
+from mluops_gtest.timing.stats import duration
 
-_MOST_NAMED = 5
+_MAX_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,21 +118,21 @@ def _times(decision: Decision) -> list[Finding]:
         found.append(Finding("all slower", "slower: all cases together", text, blocks))
     found += [
         Finding(f"slower {change.case}", f"slower: {change.case}", time_words(change), blocks, (change.case,))
-        for change in performance.answered(Answer.SLOWER)
+        for change in performance.answered(TimeVerdict.SLOWER)
     ]
-    short = performance.answered(Answer.TOO_SHORT)
+    short = performance.answered(TimeVerdict.TOO_SHORT)
     if short:
-        lines = [*(f"{change.case}: {change.reason}" for change in short[:_MOST_NAMED]), *more(len(short))]
+        lines = [*(f"{change.case}: {change.reason}" for change in short[:_MAX_NAMED]), *more(len(short))]
         title = f"too short to judge: times of {count(len(short), 'case')}"
         found.append(Finding("too short", title, "\n".join(lines), False, tuple(change.case for change in short)))
     groups: dict[Lack, list[TimeChange]] = defaultdict(list)
-    for change in performance.answered(Answer.INCONCLUSIVE):
+    for change in performance.answered(TimeVerdict.INCONCLUSIVE):
         assert change.lack is not None, "an inconclusive answer lacks something"
         groups[change.lack].append(change)
     for lack, members in groups.items():
         reason = lack.value if lack is Lack.MORE_SAMPLES else members[0].reason
         members.sort(key=lambda member: -member.ratio.ratio if member.ratio is not None else 0.0)
-        shown = [f"{member.case}: {time_words(member)}" for member in members[:_MOST_NAMED] if member.ratio is not None]
+        shown = [f"{member.case}: {time_words(member)}" for member in members[:_MAX_NAMED] if member.ratio is not None]
         text = "\n".join([reason, *shown, *(more(len(members)) if shown else [])])
         title = f"inconclusive times: {count(len(members), 'case')}"
         cases = tuple(member.case for member in members)
@@ -148,7 +148,7 @@ def _drifts(decision: Decision) -> list[Finding]:
     for operator, members in sorted(groups.items()):
         texts = [
             f"{d.case}: {d.output} {d.criterion} {d.before:.3g} → {d.after:.3g} (×{d.factor:.3g})"
-            for d in members[:_MOST_NAMED]
+            for d in members[:_MAX_NAMED]
         ]
         cases = tuple(dict.fromkeys(drift.case for drift in members))
         title = f"accuracy drift: {operator}, {count(len(cases), 'case')}"
@@ -184,9 +184,9 @@ def count(number: int, noun: str) -> str:
 
 def named(cases: Sequence[str]) -> str:
     """The first few names and how many more there are."""
-    return ", ".join([*cases[:_MOST_NAMED], *more(len(cases))])
+    return ", ".join([*cases[:_MAX_NAMED], *more(len(cases))])
 
 
 def more(number: int) -> list[str]:
     """What follows a list that was cut; nothing where it was not."""
-    return [f"… and {number - _MOST_NAMED} more"] if number > _MOST_NAMED else []
+    return [f"… and {number - _MAX_NAMED} more"] if number > _MAX_NAMED else []

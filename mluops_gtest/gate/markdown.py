@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 from mluops_gtest.gate.decision import Decision
 from mluops_gtest.gate.findings import Finding, count, findings, percent, verdict
-from mluops_gtest.gate.statistics import Answer
 from mluops_gtest.model.plain_text import plain_line
+from mluops_gtest.timing.statistics import TimeVerdict
 
-_MOST_CASES = 50
+_MAX_CASES = 50
 
 
 def markdown(decision: Decision) -> str:
@@ -36,7 +36,9 @@ def _lines(decision: Decision) -> Iterator[str]:
 
 def _times(decision: Decision) -> str:
     performance = decision.performance
-    words = [f"{len(performance.answered(answer))} {answer.value}" for answer in Answer if performance.answered(answer)]
+    words = [
+        f"{len(performance.answered(answer))} {answer.value}" for answer in TimeVerdict if performance.answered(answer)
+    ]
     text = f"Times of {count(len(performance.changes), 'case')}: {', '.join(words)}."
     if performance.shift is not None:
         text += f" All cases together: {percent(performance.shift)}."
@@ -52,9 +54,9 @@ def _finding(finding: Finding) -> Iterator[str]:
     if finding.blocks and len(finding.cases) > 1:
         yield f"<details><summary>{count(len(finding.cases), 'case')}</summary>"
         yield ""
-        yield from (f"- {code(case)}" for case in finding.cases[:_MOST_CASES])
-        if len(finding.cases) > _MOST_CASES:
-            yield f"- … and {len(finding.cases) - _MOST_CASES} more"
+        yield from (f"- {code(case)}" for case in finding.cases[:_MAX_CASES])
+        if len(finding.cases) > _MAX_CASES:
+            yield f"- … and {len(finding.cases) - _MAX_CASES} more"
         yield from ("", "</details>", "")
 
 

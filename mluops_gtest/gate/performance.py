@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from mluops_gtest.gate.reference import Reference, ReferenceCase, machine_of, times_of
-from mluops_gtest.gate.statistics import MIN_SAMPLES, Answer, Pair, Ratio, compare
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
-from mluops_gtest.model.timing import MIN_EFFECT, short_words, too_short
+from mluops_gtest.timing.statistics import MIN_SAMPLES, Pair, Ratio, TimeVerdict, compare
+from mluops_gtest.timing.stats import MIN_EFFECT, short_words, too_short
 
 
 class Lack(Enum):
@@ -29,7 +29,7 @@ class TimeChange:
 
     case: str
     operator: str
-    answer: Answer
+    answer: TimeVerdict
     before_ns: float | None = None
     now_ns: float | None = None
     ratio: Ratio | None = None
@@ -50,14 +50,14 @@ class Performance:
     shift: Ratio | None = None
     noise: float | None = None
 
-    def answered(self, answer: Answer) -> tuple[TimeChange, ...]:
+    def answered(self, answer: TimeVerdict) -> tuple[TimeChange, ...]:
         """The cases with that answer."""
         return tuple(change for change in self.changes if change.answer is answer)
 
     @property
     def all_slower(self) -> bool:
         """The cases together are slower, by more than runs of one build differ."""
-        return self.shift is not None and self.shift.answer is Answer.SLOWER
+        return self.shift is not None and self.shift.answer is TimeVerdict.SLOWER
 
 
 def judge_times(
@@ -78,7 +78,7 @@ def judge_times(
         lacking = _lacking(before, samples, differing, other_values(reference, report))
         if lacking is not None:
             lack, reason = lacking
-            changes.append(TimeChange(case, now.operator, Answer.INCONCLUSIVE, reason=reason, lack=lack))
+            changes.append(TimeChange(case, now.operator, TimeVerdict.INCONCLUSIVE, reason=reason, lack=lack))
             continue
         pair = Pair(before.times, times_of(now)[0])
         overhead = now.perf.overhead_ns if now.perf is not None else None
@@ -86,7 +86,7 @@ def judge_times(
             times = (pair.before_ns, pair.current.median_ns)
             # It takes no part in the comparison: its noise is not that of the kernels.
             why = f"{short_words(max(times), overhead, min_effect)}: use a larger case"
-            changes.append(TimeChange(case, now.operator, Answer.TOO_SHORT, *times, reason=why))
+            changes.append(TimeChange(case, now.operator, TimeVerdict.TOO_SHORT, *times, reason=why))
         else:
             pairs[case] = pair
     if not pairs:
@@ -94,7 +94,7 @@ def judge_times(
     comparison = compare(list(pairs.values()), min_effect)
     for (case, pair), ratio in zip(pairs.items(), comparison.ratios, strict=True):
         change = TimeChange(case, results[case].operator, ratio.answer, pair.before_ns, pair.current.median_ns, ratio)
-        if ratio.answer is Answer.INCONCLUSIVE:
+        if ratio.answer is TimeVerdict.INCONCLUSIVE:
             lack, reason = _open(pair, ratio, comparison.noise)
             change = replace(change, lack=lack, reason=reason)
         changes.append(change)

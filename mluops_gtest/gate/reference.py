@@ -6,9 +6,9 @@ from typing import Any
 
 from mluops_gtest.errors import ContentError, UsageError
 from mluops_gtest.gate.drift import noted_readings
-from mluops_gtest.gate.statistics import MIN_SAMPLES, RunTime, run_time
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
+from mluops_gtest.timing.statistics import MIN_SAMPLES, RunTime, run_time
 
 # What makes two machines one as far as times are concerned.
 _MACHINE = ("platform", "machine", "cpus")

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mluops_gtest.content.yaml_lines import Lines, load_yaml
 from mluops_gtest.errors import ContentError, shown, suggestion
+from mluops_gtest.files.yaml_lines import Lines, load_yaml
 from mluops_gtest.gate.transitions import FAILING
 from mluops_gtest.model.result import CaseResult, Outcome
 
@@ -17,7 +17,7 @@ _REQUIRED = ("case", "reason", "owner", "expires")
 _OPTIONAL = ("backend", "link", "outcome", "fingerprint")
 _OUTCOMES = {outcome.value: outcome for outcome in FAILING}
 _FINGERPRINT = re.compile(r"v\d+:\w+")
-_MOST_NAMED = 3
+_MAX_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,11 +174,11 @@ def _unused(waiver: Waiver, named: Sequence[CaseResult]) -> str:
         return "matches no case; correct the glob or remove the waiver"
     found = ", ".join(
         f"{result.case} is {result.outcome.value}" + (f" ({result.fingerprint})" if waiver.fingerprint else "")
-        for result in named[:_MOST_NAMED]
+        for result in named[:_MAX_NAMED]
     )
     return f"matches no failure: {found}, waived is {waiver.failure}"
 
 
 def _listed(cases: Sequence[str]) -> str:
-    more = f" and {len(cases) - _MOST_NAMED} more" if len(cases) > _MOST_NAMED else ""
-    return ", ".join(cases[:_MOST_NAMED]) + more
+    more = f" and {len(cases) - _MAX_NAMED} more" if len(cases) > _MAX_NAMED else ""
+    return ", ".join(cases[:_MAX_NAMED]) + more

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from mluops_gtest.codec.case import write_case
-from mluops_gtest.codec.schema import Schema
-from mluops_gtest.codec.writing import replace_file
+from mluops_gtest.codec.case_files.case import write_case
+from mluops_gtest.codec.schema.schema import Schema
 from mluops_gtest.errors import UsageError
+from mluops_gtest.files.writing import replace_file
 from mluops_gtest.model.case import Case, Expect
 from mluops_gtest.model.criterion import Criterion
 from mluops_gtest.model.operator import Operator

@@ -4,8 +4,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from mluops_gtest.codec.lock import LockedTensor, LockEntry, digest_bytes, digest_tensors
+from mluops_gtest.codec.lock import LockedTensor, LockEntry
 from mluops_gtest.model.case import Case, CaseDraft
+from mluops_gtest.model.digest import digest_bytes, digest_tensors
 from mluops_gtest.model.tensor import Tensor
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from mluops_gtest.authoring.calls import dtype_of
-from mluops_gtest.authoring.random import MOST_LANES, Draw
+from mluops_gtest.authoring.random import MAX_LANES, Draw
 from mluops_gtest.errors import ContentError, DeclarationError, OperatorError
 from mluops_gtest.generate.recipe import is_of_author, made_by
 from mluops_gtest.model.baselines import baseline_of
@@ -15,13 +15,13 @@ from mluops_gtest.model.case import Case, CaseDraft, Change
 from mluops_gtest.model.criterion import Criterion
 from mluops_gtest.model.degenerate import is_constant, owned
 from mluops_gtest.model.dtypes import Array, DType, Layout
-from mluops_gtest.model.operator import Answer, Baseline, Made, Operator, OutputSpec, plain_params
+from mluops_gtest.model.operator import Baseline, CheckVerdict, Operator, OutputSpec, RecipeOutput, plain_params
 from mluops_gtest.model.source_place import raised_by, source_of
 from mluops_gtest.model.status import Status
 from mluops_gtest.model.tensor import Tensor, TensorDesc
 
 # Of a tensor that has values: as many as a recipe can draw.
-MOST_ELEMENTS = MOST_LANES
+MAX_ELEMENTS = MAX_LANES
 
 
 def make_case(draft: CaseDraft, operator: Operator, draw: Draw | None = None) -> Case:
@@ -52,7 +52,7 @@ def _made(draft: CaseDraft, operator: Operator, draw: Draw) -> Case:
     return _with_theory(_with_baseline(case, draft, operator), operator)
 
 
-def _draw(draft: CaseDraft, operator: Operator, made: Made) -> Case:
+def _draw(draft: CaseDraft, operator: Operator, made: RecipeOutput) -> Case:
     """The case as the recipe makes it, output dims by the recipe or else by the reference."""
     for name, array in made.inputs.items():
         _refuse_large(draft, name, array.shape)
@@ -82,10 +82,10 @@ def _draw(draft: CaseDraft, operator: Operator, made: Made) -> Case:
 
 def _refuse_large(draft: CaseDraft, name: str, dims: tuple[int, ...]) -> None:
     """A tensor with values is refused before it is copied or computed."""
-    if math.prod(dims) > MOST_ELEMENTS:
+    if math.prod(dims) > MAX_ELEMENTS:
         raise DeclarationError(
             f"{draft.where}: case {draft.id}: {name} {list(dims)} has {math.prod(dims)} elements; a tensor with values "
-            f"has at most {MOST_ELEMENTS}. Make it smaller, or give a descriptor without values by `change`."
+            f"has at most {MAX_ELEMENTS}. Make it smaller, or give a descriptor without values by `change`."
         )
 
 
@@ -129,12 +129,12 @@ def _change(tensor: Tensor, change: Change) -> Tensor:
     return Tensor(tensor.id, desc, tensor.data if stays else None)
 
 
-def _compare_answer(draft: CaseDraft, operator: Operator, answer: Answer) -> None:
-    wanted = Answer(draft.expect.status, draft.expect.check)
+def _compare_answer(draft: CaseDraft, operator: Operator, answer: CheckVerdict) -> None:
+    wanted = CheckVerdict(draft.expect.status, draft.expect.check)
     if answer == wanted:
         return
     check = None if answer.check is None else operator.check(answer.check)
-    why = "" if check is None else f": {check.says} ({check.place})"
+    why = "" if check is None else f": {check.message} ({check.place})"
     raise DeclarationError(
         f"{draft.where}: case {draft.id} expects {_words(wanted)}, "
         f"but the operator's checks say {_words(answer)}{why}. "
@@ -142,11 +142,11 @@ def _compare_answer(draft: CaseDraft, operator: Operator, answer: Answer) -> Non
     )
 
 
-def _words(answer: Answer) -> str:
+def _words(answer: CheckVerdict) -> str:
     return f"{answer.status.name} ({'it computes' if answer.computes else f'check {answer.check}'})"
 
 
-def _without_baseline(case: Case, operator: Operator, answer: Answer) -> Case:
+def _without_baseline(case: Case, operator: Operator, answer: CheckVerdict) -> Case:
     """Nothing is computed: outputs carry no values, but for those without elements; an early success counts 0."""
 
     def bare(tensor: Tensor) -> Tensor:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 
-from mluops_gtest.codec.case import case_text, read_case, write_case
+from mluops_gtest.codec.case_files.case import case_text, read_case, write_case
 from mluops_gtest.codec.lock import LockEntry, read_lock, write_lock
-from mluops_gtest.codec.schema import Schema
+from mluops_gtest.codec.schema.schema import Schema
 from mluops_gtest.content.catalogue import Catalogue
 from mluops_gtest.content.root import LOCK_NAME, Root
 from mluops_gtest.errors import ContentError, UnwritableError

@@ -8,14 +8,14 @@ from mluops_gtest.authoring.random import Draw
 from mluops_gtest.errors import DeclarationError, HarnessError, OperatorError, shown, suggestion
 from mluops_gtest.model.case import CaseDraft
 from mluops_gtest.model.dtypes import DType
-from mluops_gtest.model.operator import Made, Operator
+from mluops_gtest.model.operator import Operator, RecipeOutput
 from mluops_gtest.model.source_place import raised_at, raised_by, source_of
 
 # What recipes and references raise about values that they cannot work with, maybe deep in numpy.
 _REFUSALS = (ValueError, AssertionError, LookupError, TypeError, ArithmeticError, MemoryError)
 
 
-def made_by(draft: CaseDraft, operator: Operator, draw: Draw) -> Made:
+def made_by(draft: CaseDraft, operator: Operator, draw: Draw) -> RecipeOutput:
     """What the recipe makes of the declaration; a slip of the recipe's author is told with its place."""
     recipe = operator.recipes[draft.recipe]
     try:
@@ -42,8 +42,8 @@ def is_of_author(error: Exception, function: object) -> bool:
 
 
 def _mistake(operator: Operator, made: object) -> str | None:
-    if not isinstance(made, Made):
-        return f"returns {shown(made)}. Let it return Made({{input: array}}, {{parameter: value}})."
+    if not isinstance(made, RecipeOutput):
+        return f"returns {shown(made)}. Let it return RecipeOutput({{input: array}}, {{parameter: value}})."
     fields = {field.name: field for field in operator.param_fields if not field.result}
     inputs = {spec.id: spec for spec in operator.inputs}
     names = (

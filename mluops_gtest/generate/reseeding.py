@@ -8,13 +8,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from mluops_gtest.authoring.random import Draw
-from mluops_gtest.codec.lock import LockEntry, digest_tensors
-from mluops_gtest.codec.writing import replace_text
+from mluops_gtest.codec.lock import LockEntry
 from mluops_gtest.errors import CaseFileError, ContentError, DeclarationError, OperatorError, UnwritableError
+from mluops_gtest.files.writing import replace_text
 from mluops_gtest.generate.cache import RESEEDED, cache_folder, discard, keep_newest, mark_used, publish
 from mluops_gtest.generate.locking import same_values
 from mluops_gtest.generate.make import make_case
 from mluops_gtest.model.case import Case, CaseDraft
+from mluops_gtest.model.digest import digest_tensors
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.reseed import Reseed, Reseeded
 

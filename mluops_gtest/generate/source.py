@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from mluops_gtest.codec.blobs import file_bytes
-from mluops_gtest.codec.case import read_case, write_case
-from mluops_gtest.codec.lock import LockEntry, digest_bytes, digest_tensors, read_lock
-from mluops_gtest.codec.schema import Schema
+from mluops_gtest.codec.case_files.blobs import file_bytes
+from mluops_gtest.codec.case_files.case import read_case, write_case
+from mluops_gtest.codec.lock import LockEntry, read_lock
+from mluops_gtest.codec.schema.schema import Schema
 from mluops_gtest.content.catalogue import Catalogue
 from mluops_gtest.content.selection import Selected
 from mluops_gtest.errors import CaseFileError, ContentError, UnwritableError
@@ -18,6 +18,7 @@ from mluops_gtest.generate.locking import as_declared, lock_entry
 from mluops_gtest.generate.make import make_case
 from mluops_gtest.generate.reseeding import CaseFiles, ReseededCases
 from mluops_gtest.model.case import Case, CaseDraft
+from mluops_gtest.model.digest import digest_bytes, digest_tensors
 from mluops_gtest.model.reseed import Reseeded
 
 _CACHED_FILE = "case.pb"

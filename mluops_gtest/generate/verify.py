@@ -6,7 +6,7 @@ from mluops_gtest.model.baselines import baseline_of
 from mluops_gtest.model.binding import bind_values, expected_results
 from mluops_gtest.model.case import Case
 from mluops_gtest.model.dtypes import Array, DType
-from mluops_gtest.model.operator import Answer, Operator
+from mluops_gtest.model.operator import CheckVerdict, Operator
 
 
 def verify_case(case: Case, operator: Operator) -> list[str]:
@@ -15,7 +15,7 @@ def verify_case(case: Case, operator: Operator) -> list[str]:
     answer = operator.answer(call)
     expect = case.expect
     if answer.status != expect.status or (expect.check is not None and answer.check != expect.check):
-        return [f"expects {_words(Answer(expect.status, expect.check))}, the checks say {_words(answer)}"]
+        return [f"expects {_words(CheckVerdict(expect.status, expect.check))}, the checks say {_words(answer)}"]
     if not answer.computes or not case.baseline_stored:
         return []
     try:
@@ -54,5 +54,5 @@ def _unequal(stored: Array, recomputed: Array, dtype: DType) -> int:
     return int(np.count_nonzero(differing))
 
 
-def _words(answer: Answer) -> str:
+def _words(answer: CheckVerdict) -> str:
     return f"{answer.status.name}{f' ({answer.check})' if answer.check else ''}"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol, runtime_checkable
 
 from mluops_gtest.model.call import OpCall
-from mluops_gtest.model.labels import MOST_LETTERS
+from mluops_gtest.model.labels import MAX_LETTERS
 from mluops_gtest.model.status import Status
 
 
@@ -101,7 +101,7 @@ class OfferedBackend:
             version = getattr(self._backend, "version", "")
         except Exception:
             return ""
-        return version[:MOST_LETTERS] if isinstance(version, str) else ""
+        return version[:MAX_LETTERS] if isinstance(version, str) else ""
 
     @property
     def deterministic(self) -> bool:

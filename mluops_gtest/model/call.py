@@ -24,7 +24,7 @@ class Declined(Exception):  # noqa: N818 - the name is the public word for "I do
     """Raised by a backend that does not offer what the call asks; the case is skipped with this reason."""
 
 
-class Violated(Exception):  # noqa: N818 - a finding about the kernel, not a fault of the door that tells it
+class Violated(Exception):  # noqa: N818 - a finding about the kernel, not a fault of the adapter that tells it
     """Raised by a backend that keeps memory of its own and found it overrun; the case's outcome is memory."""
 
     def __init__(self, *findings: "Cause | str") -> None:
@@ -32,7 +32,7 @@ class Violated(Exception):  # noqa: N818 - a finding about the kernel, not a fau
         self.findings = findings
 
 
-class Crashed(Exception):  # noqa: N818 - tells how the kernel ended, not a fault of the door that tells it
+class Crashed(Exception):  # noqa: N818 - tells how the kernel ended, not a fault of the adapter that tells it
     """Raised by a backend whose own child process died by a signal; the case's outcome is crashed."""
 
     def __init__(self, how: "Cause | str") -> None:

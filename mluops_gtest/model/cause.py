@@ -274,7 +274,7 @@ class WrongStatus(_Cause, frozen=True):
     expected: str
     remarks: str = ""
     check: str = ""
-    says: str = ""
+    message: str = ""
 
 
 class Refusals(_Cause, frozen=True):

@@ -55,6 +55,6 @@ def exact() -> tuple[Criterion, ...]:
     return (Criterion(CriterionKind.DIFF3, 0.0),)
 
 
-def both(threshold: float) -> tuple[Criterion, ...]:
+def diff1_and_diff2(threshold: float) -> tuple[Criterion, ...]:
     """diff1 and diff2 at most `threshold`."""
     return (Criterion(CriterionKind.DIFF1, threshold), Criterion(CriterionKind.DIFF2, threshold))

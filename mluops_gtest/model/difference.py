@@ -7,12 +7,12 @@ from mluops_gtest.model.reasons.english import share_words
 from mluops_gtest.model.result import CaseResult, Worst
 
 # Beyond this a distance in ulp says nothing but that the values have nothing to do with each other.
-_MOST_ULP: Final = 10_000
+_MAX_ULP: Final = 10_000
 
 
 def told_ulp(worst: Worst) -> int | None:
     """The largest distance in ulp where it says something."""
-    return worst.max_ulp if worst.max_ulp is not None and worst.max_ulp <= _MOST_ULP else None
+    return worst.max_ulp if worst.max_ulp is not None and worst.max_ulp <= _MAX_ULP else None
 
 
 def worst_words(result: CaseResult) -> str:

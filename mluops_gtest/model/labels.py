@@ -15,7 +15,7 @@ VERSION: Final = "backend.version"
 # Names with a dot are the harness's own, so that a user's label never hides one of them.
 GIVEN_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 ANY_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
-MOST_LETTERS: Final = 200
+MAX_LETTERS: Final = 200
 _DIFFERS: Final = "differs: "
 _BETWEEN: Final = " | "
 _ABSENT: Final = "–"

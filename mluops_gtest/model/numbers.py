@@ -7,12 +7,12 @@ import numpy as np
 from mluops_gtest.model.notes import cut_text
 
 # Longer than anybody waits for a call.
-MOST_SECONDS: Final = 1e6
-_MOST_BITS: Final = 256
-_MOST_LETTERS: Final = 200
+MAX_SECONDS: Final = 1e6
+_MAX_BITS: Final = 256
+_MAX_LETTERS: Final = 200
 
 
-def checked_seconds(what: str, value: Any, most: float = MOST_SECONDS) -> float:
+def checked_seconds(what: str, value: Any, most: float = MAX_SECONDS) -> float:
     """A time as a float, or an error that says what came instead; nothing takes longer than `most`."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
         raise TypeError(f"{what} {short(value)}; it must be a number of seconds.")
@@ -24,6 +24,6 @@ def checked_seconds(what: str, value: Any, most: float = MOST_SECONDS) -> float:
 
 def short(value: Any) -> str:
     """A value in few letters, however large it is."""
-    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+    if isinstance(value, int) and value.bit_length() > _MAX_BITS:
         return f"an int of {value.bit_length()} bits"
-    return cut_text(repr(value), _MOST_LETTERS)
+    return cut_text(repr(value), _MAX_LETTERS)

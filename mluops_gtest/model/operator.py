@@ -83,7 +83,7 @@ class Check:
     name: str
     status: Status
     holds: Callable[[OpCall], bool]
-    says: str
+    message: str
     doc: str
     # Why no input can reach this check first; such a check needs no case.
     subsumed: str | None = None
@@ -92,7 +92,7 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CheckVerdict:
     """What the ordered checks say of a call; `check` is None when the operator computes."""
 
     status: Status
@@ -121,7 +121,7 @@ class Theory:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class RecipeOutput:
     """What a recipe makes: input values, complete parameters, and where they differ from the usual
     the layouts of inputs and the dims of outputs (the reference derives all dims that are not given)."""
 
@@ -133,7 +133,7 @@ class Made:
 
 # A recipe is called as recipe(draw, params, dtype, **args): draw is the case's own source of randomness
 # (authoring.random.Draw), params what the declaration gives, dtype the case's element type, args its `data`.
-Recipe = Callable[..., Made]
+Recipe = Callable[..., RecipeOutput]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ class Mutant:
     """An implementation with one plausible mistake, which the committed cases must catch."""
 
     name: str
-    says: str
+    message: str
     run: Callable[[OpCall], Status]
 
 
@@ -174,7 +174,7 @@ class Operator:
     # Atomic adds: the document allows any order, so repeated runs may differ in the last bits.
     order_free: bool = False
 
-    def answer(self, call: OpCall) -> Answer:
+    def answer(self, call: OpCall) -> CheckVerdict:
         """The status of the call by the ordered checks, and the check that gave it."""
         for check in self.checks:
             try:
@@ -183,8 +183,8 @@ class Operator:
                 error.add_note(f"raised by the check {check.name} ({check.place})")
                 raise
             if not holds:
-                return Answer(check.status, check.name)
-        return Answer(Status.SUCCESS)
+                return CheckVerdict(check.status, check.name)
+        return CheckVerdict(Status.SUCCESS)
 
     def early_answer(self, call: OpCall) -> Status | None:
         """The status of a call that computes nothing, with scalar results of 0 after a success; None if it computes."""

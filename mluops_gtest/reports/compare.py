@@ -4,10 +4,10 @@ import statistics
 from dataclasses import dataclass
 from typing import Any
 
-from mluops_gtest.codec.results import result_to_json
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
-from mluops_gtest.model.timing import MIN_EFFECT, too_short
+from mluops_gtest.results.records import result_to_json
+from mluops_gtest.timing.stats import MIN_EFFECT, too_short
 
 # Of a single call, which nobody held against an empty one: first touches of memory and caches take about as much.
 _SINGLE_OVERHEAD_NS = 100_000

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from mluops_gtest.codec.results import report_to_json, result_to_json
 from mluops_gtest.model.labels import BRANCH, COMMIT
 from mluops_gtest.model.plain_text import plain, plain_values
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
 from mluops_gtest.reports.plain_text import details
+from mluops_gtest.results.records import report_to_json, result_to_json
 
 # Of the published JSON schema that the document is valid against.
 SPEC_VERSION = "0.0.0"

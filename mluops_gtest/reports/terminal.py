@@ -16,10 +16,10 @@ from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
 from mluops_gtest.reports.markup import escape, escape_lines
 
-_MOST_GROUPS = 20
-_MOST_OTHERS = 3
-_MOST_SKIP_REASONS = 8
-_MOST_OUTPUT_LINES = 20
+_MAX_GROUPS = 20
+_MAX_OTHERS = 3
+_MAX_SKIP_REASONS = 8
+_MAX_OUTPUT_LINES = 20
 # No terminal cuts the lines of a file.
 _WIDE = 200
 
@@ -76,13 +76,13 @@ class TerminalReporter:
         ]
         groups = grouped_results(failures)
         everything = shlex.join(["mluops-test", "report", where, "--format", "text"])
-        for group in groups[: None if self._whole else _MOST_GROUPS]:
+        for group in groups[: None if self._whole else _MAX_GROUPS]:
             self._out.print()
             for line in self._group_lines(group, everything):
                 self._out.print(line, soft_wrap=True)
-        if len(groups) > _MOST_GROUPS and not self._whole:
-            rest = sum(len(group.members) for group in groups[_MOST_GROUPS:])
-            words = f"… and {rest} more cases that fail in {len(groups) - _MOST_GROUPS} other ways: {everything}"
+        if len(groups) > _MAX_GROUPS and not self._whole:
+            rest = sum(len(group.members) for group in groups[_MAX_GROUPS:])
+            words = f"… and {rest} more cases that fail in {len(groups) - _MAX_GROUPS} other ways: {everything}"
             self._out.print(f"\n{escape(words)}", soft_wrap=True)
         if failures:
             self._out.print()
@@ -98,14 +98,14 @@ class TerminalReporter:
         if self._whole:
             yield from ("  others:", *(f"    {name}" for name in names))
             return
-        cut = len(names) > _MOST_OTHERS
-        rest = f" and {len(names) - _MOST_OTHERS} more, listed by: {escape(everything)}" if cut else ""
-        yield f"  others: {', '.join(names[:_MOST_OTHERS])}{rest}"
+        cut = len(names) > _MAX_OTHERS
+        rest = f" and {len(names) - _MAX_OTHERS} more, listed by: {escape(everything)}" if cut else ""
+        yield f"  others: {', '.join(names[:_MAX_OTHERS])}{rest}"
 
     def _skips(self, results: Sequence[CaseResult]) -> None:
         for outcome in (Outcome.SKIPPED, Outcome.NOT_RUN):
             reasons = Counter(result.reason for result in results if result.outcome is outcome)
-            for reason, count in reasons.most_common(_MOST_SKIP_REASONS):
+            for reason, count in reasons.most_common(_MAX_SKIP_REASONS):
                 word = f"[{outcome.tone.terminal}]{outcome.value}[/]"
                 self._out.print(f"{word} {count}: {escape(reason)}", soft_wrap=True)
 
@@ -174,7 +174,7 @@ def failure_lines(result: CaseResult, *, verbose: bool) -> Iterable[str]:
         yield escape(f"  worst:  {worst_words(result)}")
     if not verbose:
         # With -v it stands beside the case already.
-        yield from list(output_lines(result))[-_MOST_OUTPUT_LINES:]
+        yield from list(output_lines(result))[-_MAX_OUTPUT_LINES:]
     for note in result.notes:
         if verbose or result.outcome is Outcome.ERROR:
             yield from (f"  | {line}" for line in escape_lines(note))

@@ -15,23 +15,23 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from mluops_gtest.codec.case import read_case
-from mluops_gtest.codec.files import read_document, write_document
-from mluops_gtest.codec.schema import Schema
+from mluops_gtest.codec.case_files.case import read_case
+from mluops_gtest.codec.case_files.files import read_document, write_document
+from mluops_gtest.codec.schema.schema import Schema
 from mluops_gtest.content.catalogue import Catalogue
 from mluops_gtest.content.root import Root
 from mluops_gtest.errors import CaseFileError
 from tests.campaign.in_pieces import pieces, tell, try_in_process
 from tests.campaign.mutate import mutated_bytes
 from tests.campaign.results import reported, written_lines
-from tests.campaign.sandbox import MOST_MEMORY, ROOT, Sandbox
+from tests.campaign.sandbox import MAX_MEMORY, ROOT, Sandbox
 from tests.campaign.tally import Try
 
 # Even numbers are binary, odd ones text.
 KINDS = ("mutated binary case files", "mutated text case files")
-MOST_WORDS = 3000
+MAX_WORDS = 3000
 # One file takes milliseconds; whoever takes a minute hangs.
-MOST_SECONDS_PER_FILE = 60
+MAX_SECONDS_PER_FILE = 60
 PER_RUN = 50
 # What a run of files may end with: right, failed, broken content, nothing compared.
 GOOD_CODES = (0, 1, 3, 5)
@@ -64,7 +64,7 @@ def pools(seed: int, schema: Schema) -> tuple[list[bytes], list[bytes]]:
 
 def read_mutations(seed: int, first: int, end: int) -> None:
     """Read them all in this process; a JSON line for each that ends in anything but a case or a CaseFileError."""
-    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
     catalogue = Catalogue(Root(ROOT))
     schema = Schema.of(catalogue.operators.values())
     texts, binaries = pools(seed, schema)
@@ -74,12 +74,12 @@ def read_mutations(seed: int, first: int, end: int) -> None:
             data, suffix = mutation(texts, binaries, seed, i)
             path = Path(folder) / f"case{suffix}"
             path.write_bytes(data)
-            signal.alarm(MOST_SECONDS_PER_FILE)
+            signal.alarm(MAX_SECONDS_PER_FILE)
             try:
                 read_case(path, schema, catalogue.operators)
             except CaseFileError as error:
                 # A message is for people: short, and printable.
-                if len(str(error)) > MOST_WORDS or "\x1b" in str(error):
+                if len(str(error)) > MAX_WORDS or "\x1b" in str(error):
                     return f"a message of {len(str(error))} characters: {str(error)[:200]}"
             except BaseException:
                 return traceback.format_exc()[-600:]
@@ -146,7 +146,7 @@ def by_command(folder: Path, seed: int, tries: range, at_once: int) -> list[Try]
 @contextlib.contextmanager
 def _alarm() -> Iterator[None]:
     def ring(*_: object) -> None:
-        raise TimeoutError(f"no answer within {MOST_SECONDS_PER_FILE} s")
+        raise TimeoutError(f"no answer within {MAX_SECONDS_PER_FILE} s")
 
     before = signal.signal(signal.SIGALRM, ring)
     yield

@@ -16,7 +16,8 @@ _GENERATOR = '''
 import numpy as np
 
 from mluops_gtest.authoring import (
-    Baseline, DType, Made, Operator, OutputSpec, ParamField, ParamMessage, Status, TensorSpec, Theory, both, checks,
+    Baseline, DType, Operator, OutputSpec, ParamField, ParamMessage, RecipeOutput, Status, TensorSpec, Theory,
+    checks, diff1_and_diff2,
 )
 
 
@@ -30,14 +31,14 @@ def kernel(call):
 
 
 def noise(draw, params, dtype, *, count: int):
-    return Made({"x": draw.stream("x").lattice(count, 20)}, {"fault": 0, **params})
+    return RecipeOutput({"x": draw.stream("x").lattice(count, 20)}, {"fault": 0, **params})
 
 
 OPERATOR = Operator(
     name="trial", released_name="trial", op_type=("TRIAL", 9998),
     summary="Doubles a vector.",
     inputs=(TensorSpec("x", "[N]", (DType.FLOAT,)),),
-    outputs=(OutputSpec("y", "[N]", {DType.FLOAT: both(1e-6)}),),
+    outputs=(OutputSpec("y", "[N]", {DType.FLOAT: diff1_and_diff2(1e-6)}),),
     params=ParamMessage("trial_param", 9002, "TrialParam", (ParamField("fault", 1, default=0),)),
     checks=(
         checks.handle_present("§1"),

@@ -24,12 +24,12 @@ from typing import Any, Final
 from tests.campaign.hand_made import HAND_MADE
 from tests.campaign.in_pieces import pieces, tell, try_in_process
 from tests.campaign.mutate import mutated_bytes, mutated_tree
-from tests.campaign.sandbox import MOST_MEMORY, Sandbox
+from tests.campaign.sandbox import MAX_MEMORY, Sandbox
 from tests.campaign.tally import Try
 
 # Anything but a bug of ours (70) and an interruption.
 GOOD_CODES: Final = (0, 1, 2, 3, 4, 5, 74)
-MOST_SECONDS: Final = 30
+MAX_SECONDS: Final = 30
 CASES: Final = ("scale_by/ramp_2", "scale_by/ramp_3")
 
 
@@ -162,7 +162,7 @@ def try_mutations(folder: Path, seed: int, first: int, end: int) -> None:
     """Try them all in this process; a JSON line for each that breaks a promise."""
     from mluops_gtest.cli.main import run_main
 
-    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
     work = folder / f"work-{first}"
 
     def attempt(i: int) -> str:
@@ -184,7 +184,7 @@ def try_mutations(folder: Path, seed: int, first: int, end: int) -> None:
 
 def _attempt(run_main: Callable[[list[str]], int], arguments: list[str]) -> str:
     out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.TextIOWrapper(io.BytesIO(), "utf-8")
-    signal.alarm(MOST_SECONDS)
+    signal.alarm(MAX_SECONDS)
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             code = run_main(arguments)
@@ -233,7 +233,7 @@ def _one(seed: int, i: int, what: str | None) -> Try:
 
 
 def _ring(*_: object) -> None:
-    raise TimeoutError(f"no answer within {MOST_SECONDS} s")
+    raise TimeoutError(f"no answer within {MAX_SECONDS} s")
 
 
 if __name__ == "__main__":

@@ -19,9 +19,9 @@ TOKEN: Final = "CAMPAIGN_TOKEN"
 PIDS: Final = "CAMPAIGN_PIDS"
 # How long what a run started may take to disappear after it.
 GRACE_SECONDS: Final = 10.0
-MOST_SECONDS: Final = 300.0
+MAX_SECONDS: Final = 300.0
 # A broken promise must not take the machine down that the campaign runs on.
-MOST_MEMORY: Final = 8 << 30
+MAX_MEMORY: Final = 8 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Sandbox:
         """Start `mluops-test ARGUMENTS` in a session of its own."""
 
         def limit() -> None:
-            resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+            resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
             if most_file_bytes is not None:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (most_file_bytes, most_file_bytes))
 
@@ -88,7 +88,7 @@ class Sandbox:
                 preexec_fn=limit,
             )
 
-    def finish(self, process: "subprocess.Popen[bytes]", seconds: float = MOST_SECONDS) -> Finished:
+    def finish(self, process: "subprocess.Popen[bytes]", seconds: float = MAX_SECONDS) -> Finished:
         """Wait for it, then look for what it left; ends what is still there."""
         code: int | None
         try:

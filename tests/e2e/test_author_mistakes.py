@@ -55,13 +55,15 @@ WHEN_LOADED = {
         INIT, 'TensorSpec("segments"', 'TensorSpec("values"', 'TensorSpec("values"', "two tensors are called 'values'"
     ),
     "no criteria for a type": (
-        INIT, "DType.HALF: both(3e-3)", "DType.HALF: ()", 'OutputSpec("output"', "no criteria for half. Add them"
+        INIT, "DType.HALF: diff1_and_diff2(3e-3)", "DType.HALF: ()", 'OutputSpec("output"',
+        "no criteria for half. Add them"
     ),
     "no criteria at all": (
-        INIT, "{DType.FLOAT: both(1e-5), DType.HALF: both(3e-3)}", "{}", 'OutputSpec("output"', "has no criteria. Write"
+        INIT, "{DType.FLOAT: diff1_and_diff2(1e-5), DType.HALF: diff1_and_diff2(3e-3)}", "{}", 'OutputSpec("output"',
+        "has no criteria. Write"
     ),
     "rows of no result": (
-        INIT, "DType.HALF: both(3e-3)}", 'DType.HALF: both(3e-3)}, rows_owned="count"',
+        INIT, "DType.HALF: diff1_and_diff2(3e-3)}", 'DType.HALF: diff1_and_diff2(3e-3)}, rows_owned="count"',
         'OutputSpec("output"', "owns the rows of 'count', which is no result. Known: none",
     ),
     "an unknown type of a parameter": (
@@ -122,7 +124,7 @@ WHEN_GENERATED = {
         "does not return the scalar result 'count'. Add it to the Baseline",
     ),
     "a misspelt input": (
-        RECIPES, 'Made({"values"', 'Made({"value"', "def scattered",
+        RECIPES, 'RecipeOutput({"values"', 'RecipeOutput({"value"', "def scattered",
         "recipe 'scattered' makes the input 'value', which row_sum does not have. Did you mean 'values'?",
     ),
     "a missing input": (

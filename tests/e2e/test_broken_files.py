@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from mluops_gtest.reports.history import History
+from mluops_gtest.results.history import History
 from tests.support.reports import report, result, written
 
 DEEP = "[" * 100_000

@@ -1,4 +1,4 @@
-"""The C example through the C door: every committed case passes, and every planted bug gets its outcome."""
+"""The C example through the C backend: every committed case passes, and every planted bug gets its outcome."""
 
 import os
 import re

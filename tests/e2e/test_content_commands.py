@@ -23,7 +23,7 @@ def test_the_overview_agrees_with_the_commands(cli):
 
     overview = cli("--help").out
     for name, words in COMMANDS.items():
-        command = importlib.import_module(f"mluops_gtest.cli.commands.{name.replace('-', '_')}_command").command
+        command = importlib.import_module(f"mluops_gtest.cli.commands.{name.replace('-', '_')}").command
         assert command.name == name
         assert words in overview
         assert all(option.help for option in command.params if option.param_type_name == "option")

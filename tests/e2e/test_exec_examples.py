@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from mluops_gtest.backends.exec_door.backend import ExecBackend
-from mluops_gtest.codec.call_folder import CallFolderWriter
+from mluops_gtest.backends.exec_backend.backend import ExecBackend
+from mluops_gtest.codec.call_folder.folder import CallFolderWriter
 from mluops_gtest.content.selection import Selected
 from mluops_gtest.engine.caller import InlineCaller
 from mluops_gtest.engine.execute import Executor, Options
@@ -18,7 +18,7 @@ from tests.conftest import ROOT
 from tests.support.native import needs_gcc
 
 EXAMPLES = ROOT / "examples" / "exec_backend"
-PAGE = ROOT / "docs" / "reference" / "exec-door.md"
+PAGE = ROOT / "docs" / "reference" / "exec-backend.md"
 PYTHON = shlex.join([sys.executable, str(EXAMPLES / "masked_im2col.py")])
 
 

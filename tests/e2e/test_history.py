@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from mluops_gtest.model.result import Outcome
-from mluops_gtest.reports.result_files import write_results
-from mluops_gtest.reports.results_folder import ResultsFolder
+from mluops_gtest.results.folder import ResultsFolder
+from mluops_gtest.results.writer import write_results
 from tests.support.reports import GOLDEN, report, result, written
 
 

@@ -55,7 +55,7 @@ def test_the_run_goes_on_and_the_exit_code_says_so(run, toy, failing, error, cod
 
 def test_a_bug_outweighs_a_full_disk(toy, failing, cli, monkeypatch, tmp_path):
     from mluops_gtest.errors import UnwritableError
-    from mluops_gtest.reports.result_files import ResultFiles
+    from mluops_gtest.results.writer import ResultFiles
 
     def full(self, report):
         raise UnwritableError("report.json: cannot be written: No space left on device.")

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mluops_gtest.codec.case import write_case
+from mluops_gtest.codec.case_files.case import write_case
 from mluops_gtest.content.selection import Selected
 from mluops_gtest.generate.source import StoredCases
 

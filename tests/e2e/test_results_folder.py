@@ -11,7 +11,7 @@ import time
 import pytest
 
 from mluops_gtest.errors import UsageError
-from mluops_gtest.reports.results_folder import LOCK, ResultsFolder
+from mluops_gtest.results.folder import LOCK, ResultsFolder
 from tests.conftest import ROOT
 from tests.support.disks import command
 

@@ -21,7 +21,7 @@ def other(cli, tmp_path):
     return root
 
 
-def both(toy, other):
+def diff1_and_diff2(toy, other):
     return ("--root", toy, "--root", other)
 
 
@@ -50,7 +50,7 @@ class TestRoots:
         assert run(TWIN).report["selection"]["roots"] == ["builtin"]
 
     def test_every_command_takes_both(self, cli, toy, other, tmp_path):
-        roots = both(toy, other)
+        roots = diff1_and_diff2(toy, other)
         assert "shift_param" in cli("schema", *roots).out
         assert "scale_param" in cli("schema", *roots).out
         shown = cli("show", "shift_by/ramp_2", *roots)
@@ -67,14 +67,14 @@ class TestRoots:
     @pytest.mark.slow
     def test_a_failure_is_repeated_with_the_same_roots(self, cli, run, toy, other):
         backend = write_failing_backend(toy.parent)
-        result = run("shift_by/ramp_2", "--backend", backend, *both(toy, other))
+        result = run("shift_by/ramp_2", "--backend", backend, *diff1_and_diff2(toy, other))
         assert result.code == 1
         repro = shlex.split(result.results["shift_by/ramp_2"]["repro"])
         assert repro[-6:] == ["--root", str(toy), "--root", str(other), "--backend", str(backend)]
         assert cli(*repro[1:]).code == 1
 
     def test_a_run_is_resumed_with_its_roots(self, cli, run, toy, other):
-        folder = run("scale_by/ramp_2", "shift_by/ramp_2", *both(toy, other)).folder
+        folder = run("scale_by/ramp_2", "shift_by/ramp_2", *diff1_and_diff2(toy, other)).folder
         record = json.loads((folder / "run.json").read_text())
         assert record["roots"] == [str(toy), str(other)]
         (folder / "report.json").unlink()
@@ -94,12 +94,12 @@ class TestRoots:
 
     def test_files_of_either_root_are_their_cases(self, cli, toy, other):
         select = (toy / "prototxt" / "scale_by", other / "prototxt" / "shift_by" / "ramp_2.prototxt")
-        listed = cli("list", *select, "--format", "ids", *both(toy, other)).lines
+        listed = cli("list", *select, "--format", "ids", *diff1_and_diff2(toy, other)).lines
         assert "shift_by/ramp_2" in listed
         assert "scale_by/ramp_3" in listed
 
     def test_the_gate_knows_the_files_of_either_root(self, cli, run, toy, other, tmp_path):
-        roots, baseline = both(toy, other), tmp_path / "baseline.json"
+        roots, baseline = diff1_and_diff2(toy, other), tmp_path / "baseline.json"
         everything = run("--tag", "boundary", *roots).folder
         assert cli("gate", everything, "--against", baseline, "--update").code == 0
         part = run(other / "prototxt" / "shift_by" / "ramp_2.prototxt", *roots).folder
@@ -107,7 +107,7 @@ class TestRoots:
         assert cli("gate", part, "--against", baseline, "--subset").code == 0
 
     def test_other_values_are_drawn_in_every_root(self, run, toy, other):
-        result = run("scale_by/big", "shift_by/big", "--reseed", "7", *both(toy, other))
+        result = run("scale_by/big", "shift_by/big", "--reseed", "7", *diff1_and_diff2(toy, other))
         assert result.report["summary"] == {"passed": 2}
 
     @pytest.mark.slow
@@ -116,26 +116,26 @@ class TestRoots:
         before = tree(toy), tree(other)
         for root in (toy, other):
             shutil.rmtree(root / "prototxt")
-        assert cli("generate", "--op", "shift_by", "-j", jobs, *both(toy, other)).code == 0
+        assert cli("generate", "--op", "shift_by", "-j", jobs, *diff1_and_diff2(toy, other)).code == 0
         assert not (toy / "prototxt").exists()
-        assert cli("generate", "--op", "shift_by", "--check", *both(toy, other)).code == 0
+        assert cli("generate", "--op", "shift_by", "--check", *diff1_and_diff2(toy, other)).code == 0
         assert cli("generate", "--tag", "undefined", "-j", jobs, "--root", toy).code == 0
-        made = cli("generate", "--all", "-j", jobs, *both(toy, other))
+        made = cli("generate", "--all", "-j", jobs, *diff1_and_diff2(toy, other))
         assert made.code == 0, made.err
         assert [line for line in made.lines if str(toy / "prototxt") in line]
         assert [line for line in made.lines if str(other / "prototxt") in line]
         assert {path for path in tree(toy) if "shift_by" in path} == set()
         assert (tree(toy), tree(other)) == before
-        assert cli("generate", "--all", "--check", "-j", jobs, *both(toy, other)).code == 0
+        assert cli("generate", "--all", "--check", "-j", jobs, *diff1_and_diff2(toy, other)).code == 0
 
     def test_what_is_no_longer_declared_goes_from_its_own_root(self, cli, toy, other):
         path = other / "cases" / "shift_by.yaml"
         path.write_text(path.read_text().replace("to: 4", "to: 3"))
         before = tree(toy)
-        checked = cli("generate", "--all", "--check", *both(toy, other))
+        checked = cli("generate", "--all", "--check", *diff1_and_diff2(toy, other))
         assert checked.code == 3
         assert checked.lines[-1] == "11 cases compared, 1 differences"
-        made = cli("generate", "--all", *both(toy, other))
+        made = cli("generate", "--all", *diff1_and_diff2(toy, other))
         assert "removed shift_by/ramp_4: no longer declared" in made.out
         assert tree(toy) == before
 
@@ -154,7 +154,7 @@ class TestRoots:
     def test_an_operator_in_two_roots_names_both_files(self, cli, toy, tmp_path):
         twin = tmp_path / "twin"
         shutil.copytree(toy, twin)
-        result = cli("list", *both(toy, twin))
+        result = cli("list", *diff1_and_diff2(toy, twin))
         assert result.code == 3
         assert "Two operators are called 'scale_by'" in result.err
         for root in (toy, twin):
@@ -163,7 +163,7 @@ class TestRoots:
     def test_a_released_name_in_two_roots_names_both_files(self, cli, toy, other):
         generator = other / "generators" / "shift_by.py"
         generator.write_text(generator.read_text().replace('"shift"', '"scale"'))
-        result = cli("run", *both(toy, other))
+        result = cli("run", *diff1_and_diff2(toy, other))
         assert result.code == 3
         assert "'scale'" in result.err
         assert str(generator) in result.err
@@ -173,7 +173,7 @@ class TestRoots:
     def test_a_parameter_field_in_two_roots_names_both_operators(self, cli, toy, other, old, new):
         generator = other / "generators" / "shift_by.py"
         generator.write_text(generator.read_text().replace(old, new))
-        result = cli("schema", *both(toy, other))
+        result = cli("schema", *diff1_and_diff2(toy, other))
         assert result.code == 3
         assert "shift_by" in result.err
         assert "scale_by" in result.err
@@ -182,7 +182,7 @@ class TestRoots:
     def test_a_file_in_two_roots_names_both_places(self, cli, toy, other, name):
         (other / name).parent.mkdir(exist_ok=True)
         shutil.copy(toy / name, other / name)
-        result = cli("run", other / "prototxt", *both(toy, other))
+        result = cli("run", other / "prototxt", *diff1_and_diff2(toy, other))
         assert result.code == 3
         assert str(toy / name) in result.err
         assert str(other / name) in result.err
@@ -190,13 +190,13 @@ class TestRoots:
     def test_a_case_locked_in_two_roots_names_both_locks(self, cli, run, toy, other):
         lock = other / "prototxt" / "baselines.lock"
         lock.write_bytes(lock.read_bytes() + (toy / "prototxt" / "baselines.lock").read_bytes())
-        result = run("shift_by/ramp_2", *both(toy, other))
+        result = run("shift_by/ramp_2", *diff1_and_diff2(toy, other))
         assert result.code == 3
         reason = result.results["shift_by/ramp_2"]["reason"]
         assert str(toy / "prototxt" / "baselines.lock") in reason
         assert str(lock) in reason
         assert cli("generate", "--all", "--root", other).code == 0
-        assert run("shift_by/ramp_2", *both(toy, other)).code == 0
+        assert run("shift_by/ramp_2", *diff1_and_diff2(toy, other)).code == 0
 
     def test_a_root_that_is_none_or_stands_twice(self, cli, toy, tmp_path):
         twice = cli("list", "--root", toy, "--root", toy / "." / "cases" / "..")
@@ -384,7 +384,7 @@ class TestSettings:
         assert "gone.toml: cannot read the settings" in gone.err
 
     @pytest.mark.parametrize(
-        ("text", "line", "says"),
+        ("text", "line", "message"),
         [
             ("jobs = 2\nbakend = 'numpy'\n", ":2", "unknown key 'bakend'. Settings are backend, roots, timeout"),
             ("\njobs = 'many'\n", ":2", "expected an integer, got 'many'"),
@@ -402,27 +402,27 @@ class TestSettings:
             (b"# \xff\n", "", "not valid UTF-8"),
         ],
     )
-    def test_what_is_wrong_with_them_is_told_with_its_place(self, cli, here, text, line, says):
+    def test_what_is_wrong_with_them_is_told_with_its_place(self, cli, here, text, line, message):
         path = here / "mluops-test.toml"
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
         result = cli("list")
         assert result.code == 2
         assert result.err.startswith(f"error: {path}{line}: ")
-        assert says in result.err
+        assert message in result.err
 
     @pytest.mark.parametrize(
-        ("text", "says"),
+        ("text", "message"),
         [
             ("jobs = 0\n", "0 is not in the range"),
             ("timeout = -1\n", "-1.0 is not in the range"),
             ('roots = ["builtin", "nowhere"]\n', "'nowhere' does not exist"),
         ],
     )
-    def test_a_value_that_no_option_takes_is_told_with_its_place(self, cli, here, text, says):
+    def test_a_value_that_no_option_takes_is_told_with_its_place(self, cli, here, text, message):
         path = write(here, f"# ours\n{text}")
         result = cli("run", TWIN)
         assert result.code == 2
-        assert says in result.err
+        assert message in result.err
         assert f"The value comes from {path}:2." in result.err
 
     def test_help_and_version_need_none(self, cli, here):

@@ -92,7 +92,7 @@ SPOILED = {
         MUTANTS, "MUTANTS = tuple(", "MUTANTS = ()\n_FORGOTTEN = tuple(", ("mutants_caught",), "no wrong implementation"
     ),
     "criteria that one wrong element passes": Spoiled(
-        OPERATOR, "DType.FLOAT: both(1e-5)", "DType.FLOAT: both(0.2)",
+        OPERATOR, "DType.FLOAT: diff1_and_diff2(1e-5)", "DType.FLOAT: diff1_and_diff2(0.2)",
         ("twins_see_one_element",), "network_twin_float passes with one wrong element",
     ),
     "values that no seed changes": Spoiled(

@@ -139,8 +139,8 @@ def test_an_exception_is_told_with_its_traceback(run):
     [
         ("nunpy", 2, "Did you mean 'numpy'"),
         (wrong("Missing"), 4, "has no attribute 'Missing'"),
-        (wrong("NoName"), 4, "has no 'name'"),
-        (wrong("not_a_backend"), 4, "has no 'name'"),
+        (wrong("NoName"), 4, "has no `name`"),
+        (wrong("not_a_backend"), 4, "has no `name`"),
         (wrong("broken_factory"), 4, "RuntimeError: no device"),
         ("no/such/file.py:backend", 4, "does not exist"),
         ("no_such_module:backend", 4, "No module named"),

@@ -40,15 +40,18 @@ def _own(module: ModuleType) -> tuple[str, ...]:
 SECTIONS: dict[str, tuple[ModuleType, tuple[str, ...]]] = {
     "The operator": (
         authoring,
-        tuple("Operator TensorSpec OutputSpec ParamMessage ParamField EnumSpec Check Answer Theory Mutant".split()),  # noqa: SIM905
+        (
+            *("Operator", "TensorSpec", "OutputSpec", "ParamMessage", "ParamField", "EnumSpec"),
+            *("Check", "CheckVerdict", "Theory", "Mutant"),
+        ),
     ),
-    "What functions return": (authoring, ("Baseline", "Made")),
+    "What functions return": (authoring, ("Baseline", "RecipeOutput")),
     "Calls": (
         authoring,
         tuple("OpCall TensorArg TensorDesc Handle Params Array DType Layout Status".split()),  # noqa: SIM905
     ),
     "Calls from arrays": (authoring, ("call_of", "argument", "dtype_of")),
-    "Criteria": (authoring, ("exact", "both", "Criterion", "CriterionKind")),
+    "Criteria": (authoring, ("exact", "diff1_and_diff2", "Criterion", "CriterionKind")),
     "Random numbers": (authoring, ("Draw", "Stream")),
     "Checks: `mluops_gtest.authoring.checks`": (checks, _own(checks)),
     "C functions: `mluops_gtest.authoring.c_api`": (c_api, tuple(c_api.__all__)),

@@ -6,9 +6,9 @@ from mluops_gtest.model.cause import Told
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseInfo, CaseResult, Outcome, Reading, TensorInfo
 from mluops_gtest.model.status import Status
-from mluops_gtest.reports.files import read_report
-from mluops_gtest.reports.result_files import write_results
-from mluops_gtest.reports.results_folder import ResultsFolder
+from mluops_gtest.results.files import read_report
+from mluops_gtest.results.folder import ResultsFolder
+from mluops_gtest.results.writer import write_results
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

@@ -9,7 +9,8 @@ GENERATOR = '''
 import numpy as np
 
 from mluops_gtest.authoring import (
-    Baseline, DType, Made, Operator, OutputSpec, ParamField, ParamMessage, Status, TensorSpec, Theory, both, exact,
+    Baseline, DType, Operator, OutputSpec, ParamField, ParamMessage, RecipeOutput, Status, TensorSpec, Theory,
+    diff1_and_diff2, exact,
 )
 from mluops_gtest.authoring import checks
 
@@ -31,18 +32,18 @@ def kernel(call):
 
 def ramp(draw, params, dtype, *, count: int, start: float = 1.0):
     x = (np.arange(count) + start).astype("<f4")
-    return Made({"x": x}, {"factor": 2, **params})
+    return RecipeOutput({"x": x}, {"factor": 2, **params})
 
 
 def noise(draw, params, dtype, *, count: int):
-    return Made({"x": draw.stream("x").lattice(count, 20)}, {"factor": 2, **params})
+    return RecipeOutput({"x": draw.stream("x").lattice(count, 20)}, {"factor": 2, **params})
 
 
 OPERATOR = Operator(
     name="scale_by", released_name="scale", op_type=("SCALE", 9999),
     summary="Multiplies a vector by an integer.",
     inputs=(TensorSpec("x", "[N]", (DType.FLOAT,)),),
-    outputs=(OutputSpec("y", "[N]", {DType.FLOAT: both(1e-6)}),),
+    outputs=(OutputSpec("y", "[N]", {DType.FLOAT: diff1_and_diff2(1e-6)}),),
     params=ParamMessage("scale_param", 9001, "ScaleParam", (ParamField("factor", 1, default=2),)),
     checks=(
         checks.handle_present("§1"),

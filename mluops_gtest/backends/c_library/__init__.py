@@ -1,4 +1,4 @@
-"""The door to a shared library with the C API of the operators, on a device or on host memory."""
+"""The adapter to a shared library with the C API of the operators, on a device or on host memory."""
 
 from mluops_gtest.backends.c_library.backend import CLibraryBackend
 

@@ -50,7 +50,7 @@ NOTIFIERS: Final[Prototypes] = {
 }
 
 
-class Refused(Exception):  # noqa: N818 - an answer of the library, not a fault of the door
+class Refused(Exception):  # noqa: N818 - an answer of the library, not a fault of the adapter
     """A function around the operator did not answer success; `note` says which."""
 
     def __init__(self, status: Status, note: str) -> None:
@@ -75,7 +75,7 @@ class Api:
         if missing:
             raise BackendError(
                 f"The library {library.name} does not export {', '.join(missing)}. Every operator needs these; "
-                "docs/reference/c-door.md lists what a library must offer."
+                "docs/reference/c-backend.md lists what a library must offer."
             )
         self.library = library
         self._functions: dict[str, Function] = {}

@@ -14,7 +14,7 @@ _NUMBERS: Final = {CType.INT: c_int, CType.INT64: c_int64, CType.FLOAT: c_float}
 
 
 @dataclass(slots=True)
-class Frame:
+class CallArguments:
     """What the arguments of one call are taken from; None is a null pointer throughout."""
 
     params: Params | None

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from mluops_gtest.backends.c_library.api import Api, Refused, status_of
-from mluops_gtest.backends.c_library.arguments import Frame, types_of
+from mluops_gtest.backends.c_library.arguments import CallArguments, types_of
 from mluops_gtest.backends.c_library.descriptors import make_handle, make_tensor_descriptor
 from mluops_gtest.backends.c_library.loading import Function, SharedLibrary
 from mluops_gtest.backends.c_library.params import make_params_descriptor, prototypes_of, results_of
-from mluops_gtest.backends.c_library.places import DevicePlace, HostPlace, Place, Role
+from mluops_gtest.backends.c_library.places import CallMemory, DeviceMemory, HostMemory, Role
 from mluops_gtest.backends.c_library.resources import Account, Resources
 from mluops_gtest.backends.c_library.runtime import Runtime
 from mluops_gtest.model.c_api import CApi, CFunction, CSignature
@@ -36,11 +36,11 @@ class _Bound:
     function: Function
     query: Function | None
 
-    def operate(self, frame: Frame) -> int:
+    def operate(self, frame: CallArguments) -> int:
         """Call the operator."""
         return self.function(*frame.values(self.signature.function.arguments))
 
-    def ask(self, frame: Frame) -> int:
+    def ask(self, frame: CallArguments) -> int:
         """The bytes of workspace that the library wants; 0 where the operator has no query."""
         query = self.signature.query
         if self.query is None or query is None:
@@ -163,7 +163,7 @@ class CLibraryBackend:
             call.notes.append(place.remark)
         return status
 
-    def _ask(self, call: OpCall, operator: _Bound, frame: Frame) -> Refused | None:
+    def _ask(self, call: OpCall, operator: _Bound, frame: CallArguments) -> Refused | None:
         """Make the workspace query and note what the call does not follow."""
         try:
             size = operator.ask(frame)
@@ -176,12 +176,12 @@ class CLibraryBackend:
             call.notes.append(f"{query.name} asks for {size} bytes, the call has {call.workspace_size}")
         return None
 
-    def _place(self, resources: Resources, device: int | None) -> Place:
-        return HostPlace() if self._runtime is None else DevicePlace(self._runtime, resources, device)
+    def _place(self, resources: Resources, device: int | None) -> CallMemory:
+        return HostMemory() if self._runtime is None else DeviceMemory(self._runtime, resources, device)
 
-    def _frame(self, call: OpCall, operator: _Bound, resources: Resources, place: Place) -> Frame:
+    def _frame(self, call: OpCall, operator: _Bound, resources: Resources, place: CallMemory) -> CallArguments:
         """The handle and all descriptors; what the call has as None stays null."""
-        frame = Frame(call.params)
+        frame = CallArguments(call.params)
         if call.handle is not None:
             frame.handle = make_handle(self._api, resources, call.handle, place.queue)
         declared = operator.signature.params
@@ -215,7 +215,7 @@ class CLibraryBackend:
         return self._library.bind(declared.name, types_of(declared.arguments))
 
 
-def _address(place: Place, name: str, arg: TensorArg | None, role: Role) -> int | None:
+def _address(place: CallMemory, name: str, arg: TensorArg | None, role: Role) -> int | None:
     """NULL where the call says so; a page where there is a pointer and nothing behind it."""
     if arg is not None and arg.null:
         return None

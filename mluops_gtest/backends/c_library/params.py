@@ -3,7 +3,7 @@
 from ctypes import POINTER, byref, c_int, c_void_p
 
 from mluops_gtest.backends.c_library.api import MADE, Api, Prototypes
-from mluops_gtest.backends.c_library.arguments import Frame, types_of
+from mluops_gtest.backends.c_library.arguments import CallArguments, types_of
 from mluops_gtest.backends.c_library.resources import Resources
 from mluops_gtest.model.c_api import CParams
 
@@ -18,12 +18,12 @@ def prototypes_of(declared: CParams) -> Prototypes:
     }
 
 
-def make_params_descriptor(api: Api, resources: Resources, declared: CParams, frame: Frame) -> int:
+def make_params_descriptor(api: Api, resources: Resources, declared: CParams, frame: CallArguments) -> int:
     """A descriptor of the call's parameters; a host array that is None is passed as NULL."""
     descriptor = api.make(declared.create)
     resources.own("parameter descriptor", lambda: api.call(declared.destroy, descriptor))
     # Values of its own: what the setter does to its host arrays is no affair of the operator.
-    api.call(declared.set, descriptor, *Frame(frame.params).values(declared.arguments))
+    api.call(declared.set, descriptor, *CallArguments(frame.params).values(declared.arguments))
     return descriptor
 
 

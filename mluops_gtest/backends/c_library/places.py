@@ -32,7 +32,7 @@ class Role(Enum):
     PAGE = "page"
 
 
-class Place(Protocol):
+class CallMemory(Protocol):
     """Takes the blocks of one call, lets the operator work on them and tells what it did to them."""
 
     # The queue of the handle; None is the null queue.
@@ -57,7 +57,7 @@ class Place(Protocol):
         ...
 
 
-class HostPlace:
+class HostMemory:
     """No runtime: the operator works on the harness's own buffers, which the harness guards and compares."""
 
     queue: int | None = None
@@ -93,7 +93,7 @@ class _Block:
     itemsize: int
 
 
-class DevicePlace:
+class DeviceMemory:
     """A device: every block lies between guard zones of its own, and comes back after the call."""
 
     def __init__(self, runtime: Runtime, resources: Resources, device: int | None) -> None:

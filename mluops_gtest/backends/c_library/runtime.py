@@ -13,7 +13,7 @@ from mluops_gtest.model.status import Status
 
 
 class Direction(IntEnum):
-    """cnrtMemTransDir_t, as far as the door copies."""
+    """cnrtMemTransDir_t, as far as the adapter copies."""
 
     HOST_TO_DEVICE = 0
     DEVICE_TO_HOST = 2

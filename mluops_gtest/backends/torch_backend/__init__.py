@@ -1,4 +1,4 @@
-"""The door to the operators' torch kernels: a second opinion, and a competitor in time."""
+"""The adapter to the operators' torch kernels: a second opinion, and a competitor in time."""
 
 from mluops_gtest.backends.torch_backend.backend import TorchBackend
 

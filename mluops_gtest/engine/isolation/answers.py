@@ -4,9 +4,9 @@ from typing import Annotated, Final, Generic, Literal, TypeVar
 
 import msgspec
 
-from mluops_gtest.codec.typed import json_bytes
 from mluops_gtest.engine.isolation.conversation import ProtocolError
 from mluops_gtest.engine.reply import Ending, Reply
+from mluops_gtest.files.typed import json_bytes
 from mluops_gtest.model.cause import Cause
 from mluops_gtest.model.status import Status
 

@@ -37,7 +37,7 @@ from mluops_gtest.model.reasons import reason_of
 
 _ENDINGS = (WorkerGoneError, LateError, ProtocolError)
 # Health calls that fail in a row before a device is given up.
-_MOST_FAILURES = 3
+_MAX_FAILURES = 3
 _START_SECONDS = 120.0
 # What a backend may take to close; the run is over, and somebody waits.
 _CLOSE_SECONDS = 10.0
@@ -92,7 +92,7 @@ class IsolatedCaller:
 
     def start(self) -> None:
         """Start a worker and load the backend there; one that does not load is told as it is."""
-        for _ in range(_MOST_FAILURES):
+        for _ in range(_MAX_FAILURES):
             try:
                 return self._start_worker()
             except DisturbedError as error:
@@ -218,7 +218,7 @@ class IsolatedCaller:
     def _ready(self) -> Worker:
         """The worker, a new and healthy one after a crash; a device that fails three times in a row is lost."""
         problem = ""
-        for _ in range(_MOST_FAILURES):
+        for _ in range(_MAX_FAILURES):
             if self._worker is not None:
                 return self._worker
             try:

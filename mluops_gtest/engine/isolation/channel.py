@@ -7,8 +7,8 @@ import struct
 from typing import Any, Final
 
 HEAD: Final = struct.Struct("<IQ")
-_MOST_BYTES = 64 << 20
-_MOST_FDS = 8
+_MAX_BYTES = 64 << 20
+_MAX_FDS = 8
 
 
 class ClosedError(Exception):
@@ -68,7 +68,7 @@ class Channel:
         fds: list[int] = []
         try:
             length, number = HEAD.unpack(self._read(HEAD.size, fds))
-            if length > _MOST_BYTES:
+            if length > _MAX_BYTES:
                 raise ClosedError(f"a message of {length} bytes is no message of ours")
             message = json.loads(self._read(length, fds))
         except (OSError, ValueError, RecursionError) as error:
@@ -80,7 +80,7 @@ class Channel:
     def _read(self, count: int, fds: list[int]) -> bytes:
         parts = []
         while count:
-            data, rights, _, _ = socket.recv_fds(self.socket, count, _MOST_FDS)
+            data, rights, _, _ = socket.recv_fds(self.socket, count, _MAX_FDS)
             fds += rights
             if not data:
                 raise ClosedError("the other side closed the pipe")

@@ -12,7 +12,7 @@ from mluops_gtest.model.cause import ProtocolBroken
 from mluops_gtest.model.reasons import reason_of
 
 # The notes of one case, at most 1 MiB, with every letter escaped, and room for the rest.
-MOST_ANSWER_BYTES: Final = 8 << 20
+MAX_ANSWER_BYTES: Final = 8 << 20
 _PIECE: Final = 64 << 10
 # poll() counts in milliseconds and in 32 bits.
 _LONGEST_POLL_MS: Final = 1_000_000
@@ -113,8 +113,8 @@ class Conversation:
         self._refuse_stale(number)
         if number != self._number:
             raise ProtocolError(f"it answered a request {number} that nobody made")
-        if length > MOST_ANSWER_BYTES:
-            raise ProtocolError(f"an answer of {length} bytes; at most {MOST_ANSWER_BYTES} are read")
+        if length > MAX_ANSWER_BYTES:
+            raise ProtocolError(f"an answer of {length} bytes; at most {MAX_ANSWER_BYTES} are read")
         end = HEAD.size + length
         if len(self._buffer) < end:
             return None

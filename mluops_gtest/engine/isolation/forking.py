@@ -26,7 +26,7 @@ _ANSWER_SECONDS = 30.0
 # How often a fork server that does not answer is looked at: a stopped one is not waited for.
 _LOOK_SECONDS = 1.0
 _DYING_SECONDS = 10.0
-_MOST_STARTS = 3
+_MAX_STARTS = 3
 _PAUSE_SECONDS = 0.2
 
 
@@ -64,7 +64,7 @@ class ForkServer:
         """A new worker that serves `pipe` and prints into `output`; its process id."""
         with self._lock:
             problem, failures = "", 0
-            while failures < _MOST_STARTS:
+            while failures < _MAX_STARTS:
                 try:
                     return self._fork(options, pipe, output)
                 except _RefusedError as error:

@@ -53,7 +53,7 @@ def _file_size(cause: c.FileSize) -> str:
 
 def _wrong_status(cause: c.WrongStatus) -> str:
     remarks = f"（{cause.remarks}）" if cause.remarks else ""
-    check = f"（检查 {cause.check}：{cause.says}）" if cause.check else ""
+    check = f"（检查 {cause.check}：{cause.message}）" if cause.check else ""
     return f"返回 {cause.answered}{remarks}，期望 {cause.expected}{check}"
 
 

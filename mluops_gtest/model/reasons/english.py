@@ -54,7 +54,7 @@ def _overrun(cause: c.Overrun) -> str:
 
 def _wrong_status(cause: c.WrongStatus) -> str:
     remarks = f" ({cause.remarks})" if cause.remarks else ""
-    check = f" (check {cause.check}: {cause.says})" if cause.check else ""
+    check = f" (check {cause.check}: {cause.message})" if cause.check else ""
     return f"answered {cause.answered}{remarks}, expected {cause.expected}{check}"
 
 

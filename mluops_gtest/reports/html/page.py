@@ -17,8 +17,8 @@ from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult
 from mluops_gtest.reports.html.favicon import favicon
 from mluops_gtest.reports.html.payload import payload, verdict
+from mluops_gtest.reports.html.translations import LANGUAGE_TAGS, WORDS
 from mluops_gtest.reports.html.trends import HistoryTrends
-from mluops_gtest.reports.html.words import LANGUAGE_TAGS, WORDS
 
 _COLOURS = {
     "clear": (26, 127, 78),
@@ -26,7 +26,7 @@ _COLOURS = {
     "empty": (176, 116, 12),
     "interrupted": (176, 116, 12),
 }
-_MOST_LISTED = 100
+_MAX_LISTED = 100
 
 
 def render_html(
@@ -115,7 +115,7 @@ def _without_script(report: RunReport, words: Mapping[str, str], lang: str) -> s
     heads = [words["operator"], words["cases"], *(words[f"o_{outcome}"] for outcome in present)]
     rows = [[name, row.total(), *(row[outcome] for outcome in present)] for name, row in sorted(counts.items())]
     blocking = [result for result in report.results if result.outcome.blocks]
-    listed = [_blocking_line(result, words, lang) for result in blocking[:_MOST_LISTED]]
+    listed = [_blocking_line(result, words, lang) for result in blocking[:_MAX_LISTED]]
     left = len(blocking) - len(listed)
     return (
         f"<main><h1>{escape(_headline(report, words))}</h1><p>{escape(words['noscript'])}</p>"

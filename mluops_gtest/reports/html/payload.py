@@ -15,8 +15,8 @@ from mluops_gtest.reports.html.timing import timing_record
 from mluops_gtest.reports.html.trends import HistoryTrends, commits_of, latest_runs, trend_text
 
 # The page explains; the whole text of a chatty backend is in report.json.
-_MOST_PRINTED = 2000
-_MOST_VALUE = 240
+_MAX_PRINTED = 2000
+_MAX_VALUE = 240
 _VERDICTS = {
     ExitCode.OK: "clear",
     ExitCode.EMPTY: "empty",
@@ -85,7 +85,7 @@ def _facts(mapping: Mapping[str, Any]) -> list[list[str]]:
 
 def _text(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= _MOST_VALUE else text[:_MOST_VALUE] + " …"
+    return text if len(text) <= _MAX_VALUE else text[:_MAX_VALUE] + " …"
 
 
 def _row(result: CaseResult, pool: Pool, lang: str) -> dict[str, Any]:
@@ -100,12 +100,12 @@ def _row(result: CaseResult, pool: Pool, lang: str) -> dict[str, Any]:
         "readings": [_reading(reading, pool) for reading in result.readings],
         "worst": None if result.worst is None else _worst(result.worst, pool),
         "ms": number(result.seconds * 1e3),
-        "why": pool.number(shortened(reason, _MOST_PRINTED)) if reason else None,
+        "why": pool.number(shortened(reason, _MAX_PRINTED)) if reason else None,
         # What stands around the case's own name, so that lines which differ by it alone are one value.
         "repro": pool.number(result.repro.split(result.case)) if result.repro else None,
         "debug": pool.number(result.debug.split(result.case)) if result.debug else None,
-        "notes": [shortened(note, _MOST_PRINTED) for note in result.notes],
-        "printed": shortened(result.output, _MOST_PRINTED),
+        "notes": [shortened(note, _MAX_PRINTED) for note in result.notes],
+        "printed": shortened(result.output, _MAX_PRINTED),
         "attempts": [[list(Outcome).index(a.outcome), pool.number(reason_of(a.causes, lang))] for a in result.attempts],
         "mark": pool.number(result.fingerprint) if result.fingerprint else None,
         "profile": None if result.profile is None else profile_record(result.profile),

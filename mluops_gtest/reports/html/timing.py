@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mluops_gtest.model.result import CaseResult
-from mluops_gtest.model.timing import figures_of
-from mluops_gtest.reports.efficiency import efficiency
 from mluops_gtest.reports.html.compact import kept, number
+from mluops_gtest.timing.efficiency import efficiency
+from mluops_gtest.timing.stats import timing_stats
 
 _BINS = 24
 # Quartile distances above the third quartile beyond which a sample is the far tail.
@@ -40,7 +40,7 @@ def distribution(samples_ns: Sequence[int]) -> list[Any]:
     bins = [0] * (_BINS if edge > low else 1)
     for sample in ordered:
         bins[min((sample - low) * _BINS // max(edge - low, 1), len(bins) - 1)] += 1
-    figures = figures_of(ordered)
+    figures = timing_stats(ordered)
     interval = [number(figures.low, 5), number(figures.high, 5)]
     return [
         len(ordered),
@@ -58,7 +58,7 @@ def distribution(samples_ns: Sequence[int]) -> list[Any]:
 def _roof(result: CaseResult, samples_ns: Sequence[int], device: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """What the case attained, and its shares of the device where that is described."""
     io_bytes, operations = result.info.theory_io_bytes, result.info.theory_ops or 0.0
-    seconds = figures_of(samples_ns).median * 1e-9
+    seconds = timing_stats(samples_ns).median * 1e-9
     if not io_bytes or seconds <= 0:
         return None
     attained = {"io_rate": number(io_bytes / seconds), "op_rate": number(operations / seconds)}

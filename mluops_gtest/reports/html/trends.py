@@ -10,13 +10,13 @@ from mluops_gtest.reports.html.compact import ABSENT, NON_FINITE, digit
 # commit), in any order.
 HistoryTrends = Mapping[str, Sequence[tuple[str, str, float | None, str]]]
 
-_MOST_RUNS = 40
+_MAX_RUNS = 40
 _ORDER = {outcome.value: place for place, outcome in enumerate(Outcome)}
 
 
 def latest_runs(history: HistoryTrends) -> list[str]:
     """The starts of the runs that the page shows, from old to new."""
-    return sorted({started for points in history.values() for started, *_ in points})[-_MOST_RUNS:]
+    return sorted({started for points in history.values() for started, *_ in points})[-_MAX_RUNS:]
 
 
 def commits_of(history: HistoryTrends, starts: Sequence[str]) -> list[str]:

@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from mluops_gtest.model.drift import DRIFT_FACTOR
-from mluops_gtest.reports.history.trends import CaseTrend
 from mluops_gtest.reports.markdown.syntax import code, table
-from mluops_gtest.reports.markdown.words import WORDS, Words
+from mluops_gtest.reports.markdown.translations import WORDS, Words
+from mluops_gtest.results.history.trends import CaseTrend
 
-_MOST_NAMED = 20
+_MAX_NAMED = 20
 _GOOD_NEWS = {"still_passing", "fixed", "new", "still_skipped"}
 
 
@@ -18,9 +18,9 @@ def against(transitions: Mapping[str, str], say: Words) -> Iterator[str]:
     rows = []
     for key, count in sorted(Counter(keys.values()).items(), key=lambda item: (item[0] in _GOOD_NEWS, item)):
         cases = [] if key in _GOOD_NEWS else sorted(case for case, found in keys.items() if found == key)
-        names = [code(case) for case in cases[:_MOST_NAMED]]
-        if len(cases) > _MOST_NAMED:
-            names.append(say("and_more", count=len(cases) - _MOST_NAMED))
+        names = [code(case) for case in cases[:_MAX_NAMED]]
+        if len(cases) > _MAX_NAMED:
+            names.append(say("and_more", count=len(cases) - _MAX_NAMED))
         rows.append([_transition(key, say), str(count), say("comma").join(names)])
     yield from table([say("transition"), say("cases"), say("remarks")], rows, right=[1])
 

@@ -7,17 +7,17 @@ from mluops_gtest.model.groups import grouped_results
 from mluops_gtest.model.reasons import reason_of
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
-from mluops_gtest.reports.efficiency import Efficiency
-from mluops_gtest.reports.markdown.facts import Facts
 from mluops_gtest.reports.markdown.function_tests import named
+from mluops_gtest.reports.markdown.operator_summary import OperatorSummary
 from mluops_gtest.reports.markdown.performance import percent
 from mluops_gtest.reports.markdown.points import checked_points
 from mluops_gtest.reports.markdown.syntax import code, text
-from mluops_gtest.reports.markdown.words import Words
-from mluops_gtest.reports.performance import TimedResult
+from mluops_gtest.reports.markdown.translations import Words
+from mluops_gtest.timing.efficiency import Efficiency
+from mluops_gtest.timing.performance import TimedResult
 
-_MOST_PROBLEMS = 100
-_MOST_NAMED = 5
+_MAX_PROBLEMS = 100
+_MAX_NAMED = 5
 
 
 def conclusions(report: RunReport, timed: Sequence[TimedResult], say: Words) -> Iterator[str]:
@@ -33,13 +33,13 @@ def conclusions(report: RunReport, timed: Sequence[TimedResult], say: Words) -> 
     yield f"### {say('problems')}"
     yield ""
     problems = [*_problems(report, say), *(_slow(result, share, say) for result, share in slow)]
-    for number, problem in enumerate(problems[:_MOST_PROBLEMS], 1):
+    for number, problem in enumerate(problems[:_MAX_PROBLEMS], 1):
         yield f"{number}. {problem}"
     if not problems:
         yield say("no_problems")
-    if len(problems) > _MOST_PROBLEMS:
+    if len(problems) > _MAX_PROBLEMS:
         yield ""
-        yield say("more_problems", count=len(problems) - _MOST_PROBLEMS)
+        yield say("more_problems", count=len(problems) - _MAX_PROBLEMS)
     yield ""
     remarks = [f"- {remark}" for remark in _remarks(report, say)]
     if remarks:
@@ -73,7 +73,7 @@ def _problems(report: RunReport, say: Words) -> Iterator[str]:
         operators = say("comma").join(code(name) for name in sorted({result.operator for result in group.members}))
         words = {"operator": operators, "outcome": say(f"outcome_{first.outcome.value}"), "cases": len(group.members)}
         lines = [say("problem", reason=text(reason_of(first.causes, say("language"))) or say("none"), **words)]
-        lines.append(f"{say('problem_cases')}{say('colon')}{named(group.members, _MOST_NAMED, say)}")
+        lines.append(f"{say('problem_cases')}{say('colon')}{named(group.members, _MAX_NAMED, say)}")
         if first.repro:
             lines.append(f"{say('repro')}{say('colon')}{code(first.repro)}")
         yield "<br>\n   ".join(lines)
@@ -92,7 +92,7 @@ def _slow(result: CaseResult, share: Efficiency, say: Words) -> str:
 
 def _remarks(report: RunReport, say: Words) -> Iterator[str]:
     """What the results do not show: points without cases, and cases left out with their reasons."""
-    points = checked_points(Facts(report.results), report, say)
+    points = checked_points(OperatorSummary(report.results), report, say)
     untested = [point.name for point in points if not point.tested]
     if untested:
         yield say("untested", points=say("comma").join(untested))

@@ -5,16 +5,22 @@ from typing import Any
 
 from mluops_gtest.content.root import BUILTIN, recorded_roots
 from mluops_gtest.model.report import RunReport
-from mluops_gtest.reports.history.trends import CaseTrend
 from mluops_gtest.reports.markdown.changes import against, over_time
 from mluops_gtest.reports.markdown.conclusions import conclusions
-from mluops_gtest.reports.markdown.facts import Facts
 from mluops_gtest.reports.markdown.function_tests import function_tests
+from mluops_gtest.reports.markdown.operator_summary import OperatorSummary
 from mluops_gtest.reports.markdown.performance import performance
-from mluops_gtest.reports.markdown.scheme import accuracy_standard, change, checklist, feature_tests, parameter_checks
+from mluops_gtest.reports.markdown.requirements import (
+    accuracy_standard,
+    change,
+    checklist,
+    feature_tests,
+    parameter_checks,
+)
 from mluops_gtest.reports.markdown.syntax import code, text
-from mluops_gtest.reports.markdown.words import Words, words
-from mluops_gtest.reports.performance import timed_results
+from mluops_gtest.reports.markdown.translations import Words, words
+from mluops_gtest.results.history.trends import CaseTrend
+from mluops_gtest.timing.performance import timed_results
 
 
 def render_markdown(
@@ -38,7 +44,7 @@ def _lines(
     say: Words,
 ) -> Iterator[str]:
     names = sorted({result.operator for result in report.results})
-    by_operator = {name: Facts(tuple(r for r in report.results if r.operator == name)) for name in names}
+    by_operator = {name: OperatorSummary(tuple(r for r in report.results if r.operator == name)) for name in names}
     yield f"# {say('title', operators=say('comma').join(map(text, names)) or say('none'))}"
     yield ""
     yield say("made", version=report.tool_version, started=report.started, backend=code(str(report.backend["name"])))
@@ -58,7 +64,7 @@ def _lines(
     yield from _section("standard", accuracy_standard(by_operator, say), say, level=3)
     described = str(device.get("name", "")) if device else ""
     yield from _section("checklist", checklist(report, by_operator, described, say), say, level=3)
-    yield from _section("features", feature_tests(Facts(report.results), report, say), say, level=3)
+    yield from _section("features", feature_tests(OperatorSummary(report.results), report, say), say, level=3)
     yield from _section("checks", parameter_checks(by_operator, say), say, level=3)
     yield from _section("function", function_tests(report, by_operator, say), say)
     timed = timed_results(report, device)

@@ -4,15 +4,15 @@ from collections.abc import Iterator, Mapping
 
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult
-from mluops_gtest.reports.markdown.facts import Facts
+from mluops_gtest.reports.markdown.operator_summary import OperatorSummary
 from mluops_gtest.reports.markdown.points import CheckedPoint, checked_points
 from mluops_gtest.reports.markdown.syntax import code, table
-from mluops_gtest.reports.markdown.words import Words
+from mluops_gtest.reports.markdown.translations import Words
 
-_MOST_NAMED = 3
+_MAX_NAMED = 3
 
 
-def function_tests(report: RunReport, by_operator: Mapping[str, Facts], say: Words) -> Iterator[str]:
+def function_tests(report: RunReport, by_operator: Mapping[str, OperatorSummary], say: Words) -> Iterator[str]:
     """A table per operator."""
     head = [say(key) for key in ("point", "description", "cases", "result", "remarks")]
     for operator, facts in by_operator.items():
@@ -35,7 +35,7 @@ def _result(point: CheckedPoint, say: Words) -> str:
 
 
 def _remarks(point: CheckedPoint, say: Words) -> str:
-    words = [named(point.bad, _MOST_NAMED, say)] if point.bad else []
+    words = [named(point.bad, _MAX_NAMED, say)] if point.bad else []
     if point.tested and point.tally.left_out:
         words.append(say("left_out", count=point.tally.left_out))
     return say("semicolon").join(words)

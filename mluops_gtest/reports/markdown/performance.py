@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from mluops_gtest.model.timing import Figures
-from mluops_gtest.reports.efficiency import Efficiency
-from mluops_gtest.reports.markdown.facts import dtype_of, shape_of
+from mluops_gtest.reports.markdown.operator_summary import dtype_of, shape_of
 from mluops_gtest.reports.markdown.syntax import code, table, text
-from mluops_gtest.reports.markdown.words import Words
-from mluops_gtest.reports.performance import TimedResult
+from mluops_gtest.reports.markdown.translations import Words
+from mluops_gtest.timing.efficiency import Efficiency
+from mluops_gtest.timing.performance import TimedResult
+from mluops_gtest.timing.stats import TimingStats
 
 _ABSENT = "–"
 
@@ -57,5 +57,5 @@ def percent(share: float) -> str:
     return f"{share * 100:.1f} %"
 
 
-def _microseconds(figures: Figures | None) -> str:
+def _microseconds(figures: TimingStats | None) -> str:
     return _ABSENT if figures is None else f"{figures.median / 1000:.1f}"

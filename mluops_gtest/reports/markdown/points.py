@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
-from mluops_gtest.reports.markdown.facts import Facts, Tally
-from mluops_gtest.reports.markdown.words import Words
+from mluops_gtest.reports.markdown.operator_summary import OperatorSummary, Tally
+from mluops_gtest.reports.markdown.translations import Words
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class CheckedPoint:
         return self.tested and not self.bad
 
 
-def checked_points(facts: Facts, report: RunReport, say: Words) -> tuple[CheckedPoint, ...]:
+def checked_points(facts: OperatorSummary, report: RunReport, say: Words) -> tuple[CheckedPoint, ...]:
     """All points in the order of the report."""
     repeat = int(report.backend.get("repeat") or 1)
     called = Tally(tuple(result for result in facts.results if result.outcome.was_called))
@@ -49,7 +49,7 @@ def checked_points(facts: Facts, report: RunReport, say: Words) -> tuple[Checked
     )
 
 
-def ranks(facts: Facts, say: Words) -> str:
+def ranks(facts: OperatorSummary, say: Words) -> str:
     """The numbers of dimensions that cases have."""
     found = sorted(map(int, facts.by_rank()))
     return say("dimensions", ranks=say("comma").join(map(str, found))) if found else say("none")

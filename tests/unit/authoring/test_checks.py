@@ -132,7 +132,7 @@ def test_one_check_per_tensor_each_about_its_own() -> None:
 def test_a_rank_may_be_one_of_several() -> None:
     check = checks.rank("x", (4, 5), DOC)
     assert [check.holds(call(described((1,) * rank))) for rank in (3, 4, 5, 6)] == [False, True, True, False]
-    assert check.says == "x must have rank 4 or 5"
+    assert check.message == "x must have rank 4 or 5"
 
 
 def test_strides_of_an_empty_tensor_do_not_matter() -> None:
@@ -163,5 +163,5 @@ def test_a_missing_handle_is_no_supported_arch() -> None:
 
 
 def test_a_check_can_say_that_another_comes_first() -> None:
-    check = checks.require("never", lambda _: True, "says", DOC, Status.NOT_SUPPORTED, subsumed="x_rank is stricter")
+    check = checks.require("never", lambda _: True, "message", DOC, Status.NOT_SUPPORTED, subsumed="x_rank is stricter")
     assert (check.status, check.subsumed) == (Status.NOT_SUPPORTED, "x_rank is stricter")

@@ -17,7 +17,7 @@ from mluops_gtest.authoring.sums import (
     sums_are_exact,
 )
 from mluops_gtest.errors import ContentError
-from mluops_gtest.model.criterion import both, exact
+from mluops_gtest.model.criterion import diff1_and_diff2, exact
 
 BEYOND_A_CHUNK = (1 << 22) + 3
 
@@ -125,7 +125,7 @@ def test_non_finite_terms_follow_ieee():
 
 def test_well_conditioned_terms_are_accepted():
     terms = Draw(2).stream("x").mantissas((500, 20), exponents=(-2, 2))
-    assert_conditioned(terms, exact_sums(terms), both(3e-3))
+    assert_conditioned(terms, exact_sums(terms), diff1_and_diff2(3e-3))
 
 
 @pytest.mark.parametrize(
@@ -141,18 +141,18 @@ def test_well_conditioned_terms_are_accepted():
 def test_each_order_that_loses_the_sum_is_refused(order, column):
     terms = np.array(column)[:, None]
     with pytest.raises(ContentError, match=order):
-        assert_conditioned(terms, exact_sums(terms), both(1e-3))
+        assert_conditioned(terms, exact_sums(terms), diff1_and_diff2(1e-3))
 
 
 def test_passing_without_room_is_refused():
     terms, baseline = np.array([[1.0]]), np.array([1.002])
     with pytest.raises(ContentError, match="diff1"):
-        assert_conditioned(terms, baseline, both(3e-3))
+        assert_conditioned(terms, baseline, diff1_and_diff2(3e-3))
 
 
 def test_a_wrong_non_finite_position_is_left_out():
     terms = np.array([[np.nan, 1.0]])
-    assert_conditioned(terms, np.array([np.nan, 1.0]), both(3e-3))
+    assert_conditioned(terms, np.array([np.nan, 1.0]), diff1_and_diff2(3e-3))
 
 
 def test_other_criteria_are_not_measured():

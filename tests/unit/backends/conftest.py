@@ -4,8 +4,8 @@ import contextlib
 
 import pytest
 
-from mluops_gtest.backends.exec_door.backend import ExecBackend
-from mluops_gtest.codec.call_folder import CallFolderWriter
+from mluops_gtest.backends.exec_backend.backend import ExecBackend
+from mluops_gtest.codec.call_folder.folder import CallFolderWriter
 from mluops_gtest.content.operators import load_operator
 from tests.support.shell_programs import SERVE
 from tests.support.toy_root import write_toy_root
@@ -17,7 +17,7 @@ def operator(tmp_path_factory):
 
 
 @pytest.fixture
-def door(tmp_path, operator):
+def adapter(tmp_path, operator):
     """Makes the backend of a shell script; closes it afterwards."""
     with contextlib.ExitStack() as stack:
 

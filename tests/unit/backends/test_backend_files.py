@@ -64,7 +64,7 @@ def test_a_program_with_its_script(here):
 
 def test_a_large_file_is_named_without_a_digest(here, monkeypatch):
     made(here / "libk.so", "k" * 10)
-    monkeypatch.setattr(backend_files, "_MOST_BYTES", 9)
+    monkeypatch.setattr(backend_files, "_MAX_BYTES", 9)
     assert file_labels("c:./libk.so", None) == {"backend.file": "libk.so"}
 
 

@@ -17,7 +17,7 @@ from mluops_gtest.authoring.c_api import (
     host_array,
     scalar,
 )
-from mluops_gtest.backends.c_library.arguments import Frame, types_of
+from mluops_gtest.backends.c_library.arguments import CallArguments, types_of
 from mluops_gtest.model.call import Declined
 
 
@@ -39,7 +39,7 @@ def test_every_word_has_its_type():
 
 
 def test_values_come_in_the_declared_order():
-    frame = Frame({"n": 3, "r": 0.2}, handle=1, params_descriptor=2, workspace=5, workspace_size=64)
+    frame = CallArguments({"n": 3, "r": 0.2}, handle=1, params_descriptor=2, workspace=5, workspace_size=64)
     frame.descriptors["x"], frame.data["x"] = 3, None
     arguments = (WORKSPACE_SIZE, *data("x"), *scalar("n"), WORKSPACE, *scalar("r", type=CType.FLOAT), PARAMS, HANDLE)
     assert frame.values((*arguments, *descriptor("x"))) == [64, None, 3, 5, 0.2, 2, 1, 3]
@@ -48,12 +48,12 @@ def test_values_come_in_the_declared_order():
 @pytest.mark.parametrize(("type_", "value"), [(CType.INT, 2**31), (CType.INT64, 2**63), (CType.FLOAT, 1e39)])
 def test_a_number_that_c_cannot_hold_is_declined(type_, value):
     with pytest.raises(Declined, match=r"factor is .* which the C type .* cannot hold"):
-        Frame({"factor": value}).values(scalar("factor", type=type_))
+        CallArguments({"factor": value}).values(scalar("factor", type=type_))
 
 
 @pytest.mark.parametrize("value", [0.1, float("inf"), float("nan"), -0.0])
 def test_a_float_is_rounded_as_c_rounds_it(value):
-    (passed,) = Frame({"factor": value}).values(scalar("factor", type=CType.FLOAT))
+    (passed,) = CallArguments({"factor": value}).values(scalar("factor", type=CType.FLOAT))
     assert passed is value
 
 
@@ -61,4 +61,4 @@ def test_null_parameters_leave_nothing_to_pass_by_value():
     with pytest.raises(
         Declined, match="the descriptor of the parameters is null, and factor is an argument of its own"
     ):
-        Frame(None).values(scalar("factor"))
+        CallArguments(None).values(scalar("factor"))

@@ -1,4 +1,4 @@
-"""The door to C libraries, seen from a library that writes down how it is called."""
+"""The adapter to C libraries, seen from a library that writes down how it is called."""
 
 import ctypes
 import re

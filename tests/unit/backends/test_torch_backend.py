@@ -98,7 +98,7 @@ def test_present_devices():
 
 
 @pytest.mark.parametrize(
-    ("word", "number", "says"),
+    ("word", "number", "message"),
     [
         ("cuda:2", None, "'cuda:2'"),
         ("cuda", 2, "'cuda:2'"),
@@ -111,10 +111,10 @@ def test_present_devices():
         ("", None, "''"),
     ],
 )
-def test_a_device_that_is_not_there_is_told_with_those_that_are(word, number, says):
+def test_a_device_that_is_not_there_is_told_with_those_that_are(word, number, message):
     with pytest.raises(BackendError, match=r"present: cpu, cuda:0, cuda:1\.") as caught:
         open_device(torch_with(cuda=2, xpu=0), word, number)
-    assert f"no device {says} here" in str(caught.value)
+    assert f"no device {message} here" in str(caught.value)
 
 
 def test_a_device_that_is_there():

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mluops_gtest.codec.case import case_text, read_case
-from mluops_gtest.codec.files import write_document
-from mluops_gtest.codec.text_reader import read_text
+from mluops_gtest.codec.case_files.case import case_text, read_case
+from mluops_gtest.codec.case_files.files import write_document
+from mluops_gtest.codec.wire.text_reader import read_text
 from mluops_gtest.errors import CaseFileError
 from tests.unit.codec.test_text import EVERYTHING
 from tests.unit.codec.toy import KNOWN, PLAIN_TEXT, SCHEMA, TOY, read_back, toy_case
@@ -127,7 +127,7 @@ def sized(dims: str, values: str) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("dims", "values", "says"),
+    ("dims", "values", "message"),
     [
         ("1099511627776", "value_i: 1", "at most 2147483648 are"),
         ("1099511627776", "random_data {}", "at most 2147483648 are"),
@@ -139,8 +139,8 @@ def sized(dims: str, values: str) -> bytes:
         ("1099511627776", 'path: "case.prototxt"', "the tensor's shape and type 4398046511104"),
     ],
 )
-def test_shapes_beyond_all_memory(tmp_path, dims, values, says):
-    with pytest.raises(CaseFileError, match=says):
+def test_shapes_beyond_all_memory(tmp_path, dims, values, message):
+    with pytest.raises(CaseFileError, match=message):
         read_back(tmp_path, sized(dims, values))
 
 

@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mluops_gtest.codec.lock import LockEntry, digest_tensors, read_lock, write_lock
+from mluops_gtest.codec.lock import LockEntry, read_lock, write_lock
 from mluops_gtest.errors import ContentError
+from mluops_gtest.model.digest import digest_tensors
 from mluops_gtest.model.dtypes import DType, Layout
 from mluops_gtest.model.tensor import Tensor, TensorDesc
 
@@ -53,7 +54,7 @@ def test_why_a_baseline_is_constant_stands_in_the_lines_that_have_it(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("line", "says"),
+    ("line", "message"),
     [
         (b"{", "baselines.lock:3: not valid JSON: the file ends too early"),
         (b"[]", r"expected an object, got \[\]"),
@@ -62,11 +63,11 @@ def test_why_a_baseline_is_constant_stands_in_the_lines_that_have_it(tmp_path):
         (b"[" * 100_000, "baselines.lock:3: nested too deeply"),
     ],
 )
-def test_broken_lines_are_told(tmp_path, line, says):
+def test_broken_lines_are_told(tmp_path, line, message):
     path = tmp_path / "baselines.lock"
     write_lock(path, [entry("a/x")])
     path.write_bytes(path.read_bytes() + b"\n" + line + b"\n")
-    with pytest.raises(ContentError, match=says):
+    with pytest.raises(ContentError, match=message):
         read_lock(path)
 
 

@@ -8,9 +8,9 @@ from google.protobuf import text_format
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mluops_gtest.codec.document import VALUE_FIELDS
-from mluops_gtest.codec.text_reader import read_text
-from mluops_gtest.codec.text_writer import write_text
+from mluops_gtest.codec.schema.document import VALUE_FIELDS
+from mluops_gtest.codec.wire.text_reader import read_text
+from mluops_gtest.codec.wire.text_writer import write_text
 from mluops_gtest.errors import CaseFileError
 from tests.unit.codec.toy import PLAIN_TEXT, SCHEMA
 
@@ -206,7 +206,7 @@ plain: 7
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         (b'op_name: "x"\n  op_name: "y"', "2:3: op_name is given twice"),
         (b'op_name "x"', "1:9: expected ':' after op_name"),
@@ -245,8 +245,8 @@ plain: 7
         (b"input { value_i: " + b"9" * 10000 + b"}", "1:18: "),
     ],
 )
-def test_errors_name_line_and_column(text, says):
-    with pytest.raises(CaseFileError, match=says):
+def test_errors_name_line_and_column(text, message):
+    with pytest.raises(CaseFileError, match=message):
         read_text(text, SCHEMA)
 
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 
-from mluops_gtest.codec.case import read_case
-from mluops_gtest.codec.schema import Schema
+from mluops_gtest.codec.case_files.case import read_case
+from mluops_gtest.codec.schema.schema import Schema
 from mluops_gtest.model.call import OpCall
 from mluops_gtest.model.case import Case
-from mluops_gtest.model.criterion import Criterion, CriterionKind, both
+from mluops_gtest.model.criterion import Criterion, CriterionKind, diff1_and_diff2
 from mluops_gtest.model.dtypes import Array, DType, Layout
 from mluops_gtest.model.operator import (
     Baseline,
@@ -45,7 +45,7 @@ TOY = Operator(
         TensorSpec("index", "[M]", (DType.INT32,)),
     ),
     outputs=(
-        OutputSpec("scaled", "[N]", {DType.FLOAT: both(3e-3)}),
+        OutputSpec("scaled", "[N]", {DType.FLOAT: diff1_and_diff2(3e-3)}),
         OutputSpec("count", "[M]", {DType.INT32: ZERO}),
     ),
     params=ParamMessage(
@@ -107,7 +107,7 @@ def toy_case(count: int = 3, **changes: object) -> Case:
             "label": "",
             "exact": True,
         },
-        "criteria": (both(3e-3), ZERO),
+        "criteria": (diff1_and_diff2(3e-3), ZERO),
     }
     return Case(**(fields | changes))
 

@@ -128,7 +128,7 @@ def test_a_yaml_without_operator_is_named(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("source", "says"),
+    ("source", "message"),
     [
         ("raise SystemExit(0)", "does not load: SystemExit"),
         ("import no_such_module", "does not load: ModuleNotFoundError"),
@@ -140,8 +140,8 @@ def test_a_yaml_without_operator_is_named(tmp_path):
         ),
     ],
 )
-def test_a_generator_that_is_none_is_content_broken(tmp_path, source, says):
+def test_a_generator_that_is_none_is_content_broken(tmp_path, source, message):
     root = write_toy_root(tmp_path)
     (root / "generators" / "other.py").write_text(source)
-    with pytest.raises(ContentError, match=says):
+    with pytest.raises(ContentError, match=message):
         _ = Catalogue(Root(root)).operators

@@ -7,7 +7,7 @@ import pytest
 
 from mluops_gtest.criteria import allowed_error, count_beyond, worst_elements
 from mluops_gtest.criteria.blocks import BLOCK, SHARED_FROM
-from mluops_gtest.model.criterion import Criterion, CriterionKind, both, exact
+from mluops_gtest.model.criterion import Criterion, CriterionKind, diff1_and_diff2, exact
 from mluops_gtest.model.dtypes import DType
 
 
@@ -86,9 +86,9 @@ def test_integers_of_64_bits_have_their_true_distance():
 @pytest.mark.parametrize(
     ("criteria", "threshold"),
     [
-        (both(3e-3), 3e-3),
+        (diff1_and_diff2(3e-3), 3e-3),
         (exact(), 0.0),
-        ((*both(3e-3), *exact()), 0.0),
+        ((*diff1_and_diff2(3e-3), *exact()), 0.0),
         ((Criterion(CriterionKind.MAPE, 1e-3), Criterion(CriterionKind.DIFF2, 1e-2)), 1e-3),
         ((Criterion(CriterionKind.DIFF4, 0.5),), 0.0),
         ((Criterion(CriterionKind.DIFF1, -1.0),), 0.0),

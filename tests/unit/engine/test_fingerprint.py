@@ -84,7 +84,7 @@ def test_what_matters_does(one, other):
 
 def test_a_wrong_status_is_known_by_the_two_statuses():
     def wrong(status, expected, check):
-        cause = c.WrongStatus(status.name, expected.name, check=check, says="it must hold")
+        cause = c.WrongStatus(status.name, expected.name, check=check, message="it must hold")
         return of(Outcome.WRONG_STATUS, cause, status=status, expected_status=expected)
 
     base = wrong(Status.SUCCESS, Status.BAD_PARAM, "a")

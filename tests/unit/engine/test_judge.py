@@ -12,7 +12,7 @@ from mluops_gtest.engine.judge import Judgement, judge_untouched, judge_values, 
 from mluops_gtest.model import cause as c
 from mluops_gtest.model.criterion import exact
 from mluops_gtest.model.dtypes import DType
-from mluops_gtest.model.operator import Answer
+from mluops_gtest.model.operator import CheckVerdict
 from mluops_gtest.model.result import CaseResult, Outcome
 from mluops_gtest.model.status import Status
 from tests.unit.engine.small_operator import DOUBLES, doubling
@@ -130,7 +130,7 @@ def test_nothing_compared_is_suspect():
 
 
 class TestUntouched:
-    answer = Answer(Status.BAD_PARAM, "sign_positive")
+    answer = CheckVerdict(Status.BAD_PARAM, "sign_positive")
 
     def left(self, *written):
         buffer = np.empty(4, "<f4")

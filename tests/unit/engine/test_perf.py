@@ -6,11 +6,11 @@ import pytest
 
 from mluops_gtest.engine import perf
 from mluops_gtest.engine.cold_cache import CacheSweeper, last_level_bytes
-from mluops_gtest.engine.perf import LEAST_SAMPLES, MOST_SAMPLES, Sampling, measure
-from mluops_gtest.engine.perf_host import measure_bandwidth, measure_peak
+from mluops_gtest.engine.perf import MAX_SAMPLES, MIN_SAMPLES, Sampling, measure
 from mluops_gtest.engine.reply import Ending, Reply
 from mluops_gtest.model.cause import Killed
 from mluops_gtest.model.status import Status
+from mluops_gtest.timing.host import measure_bandwidth, measure_peak
 
 STEADY = 1e-3
 
@@ -53,20 +53,20 @@ def test_steady_times_need_few_samples():
 def test_noisy_times_are_sampled_until_the_median_is_known():
     noisy = itertools.cycle([1.0, 1.1, 0.9, 1.05, 0.95, 1.02, 0.98])
     (samples,) = measure([calls_of(noisy)], Sampling(), Clock())
-    assert 10 < len(samples.interface_ns) < MOST_SAMPLES
+    assert 10 < len(samples.interface_ns) < MAX_SAMPLES
     assert samples.tight
 
 
 def test_times_that_never_settle_end_by_their_number():
     wild = itertools.cycle([1.0, 2.0])
     (samples,) = measure([calls_of(wild)], Sampling(), Clock())
-    assert len(samples.interface_ns) == MOST_SAMPLES
+    assert len(samples.interface_ns) == MAX_SAMPLES
 
 
 def test_the_budget_ends_it_but_never_below_the_least():
     wild = itertools.cycle([1.0, 2.0])
     (samples,) = measure([calls_of(wild)], Sampling(), Clock(step=perf.BUDGET_SECONDS))
-    assert len(samples.interface_ns) == LEAST_SAMPLES
+    assert len(samples.interface_ns) == MIN_SAMPLES
 
 
 def test_a_number_of_samples_is_kept_whatever_the_clock_says():
@@ -85,7 +85,7 @@ def test_backends_take_turns_and_none_always_follows_the_other():
 def test_two_backends_go_on_until_both_are_known():
     wild = itertools.cycle([1.0, 2.0])
     calm, other = measure([calls_of(itertools.repeat(STEADY)), calls_of(wild)], Sampling(), Clock())
-    assert len(calm.interface_ns) == len(other.interface_ns) == MOST_SAMPLES
+    assert len(calm.interface_ns) == len(other.interface_ns) == MAX_SAMPLES
 
 
 def test_device_times_decide_where_every_call_has_one():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mluops_gtest.criteria import compare
-from mluops_gtest.engine.profile import BINS, MOST_CELLS, profile_of
+from mluops_gtest.engine.profile import BINS, MAX_CELLS, profile_of
 from mluops_gtest.model.criterion import CriterionKind
 from mluops_gtest.model.dtypes import DType
 
@@ -14,7 +14,7 @@ from mluops_gtest.model.dtypes import DType
 def literal(evaluated, baseline, width):
     """Histogram and map by loops over single elements, in lines of so many."""
     height = math.ceil(evaluated.size / width)
-    rows, columns = min(height, MOST_CELLS), min(width, MOST_CELLS)
+    rows, columns = min(height, MAX_CELLS), min(width, MAX_CELLS)
     histogram, cells = [0] * BINS, [0.0] * (rows * columns)
     for at, (e, b) in enumerate(zip(evaluated.reshape(-1).tolist(), baseline.reshape(-1).tolist(), strict=True)):
         if e == b or (math.isnan(e) and math.isnan(b)):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mluops_gtest.gate.statistics import Answer, Comparison, Pair, compare, run_time
+from mluops_gtest.timing.statistics import Comparison, Pair, TimeVerdict, compare, run_time
 
 SPREAD = 0.05  # log-normal
 OUTLIERS, OUTLIER_FACTOR = 0.02, 3.0
@@ -44,4 +44,4 @@ def alarmed(comparison):
     """A case, or all of them together, was called slower."""
     answers = [ratio.answer for ratio in comparison.ratios]
     shift = comparison.shift
-    return Answer.SLOWER in answers or (shift is not None and shift.answer is Answer.SLOWER)
+    return TimeVerdict.SLOWER in answers or (shift is not None and shift.answer is TimeVerdict.SLOWER)

@@ -7,8 +7,8 @@ from mluops_gtest.errors import ExitCode, UsageError
 from mluops_gtest.gate.decision import Policy, decide
 from mluops_gtest.gate.findings import findings
 from mluops_gtest.gate.reference import reference_of, with_runs
-from mluops_gtest.gate.statistics import Answer
 from mluops_gtest.model.result import Perf
+from mluops_gtest.timing.statistics import TimeVerdict
 from tests.unit.gate.build import EVERYTHING, MACHINE, TODAY, gate, report, result
 
 
@@ -26,17 +26,17 @@ def answers(decision):
 
 def test_slower_blocks_and_faster_does_not():
     slower, faster = gate(timed(), timed(1.5)), gate(timed(), timed(0.6))
-    assert slower.performance.changes[0].answer is Answer.SLOWER
+    assert slower.performance.changes[0].answer is TimeVerdict.SLOWER
     assert slower.exit_code is ExitCode.FAILED
     assert slower.performance.changes[0].ratio.ratio == pytest.approx(1.5, rel=0.02)
-    assert faster.performance.changes[0].answer is Answer.FASTER
+    assert faster.performance.changes[0].answer is TimeVerdict.FASTER
     assert faster.exit_code is ExitCode.OK
 
 
 def test_inconclusive_blocks_only_when_asked_for():
     before = now = report(result("op/a", times=[1_000_000, 1_100_000, 900_000, 1_200_000, 1_050_000, 950_000]))
     decision = gate(before, now)
-    assert decision.performance.changes[0].answer is Answer.INCONCLUSIVE
+    assert decision.performance.changes[0].answer is TimeVerdict.INCONCLUSIVE
     assert decision.performance.changes[0].needed > 6
     assert decision.exit_code is ExitCode.OK
     assert gate(before, now, strict_perf=True).exit_code is ExitCode.FAILED
@@ -126,7 +126,7 @@ class TestTooShort:
     def test_a_slower_call_that_is_mostly_overhead_is_no_finding_that_blocks(self):
         decision = gate(timed(), self.timed(1.5, 200_000), strict_perf=True)
         (change,) = decision.performance.changes
-        assert (change.answer, change.ratio, decision.exit_code) == (Answer.TOO_SHORT, None, ExitCode.OK)
+        assert (change.answer, change.ratio, decision.exit_code) == (TimeVerdict.TOO_SHORT, None, ExitCode.OK)
         assert (round(change.before_ns, -5), round(change.now_ns, -5)) == (1_000_000, 1_500_000)
         assert "an empty one 200 µs; from 2 ms on it can be judged: use a larger case" in change.reason
         (finding,) = findings(decision)
@@ -134,21 +134,21 @@ class TestTooShort:
         assert "op/a: the call takes 1.5" in finding.text
 
     def test_a_faster_one_is_no_news_either(self):
-        assert gate(timed(), self.timed(0.5, 200_000)).performance.changes[0].answer is Answer.TOO_SHORT
+        assert gate(timed(), self.timed(0.5, 200_000)).performance.changes[0].answer is TimeVerdict.TOO_SHORT
 
     def test_ten_overheads_are_long_enough(self):
-        assert gate(timed(), self.timed(1.5, 140_000)).performance.changes[0].answer is Answer.SLOWER
+        assert gate(timed(), self.timed(1.5, 140_000)).performance.changes[0].answer is TimeVerdict.SLOWER
 
     def test_a_larger_minimum_effect_needs_less(self):
         decision = gate(timed(), self.timed(1.5, 200_000), min_effect=0.1)
-        assert decision.performance.changes[0].answer is Answer.SLOWER
+        assert decision.performance.changes[0].answer is TimeVerdict.SLOWER
 
     def test_short_calls_do_not_make_the_others_noisy(self):
-        def both(factor):
+        def diff1_and_diff2(factor):
             short = Perf((1000, 3000) * 20, overhead_ns=1000)
             return report(result("op/a", times=samples(factor)), result("op/b", perf=short))
 
         alone = gate(timed(), timed(1.1)).performance
-        beside = gate(both(1.0), both(1.1)).performance
+        beside = gate(diff1_and_diff2(1.0), diff1_and_diff2(1.1)).performance
         assert beside.changes[0] == alone.changes[0]
-        assert beside.changes[1].answer is Answer.TOO_SHORT
+        assert beside.changes[1].answer is TimeVerdict.TOO_SHORT

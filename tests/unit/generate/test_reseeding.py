@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mluops_gtest.authoring import Draw, Made
+from mluops_gtest.authoring import Draw, RecipeOutput
 from mluops_gtest.content.catalogue import Catalogue
 from mluops_gtest.content.root import Root
 from mluops_gtest.errors import ContentError, DeclarationError
@@ -49,7 +49,7 @@ def test_values_that_miss_the_conditions_are_drawn_again(toy):
         x = draw.stream("x").lattice(count, 20)
         if x[0] < 0.5:
             raise ValueError("too small")
-        return Made({"x": x}, {"factor": 2, **params})
+        return RecipeOutput({"x": x}, {"factor": 2, **params})
 
     draft, operator = toy.drafts["scale_by/big"], with_recipe(toy, picky)
     cases = [make_reseeded(draft, operator, number) for number in range(12)]
@@ -62,7 +62,7 @@ def test_values_that_miss_the_conditions_are_drawn_again(toy):
 
 def test_a_constant_baseline_is_drawn_again(toy):
     def coin(draw, params, dtype, *, count):
-        return Made({"x": draw.stream("x").integers(0, 2, 2).astype("<f4")}, {"factor": 2, **params})
+        return RecipeOutput({"x": draw.stream("x").integers(0, 2, 2).astype("<f4")}, {"factor": 2, **params})
 
     draft, operator = toy.drafts["scale_by/big"], with_recipe(toy, coin)
     cases = [make_reseeded(draft, operator, number) for number in range(8)]

@@ -7,13 +7,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mluops_gtest.codec.results import result_from_json, result_to_json
-from mluops_gtest.codec.typed import Source, decode_json, json_bytes
 from mluops_gtest.errors import ContentError
+from mluops_gtest.files.typed import Source, decode_json, json_bytes
 from mluops_gtest.model import cause as c
 from mluops_gtest.model.cause import Cause
 from mluops_gtest.model.outcome import Outcome
 from mluops_gtest.model.reasons import LANGUAGES, reason_of
+from mluops_gtest.results.records import result_from_json, result_to_json
 from tests.support.reports import result
 
 KINDS = typing.get_args(Cause)

@@ -10,7 +10,7 @@ import pytest
 
 from mluops_gtest.errors import ContentError, UnwritableError, UsageError
 from mluops_gtest.model.result import Outcome, Perf, Reading
-from mluops_gtest.reports.history import History, history_path
+from mluops_gtest.results.history import History, history_path
 from tests.support.reports import golden_report, report, result
 
 DAYS = [f"2026-01-0{day}T00:00:00+00:00" for day in range(1, 10)]

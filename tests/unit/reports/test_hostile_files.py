@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 
 from mluops_gtest.cli.reporting import render
 from mluops_gtest.cli.running import RunRecord, RunRequest
-from mluops_gtest.codec.results import report_to_json
-from mluops_gtest.codec.typed import Source, convert, json_bytes
 from mluops_gtest.errors import ContentError, NothingSelectedError, UnwritableError, UsageError
+from mluops_gtest.files.typed import Source, convert, json_bytes
 from mluops_gtest.gate.baseline import baseline_from_json, baseline_text, is_baseline, load_json
 from mluops_gtest.gate.decision import decide
 from mluops_gtest.gate.decision_json import decision_to_json
 from mluops_gtest.gate.reference import reference_of
 from mluops_gtest.model.result import Outcome, Perf, Profile, Reading, Worst
 from mluops_gtest.reports.compare import compare, comparison_to_json
-from mluops_gtest.reports.files import read_done, read_report, read_request, request_source
-from mluops_gtest.reports.history import History
-from mluops_gtest.reports.merge import merge
+from mluops_gtest.results.files import read_done, read_report, read_request, request_source
+from mluops_gtest.results.history import History
+from mluops_gtest.results.merge import merge
+from mluops_gtest.results.records import report_to_json
 from tests.support.mutations import broken_json, result_or_message
 from tests.support.reports import golden_report, report, result, written
 

@@ -8,10 +8,10 @@ import pytest
 
 from mluops_gtest.model.result import CaseInfo, Outcome, Perf, Reading, TensorInfo
 from mluops_gtest.model.status import Status
-from mluops_gtest.reports.history.trends import CaseTrend, Measured, Point, Run
 from mluops_gtest.reports.markdown import render_markdown
 from mluops_gtest.reports.markdown.syntax import code, text
-from mluops_gtest.reports.markdown.words import WORDS
+from mluops_gtest.reports.markdown.translations import WORDS
+from mluops_gtest.results.history.trends import CaseTrend, Measured, Point, Run
 from tests.support.reports import golden_report, report, result
 
 DEVICE = {"name": "sample-100", "bandwidth": 1e11, "peak": {"float": 2e12}}

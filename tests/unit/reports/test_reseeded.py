@@ -5,17 +5,17 @@ from xml.etree import ElementTree
 
 import pytest
 
-from mluops_gtest.codec.results import report_from_json, report_to_json
-from mluops_gtest.codec.typed import Source
+from mluops_gtest.files.typed import Source
 from mluops_gtest.model.reseed import Reseeded
 from mluops_gtest.model.result import CaseInfo
 from mluops_gtest.reports.compare import compare, comparison_to_json
 from mluops_gtest.reports.ctrf import render_ctrf
-from mluops_gtest.reports.history import History
 from mluops_gtest.reports.html.payload import payload
 from mluops_gtest.reports.junit import render_junit
 from mluops_gtest.reports.markdown import render_markdown
 from mluops_gtest.reports.terminal import reseed_words
+from mluops_gtest.results.history import History
+from mluops_gtest.results.records import report_from_json, report_to_json
 from tests.support.reports import report, result
 
 

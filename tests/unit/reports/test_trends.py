@@ -7,7 +7,7 @@ import pytest
 
 from mluops_gtest.model.drift import FLOOR
 from mluops_gtest.model.result import Outcome
-from mluops_gtest.reports.history.trends import CaseTrend, Measured, Point, Run, sparkline
+from mluops_gtest.results.history.trends import CaseTrend, Measured, Point, Run, sparkline
 
 RUN = Run(1, "2026-01-01", "numpy", "machine", "1.0", 1.0, {})
 P, F, FLAKY, SKIPPED = Outcome.PASSED, Outcome.FAILED, Outcome.FLAKY, Outcome.SKIPPED

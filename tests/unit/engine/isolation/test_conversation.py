@@ -25,7 +25,7 @@ from mluops_gtest.engine.isolation.answers import (
 )
 from mluops_gtest.engine.isolation.channel import HEAD, Channel, ClosedError, framed
 from mluops_gtest.engine.isolation.conversation import (
-    MOST_ANSWER_BYTES,
+    MAX_ANSWER_BYTES,
     Conversation,
     LateError,
     ProtocolError,
@@ -107,7 +107,7 @@ def test_an_answer_may_come_in_pieces(peer):
         (lambda peer, number: peer.socket.sendall(framed(number, b"{}") * 2), "more than one answer"),
         (lambda peer, number: peer.socket.sendall(framed(number, b"{}") + b"x"), "more than one answer"),
         (lambda peer, number: peer.socket.sendall(HEAD.pack(2**32 - 1, number)), "4294967295 bytes"),
-        (lambda peer, number: peer.socket.sendall(HEAD.pack(MOST_ANSWER_BYTES + 1, number)), "at most 8388608"),
+        (lambda peer, number: peer.socket.sendall(HEAD.pack(MAX_ANSWER_BYTES + 1, number)), "at most 8388608"),
         (lambda peer, number: peer.socket.sendall(b"Traceback (most recent call last)"), "that nobody made"),
     ],
 )

@@ -1,0 +1,256 @@
+"""The kit that checks a backend: what it does right, what is missing, and what to do about it.
+
+It sees a backend as the harness does, through the results of cases, so that it serves one in a worker process, too.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Final
+
+from mluops_gtest.model import cause as c
+from mluops_gtest.model.case import Case
+from mluops_gtest.model.operator import Operator
+from mluops_gtest.model.result import CaseResult, Outcome
+from mluops_gtest.model.status import Status
+
+# Runs one case on the backend and judges it. To see whether results are reproducible, it runs each case at least
+# twice from fresh buffers.
+Execute = Callable[[Case, Operator], CaseResult]
+
+UNKNOWN_OPERATOR: Final = "no_such_operator"
+_HANDLE_CHECK: Final = "handle_null"
+_EXAMPLES: Final = 3
+
+
+class Verdict(Enum):
+    """What the kit says of one promise."""
+
+    OK = "ok"
+    PROBLEM = "problem"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One promise of a backend: kept, broken (with what to do), or not looked at (with the reason)."""
+
+    name: str
+    verdict: Verdict
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A case with what came out."""
+
+    case: Case
+    operator: Operator
+    result: CaseResult
+
+    @property
+    def computes(self) -> bool:
+        return self.case.expect.check is None and self.case.expect.status == Status.SUCCESS
+
+    @property
+    def is_empty(self) -> bool:
+        return self.case.expect.check is not None and self.case.expect.status == Status.SUCCESS
+
+    @property
+    def is_refused(self) -> bool:
+        return self.case.expect.status != Status.SUCCESS
+
+    @property
+    def misuses_workspace(self) -> bool:
+        return any(
+            (isinstance(cause, c.Overrun) and cause.buffer == "workspace")
+            or (isinstance(cause, c.Raised | c.BadAnswer) and cause.asked == "workspace_size")
+            for cause in self.result.causes
+        )
+
+    def has(self, *kinds: type) -> bool:
+        """One of its causes is of one of these kinds."""
+        return any(isinstance(cause, kinds) for cause in self.result.causes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Promise:
+    """What is promised, the cases that show it, how a broken promise looks, and what to do then."""
+
+    name: str
+    message: str
+    shown_by: Callable[[_Run], bool]
+    broken_by: Callable[[_Run], bool]
+    advice: str
+
+
+def _always(_: _Run) -> bool:
+    return True
+
+
+# A case that blocks is held against the first promise that it breaks: the cause before its consequences.
+_PROMISES: Final = (
+    _Promise(
+        "cases",
+        "the cases themselves are sound",
+        _always,
+        lambda run: run.result.content_error,
+        "Not the backend's fault: run `mluops-test verify`.",
+    ),
+    _Promise(
+        "empty tensors",
+        "tensors without elements end the call at once and nothing is written",
+        lambda run: run.is_empty,
+        lambda run: run.is_empty,
+        "Answer SUCCESS before any memory is touched; report scalar results as 0.",
+    ),
+    _Promise(
+        "workspace",
+        "works with exactly the workspace that it asks for",
+        lambda run: run.computes,
+        lambda run: run.misuses_workspace,
+        "workspace_size(call) must return an int ≥ 0, and run() may write no byte beyond call.workspace_size.",
+    ),
+    _Promise(
+        "inputs",
+        "inputs stay as they are",
+        lambda run: run.computes,
+        lambda run: run.has(c.InputChanged),
+        "Inputs belong to the caller: work on a copy or in the workspace.",
+    ),
+    _Promise(
+        "memory",
+        "nothing is written outside of the buffers",
+        _always,
+        lambda run: run.result.outcome is Outcome.MEMORY,
+        "Look at the last tile and at sizes that are no multiple of it.",
+    ),
+    _Promise(
+        "refusals",
+        "a refused call writes nothing",
+        lambda run: run.is_refused,
+        lambda run: run.is_refused and run.result.outcome is Outcome.FAILED,
+        "Make all checks before the first write.",
+    ),
+    _Promise(
+        "statuses",
+        "wrong calls are refused with the status of the first check that fails",
+        lambda run: run.is_refused,
+        lambda run: run.is_refused or run.result.outcome is Outcome.WRONG_STATUS,
+        "`mluops-test ops OPERATOR` lists the checks in their order.",
+    ),
+    _Promise(
+        "calls",
+        "every call comes back with a status",
+        lambda run: run.computes,
+        lambda run: run.result.outcome.has_no_answer,
+        "run(call) must return a Status; raise Declined(reason) for what you do not offer.",
+    ),
+    _Promise(
+        "deterministic",
+        "repeated calls give the same bits",
+        lambda run: run.computes and not run.operator.order_free,
+        lambda run: run.has(c.NotReproducible),
+        "Fix the order of sums, or say `deterministic = False` on the backend if it is meant so.",
+    ),
+    _Promise(
+        "outputs",
+        "outputs are written whole, in their own shape and element type, and results reported",
+        lambda run: run.computes,
+        lambda run: run.has(c.Unwritten, c.ScalarMissing),
+        "Write in place: call.array(name)[...] = values; scalar results go to call.scalars[name].",
+    ),
+    _Promise(
+        "values",
+        "values are within the criteria",
+        lambda run: run.computes,
+        _always,
+        "`mluops-test run CASE --backend …` shows the worst element.",
+    ),
+)
+
+
+def check_interface(offered: Sequence[str], misfits: Sequence[str]) -> Finding:
+    """The members that a backend has, and what is wrong with them."""
+    if misfits:
+        return Finding("interface", Verdict.PROBLEM, " ".join(misfits))
+    return Finding("interface", Verdict.OK, f"offers {', '.join(offered)}")
+
+
+def check_behaviour(
+    cases: Iterable[tuple[Case, Operator]], execute: Execute, *, deterministic: bool = True
+) -> list[Finding]:
+    """Run the cases, and calls made from them, on a backend; small cases tagged smoke and negative show most.
+
+    `deterministic` is what the backend says of itself.
+    """
+    prepared = list(cases)
+    runs = [_Run(case, operator, execute(case, operator)) for case, operator in (*prepared, *_null_handles(prepared))]
+    offered = [run for run in runs if run.result.outcome is not Outcome.SKIPPED]
+    findings = [_operators(runs), _unknown_operator(prepared, execute)]
+    broken: dict[str, list[_Run]] = {promise.name: [] for promise in _PROMISES}
+    for run in offered:
+        if run.result.outcome.blocks:
+            broken[next(promise.name for promise in _PROMISES if promise.broken_by(run))].append(run)
+    for promise in _PROMISES:
+        if promise.name == "deterministic" and not deterministic:
+            findings.append(Finding(promise.name, Verdict.SKIPPED, "the backend says that it is not"))
+        else:
+            findings.append(_finding(promise, offered, broken[promise.name]))
+    return findings
+
+
+def _finding(promise: _Promise, runs: Sequence[_Run], broken: Sequence[_Run]) -> Finding:
+    if broken:
+        return Finding(promise.name, Verdict.PROBLEM, f"{_examples(broken)}. {promise.advice}")
+    shown = sum(promise.shown_by(run) for run in runs)
+    if shown == 0:
+        return Finding(promise.name, Verdict.SKIPPED, "none of the cases shows it")
+    return Finding(promise.name, Verdict.OK, f"{promise.message} ({shown} cases)")
+
+
+def _examples(runs: Sequence[_Run]) -> str:
+    words = [f"{run.case.id}: {run.result.outcome.value}, {run.result.reason.rstrip('.')}" for run in runs[:_EXAMPLES]]
+    more = len(runs) - len(words)
+    return "; ".join(words) + (f"; and {more} more" if more else "")
+
+
+def _operators(runs: Sequence[_Run]) -> Finding:
+    """Which operators the backend offers at all."""
+    names = list(dict.fromkeys(run.operator.name for run in runs))
+    offered = {run.operator.name for run in runs if run.result.outcome is not Outcome.SKIPPED}
+    if not names:
+        return Finding("operators", Verdict.SKIPPED, "there are no cases")
+    if not offered:
+        reason = runs[0].result.reason
+        return Finding("operators", Verdict.PROBLEM, f"offers none of {', '.join(names)}: {reason}. Offer one of them.")
+    declined = [name for name in names if name not in offered]
+    rest = f"; declines {', '.join(declined)}" if declined else ""
+    return Finding("operators", Verdict.OK, f"offers {', '.join(n for n in names if n in offered)}{rest}")
+
+
+def _unknown_operator(prepared: Sequence[tuple[Case, Operator]], execute: Execute) -> Finding:
+    """A call that nobody can know must be declined, whatever it holds."""
+    name = "unknown operators"
+    if not prepared:
+        return Finding(name, Verdict.SKIPPED, "there are no cases")
+    case, operator = prepared[0]
+    result = execute(
+        replace(case, id=f"{UNKNOWN_OPERATOR}/call", operator=UNKNOWN_OPERATOR),
+        replace(operator, name=UNKNOWN_OPERATOR, released_name=UNKNOWN_OPERATOR),
+    )
+    if result.outcome is Outcome.SKIPPED:
+        return Finding(name, Verdict.OK, "are declined")
+    came = f"a call of {UNKNOWN_OPERATOR!r} came to {result.outcome.value} ({result.reason or 'as if it were known'})"
+    return Finding(name, Verdict.PROBLEM, f"{came}. Raise Declined(reason), or offer supports(operator) -> bool.")
+
+
+def _null_handles(prepared: Sequence[tuple[Case, Operator]]) -> list[tuple[Case, Operator]]:
+    """Per operator a call that computes, made with a null handle."""
+    made: dict[str, tuple[Case, Operator]] = {}
+    for case, operator in prepared:
+        plain = case.expect.check is None and case.expect.status == Status.SUCCESS
+        if plain and operator.name not in made and any(check.name == _HANDLE_CHECK for check in operator.checks):
+            expect = replace(case.expect, status=Status.BAD_PARAM, check=_HANDLE_CHECK, null_handle=True)
+            made[operator.name] = replace(case, id=f"{case.id} with a null handle", expect=expect), operator
+    return list(made.values())

@@ -1,0 +1,130 @@
+"""The adapter itself: a call goes into a folder, the program runs, what it left comes back."""
+
+import contextlib
+import os
+import shlex
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final, Protocol
+
+from mluops_gtest.backends.exec_backend.answer import RESULT, ProgramAnswer, ProgramError, read_answer
+from mluops_gtest.backends.exec_backend.outputs import take_outputs
+from mluops_gtest.backends.exec_backend.programs import Ending, Program, StartedProgram
+from mluops_gtest.backends.exec_backend.served import ServedProgram
+from mluops_gtest.errors import BackendError
+from mluops_gtest.model.call import Crashed, Declined, OpCall, Violated
+from mluops_gtest.model.cause import ProgramDied
+from mluops_gtest.model.status import Status
+
+KEEP_CALLS: Final = "MLUOPS_TEST_KEEP_CALLS"
+
+
+class CallWriter(Protocol):
+    """Puts a call into a folder; codec implements it, cli hands it over."""
+
+    def write(self, call: OpCall, folder: Path) -> Mapping[str, Path]:
+        """Fill the folder; answers, for every output that has a buffer, the file that is to hold it."""
+        ...
+
+
+class ExecBackend:
+    """Runs `COMMAND FOLDER` for every call, or with `serve` one `COMMAND` that is told the folders."""
+
+    def __init__(self, command: str, writer: CallWriter, serve: bool = False) -> None:
+        self.name = f"exec:{command}"
+        self._argv = _split(command)
+        self._writer = writer
+        self._program: Program = ServedProgram(self._argv) if serve else StartedProgram(self._argv)
+        keep = os.environ.get(KEEP_CALLS)
+        self._keep = Path(keep) if keep else None
+        self._device_seconds: float | None = None
+
+    def healthy(self) -> bool:
+        """The program is still there and may be executed."""
+        return os.access(self._argv[0], os.X_OK)
+
+    def device_seconds(self) -> float | None:
+        """The time of the last call as the program measured it, where it did."""
+        return self._device_seconds
+
+    def run(self, call: OpCall) -> Status:
+        """Write the folder, run the program, take its outputs, scalars and status."""
+        self._device_seconds = None
+        with self._folder(call.operator) as folder:
+            files = self._writer.write(call, folder)
+            ending = self._program.finish(folder, call.device)
+            try:
+                answer = self._answer(ending, folder)
+                take_outputs(call, files, answer.status)
+            except (Crashed, Violated, ProgramError):
+                if ending.printed:
+                    call.notes.append(f"{self.name} printed:\n{ending.printed}")
+                raise
+        # What the harness captures of a backend's own printing includes what its program prints.
+        if ending.printed:
+            print(ending.printed, file=sys.stderr, flush=True)
+        self._device_seconds = answer.device_seconds
+        call.scalars.update(answer.scalars)
+        call.notes.extend((*ending.notes, *answer.notes))
+        return answer.status
+
+    def run_empty(self, call: OpCall) -> None:
+        """Write the folder, and start a program that does nothing where every call starts one."""
+        with tempfile.TemporaryDirectory(prefix="mluops-call-", ignore_cleanup_errors=True) as name:
+            self._writer.write(call, Path(name))
+            program = shutil.which("true")
+            if program is not None and isinstance(self._program, StartedProgram):
+                StartedProgram([program]).finish(Path(name), call.device)
+
+    def close(self) -> None:
+        """End a served program; the next call would start it again."""
+        self._program.close()
+
+    def _answer(self, ending: Ending, folder: Path) -> ProgramAnswer:
+        if ending.signal is not None:
+            raise Crashed(ProgramDied(self.name, ending.signal, ending.last_words))
+        if ending.failure is not None:
+            found = "; its result.json does not count" if (folder / RESULT).exists() else ""
+            raise ProgramError(f"{self.name} {ending.failure}{found}{ending.last_words}")
+        answer = read_answer(folder / RESULT, ending.last_words)
+        if answer.declined is not None:
+            raise Declined(answer.declined)
+        return answer
+
+    @contextlib.contextmanager
+    def _folder(self, operator: str) -> Iterator[Path]:
+        """A new folder, gone afterwards unless the user keeps calls."""
+        if self._keep is None:
+            # The program may leave behind what cannot be removed; that is no finding about the kernel.
+            with tempfile.TemporaryDirectory(prefix="mluops-call-", ignore_cleanup_errors=True) as name:
+                yield Path(name).absolute()
+        else:
+            self._keep.mkdir(parents=True, exist_ok=True)
+            yield Path(tempfile.mkdtemp(prefix=f"{operator}-", dir=self._keep)).absolute()
+
+
+def _split(command: str) -> list[str]:
+    """The words of the command, the first one the program's absolute path."""
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise BackendError(f"Backend exec:{command}: {error}; quote as in a POSIX shell.") from error
+    if not words:
+        raise BackendError("Backend exec: names no program, e.g. exec:./my_kernel or 'exec:python3 my_kernel.py'.")
+    found = shutil.which(words[0])
+    if found is None:
+        raise BackendError(f"Backend exec:{command}: {_why_not(words[0])}")
+    return [os.path.abspath(found), *words[1:]]
+
+
+def _why_not(program: str) -> str:
+    path = Path(program)
+    if not path.is_file():
+        what = "there is no such program" if path.name != program else "no such program is on PATH"
+        return f"{program!r}: {what}. Relative paths start in {Path.cwd()}."
+    if path.name == program:
+        return f"{program!r} is not on PATH, but a file here; say ./{program}."
+    return f"{program!r} is not executable. chmod +x {program}, or name its interpreter, e.g. 'exec:python3 {program}'."

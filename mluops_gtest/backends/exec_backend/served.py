@@ -1,0 +1,157 @@
+"""A program that is started once and told its folders line by line."""
+
+import contextlib
+import os
+import select
+import subprocess
+import weakref
+from pathlib import Path
+from typing import Final
+
+from mluops_gtest.backends.exec_backend.programs import LOOK, Ending, program_output, signal_name, start
+from mluops_gtest.backends.output_pipe import OutputPipe
+
+DONE: Final = b"done"
+# Seconds for the program to end by itself once a stream between us is closed.
+GRACE: Final = 2.0
+# A longer line cannot be `done`; it is passed on in pieces.
+LINE_BYTES: Final = 1 << 16
+
+
+class ServedProgram:
+    """`COMMAND`, one process: a line with a folder in, a line `done` out; started again when it died."""
+
+    def __init__(self, argv: list[str]) -> None:
+        self._argv = argv
+        self._service: _Service | None = None
+
+    def finish(self, folder: Path, device: int | None) -> Ending:
+        """Send the folder and wait for `done`, or for the end of the process, which then decides."""
+        notes = self._retire(device)
+        service = self._service = self._service or _Service(self._argv, device)
+        try:
+            done = service.ask(folder)
+            code = None if done else service.exit_code()
+            printed = service.printed()
+        except BaseException:
+            service.process.kill()
+            self.close()
+            raise
+        if done:
+            return Ending(printed, notes=notes)
+        self.close()
+        if code is None:
+            return Ending(printed, failure=f"closed its output without the line {DONE.decode()!r}", notes=notes)
+        if code < 0:
+            return Ending(printed, signal=signal_name(-code), notes=notes)
+        return Ending(printed, failure=f"exited with {code} before it said {DONE.decode()!r}", notes=notes)
+
+    def close(self) -> None:
+        """Close its input, give it a moment, kill it."""
+        if self._service is not None:
+            self._service.end()
+            self._service = None
+
+    def _retire(self, device: int | None) -> tuple[str, ...]:
+        """Let go of a process that died since its last `done`, or that was started for another device."""
+        if self._service is None:
+            return ()
+        code = self._service.process.poll()
+        if code is None and device == self._service.device:
+            return ()
+        self.close()
+        if code is None:
+            return ()
+        how = f"died by {signal_name(-code)}" if code < 0 else f"exited with {code}"
+        return (f"the served program {how} after the call before this one and was started again",)
+
+
+class _Service:
+    """The running program, with what it has printed since it was last asked."""
+
+    def __init__(self, argv: list[str], device: int | None) -> None:
+        self.device = device
+        self._output = program_output()
+        try:
+            self.process = start(
+                argv, device, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._output.writer, bufsize=0
+            )
+        except BaseException:
+            self._output.close()
+            raise
+        self._output.close_writer()
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self._stdin, self._stdout = self.process.stdin, self.process.stdout.fileno()
+        os.set_blocking(self._stdout, False)
+        self._line = b""
+        # Runs at the latest when the interpreter ends: no process is left because somebody forgot to close.
+        self.end = weakref.finalize(self, _end, self.process, self._output)
+
+    def ask(self, folder: Path) -> bool:
+        """True when it said `done`; False when it will not say it any more."""
+        self._drop_leftovers()
+        try:
+            self._stdin.write(os.fsencode(folder) + b"\n")
+        except BrokenPipeError:
+            return False
+        ready = select.poll()
+        ready.register(self._stdout, select.POLLIN)
+        ready.register(self._output.fd, select.POLLIN)
+        while True:
+            events = dict(ready.poll(LOOK))
+            self._output.drain()
+            if events.get(self._output.fd, select.POLLIN) != select.POLLIN:
+                ready.unregister(self._output.fd)  # closed by its writers: it would be ready for ever
+            if self._stdout in events:
+                piece = os.read(self._stdout, LINE_BYTES)
+                if not piece:
+                    return False
+                if self._hear(piece):
+                    return True
+            elif not events and self.process.poll() is not None:
+                return False
+
+    def exit_code(self) -> int | None:
+        """Its exit code, below 0 for a signal; None where it lives on without speaking to us."""
+        try:
+            return self.process.wait(GRACE)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def printed(self) -> str:
+        """What it printed for this folder, in a few KiB: stderr, and lines of stdout that are not ours."""
+        return self._output.take().rstrip()
+
+    def _hear(self, piece: bytes) -> bool:
+        """Take the next bytes of stdout; True when they complete the line `done`."""
+        *lines, self._line = (self._line + piece).split(b"\n")
+        for line in lines:
+            if line.rstrip(b"\r") == DONE:
+                return True
+            self._output.add(line + b"\n")
+        if len(self._line) > LINE_BYTES:
+            self._output.add(self._line)
+            self._line = b""
+        return False
+
+    def _drop_leftovers(self) -> None:
+        """Forget what came after the last `done`, so that it answers no later question."""
+        self._line = b""
+        with contextlib.suppress(BlockingIOError):
+            while os.read(self._stdout, LINE_BYTES):
+                pass
+        self._output.take()
+
+
+def _end(process: "subprocess.Popen[bytes]", output: OutputPipe) -> None:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.close()
+    try:
+        process.wait(GRACE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    process.stdout.close()
+    output.close()

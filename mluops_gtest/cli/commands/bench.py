@@ -1,0 +1,108 @@
+"""`mluops-test bench`."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mluops_gtest.cli.options import complete_backends, file_options, selection_options
+from mluops_gtest.cli.sampling import sampling_options
+from mluops_gtest.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from mluops_gtest.cli.benching import Benched
+
+_EPILOG = """\b
+Examples:
+  mluops-test bench --tag network --backend numpy --backend torch
+  mluops-test bench 'masked_im2col_forward/retinanet_*' -b c:./old.so -b c:./new.so
+  mluops-test bench --op get_indice_pairs --tag smoke -b numpy -b my_kernels.py:backend --samples 200
+"""
+
+
+@click.command("bench", epilog=_EPILOG)
+@selection_options
+@click.option(
+    "--backend",
+    "-b",
+    "backends",
+    multiple=True,
+    help="Give it twice: the backend to compare with, then the backend to judge, e.g. -b c:./old.so -b c:./new.so.",
+    shell_complete=complete_backends,
+)
+@click.option(
+    "--runtime",
+    metavar="LIB",
+    help="For c:LIBRARY: the library that has the cnrt functions, e.g. --runtime libcnrt.so.",
+)
+@click.option(
+    "--serve", is_flag=True, help="For exec:COMMAND: keep one process running instead of starting one per call."
+)
+@click.option(
+    "--isolate/--no-isolate",
+    default=None,
+    help="Run both backends in worker processes, or in this one.  [default: isolated unless both are built in]",
+)
+@sampling_options
+@file_options
+def command(roots: tuple[str, ...], backends: tuple[str, ...], runtime: str | None, serve: bool, **options: Any) -> int:
+    """Run two backends in turn, sample by sample, and say for each case which is faster.
+
+    Every case is checked on both backends before and after it is timed; wrong results are not compared. The answer is
+    faster or slower when the medians differ by at least 5 % and by more than chance explains, otherwise inconclusive. A
+    call that takes hardly longer than an empty call is too short to judge.
+    """
+    import contextlib
+
+    from mluops_gtest.backends.registry import is_native, runs_inline
+    from mluops_gtest.cli.benching import benched
+    from mluops_gtest.cli.consoles import stderr, stdout
+    from mluops_gtest.cli.pages.bench import print_bench
+    from mluops_gtest.cli.progress import track
+    from mluops_gtest.cli.running import RunRequest, open_callers
+    from mluops_gtest.cli.session import Session
+    from mluops_gtest.engine.execute import Executor, Options
+    from mluops_gtest.engine.perf import Sampling
+
+    if len(backends) != 2:
+        raise UsageError(
+            f"bench compares two backends, but got {len(backends)}: write e.g. --backend numpy --backend torch."
+        )
+    if not any(options[key] for key in ("select", "operators", "tags", "keyword", "everything")):
+        raise UsageError(
+            "bench needs seconds per case: choose cases by id, --op, --tag, -k or --all, e.g. --tag network."
+        )
+    isolate, strict, outside = (options.pop(key) for key in ("isolate", "strict", "allow_outside_paths"))
+    if isolate is None:
+        # Both alike: buffers that two processes share have other costs than buffers of one.
+        isolate = not all(runs_inline(spec) for spec in backends)
+    sampling = Sampling(options.pop("warmup"), options.pop("samples"), options.pop("cold_cache"))
+    session = Session(roots)
+    cases = session.select(options).cases
+    source = session.source(cases, strict=strict, allow_outside_paths=outside)
+    with contextlib.ExitStack() as stack:
+        executors = []
+        for spec in backends:
+            request = RunRequest(
+                selection={},
+                roots=roots,
+                backend=spec,
+                runtime=runtime if is_native(spec) else None,
+                serve=serve and spec.startswith("exec:"),
+                isolate=isolate,
+            )
+            (caller,) = stack.enter_context(open_callers(session, request))
+            executors.append(Executor(caller, Options()))
+        rows = benched([case.id for case in cases], source, session.catalogue.operators, executors, sampling)
+        found = list(track(rows, len(cases), stderr()))
+    print_bench(stdout(), backends, found)
+    return int(_exit_code(found))
+
+
+def _exit_code(found: "list[Benched]") -> ExitCode:
+    """Wrong results are told as a run tells them; whichever is faster is an answer, not a failure."""
+    from mluops_gtest.model.report import exit_code
+
+    code = exit_code(result for one in found for result in one.results)
+    if code is ExitCode.OK and all(one.problem for one in found):
+        return ExitCode.EMPTY
+    return code

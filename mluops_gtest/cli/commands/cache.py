@@ -1,0 +1,64 @@
+"""`mluops-test cache`."""
+
+import click
+
+_EPILOG = """\b
+Examples:
+  mluops-test cache                       where the cache is, and what is in it
+  mluops-test cache prune                 remove what has not been used for 30 days
+  mluops-test cache prune --older-than 0  remove everything
+  MLUOPS_TEST_CACHE=/scratch/cases mluops-test run --tag network
+"""
+_DAY = 86400
+
+
+@click.group("cache", epilog=_EPILOG, invoke_without_command=True)
+@click.pass_context
+def command(ctx: click.Context) -> None:
+    """Show where large cases are cached and how much space they take.
+
+    Cases that are too large to commit, and the cases of --reseed, are made on first use and kept in this folder. Set
+    $MLUOPS_TEST_CACHE to use another folder.
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    from mluops_gtest.cli.consoles import print_page, stdout
+    from mluops_gtest.cli.pages.cache import cache_page
+    from mluops_gtest.generate.cache import cache_contents, cache_folder
+
+    folder = cache_folder()
+    print_page(stdout(), cache_page(folder, cache_contents(folder)))
+
+
+@command.command("prune", epilog="\b\nExamples:\n  mluops-test cache prune\n  mluops-test cache prune --older-than 7")
+@click.option(
+    "--older-than",
+    "days",
+    type=click.IntRange(0),
+    default=30,
+    show_default=True,
+    metavar="DAYS",
+    help="Only remove cases that were not used for so many days, e.g. --older-than 7; 0 removes all.",
+)
+def prune(days: int) -> None:
+    """Remove cases from the cache; they are made again when needed.
+
+    A run that uses the cache at the same time goes on. Files that mluops-test did not put there stay.
+    """
+    import time
+
+    from mluops_gtest.cli.lines import complain, say
+    from mluops_gtest.cli.pages.cache import size_words
+    from mluops_gtest.errors import UnwritableError
+    from mluops_gtest.generate.cache import cache_contents, cache_folder, prune
+
+    folder = cache_folder()
+    found = cache_contents(folder)
+    old = [case for case in found.cases if case.used <= time.time() - days * _DAY]
+    try:
+        prune([*(case.path for case in old), *found.abandoned], folder)
+    except OSError as error:
+        raise UnwritableError(f"{error.filename}: cannot be removed: {error.strerror}. Ask its owner.") from error
+    say(f"{folder}: removed {len(old)} of {len(found.cases)} cases, {size_words(sum(case.nbytes for case in old))}.")
+    if found.foreign:
+        complain(f"Left alone: {len(found.foreign)} not put there by mluops-test, e.g. {found.foreign[0]}.")

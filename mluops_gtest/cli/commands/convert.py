@@ -1,0 +1,71 @@
+"""`mluops-test convert`."""
+
+from pathlib import Path
+
+import click
+
+from mluops_gtest.cli.options import root_option
+from mluops_gtest.errors import ContentError, ExitCode, NothingSelectedError, UsageError
+
+_EPILOG = """\b
+Examples:
+  mluops-test convert case.prototxt case.pb
+  mluops-test convert case.pb case.prototxt
+  mluops-test convert my_cases/ binary_cases/ --to pb
+"""
+_SUFFIXES = (".prototxt", ".pb")
+
+
+@click.command("convert", epilog=_EPILOG)
+@click.argument("src", type=click.Path(path_type=Path, exists=True))
+@click.argument("dst", type=click.Path(path_type=Path))
+@click.option(
+    "--to",
+    "form",
+    type=click.Choice(["prototxt", "pb"]),
+    help="For folders: the format to write, e.g. --to pb.  [default: the other format of each file]",
+)
+@click.option("--drop-unknown", is_flag=True, help="Convert a text file even if unknown fields get lost.")
+@root_option
+def command(roots: tuple[str, ...], src: Path, dst: Path, form: str | None, drop_unknown: bool) -> int:
+    """Convert case files between text (.prototxt) and binary (.pb): a file, or a folder and everything below it."""
+    from mluops_gtest.cli.lines import complain, say
+    from mluops_gtest.cli.session import Session
+    from mluops_gtest.codec.case_files.case import convert
+    from mluops_gtest.codec.schema.schema import Schema
+
+    schema = Schema.of(Session(roots).catalogue.operators.values())
+    if src.is_file():
+        if dst.is_dir():
+            dst = dst / src.with_suffix(_target_suffix(src, form)).name
+        if dst.suffix not in _SUFFIXES:
+            raise UsageError(f"{dst}: the name must end in .prototxt or .pb.")
+        pairs = [(src, dst)]
+    else:
+        files = sorted(p for p in src.rglob("*") if p.suffix in _SUFFIXES and p.is_file())
+        if not files:
+            raise NothingSelectedError(f"{src}: no .prototxt or .pb file in that folder.")
+        pairs = [(p, (dst / p.relative_to(src)).with_suffix(_target_suffix(p, form))) for p in files]
+    sources: dict[Path, Path] = {}
+    for source, target in pairs:
+        if target in sources:
+            raise UsageError(f"{sources[target]} and {source} would both become {target}; convert them separately.")
+        sources[target] = source
+    failed = 0
+    for source, target in pairs:
+        try:
+            dropped = convert(source, target, schema, drop_unknown=drop_unknown)
+        except ContentError as error:
+            failed += 1
+            complain(f"error: {error}")
+        else:
+            for item in dropped:
+                complain(f"dropped from {source}: {item}")
+    say(f"{len(pairs) - failed} files converted" + (f", {failed} refused" if failed else ""))
+    return int(ExitCode.CONTENT if failed else ExitCode.OK)
+
+
+def _target_suffix(source: Path, form: str | None) -> str:
+    if form:
+        return f".{form}"
+    return ".pb" if source.suffix == ".prototxt" else ".prototxt"

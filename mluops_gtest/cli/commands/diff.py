@@ -1,0 +1,153 @@
+"""`mluops-test diff`."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mluops_gtest.cli.options import complete_backends, complete_ids, file_options, root_option
+from mluops_gtest.cli.settings import stands_in_settings
+from mluops_gtest.errors import UsageError
+from mluops_gtest.model.reseed import LARGEST_RESEED
+
+if TYPE_CHECKING:
+    from mluops_gtest.engine.outputs import CaseOutputs
+
+_EPILOG = """\b
+Examples:
+  mluops-test diff voxel_pooling_forward/bevdepth_twin --backend my_kernels.py:backend
+  mluops-test diff voxel_pooling_forward/bevdepth_twin --backend c:./libmykernels.so -n 30
+  mluops-test diff path/to/case.prototxt -b exec:./my_program --save values
+  mluops-test run -b my_kernels.py:backend --save-outputs failed --out results
+  mluops-test diff voxel_pooling_forward/bevdepth_twin --from results
+"""
+# Options allowed beside --from; run.json has the rest.
+_BESIDE_FROM = {"case", "results", "number", "save_to"}
+
+
+@click.command("diff", epilog=_EPILOG)
+@click.argument("case", shell_complete=complete_ids)
+@click.option(
+    "--backend",
+    "-b",
+    help="Run the case now on this backend (named as for `run`), e.g. -b my_kernels.py:backend.",
+    shell_complete=complete_backends,
+)
+@click.option(
+    "--from",
+    "results",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    metavar="RESULTS",
+    help="Use the outputs that `run --save-outputs` kept in this results folder, e.g. --from results.",
+)
+@click.option(
+    "-n",
+    "number",
+    type=click.IntRange(1),
+    default=10,
+    show_default=True,
+    metavar="N",
+    help="Show the N worst elements, e.g. -n 30.",
+)
+@click.option(
+    "--save",
+    "save_to",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Write inputs, outputs and expected values as .npy files, and a script that loads them, e.g. --save values.",
+)
+@click.option(
+    "--reseed",
+    type=click.IntRange(0, LARGEST_RESEED),
+    metavar="N",
+    help="Use the values of `run --reseed N`, e.g. --reseed 7.",
+)
+@click.option(
+    "--runtime",
+    metavar="LIB",
+    help="For c:LIBRARY: the library that has the cnrt functions, e.g. --runtime libcnrt.so.",
+)
+@click.option(
+    "--serve", is_flag=True, help="For exec:COMMAND: keep one process running instead of starting one per case."
+)
+@click.option(
+    "--isolate/--no-isolate",
+    default=None,
+    help="Run the backend in a worker process, or in this one.  [default: isolated, except numpy and reference]",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="Stop the worker after so long, e.g. --timeout 20.  [default: 60, plus 1 per megabyte of tensors]",
+)
+@root_option
+@file_options
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    case: str,
+    backend: str | None,
+    results: Path | None,
+    number: int,
+    save_to: Path | None,
+    roots: tuple[str, ...],
+    **options: Any,
+) -> int:
+    """Show where the outputs of one case differ from the expected values.
+
+    For each output it prints the elements with the largest errors (the last column is the error divided by
+    max(|expected|, rms of expected)) and a map of where the errors are. Exit 0 if the case passes, 1 if not.
+    """
+    from mluops_gtest.cli.consoles import print_page, stdout
+    from mluops_gtest.cli.diffing import from_results, read_run, recorded, run_now, save
+    from mluops_gtest.cli.lines import say
+    from mluops_gtest.cli.pages.diff import diff_page, verdict_lines
+    from mluops_gtest.cli.running import RunRequest
+    from mluops_gtest.cli.session import Session
+    from mluops_gtest.model.report import exit_code
+
+    if results is not None and stands_in_settings(ctx, "backend"):
+        backend = None
+    if (backend is None) == (results is None):
+        raise UsageError(
+            "diff needs either --backend, to run the case now, or --from, to use the outputs that a run kept, "
+            "e.g. --backend my_kernels.py:backend or --from results."
+        )
+    remark = ""
+    outputs: CaseOutputs | None
+    if results is not None:
+        _refuse_beside_from(ctx)
+        request = read_run(results)
+        outputs = from_results(Session(request.roots), request, case, results)
+        loaded, result, remark = outputs.case, outputs.result, recorded(results, outputs)
+    else:
+        assert backend is not None
+        request = RunRequest(selection={}, roots=roots, backend=backend, **options)
+        if not request.isolated and request.timeout is not None:
+            if not stands_in_settings(ctx, "timeout"):
+                raise UsageError(f"--timeout needs a worker process; backend {backend!r} runs inline: add --isolate.")
+            request = replace(request, timeout=None)
+        loaded, result, outputs = run_now(Session(roots), request, case)
+    console = stdout()
+    print_page(console, verdict_lines(result))
+    if remark:
+        say(remark)
+    if outputs is not None:
+        print_page(console, diff_page(outputs, number, console.width))
+    if save_to is not None:
+        say(f"\nSaved in {save_to}: {', '.join(save(save_to, loaded, outputs))}")
+    return int(exit_code([result]))
+
+
+def _refuse_beside_from(ctx: click.Context) -> None:
+    source = click.core.ParameterSource.COMMANDLINE
+    given = [
+        parameter.opts[0]
+        for parameter in ctx.command.params
+        if parameter.name not in _BESIDE_FROM and ctx.get_parameter_source(parameter.name or "") is source
+    ]
+    if given:
+        raise UsageError(f"--from reads all options from the folder's run.json; leave out {', '.join(given)}.")

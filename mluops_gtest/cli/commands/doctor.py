@@ -1,0 +1,97 @@
+"""`mluops-test doctor`."""
+
+import click
+
+from mluops_gtest.cli.options import complete_backends, root_option
+
+_EPILOG = """\b
+Examples:
+  mluops-test doctor --backend my_kernels.py:backend
+  mluops-test doctor --backend c:./libmykernels.so --op voxel_pooling_forward
+"""
+
+
+@click.command("doctor", epilog=_EPILOG)
+@click.option(
+    "--backend",
+    "-b",
+    required=True,
+    help="The backend to check (named as for `run`), e.g. -b my_kernels.py:backend.",
+    shell_complete=complete_backends,
+)
+@click.option("--op", "operators", multiple=True, help="Only this operator, e.g. --op get_indice_pairs.")
+@click.option(
+    "--runtime",
+    metavar="LIB",
+    help="For c:LIBRARY: the library that has the cnrt functions, e.g. --runtime libcnrt.so.",
+)
+@click.option(
+    "--serve", is_flag=True, help="For exec:COMMAND: keep one process running instead of starting one per case."
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0, min_open=True),
+    default=20.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Stop a case after so long, e.g. --timeout 60.",
+)
+@root_option
+def command(
+    roots: tuple[str, ...], backend: str, operators: tuple[str, ...], runtime: str | None, serve: bool, timeout: float
+) -> int:
+    """Check a backend before you test it: what it offers, which promise it breaks, what to do about it.
+
+    It runs small cases in a worker process. Exit 0 if the backend keeps every promise, 1 if it breaks one.
+    """
+    from rich.table import Table
+
+    from mluops_gtest.backends.doctor import Verdict, check_behaviour, check_interface
+    from mluops_gtest.cli.consoles import stderr, stdout
+    from mluops_gtest.cli.lines import say
+    from mluops_gtest.cli.progress import track
+    from mluops_gtest.cli.session import Session
+    from mluops_gtest.engine.execute import Executor, Options
+    from mluops_gtest.engine.isolation.caller import IsolatedCaller
+    from mluops_gtest.engine.isolation.forking import ForkServer
+    from mluops_gtest.engine.loading import BackendChoice
+    from mluops_gtest.errors import ExitCode
+    from mluops_gtest.reports.markup import escape
+
+    session = Session(roots)
+    selection = {
+        "select": (),
+        "operators": operators,
+        "tags": ("smoke", "negative"),
+        "keyword": "",
+        "everything": False,
+    }
+    chosen = session.select(selection).cases
+    source = session.source(chosen)
+    known = session.catalogue.operators
+    fork_server = ForkServer()
+    caller = IsolatedCaller(fork_server, BackendChoice(backend, session.root_paths, runtime, serve))
+    try:
+        caller.start()
+        executor = Executor(caller, Options(repeat=2, timeout=timeout))
+        loaded = track((source.load(case.id) for case in chosen), len(chosen), stderr())
+        findings = [
+            check_interface(caller.offers, caller.misfits),
+            *check_behaviour(
+                ((case, known[case.operator]) for case in loaded), executor.execute, deterministic=caller.deterministic
+            ),
+        ]
+    finally:
+        caller.close()
+        fork_server.close()
+    colours = {Verdict.OK: "green", Verdict.PROBLEM: "bold red", Verdict.SKIPPED: "yellow"}
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("promise", "", f"backend {caller.name}"):
+        table.add_column(escape(column), overflow="fold")
+    for finding in findings:
+        verdict = f"[{colours[finding.verdict]}]{finding.verdict.value}[/]"
+        table.add_row(finding.name, verdict, escape(finding.detail))
+    stdout().print(table)
+    problems = sum(finding.verdict is Verdict.PROBLEM for finding in findings)
+    say(f"{problems} problems" if problems else "every promise is kept")
+    return int(ExitCode.FAILED if problems else ExitCode.OK)

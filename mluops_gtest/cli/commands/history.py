@@ -1,0 +1,152 @@
+"""`mluops-test history`."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from mluops_gtest.errors import UnknownNameError, UsageError
+
+if TYPE_CHECKING:
+    from mluops_gtest.results.history import History, Run
+
+_EPILOG = """\b
+Examples:
+  mluops-test history add results                        remember a run
+  mluops-test history show                               the runs
+  mluops-test history show voxel_pooling_forward/bevdepth_twin
+  mluops-test history trend --op voxel_pooling_forward   every case of an operator, with sparklines
+  mluops-test history trend --op voxel_pooling_forward --label git.branch=main
+  mluops-test history add results --db /ci/history.sqlite
+"""
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _db_option(function: F) -> F:
+    return click.option(
+        "--db",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        help="The SQLite file, e.g. --db /ci/history.sqlite.  [default: $MLUOPS_TEST_HISTORY, else "
+        "./.mluops-test/history.sqlite]",
+    )(function)
+
+
+def _run_options(function: F) -> F:
+    decorators = [
+        click.option("--backend", "-b", help="Only runs on this backend, e.g. -b numpy."),
+        click.option(
+            "--last",
+            type=click.IntRange(1),
+            default=30,
+            show_default=True,
+            metavar="N",
+            help="Only the newest N runs, e.g. --last 100.",
+        ),
+        click.option(
+            "--label",
+            "labels",
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="Only runs with this label, e.g. --label git.branch=main --label device=mlu370.",
+        ),
+        _db_option,
+    ]
+    for decorator in reversed(decorators):
+        function = decorator(function)
+    return function
+
+
+@click.group("history", epilog=_EPILOG)
+def command() -> None:
+    """Remember runs and show how cases change over time.
+
+    Any number of processes may add to one file at the same time; the file must be on a local disk.
+    """
+
+
+@command.command("add", epilog="\b\nExamples:\n  mluops-test history add results")
+@click.argument("results", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True), metavar="RESULTS…")
+@_db_option
+def add(results: tuple[Path, ...], db: Path | None) -> None:
+    """Add runs to the history; a run that is already there is not added again."""
+    from mluops_gtest.cli.lines import say
+    from mluops_gtest.results.files import read_report
+    from mluops_gtest.results.history import History, history_path
+
+    path = history_path(db)
+    reports = [read_report(folder) for folder in results]
+    with History(path, create=True) as history:
+        for folder, report in zip(results, reports, strict=True):
+            added = history.add(report)
+            words = f"{len(report.results)} results added" if added else "already there"
+            say(f"{folder}: {words} ({path})")
+
+
+@command.command(
+    "show", epilog="\b\nExamples:\n  mluops-test history show\n  mluops-test history show get_indice_pairs/subm_line"
+)
+@click.argument("case", required=False)
+@_run_options
+def show(case: str | None, db: Path | None, **which: Any) -> None:
+    """Show the runs, or one case in all of them.
+
+    With a case id: its outcome in each run, how often it passed and was flaky, and whether its accuracy drifts.
+    """
+    from mluops_gtest.cli.consoles import print_page, stdout
+    from mluops_gtest.cli.pages.history import case_page, runs_page
+    from mluops_gtest.results.history import History, history_path
+
+    with History(history_path(db)) as history:
+        runs = _chosen(history, **which)
+        trends = history.trends(runs, case=case) if case is not None else ()
+        known = history.case_names() if case is not None and not trends else ()
+    if case is None:
+        print_page(stdout(), [runs_page(runs)])
+        return
+    if not trends:
+        raise UsageError(_unknown_case(case, known))
+    print_page(stdout(), case_page(trends))
+
+
+@command.command("trend", epilog="\b\nExamples:\n  mluops-test history trend --op voxel_pooling_forward --last 50")
+@click.option("--op", "operator", required=True, help="The operator, e.g. --op get_indice_pairs.")
+@_run_options
+def trend(operator: str, db: Path | None, **which: Any) -> None:
+    """Show every case of an operator over time; the cases that flip most come first.
+
+    Each line shows the outcomes of a case, its flake rate, the drift of its accuracy, and its time. Old runs are on the
+    left; a | separates runs of different commits.
+    """
+    from mluops_gtest.cli.consoles import print_page, stdout
+    from mluops_gtest.cli.pages.history import trend_page
+    from mluops_gtest.results.history import History, history_path
+
+    with History(history_path(db)) as history:
+        runs = _chosen(history, **which)
+        trends = history.trends(runs, operator=operator)
+        known = history.operators()
+    if operator not in known:
+        raise UnknownNameError("operator", operator, known)
+    print_page(stdout(), trend_page(trends, runs))
+
+
+def _chosen(history: "History", backend: str | None, last: int, labels: tuple[str, ...]) -> "tuple[Run, ...]":
+    """The runs that the options mean."""
+    wanted = dict(word.partition("=")[::2] for word in labels)
+    if not all("=" in word for word in labels) or len(wanted) < len(labels):
+        raise UsageError(
+            "--label: write NAME=VALUE, each name once, e.g. --label git.branch=main; `history show` lists labels."
+        )
+    return history.runs(backend=backend, last=last, labels=wanted)
+
+
+def _unknown_case(case: str, known: tuple[str, ...]) -> str:
+    import difflib
+
+    if case in known:
+        return f"None of the chosen runs has the case {case!r}; raise --last, or leave out --backend and --label."
+    close = difflib.get_close_matches(case, known, n=1)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    return f"No run in the history has the case {case!r}.{hint} `mluops-test history trend --op OP` lists cases."

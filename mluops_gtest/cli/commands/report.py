@@ -1,0 +1,67 @@
+"""`mluops-test report`."""
+
+from pathlib import Path
+
+import click
+
+_EPILOG = """\b
+Examples:
+  mluops-test report results -o report.html                     one page for the browser
+  mluops-test report results --format markdown --lang zh        the test report that goes with a change
+  mluops-test report results --format text                      the summary again, with every failed case
+  mluops-test report results --format junit -o junit.xml        for the CI system
+  mluops-test report results --against baseline.json -o report.html
+  mluops-test report results --history .mluops-test/history.sqlite -o report.html
+"""
+
+
+@click.command("report", epilog=_EPILOG)
+@click.argument("results", type=click.Path(path_type=Path, exists=True))
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["html", "markdown", "text", "junit", "ctrf", "json"]),
+    default="html",
+    show_default=True,
+    help="What to write, e.g. --format markdown.",
+)
+@click.option(
+    "--lang",
+    type=click.Choice(["en", "zh"]),
+    default="en",
+    show_default=True,
+    help="Language of html and markdown, e.g. --lang zh.",
+)
+@click.option(
+    "--against",
+    type=click.Path(path_type=Path, exists=True),
+    metavar="BASELINE",
+    help="Show how every case changed since these results, e.g. --against baseline.json.",
+)
+@click.option(
+    "--history",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Show the outcomes of earlier runs on this backend, e.g. --history .mluops-test/history.sqlite.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Where to write, e.g. -o report.html.  [default: standard output]",
+)
+def command(
+    results: Path, form: str, lang: str, against: Path | None, history: Path | None, output: Path | None
+) -> None:
+    """Write a report of RESULTS, a results folder or a report.json.
+
+    The exit code is 0 when the report was written, even if cases failed: `mluops-test gate` judges them.
+    """
+    from mluops_gtest.cli.reporting import past_of, render, transitions_of, write
+    from mluops_gtest.results.files import read_report
+
+    report = read_report(results)
+    transitions = None if against is None else transitions_of(report, against)
+    past = None if history is None else past_of(report, history)
+    write(render(report, form, lang, transitions, past), output)

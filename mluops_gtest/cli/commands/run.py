@@ -1,0 +1,373 @@
+"""`mluops-test run`."""
+
+import datetime
+import secrets
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mluops_gtest.cli.options import (
+    BytesType,
+    DevicesType,
+    ReseedType,
+    complete_backends,
+    file_options,
+    report_options,
+    selection_options,
+    taken_reports,
+)
+from mluops_gtest.cli.sampling import sampling_options
+from mluops_gtest.cli.settings import stands_in_settings
+from mluops_gtest.errors import UsageError
+from mluops_gtest.model.reseed import LARGEST_RESEED
+
+if TYPE_CHECKING:
+    from mluops_gtest.cli.running import RunRequest
+    from mluops_gtest.engine.costs import RecordedTimes
+    from mluops_gtest.results.folder import ResultsFolder
+
+_EPILOG = """\b
+Examples:
+  mluops-test run                                     the default set on numpy
+  mluops-test run --tag network                       the sizes that real networks use
+  mluops-test run masked_im2col_forward -x            one operator, stop at the first failure
+  mluops-test run masked_im2col_forward/edge_top_float -v
+  mluops-test run 'get_indice_pairs/subm_*' --repeat 5
+  mluops-test run my_cases/ --backend my_kernels.py:backend --out results
+  mluops-test run --backend c:./libmykernels.so -j 2 --timeout 20
+  mluops-test run --backend c:./libmykernels.so --guard-pages     also find reads outside a buffer
+  mluops-test run --backend c:./libmykernels.so --fresh-workers
+  mluops-test run --shard 1/4 --out results-1         a quarter of the cases; then: mluops-test merge
+  mluops-test run --shard 1/4 --times last-night      quarters that took the same time last night
+  mluops-test run --tag network --perf --device-spec host.yaml
+  mluops-test run --junit junit.xml --html report.html
+  mluops-test run --reseed 7                          other random values, fresh baselines
+  mluops-test run --failed results --out again        what did not pass there, the smallest case first
+  mluops-test run --resume results                    go on after a crash, Ctrl-C or a full disk
+  mluops-test run --out results --overwrite           the same folder again
+"""
+# Options allowed beside --resume: they change what is printed, not what is run.
+_BESIDE_RESUME = {"resume", "quiet", "verbose"}
+_ONLY_WITH_PERF = {"warmup", "samples", "cold_cache", "device_spec"}
+
+
+@click.command("run", epilog=_EPILOG)
+@selection_options
+@click.option(
+    "--backend",
+    "-b",
+    default="numpy",
+    show_default=True,
+    help="What to test: numpy, reference, c:LIBRARY, mlu, exec:COMMAND, torch[:DEVICE], an entry point, "
+    "module:attribute or path/file.py[:attribute], e.g. -b my_kernels.py (its `backend`).",
+    shell_complete=complete_backends,
+)
+@click.option(
+    "--runtime",
+    metavar="LIB",
+    help="For c:LIBRARY: the library that has the cnrt functions, e.g. --runtime libcnrt.so.",
+)
+@click.option(
+    "--serve", is_flag=True, help="For exec:COMMAND: keep one process running instead of starting one per case."
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder for run.json, results.jsonl and report.json, e.g. --out results.  [default: ./mluops-results/<time>]",
+)
+@click.option("--overwrite", is_flag=True, help="Replace the run in the --out folder, e.g. --out results --overwrite.")
+@click.option(
+    "--isolate/--no-isolate",
+    default=None,
+    help="Run the backend in worker processes, or in this one.  [default: isolated, except numpy and reference]",
+)
+@click.option(
+    "-j", "--jobs", type=click.IntRange(1), metavar="N", help="Use N worker processes, e.g. -j 2.  [default: 1]"
+)
+@click.option("--devices", type=DevicesType(), help="Use one worker per device, e.g. --devices 0,1.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="Stop a case in a worker after so long, e.g. --timeout 20.  [default: 60, plus 1 per megabyte of tensors]",
+)
+@click.option(
+    "--memory-limit",
+    type=BytesType(),
+    help="Memory that a case may use beyond the loaded backend and the tensors, e.g. --memory-limit 2G.",
+)
+@click.option(
+    "--fresh-workers",
+    is_flag=True,
+    help="Run every case in a new worker, so that no case sees what another left behind, e.g. --fresh-workers "
+    "--backend c:./libk.so.",
+)
+@click.option(
+    "--guard-pages",
+    is_flag=True,
+    help="Find reads and writes outside a buffer: call every case twice, with inaccessible memory right after every "
+    "buffer, then right before it, e.g. --backend c:./libmykernels.so --guard-pages.",
+)
+@click.option(
+    "--repeat",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Run each case N times and require outputs that are equal bit for bit, e.g. --repeat 5.",
+)
+@click.option(
+    "--reruns",
+    type=click.IntRange(0),
+    default=0,
+    metavar="N",
+    help="Try a failed case up to N more times; one that then passes is flaky, e.g. --reruns 2.",
+)
+@click.option(
+    "--bitwise", is_flag=True, help="Where a criterion is diff3 = 0, also require equal bits (−0, NaN payloads)."
+)
+@click.option(
+    "-x",
+    "--exitfirst",
+    "stop_at_first",
+    is_flag=True,
+    help="Stop at the first case that fails; run the smallest cases first.",
+)
+@click.option("--perf", is_flag=True, help="Also time every case that computes and passes, e.g. --perf --tag network.")
+@sampling_options
+@click.option(
+    "--device-spec",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Compare times with what the device can do at best, e.g. --device-spec host.yaml (see: device-spec --help).",
+)
+@click.option(
+    "--reseed",
+    type=ReseedType(),
+    metavar="N|random",
+    help="Use other random values and fresh baselines, so that no lookup table passes, e.g. --reseed 7.",
+)
+@click.option(
+    "--save-outputs",
+    type=click.Choice(["failed", "all"]),
+    help="Keep what the backend computed as .npy files in the results folder, for `diff`, e.g. --save-outputs failed.",
+)
+@click.option("--shard", metavar="I/N", help="Run only part I of N of the selected cases, e.g. --shard 2/5.")
+@click.option(
+    "--failed",
+    type=click.Path(path_type=Path, exists=True),
+    metavar="RESULTS",
+    help="Run only what did not pass in an earlier run (a results folder or a report.json), the smallest cases first, "
+    "e.g. --failed results --op get_indice_pairs.",
+)
+@click.option(
+    "--times",
+    type=click.Path(path_type=Path, exists=True),
+    metavar="RESULTS",
+    help="Balance the shards by the times of an earlier run (a results folder or a report.json), e.g. --shard 2/5 "
+    "--times last-night.",
+)
+@click.option(
+    "--allow-empty-shard", is_flag=True, help="Accept a shard without cases, e.g. --shard 9/9 --allow-empty-shard."
+)
+@click.option(
+    "--resume",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    metavar="DIR",
+    help="Finish an interrupted run with the options it had, e.g. --resume mluops-results/20260101-120000.",
+)
+@report_options
+@click.option(
+    "--label",
+    "labels",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Name this run in history, compare and reports, e.g. --label device=mlu370 --label compiler=4.1.0; git "
+    "commit and backend file are always recorded.",
+)
+@click.option("-q", "--quiet", is_flag=True, help="Print only the closing lines.")
+@click.option("-v", "--verbose", is_flag=True, help="Print a line per case, and what the backend printed.")
+@file_options
+@click.pass_context
+def command(ctx: click.Context, /, resume: Path | None, **options: Any) -> int:
+    """Run cases on a backend and judge the results.
+
+    SELECT is a case id, an operator, a glob over ids, a case file or a folder of case files. Without any
+    selection the default set runs: every declared case except those tagged network or undefined.
+    """
+    from mluops_gtest.cli.labelling import given_labels
+    from mluops_gtest.cli.planning import empty_shard, only_failed, plan_new
+    from mluops_gtest.cli.reporting import check_reports
+    from mluops_gtest.cli.running import RunRequest, execute
+    from mluops_gtest.cli.session import Session
+
+    verbosity = -1 if options.pop("quiet") else int(options.pop("verbose"))
+    options.pop("verbose", None)
+    if resume is not None:
+        _refuse_beside_resume(ctx)
+        return _resume(resume, verbosity)
+    if not options["perf"]:
+        _refuse_without_perf(ctx)
+    _leave_out_unfit(ctx, options)
+    out, allow_empty = options.pop("out"), options.pop("allow_empty_shard")
+    overwrite = options.pop("overwrite")
+    if overwrite and out is None:
+        raise UsageError("--overwrite replaces the folder of --out; name it, e.g. --out results --overwrite.")
+    jobs, devices = options.pop("jobs"), options.pop("devices") or ()
+    if jobs and devices:
+        raise UsageError("Use either -j or --devices: with --devices each device has one worker.")
+    if options["perf"] and (jobs or 1) > 1:
+        raise UsageError(
+            "--perf times one call at a time: leave out -j. --devices works, since each device has its own worker."
+        )
+    options["reports"] = taken_reports(options)
+    options["labels"] = given_labels(options["labels"])
+    if ctx.obj is not None:
+        options["labels"] = {**ctx.obj.settings.get("labels", {}), **options["labels"]}
+        options["settings"] = str(ctx.obj.path)
+    options["reseed"] = _seed(options["reseed"], options["shard"])
+    failed, session = options.pop("failed"), Session(options["roots"])
+    smallest_first = options["stop_at_first"] or failed is not None
+    times = _times(options.pop("times"), of_use=options["shard"] is not None or smallest_first)
+    keys = ("select", "operators", "tags", "keyword", "everything")
+    selection = {key: list(v) if isinstance(v := options.pop(key), tuple) else v for key in keys}
+    if failed is not None:
+        selection = only_failed(session, selection, failed)
+    request = RunRequest(
+        selection=selection,
+        jobs=jobs or 1,
+        devices=tuple(devices),
+        times=None if times is None else times.digest,
+        **options,
+    )
+    if not request.isolated:
+        _refuse_inline(request.backend, jobs, devices, options)
+    if request.guard_pages:
+        _refuse_guard_pages(request)
+    cases, left_out = plan_new(session, request, times, by_size=smallest_first)
+    if not cases:
+        return int(empty_shard(allow_empty))
+    with _new_folder(out, overwrite=overwrite) as folder:
+        check_reports(request.reports, folder.path)
+        return int(execute(session, request, cases, left_out, folder, verbosity, times=times))
+
+
+def _leave_out_unfit(ctx: click.Context, options: dict[str, Any]) -> None:
+    """What a settings file holds for all runs is left out where this run cannot use it; what is typed is refused."""
+    from mluops_gtest.backends.registry import runs_inline
+
+    inline = runs_inline(options["backend"]) if options["isolate"] is None else not options["isolate"]
+    unfit = {"jobs": inline or options["perf"] or options["devices"], "timeout": inline}
+    options.update((name, None) for name, found in unfit.items() if found and stands_in_settings(ctx, name))
+
+
+def _seed(reseed: int | str | None, shard: str | None) -> int | None:
+    """The seed of the run; `random` is drawn here, so that run.json and every repro line have the number."""
+    if not isinstance(reseed, str):
+        return reseed
+    if shard is not None:
+        raise UsageError(
+            "--reseed random: all shards of a run need the same values; give each the same number, e.g. --reseed 7."
+        )
+    return secrets.randbelow(LARGEST_RESEED + 1)
+
+
+def _times(path: Path | None, *, of_use: bool) -> "RecordedTimes | None":
+    from mluops_gtest.cli.planning import recorded_times
+
+    if path is not None and not of_use:
+        raise UsageError("--times only helps --shard I/N, -x and --failed; add one of them or leave out --times.")
+    return recorded_times(path)
+
+
+def _refuse_inline(backend: str, jobs: int | None, devices: tuple[int, ...], options: dict[str, Any]) -> None:
+    """What only worker processes can keep must not be promised without them."""
+    asked = {
+        "-j": (jobs or 1) > 1,
+        "--devices": bool(devices),
+        "--timeout": options["timeout"] is not None,
+        "--memory-limit": options["memory_limit"] is not None,
+        "--guard-pages": options["guard_pages"],
+        "--fresh-workers": options["fresh_workers"],
+    }
+    named = [name for name, given in asked.items() if given]
+    if named:
+        raise UsageError(
+            f"{' and '.join(named)} needs worker processes; backend {backend!r} runs inline: add --isolate."
+        )
+
+
+def _refuse_guard_pages(request: "RunRequest") -> None:
+    """Only host memory that a worker maps can be guarded, and calls that are timed must not pay for it."""
+    from mluops_gtest.backends.registry import has_host_memory
+
+    if request.perf:
+        raise UsageError("--guard-pages changes the memory of the calls that --perf times: leave out one of them.")
+    if sys.platform != "linux":
+        raise UsageError("--guard-pages needs Linux.")
+    if not has_host_memory(request.backend, request.runtime):
+        what = f"backend {request.backend!r}" + (
+            "" if request.runtime is None else f" with --runtime {request.runtime}"
+        )
+        raise UsageError(
+            f"--guard-pages works on host memory, but {what} has its own memory; use it with Python objects, "
+            "numpy and reference with --isolate, and c:LIBRARY without a runtime."
+        )
+
+
+def _refuse_beside_resume(ctx: click.Context) -> None:
+    given = [name for name in _given(ctx) if name not in _BESIDE_RESUME and ctx.params.get(name) not in (None, ())]
+    if given:
+        raise UsageError(f"--resume reads all options from the folder's run.json; leave out {_options(ctx, given)}.")
+
+
+def _refuse_without_perf(ctx: click.Context) -> None:
+    given = [name for name in _given(ctx) if name in _ONLY_WITH_PERF]
+    if given:
+        raise UsageError(f"{_options(ctx, given)}: only timed cases use this; add --perf.")
+
+
+def _given(ctx: click.Context) -> list[str]:
+    """The parameters that stand on the command line."""
+    names = [parameter.name or "" for parameter in ctx.command.params]
+    return [name for name in names if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE]
+
+
+def _options(ctx: click.Context, names: list[str]) -> str:
+    return ", ".join(parameter.opts[0] for parameter in ctx.command.params if parameter.name in names)
+
+
+def _resume(path: Path, verbosity: int) -> int:
+    from mluops_gtest.cli.lines import say
+    from mluops_gtest.cli.planning import plan_again
+    from mluops_gtest.cli.reporting import check_reports
+    from mluops_gtest.cli.running import RunRecord, RunRequest, execute
+    from mluops_gtest.cli.session import Session
+    from mluops_gtest.files.typed import convert
+    from mluops_gtest.results.files import REPORT, read_done, read_report, read_request, request_source
+    from mluops_gtest.results.folder import ResultsFolder
+
+    with ResultsFolder(path) as folder:
+        record, source = read_request(path), request_source(path)
+        request, planned = RunRequest.from_json(record, source), convert(record, RunRecord, source)
+        if (path / REPORT).exists():
+            report = read_report(path)
+            if not report.interrupted:
+                say(f"{path}: the run is finished; nothing is left to run.")
+                return int(report.exit_code)
+        session = Session(request.roots)
+        check_reports(request.reports, path)
+        cases = plan_again(session, list(planned.cases))
+        return int(execute(session, request, cases, planned.left_out, folder, verbosity, read_done(path)))
+
+
+def _new_folder(out: Path | None, *, overwrite: bool) -> "ResultsFolder":
+    from mluops_gtest.results.folder import ResultsFolder
+
+    if out is None:
+        stamp = datetime.datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
+        return ResultsFolder.fresh(Path("mluops-results"), stamp)
+    advice = f"`--resume {out}` goes on with it, --overwrite replaces it, another --out keeps both"
+    return ResultsFolder.new(out, overwrite=overwrite, advice=advice)

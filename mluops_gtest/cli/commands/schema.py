@@ -1,0 +1,45 @@
+"""`mluops-test schema`."""
+
+from pathlib import Path
+
+import click
+
+from mluops_gtest.cli.options import root_option
+
+_EPILOG = """\b
+Examples:
+  mluops-test schema                              the schema of case files
+  mluops-test schema mluops_gtest_expect.proto    our extension of it
+  mluops-test schema --out proto/                 both, as files for protoc
+"""
+# Named here, so that --help loads no schema; a test holds them against what is written.
+_FILES = ("mluoptest.proto", "mluops_gtest_expect.proto")
+
+
+@click.command("schema", epilog=_EPILOG)
+@click.argument("file", type=click.Choice(_FILES), default=_FILES[0])
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Write both files into this folder instead of printing one, e.g. --out proto.",
+)
+@root_option
+def command(roots: tuple[str, ...], file: str, out: Path | None) -> None:
+    """Print the .proto file that describes case files: mluoptest.proto, with the parameters of every known operator.
+
+    With it, protobuf tools of any language can read case files. Cases that expect a status or need a special caller
+    have one more field; mluops_gtest_expect.proto declares it.
+    """
+    from mluops_gtest.cli.lines import say
+    from mluops_gtest.cli.session import Session
+    from mluops_gtest.codec.schema.proto_text import proto_files
+    from mluops_gtest.codec.schema.schema import Schema
+    from mluops_gtest.files.writing import replace_file
+
+    texts = proto_files(Schema.of(Session(roots).catalogue.operators.values()))
+    if out is None:
+        say(texts[file].removesuffix("\n"))
+        return
+    for name, text in texts.items():
+        replace_file(out / name, [text.encode()])
+        say(f"{out / name}")

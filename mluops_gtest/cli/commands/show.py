@@ -1,0 +1,56 @@
+"""`mluops-test show`."""
+
+import click
+
+from mluops_gtest.cli.options import complete_ids, file_options, root_option
+from mluops_gtest.model.reseed import LARGEST_RESEED
+
+_EPILOG = """\b
+Examples:
+  mluops-test show masked_im2col_forward/edge_top_float
+  mluops-test show path/to/case.prototxt
+  mluops-test show masked_im2col_forward/edge_top_float --reseed 7
+"""
+
+
+@click.command("show", epilog=_EPILOG)
+@click.argument("case", shell_complete=complete_ids)
+@root_option
+@click.option(
+    "--reseed",
+    type=click.IntRange(0, LARGEST_RESEED),
+    metavar="N",
+    help="Use the values of `run --reseed N`, e.g. --reseed 7.",
+)
+@file_options
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    roots: tuple[str, ...],
+    case: str,
+    reseed: int | None,
+    strict: bool,
+    allow_outside_paths: bool,
+) -> None:
+    """Show one case: tensors with their value ranges, parameters, criteria, expected status, a repro line."""
+    from mluops_gtest.cli.consoles import stdout, whole_table
+    from mluops_gtest.cli.pages.case import case_page
+    from mluops_gtest.cli.session import Session, root_words
+
+    session = Session(roots)
+    selection = {"select": (case,), "operators": (), "tags": (), "keyword": "", "everything": False}
+    chosen = session.select(selection).cases
+    if len(chosen) != 1:
+        raise click.UsageError(f"{case!r} names {len(chosen)} cases; `mluops-test list {case!r}` lists them.")
+    source = session.source(chosen, strict=strict, allow_outside_paths=allow_outside_paths, reseed=reseed)
+    loaded = source.load(chosen[0].id)
+    note = chosen[0].draft.note if chosen[0].draft else ""
+    console = stdout()
+    for part in case_page(
+        loaded, session.catalogue.operators.get(loaded.operator), note, (*root_words(roots, ctx.obj),)
+    ):
+        if isinstance(part, str):
+            console.print(part)
+        else:
+            whole_table(console, part)

@@ -1,0 +1,1 @@
+"""One call as files in a folder, for programs in any language."""

@@ -1,7 +1,0 @@
-"""Cases to and from disk; the modules beside this one do the work."""
-
-from mluops_gtest.codec.case_reader import KnownOperators, read_case, read_operator_name
-from mluops_gtest.codec.case_writer import case_text, write_case
-from mluops_gtest.codec.convert import convert
-
-__all__ = ["KnownOperators", "case_text", "convert", "read_case", "read_operator_name", "write_case"]

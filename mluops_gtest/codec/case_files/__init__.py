@@ -1,0 +1,1 @@
+"""Case files, text and binary: read, written, converted."""

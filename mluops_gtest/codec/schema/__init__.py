@@ -1,0 +1,1 @@
+"""The schema of case files, put together from the operators."""

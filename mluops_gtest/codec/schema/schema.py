@@ -1,0 +1,197 @@
+"""The case schema as a program uses it: base tables plus the parameter messages that operators declare."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+from mluops_gtest.codec.schema import base as base_schema
+from mluops_gtest.codec.schema.base import Row
+from mluops_gtest.codec.schema.document import VALUE_FIELDS, ValueField
+from mluops_gtest.errors import ContentError
+from mluops_gtest.model.operator import Operator, ParamField
+
+PACKAGE: Final = "mluoptest"
+SCALARS: Final = frozenset({"int32", "int64", "uint32", "uint64", "float", "double", "bool", "string"})
+_KINDS: Final = {"float": "real", "double": "real", "bool": "bool", "string": "string"}
+_VALUE_FIELDS: Final = {field.name: field for field in VALUE_FIELDS}
+
+
+class Field(NamedTuple):
+    """What a reader of text must know of a field."""
+
+    name: str
+    kind: str  # integer | real | bool | string | enum | message
+    repeated: bool
+    words: Mapping[bytes, int]  # an enum's names
+    fields: "Fields"  # a message's fields
+    values: ValueField | None  # a field that goes to an array
+
+
+Fields = Mapping[bytes, Field]
+
+
+@dataclass(frozen=True)
+class Schema:
+    """Messages and enums of `mluoptest` and our extension; the protobuf classes are built at first use."""
+
+    messages: Mapping[str, tuple[Row, ...]]
+    enums: Mapping[str, Mapping[str, int]]
+
+    @staticmethod
+    def of(operators: Iterable[Operator]) -> "Schema":
+        """The schema that knows these operators' parameters and op_type names."""
+        enums = {name: dict(values) for name, values in base_schema.ENUMS.items()}
+        params = {
+            field: (Row("optional", message, field, number), fields)
+            for field, (number, message, fields) in base_schema.PARAMS.items()
+        }
+        op_types: dict[str, int] = {}
+        owners: dict[str, str] = {}
+        for operator in operators:
+            for field in operator.param_fields:
+                if field.enum is not None:
+                    _merge(enums.setdefault(field.enum.name, {}), field.enum.values, operator.name)
+            _merge(op_types, dict([operator.op_type]), operator.name)
+            spec = operator.params
+            if spec is None:
+                continue
+            for what in (f"the parameter field {spec.field}", f"the field number {spec.number}"):
+                other = owners.setdefault(what, operator.name)
+                if other != operator.name:
+                    raise ContentError(f"{operator.name} and {other} both use {what}. Give each operator its own.")
+            row = Row("optional", spec.message, spec.field, spec.number)
+            params[spec.field] = (row, tuple(map(_row, spec.fields)))
+        node = list(base_schema.NODE)
+        if op_types:
+            enums["OpType"] = op_types
+            node.append(base_schema.OP_TYPE)
+        messages = dict(base_schema.MESSAGES)
+        for row, fields in params.values():
+            if messages.setdefault(row.type, fields) != fields:
+                raise ContentError(f"The parameter message {row.type} is declared twice, with different fields.")
+            node.append(row)
+        messages["Node"] = tuple(sorted(node, key=lambda row: row.number))
+        return Schema(messages, enums)
+
+    def node(self) -> Any:
+        """A new, empty Node."""
+        return self._classes[0]()
+
+    def tensor(self) -> Any:
+        """A new, empty Tensor."""
+        return self._classes[1]()
+
+    @property
+    def expect(self) -> Any:
+        """The handle of our extension, for `node.Extensions[…]`."""
+        return self._classes[2]
+
+    @cached_property
+    def fields(self) -> Fields:
+        """The fields of Node by the name they have in a text; our extension under its bracketed name."""
+        expect = self._fields(base_schema.EXPECT)
+        key = f"[{base_schema.EXPECT_PACKAGE}.{base_schema.EXPECT_FIELD}]"
+        return {**self._fields(self.messages["Node"]), key.encode(): Field(key, "message", False, {}, expect, None)}
+
+    def _fields(self, rows: tuple[Row, ...]) -> Fields:
+        fields = {}
+        for row in rows:
+            kind = _KINDS.get(row.type, "integer") if row.type in SCALARS else "enum"
+            words = {name.encode(): number for name, number in self.enums.get(row.type, {}).items()}
+            nested: Fields = {}
+            if row.type in self.messages:
+                kind, nested = "message", self._fields(self.messages[row.type])
+            values = _VALUE_FIELDS.get(row.name)
+            fields[row.name.encode()] = Field(row.name, kind, row.label == "repeated", words, nested, values)
+        return fields
+
+    @cached_property
+    def _classes(self) -> tuple[Any, Any, Any]:
+        from google.protobuf import descriptor_pool, message_factory
+
+        pool = descriptor_pool.DescriptorPool()
+        try:
+            for file in self.files():
+                pool.Add(file)
+            names = (f"{PACKAGE}.Node", f"{PACKAGE}.Tensor")
+            node, tensor = (message_factory.GetMessageClass(pool.FindMessageTypeByName(name)) for name in names)
+            expect = pool.FindExtensionByName(f"{base_schema.EXPECT_PACKAGE}.{base_schema.EXPECT_FIELD}")
+        except (TypeError, KeyError) as error:
+            raise ContentError(f"The operators' parameter messages do not make a valid schema: {error}") from error
+        return node, tensor, expect
+
+    def files(self) -> tuple[Any, Any]:
+        """The two files of the schema as FileDescriptorProto: the format's own, and our extension of it."""
+        from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
+
+        base = FileDescriptorProto(name="mluoptest.proto", package=PACKAGE, syntax="proto2")
+        for name, values in self.enums.items():
+            enum = base.enum_type.add(name=name)
+            for word, number in values.items():
+                enum.value.add(name=word, number=number)
+        for name, fields in self.messages.items():
+            message = base.message_type.add(name=name)
+            for row in fields:
+                self._describe(row, message.field.add())
+            if name == "Node":
+                start, last = base_schema.EXTENSION_RANGE
+                message.extension_range.add(start=start, end=last + 1)
+        ours = FileDescriptorProto(
+            name="mluops_gtest_expect.proto",
+            package=base_schema.EXPECT_PACKAGE,
+            syntax="proto2",
+            dependency=[base.name],
+        )
+        message = ours.message_type.add(name="Expect")
+        for row in base_schema.EXPECT:
+            self._describe(row, message.field.add())
+        ours.extension.add(
+            name=base_schema.EXPECT_FIELD,
+            number=base_schema.EXPECT_NUMBER,
+            label=FieldDescriptorProto.LABEL_OPTIONAL,
+            type=FieldDescriptorProto.TYPE_MESSAGE,
+            type_name=f".{base_schema.EXPECT_PACKAGE}.Expect",
+            extendee=f".{PACKAGE}.Node",
+        )
+        return base, ours
+
+    def _describe(self, row: Row, field: Any) -> None:
+        kind = row.type if row.type in SCALARS else "enum" if row.type in self.enums else "message"
+        field.name = row.name
+        field.number = row.number
+        field.label = getattr(field, f"LABEL_{row.label.upper()}")
+        field.type = getattr(field, f"TYPE_{kind.upper()}")
+        if kind in ("enum", "message"):
+            field.type_name = f".{PACKAGE}.{row.type}"
+        if row.default is not None:
+            field.default_value = row.default
+        if row.packed:
+            field.options.packed = True
+
+
+def _row(field: ParamField) -> Row:
+    type_ = field.enum.name if field.type == "enum" and field.enum is not None else field.type
+    default = None
+    if field.default is not None and field.label != "repeated":
+        default = _default(field)
+    return Row(field.label, type_, field.name, field.number, default)
+
+
+def _default(field: ParamField) -> str:
+    if isinstance(field.default, bool):
+        return str(field.default).lower()
+    if field.enum is not None:
+        # A descriptor names the default of an enum, a declaration may give its number.
+        names = {number: name for name, number in field.enum.values.items()}
+        return names.get(field.default, str(field.default))  # type: ignore[arg-type]
+    return str(field.default)
+
+
+def _merge(into: dict[str, int], values: Mapping[str, int], operator: str) -> None:
+    for name, number in values.items():
+        same_name = into.setdefault(name, number)
+        twins = [other for other, value in into.items() if value == number and other != name]
+        if same_name != number or twins:
+            clash = f"{twins[0]} = {number}" if twins else f"{name} = {same_name}"
+            raise ContentError(f"{operator}: {name} = {number} contradicts {clash}, which is already in the schema.")

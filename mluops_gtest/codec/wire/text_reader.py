@@ -1,0 +1,267 @@
+"""Text case files: protobuf's text format, read by the schema; what the schema lacks is skipped and told."""
+
+import re
+from typing import Any, Final
+
+from mluops_gtest.codec.schema.document import Document, TensorDocument, Unknown
+from mluops_gtest.codec.schema.schema import Field, Fields, Schema
+from mluops_gtest.codec.wire.text_tokens import FIELD_GAP, GAP, string_end, strings_at, without_comments
+from mluops_gtest.codec.wire.text_values import (
+    INTEGER,
+    INTEGER_END,
+    REAL,
+    REAL_END,
+    TextError,
+    ValueColumn,
+    integer,
+    real,
+)
+from mluops_gtest.errors import CaseFileError
+
+_DEEPEST: Final = 100
+_MAX_TOLD: Final = 100
+
+# The name, the colon, and a word that is certainly the whole value.
+_field = re.compile(FIELD_GAP + rb"([A-Za-z_]\w*|\[[^\]\n]*\])" + GAP + rb"(:?)" + GAP + rb"(\w+(?=\s))?").match
+_end = re.compile(FIELD_GAP + rb"([}>]|\Z)").match
+_after_comma = re.compile(GAP + rb"([,\]])" + GAP).match
+_gap = re.compile(GAP).match
+_field_gap = re.compile(FIELD_GAP).match
+_real = re.compile(rb"(" + REAL + rb")" + REAL_END).match
+_integer = re.compile(rb"(" + INTEGER + rb")" + INTEGER_END).match
+_word = re.compile(rb"(-?[\w.]+)").match
+_token = re.compile(GAP + rb"(?:([\"'])|([{<\[])|([}>\]])|[-+\w./]+|[:,;])").match
+
+_BOOLS: Final = {b"true": True, b"t": True, b"True": True, b"1": True} | dict.fromkeys(
+    (b"false", b"f", b"False", b"0"), False
+)
+_CLOSING: Final = {b"{": b"}", b"<": b">", b"[": b"]"}
+
+
+def read_text(text: bytes, schema: Schema) -> Document:
+    """The document of a text case; errors start with line:column."""
+    return _TextReader(without_comments(text), schema).read(schema.fields)
+
+
+def text_operator_name(text: bytes, schema: Schema) -> str:
+    """The op_name of a text case of which only brackets and strings are looked at besides; empty where it has none."""
+    only = {b"op_name": schema.fields[b"op_name"]}
+    return str(_TextReader(without_comments(text), schema).read(only).node.op_name)
+
+
+class _TextReader:
+    def __init__(self, text: bytes, schema: Schema) -> None:
+        self._text = text
+        self._schema = schema
+        self._document = Document(schema.node())
+        # Places are asked for in rising order: lines are counted once.
+        self._counted = 0
+        self._line = 1
+        self._line_start = 0
+
+    def read(self, fields: Fields) -> Document:
+        """The document, of which these fields are known."""
+        try:
+            self._message(self._document.node, fields, self._document, 0, b"")
+        except TextError as error:
+            raise CaseFileError(f"{self._place(error.pos)}: {error}") from None
+        return self._document
+
+    def _place(self, pos: int) -> str:
+        """line:column, both from 1."""
+        if pos < self._counted:
+            self._counted, self._line, self._line_start = 0, 1, 0
+        lines = self._text.count(b"\n", self._counted, pos)
+        if lines:
+            self._line += lines
+            self._line_start = self._text.rfind(b"\n", self._counted, pos) + 1
+        self._counted = pos
+        return f"{self._line}:{pos - self._line_start + 1}"
+
+    def _message(self, message: Any, fields: Fields, owner: Document | TensorDocument, pos: int, close: bytes) -> int:
+        """Fill `message` up to its closing bracket; values and unknown fields go to `owner`."""
+        text = self._text
+        seen = set()
+        columns: dict[str, ValueColumn] = {}
+        while (found := _field(text, pos)) is not None:
+            name, colon, word = found.groups()
+            pos = found.end() if word is None else found.start(3)
+            field = fields.get(name)
+            if field is None:
+                owner.unknown.append(Unknown(self._place(found.start(1)), _told(name)))
+                pos = self._skip(pos, colon)
+                continue
+            if not field.repeated:
+                if name in seen:
+                    raise TextError(found.start(1), f"{field.name} is given twice")
+                seen.add(name)
+            value = _plain(field, word) if colon and word is not None else None
+            if value is not None:
+                _store(message, field, value, pos)
+                pos = found.end()
+            elif field.kind == "message":
+                pos = self._messages(message, field, owner, pos)
+            elif not colon:
+                raise TextError(pos, f"expected ':' after {field.name}")
+            elif field.values is not None:
+                if field.name not in columns:
+                    columns[field.name] = ValueColumn(field.values)
+                pos = columns[field.name].read(text, pos)
+            elif field.repeated and text[pos : pos + 1] == b"[":
+                pos = self._list(message, field, owner, pos)
+            else:
+                pos = self._scalar(message, field, owner, pos)
+        if isinstance(owner, TensorDocument):
+            owner.values.update((name, column.array()) for name, column in columns.items())
+        return self._close(pos, close)
+
+    def _close(self, pos: int, close: bytes) -> int:
+        found = _end(self._text, pos)
+        if found is None:
+            raise TextError(_field_gap(self._text, pos).end(), "expected the name of a field")  # type: ignore[union-attr]
+        if found[1] != close:
+            wanted = f"'{close.decode()}'" if close else "the end of the file"
+            met = f"'{found[1].decode()}'" if found[1] else "the end of the file"
+            raise TextError(found.start(1), f"expected a field or {wanted}, met {met}")
+        return found.end()
+
+    def _messages(self, message: Any, field: Field, owner: Document | TensorDocument, pos: int) -> int:
+        """One message, or a list of them where the field is repeated."""
+        if not (field.repeated and self._text[pos : pos + 1] == b"["):
+            return self._nested(message, field, owner, pos)
+        pos = _gap(self._text, pos + 1).end()  # type: ignore[union-attr]
+        if self._text[pos : pos + 1] == b"]":
+            return pos + 1
+        while True:
+            pos = self._nested(message, field, owner, pos)
+            found = self._comma(pos, field)
+            pos = found.end()
+            if found[1] == b"]":
+                return pos
+
+    def _comma(self, pos: int, field: Field) -> "re.Match[bytes]":
+        found = _after_comma(self._text, pos)
+        if found is None:
+            raise TextError(pos, f"expected ',' or ']' in the list of {field.name}")
+        return found
+
+    def _nested(self, message: Any, field: Field, owner: Document | TensorDocument, pos: int) -> int:
+        opening = self._text[pos : pos + 1]
+        if opening not in (b"{", b"<"):
+            raise TextError(pos, f"expected '{{' after {field.name}")
+        if isinstance(owner, Document) and field.name in ("input", "output"):
+            tensor = TensorDocument(self._schema.tensor())
+            (owner.inputs if field.name == "input" else owner.outputs).append(tensor)
+            return self._message(tensor.message, field.fields, tensor, pos + 1, _CLOSING[opening])
+        nested = message.Extensions[self._schema.expect] if field.name[0] == "[" else getattr(message, field.name)
+        nested.SetInParent()
+        return self._message(nested, field.fields, owner, pos + 1, _CLOSING[opening])
+
+    def _list(self, message: Any, field: Field, owner: Document | TensorDocument, pos: int) -> int:
+        pos = _gap(self._text, pos + 1).end()  # type: ignore[union-attr]
+        if self._text[pos : pos + 1] == b"]":
+            return pos + 1
+        while True:
+            pos = self._scalar(message, field, owner, pos)
+            found = self._comma(pos, field)
+            pos = found.end()
+            if found[1] == b"]":
+                return pos
+
+    def _scalar(self, message: Any, field: Field, owner: Document | TensorDocument, pos: int) -> int:
+        value, end = self._value(field, pos)
+        if value is None:
+            owner.unknown.append(Unknown(self._place(pos), field.name, _told(self._text[pos:end])))
+            return end
+        _store(message, field, value, pos)
+        return end
+
+    def _value(self, field: Field, pos: int) -> tuple[Any, int]:
+        """The value at `pos` and the position behind it; None for an enumerator that the schema does not know."""
+        kind = field.kind
+        if kind == "string":
+            return self._strings(field, pos)
+        found = (_integer if kind == "integer" else _real if kind == "real" else _word)(self._text, pos)
+        if found is None:
+            article = "a number" if kind == "real" else "a name" if kind == "enum" else f"{kind!s} value"
+            raise TextError(pos, f"{field.name} must be {article}")
+        word = found[1]
+        if kind == "integer":
+            return self._integer(word, pos), found.end()
+        if kind == "real":
+            return real(word), found.end()
+        if kind == "bool":
+            if word not in _BOOLS:
+                raise TextError(pos, f"{field.name} must be true or false")
+            return _BOOLS[word], found.end()
+        number = field.words.get(word)
+        if number is None and _integer(word, 0) is not None and self._integer(word, pos) in field.words.values():
+            number = self._integer(word, pos)
+        return number, found.end()
+
+    def _integer(self, word: bytes, pos: int) -> int:
+        try:
+            return integer(word)
+        except ValueError as error:
+            raise TextError(pos, str(error)) from None
+
+    def _strings(self, field: Field, pos: int) -> tuple[str, int]:
+        """Adjacent strings are one."""
+        try:
+            value, end = strings_at(self._text, pos)
+            if value is None:
+                raise TextError(pos, f"{field.name} must be a quoted string on one line")
+            return value.decode(), end
+        except (ValueError, OverflowError) as error:
+            raise TextError(pos, f"{field.name}: {error}") from None
+
+    def _skip(self, pos: int, colon: bytes) -> int:
+        """Behind the value of an unknown field: a scalar, a list, or a message however deep."""
+        text = self._text
+        start = pos
+        closers: list[bytes] = []
+        while True:
+            found = _token(text, pos)
+            end = -1 if found is None else string_end(text, found.start(1)) if found[1] else found.end()
+            if found is None or end < 0:
+                raise TextError(pos, "the value of an unknown field does not end" if closers else "expected a value")
+            pos = end
+            if found[2]:
+                closers.append(_CLOSING[found[2]])
+                if len(closers) > _DEEPEST:
+                    raise TextError(start, f"nested deeper than {_DEEPEST}")
+            elif found[3]:
+                if not closers or closers.pop() != found[3]:
+                    raise TextError(found.start(3), f"unexpected '{found[3].decode()}'")
+            elif not closers and not colon:
+                raise TextError(start, "expected ':' or '{' after the name of a field")
+            if closers:
+                continue
+            while found[1] and end >= 0:
+                pos = _gap(text, end).end()  # type: ignore[union-attr]
+                end = string_end(text, pos)
+            return pos
+
+
+def _told(word: bytes) -> str:
+    """A word of the file for messages: its start, where it is longer than any right one."""
+    return word[:_MAX_TOLD].decode(errors="replace") + "…" * (len(word) > _MAX_TOLD)
+
+
+def _plain(field: Field, word: bytes) -> int | None:
+    """The value of an ordinary enumerator or decimal number; None where a closer look is needed."""
+    if field.kind == "enum":
+        return field.words.get(word)
+    if field.kind == "integer" and field.values is None and word.isdigit() and (word[0] != ord("0") or len(word) == 1):
+        return int(word) if len(word) < 20 else None
+    return None
+
+
+def _store(message: Any, field: Field, value: Any, pos: int) -> None:
+    try:
+        if field.repeated:
+            getattr(message, field.name).append(value)
+        else:
+            setattr(message, field.name, value)
+    except ValueError as error:
+        raise TextError(pos, f"{field.name}: {error}") from None

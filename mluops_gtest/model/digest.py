@@ -1,0 +1,29 @@
+"""Digests by which stored values are known."""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from typing import Final
+
+import numpy as np
+
+from mluops_gtest.model.tensor import Tensor
+
+_DIGITS: Final = 32
+
+
+def digest_bytes(data: bytes | memoryview) -> str:
+    """SHA-256 of a file's bytes, shortened alike."""
+    return hashlib.sha256(data).hexdigest()[:_DIGITS]
+
+
+def digest_tensors(tensors: Iterable[Tensor]) -> str:
+    """SHA-256 of id, type, dims, strides and bytes of these tensors in order, shortened to 32 digits."""
+    digest = hashlib.sha256()
+    for tensor in tensors:
+        desc = tensor.desc
+        head = [tensor.id, desc.dtype.value, desc.dims, desc.strides, tensor.data is not None]
+        digest.update(json.dumps(head).encode() + b"\n")
+        if tensor.data is not None:
+            digest.update(np.ascontiguousarray(tensor.data).reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()[:_DIGITS]

@@ -1,0 +1,175 @@
+"""What the results of one operator say of each point that a test report asks for."""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from mluops_gtest.model.result import CaseResult, Outcome, TensorInfo
+from mluops_gtest.model.status import Status
+from mluops_gtest.model.tensor import LARGE_ELEMENTS
+
+# Vector units work on so many elements at a time; every other length leaves a remainder.
+_ALIGNMENT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """The cases that test one point."""
+
+    results: tuple[CaseResult, ...]
+
+    @property
+    def passed(self) -> int:
+        """How many passed, be it in spite of a waiver."""
+        return sum(result.outcome.passes for result in self.results)
+
+    @property
+    def bad(self) -> tuple[CaseResult, ...]:
+        """Those that speak against the operator: a waiver that is no longer needed does not."""
+        return tuple(result for result in self.results if result.outcome.blocks and not result.outcome.passes)
+
+    @property
+    def left_out(self) -> int:
+        """How many neither passed nor block: skipped or waived."""
+        return len(self.results) - self.passed - len(self.bad)
+
+    @property
+    def holds(self) -> bool:
+        """The point was tested and nothing speaks against it."""
+        return self.passed > 0 and not self.bad
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorSummary:
+    """The results of one operator, or of several, by test point."""
+
+    results: tuple[CaseResult, ...]
+
+    def where(self, belongs: Callable[[CaseResult], bool]) -> Tally:
+        """The cases that belong to a point."""
+        return Tally(tuple(result for result in self.results if belongs(result)))
+
+    @property
+    def all(self) -> Tally:
+        """Every case."""
+        return Tally(self.results)
+
+    @property
+    def computing(self) -> Tally:
+        """Cases that call the operator as it is meant to be called; of one that never loaded nothing is known."""
+        return self.where(lambda result: not is_rejected(result) and bool(tensors(result)))
+
+    @property
+    def rejected(self) -> Tally:
+        """Parameter checks: calls that must be answered with an error."""
+        return self.where(is_rejected)
+
+    @property
+    def zero_elements(self) -> Tally:
+        """Cases with a tensor without elements, whether the operator takes or refuses it."""
+        return self.where(lambda result: any(0 in tensor.dims for tensor in tensors(result)))
+
+    @property
+    def too_large(self) -> Tally:
+        """Calls that must be refused, with a tensor of more elements than operators take."""
+        return self.where(lambda result: is_rejected(result) and any(map(_is_large, tensors(result))))
+
+    @property
+    def sizes(self) -> Tally:
+        """Cases with elements in every tensor, whatever their shape."""
+        full = (result for result in self.computing.results if all(0 not in tensor.dims for tensor in tensors(result)))
+        return Tally(tuple(full))
+
+    @property
+    def remainders(self) -> Tally:
+        """Of these, the ones whose rows do not fill whole vectors."""
+        return Tally(tuple(result for result in self.sizes.results if _row_length(result) % _ALIGNMENT))
+
+    @property
+    def unstable(self) -> tuple[CaseResult, ...]:
+        """Cases that crashed, hung, flaked or wrote where they must not."""
+        return tuple(result for result in self.results if result.outcome.is_unstable)
+
+    def tagged(self, tag: str) -> Tally:
+        """Cases with a tag."""
+        return self.where(lambda result: tag in result.tags)
+
+    def by_dtype(self) -> dict[str, Tally]:
+        """Cases by the data type that they compute in."""
+        return self._by(lambda result: (dtype_of(result),))
+
+    def by_layout(self) -> dict[str, Tally]:
+        """Cases by the layouts of the tensors that they compute in; masks and indices do not count."""
+        return self._by(lambda result: {tensor.layout for tensor in value_tensors(result)})
+
+    def by_rank(self) -> dict[str, Tally]:
+        """Cases by the numbers of dimensions of the tensors that they compute in."""
+        return self._by(lambda result: {str(len(tensor.dims)) for tensor in value_tensors(result)})
+
+    def shapes(self) -> int:
+        """How many different sets of shapes were computed."""
+        return len({tuple(tensor.dims for tensor in tensors(result)) for result in self.computing.results})
+
+    def largest(self) -> TensorInfo | None:
+        """The tensor with the most elements that a passed case computed with: values of its outputs were compared."""
+        found = [t for r in self.results if r.outcome is Outcome.PASSED and _has_values(r) for t in tensors(r)]
+        return max(found, key=lambda tensor: math.prod(tensor.dims), default=None)
+
+    def by_expected_status(self) -> dict[str, Tally]:
+        """Parameter checks by the status that must be answered."""
+        groups: dict[str, list[CaseResult]] = {}
+        for result in self.rejected.results:
+            assert result.expected_status is not None, "that is what makes it a rejected call"
+            groups.setdefault(result.expected_status.name, []).append(result)
+        return {name: Tally(tuple(group)) for name, group in sorted(groups.items())}
+
+    def _by(self, keys: Callable[[CaseResult], Iterable[str]]) -> dict[str, Tally]:
+        groups: dict[str, list[CaseResult]] = {}
+        for result in self.computing.results:
+            for key in keys(result):
+                if key:
+                    groups.setdefault(key, []).append(result)
+        return {key: Tally(tuple(groups[key])) for key in sorted(groups)}
+
+
+def is_rejected(result: CaseResult) -> bool:
+    """The call must be answered with an error."""
+    return result.expected_status not in (None, Status.SUCCESS)
+
+
+def tensors(result: CaseResult) -> tuple[TensorInfo, ...]:
+    """Inputs and outputs."""
+    return (*result.info.inputs, *result.info.outputs)
+
+
+def value_tensors(result: CaseResult) -> tuple[TensorInfo, ...]:
+    """The tensors that a case computes in: the floating-point ones; integers only where there are no others."""
+    floating = tuple(t for t in tensors(result) if "int" not in t.dtype and t.dtype != "bool")
+    return floating or tensors(result)
+
+
+def dtype_of(result: CaseResult) -> str:
+    """What the case computes in: its floating-point types, else its integers; indices beside values do not count."""
+    return "+".join(sorted({tensor.dtype for tensor in value_tensors(result)}))
+
+
+def shape_of(result: CaseResult) -> str:
+    """The shapes of all tensors in one line."""
+    sides = (result.info.inputs, result.info.outputs)
+    return " → ".join(" ".join(f"{t.id}[{','.join(map(str, t.dims))}]" for t in side) for side in sides)
+
+
+def _has_values(result: CaseResult) -> bool:
+    """Values came back: a call that returns early, or is refused, may describe tensors that nobody has room for."""
+    outputs = {tensor.id for tensor in result.info.outputs}
+    return any(reading.output in outputs for reading in result.readings)
+
+
+def _is_large(tensor: TensorInfo) -> bool:
+    return math.prod(tensor.dims) >= LARGE_ELEMENTS
+
+
+def _row_length(result: CaseResult) -> int:
+    """Elements in the last dimension of the first output."""
+    dims = result.info.outputs[0].dims if result.info.outputs else ()
+    return dims[-1] if dims else 1

@@ -1,0 +1,1 @@
+"""What a run leaves: its files, read back with their types, merged, remembered."""

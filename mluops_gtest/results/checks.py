@@ -1,0 +1,182 @@
+"""Results that have the right types and still cannot be: no verdict may rest on them."""
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, NotRequired, TypedDict
+
+from mluops_gtest.errors import shown
+from mluops_gtest.files.typed import MAX_INTEGER, Source, convert, keep_plain
+from mluops_gtest.model.drift import SIZELESS
+from mluops_gtest.model.labels import ANY_NAME
+from mluops_gtest.model.report import RunReport
+from mluops_gtest.model.result import CaseResult, Perf, Profile, Reading, Worst
+
+# Part I of N; more digits are no count of machines.
+_SHARD: Final = re.compile(r"([1-9]\d{0,5})/([1-9]\d{0,5})")
+# A parameter is a value or a list of values.
+_PARAM_LEVELS: Final = 2
+_COUNTS: Final = f"0 … {MAX_INTEGER}"
+
+
+class DeviceRecord(TypedDict):
+    """What a report keeps of a device."""
+
+    name: str
+    bandwidth: float
+    peak: float | dict[str, float]
+
+
+class EnvironmentRecord(TypedDict, total=False):
+    """What reports ask the environment of a run."""
+
+    platform: str
+    machine: str
+    cpus: int | None
+    content: list[str]
+    settings: str | None
+    device: DeviceRecord | None
+
+
+class BackendRecord(TypedDict):
+    """What reports ask of the backend."""
+
+    name: str
+    repeat: NotRequired[int]
+
+
+class SelectionRecord(TypedDict, total=False):
+    """What a run was asked for."""
+
+    select: list[str]
+    operators: list[str]
+    tags: list[str]
+    keyword: str
+    everything: bool
+    roots: list[str]
+    # Of earlier versions.
+    root: str | None
+    shard: str | None
+    times: str | None
+    reseed: int | None
+    cases: int
+    left_out: int
+
+
+def check_report(report: RunReport, summary: Any, source: Source) -> None:
+    """Refuse a report whose head cannot be, that has a case twice, or whose summary tells of other results."""
+    convert(report.environment, EnvironmentRecord, _part(source, "environment"))
+    convert(report.backend, BackendRecord, _part(source, "backend"))
+    check_selection(report.selection, _part(source, "selection"))
+    check_labels(report.labels, _part(source, "labels"))
+    for name, mapping in (("environment", report.environment), ("backend", report.backend)):
+        keep_plain(mapping, _part(source, name))
+    device = report.environment.get("device")
+    if device is not None:
+        peak = device["peak"]
+        figures = [device["bandwidth"], *(peak.values() if isinstance(peak, dict) else [peak])]
+        _refuse_unless(_are_amounts(figures), "figures must be ≥ 0", source, ".environment.device")
+    _refuse_unless(_are_amounts([report.seconds]), f"{report.seconds} seconds cannot be", source, ".seconds")
+    _refuse_unless(_are_amounts(report.timing.values()), "seconds must be ≥ 0", source, ".timing")
+    try:
+        datetime.fromisoformat(report.started).timestamp()
+    except (ValueError, OverflowError, OSError):
+        raise source.error(f"{shown(report.started)} is no time, e.g. 2026-01-31T12:00:00+00:00", ".started") from None
+    seen: set[str] = set()
+    for index, result in enumerate(report.results):
+        _refuse_unless(result.case not in seen, f"{shown(result.case)} stands twice", source, f".results[{index}]")
+        seen.add(result.case)
+    if summary is not None and summary != report.summary:
+        raise source.error(f"it says {shown(summary)}, but the results are {shown(report.summary)}", ".summary")
+
+
+def check_selection(selection: Any, source: Source) -> None:
+    """Refuse a selection that no command line makes."""
+    convert(selection, SelectionRecord, source)
+    keep_plain(selection, source)
+    shard = selection.get("shard")
+    if shard is not None:
+        found = _SHARD.fullmatch(shard)
+        is_shard = found is not None and int(found[1]) <= int(found[2])
+        _refuse_unless(is_shard, f"{shown(shard)} is no shard such as 2/5", source, ".shard")
+    for root in selection.get("roots") or [selection.get("root") or ""]:
+        _refuse_unless("\0" not in root, f"{shown(root)} is no folder", source, ".roots")
+
+
+def check_labels(labels: Mapping[str, str], source: Source) -> None:
+    """Refuse names of labels that no run gives."""
+    for name in labels:
+        what = f"{shown(name)} is no name of a label: a letter, then at most 63 letters, digits, -, _ and dots"
+        _refuse_unless(ANY_NAME.fullmatch(name) is not None, what, source, "")
+
+
+def check_result(result: CaseResult, source: Source) -> None:
+    """Refuse a result that no run can have."""
+    _refuse_unless(_are_amounts([result.seconds]), f"{result.seconds} seconds cannot be", source, ".seconds")
+    for index, reading in enumerate(result.readings):
+        _check_reading(reading, source, f".readings[{index}]")
+    if result.worst is not None:
+        _check_worst(result.worst, result, source)
+    if result.profile is not None:
+        _check_profile(result.profile, source)
+    if result.perf is not None:
+        _check_perf(result.perf, source)
+    info = result.info
+    for tensor in (*info.inputs, *info.outputs):
+        if not _are_counts(tensor.dims):
+            raise source.error(f"dims of {shown(tensor.id)} must lie in {_COUNTS}", ".info")
+    keep_plain(info.params, source, ".info.params", _PARAM_LEVELS)
+    theory = (info.theory_io_bytes or 0.0, info.theory_ops or 0.0)
+    _refuse_unless(_are_amounts(theory), "theory must be ≥ 0", source, ".info")
+
+
+def _check_reading(reading: Reading, source: Source, at: str) -> None:
+    _refuse_unless(not math.isnan(reading.threshold), "a threshold cannot be NaN", source, f"{at}.threshold")
+    # A threshold below 0 is beyond what even equal integers reach.
+    measured = reading.criterion != SIZELESS and reading.threshold >= 0
+    if measured and reading.within and not reading.value <= reading.threshold:
+        raise source.error(f"{reading.value} is not within {reading.threshold}", f"{at}.within")
+
+
+def _check_worst(worst: Worst, result: CaseResult, source: Source) -> None:
+    counts = (worst.unequal, worst.beyond or 0, worst.bits_unequal or 0)
+    figures = (*counts, worst.compared, worst.max_ulp or 0, *worst.index)
+    _refuse_unless(_are_counts(figures), f"counts and places must lie in {_COUNTS}", source, ".worst")
+    _refuse_unless(max(counts) <= worst.compared, "more elements differ than there are", source, ".worst")
+    for tensor in result.info.outputs:
+        if tensor.id == worst.output:
+            pairs = zip(worst.index, tensor.dims, strict=False)
+            inside = len(worst.index) == len(tensor.dims) and all(place < length for place, length in pairs)
+            what = f"{list(worst.index)} is outside of {worst.output}{list(tensor.dims)}"
+            _refuse_unless(inside, what, source, ".worst.index")
+
+
+def _check_profile(profile: Profile, source: Source) -> None:
+    counts = (*profile.histogram, profile.rows, profile.columns, profile.width)
+    _refuse_unless(_are_counts(counts), f"counts must lie in {_COUNTS}", source, ".profile")
+    cells = profile.rows * profile.columns
+    what = f"{profile.rows} × {profile.columns} cells are {cells}, not {len(profile.cells)}"
+    _refuse_unless(cells == len(profile.cells), what, source, ".profile.cells")
+
+
+def _check_perf(perf: Perf, source: Source) -> None:
+    counts = (*perf.samples_ns, *perf.device_samples_ns, perf.workspace_bytes, perf.overhead_ns or 0)
+    _refuse_unless(_are_counts(counts), f"times and sizes must lie in {_COUNTS}", source, ".perf")
+
+
+def _part(source: Source, name: str) -> Source:
+    return Source(source.file, source.remedy, f"{source.at}.{name}")
+
+
+def _refuse_unless(holds: bool, what: str, source: Source, at: str) -> None:
+    if not holds:
+        raise source.error(what, at)
+
+
+def _are_counts(values: Sequence[int]) -> bool:
+    return not values or (min(values) >= 0 and max(values) <= MAX_INTEGER)
+
+
+def _are_amounts(values: Iterable[float]) -> bool:
+    return all(math.isfinite(value) and value >= 0 for value in values)

@@ -1,0 +1,147 @@
+"""Results to JSON and back: one line per result while running, one report at the end."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final, get_args
+
+import msgspec
+
+from mluops_gtest.errors import shown
+from mluops_gtest.files.typed import Source, convert
+from mluops_gtest.model.cause import Cause
+from mluops_gtest.model.report import FORMAT, RunReport
+from mluops_gtest.model.result import CaseResult
+from mluops_gtest.model.status import Status
+from mluops_gtest.results.checks import check_report, check_result
+
+# JSON has no such numbers.
+_NUMBERS: Final = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+_LISTS: Final = ("tags", "readings", "notes", "attempts")
+_KINDS: Final = {kind.__struct_config__.tag for kind in get_args(Cause)}
+_STATUSES: Final = {status.name: status.value for status in Status}
+
+
+def result_to_json(result: CaseResult) -> dict[str, Any]:
+    """A result as plain JSON values; statuses go by name, NaN and infinities are words."""
+    record: dict[str, Any] = msgspec.to_builtins(result)
+    # For people and for programs that know no causes; nothing here reads it back where there are causes.
+    record["reason"] = result.reason
+    for attempt, run_with_retries in zip(record["attempts"], result.attempts, strict=True):
+        attempt["reason"] = run_with_retries.reason
+        attempt["causes"] = _causes(attempt["causes"])
+    record["causes"] = _causes(record["causes"])
+    record["status"] = None if result.status is None else result.status.name
+    record["expected_status"] = None if result.expected_status is None else result.expected_status.name
+    record["seconds"] = round(result.seconds, 9)
+    for key in _LISTS:
+        record[key] = list(record[key])
+    for reading in record["readings"]:
+        reading["value"] = _word(reading["value"])
+        reading["threshold"] = _word(reading["threshold"])
+    if result.perf is not None and result.perf.overhead_ns is None:
+        # As it was written before that was measured: a report keeps its digest in the history.
+        del record["perf"]["overhead_ns"]
+    if record["profile"] is not None:
+        record["profile"]["cells"] = [_word(cell) for cell in record["profile"]["cells"]]
+    params = record["info"]["params"]
+    record["info"]["params"] = {name: _words(value) for name, value in params.items()}
+    return record
+
+
+def report_to_json(report: RunReport) -> dict[str, Any]:
+    """The whole report as plain JSON values; one without labels is written as before there were any."""
+    labels = {"labels": dict(report.labels)} if report.labels else {}
+    return {
+        "format": FORMAT,
+        "tool_version": report.tool_version,
+        "backend": dict(report.backend),
+        "environment": dict(report.environment),
+        "selection": dict(report.selection),
+        "started": report.started,
+        "seconds": round(report.seconds, 6),
+        "timing": {phase: round(seconds, 6) for phase, seconds in report.timing.items()},
+        "interrupted": report.interrupted,
+        **labels,
+        "summary": report.summary,
+        "results": [result_to_json(result) for result in report.results],
+    }
+
+
+def _causes(causes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Causes with words for what JSON has no number for."""
+    for cause in causes:
+        for excess in cause["criteria"] if cause["kind"] == "exceeded" else ():
+            excess |= {key: _word(excess[key]) for key in ("value", "threshold")}
+    return list(causes)
+
+
+def _word(value: float) -> float | str:
+    return value if math.isfinite(value) else str(value)
+
+
+def _words(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_words(item) for item in value]
+    return _word(value) if isinstance(value, float) else value
+
+
+def result_from_json(record: Any, source: Source) -> CaseResult:
+    """The result that `result_to_json` wrote; ContentError names the place of what is none, and the case."""
+    if isinstance(record, dict) and isinstance(record.get("case"), str):
+        source = Source(f"{source.file}: case {shown(record['case'])}", source.remedy, source.at)
+        _read_words(record)
+    result = convert(record, CaseResult, source)
+    check_result(result, source)
+    return result
+
+
+def report_from_json(record: Any, source: Source) -> RunReport:
+    """The report that `report_to_json` wrote; ContentError names the place of what is none."""
+    if not isinstance(record, dict) or "results" not in record:
+        raise source.error("not a report of mluops-test: it must be an object with `format` and `results`")
+    if record.get("format") != FORMAT:
+        raise source.error(f"format {shown(record.get('format'))}; this version reads format {FORMAT}")
+    head = convert({**record, "results": []}, RunReport, source)
+    records = convert(record["results"], list[Any], replace(source, at="$.results"))
+    results = tuple(
+        result_from_json(result, Source(source.file, source.remedy, f"$.results[{index}]"))
+        for index, result in enumerate(records)
+    )
+    report = replace(head, results=results)
+    check_report(report, record.get("summary"), source)
+    return report
+
+
+def _read_words(record: dict[str, Any]) -> None:
+    """Words become what the types hold; what is no such word stays, and is told as what it is."""
+    for key in ("status", "expected_status"):
+        word = record.get(key)
+        if word is not None:
+            # A number is no status in a results file, so it must not be taken for one.
+            record[key] = _STATUSES.get(word, word) if isinstance(word, str) else f"{shown(word)}"
+    for reading in _objects(record.get("readings")):
+        for key in ("value", "threshold"):
+            if isinstance(reading.get(key), str):
+                reading[key] = _NUMBERS.get(reading[key], reading[key])
+    for told in (record, *_objects(record.get("attempts"))):
+        _read_causes(told)
+    for profile in _objects([record.get("profile")]):
+        if isinstance(profile.get("cells"), list):
+            profile["cells"] = [_NUMBERS.get(c, c) if isinstance(c, str) else c for c in profile["cells"]]
+
+
+def _read_causes(told: dict[str, Any]) -> None:
+    """The causes of a result or of an attempt; one of an earlier version, or of a kind from a later one, has words."""
+    causes, reason = told.setdefault("causes", []), told.get("reason")
+    unknown = any(cause.get("kind") not in _KINDS for cause in _objects(causes))
+    if reason and (causes == [] or unknown):
+        causes = told["causes"] = [{"kind": "told", "text": reason}]
+    for cause in _objects(causes):
+        for excess in _objects(cause.get("criteria")):
+            excess |= {key: _NUMBERS.get(word, word) for key, word in excess.items() if isinstance(word, str)}
+
+
+def _objects(items: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(items, list):
+        yield from (item for item in items if isinstance(item, dict))

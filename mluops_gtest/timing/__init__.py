@@ -1,0 +1,1 @@
+"""Times: samples, statistics, efficiency, and what a device can do."""

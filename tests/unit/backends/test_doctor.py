@@ -1,0 +1,254 @@
+"""The kit that checks a backend, proved by backends that break one promise each."""
+
+import pytest
+
+from mluops_gtest.backends.doctor import UNKNOWN_OPERATOR, Finding, Verdict, check_behaviour, check_interface
+from mluops_gtest.backends.reference_backend import ReferenceBackend
+from mluops_gtest.content.selection import Selected
+from mluops_gtest.engine.caller import InlineCaller
+from mluops_gtest.engine.execute import Executor, Options
+from mluops_gtest.generate.source import StoredCases
+from mluops_gtest.model.backend import OfferedBackend, misfits
+from mluops_gtest.model.call import Declined
+from mluops_gtest.model.case import Case
+from mluops_gtest.model.cause import ContentError
+from mluops_gtest.model.result import CaseResult, Outcome
+from mluops_gtest.model.status import Status
+from tests.support import wrong_backends
+
+# Between them: floats with a tolerance, pure copies, scalar results.
+OPERATORS = ("get_indice_pairs", "indice_convolution_backward_data", "masked_im2col_forward")
+PROMISES = {
+    "operators", "unknown operators", "cases", "empty tensors", "workspace", "inputs", "memory", "refusals", "statuses",
+    "calls", "deterministic", "outputs", "values",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def cases(catalogue):
+    """Per operator three smoke cases, and a negative case of every status."""
+    chosen = {}
+    for draft in catalogue.drafts.values():
+        kind = draft.expect.status if "negative" in draft.tags and draft.expect.check else "smoke"
+        group = chosen.setdefault((draft.operator, kind), [])
+        wanted = kind != "smoke" or "smoke" in draft.tags
+        if draft.operator in OPERATORS and wanted and len(group) < (3 if kind == "smoke" else 1):
+            group.append(Selected(draft.id, draft.operator, draft.tags, draft=draft))
+    selected = [one for group in chosen.values() for one in group]
+    source = StoredCases(catalogue, tuple(selected))
+    return [(source.load(one.id), catalogue.operators[one.operator]) for one in selected]
+
+
+def check(backend, cases, **message):
+    executor = Executor(InlineCaller(backend), Options(repeat=2))
+    findings = check_behaviour(cases, executor.execute, **message)
+    assert {finding.name for finding in findings} == PROMISES
+    assert len(findings) == len(PROMISES)
+    return {finding.name: finding for finding in findings}
+
+
+def broken(findings):
+    return {name for name, finding in findings.items() if finding.verdict is Verdict.PROBLEM}
+
+
+def test_a_right_backend_keeps_every_promise(cases):
+    findings = check(wrong_backends.Exact(), cases)
+    assert {finding.verdict for finding in findings.values()} == {Verdict.OK}
+    assert findings["operators"].detail == f"offers {', '.join(OPERATORS)}"
+    assert findings["outputs"].detail.endswith("(9 cases)")
+    refused = [case for case, _ in cases if case.expect.status != Status.SUCCESS]
+    assert findings["statuses"].detail.endswith(f"({len(refused) + len(OPERATORS)} cases)")
+
+
+@pytest.mark.parametrize(
+    ("name", "promise", "message"),
+    [
+        ("OneElementWrong", "values", "mluops-test run CASE"),
+        ("AllZero", "values", "mluops-test run CASE"),
+        ("LeavesOneUnwritten", "outputs", "Write in place"),
+        ("LeavesOutputUntouched", "outputs", "Write in place"),
+        ("ForgetsScalars", "outputs", "call.scalars[name]"),
+        ("WritesPastTheEnd", "memory", "past the end"),
+        ("WritesBeforeTheStart", "memory", "before the start"),
+        ("ChangesAnInput", "inputs", "work on a copy"),
+        ("OverrunsWorkspace", "workspace", "no byte beyond call.workspace_size"),
+        ("AsksNegativeWorkspace", "workspace", "must return an int ≥ 0"),
+        ("WritesOnFailure", "refusals", "Make all checks before the first write"),
+        ("WrongStatus", "statuses", "lists the checks"),
+        ("ReturnsNonsense", "calls", "must return a Status"),
+        ("Raises", "calls", "ZeroDivisionError"),
+        ("NeedsTooMuch", "calls", "no NRAM left"),
+        ("NeverTheSame", "deterministic", "`deterministic = False`"),
+        ("Declines", "operators", "not on Mondays"),
+        ("SupportsNothing", "operators", "does not support"),
+    ],
+)
+def test_a_broken_promise_is_told_with_what_to_do(cases, name, promise, message):
+    findings = check(getattr(wrong_backends, name)(), cases)
+    assert promise in broken(findings)
+    assert message in findings[promise].detail
+
+
+@pytest.mark.parametrize(
+    ("name", "promises"),
+    [
+        ("ChangesAnInput", {"inputs"}),
+        ("WritesPastTheEnd", {"memory"}),
+        ("OverrunsWorkspace", {"workspace"}),
+        ("LeavesOneUnwritten", {"outputs"}),
+    ],
+)
+def test_one_mistake_is_one_finding(cases, name, promises):
+    assert broken(check(getattr(wrong_backends, name)(), cases)) == promises
+
+
+class SpeaksOfItsWorkspace(wrong_backends.Exact):
+    """Its message has a word in it that the harness uses, too."""
+
+    def run(self, call):
+        raise RuntimeError("the workspace was never written")
+
+
+class FailsWhenAskedForItsSize(wrong_backends.Exact):
+    def workspace_size(self, call):
+        raise RuntimeError("no idea")
+
+
+@pytest.mark.parametrize(
+    ("backend", "promise"), [(SpeaksOfItsWorkspace(), "calls"), (FailsWhenAskedForItsSize(), "workspace")]
+)
+def test_what_happened_counts_and_not_the_words_of_a_message(cases, backend, promise):
+    findings = check(backend, cases)
+    assert promise in broken(findings)
+    assert not broken(findings) & {"workspace", "outputs", "calls"} - {promise}
+
+
+def test_a_backend_may_say_that_it_is_not_deterministic(cases):
+    findings = check(wrong_backends.NeverTheSame(), cases, deterministic=False)
+    assert findings["deterministic"] == Finding("deterministic", Verdict.SKIPPED, "the backend says that it is not")
+
+
+class AcceptsEverything(wrong_backends.Exact):
+    """Takes every call that it does not know for one it does."""
+
+    def run(self, call):
+        return Status.SUCCESS if call.operator == UNKNOWN_OPERATOR else super().run(call)
+
+
+class LooksUp(wrong_backends.Exact):
+    """Falls over a name that it does not know."""
+
+    def run(self, call):
+        return {name: super(LooksUp, self).run for name in OPERATORS}[call.operator](call)
+
+
+@pytest.mark.parametrize(("backend", "came"), [(AcceptsEverything(), "failed"), (LooksUp(), "KeyError")])
+def test_an_unknown_operator_must_be_declined(cases, backend, came):
+    findings = check(backend, cases)
+    assert broken(findings) == {"unknown operators"}
+    assert came in findings["unknown operators"].detail
+    assert "Raise Declined(reason), or offer supports" in findings["unknown operators"].detail
+
+
+class NoNullHandles(wrong_backends.Exact):
+    """Looks into the handle before it asks whether there is one."""
+
+    def run(self, call):
+        assert call.handle.arch
+        return super().run(call)
+
+
+def test_every_operator_is_called_with_a_null_handle(cases):
+    computing = [(case, operator) for case, operator in cases if case.expect.check is None]
+    findings = check(NoNullHandles(), computing)
+    assert broken(findings) == {"statuses"}
+    assert findings["statuses"].detail.count("with a null handle: error, AttributeError") == len(OPERATORS)
+
+
+class CrashesOnEmpty(wrong_backends.Exact):
+    """Divides by the number of elements."""
+
+    def run(self, call):
+        for arg in (*call.inputs.values(), *call.outputs.values()):
+            if arg is not None and arg.array is not None:
+                _ = 1 // arg.desc.count
+        return super().run(call)
+
+
+def test_empty_tensors_must_be_survived(cases):
+    findings = check(CrashesOnEmpty(), cases)
+    assert broken(findings) == {"empty tensors"}
+    assert "ZeroDivisionError" in findings["empty tensors"].detail
+
+
+def test_what_no_case_shows_is_skipped(cases):
+    computing = [(case, operator) for case, operator in cases if case.expect.check is None]
+    findings = check(wrong_backends.Exact(), computing)
+    assert findings["empty tensors"].verdict is Verdict.SKIPPED
+    assert findings["values"].verdict is Verdict.OK
+
+
+def test_without_cases_nothing_is_claimed():
+    findings = check(wrong_backends.Exact(), [])
+    assert {finding.verdict for finding in findings.values()} == {Verdict.SKIPPED}
+
+
+class Masks(ReferenceBackend):
+    """Offers one operator."""
+
+    name = "masks"
+
+    def run(self, call):
+        if call.operator != "masked_im2col_forward":
+            raise Declined("only masks")
+        return super().run(call)
+
+
+def test_a_backend_may_offer_one_operator(cases, operators):
+    findings = check(Masks(operators), cases)
+    assert broken(findings) == set()
+    assert findings["operators"].detail == (
+        "offers masked_im2col_forward; declines get_indice_pairs, indice_convolution_backward_data"
+    )
+
+
+def test_a_broken_case_is_not_held_against_the_backend(cases):
+    def execute(case: Case, operator) -> CaseResult:
+        return CaseResult(
+            case.id, case.operator, (), Outcome.ERROR, causes=(ContentError("cut short"),), content_error=True
+        )
+
+    findings = {finding.name: finding for finding in check_behaviour(cases, execute)}
+    assert broken(findings) == {"cases", "unknown operators"}
+    assert "mluops-test verify" in findings["cases"].detail
+
+
+def test_long_lists_are_cut(cases):
+    findings = check(wrong_backends.Raises(), cases)
+    assert findings["calls"].detail.count("ZeroDivisionError") == 3
+    assert "and 6 more" in findings["calls"].detail
+
+
+class Named:
+    name = "named"
+
+
+class WithAttribute(wrong_backends.Exact):
+    supports = ("masked_im2col_forward",)
+
+
+@pytest.mark.parametrize(
+    ("backend", "verdict", "message"),
+    [
+        (wrong_backends.Exact(), Verdict.OK, "offers name, run"),
+        (wrong_backends.OverrunsWorkspace(), Verdict.OK, "offers name, run, workspace_size"),
+        (wrong_backends.NoName(), Verdict.PROBLEM, "has no `name`"),
+        (Named(), Verdict.PROBLEM, "run(call: OpCall) -> Status"),
+        (WithAttribute(), Verdict.PROBLEM, "`supports` does not fit"),
+        (42, Verdict.PROBLEM, "has no `name`"),
+    ],
+)
+def test_the_interface(backend, verdict, message):
+    finding = check_interface(OfferedBackend(backend).members, tuple(misfits(backend)))
+    assert (finding.name, finding.verdict) == ("interface", verdict)
+    assert message in finding.detail
