@@ -149,7 +149,7 @@ WHEN_GENERATED = {
     ),
     "a recipe without a result": (
         RECIPES, "    return _made(_drawn(draw, dtype, rows", "    _made(_drawn(draw, dtype, rows", "def scattered",
-        "recipe 'scattered' returns None. Let it return Made",
+        "recipe 'scattered' returns None. Let it return RecipeOutput",
     ),
     "a recipe that raises": (
         RECIPES, "_drawn(draw, dtype, rows, channels)", "_drawn(draw, dtype, row, channels)",
