@@ -46,7 +46,7 @@ def no_check_forgotten(subject: Subject) -> Problems:
     for name in subject.operator.answered_anyway.keys() - {check.name for check in subject.reachable}:
         yield Problem(
             str(subject.generator),
-            f"answered_anyway names {name}, which is no check that a call can reach",
+            f"answered_anyway names {name}, which is not a check that a call can reach",
             "Remove it.",
         )
     calls = [(status, call) for status, _, call in _refused(subject)]

@@ -46,7 +46,7 @@ def parse_shape(text: str) -> Shape:
     """Axes in brackets, optional ones first in brackets of their own, then words for people: `[≥ n, 4]: n, d, h, w`."""
     match = _SHAPE.match(text)
     if match is None:
-        raise ShapeError(f"{text!r} is no shape; write the axes in brackets, e.g. [N, C]")
+        raise ShapeError(f"{text!r} is not a shape; write the axes in brackets, e.g. [N, C]")
     inside = match[1]
     optional = []
     while (found := _OPTIONAL.match(inside)) is not None:
@@ -60,7 +60,7 @@ def _axis(text: str) -> Axis:
     length = text.removeprefix("≥").strip()
     factors = tuple(factor.strip() for factor in length.split("·"))
     if not all(_FACTOR.fullmatch(factor) for factor in factors):
-        raise ShapeError(f"the axis {text!r} is no product of names and numbers, e.g. C·kernel_h")
+        raise ShapeError(f"the axis {text!r} is not a product of names and numbers, e.g. C·kernel_h")
     return Axis(text, factors, text.startswith("≥"))
 
 

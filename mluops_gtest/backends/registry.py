@@ -80,9 +80,9 @@ def load_backend(spec: str, dependencies: BackendDependencies) -> Backend:
     """The backend that `spec` names; an unknown word is a usage error, one that does not load exits 4."""
     word, _, rest = spec.partition(":")
     if word not in ("c", "mlu") and dependencies.runtime is not None:
-        raise UsageError(f"--runtime belongs to the C backend (c:LIBRARY, mlu); the backend is {spec!r}.")
+        raise UsageError(f"--runtime works with C libraries only (c:LIBRARY, mlu); the backend is {spec!r}.")
     if word != "exec" and dependencies.serve:
-        raise UsageError(f"--serve belongs to exec:COMMAND; the backend is {spec!r}.")
+        raise UsageError(f"--serve works with exec:COMMAND only; the backend is {spec!r}.")
     if spec in BUILT_IN:
         module, _, attribute = BUILT_IN[spec].partition(":")
         backend: Backend = getattr(importlib.import_module(module), attribute)(dependencies.operators())
@@ -98,9 +98,9 @@ def load_backend(spec: str, dependencies: BackendDependencies) -> Backend:
 def _open(word: str, rest: str, dependencies: BackendDependencies) -> Backend:
     """The adapter of that word; each is imported only when it is used."""
     if word in _NEEDS_MORE and not rest:
-        raise UsageError(f"--backend {word}: says no more; write {ADAPTERS[word]}.")
+        raise UsageError(f"--backend {word}: is not complete; write {ADAPTERS[word]}.")
     if word == "mlu" and rest:
-        raise UsageError("--backend mlu takes nothing behind it; a library of your own is c:LIBRARY.")
+        raise UsageError("--backend mlu takes no argument; for your own library write c:LIBRARY.")
     match word:
         case "c":
             from mluops_gtest.backends.c_library import CLibraryBackend
@@ -146,7 +146,7 @@ def _named(spec: str) -> Backend:
     value = module
     for part in attribute.split("."):
         if not hasattr(value, part):
-            advice = f" Name the one that it has: {spec}:ATTRIBUTE." if target == spec else ""
+            advice = f" Name one that it has: {spec}:ATTRIBUTE." if target == spec else ""
             raise BackendError(f"Backend {spec!r}: {target} has no attribute {attribute!r}.{advice}")
         value = getattr(value, part)
     return _checked(spec, value)
@@ -228,6 +228,6 @@ def _checked(spec: str, value: Any) -> Backend:
     if inspect.isclass(value) or (callable(value) and not hasattr(value, "run")):
         value = _guarded(spec, value)
     for misfit in misfits(value, [member for member in MEMBERS if member.required]):
-        raise BackendError(f"Backend {spec!r}: {type(value).__name__} is no backend. {misfit}")
+        raise BackendError(f"Backend {spec!r}: {type(value).__name__} is not a backend. {misfit}")
     backend: Backend = value
     return backend

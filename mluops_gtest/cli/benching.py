@@ -103,5 +103,5 @@ def duel(first_ns: Sequence[int], second_ns: Sequence[int], family: int = 1, ove
     room = abs(change) if abs(change) >= effect else effect - abs(change)
     needed = max(count + 1, math.ceil(min(count * (width / room) ** 2, _MAX_NEEDED))) if room > 0 else _MAX_NEEDED
     if needed >= _MAX_NEEDED:
-        return Duel(TimeVerdict.INCONCLUSIVE, *bounds, f"too near to {MIN_EFFECT:.0%} to tell")
+        return Duel(TimeVerdict.INCONCLUSIVE, *bounds, f"too close to {MIN_EFFECT:.0%} to tell")
     return Duel(TimeVerdict.INCONCLUSIVE, *bounds, f"about {needed} samples would tell")

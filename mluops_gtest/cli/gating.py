@@ -67,7 +67,7 @@ def make_update(request: GateRequest, today: datetime.date | None = None) -> Upd
     if request.against.exists():
         if request.against.is_dir() or not is_baseline(load_json(request.against)):
             raise UsageError(
-                f"--update --against {request.against}: that holds results, not a baseline; name the file to commit, "
+                f"--update --against {request.against}: it holds results, not a baseline; name the file to commit, "
                 "e.g. --against baseline.json."
             )
         old = read_reference(request.against)
@@ -97,7 +97,7 @@ def write_baseline(path: Path, made: Update) -> None:
 def read_reference(path: Path) -> Reference:
     """A results folder, a report.json or a baseline file."""
     if not path.exists():
-        raise UsageError(f"--against {path}: not there; `--update` writes a baseline file.")
+        raise UsageError(f"--against {path}: no such file; `--update` writes a baseline file.")
     if path.is_file():
         record = load_json(path)
         if is_baseline(record):
@@ -124,7 +124,7 @@ def _drift_limits(words: tuple[str, ...], operators: set[str]) -> DriftLimits:
             single[operator] = value
         else:
             known = ", ".join(sorted(operators)) or "none"
-            raise UsageError(f"--drift-factor {word}: no case is of operator {operator!r}. Known: {known}.")
+            raise UsageError(f"--drift-factor {word}: no case belongs to operator {operator!r}. Known: {known}.")
     return DriftLimits(factor, single)
 
 

@@ -46,7 +46,7 @@ class OutputSaver:
         cases = "1 case" if len(self._sizes) == 1 else f"{len(self._sizes)} cases"
         look = shlex.join(["mluops-test", "diff", min(self._sizes), "--from", str(self._folder)])
         total = size_words(sum(self._sizes.values()))
-        return f"Outputs of {cases} ({total}): {self._folder / OUTPUTS}; look at one by: {look}"
+        return f"Outputs of {cases} ({total}): {self._folder / OUTPUTS}; to look at one: {look}"
 
 
 def size_words(size: float) -> str:

@@ -99,7 +99,7 @@ def check_reports(reports: Mapping[ReportFormat, str], results: Path) -> None:
         if not path.parent.is_dir():
             raise UsageError(f"--{form} {name}: there is no folder {path.parent}; make it, or name another file.")
         if path.resolve() in seen:
-            raise UsageError(f"--{form} {name}: that is {seen[path.resolve()]}; name another file.")
+            raise UsageError(f"--{form} {name} is {seen[path.resolve()]}; name another file.")
         seen[path.resolve()] = f"the file of --{form}"
 
 

@@ -167,13 +167,13 @@ class RunRequest:
             values = getattr(request, name)
             for value in values if isinstance(values, tuple) else (values,):
                 if value is not None and not least <= value < 2**63:
-                    raise source.error(f"{value} cannot be; at least {least} is", f".{name}")
+                    raise source.error(f"{value} is too small; it must be at least {least}", f".{name}")
         named = {name: getattr(request, name) for name in ("backend", "roots", "runtime", "device_spec")}
         named |= {f"reports.{form}": file for form, file in request.reports.items()}
         for name, values in named.items():
             for value in values if isinstance(values, tuple) else (values or "",):
                 if "\0" in value:
-                    raise source.error(f"{shown(value)} cannot be named", f".{name}")
+                    raise source.error(f"{shown(value)} is not a valid name", f".{name}")
         return request
 
 
@@ -211,7 +211,7 @@ def execute(
     shown = verbosity == 0 and stderr().is_terminal
     progress = RunProgress(stderr(), _costs(source, left, times) if shown else {}, shown=shown)
     if request.isolate is False and is_native(request.backend):
-        complain("warning: --no-isolate with native code: a crash or a hang of the kernel ends this run.")
+        complain("warning: --no-isolate with native code: if the kernel crashes or hangs, so does this run.")
     with _one_interrupt(), open_callers(session, request) as callers, contextlib.closing(progress):
         planned = [PlannedCase(case.id, case.operator, case.tags) for case in cases]
         labels = run_labels(request.labels, request.backend, request.runtime, callers[0].version)
@@ -256,7 +256,7 @@ def execute(
     # Who selected knows that the rest is left out.
     if left_out and not any(request.selection.values()) and verbosity >= 0:
         say(
-            f"{left_out} declared cases were not selected; --all selects every one but those tagged undefined "
+            f"{left_out} declared cases were not selected; --all selects all except those tagged undefined "
             "(--tag undefined), --tag network the network scales."
         )
     return code

@@ -81,7 +81,7 @@ def _entry(record: Any, source: Source) -> LockEntry:
     keep_plain(entry.params, source, ".params")
     for tensor in (*entry.tensors["inputs"], *entry.tensors["outputs"]):
         if not all(0 <= length <= MAX_INTEGER for length in tensor["dims"]) or tensor["dtype"] not in _DTYPES:
-            raise source.error(f"{shown(tensor)} is no tensor", ".tensors")
+            raise source.error(f"{shown(tensor)} is not a tensor", ".tensors")
     return entry
 
 

@@ -73,7 +73,7 @@ def _refuse_many(entries: list[Lines], operator: Operator, path: Path) -> None:
                 raise _BadValueError("each", str(error)) from error
             total += count
             if total > MAX_CASES:
-                raise _BadValueError("each", f"with {count} cases of this entry the file has more than {MAX_CASES}")
+                raise _BadValueError("each", f"with the {count} cases of this entry the file has more than {MAX_CASES}")
             length = _length(entry)
             if count * length > MAX_DECLARED:
                 raise _BadValueError("each", f"{count} cases of {length} characters are more than {MAX_DECLARED}")
@@ -141,12 +141,12 @@ def _draft(entry: Lines, operator: Operator, variables: Mapping[str, Any], suffi
     recipe, args = _recipe(data, operator)
     change = filled("change", {})
     if not isinstance(change, dict):
-        raise _BadValueError("change", "change must be a mapping: tensor id (or params) → what differs")
+        raise _BadValueError("change", "change must be a mapping from a tensor id (or params) to what differs")
     changed_params = change.pop("params", {})
     expect = _expect(filled, operator) if _SPECIAL.intersection(entry) else _PLAIN
     if "negative" in tags and "expect" not in entry:
         raise _BadValueError(
-            "tags", "a negative case must write its expected status: expect: {status: BAD_PARAM, check: …}"
+            "tags", "a negative case must state its expected status: expect: {status: BAD_PARAM, check: …}"
         )
     case_id = f"{operator.name}/{name}"
     # What shapes the case's tensors and expectation; tags, document and note do not.
@@ -303,7 +303,7 @@ def _expect(filled: Any, operator: Operator) -> Expect:
                 raise _BadValueError(key, f"{name} must be an integer ≥ 0, not {shown(number)}")
     degenerate = filled("degenerate", None)
     if degenerate is not None and not (isinstance(degenerate, str) and degenerate):
-        raise _BadValueError("degenerate", "degenerate must say the reason in words")
+        raise _BadValueError("degenerate", "degenerate must be a text that gives the reason")
     return Expect(
         status=Status[status],
         check=check,

@@ -23,28 +23,28 @@ def _mistakes(operator: Operator) -> Iterator[tuple[str, str, str]]:
     """A word that stands in the line, the place where it is known, and the mistake."""
     for twin in _twice(check.name for check in operator.checks):
         *_, last = (check for check in operator.checks if check.name == twin)
-        yield twin, last.place, f"two checks are called {twin!r}. Give each a name of its own: cases ask for it."
+        yield twin, last.place, f"two checks are called {twin!r}. Give each its own name: cases refer to it."
     for twin in _twice(spec.id for spec in operator.tensors):
-        yield twin, "", f"two tensors are called {twin!r}. Give each a name of its own."
+        yield twin, "", f"two tensors are called {twin!r}. Give each its own name."
     for spec in operator.outputs:
         if not spec.criteria:
-            yield spec.id, "", f"the output {spec.id!r} has no criteria. Write {{DType.FLOAT: both(3e-3)}} or the like."
+            yield spec.id, "", f"the output {spec.id!r} has no criteria. Write {{DType.FLOAT: both(3e-3)}} or similar."
         for dtype, criteria in spec.criteria.items():
             if not criteria:
                 yield (
                     spec.id,
                     "",
-                    f"the output {spec.id!r} has no criteria for {dtype.value}. Add them, or the type goes.",
+                    f"the output {spec.id!r} has no criteria for {dtype.value}. Add them, or remove the type.",
                 )
         if spec.rows_owned is not None and spec.rows_owned not in operator.results:
             known = suggestion(spec.rows_owned, operator.results)
             yield (
                 spec.id,
                 "",
-                f"the output {spec.id!r} owns the rows of {spec.rows_owned!r}, which is no result.{known}",
+                f"the output {spec.id!r} owns the rows of {spec.rows_owned!r}, which is not a result.{known}",
             )
     for name in _twice(field.name for field in operator.param_fields):
-        yield name, "", f"two parameters are called {name!r}. Give each a name of its own."
+        yield name, "", f"two parameters are called {name!r}. Give each its own name."
     for number in _twice(str(field.number) for field in operator.param_fields):
         yield operator.param_fields[0].name, "", f"two parameters have the number {number}. Number them 1, 2, 3, …"
     for field in operator.param_fields:

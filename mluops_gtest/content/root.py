@@ -47,7 +47,9 @@ def find_roots(words: Iterable[str]) -> tuple[Root, ...]:
     for word in words:
         root = builtin_root() if word == BUILTIN else Root(Path(word).resolve())
         if not root.generators.is_dir():
-            raise UsageError(f"Root {word}: no folder generators/ there; a root holds generators/, cases/, prototxt/.")
+            raise UsageError(
+                f"Root {word}: it has no folder generators/; a root has generators/, cases/ and prototxt/."
+            )
         if root.path in roots:
             raise UsageError(f"Root {word}: {root.path} is named twice; name each root once.")
         roots[root.path] = root
@@ -63,7 +65,7 @@ def builtin_root() -> Root:
     if (checkout / "generators").is_dir():
         return Root(checkout)
     raise UsageError(
-        "No content found: this installation carries no operators. Name a folder with generators/ by --root DIR."
+        "No content found: this installation has no operators. Name a folder that has generators/ with --root DIR."
     )
 
 

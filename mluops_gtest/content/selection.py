@@ -125,7 +125,7 @@ def _matching(catalogue: Catalogue, patterns: Sequence[str]) -> Iterator[Selecte
         if not found:
             hint = suggestion(pattern[:200], [*catalogue.operators, *catalogue.drafts]).split(" Known:")[0]
             raise NothingSelectedError(
-                f"{shown(pattern)} is no case id and no operator with cases, matches none as a glob, and is no file or "
+                f"{shown(pattern)} is not a case id, an operator with cases, a glob that matches ids, or a file or "
                 f"folder with cases.{hint} `mluops-test list --all --format ids` shows every id."
             )
         yield from found

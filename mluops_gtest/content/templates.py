@@ -74,7 +74,7 @@ def _inserted(expression: str, variables: Mapping[str, Any]) -> str:
     value = evaluate(expression, variables)
     text = value if isinstance(value, str) else shown(value, LONGEST_INSERTION)
     if len(text) > LONGEST_INSERTION:
-        raise ValueError(f"{{{expression}}} puts more than {LONGEST_INSERTION} characters into a text")
+        raise ValueError(f"{{{expression}}} inserts more than {LONGEST_INSERTION} characters into a text")
     return text
 
 
@@ -93,7 +93,7 @@ def _value(node: ast.AST, variables: Mapping[str, Any]) -> Any:
         case ast.Name(id=name):
             if name not in variables:
                 known = ", ".join(variables) or "none (the case has no `each`)"
-                raise ValueError(f"{{{name}}} is no variable of this case; known: {known}")
+                raise ValueError(f"{{{name}}} is not a variable of this case; known: {known}")
             return variables[name]
         case ast.Constant(value=int() as number) if not isinstance(number, bool):
             return _bounded(number)
@@ -110,7 +110,7 @@ def _value(node: ast.AST, variables: Mapping[str, Any]) -> Any:
 def _integer(node: ast.AST, variables: Mapping[str, Any]) -> int:
     value = _value(node, variables)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise ValueError(f"only integers can be computed with, not {shown(value)}")
+        raise ValueError(f"only integers can be used in arithmetic, not {shown(value)}")
     return value
 
 

@@ -14,8 +14,8 @@ def plain_file_bytes(path: Path, most: int) -> bytes:
     with os.fdopen(handle, "rb") as file:
         mode = os.fstat(handle).st_mode
         if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-            raise ContentError(f"{path}: not a plain file; name a file that ends.")
+            raise ContentError(f"{path}: not a plain file; name a regular file.")
         data = file.read(most + 1)
     if len(data) > most:
-        raise ContentError(f"{path}: larger than {most >> 20} MiB, which no such file is.")
+        raise ContentError(f"{path}: larger than {most >> 20} MiB, too large for such a file.")
     return data

@@ -67,7 +67,7 @@ def decode_json(data: bytes, source: Source) -> Any:
     except RecursionError:
         raise source.error("nested too deeply") from None
     except msgspec.ValidationError as error:
-        raise source.error(f"{_uncapitalised(str(error))}, which is more than anything here counts") from None
+        raise source.error(f"{_uncapitalised(str(error))}, which is too large") from None
     except msgspec.DecodeError as error:
         text = str(error)
         found = _BYTE.search(text)
@@ -112,7 +112,7 @@ def refuse_doubled_keys(data: bytes, source: Source) -> None:
         names = [name for name, _ in pairs]
         if len(set(names)) != len(names):
             twice = next(name for name in names if names.count(name) > 1)
-            raise source.error(f"{shown(twice)} stands twice")
+            raise source.error(f"{shown(twice)} occurs twice")
 
     json.loads(data, object_pairs_hook=once)
 
@@ -128,7 +128,7 @@ def convert(value: Any, wanted: type[T], source: Source) -> T:
 def keep_plain(value: Any, source: Source, at: str = "", levels: int = MAX_LEVELS) -> None:
     """Refuse what is kept unlooked-at if it is nested deeply or holds integers that nothing can count with."""
     if type(value) is int and abs(value) > MAX_INTEGER:
-        raise source.error(f"{shown(value)} is larger than any number here", at)
+        raise source.error(f"{shown(value)} is too large", at)
     if isinstance(value, (dict, list)):
         if not levels:
             raise source.error("nested too deeply", at)

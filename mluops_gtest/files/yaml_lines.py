@@ -40,7 +40,7 @@ def _mapping(loader: Any, node: yaml.MappingNode) -> Lines:
         if not isinstance(key_node, yaml.ScalarNode):
             raise _refused("a key must be a word", key_node.start_mark)
         if key_node.value in seen and key_node.tag != f"{_TAG}merge":
-            raise _refused(f"the key {shown(key_node.value)} stands twice", key_node.start_mark)
+            raise _refused(f"the key {shown(key_node.value)} occurs twice", key_node.start_mark)
         seen.add(key_node.value)
     loader.flatten_mapping(node)
     # Keys are the words as written: our own key `null` would otherwise be read as nothing.
@@ -59,7 +59,7 @@ def _scalar(word: str, kind: str) -> Callable[[Any, yaml.ScalarNode], Any]:
         except (ValueError, LookupError, AttributeError, TypeError, OverflowError) as error:
             # Of a day such as 2026-02-30 the reason is worth telling.
             reason = f": {error}" if kind == "timestamp" and isinstance(error, ValueError) else ""
-            raise _refused(f"{shown(node.value)} is no {word}{reason}", node.start_mark) from error
+            raise _refused(f"{shown(node.value)} is not a valid {word}{reason}", node.start_mark) from error
         if kind == "int" and abs(value) > LARGEST_NUMBER:
             raise _refused(f"{shown(node.value)} is beyond ±{LARGEST_NUMBER}", node.start_mark)
         return value
@@ -68,7 +68,7 @@ def _scalar(word: str, kind: str) -> Callable[[Any, yaml.ScalarNode], Any]:
 
 
 _Loader.add_constructor(f"{_TAG}map", _mapping)
-_Loader.add_constructor(f"{_TAG}timestamp", _scalar("day", "timestamp"))
+_Loader.add_constructor(f"{_TAG}timestamp", _scalar("date", "timestamp"))
 _Loader.add_constructor(f"{_TAG}int", _scalar("integer", "int"))
 _Loader.add_constructor(f"{_TAG}float", _scalar("number", "float"))
 _Loader.add_constructor(f"{_TAG}bool", _scalar("truth value", "bool"))
@@ -111,7 +111,7 @@ def _refuse_excess(text: str) -> None:
                 size = 1 + len(event.value)
             case yaml.AliasEvent():
                 if anchor in anchors:
-                    raise _refused(f"*{anchor} stands inside of &{anchor}", event.start_mark)
+                    raise _refused(f"*{anchor} is used inside &{anchor}", event.start_mark)
                 size, anchor = sizes.get(str(anchor), 0), None
         lengths[-1] += size
         if anchor is not None:

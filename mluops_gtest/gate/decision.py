@@ -183,8 +183,8 @@ def refuse_other_backend(report: RunReport, reference: Reference, *, cross_backe
     backend = backend_of(report)
     if backend != reference.backend and not cross_backend:
         raise UsageError(
-            f"RESULTS are of backend {backend!r}, the baseline is of {reference.backend!r}; "
-            "say --cross-backend if that is meant."
+            f"RESULTS is from backend {backend!r}, the baseline from {reference.backend!r}; "
+            "add --cross-backend if you mean that."
         )
 
 
@@ -193,7 +193,7 @@ def _change(result: CaseResult | None, case: str, reference: Reference, waived: 
     before = None if known is None else known.outcome
     if result is None:
         operator = "" if known is None else known.operator
-        reason = "the baseline has it, RESULTS do not"
+        reason = "the baseline has it, RESULTS does not"
         blocks = not policy.accepts(Transition.MISSING)
         return CaseChange(case, operator, Transition.MISSING, before, None, blocks=blocks, reason=reason)
     word = transition(before, result.outcome)

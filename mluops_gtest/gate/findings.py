@@ -161,7 +161,7 @@ def _values(decision: Decision) -> list[Finding]:
     if not decision.other_values:
         return []
     text = f"{decision.other_values}. Outcomes are compared, readings and times are not."
-    return [Finding("other values", "accuracy drift: not looked for", text, False)]
+    return [Finding("other values", "accuracy drift: not checked", text, False)]
 
 
 def time_words(change: TimeChange) -> str:

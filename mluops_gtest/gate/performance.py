@@ -105,7 +105,7 @@ def other_values(reference: Reference, report: RunReport) -> str:
     """In words how the values of the cases differ, so that readings and times do not compare; empty where they do."""
     if report.reseed == reference.reseed:
         return ""
-    return f"other values: RESULTS {_values(report.reseed)}, the baseline {_values(reference.reseed)}"
+    return f"different values: RESULTS {_values(report.reseed)}, the baseline {_values(reference.reseed)}"
 
 
 def _values(reseed: int | None) -> str:
@@ -115,9 +115,9 @@ def _values(reseed: int | None) -> str:
 def _lacking(before: ReferenceCase, samples: int, differing: list[str], other: str) -> tuple[Lack, str] | None:
     """Why the times of a case cannot be compared at all; None where they can."""
     if not before.times:
-        return Lack.BASELINE_TIMES, "the baseline has no times of it"
+        return Lack.BASELINE_TIMES, "the baseline has no times for it"
     if not samples:
-        return Lack.SAMPLES, "RESULTS have no samples of it; run with --perf"
+        return Lack.SAMPLES, "RESULTS has no samples for it; run with --perf"
     if samples < MIN_SAMPLES:
         return Lack.ENOUGH_SAMPLES, f"{samples} samples; at least {MIN_SAMPLES} are needed"
     if differing:

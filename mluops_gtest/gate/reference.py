@@ -52,13 +52,15 @@ def with_runs(reference: Reference, again: Mapping[str, RunReport]) -> Reference
     for name, report in again.items():
         if backend_of(report) != reference.backend:
             raise UsageError(
-                f"--aa {name}: its backend is {backend_of(report)!r}, that of the baseline {reference.backend!r}; "
-                "name runs of the baseline's own build."
+                f"--aa {name}: it ran on backend {backend_of(report)!r}, the baseline on {reference.backend!r}; "
+                "name runs of the baseline's build."
             )
         if machine_of(report) != reference.machine:
-            raise UsageError(f"--aa {name}: it ran on another machine than the baseline, so their times say nothing.")
+            raise UsageError(
+                f"--aa {name}: it ran on another machine than the baseline, so their times cannot be compared."
+            )
         if report.reseed != reference.reseed:
-            raise UsageError(f"--aa {name}: its cases have other values than the baseline's (--reseed).")
+            raise UsageError(f"--aa {name}: its cases have different values from the baseline's (--reseed).")
         for result in report.results:
             known = cases.get(result.case)
             if known is not None and result.outcome is Outcome.PASSED:
@@ -90,7 +92,7 @@ def results_by_case(report: RunReport) -> dict[str, CaseResult]:
             raise ContentError(f"RESULTS: {result.case} has two results; each case must have one.")
         if result.outcome in (Outcome.XFAILED, Outcome.XPASSED):
             raise ContentError(
-                f"RESULTS: {result.case} is {result.outcome.value}, which no run writes: the gate gives it by waivers."
+                f"RESULTS: {result.case} is {result.outcome.value}, which only the gate gives, to waived cases."
             )
         results[result.case] = result
     return results

@@ -16,7 +16,7 @@ def cases_asked_for(
     """The ids that the selection means; `canonical` turns a word of the user's into an id, a glob or an operator."""
     if selection.get("shard"):
         raise UsageError(
-            f"--subset: RESULTS are shard {selection['shard']} of a run; `mluops-test merge` all of them first."
+            f"--subset: RESULTS is shard {selection['shard']} of a run; `mluops-test merge` all of them first."
         )
     try:
         patterns = [canonical(str(word)) for word in selection["select"]]
@@ -25,7 +25,7 @@ def cases_asked_for(
         keyword = Keyword(selection["keyword"]) if selection["keyword"] else None
         everything = bool(selection["everything"])
     except (KeyError, TypeError) as error:
-        raise ContentError(f"--subset: RESULTS do not record what was selected ({error!r}).") from error
+        raise ContentError(f"--subset: RESULTS does not record what was selected ({error!r}).") from error
     default = not (patterns or operators or tags or keyword or everything)
 
     def asked_for(case: str, known: ReferenceCase) -> bool:

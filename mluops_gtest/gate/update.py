@@ -46,17 +46,17 @@ def update(
     """The reference that the results make; with `asked_for` the old cases that were not asked for stay."""
     if report.selection.get("shard"):
         raise UsageError(
-            f"--update: RESULTS are shard {report.selection['shard']}; `mluops-test merge` all of them first."
+            f"--update: RESULTS is shard {report.selection['shard']}; `mluops-test merge` all of them first."
         )
     if report.reseed is not None:
         raise UsageError(
-            f"--update: RESULTS have the values of --reseed {report.reseed}; a baseline is of the declared ones, "
-            "which a run without --reseed has."
+            f"--update: RESULTS has the values of --reseed {report.reseed}; a baseline needs the declared ones: "
+            "run without --reseed."
         )
     results = results_by_case(report)
     if not any(result.compared for result in results.values()):
         raise NothingSelectedError(
-            "--update: RESULTS compared nothing, so there is nothing to hold later runs against."
+            "--update: RESULTS compared nothing, so later runs would have nothing to be compared with."
         )
     held_against = Reference(backend_of(report), machine_of(report), {}) if old is None else old
     decision = decide(report, held_against, waivers, today, policy, asked_for)

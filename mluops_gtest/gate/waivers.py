@@ -96,18 +96,19 @@ def _waiver(path: Path, number: int, entry: Any) -> Waiver:
         if key != "expires" and (not isinstance(value, str) or not value.strip()):
             raise fail(f"{key} is {shown(value)}, not a text.", key)
     if ("outcome" in entry) == ("fingerprint" in entry):
-        raise fail("write either outcome or fingerprint: a waiver covers one way of failing.")
+        raise fail("write either outcome or fingerprint: a waiver covers one kind of failure.")
     if "outcome" in entry and entry["outcome"] not in _OUTCOMES:
         raise fail(
             f"outcome {shown(entry['outcome'])} cannot be waived.{suggestion(entry['outcome'], _OUTCOMES)}", "outcome"
         )
     if "fingerprint" in entry and not _FINGERPRINT.fullmatch(entry["fingerprint"]):
         raise fail(
-            f"{shown(entry['fingerprint'])} is no fingerprint; results have it, e.g. v1:3f2a9c01d4e7.", "fingerprint"
+            f"{shown(entry['fingerprint'])} is not a fingerprint; copy it from the results, e.g. v1:3f2a9c01d4e7.",
+            "fingerprint",
         )
     expires = _day(entry["expires"])
     if expires is None:
-        raise fail(f"expires is {shown(entry['expires'])}, not a day; write YYYY-MM-DD.", "expires")
+        raise fail(f"expires is {shown(entry['expires'])}, not a date; write YYYY-MM-DD.", "expires")
     return Waiver(
         case=entry["case"],
         reason=entry["reason"],
@@ -156,7 +157,7 @@ def apply_waivers(
         used = [result.case for result in named if waiver.covers(result)]
         passing = [result.case for result in named if result.outcome is Outcome.PASSED]
         if waiver.expires < today:
-            text = f"expired on {waiver.expires}; fix the cause, or let {waiver.owner} renew it"
+            text = f"expired on {waiver.expires}; fix the cause, or ask {waiver.owner} to renew it"
             problems.append(WaiverProblem(waiver, "expired", text))
             continue
         if passing:
@@ -176,7 +177,7 @@ def _unused(waiver: Waiver, named: Sequence[CaseResult]) -> str:
         f"{result.case} is {result.outcome.value}" + (f" ({result.fingerprint})" if waiver.fingerprint else "")
         for result in named[:_MAX_NAMED]
     )
-    return f"matches no failure: {found}, waived is {waiver.failure}"
+    return f"matches no failure: {found}, but the waiver is for {waiver.failure}"
 
 
 def _listed(cases: Sequence[str]) -> str:

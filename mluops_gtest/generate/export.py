@@ -48,9 +48,7 @@ class Export:
 
     def __post_init__(self) -> None:
         if self.folder.is_dir() and any(self.folder.iterdir()):
-            raise UsageError(
-                f"{self.folder} is not empty; export writes into a new or empty folder, so name another one."
-            )
+            raise UsageError(f"{self.folder} is not empty; export needs a new or empty folder, so name another one.")
 
     def add(self, case: Case, operator: Operator, name: str) -> None:
         """Write the case where the released suite would have it: OPERATOR/test_case/NAME."""

@@ -46,10 +46,10 @@ class Member:
 
 
 MEMBERS: Final = (
-    Member("name: str", "stands in reports", required=True),
+    Member("name: str", "is shown in reports", required=True),
     Member(
         "run(call: OpCall) -> Status",
-        "executes the call, writes the outputs in place, answers the status",
+        "runs the call, writes the outputs in place, returns the status",
         required=True,
     ),
     Member("supports(operator: str) -> bool", "False skips every case of that operator"),
@@ -58,17 +58,15 @@ MEMBERS: Final = (
     Member("device_seconds() -> float | None", "the device's own time of the last call"),
     Member(
         "run_empty(call: OpCall) -> None",
-        "takes the way of a call without its kernel, where that way is long; times are held against it",
+        "does all that a call does except its kernel, if that takes long; times are compared with it",
     ),
     Member("close() -> None", "called once when the run is over; a worker that had to be killed does not get there"),
     Member("version: str", "every report of the run shows it as the label `backend.version`"),
     Member(
         "deterministic: bool",
-        "False where repeated calls may differ in the last bits; the doctor then asks for no more",
+        "False if repeated calls may differ in the last bits; the doctor then does not ask for equal bits",
     ),
-    Member(
-        "host_memory: bool", "False where the kernel works on memory of its own, which `--guard-pages` cannot guard"
-    ),
+    Member("host_memory: bool", "False if the kernel works on its own memory, which `--guard-pages` cannot guard"),
     Member("is_reference: bool", "True for the oracle itself: a baseline that it made is not compared with it"),
 )
 

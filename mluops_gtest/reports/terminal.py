@@ -99,7 +99,7 @@ class TerminalReporter:
             yield from ("  others:", *(f"    {name}" for name in names))
             return
         cut = len(names) > _MAX_OTHERS
-        rest = f" and {len(names) - _MAX_OTHERS} more, listed by: {escape(everything)}" if cut else ""
+        rest = f" and {len(names) - _MAX_OTHERS} more, to list them: {escape(everything)}" if cut else ""
         yield f"  others: {', '.join(names[:_MAX_OTHERS])}{rest}"
 
     def _skips(self, results: Sequence[CaseResult]) -> None:

@@ -77,15 +77,17 @@ def check_report(report: RunReport, summary: Any, source: Source) -> None:
         peak = device["peak"]
         figures = [device["bandwidth"], *(peak.values() if isinstance(peak, dict) else [peak])]
         _refuse_unless(_are_amounts(figures), "figures must be ≥ 0", source, ".environment.device")
-    _refuse_unless(_are_amounts([report.seconds]), f"{report.seconds} seconds cannot be", source, ".seconds")
+    _refuse_unless(_are_amounts([report.seconds]), f"{report.seconds} is not a number of seconds", source, ".seconds")
     _refuse_unless(_are_amounts(report.timing.values()), "seconds must be ≥ 0", source, ".timing")
     try:
         datetime.fromisoformat(report.started).timestamp()
     except (ValueError, OverflowError, OSError):
-        raise source.error(f"{shown(report.started)} is no time, e.g. 2026-01-31T12:00:00+00:00", ".started") from None
+        raise source.error(
+            f"{shown(report.started)} is not a time such as 2026-01-31T12:00:00+00:00", ".started"
+        ) from None
     seen: set[str] = set()
     for index, result in enumerate(report.results):
-        _refuse_unless(result.case not in seen, f"{shown(result.case)} stands twice", source, f".results[{index}]")
+        _refuse_unless(result.case not in seen, f"{shown(result.case)} occurs twice", source, f".results[{index}]")
         seen.add(result.case)
     if summary is not None and summary != report.summary:
         raise source.error(f"it says {shown(summary)}, but the results are {shown(report.summary)}", ".summary")
@@ -99,21 +101,23 @@ def check_selection(selection: Any, source: Source) -> None:
     if shard is not None:
         found = _SHARD.fullmatch(shard)
         is_shard = found is not None and int(found[1]) <= int(found[2])
-        _refuse_unless(is_shard, f"{shown(shard)} is no shard such as 2/5", source, ".shard")
+        _refuse_unless(is_shard, f"{shown(shard)} is not a shard such as 2/5", source, ".shard")
     for root in selection.get("roots") or [selection.get("root") or ""]:
-        _refuse_unless("\0" not in root, f"{shown(root)} is no folder", source, ".roots")
+        _refuse_unless("\0" not in root, f"{shown(root)} is not a folder", source, ".roots")
 
 
 def check_labels(labels: Mapping[str, str], source: Source) -> None:
     """Refuse names of labels that no run gives."""
     for name in labels:
-        what = f"{shown(name)} is no name of a label: a letter, then at most 63 letters, digits, -, _ and dots"
+        what = (
+            f"{shown(name)} is not a name for a label: write a letter, then at most 63 letters, digits, -, _ and dots"
+        )
         _refuse_unless(ANY_NAME.fullmatch(name) is not None, what, source, "")
 
 
 def check_result(result: CaseResult, source: Source) -> None:
     """Refuse a result that no run can have."""
-    _refuse_unless(_are_amounts([result.seconds]), f"{result.seconds} seconds cannot be", source, ".seconds")
+    _refuse_unless(_are_amounts([result.seconds]), f"{result.seconds} is not a number of seconds", source, ".seconds")
     for index, reading in enumerate(result.readings):
         _check_reading(reading, source, f".readings[{index}]")
     if result.worst is not None:

@@ -27,7 +27,7 @@ def read_request(folder: Path, option: str = "--resume") -> dict[str, Any]:
 
 def request_source(folder: Path) -> Source:
     """For messages about what a run was asked to do."""
-    return Source(str(folder / RUN), "`mluops-test run` writes the file; start the run anew.")
+    return Source(str(folder / RUN), "`mluops-test run` writes this file; start the run again.")
 
 
 def read_done(folder: Path) -> dict[str, CaseResult]:

@@ -29,7 +29,7 @@ class ResultsFolder:
         except FileExistsError:
             if exclusive:
                 raise
-            raise UnwritableError(f"{path}: cannot be written: there is a file of that name.") from None
+            raise UnwritableError(f"{path}: cannot be written: a file has that name.") from None
         except OSError as error:
             raise UnwritableError.of(path, error) from error
 
@@ -48,7 +48,7 @@ class ResultsFolder:
         held = folder.held()
         if held and not overwrite:
             folder.close()
-            raise UsageError(f"--out {path}: there is a run already ({', '.join(held)}); {advice}.")
+            raise UsageError(f"--out {path}: the folder already holds a run ({', '.join(held)}); {advice}.")
         return folder
 
     def __enter__(self) -> "ResultsFolder":
@@ -142,7 +142,7 @@ def _flock(descriptor: int, folder: Path) -> None:
         owner = os.pread(descriptor, 20, 0).decode(errors="replace").strip()
         who = f"process {owner}" if owner.isdecimal() else "another process"
         raise UsageError(
-            f"{folder}: {who} is writing there; wait for its end, or name another folder by --out."
+            f"{folder}: {who} is writing there; wait until it ends, or name another folder with --out."
         ) from None
 
 

@@ -18,7 +18,9 @@ def merge(reports: Mapping[str, RunReport]) -> RunReport:
     for name, report in reports.items():
         for result in report.results:
             if result.case in seen:
-                raise ContentError(f"{result.case} is in {seen[result.case]} and in {name}; each case must be in one.")
+                raise ContentError(
+                    f"{result.case} is in {seen[result.case]} and in {name}; each case must be in only one."
+                )
             seen[result.case] = name
     results = sorted((result for report in reports.values() for result in report.results), key=lambda r: r.case)
     phases = {phase: 0.0 for report in reports.values() for phase in report.timing}
@@ -42,7 +44,7 @@ def _refuse_differences(reports: Mapping[str, RunReport], first: RunReport) -> N
     for name, report in reports.items():
         for key, value in _identity(report).items():
             if value != wanted[key]:
-                raise ContentError(f"{name}: its {key} is {value!r}, but that of the first is {wanted[key]!r}.")
+                raise ContentError(f"{name}: its {key} is {value!r}, but the first has {wanted[key]!r}.")
 
 
 def _identity(report: RunReport) -> dict[str, Any]:

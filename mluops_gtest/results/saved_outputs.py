@@ -82,7 +82,7 @@ def read_outputs(folder: Path, case: Case) -> tuple[dict[str, Array], dict[str, 
         return None
     source = Source(str(place / RECORD), _REMEDY)
     if record.inputs != digest_tensors(case.inputs):
-        raise source.error("the case has other inputs by now (another seed, or a changed declaration)")
+        raise source.error("the inputs of the case have changed since (another seed, or a changed declaration)")
     arrays: dict[str, Array] = {}
     for tensor in case.outputs:
         if tensor.desc.is_empty:
@@ -129,7 +129,7 @@ def _record(place: Path) -> SavedOutputs | None:
 
 def _number(text: str, source: Source) -> int:
     if not _NUMBER.fullmatch(text):
-        raise source.error(f"{shown(text)} is no integer", ".scalars")
+        raise source.error(f"{shown(text)} is not an integer", ".scalars")
     return int(text)
 
 

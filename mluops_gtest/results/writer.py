@@ -78,7 +78,7 @@ class ResultFiles:
         self.finished.append(result)
         if not self._in_place():
             left = self._what_is_left("runs the rest")
-            raise UnwritableError(f"{self._path}: cannot be written: somebody removed the file. {left}")
+            raise UnwritableError(f"{self._path}: cannot be written: the file was removed. {left}")
 
     def _in_place(self) -> bool:
         """What is written to a file that was removed or moved away reaches nobody."""

@@ -34,7 +34,7 @@ def read_device_spec(path: Path) -> DeviceSpec:
     """The description in `path`, or an error that says the line and what is allowed."""
     document = load_yaml(path)
     if not isinstance(document, Lines):
-        raise ContentError(f"{path}:1: a device is described by a mapping such as {_EXAMPLE}.")
+        raise ContentError(f"{path}:1: describe a device by a mapping such as {_EXAMPLE}.")
     for key in document:
         if key not in _KEYS:
             raise ContentError(f"{path}:{document.line_of(key)}: unknown key {shown(key)}.{suggestion(key, _KEYS)}")
@@ -44,7 +44,7 @@ def read_device_spec(path: Path) -> DeviceSpec:
     name = document["name"]
     if not isinstance(name, str) or not name.strip():
         raise ContentError(
-            f"{path}:{document.line_of('name')}: name is {shown(name)}; it must be a word for the device."
+            f"{path}:{document.line_of('name')}: name is {shown(name)}; it must be a name for the device."
         )
     bandwidth = _figure(path, document, "bandwidth_bytes_per_s")
     peaks = document["peak_ops_per_s"]

@@ -46,7 +46,7 @@ def line_of(path, text):
 WHEN_LOADED = {
     "two checks of one name": (
         CHECKS, "*descriptors_present(_TENSORS,", '*descriptors_present(("values", *_TENSORS),',
-        "*descriptors_present(", r"two checks are called 'values_desc_null'\. Give each a name of its own",
+        "*descriptors_present(", r"two checks are called 'values_desc_null'\. Give each its own name",
     ),
     "a check of one's own whose name is taken": (
         CHECKS, '"output_dtype"', '"output_rank"', "require(", "two checks are called 'output_rank'",
@@ -64,7 +64,7 @@ WHEN_LOADED = {
     ),
     "rows of no result": (
         INIT, "DType.HALF: diff1_and_diff2(3e-3)}", 'DType.HALF: diff1_and_diff2(3e-3)}, rows_owned="count"',
-        'OutputSpec("output"', "owns the rows of 'count', which is no result. Known: none",
+        'OutputSpec("output"', "owns the rows of 'count', which is not a result. Known: none",
     ),
     "an unknown type of a parameter": (
         INIT, '"num_segments", 1, "int32"', '"num_segments", 1, "int"',

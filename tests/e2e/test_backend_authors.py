@@ -53,7 +53,7 @@ def test_a_file_alone_means_its_backend(cli, run, tmp_path):
     (tmp_path / "cwd" / "other.py").write_text("kernels = None\n")
     lacking = cli("run", *SMALL, "--tag", "smoke", "--backend", "other.py")
     assert lacking.code == 4
-    assert "other.py has no attribute 'backend'. Name the one that it has: other.py:ATTRIBUTE." in lacking.err
+    assert "other.py has no attribute 'backend'. Name one that it has: other.py:ATTRIBUTE." in lacking.err
 
 
 @pytest.mark.parametrize("name", ["My", "a-b", "class", "../x", ""])

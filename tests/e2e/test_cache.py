@@ -117,7 +117,7 @@ def test_what_a_killed_run_left_goes_and_what_a_live_one_writes_stays(cli, fille
         folder.mkdir()
         (folder / "case.pb").write_text("half")
     aged(left, 1)
-    assert "left by killed runs: 1, removed by: mluops-test cache prune" in cli("cache").lines
+    assert "left by killed runs: 1, to remove them: mluops-test cache prune" in cli("cache").lines
     assert cli("cache", "prune", "--older-than", 0).code == 0
     assert not left.exists()
     assert (live / "case.pb").exists()

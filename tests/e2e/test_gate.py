@@ -135,7 +135,7 @@ def test_a_malformed_baseline_is_broken_content(cli, results, tmp_path, text):
 
 def test_usage(cli, results, tmp_path):
     assert cli("gate", results).code == 2
-    assert "not there; `--update` writes" in cli("gate", results, "--against", tmp_path / "none.json").err
+    assert "no such file; `--update` writes" in cli("gate", results, "--against", tmp_path / "none.json").err
     assert cli("gate", results, "--against", tmp_path / "none.json").code == 2
     assert cli("gate", results, "--against", results, "--format", "pdf").code == 2
     for word, why in (("x", "above 1"), ("1", "above 1"), ("nan", "above 1"), ("scale=3", "Known: scale_by")):
@@ -207,7 +207,7 @@ def test_an_update_of_a_selection_keeps_the_rest(cli, run, toy, results, tmp_pat
     assert baseline.read_bytes() == before
     whole = cli("gate", part, "--against", baseline, "--update")
     assert whole.code == 1
-    assert whole.lines[-2:] == ["not written: 2 missing", "If that is meant: --accept missing"]
+    assert whole.lines[-2:] == ["not written: 2 missing", "If you mean that: --accept missing"]
     assert baseline.read_bytes() == before
     meant = cli("gate", part, "--against", baseline, "--update", "--accept", "missing")
     assert meant.code == 0
@@ -225,7 +225,7 @@ def test_an_update_refuses_what_the_gate_blocks_unless_it_is_accepted(cli, resul
     assert refused.code == 1
     assert refused.lines[-2:] == [
         "not written: 1 became skipped, 1 missing, 1 case by its time",
-        "If that is meant: --accept missing --accept skipped --accept slower",
+        "If you mean that: --accept missing --accept skipped --accept slower",
     ]
     for words in (("--accept", "skipped", "--accept", "slower"), ("--accept", "missing")):
         assert cli("gate", worse, "--against", baseline, "--update", *words).code == 1
@@ -247,7 +247,7 @@ def test_an_update_never_overwrites_results(cli, results):
     for against in (results, results / "report.json"):
         gate = cli("gate", results, "--against", against, "--update")
         assert gate.code == 2
-        assert "that holds results, not a baseline" in gate.err
+        assert "it holds results, not a baseline" in gate.err
     assert (results / "report.json").exists()
 
 

@@ -169,7 +169,10 @@ def test_a_declined_case_is_skipped_as_ever(run):
         (("--backend", "exec:true"), "backend 'exec:true' has its own memory"),
         (("--backend", "torch"), "backend 'torch' has its own memory"),
         (("--backend", "mlu"), "backend 'mlu' has its own memory"),
-        (("--backend", "c:libk.so", "--runtime", "librt.so"), "backend 'c:libk.so' with --runtime librt.so has memory"),
+        (
+            ("--backend", "c:libk.so", "--runtime", "librt.so"),
+            "backend 'c:libk.so' with --runtime librt.so has its own memory",
+        ),
         (("--backend", straying("HasADevice")), "backend HasADevice has its own memory"),
         (("--isolate", "--perf"), "leave out one of them"),
     ],

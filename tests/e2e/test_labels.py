@@ -157,7 +157,7 @@ def test_shards_keep_what_they_agree_on(cli, tmp_path):
     [
         ({"device": 7}, "expected a text"),
         (["device"], "$.labels: expected an object"),
-        ({"a b": "x"}, "'a b' is no name of a label"),
+        ({"a b": "x"}, "'a b' is not a name for a label"),
     ],
 )
 def test_spoiled_labels_are_refused(cli, run, toy, labels, words):

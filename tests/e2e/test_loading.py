@@ -81,7 +81,7 @@ def test_bench_goes_on_too(cli, toy, failing):
 def test_a_word_that_can_be_no_file_selects_nothing(cli, command):
     result = cli(command, LONG)
     assert result.code == 5
-    assert "is no case id" in result.err
+    assert "is not a case id" in result.err
     assert len(result.err) < 1000
     assert cli(command, f"{LONG}/{LONG}/*.pb").code == 5
 

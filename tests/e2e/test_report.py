@@ -61,8 +61,8 @@ class TestInOneStep:
         ("words", "message"),
         [
             (["--junit", "absent/junit.xml"], "--junit absent/junit.xml: there is no folder absent; make it"),
-            (["--html", "r", "--ctrf", "./r"], "--ctrf ./r: that is the file of --html"),
-            (["--ctrf", "results/report.json"], "--ctrf results/report.json: that is the run's own report.json"),
+            (["--html", "r", "--ctrf", "./r"], "--ctrf ./r is the file of --html"),
+            (["--ctrf", "results/report.json"], "--ctrf results/report.json is the run's own report.json"),
             (["--html", "."], "is a directory"),
         ],
     )
@@ -102,7 +102,7 @@ class TestInOneStep:
         [
             ({"pdf": "x"}, "pdf"),
             ({"html": 7}, "expected a text"),
-            ({"html": "a\0b"}, "$.reports.html: 'a\\x00b' cannot be named"),
+            ({"html": "a\0b"}, "$.reports.html: 'a\\x00b' is not a valid name"),
         ],
     )
     def test_a_spoiled_run_json_is_refused(self, cli, reports, words):

@@ -176,7 +176,7 @@ def test_merge_refuses_parts_of_different_seeds(noisy, run, cli, tmp_path):
     parts = [run("--root", noisy, "--shard", f"{i}/2", "--reseed", seed).folder for i, seed in ((1, 7), (2, 8), (2, 7))]
     result = cli("merge", *parts[:2], "--out", tmp_path / "merged")
     assert result.code == 3
-    assert "its --reseed is 8, but that of the first is 7" in result.err
+    assert "its --reseed is 8, but the first has 7" in result.err
     assert cli("merge", parts[0], parts[2], "--out", tmp_path / "merged").code == 0
     assert json.loads((tmp_path / "merged" / "report.json").read_text())["selection"]["reseed"] == 7
 

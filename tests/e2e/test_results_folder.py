@@ -113,7 +113,7 @@ def test_a_folder_that_holds_a_run_is_refused(cli, run):
     before = files(first.folder)
     again = cli("run", ONE, "--out", first.folder)
     assert again.code == 2
-    assert "there is a run already (run.json, results.jsonl, report.json)" in again.err
+    assert "the folder already holds a run (run.json, results.jsonl, report.json)" in again.err
     assert f"`--resume {first.folder}`" in again.err
     assert "--overwrite" in again.err
     assert files(first.folder) == before
@@ -164,7 +164,7 @@ def test_merge_is_careful_as_well(cli, run, tmp_path):
     assert cli("merge", *parts, "--out", tmp_path / "merged").code == 0
     before = files(tmp_path / "merged")
     again = cli("merge", *parts, "--out", tmp_path / "merged")
-    assert (again.code, "there is a run already" in again.err) == (2, True)
+    assert (again.code, "the folder already holds a run" in again.err) == (2, True)
     assert files(tmp_path / "merged") == before
     over = cli("merge", *parts, "--out", parts[0], "--overwrite")
     assert over.code == 0
@@ -201,7 +201,7 @@ def test_a_folder_that_vanishes_is_written_again_and_can_be_resumed(cli, tmp_pat
     stopped = command("run", *boundary, "-b", f"{tmp_path / 'vanishes.py'}:Vanishes", "--out", out, *options)
     assert stopped.returncode == 74, stopped.stderr
     (line,) = [line for line in stopped.stderr.splitlines() if not line.startswith("warning: ")]
-    assert f"{out / 'results.jsonl'}: cannot be written: somebody removed the file." in line
+    assert f"{out / 'results.jsonl'}: cannot be written: the file was removed." in line
     assert sorted(files(out)) == ["results.jsonl", "run.json"]
     kept = len((out / "results.jsonl").read_text().splitlines())
     assert f"The results of {kept} cases are kept there" in line

@@ -77,7 +77,7 @@ def test_failures_of_one_kind_are_one_block_with_the_smallest_case(run, cli):
     assert head == f"wrong_status {smallest['case']} and {len(members) - 1} more in the same way"
     assert result.out.count("reason: answered SUCCESS, expected BAD_PARAM") == 1
     listing = f"mluops-test report {result.folder} --format text"
-    assert f"and {len(members) - 4} more, listed by: {listing}" in result.out
+    assert f"and {len(members) - 4} more, to list them: {listing}" in result.out
     listed = cli(*listing.split()[1:])
     assert listed.code == 0
     assert all(f"    {r['case']}\n" in listed.out for r in members if r is not smallest)

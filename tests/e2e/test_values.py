@@ -190,7 +190,9 @@ class TestSavedOutputs:
         assert json.loads((out / "report.json").read_text())["summary"] == {"failed": 2}
 
     @pytest.mark.slow
-    @pytest.mark.parametrize("break_it", ["cut", "other type", "other inputs", "no number", "gone"])
+    @pytest.mark.parametrize(
+        "break_it", ["cut", "other type", "the inputs of the case have changed", "no number", "gone"]
+    )
     def test_files_that_were_changed_are_refused(self, cli, run, break_it):
         result = run(CASE, "--backend", wrong("AllZero"), "--save-outputs", "failed")
         place = result.folder / "outputs" / CASE
@@ -200,7 +202,7 @@ class TestSavedOutputs:
                 file.write_bytes(file.read_bytes()[:-4])
             case "other type":
                 np.save(file, np.load(file).astype(np.float64))
-            case "other inputs":
+            case "the inputs of the case have changed":
                 record.write_text(record.read_text().replace('"inputs": "', '"inputs": "0'))
             case "no number":
                 record.write_text(record.read_text().replace('"scalars": {}', '"scalars": {"n": "one"}'))

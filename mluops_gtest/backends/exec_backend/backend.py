@@ -113,7 +113,7 @@ def _split(command: str) -> list[str]:
     except ValueError as error:
         raise BackendError(f"Backend exec:{command}: {error}; quote as in a POSIX shell.") from error
     if not words:
-        raise BackendError("Backend exec: names no program, e.g. exec:./my_kernel or 'exec:python3 my_kernel.py'.")
+        raise BackendError("Backend exec: needs a program, e.g. exec:./my_kernel or 'exec:python3 my_kernel.py'.")
     found = shutil.which(words[0])
     if found is None:
         raise BackendError(f"Backend exec:{command}: {_why_not(words[0])}")
@@ -126,5 +126,5 @@ def _why_not(program: str) -> str:
         what = "there is no such program" if path.name != program else "no such program is on PATH"
         return f"{program!r}: {what}. Relative paths start in {Path.cwd()}."
     if path.name == program:
-        return f"{program!r} is not on PATH, but a file here; say ./{program}."
+        return f"{program!r} is not on PATH, but there is such a file here; write ./{program}."
     return f"{program!r} is not executable. chmod +x {program}, or name its interpreter, e.g. 'exec:python3 {program}'."

@@ -18,7 +18,7 @@ def cache_page(folder: Path, found: CacheContents) -> Iterator[Table | str]:
     else:
         yield _table(found.cases)
     if found.abandoned:
-        yield f"left by killed runs: {len(found.abandoned)}, removed by: mluops-test cache prune"
+        yield f"left by killed runs: {len(found.abandoned)}, to remove them: mluops-test cache prune"
     if found.foreign:
         yield escape(f"not put there by mluops-test: {len(found.foreign)}, e.g. {found.foreign[0]}")
 

@@ -69,7 +69,7 @@ def update_page(update: Update, written: str) -> Iterator[str]:
         yield f"[bold red]not written[/]: {escape(blockers(decision))}"
         if decision.acceptable:
             words = " ".join(f"--accept {word.value}" for word in decision.acceptable)
-            yield f"If that is meant: {words}"
+            yield f"If you mean that: {words}"
         return
     for accept, case in decision.accepted:
         yield f"[yellow]accepted {accept.value}[/] {escape(case) or 'all cases together'}"

@@ -40,7 +40,7 @@ def case_page(trends: Sequence[CaseTrend]) -> Iterator[Table | str]:
             bars = sparkline(drift.values, log=True)
             yield f"  {escape(drift.output)} {drift.criterion}  {bars}  {_growth(drift)}"
         machines = {point.run.machine for point in trend.ran}
-        remark = f" on {len(machines)} machines, which do not compare" if len(machines) > 1 else ""
+        remark = f" on {len(machines)} machines, so they cannot be compared" if len(machines) > 1 else ""
         yield f"  time  {sparkline(trend.seconds)}{remark}\n"
 
 

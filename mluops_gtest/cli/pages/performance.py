@@ -21,7 +21,7 @@ def print_performance(console: Console, report: RunReport) -> None:
     device: Mapping[str, Any] | None = report.environment.get("device")
     timed = timed_results(report, device)
     if not timed:
-        console.print("No case was timed: only cases that compute and pass are.")
+        console.print("No case was timed: only cases that compute and pass are timed.")
         return
     shown = timed
     if len(timed) > _MAX_ROWS:
@@ -31,7 +31,7 @@ def print_performance(console: Console, report: RunReport) -> None:
         console.print(f"… and {len(timed) - len(shown)} faster cases; all are in the report.")
     if device is None:
         console.print(
-            "No efficiencies: describe the device by --device-spec FILE; "
+            "No efficiencies: describe the device with --device-spec FILE; "
             "`mluops-test device-spec --measure -o host.yaml` describes this machine.",
             soft_wrap=True,
         )

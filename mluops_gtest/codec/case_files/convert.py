@@ -43,4 +43,4 @@ def _copy_blobs(document: Document, old: Path, new: Path) -> None:
         if not target.exists():
             replace_file(target, [file_bytes(source)])
         elif not filecmp.cmp(source, target, shallow=False):
-            raise CaseFileError(f"path {name!r}: another file of that name stands in {new}; move one of them.")
+            raise CaseFileError(f"path {name!r}: {new} has another file of that name; move one of them.")

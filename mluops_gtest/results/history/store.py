@@ -65,9 +65,9 @@ class History:
 
     def __init__(self, path: Path, *, create: bool = False) -> None:
         if not create and not path.is_file():
-            raise UsageError(f"{path}: no history there; `mluops-test history add RESULTS --db {path}` starts one.")
+            raise UsageError(f"{path}: there is no history; `mluops-test history add RESULTS --db {path}` starts one.")
         self._path = path
-        self._source = Source(str(path), "The history is damaged: put back a copy of it, or start another by --db.")
+        self._source = Source(str(path), "The history is damaged: restore a copy, or start another one with --db.")
         with self._clear_errors():
             if create:
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -193,7 +193,7 @@ class History:
 
     def _duration(self, seconds: float) -> float:
         if not (math.isfinite(seconds) and seconds >= 0):
-            raise self._source.error(f"{seconds} seconds cannot be")
+            raise self._source.error(f"{seconds} is not a number of seconds")
         return seconds
 
     def _case_ids(self, report: RunReport) -> dict[str, int]:
@@ -227,7 +227,7 @@ class History:
 
     def _refuse_others(self) -> None:
         if self._base.execute("SELECT 1 FROM sqlite_master").fetchone():
-            raise ContentError(f"{self._path}: a SQLite file of something else; name another one by --db.")
+            raise ContentError(f"{self._path}: this SQLite file belongs to something else; name another one with --db.")
 
     def _share_reading(self) -> None:
         """Readers and one writer at the same time; the change of a new file is not covered by the busy timeout."""
@@ -268,7 +268,7 @@ class History:
                 raise UnwritableError(f"{self._path}: cannot be written: {error}.") from error
             if code & 0xFF in _UNUSABLE:
                 raise UsageError(
-                    f"{self._path}: the history cannot be used: {error}. Name another file by --db."
+                    f"{self._path}: the history cannot be used: {error}. Name another file with --db."
                 ) from error
             raise self._source.error(f"not a history of mluops-test: {error}") from error
         except (MemoryError, OverflowError, UnicodeDecodeError) as error:

@@ -303,11 +303,11 @@ def test_an_interrupted_call_leaves_no_process_and_no_folder(adapter, serve, tmp
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("", "names no program"),
+        ("", "needs a program"),
         ("'sh", "No closing quotation"),
         ("no-such-program-anywhere x", "'no-such-program-anywhere': no such program is on PATH"),
         ("./missing", "'./missing': there is no such program. Relative paths start in"),
-        ("kernel.py", "say ./kernel.py"),
+        ("kernel.py", "write ./kernel.py"),
         ("./kernel.py", "not executable. chmod +x ./kernel.py, or name its interpreter"),
         ("./folder", "'./folder': there is no such program"),
     ],

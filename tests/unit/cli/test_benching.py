@@ -51,7 +51,7 @@ def test_the_number_of_samples_that_it_names_would_do():
 def test_a_number_that_nobody_takes_is_not_named():
     noisy = [90_000, 100_000, 110_000] * 10
     said = duel(noisy, [round(ns * 1.04999) for ns in noisy])
-    assert said.remark == "too near to 5% to tell"
+    assert said.remark == "too close to 5% to tell"
 
 
 def test_calls_that_may_be_overhead_alone_are_neither_faster_nor_slower():

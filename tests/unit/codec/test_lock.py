@@ -83,7 +83,7 @@ def test_wrong_types_and_repeated_ids_are_told(tmp_path):
         with pytest.raises(ContentError, match=r"baselines.lock:1: \$.tensors"):
             read_lock(path)
     path.write_bytes(good.replace(b'"float"', b'"flout"'))
-    with pytest.raises(ContentError, match="is no tensor"):
+    with pytest.raises(ContentError, match="is not a tensor"):
         read_lock(path)
     path.write_bytes(good.replace(b'{"id":', b'{"more":1,"id":', 1))
     with pytest.raises(ContentError, match="unknown key 'more'; allowed are id, declared"):

@@ -42,16 +42,16 @@ def case(count="3", name="a", more=""):
         ("".join(f"{' ' * n}a:\n" for n in range(2000)), "51:51", "nested more than 50 levels"),
         (BILLION, "7:", "with its aliases written out"),
         (MERGES, "8:", "with its aliases written out"),
-        ("- &a [1, *a]\n", "1:10", "*a stands inside of &a"),
-        ("- &a {b: {c: *a}}\n", "1:14", "*a stands inside of &a"),
-        ("- " + "9" * 5000, "1:3", "is no integer"),
+        ("- &a [1, *a]\n", "1:10", "*a is used inside &a"),
+        ("- &a {b: {c: *a}}\n", "1:14", "*a is used inside &a"),
+        ("- " + "9" * 5000, "1:3", "is not a valid integer"),
         ("- 0x" + "f" * 5000, "1:3", "is beyond ±9223372036854775807"),
         ("- " + "59:" * 3000 + "59", "1:3", "is beyond ±"),
-        ("- !!int abc", "1:3", "'abc' is no integer"),
-        ("- !!int ''", "1:3", "'' is no integer"),
-        ("- !!float x", "1:3", "'x' is no number"),
-        ("- !!bool maybe", "1:3", "'maybe' is no truth value"),
-        ("- !!timestamp now", "1:3", "'now' is no day"),
+        ("- !!int abc", "1:3", "'abc' is not a valid integer"),
+        ("- !!int ''", "1:3", "'' is not a valid integer"),
+        ("- !!float x", "1:3", "'x' is not a valid number"),
+        ("- !!bool maybe", "1:3", "'maybe' is not a valid truth value"),
+        ("- !!timestamp now", "1:3", "'now' is not a valid date"),
         ("- !!int [1]", "1:3", "expected a scalar node"),
         ("- " + "x" * 5_000_000, "", "larger than 4 MiB"),
     ],
@@ -91,8 +91,8 @@ def test_what_is_no_plain_file(tmp_path, kind):
         ("2**63", "a result is beyond"),
         ("9223372036854775807 * 9223372036854775807", "a result is beyond"),
         ("99999999999999999999", "a result is beyond"),
-        ("dtype * 3000000000", "only integers can be computed with, not 'float'"),
-        ("dtype % 3", "only integers can be computed with"),
+        ("dtype * 3000000000", "only integers can be used in arithmetic, not 'float'"),
+        ("dtype % 3", "only integers can be used in arithmetic"),
         ("1 << 999999999", "only variables, integers and"),
         ("-" * 100_000 + "1", "is longer than 200 characters"),
         ("(" * 150 + "1" + ")" * 49, "is not integer arithmetic"),
@@ -117,13 +117,15 @@ def test_an_expression_of_the_allowed_depth_and_size(tmp_path):
 
 def test_a_long_word_that_many_holes_repeat(tmp_path):
     each = f"  each: {{w: [{'x' * 300}]}}\n  note: '{'{w}' * 1000}'\n"
-    with pytest.raises(DeclarationError, match=r"scale_by.yaml:6: .*puts more than 200 characters into a text"):
+    with pytest.raises(DeclarationError, match=r"scale_by.yaml:6: .*inserts more than 200 characters into a text"):
         drafts(tmp_path, case(more=each))
 
 
 def test_cases_are_counted_before_any_is_made(tmp_path):
     many = "  each: {n: {from: 1, to: 60000}}\n"
-    with pytest.raises(DeclarationError, match=r"scale_by.yaml:10: case 'b_{n}': with 60000 cases .* more than 100000"):
+    with pytest.raises(
+        DeclarationError, match=r"scale_by.yaml:10: case 'b_{n}': with the 60000 cases .* more than 100000"
+    ):
         drafts(tmp_path, case(name='"a_{n}"', more=many) + case(name='"b_{n}"', more=many))
     with pytest.raises(DeclarationError, match=r"scale_by.yaml:5: .*90000 cases of \d+ characters are more than"):
         drafts(tmp_path, case(name='"a_{n}"', more=f"  each: {{n: {{from: 1, to: 90000}}}}\n  note: {'x' * 4000}\n"))

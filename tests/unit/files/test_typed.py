@@ -112,7 +112,7 @@ def test_only_plain_files_that_end_are_read(tmp_path, monkeypatch):
 
 def test_a_key_that_stands_twice():
     refuse_doubled_keys(b'{"a": {"b": 1}, "b": 2}', SOURCE)
-    assert "'b' stands twice" in refusal(refuse_doubled_keys, b'{"a": {"b": 1, "b": 2}}', SOURCE)
+    assert "'b' occurs twice" in refusal(refuse_doubled_keys, b'{"a": {"b": 1, "b": 2}}', SOURCE)
 
 
 def test_half_a_surrogate_pair_is_never_written():

@@ -84,8 +84,8 @@ HEAD = '{"format": 1, "kind": "mluops-test baseline", "backend": "numpy", '
     ("text", "words"),
     [
         ("{", "not valid JSON: the file ends too early (line 1, column 2)"),
-        (HEAD + '"backend": 2, "cases": {}}', "'backend' stands twice"),
-        (HEAD + '"cases": {"op/a": {"outcome": "passed"}, "op/a": {"outcome": "failed"}}}', "'op/a' stands twice"),
+        (HEAD + '"backend": 2, "cases": {}}', "'backend' occurs twice"),
+        (HEAD + '"cases": {"op/a": {"outcome": "passed"}, "op/a": {"outcome": "failed"}}}', "'op/a' occurs twice"),
         (HEAD.replace(": 1", ": 2") + '"cases": {}}', "format 2; this version reads 1"),
         (HEAD + '"cases": []}', "$.cases: expected an object, got []"),
         (HEAD.replace('"numpy"', "null") + '"cases": {}}', "$.backend: expected a text, got None"),
@@ -207,7 +207,7 @@ def test_further_runs_are_kept_side_by_side():
 
 
 def test_other_values_are_no_baseline():
-    with pytest.raises(UsageError, match="RESULTS have the values of --reseed 7; a baseline is of the declared ones"):
+    with pytest.raises(UsageError, match="RESULTS has the values of --reseed 7; a baseline needs the declared ones"):
         updated(report(result("op/a"), selection={**EVERYTHING, "reseed": 7}))
 
 

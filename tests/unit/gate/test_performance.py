@@ -62,8 +62,8 @@ def test_another_machine_is_inconclusive_however_slow(key):
 def test_times_of_other_values_are_inconclusive(before, now):
     old, new = ({"selection": {**EVERYTHING, "reseed": number}} for number in (before, now))
     ((answer, reason),) = answers(gate(timed(**old), timed(3.0, **new)))
-    assert (answer, reason.partition(":")[0]) == ("inconclusive", "other values")
-    with pytest.raises(UsageError, match="--aa run: its cases have other values"):
+    assert (answer, reason.partition(":")[0]) == ("inconclusive", "different values")
+    with pytest.raises(UsageError, match="--aa run: its cases have different values"):
         with_runs(reference_of(timed(**old)), {"run": timed(**new)})
 
 
@@ -73,8 +73,8 @@ def test_another_python_is_the_same_machine():
 
 def test_samples_on_one_side_only():
     bare = report(result("op/a"))
-    assert answers(gate(timed(), bare)) == [("inconclusive", "RESULTS have no samples of it; run with --perf")]
-    assert answers(gate(bare, timed())) == [("inconclusive", "the baseline has no times of it")]
+    assert answers(gate(timed(), bare)) == [("inconclusive", "RESULTS has no samples for it; run with --perf")]
+    assert answers(gate(bare, timed())) == [("inconclusive", "the baseline has no times for it")]
     assert answers(gate(bare, bare)) == []
 
 
@@ -95,7 +95,7 @@ def test_seconds_are_no_samples():
 def test_further_runs_must_be_of_the_same_build_and_machine():
     reference = reference_of(timed())
     assert len(with_runs(reference, {"again": timed(seed=1)}).cases["op/a"].times) == 2
-    with pytest.raises(UsageError, match="--aa again: its backend is 'mlu'"):
+    with pytest.raises(UsageError, match="--aa again: it ran on backend 'mlu'"):
         with_runs(reference, {"again": timed(backend="mlu")})
     with pytest.raises(UsageError, match="--aa again: it ran on another machine"):
         with_runs(reference, {"again": timed(machine={**MACHINE, "cpus": 64})})

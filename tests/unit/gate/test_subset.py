@@ -76,5 +76,5 @@ def test_one_shard_does_not_tell_what_is_missing():
 
 @pytest.mark.parametrize("given", [{}, {"select": None}, {**selection(), "tags": 3}])
 def test_results_without_a_selection_are_refused(given):
-    with pytest.raises(ContentError, match="do not record what was selected"):
+    with pytest.raises(ContentError, match="does not record what was selected"):
         cases_asked_for(given, {}, str)

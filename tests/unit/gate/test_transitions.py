@@ -111,5 +111,5 @@ def test_a_case_with_two_results_is_refused():
 
 @pytest.mark.parametrize("word", ["xfailed", "xpassed"])
 def test_results_that_claim_a_waiver_are_refused(word):
-    with pytest.raises(ContentError, match=f"op/a is {word}, which no run writes"):
+    with pytest.raises(ContentError, match=f"op/a is {word}, which only the gate gives"):
         gate(outcomes(a="passed"), outcomes(a=word))

@@ -59,15 +59,15 @@ def test_a_quoted_day_is_a_day(tmp_path):
         (entry(outcome="passed"), 2, "'passed' cannot be waived"),
         (entry(outcome="suspect"), 2, "'suspect' cannot be waived"),
         (entry(outcome="not_run"), 2, "'not_run' cannot be waived"),
-        (entry(outcome=None, fingerprint="abc"), 5, "'abc' is no fingerprint"),
-        (entry(expires="soon"), 5, "expires is 'soon', not a day"),
-        (entry(expires="2026-12-31 10:00:00"), 5, "not a day; write YYYY-MM-DD"),
-        (entry(expires="'2026-02-30'"), 5, "not a day"),
-        (entry(expires="2026-02-30"), 5, "'2026-02-30' is no day"),
-        (entry(expires="20261231"), 5, "not a day"),
+        (entry(outcome=None, fingerprint="abc"), 5, "'abc' is not a fingerprint"),
+        (entry(expires="soon"), 5, "expires is 'soon', not a date"),
+        (entry(expires="2026-12-31 10:00:00"), 5, "not a date; write YYYY-MM-DD"),
+        (entry(expires="'2026-02-30'"), 5, "not a date"),
+        (entry(expires="2026-02-30"), 5, "'2026-02-30' is not a valid date"),
+        (entry(expires="20261231"), 5, "not a date"),
         (entry(ownr="me"), 6, "Did you mean 'owner'"),
         ("- ? [a]\n  : b", 1, "a key must be a word"),
-        (f"{entry()}\n  owner: you", 6, "'owner' stands twice"),
+        (f"{entry()}\n  owner: you", 6, "'owner' occurs twice"),
         (f"{entry()}\n{entry(owner=None)}", 6, "entry 2: owner missing"),
     ],
 )
@@ -114,14 +114,14 @@ def test_a_fingerprint_waives_that_failure_alone():
     assert not gate(BEFORE, same, known).blocked
     decision = gate(BEFORE, other, known)
     assert [change.case for change in decision.blocking] == ["op/a"]
-    assert decision.problems[0].text == "matches no failure: op/a is failed (v1:2), waived is v1:1"
+    assert decision.problems[0].text == "matches no failure: op/a is failed (v1:2), but the waiver is for v1:1"
 
 
 def test_failing_differently_blocks():
     decision = gate(BEFORE, outcomes(a="crashed", b="passed"), waiver("op/a", outcome="failed"))
     assert [change.now for change in decision.blocking] == [Outcome.CRASHED]
     assert words(decision) == ["unused"]
-    assert decision.problems[0].text == "matches no failure: op/a is crashed, waived is failed"
+    assert decision.problems[0].text == "matches no failure: op/a is crashed, but the waiver is for failed"
 
 
 def test_what_passes_now_blocks_until_the_waiver_is_gone():

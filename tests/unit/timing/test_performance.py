@@ -88,8 +88,8 @@ def test_a_description_is_read_as_it_was_written(tmp_path, peak):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", ":1: a device is described by a mapping"),
-        ("- 1", ":1: a device is described by a mapping"),
+        ("", ":1: describe a device by a mapping"),
+        ("- 1", ":1: describe a device by a mapping"),
         ("name: x", "the key 'bandwidth_bytes_per_s' is missing"),
         ("name: x\nbandwith_bytes_per_s: 1", ":2: unknown key 'bandwith_bytes_per_s'. Did you mean"),
         ("name: 7\nbandwidth_bytes_per_s: 1\npeak_ops_per_s: 1", ":1: name is 7"),
