@@ -41,7 +41,6 @@ class Subject:
 
     @property
     def name(self) -> str:
-        """The operator's name."""
         return self.operator.name
 
     @property
@@ -55,7 +54,6 @@ class Subject:
         return tuple(check for check in self.operator.checks if check.subsumed is None)
 
     def tagged(self, tag: str) -> Iterator[CaseDraft]:
-        """The declared cases with that tag."""
         return (draft for draft in self.drafts if tag in draft.tags)
 
     def place(self, case_id: str) -> str:

@@ -29,7 +29,6 @@ class NumpyBackend:
         return 0 if ask is None else ask(call)
 
     def run(self, call: OpCall) -> Status:
-        """Run the kernel."""
         kernel = self._operator(call).kernel
         status = kernel(call)
         if not isinstance(status, Status):

@@ -1,4 +1,4 @@
-"""Two backends timed side by side, and what may be said of each case."""
+"""Times two backends side by side and says for each case which is faster."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,9 +14,9 @@ from mluops_gtest.model.result import CaseResult, Outcome, Perf
 from mluops_gtest.timing.statistics import MIN_SAMPLES, TimeVerdict, run_time, student
 from mluops_gtest.timing.stats import MIN_EFFECT, short_words, too_short
 
-# Of the benches in which nothing differs, this share may name a case faster or slower.
+# The share of benches that may wrongly call a case faster or slower although nothing differs.
 _ALARMS = 0.05
-# More samples than anybody takes.
+# No bench takes more samples than this.
 _MAX_NEEDED = 100_000
 
 
@@ -81,8 +81,8 @@ def benched(
 def duel(first_ns: Sequence[int], second_ns: Sequence[int], family: int = 1, overhead_ns: float | None = None) -> Duel:
     """Whether the second is faster or slower, of `family` cases that are asked together.
 
-    Both ran in turn on the same machine, so that there is no shift between runs to allow for: what is left is the
-    bootstrap's error of both medians. A difference below the minimum effect is no answer, however sure it is.
+    Both ran in turn on the same machine, so there is no shift between runs to allow for; only the bootstrap's error of
+    both medians remains. A difference below the minimum effect does not count, however certain it is.
     """
     first, second = run_time(first_ns, seed=1), run_time(second_ns, seed=2)
     change = math.log(second.median_ns / first.median_ns)

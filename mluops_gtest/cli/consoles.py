@@ -34,7 +34,7 @@ def print_page(console: Console, parts: Iterable[Table | str]) -> None:
 
 
 def stdout() -> Console:
-    """For what was asked for."""
+    """For the output that the user asked for."""
     return _console(sys.stdout)
 
 
@@ -44,14 +44,14 @@ def stderr() -> Console:
 
 
 def _console(stream: TextIO) -> Console:
-    # Into a pipe rich would assume 80 columns and cut tables; nobody counts columns there.
+    # In a pipe rich would assume 80 columns and cut tables, where width does not matter.
     width = None if stream.isatty() else _WIDE
     return _Console(file=stream, width=width, highlight=False, emoji=False, soft_wrap=not stream.isatty())
 
 
 class _Console(Console):
-    """Whatever reaches it, no control character gets through but those of its own colours."""
+    """Prints no control characters except those of its own colours."""
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """Every string that is printed comes by here, those in the cells of a table included."""
+        """Every printed string passes through here, table cells included."""
         return super().render_str(plain(text), **options)

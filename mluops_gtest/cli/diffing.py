@@ -52,7 +52,7 @@ def run_now(session: Session, request: RunRequest, name: str) -> tuple[Case, Cas
 
 
 def recorded(folder: Path, outputs: CaseOutputs) -> str:
-    """What the run said of the case, where that is another verdict than the values alone give; else nothing."""
+    """The run's own verdict if it differs from the verdict on the values alone; else empty."""
     result = read_done(folder).get(outputs.case.id)
     if result is None or result.outcome is outputs.result.outcome:
         return ""
@@ -60,7 +60,7 @@ def recorded(folder: Path, outputs: CaseOutputs) -> str:
 
 
 def from_results(session: Session, request: RunRequest, name: str, folder: Path) -> CaseOutputs:
-    """What a run saved of the case, judged again."""
+    """The outputs that a run saved for the case, judged again."""
     case = load(session, request, chosen_case(session, name))
     operator = session.catalogue.operators.get(case.operator)
     saved = None if operator is None else read_outputs(folder, case)
@@ -95,7 +95,7 @@ def load(session: Session, request: RunRequest, chosen: Selected) -> Case:
 
 
 def read_run(folder: Path) -> RunRequest:
-    """What the run that left this folder was asked for."""
+    """The request of the run that wrote this folder."""
     return RunRequest.from_json(read_request(folder, "--from"), request_source(folder))
 
 
@@ -103,7 +103,7 @@ def save(folder: Path, case: Case, outputs: CaseOutputs | None) -> list[str]:
     """Inputs, got and expected as .npy files and a script that loads them; the names of the files."""
     files = {f"{t.id}.npy": (t.values, t.desc.dtype) for t in case.inputs if t.data is not None}
     if outputs is not None:
-        # Of an output that is compared, the rows that count.
+        # Only the rows that are compared.
         compared = {pair.tensor.id: (pair.got, pair.expected) for pair in outputs.pairs()}
         for tensor in outputs.expectation.outputs:
             sides = compared.get(tensor.id, (outputs.arrays[tensor.id], tensor.values))
@@ -119,7 +119,7 @@ def save(folder: Path, case: Case, outputs: CaseOutputs | None) -> list[str]:
 
 
 def _script(output: str) -> str:
-    """Five lines that load an output and tell its worst element."""
+    """Five lines that load an output and print its worst element."""
     return f"""import numpy as np, pathlib
 got, expected = (np.load(pathlib.Path(__file__).with_name(f"{output}.{{side}}.npy")) for side in ("got", "expected"))
 error = np.where((got == expected) | np.isnan(got) & np.isnan(expected), 0, np.abs(got - expected.astype("c16")))

@@ -38,11 +38,10 @@ class GateRequest:
     accept: tuple[str, ...] = ()
 
     def ledger(self) -> tuple[Waiver, ...]:
-        """The waivers."""
         return () if self.waivers is None else load_waivers(self.waivers)
 
     def further_runs(self) -> dict[str, RunReport]:
-        """Runs of the build that the reference is of."""
+        """More runs of the build that made the reference."""
         return {str(path): read_report(path) for path in self.again}
 
     def asked_for(self, report: RunReport, reference: Reference) -> set[str] | None:
@@ -53,7 +52,7 @@ class GateRequest:
 
 
 def reach_decision(request: GateRequest, today: datetime.date | None = None) -> Decision:
-    """Hold the results against the baseline."""
+    """Compare the results with the baseline and decide."""
     report = read_report(request.results)
     reference = with_runs(read_reference(request.against), request.further_runs())
     policy = _policy(request, report, reference)
@@ -129,7 +128,7 @@ def _drift_limits(words: tuple[str, ...], operators: set[str]) -> DriftLimits:
 
 
 def _canonical(roots: list[str]) -> Callable[[str], str]:
-    """How the content reads a word of a selection: released names are the operators', stored files their cases."""
+    """Translates a word of a selection: released names to operators, stored files to cases."""
     catalogue = Session(tuple(roots)).catalogue
 
     def canonical(word: str) -> str:

@@ -13,16 +13,16 @@ from mluops_gtest.errors import UsageError, shown
 from mluops_gtest.model.labels import BRANCH, CLEAN, COMMIT, GIVEN_NAME, MAX_LETTERS, STATE, VERSION, merged_labels
 from mluops_gtest.model.plain_text import plain_line
 
-# A git that takes longer is not waited for: a label is not worth it.
+# Do not wait longer for git: a label is not worth it.
 _PATIENCE_SECONDS: Final = 2.0
-# Neither hooks nor monitors of the repository run, nothing is written into it, nothing is asked. Submodules are looked
-# at by their commit alone: they have settings of their own.
+# Run no hooks or monitors of the repository, write nothing, ask nothing. Of submodules look at the commit alone: they
+# have their own settings.
 _GIT: Final = ("git", "-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}", "--no-optional-locks")
 _STATUS: Final = ("status", "--porcelain=v2", "--branch", "--untracked-files=no", "--ignore-submodules=dirty")
 
 
 def given_labels(words: Sequence[str]) -> dict[str, str]:
-    """What `--label NAME=VALUE` says, held to its form."""
+    """The labels in `--label NAME=VALUE`, checked."""
     labels: dict[str, str] = {}
     for word in words:
         name, equals, value = word.partition("=")
@@ -85,7 +85,7 @@ def _git(folder: Path, *arguments: str) -> str | None:
         try:
             printed, _ = process.communicate(timeout=_PATIENCE_SECONDS)
         except BaseException as error:
-            # With all that it started, which may hold the pipe open.
+            # Together with its children, which may hold the pipe open.
             with contextlib.suppress(OSError):
                 os.killpg(process.pid, signal.SIGKILL)
             if isinstance(error, subprocess.TimeoutExpired):

@@ -118,7 +118,7 @@ def cli() -> None:
     """Conformance tests for accelerator operators: cases, runner, accuracy criteria, one command line."""
 
 
-# Nobody can look at such a path, whoever asks: it is wrong as it is given, on the command line or in a file.
+# Such a path is unusable for every command, whether it was typed or comes from a file.
 _UNUSABLE: Final = (errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.ELOOP)
 _MAX_OF_A_PATH: Final = 200
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class BytesType(click.ParamType):  # type: ignore[type-arg]  # generic in the newest click alone
+class BytesType(click.ParamType):  # type: ignore[type-arg]  # generic only in the newest click
     """A number of bytes with K, M or G behind it."""
 
     name = "size"
@@ -177,7 +177,7 @@ def complete_backends(ctx: click.Context, param: click.Parameter, incomplete: st
 
 
 def _files(incomplete: str, suffix: str) -> list[str]:
-    """Files with this suffix that begin so, in the folder that is named so far."""
+    """Files with this suffix and beginning, in the folder typed so far."""
     folder, slash, begin = incomplete.rpartition("/")
     try:
         names = sorted(path.name for path in Path(folder + slash or ".").iterdir() if path.suffix == suffix)
@@ -187,7 +187,7 @@ def _files(incomplete: str, suffix: str) -> list[str]:
 
 
 def _known(ctx: click.Context, names: Callable[["Catalogue"], Iterable[str]], incomplete: str) -> list[str]:
-    """The names that begin so; none where the content is broken, because nobody reads an error there."""
+    """The names with this beginning; none if the content is broken, since completion cannot show errors."""
     from mluops_gtest.cli.session import Session
 
     try:

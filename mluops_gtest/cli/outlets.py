@@ -12,25 +12,22 @@ if TYPE_CHECKING:
 
 
 class Outlet(io.RawIOBase):
-    """A descriptor to write to. After the first failure everything disappears, so that there are no holes in it."""
+    """A descriptor to write to. After the first failure it drops everything, so that the output has no holes."""
 
     def __init__(self, descriptor: int) -> None:
         super().__init__()
         self._descriptor = descriptor
         self._deaf = False
-        # Why something was not written; None also where the reader left (`| head`), which is no failure.
+        # Why something was not written; None also if the reader left (`| head`), which is not a failure.
         self.trouble: OSError | None = None
 
     def writable(self) -> bool:
-        """Always."""
         return True
 
     def fileno(self) -> int:
-        """The descriptor."""
         return self._descriptor
 
     def isatty(self) -> bool:
-        """A terminal shows it."""
         return os.isatty(self._descriptor)
 
     def write(self, data: "ReadableBuffer", /) -> int:

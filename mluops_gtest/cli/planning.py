@@ -76,7 +76,7 @@ def empty_shard(allowed: bool) -> ExitCode:
 
 
 def case_sizes(source: StoredCases, cases: tuple[Selected, ...]) -> dict[str, int]:
-    """Bytes that a case makes and moves; of a user's file its size, of a case that was never generated nothing."""
+    """The bytes that each case makes and moves: for a user's file its size, for a case never generated 0."""
     lock = source.lock
     sizes = {}
     for case in cases:
@@ -90,7 +90,7 @@ def case_sizes(source: StoredCases, cases: tuple[Selected, ...]) -> dict[str, in
 
 
 def _file_size(path: Path) -> int:
-    """Of a file that cannot be read 0: it is told when the case is loaded."""
+    """The size; 0 if the file cannot be read, which is reported when the case is loaded."""
     try:
         return path.stat().st_size
     except OSError:

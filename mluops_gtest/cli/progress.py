@@ -1,4 +1,4 @@
-"""A progress bar around any iterator, on a terminal alone."""
+"""A progress bar around any iterator, shown only on a terminal."""
 
 from collections.abc import Iterable, Iterator
 from typing import TypeVar

@@ -65,7 +65,7 @@ def _json(report: RunReport, transitions: Mapping[str, str] | None, past: tuple[
 
 
 def transitions_of(report: RunReport, baseline: Path) -> dict[str, str]:
-    """What became of every case since the baseline, those without a result included."""
+    """How every case changed since the baseline, including those without a result."""
     from mluops_gtest.cli.gating import read_reference
     from mluops_gtest.gate.transitions import transition
 
@@ -83,7 +83,7 @@ def past_of(report: RunReport, file: Path) -> tuple[CaseTrend, ...]:
 
 
 def write(text: str, file: Path | None) -> None:
-    """Into the file, whole or not at all; else to standard output. UTF-8 in any case."""
+    """Write to the file, all of it or nothing, or to standard output; always in UTF-8."""
     if file is None:
         sys.stdout.buffer.write(text.encode())
         sys.stdout.buffer.flush()
@@ -104,7 +104,7 @@ def check_reports(reports: Mapping[ReportFormat, str], results: Path) -> None:
 
 
 def write_reports(report: RunReport, reports: Mapping[ReportFormat, str]) -> Iterator[UnwritableError]:
-    """Write the files that a run was asked for; what cannot be written does not keep the others from it."""
+    """Write the reports that the run asked for; if one cannot be written, the others still are."""
     if not reports:
         return
     # With the digits that report.json keeps, so that `report` writes the same later.

@@ -31,11 +31,10 @@ class TimeLeft:
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the start."""
         return self._clock() - self._begin
 
     def finished(self, case: str) -> None:
-        """Count the case; cases side by side need no other rule, since the clock is one for all."""
+        """Count the case; parallel cases need no special rule, since they share one clock."""
         cost = self._costs.get(case, CASE_NS)
         self._done += cost
         self._left = max(self._left - cost, 0)
@@ -60,7 +59,7 @@ class Line:
 
 
 def fitted(note: str, counts: str, failed: str, elapsed: str, left: str, width: int) -> Line:
-    """All of it where there is room; a narrow terminal does without the elapsed time, then without the time left."""
+    """Everything if there is room; a narrow terminal drops the elapsed time, then the time left."""
     everything = (counts, failed, elapsed, left)
     fewer = (everything, (counts, failed, left), (counts, failed), (failed,), ())
     choices = [tuple(word for word in words if word) for words in fewer]
@@ -104,7 +103,7 @@ class RunProgress:
         self._note = plain_line(text)
 
     def close(self) -> None:
-        """Take the line away, however the run ended."""
+        """Remove the line, however the run ended."""
         if self._live is not None:
             self._live.stop()
 

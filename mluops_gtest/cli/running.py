@@ -71,7 +71,7 @@ class RunRequest:
     runtime: str | None = None
     serve: bool = False
     isolate: bool | None = None
-    # Every case gets a worker of its own.
+    # Every case gets its own worker.
     fresh_workers: bool = False
     jobs: int = 1
     devices: tuple[int, ...] = ()
@@ -105,7 +105,7 @@ class RunRequest:
 
     @property
     def isolated(self) -> bool:
-        """In worker processes: said so, or by default for everything that is not built in."""
+        """Run in worker processes: if asked to, or by default for everything that is not built in."""
         return not runs_inline(self.backend) if self.isolate is None else self.isolate
 
     @property
@@ -146,7 +146,7 @@ class RunRequest:
         return tuple(options)
 
     def debug_words(self) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-        """What stands before and behind the id of a case to run it under gdb, in the process that gdb starts."""
+        """The words before and after a case id that run it under gdb, in the process that gdb starts."""
         if self.guard_pages or not can_be_debugged(self.backend):
             return None
         inline = replace(self, isolate=False, timeout=None, memory_limit=None, fresh_workers=False)
@@ -159,7 +159,7 @@ class RunRequest:
 
     @staticmethod
     def from_json(record: dict[str, Any], source: Source) -> "RunRequest":
-        """The request in run.json; one that no command line makes is refused."""
+        """The request in run.json; a request that no command line could make is refused."""
         request = convert({**record, "roots": recorded_roots(record)}, RunRequest, source)
         check_selection(request.selection, replace(source, at="$.selection"))
         check_labels(request.labels, replace(source, at="$.labels"))
@@ -207,7 +207,7 @@ def execute(
         reseed=request.reseed,
     )
     left = tuple(case for case in cases if case.id not in done)
-    # With -v every case has a line of its own.
+    # With -v every case has its own line.
     shown = verbosity == 0 and stderr().is_terminal
     progress = RunProgress(stderr(), _costs(source, left, times) if shown else {}, shown=shown)
     if request.isolate is False and is_native(request.backend):
@@ -253,7 +253,7 @@ def execute(
         code = _told(trouble, code)
     if report.interrupted:
         say(f"Interrupted. To run what is left: {shlex.join(['mluops-test', 'run', '--resume', str(folder.path)])}")
-    # Who selected knows that the rest is left out.
+    # A user who selected cases knows that the rest is left out.
     if left_out and not any(request.selection.values()) and verbosity >= 0:
         say(
             f"{left_out} declared cases were not selected; --all selects all except those tagged undefined "
@@ -263,7 +263,7 @@ def execute(
 
 
 def _costs(source: StoredCases, cases: tuple[Selected, ...], times: RecordedTimes | None) -> dict[str, int]:
-    """What the cases cost; nothing is known where the lock is broken, which every case tells by itself."""
+    """What the cases cost; unknown if the lock is broken, which every case reports itself."""
     try:
         return costs_of(case_sizes(source, cases), times or RecordedTimes())
     except ContentError:
@@ -271,21 +271,21 @@ def _costs(source: StoredCases, cases: tuple[Selected, ...], times: RecordedTime
 
 
 def _saved(saver: OutputSaver, code: ExitCode) -> ExitCode:
-    """What was saved beside the results, and what could not be."""
+    """Says what was saved beside the results, and what could not be."""
     if words := saver.words():
         say(words)
     return code if saver.trouble is None else _told(saver.trouble, code)
 
 
 def _told(error: UnwritableError, found: ExitCode) -> ExitCode:
-    """The error in words; what was found before counts as well."""
+    """Report the error; the exit code also counts what was found before."""
     complain(f"error: {error}")
     return ExitCode.worst([error.exit_code, found])
 
 
 @contextlib.contextmanager
 def _one_interrupt() -> Iterator[None]:
-    """The first Ctrl-C ends the run; another one must not cost the report that is then written."""
+    """The first Ctrl-C ends the run; a second one must not lose the report that is then written."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -303,7 +303,7 @@ def _one_interrupt() -> Iterator[None]:
 
 @contextlib.contextmanager
 def open_callers(session: Session, request: RunRequest) -> Iterator[list[Caller]]:
-    """The backend, loaded: inline, or in one worker process per lane. One that does not load is told at once."""
+    """The loaded backend, inline or in one worker process per lane; one that does not load is an error at once."""
     choice = BackendChoice(request.backend, session.root_paths, request.runtime, request.serve)
     if not request.isolated:
         inline = InlineCaller(choice.load(session.catalogue.operators))

@@ -1,4 +1,4 @@
-"""Options on how calls are timed, the same wherever they are."""
+"""Options for timing calls, shared by several commands."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -8,7 +8,7 @@ import click
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class SamplesType(click.ParamType):  # type: ignore[type-arg]  # generic in the newest click alone
+class SamplesType(click.ParamType):  # type: ignore[type-arg]  # generic only in the newest click
     """A number of samples, or auto."""
 
     name = "N|auto"

@@ -54,5 +54,5 @@ def _filled(template: str, name: str) -> str:
 
 
 def _number(name: str) -> int:
-    """The same for the same name, so that two authors who never met are unlikely to choose the same."""
+    """A number derived from the name, so that two authors who never met are unlikely to pick the same."""
     return _FIRST_NUMBER + int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") % _NUMBERS

@@ -12,21 +12,20 @@ from mluops_gtest.generate.source import StoredCases
 
 
 def root_words(roots: tuple[str, ...], settings: object = None) -> Iterator[str]:
-    """The options that name these roots; none for the default, unless settings may say otherwise."""
+    """The options that name these roots; none for the default, unless settings could change it."""
     if roots != (BUILTIN,) or settings is not None:
         for root in roots:
             yield from ("--root", root)
 
 
 class Session:
-    """Everything is loaded when first asked for."""
+    """The content that a command works with, loaded on first use."""
 
     def __init__(self, roots: tuple[str, ...] = (BUILTIN,)) -> None:
         self._roots = roots
 
     @cached_property
     def catalogue(self) -> Catalogue:
-        """The declared content."""
         return Catalogue(*find_roots(self._roots))
 
     @property

@@ -1,4 +1,4 @@
-"""`mluops-test.toml`: what a team would otherwise type with every command; the command line beats it."""
+"""`mluops-test.toml`: options that a team would otherwise type every time; the command line overrides them."""
 
 import math
 import os
@@ -37,7 +37,7 @@ _TYPES: Final = get_type_hints(Settings)
 
 @dataclass(frozen=True, slots=True)
 class SettingsFile:
-    """The settings that a command uses, and where they stand."""
+    """The settings that a command uses, with file and lines."""
 
     path: Path
     settings: Settings
@@ -66,14 +66,14 @@ class SettingsFile:
         return moved if moved.startswith("..") else f"./{moved}"
 
     def _backend(self, spec: str) -> str:
-        """Files in the words of a backend stand beside the settings; names of modules and programs stay."""
+        """Make file names in a backend relative to the settings file; leave names of modules and programs alone."""
         adapter, colon, rest = spec.partition(":")
         if adapter == "c":
             return f"c:{self._file(rest)}"
         if adapter == "exec":
             try:
                 return f"exec:{shlex.join(map(self._file, shlex.split(rest)))}"
-            except ValueError:  # a quote that does not end, which the backend tells
+            except ValueError:  # an unclosed quote; loading the backend reports it
                 return spec
         target, colon, attribute = (spec, "", "") if spec.endswith(".py") else spec.rpartition(":")
         return f"{self._file(target)}{colon}{attribute}"
@@ -83,7 +83,7 @@ class SettingsFile:
 
 
 def read_settings(path: Path) -> SettingsFile:
-    """The settings in a file; what is wrong with them is told with the line."""
+    """The settings in a file; errors name the line."""
     import tomllib
 
     from mluops_gtest.files.plain_file import plain_file_bytes
@@ -160,7 +160,7 @@ def use_settings(ctx: click.Context, param: click.Parameter, value: str | None) 
     assert isinstance(ctx.command, click.Group)
     ctx.obj = read_settings(path)
     defaults = ctx.obj.defaults()
-    # Of a group, the commands in it; history has no option that the settings know.
+    # For a group, name its commands; history has no option that is in the settings.
     ctx.default_map = {**dict.fromkeys(ctx.command.list_commands(ctx), defaults), "audit": {"operators": defaults}}
 
 
@@ -170,7 +170,7 @@ def stands_in_settings(ctx: click.Context, name: str) -> bool:
 
 
 def remark(error: click.ClickException) -> str:
-    """Where a wrong value stands that nobody typed; empty for one that was typed."""
+    """Where a wrong value in the settings is; empty for a value from the command line."""
     if not isinstance(error, click.BadParameter) or error.ctx is None or error.param is None:
         return ""
     name = error.param.name or ""

@@ -35,11 +35,11 @@ class LockedTensors(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class LockEntry:
-    """What is recorded of one case: digests of declaration, file, inputs and baseline; descriptors; parameters."""
+    """What is recorded about one case: digests of declaration, file, inputs and baseline; descriptors; parameters."""
 
     id: str
     declared: str
-    # Of the bytes of the committed file; empty for a case that is too large to be committed.
+    # Digest of the committed file; empty for a case that is too large to commit.
     stored: str
     inputs: str
     baseline: str

@@ -19,7 +19,6 @@ class Catalogue:
 
     @cached_property
     def operators(self) -> Operators:
-        """The operators of all roots."""
         return load_operators(*(root.path for root in self.roots))
 
     def root_of(self, operator: str) -> Root:
@@ -64,7 +63,7 @@ class Catalogue:
         try:
             resolved = file.resolve()
         except (OSError, RuntimeError):
-            # A loop of links is told by whoever reads the file.
+            # Whoever reads the file reports a loop of links.
             return None
         inside = self.inside_store(resolved)
         if inside is None or inside.suffix != ".prototxt":
@@ -78,14 +77,14 @@ class Catalogue:
         return draft
 
     def inside_store(self, resolved: Path) -> Path | None:
-        """A path relative to the prototxt/ that it lies in; None where that is none of ours."""
+        """The path relative to its root's prototxt/; None if it is in no root."""
         for root in self.roots:
             if resolved.is_relative_to(root.stored):
                 return resolved.relative_to(root.stored)
         return None
 
     def canonical_id(self, text: str) -> str:
-        """An id or glob whose operator part is a released name, with the canonical one in its place."""
+        """The id or glob with a released operator name replaced by the canonical one."""
         head, slash, tail = text.partition("/")
         operator = self.operators.get_any(head)
         return f"{operator.name}{slash}{tail}" if operator else text

@@ -63,7 +63,7 @@ def load_declarations(path: Path, operator: Operator) -> tuple[CaseDraft, ...]:
 
 
 def _refuse_many(entries: list[Lines], operator: Operator, path: Path) -> None:
-    """Before any case is made: too many of them, or too much of what is the same in all."""
+    """Refuse too many or too long cases before any is made."""
     total = 0
     for entry in entries:
         with _placed(entry, path):
@@ -80,7 +80,7 @@ def _refuse_many(entries: list[Lines], operator: Operator, path: Path) -> None:
 
 
 def _length(value: Any) -> int:
-    """The characters of all words in a declaration, and one for anything else."""
+    """The number of characters in a declaration; anything that is not text counts as one."""
     if isinstance(value, dict):
         return sum(len(key) + _length(item) for key, item in value.items())
     if isinstance(value, list):
@@ -90,7 +90,7 @@ def _length(value: Any) -> int:
 
 @contextlib.contextmanager
 def _placed(entry: Lines, path: Path) -> Iterator[None]:
-    """What is wrong with an entry is told with file, line and its name."""
+    """Adds file, line and name of the entry to its errors."""
     try:
         yield
     except _BadValueError as error:
@@ -204,7 +204,7 @@ def _signature(recipe: Recipe) -> tuple[dict[str, bool], dict[str, Any]]:
 
 
 def _arguments(name: str, recipe: Recipe, args: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a recipe, held to its signature: names, presence, types."""
+    """The arguments of a recipe, checked against its signature: names, presence, types."""
     wanted, hints = _signature(recipe)
     for key in args:
         if key not in wanted:
@@ -346,6 +346,6 @@ def _digest(shaping: dict[str, Any]) -> str:
 
 
 def _set_fields(value: Expect | Change) -> dict[str, Any]:
-    """What differs from the default, so that a field added later leaves the digests of today's cases alone."""
+    """The fields that differ from their defaults, so that a field added later keeps today's digests."""
     fields = value.__dataclass_fields__.values()
     return {f.name: getattr(value, f.name) for f in fields if getattr(value, f.name) != f.default}

@@ -1,4 +1,4 @@
-"""What is wrong in an operator's declaration by itself, whatever its functions do."""
+"""Finds mistakes in an operator's declaration without calling its functions."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -13,14 +13,14 @@ _LABELS: Final = ("required", "optional", "repeated")
 
 
 def first_mistake(operator: Operator, path: Path) -> str | None:
-    """`file:line: what is wrong, and what to do`; None where nothing is."""
+    """`file:line: what is wrong, and what to do`; None if nothing is wrong."""
     for word, place, mistake in _mistakes(operator):
         return f"{place or _place(path, word)}: {mistake}"
     return None
 
 
 def _mistakes(operator: Operator) -> Iterator[tuple[str, str, str]]:
-    """A word that stands in the line, the place where it is known, and the mistake."""
+    """A word on the line, the place if it is known, and the mistake."""
     for twin in _twice(check.name for check in operator.checks):
         *_, last = (check for check in operator.checks if check.name == twin)
         yield twin, last.place, f"two checks are called {twin!r}. Give each its own name: cases refer to it."

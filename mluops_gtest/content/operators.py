@@ -49,7 +49,7 @@ class Operators(KnownOperators):
         return operator
 
     def part(self, operator: str, part: Part[T]) -> T | None:
-        """The part of the operator's folder, loaded once; None where there is no such file, or no folder."""
+        """The part of the operator's folder, loaded once; None if there is no such file or folder."""
         key = operator, part.file
         if key not in self._parts:
             self._parts[key] = self._load_part(operator, part)
@@ -97,7 +97,7 @@ def load_operator(path: Path) -> Operator:
     name = path.parent.name if is_folder else path.stem
     module_name = _module_name(path)
     for known in [known for known in sys.modules if known.startswith(f"{module_name}.")]:
-        del sys.modules[known]  # loaded again is read again, the folder's other files too
+        del sys.modules[known]  # a second load reads the folder's other files again, too
     # A folder is a package, so that its files may import each other relatively.
     operator = getattr(_load_module(module_name, path, [str(path.parent)] if is_folder else None), "OPERATOR", None)
     if not isinstance(operator, Operator):
@@ -111,7 +111,7 @@ def load_operator(path: Path) -> Operator:
 
 
 def _module_name(path: Path) -> str:
-    """A name of its own for each file: operators of two roots may be called the same."""
+    """A unique module name per file: operators of two roots may have the same name."""
     return f"_mluops_gtest_generator_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]}"
 
 

@@ -22,17 +22,14 @@ class Root:
 
     @property
     def generators(self) -> Path:
-        """Operators."""
         return self.path / "generators"
 
     @property
     def cases(self) -> Path:
-        """Declared cases."""
         return self.path / "cases"
 
     @property
     def stored(self) -> Path:
-        """Stored cases."""
         return self.path / "prototxt"
 
     @property

@@ -41,7 +41,7 @@ class Selected:
     id: str
     operator: str
     tags: tuple[str, ...]
-    # Named by its exact id or file, so that it is wanted even where its tags keep it out of filters.
+    # The user named this id or file exactly, so it runs even if its tags are not in the default set.
     named: bool = False
     draft: CaseDraft | None = None
     path: Path | None = None
@@ -56,9 +56,9 @@ class Selection:
 
 
 def select(catalogue: Catalogue, query: Query, operator_of: Callable[[Path], str]) -> Selection:
-    """The cases that the query names, in the order named or declared; none is an error.
+    """The cases that the query names, in the order named or declared; an empty selection is an error.
 
-    `operator_of` reads the operator of a user's file; it is asked only where `--op` filters files.
+    `operator_of` reads the operator of a user's file; it is called only if `--op` filters files.
     """
     for tag in query.tags:
         if tag not in TAGS:
@@ -98,7 +98,7 @@ def _is_of(case: Selected, wanted: set[str], catalogue: Catalogue, operator_of: 
     try:
         operator = catalogue.operators.get_any(case.operator if case.path is None else operator_of(case.path))
     except CaseFileError:
-        # Kept, so that whatever loads the file tells what is wrong with it; the others are not held up.
+        # Keep it: loading the file reports what is wrong with it, and the other cases still run.
         return True
     return operator is not None and operator.name in wanted
 
@@ -132,9 +132,9 @@ def _matching(catalogue: Catalogue, patterns: Sequence[str]) -> Iterator[Selecte
 
 
 def _on_disk(catalogue: Catalogue, path: Path) -> Iterator[Selected]:
-    """A file is a case whatever its suffix; in a folder those with our suffixes are."""
+    """A named file is a case whatever its suffix; in a folder only files with our suffixes are."""
     files = []
-    # What the system takes for no name at all, one of 5000 characters say, names nothing.
+    # A name that the system refuses, such as one of 5000 characters, matches nothing.
     with contextlib.suppress(OSError):
         if path.is_dir():
             files = sorted(p for suffix in _SUFFIXES for p in path.rglob(f"*{suffix}"))

@@ -1,4 +1,4 @@
-"""Values in declarations held to types: recipe arguments to their annotations, parameters to their fields."""
+"""Checks the types of declared values: recipe arguments by annotation, parameters by schema field."""
 
 import types
 from typing import Any, Literal, Union, get_args, get_origin
@@ -11,7 +11,7 @@ _INTEGER_RANGE = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """The value may stand where the annotation is; a bool is no int, an int is a float."""
+    """The value fits the annotation; a bool is not an int, an int is a float."""
     origin = get_origin(hint)
     if hint is Any:
         return True

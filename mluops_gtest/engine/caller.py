@@ -54,9 +54,7 @@ class Caller(Protocol):
     """Runs calls on buffers that lie in its arenas."""
 
     @property
-    def name(self) -> str:
-        """The backend's own name."""
-        ...
+    def name(self) -> str: ...
 
     @property
     def version(self) -> str:
@@ -74,9 +72,7 @@ class Caller(Protocol):
         ...
 
     @property
-    def workspace(self) -> Arena:
-        """Where the workspace lies."""
-        ...
+    def workspace(self) -> Arena: ...
 
     def turn(self, *, alone: bool = False) -> contextlib.AbstractContextManager[None]:
         """All calls of one case; `alone`: while it lasts no other case runs."""

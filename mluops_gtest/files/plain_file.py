@@ -8,7 +8,7 @@ from mluops_gtest.errors import ContentError
 
 
 def plain_file_bytes(path: Path, most: int) -> bytes:
-    """What is in a file; one that is no plain file or is too large is refused, an OSError is the caller's to tell."""
+    """The content of a regular file up to a size limit; the caller handles OSError."""
     # To open a pipe would otherwise wait for its writer.
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     with os.fdopen(handle, "rb") as file:

@@ -1,4 +1,4 @@
-"""Values read back from files, held to their types: errors tell file, place, what was expected and what was found."""
+"""Reads values back from files and checks their types; errors name file, place, expected and found value."""
 
 import json
 import re
@@ -20,7 +20,7 @@ T = TypeVar("T")
 MAX_BYTES: Final = 1 << 29
 # SQLite, statistics and the C interface count no further.
 MAX_INTEGER: Final = 2**63 - 1
-# Values that are kept as they are (what a backend or a machine says of itself) are no deeper than this.
+# Values that are kept as they are (what a backend or a machine says of itself) may not be nested deeper than this.
 MAX_LEVELS: Final = 16
 
 _MESSAGE: Final = re.compile(r"(?P<what>.*?)(?: - at `(?P<at>[^`]*)`)?", re.DOTALL)
@@ -54,7 +54,7 @@ class Source:
 
 
 def file_bytes(path: Path) -> bytes:
-    """What is in a file; one that is no plain file or is too large is refused, an OSError is the caller's to tell."""
+    """The content of a regular file up to a size limit; the caller handles OSError."""
     return plain_file_bytes(path, MAX_BYTES)
 
 
@@ -89,7 +89,7 @@ def _broken_utf8(data: bytes) -> int:
 
 
 def json_bytes(value: Any, indent: int = 0) -> bytes:
-    """Plain values as JSON that `decode_json` reads; half a surrogate pair, which is no text, becomes U+FFFD."""
+    """Plain values as JSON that `decode_json` reads; half a surrogate pair becomes U+FFFD."""
     try:
         data = msgspec.json.encode(value)
     except UnicodeEncodeError:
@@ -106,7 +106,7 @@ def _without_surrogates(value: Any) -> Any:
 
 
 def refuse_doubled_keys(data: bytes, source: Source) -> None:
-    """A key that stands twice, as after a merge gone wrong, is an error; `data` is known to be valid JSON."""
+    """A key that occurs twice, e.g. after a bad merge, is an error; `data` is known to be valid JSON."""
 
     def once(pairs: list[tuple[str, Any]]) -> None:
         names = [name for name, _ in pairs]
@@ -126,7 +126,7 @@ def convert(value: Any, wanted: type[T], source: Source) -> T:
 
 
 def keep_plain(value: Any, source: Source, at: str = "", levels: int = MAX_LEVELS) -> None:
-    """Refuse what is kept unlooked-at if it is nested deeply or holds integers that nothing can count with."""
+    """Refuse untyped values that are nested too deeply or hold too large integers."""
     if type(value) is int and abs(value) > MAX_INTEGER:
         raise source.error(f"{shown(value)} is too large", at)
     if isinstance(value, (dict, list)):
@@ -152,7 +152,7 @@ def _told(error: msgspec.ValidationError, value: Any, wanted: Any, source: Sourc
 
 
 def _expected(what: str, wanted: Any) -> str:
-    """What must stand there in words; empty for a message of another kind."""
+    """What was expected there, in words; empty for a message of another kind."""
     if isinstance(wanted, type) and issubclass(wanted, Enum):
         return "one of " + ", ".join(str(m.value) if isinstance(m.value, str) else m.name for m in wanted)
     found = _EXPECTED.fullmatch(what)
@@ -182,7 +182,7 @@ def _without_none(wanted: Any) -> Any:
 
 
 def _value_at(value: Any, steps: Iterable[str]) -> tuple[bool, Any]:
-    """What stands at that place, if the place is told in full."""
+    """The value at that place, if the place is known in full."""
     for step in steps:
         if isinstance(value, Mapping) and step in value:
             value = value[step]

@@ -10,7 +10,7 @@ from mluops_gtest.errors import UnwritableError
 
 
 def replace_file(path: Path, pieces: Iterable[Any], *, make_folder: bool = True) -> None:
-    """Write the pieces aside and move them into place, so that nobody ever reads half a file."""
+    """Write the pieces aside and move them into place, so that no reader ever sees half a file."""
     try:
         if make_folder:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -31,7 +31,7 @@ def replace_text(path: Path, text: str, *, make_folder: bool = True) -> None:
 
 
 def _replace(path: Path, pieces: Iterable[Any]) -> None:
-    # A name of its own length: the file's own may be as long as the disk allows.
+    # A short name: the file's own may be as long as the disk allows.
     aside = path.with_name(f".mluops-{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
         with aside.open("wb") as file:

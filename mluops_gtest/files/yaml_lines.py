@@ -57,7 +57,7 @@ def _scalar(word: str, kind: str) -> Callable[[Any, yaml.ScalarNode], Any]:
         try:
             value = getattr(loader, f"construct_yaml_{kind}")(node)
         except (ValueError, LookupError, AttributeError, TypeError, OverflowError) as error:
-            # Of a day such as 2026-02-30 the reason is worth telling.
+            # For a date such as 2026-02-30 the reason helps.
             reason = f": {error}" if kind == "timestamp" and isinstance(error, ValueError) else ""
             raise _refused(f"{shown(node.value)} is not a valid {word}{reason}", node.start_mark) from error
         if kind == "int" and abs(value) > LARGEST_NUMBER:
@@ -92,7 +92,7 @@ def load_yaml(path: Path) -> Any:
 
 def _refuse_excess(text: str) -> None:
     """Before anything is built: how deep the document is, and how long once its aliases are written out."""
-    # Of every anchor, and of every collection that is still open.
+    # Sizes of every anchor and of every open collection.
     sizes: dict[str, int] = {}
     anchors: list[str | None] = []
     lengths = [0]

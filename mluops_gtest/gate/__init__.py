@@ -1,1 +1,1 @@
-"""A report beside a reference and a list of waivers: may the change be merged."""
+"""Decides from a report, a reference and a list of waivers whether a change may be merged."""

@@ -15,7 +15,7 @@ _TOOL = "mluops-test gate"
 
 
 def github(decision: Decision) -> str:
-    """One workflow command a line; the last line is for people."""
+    """One workflow command per line; the last line is for people."""
     lines = []
     for finding in _shown(findings(decision)):
         properties = {"file": finding.file, "line": str(finding.line or ""), "title": f"{_TOOL}: {finding.title}"}
@@ -25,7 +25,7 @@ def github(decision: Decision) -> str:
 
 
 def gitlab(decision: Decision, baseline: str) -> str:
-    """A code-quality report; what is no file's own is placed in the baseline, since GitLab asks for a place."""
+    """A code-quality report; findings without a file point to the baseline, since GitLab needs a place."""
     entries = [
         {
             "description": f"{finding.title}: {'; '.join(finding.text.splitlines())}",
@@ -43,7 +43,7 @@ def gitlab(decision: Decision, baseline: str) -> str:
 
 
 def _shown(found: Sequence[Finding]) -> list[Finding]:
-    """At most ten that block and ten that do not; the last of each says how many it stands for."""
+    """At most ten blocking and ten other findings; the last of each kind sums up the rest."""
     return [
         *_cut([finding for finding in found if finding.blocks]),
         *_cut([finding for finding in found if not finding.blocks]),

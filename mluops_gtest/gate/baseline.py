@@ -64,7 +64,7 @@ def is_baseline(record: Any) -> bool:
 
 
 def load_json(path: Path) -> Any:
-    """A JSON document; in a baseline a key that stands twice, as after a merge gone wrong, is an error."""
+    """A JSON document; in a baseline a key that occurs twice, e.g. after a bad merge, is an error."""
     try:
         data = file_bytes(path)
     except OSError as error:

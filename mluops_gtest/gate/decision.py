@@ -20,7 +20,7 @@ from mluops_gtest.timing.stats import MIN_EFFECT
 
 
 class Accept(Enum):
-    """What somebody may say is meant, so that it does not block."""
+    """Changes that `--accept` lets through."""
 
     MISSING = "missing"
     SKIPPED = "skipped"
@@ -42,7 +42,7 @@ class Policy:
     accept: frozenset[Accept] = frozenset()
 
     def accepts(self, word: Transition) -> bool:
-        """The transition is meant."""
+        """True if `--accept` covers the transition."""
         return _ACCEPTED_AS.get(word) in self.accept
 
 
@@ -51,7 +51,7 @@ DEFAULT_POLICY = Policy()
 
 @dataclass(frozen=True, slots=True)
 class CaseChange:
-    """One case: what it was and is now (xfailed and xpassed by waivers), None where it was or is not there."""
+    """One case: what it was and is now (xfailed and xpassed by waivers), None if it was or is absent."""
 
     case: str
     operator: str
@@ -79,12 +79,11 @@ class Decision:
     policy: Policy
     # Cases with a verdict on the kernel before and now.
     compared: int
-    # Why readings and times were not compared, in words; empty where they were.
+    # Why readings and times were not compared; empty if they were.
     other_values: str = ""
 
     @property
     def blocking(self) -> tuple[CaseChange, ...]:
-        """The cases that stop the merge."""
         return tuple(change for change in self.changes if change.blocks)
 
     @property
@@ -96,24 +95,22 @@ class Decision:
 
     @property
     def blocks_by_shift(self) -> bool:
-        """That all cases together are slower stops the merge."""
+        """All cases together are slower, and that stops the merge."""
         return self.performance.all_slower and Accept.SLOWER not in self.policy.accept
 
     @property
     def blocking_drifts(self) -> tuple[Drift, ...]:
-        """The readings that stop the merge."""
         return self.drifts if self.policy.strict_accuracy else ()
 
     @property
     def blocked(self) -> bool:
-        """The change may not be merged."""
         return bool(
             self.blocking or self.problems or self.blocking_drifts or self.blocking_times or self.blocks_by_shift
         )
 
     @property
     def acceptable(self) -> tuple[Accept, ...]:
-        """What of that which blocks could be said to be meant."""
+        """The kinds of blocking changes that `--accept` could let through."""
         found = {_ACCEPTED_AS.get(change.transition) for change in self.blocking}
         if self.blocks_by_shift or any(change.answer is TimeVerdict.SLOWER for change in self.blocking_times):
             found.add(Accept.SLOWER)
@@ -121,7 +118,7 @@ class Decision:
 
     @property
     def accepted(self) -> tuple[tuple[Accept, str], ...]:
-        """What would block and is meant, with the case; an empty one stands for all cases together."""
+        """What `--accept` let through, with the case; an empty case id means all cases together."""
         changes = [(c.transition, c.case) for c in self.changes if self.policy.accepts(c.transition)]
         cases = [(_ACCEPTED_AS[word], case) for word, case in changes]
         if Accept.SLOWER not in self.policy.accept:
@@ -152,7 +149,7 @@ def decide(
     policy: Policy = DEFAULT_POLICY,
     asked_for: set[str] | None = None,
 ) -> Decision:
-    """Hold a report against a reference; `asked_for` are the reference's cases that must be there, by default all."""
+    """Compare a report with a reference; `asked_for` are the cases that the report must have, by default all."""
     refuse_other_backend(report, reference, cross_backend=policy.cross_backend)
     results = results_by_case(report)
     wanted = reference.cases.keys() if asked_for is None else asked_for
@@ -179,7 +176,7 @@ def decide(
 
 
 def refuse_other_backend(report: RunReport, reference: Reference, *, cross_backend: bool) -> None:
-    """Two backends are compared only when that is meant."""
+    """Refuse results of another backend unless the policy allows them."""
     backend = backend_of(report)
     if backend != reference.backend and not cross_backend:
         raise UsageError(

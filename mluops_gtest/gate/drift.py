@@ -28,13 +28,12 @@ class Drift:
 
 @dataclass(frozen=True, slots=True)
 class DriftLimits:
-    """The factor by which a reading may grow, and other ones for single operators."""
+    """The factor by which a reading may grow, with exceptions for single operators."""
 
     factor: float = DRIFT_FACTOR
     operators: Mapping[str, float] | None = None
 
     def of(self, operator: str) -> float:
-        """The factor for that operator."""
         return (self.operators or {}).get(operator, self.factor)
 
 

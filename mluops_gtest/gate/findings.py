@@ -30,7 +30,7 @@ class Finding:
 
 
 def findings(decision: Decision) -> list[Finding]:
-    """What blocks, then what is only told; the larger groups of failures first."""
+    """First what blocks, then what is only reported; larger groups of failures come first."""
     found = [*_failures(decision), *_problems(decision), *_times(decision), *_drifts(decision), *_values(decision)]
     return [_shown(finding) for finding in sorted(found, key=lambda finding: not finding.blocks)]
 
@@ -188,5 +188,5 @@ def named(cases: Sequence[str]) -> str:
 
 
 def more(number: int) -> list[str]:
-    """What follows a list that was cut; nothing where it was not."""
+    """The words after a list that was cut; empty if it was not."""
     return [f"… and {number - _MAX_NAMED} more"] if number > _MAX_NAMED else []

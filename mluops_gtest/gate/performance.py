@@ -51,7 +51,6 @@ class Performance:
     noise: float | None = None
 
     def answered(self, answer: TimeVerdict) -> tuple[TimeChange, ...]:
-        """The cases with that answer."""
         return tuple(change for change in self.changes if change.answer is answer)
 
     @property
@@ -102,7 +101,7 @@ def judge_times(
 
 
 def other_values(reference: Reference, report: RunReport) -> str:
-    """In words how the values of the cases differ, so that readings and times do not compare; empty where they do."""
+    """How the values of the cases differ, so that readings and times cannot be compared; empty if they can."""
     if report.reseed == reference.reseed:
         return ""
     return f"different values: RESULTS {_values(report.reseed)}, the baseline {_values(reference.reseed)}"
@@ -113,7 +112,7 @@ def _values(reseed: int | None) -> str:
 
 
 def _lacking(before: ReferenceCase, samples: int, differing: list[str], other: str) -> tuple[Lack, str] | None:
-    """Why the times of a case cannot be compared at all; None where they can."""
+    """Why the times of a case cannot be compared; None if they can."""
     if not before.times:
         return Lack.BASELINE_TIMES, "the baseline has no times for it"
     if not samples:

@@ -1,4 +1,4 @@
-"""What a report is held against: outcomes, readings and times of an earlier run, from a report or a baseline file."""
+"""What a report is compared with: outcomes, readings and times of an earlier run, from a report or a baseline file."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -10,7 +10,7 @@ from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
 from mluops_gtest.timing.statistics import MIN_SAMPLES, RunTime, run_time
 
-# What makes two machines one as far as times are concerned.
+# Times of two machines are comparable if these facts agree.
 _MACHINE = ("platform", "machine", "cpus")
 
 
@@ -85,7 +85,7 @@ def times_of(result: CaseResult) -> tuple[RunTime, ...]:
 
 
 def results_by_case(report: RunReport) -> dict[str, CaseResult]:
-    """The results of a run; refused where a case stands twice or a verdict is none that a run gives."""
+    """The results of a run by case; an error if a case occurs twice or has a verdict that only the gate gives."""
     results: dict[str, CaseResult] = {}
     for result in report.results:
         if result.case in results:

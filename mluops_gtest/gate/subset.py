@@ -13,7 +13,7 @@ from mluops_gtest.gate.reference import ReferenceCase
 def cases_asked_for(
     selection: Mapping[str, Any], cases: Mapping[str, ReferenceCase], canonical: Callable[[str], str]
 ) -> set[str]:
-    """The ids that the selection means; `canonical` turns a word of the user's into an id, a glob or an operator."""
+    """The ids that the selection names; `canonical` turns a user's word into an id, a glob or an operator."""
     if selection.get("shard"):
         raise UsageError(
             f"--subset: RESULTS is shard {selection['shard']} of a run; `mluops-test merge` all of them first."

@@ -36,7 +36,7 @@ class Transition(Enum):
 
 
 def transition(before: Outcome | None, now: Outcome | None) -> Transition:
-    """The transition between two outcomes; None where the case was not there. Skipped or not run is not there yet."""
+    """The transition between two outcomes; None means the case was absent. Skipped or not run counts as absent."""
     match now:
         case None:
             return Transition.MISSING

@@ -24,7 +24,7 @@ from mluops_gtest.model.result import Outcome
 class Update:
     """The new reference, how it differs from the old one, and what the gate says of that: not to be written if blocked.
 
-    A first reference is held against an empty one.
+    The first baseline is compared with an empty one.
     """
 
     reference: Reference

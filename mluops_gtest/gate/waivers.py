@@ -22,7 +22,7 @@ _MAX_NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class Waiver:
-    """Cases that may fail in one way until a day, that day included."""
+    """Cases that may fail in one way up to and including a date."""
 
     case: str
     reason: str
@@ -37,11 +37,10 @@ class Waiver:
 
     @property
     def failure(self) -> str:
-        """The way of failing that is waived, in a word."""
+        """The waived failure in a word: outcome or fingerprint."""
         return self.fingerprint or (self.outcome.value if self.outcome is not None else "")
 
     def names(self, case: str) -> bool:
-        """The case is one of those that the glob means."""
         return fnmatch.fnmatchcase(case, self.case)
 
     def covers(self, result: CaseResult) -> bool:
@@ -62,7 +61,7 @@ class WaiverProblem:
 
 @dataclass(frozen=True, slots=True)
 class Waived:
-    """Which waiver covers which failing case, which cases pass although waived, and the entries that rot."""
+    """Which waiver covers which failing case, which waived cases pass, and which entries are out of date."""
 
     covered: Mapping[str, Waiver] = field(default_factory=dict)
     xpassed: Mapping[str, Waiver] = field(default_factory=dict)
@@ -70,7 +69,7 @@ class Waived:
 
 
 def load_waivers(path: Path) -> tuple[Waiver, ...]:
-    """The entries of a file; what is wrong with one names its line."""
+    """The entries of a file; an error names the line of the entry."""
     entries = load_yaml(path)
     if entries is None:
         return ()
@@ -142,7 +141,7 @@ def apply_waivers(
     today: datetime.date,
     elsewhere: set[str],
 ) -> Waived:
-    """Hold the ledger against the results.
+    """Apply the waivers to the results.
 
     `elsewhere` are cases that exist but were not asked for; a waiver for one of them is not judged. Nor is one for
     another backend.

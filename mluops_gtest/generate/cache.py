@@ -20,7 +20,7 @@ RESEEDED: Final = "reseed"
 _ENTRY: Final = re.compile(r"[a-z0-9_]{1,255}-[0-9a-f]{16}-[0-9a-f]{16}")
 _FILE: Final = re.compile(r"case\.pb|case\.[A-Za-z0-9_]{1,255}\.bin|made\.json")
 _ASIDE: Final = re.compile(rf"\.{_ENTRY.pattern}\.[0-9]{{1,20}}\.[0-9a-f]{{8}}")
-# Nobody writes on one case for so long: whoever began it was killed.
+# No process writes one case for so long: the one that began was killed.
 _ABANDONED_SECONDS: Final = 3600.0
 
 
@@ -76,7 +76,7 @@ class CacheContents:
 
 
 def cache_contents(folder: Path) -> CacheContents:
-    """What is in the cache just now; what vanishes meanwhile was not there."""
+    """What is in the cache now; entries that vanish while it looks are left out."""
     found = CacheContents()
     for top in _children(folder):
         if top.name != RESEEDED:
@@ -108,7 +108,7 @@ def _sort_entries(operator: Path, seed: int | None, found: CacheContents) -> Non
 
 
 def _cached_case(path: Path, seed: int | None) -> CachedCase | None:
-    """The entry; None where the name or anything in the folder shows that we did not make it."""
+    """The entry; None if its name or a file in it shows that we did not make it."""
     if not _ENTRY.fullmatch(path.name):
         return None
     try:
@@ -120,19 +120,19 @@ def _cached_case(path: Path, seed: int | None) -> CachedCase | None:
 
 
 def _children(folder: Path) -> Iterator[Path]:
-    """In the order of their names; none of a folder that is gone or is none."""
+    """The entries sorted by name; empty if the folder does not exist or is a file."""
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         yield from sorted(folder.iterdir())
 
 
 def mark_used(entry: Path) -> None:
-    """Remember that the entry was used now: pruning goes by it."""
+    """Remember that the entry was used now, for pruning."""
     with contextlib.suppress(OSError):
         os.utime(entry)
 
 
 def discard(entry: Path) -> None:
-    """Remove an entry that cannot be used; moved aside first, so that nobody reads it half deleted."""
+    """Remove a useless entry; it is moved aside first, so that no process reads it half deleted."""
     aside = entry.parent / f".{entry.name}.{os.getpid()}.{secrets.token_hex(4)}"
     try:
         entry.rename(aside)
@@ -170,7 +170,7 @@ def _age(entry: Path) -> float:
 
 
 def _flush(folder: Path) -> None:
-    """Bytes on disk before the rename is: a power cut must not leave an empty file under the final name."""
+    """Flush before the rename: a power cut must not leave an empty file under the final name."""
     for path in (*folder.iterdir(), folder):
         if path.is_dir() and sys.platform == "win32":
             continue

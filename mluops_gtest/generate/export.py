@@ -1,4 +1,4 @@
-"""Cases as the released runner wants them: schema fields alone, its ids, its folders."""
+"""Writes cases for the released runner: only schema fields, its ids, its folders."""
 
 import json
 from collections.abc import Iterable
@@ -58,7 +58,7 @@ class Export:
         self.written.append(entry)
 
     def leave_out(self, case_id: str, reason: str) -> None:
-        """Remember for the index why a case is not there."""
+        """Record in the index why a case was left out."""
         self.left_out.append({"id": case_id, "reason": reason})
 
     def write_index(self, tool_version: str) -> None:
@@ -83,7 +83,7 @@ class Export:
 
 
 def _released(case: Case, operator: Operator) -> Case:
-    """The case with the ids of the released suite; criteria are written out, because its runner has none of its own."""
+    """The case with the ids of the released suite; criteria are written out, because its runner has no defaults."""
     return replace(
         case,
         inputs=_numbered(case.inputs, "input"),

@@ -20,12 +20,12 @@ from mluops_gtest.model.source_place import raised_by, source_of
 from mluops_gtest.model.status import Status
 from mluops_gtest.model.tensor import Tensor, TensorDesc
 
-# Of a tensor that has values: as many as a recipe can draw.
+# The most elements that a recipe can draw for one tensor.
 MAX_ELEMENTS = MAX_LANES
 
 
 def make_case(draft: CaseDraft, operator: Operator, draw: Draw | None = None) -> Case:
-    """The complete case; refused where the declaration, the checks and the baseline do not fit together.
+    """The complete case; an error if the declaration, the checks and the baseline contradict each other.
 
     `draw` is the source of its random numbers, by default that of the declared seed.
     """
@@ -147,7 +147,7 @@ def _words(answer: CheckVerdict) -> str:
 
 
 def _without_baseline(case: Case, operator: Operator, answer: CheckVerdict) -> Case:
-    """Nothing is computed: outputs carry no values, but for those without elements; an early success counts 0."""
+    """Outputs of a call that computes nothing: without values, unless they have no elements; scalar results are 0."""
 
     def bare(tensor: Tensor) -> Tensor:
         return replace(tensor, data=np.empty(0, tensor.desc.dtype.storage) if tensor.desc.is_empty else None)

@@ -32,7 +32,6 @@ class Target:
     committed_only: bool = False
 
     def path(self, case_id: str) -> Path:
-        """The case's file."""
         return self.folder / f"{case_id}{self.suffix}"
 
     @property
@@ -41,7 +40,7 @@ class Target:
         return self.folder / LOCK_NAME
 
     def read_lock(self) -> dict[str, LockEntry]:
-        """The lines of the lock; none where there is no lock yet."""
+        """The lines of the lock; empty if there is no lock yet."""
         return read_lock(self.lock) if self.lock.exists() else {}
 
 
@@ -84,7 +83,7 @@ def _produced(catalogue: Catalogue, targets: Mapping[str, Target], *, check: boo
 
 @contextlib.contextmanager
 def _one_blas_thread() -> Iterator[None]:
-    """Processes share the cores already; BLAS threads that wait for each other make them ten times slower."""
+    """Use one BLAS thread per process: threads that compete for the cores make generation ten times slower."""
     names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
     before = {name: os.environ.get(name) for name in names}
     os.environ.update({name: value or "1" for name, value in before.items()})
@@ -111,13 +110,13 @@ def update_lock(catalogue: Catalogue, target: Target, produced: list[Produced]) 
 
 
 def lock_differences(catalogue: Catalogue, target: Target) -> list[str]:
-    """For a check: what is stored or locked although nothing declares it."""
+    """For --check: cases that are stored or locked but no longer declared."""
     stale = _stale(catalogue, target, target.read_lock())
     return [f"{case_id}: stored or locked, but not declared" for case_id in stale]
 
 
 def _stale(catalogue: Catalogue, target: Target, entries: dict[str, LockEntry]) -> list[str]:
-    """Cases that are locked or stored in the root but declared no more."""
+    """Cases that are locked or stored in the root but no longer declared."""
     if not target.committed_only:
         return []
     stored = {
@@ -177,7 +176,7 @@ class _Worker:
         return self._locks[target].get(case_id)
 
     def _difference(self, entry: LockEntry, target: Target, text: bytes | None) -> str:
-        """In words how the regenerated case differs from the lock and the stored file; empty when it does not."""
+        """Describes how the regenerated case differs from the lock and the stored file; empty if it does not."""
         locked, path = self._locked(target, entry.id), target.path(entry.id)
         if locked is None:
             return "not in the lock file"

@@ -1,4 +1,4 @@
-"""A recipe asked for the inputs of a case, and held to what the operator declares."""
+"""Runs a recipe for the inputs of a case and checks them against the operator's declaration."""
 
 from pathlib import Path
 
@@ -16,14 +16,14 @@ _REFUSALS = (ValueError, AssertionError, LookupError, TypeError, ArithmeticError
 
 
 def made_by(draft: CaseDraft, operator: Operator, draw: Draw) -> RecipeOutput:
-    """What the recipe makes of the declaration; a slip of the recipe's author is told with its place."""
+    """What the recipe makes from the declaration; errors name the line of the recipe."""
     recipe = operator.recipes[draft.recipe]
     try:
         made = recipe(draw, dict(draft.params), DType.named(draft.dtype), **draft.args)
     except Exception as error:
         if not is_of_author(error, recipe):
             raise
-        # A recipe says by ValueError what it cannot work with; anything else may be a slip.
+        # A recipe raises ValueError for arguments it cannot use; any other exception may be a mistake in it.
         words = str(error) if isinstance(error, ValueError) else raised_by(error, recipe)
         raise DeclarationError(
             f"{draft.where}: case {draft.id}: recipe {draft.recipe!r} refuses its arguments: {words}"
@@ -35,7 +35,7 @@ def made_by(draft: CaseDraft, operator: Operator, draw: Draw) -> RecipeOutput:
 
 
 def is_of_author(error: Exception, function: object) -> bool:
-    """The operator's own code raised it, beside the function or below; else it is our mistake, or told already."""
+    """True if the operator's own code raised it; otherwise it is our mistake or already explained."""
     if isinstance(error, HarnessError):
         return False
     return isinstance(error, _REFUSALS) or raised_at(error, Path(source_of(function)).parent) is not None

@@ -125,7 +125,7 @@ def _bytes(case: Case) -> int:
 
 @functools.cache
 def code_digest(generators: Path, operator: str) -> str:
-    """Of all code that shapes an operator's cases: no lock vouches for them, so a change makes them anew."""
+    """A digest of all code that shapes an operator's cases: no lock covers them, so any change makes them again."""
     package = Path(__file__).parents[1]
     folders = [package / "authoring", package / "generate", package / "model", generators / operator]
     files = [generators / f"{operator}.py", *(path for folder in folders for path in sorted(folder.rglob("*.py")))]

@@ -105,7 +105,7 @@ class StoredCases:
         return as_declared(self._cached(draft, entry), draft)
 
     def _file(self, path: Path, case_id: str) -> Case:
-        """A file of the user's: its values are its own, whatever the seed."""
+        """A user's file keeps its own values under every seed."""
         case = self._read(path, case_id)
         return case if self._reseed is None else replace(case, reseeded=Reseeded(self._reseed, fixed=True))
 
@@ -182,7 +182,7 @@ class StoredCases:
                     return case
             except CaseFileError:
                 pass
-            # Damaged on disk: not the user's content, so it is made again.
+            # Damaged in the cache, not in the user's content: make it again.
             discard(folder)
         start = time.perf_counter()
         try:

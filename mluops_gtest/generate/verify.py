@@ -24,7 +24,7 @@ def verify_case(case: Case, operator: Operator) -> list[str]:
             return [f"the case is broken: {broken}; {operator.name} does not define that"]
         baseline = baseline_of(operator, call)
     except (ValueError, AssertionError, LookupError, TypeError, ArithmeticError, MemoryError) as error:
-        # A file of anybody's: rows that do not exist, lists of another length.
+        # A user's file may hold anything: rows that do not exist, lists of another length.
         return [f"the reference cannot work with the stored inputs: {type(error).__name__}: {error}"]
     found = []
     for tensor in case.outputs:
@@ -44,7 +44,7 @@ def verify_case(case: Case, operator: Operator) -> list[str]:
 
 
 def _unequal(stored: Array, recomputed: Array, dtype: DType) -> int:
-    """Elements whose bits differ; NaN meets NaN whatever the payload, which arithmetic does not fix."""
+    """Elements whose bits differ; NaNs are equal whatever their payload, which arithmetic leaves open."""
     if stored.shape != recomputed.shape:
         return max(stored.size, recomputed.size, 1)
     left, right = stored.reshape(-1), np.ascontiguousarray(recomputed).reshape(-1)

@@ -30,7 +30,6 @@ class Member:
 
     @property
     def name(self) -> str:
-        """The attribute's name."""
         return self.signature.partition("(")[0].partition(":")[0]
 
     @property
@@ -89,7 +88,6 @@ class OfferedBackend:
 
     @property
     def name(self) -> str:
-        """Its own name."""
         return str(self._backend.name)
 
     @property

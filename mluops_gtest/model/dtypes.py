@@ -62,7 +62,6 @@ class DType(Enum):
 
     @property
     def itemsize(self) -> int:
-        """Bytes per element."""
         return self.storage.itemsize
 
     @property

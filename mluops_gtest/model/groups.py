@@ -19,7 +19,6 @@ class Group(Generic[T]):
 
     @property
     def first(self) -> T:
-        """The representative."""
         return self.members[0]
 
 

@@ -38,7 +38,6 @@ class Notes(list[str]):
             self._shorten()
 
     def extend(self, notes: Iterable[object]) -> None:
-        """Several more remarks."""
         for note in notes:
             self.append(note)
 

@@ -37,7 +37,6 @@ class _Bound:
     query: Function | None
 
     def operate(self, frame: CallArguments) -> int:
-        """Call the operator."""
         return self.function(*frame.values(self.signature.function.arguments))
 
     def ask(self, frame: CallArguments) -> int:

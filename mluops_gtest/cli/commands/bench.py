@@ -73,7 +73,7 @@ def command(roots: tuple[str, ...], backends: tuple[str, ...], runtime: str | No
         )
     isolate, strict, outside = (options.pop(key) for key in ("isolate", "strict", "allow_outside_paths"))
     if isolate is None:
-        # Both alike: buffers that two processes share have other costs than buffers of one.
+        # Isolate both or neither: memory shared by two processes has different costs.
         isolate = not all(runs_inline(spec) for spec in backends)
     sampling = Sampling(options.pop("warmup"), options.pop("samples"), options.pop("cold_cache"))
     session = Session(roots)
@@ -99,7 +99,7 @@ def command(roots: tuple[str, ...], backends: tuple[str, ...], runtime: str | No
 
 
 def _exit_code(found: "list[Benched]") -> ExitCode:
-    """Wrong results are told as a run tells them; whichever is faster is an answer, not a failure."""
+    """Wrong results fail as in a run; being slower is an answer, not a failure."""
     from mluops_gtest.model.report import exit_code
 
     code = exit_code(result for one in found for result in one.results)

@@ -133,7 +133,7 @@ def trend(operator: str, db: Path | None, **which: Any) -> None:
 
 
 def _chosen(history: "History", backend: str | None, last: int, labels: tuple[str, ...]) -> "tuple[Run, ...]":
-    """The runs that the options mean."""
+    """The runs that the options select."""
     wanted = dict(word.partition("=")[::2] for word in labels)
     if not all("=" in word for word in labels) or len(wanted) < len(labels):
         raise UsageError(

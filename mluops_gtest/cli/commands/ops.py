@@ -52,7 +52,7 @@ def command(roots: tuple[str, ...], operator: str | None, as_c: bool) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("operator", "in files", "cases", "checks"):
         table.add_column(column, justify="right" if column in ("cases", "checks") else "left", no_wrap=True)
-    # The names are there to be typed, so they are never cut; what there is no room for is said on the operator's page.
+    # People copy the names, so they are never cut; the operator's own page has what does not fit here.
     described = console.width >= _ROOM_FOR_SUMMARIES
     if described:
         table.add_column("what it does", overflow="fold")

@@ -255,7 +255,7 @@ def command(ctx: click.Context, /, resume: Path | None, **options: Any) -> int:
 
 
 def _leave_out_unfit(ctx: click.Context, options: dict[str, Any]) -> None:
-    """What a settings file holds for all runs is left out where this run cannot use it; what is typed is refused."""
+    """Drop settings that this run cannot use; typed options of that kind are refused elsewhere."""
     from mluops_gtest.backends.registry import runs_inline
 
     inline = runs_inline(options["backend"]) if options["isolate"] is None else not options["isolate"]
@@ -283,7 +283,7 @@ def _times(path: Path | None, *, of_use: bool) -> "RecordedTimes | None":
 
 
 def _refuse_inline(backend: str, jobs: int | None, devices: tuple[int, ...], options: dict[str, Any]) -> None:
-    """What only worker processes can keep must not be promised without them."""
+    """Refuse options that only worker processes can keep."""
     asked = {
         "-j": (jobs or 1) > 1,
         "--devices": bool(devices),
@@ -330,7 +330,7 @@ def _refuse_without_perf(ctx: click.Context) -> None:
 
 
 def _given(ctx: click.Context) -> list[str]:
-    """The parameters that stand on the command line."""
+    """The parameters given on the command line."""
     names = [parameter.name or "" for parameter in ctx.command.params]
     return [name for name in names if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE]
 

@@ -12,7 +12,7 @@ Examples:
   mluops-test schema mluops_gtest_expect.proto    our extension of it
   mluops-test schema --out proto/                 both, as files for protoc
 """
-# Named here, so that --help loads no schema; a test holds them against what is written.
+# Listed here so that --help loads no schema; a test compares the list with the files written.
 _FILES = ("mluoptest.proto", "mluops_gtest_expect.proto")
 
 

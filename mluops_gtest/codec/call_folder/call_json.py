@@ -5,7 +5,7 @@ from typing import Any, Final
 from mluops_gtest.model.call import OpCall, TensorArg
 
 FORMAT: Final = 1
-# What `data` says where no file stands behind the pointer: it is null, or it is valid and nobody may look behind it.
+# Values of `data` without a file: the pointer is null, or valid but must not be read.
 NULL: Final = "null"
 NONE: Final = "none"
 _SUFFIX: Final = {"input": "in", "output": "out"}

@@ -1,4 +1,4 @@
-"""The description of a call once more, a line per fact: for programs without a JSON reader."""
+"""Writes the description of a call as lines, one per fact, for programs without a JSON reader."""
 
 import json
 from collections.abc import Iterator, Mapping

@@ -86,12 +86,12 @@ def case_of(call: OpCall, operator: Operator) -> Case:
 
 
 def _tensor(spec: TensorSpec | OutputSpec, arg: TensorArg | None) -> Tensor:
-    # The format has no absent tensor: a null descriptor is listed in `expect`, and something stands in its place.
+    # The format has no absent tensor: a null descriptor is listed in `expect`, and a placeholder takes its place.
     return Tensor(spec.id, TensorDesc(spec.dtypes[0], spec.layouts[0], (0,)) if arg is None else arg.desc)
 
 
 def _caller(call: OpCall, operator: Operator) -> Expect:
-    """What is special about the caller; status and check keep their defaults, whatever the call must answer."""
+    """What is special about the caller; status and check keep their defaults, so that no file tells the answer."""
     tensors = {**call.inputs, **call.outputs}
     descriptors = [name for name, arg in tensors.items() if arg is None]
     if call.params is None and operator.params_descriptor is not None:

@@ -1,4 +1,4 @@
-"""Values in files of their own beside the case: raw bytes, or the same under zstd."""
+"""Values in separate files beside the case: raw bytes, plain or compressed with zstd."""
 
 import mmap
 import os
@@ -11,7 +11,7 @@ import numpy as np
 from mluops_gtest.errors import CaseFileError, shown
 from mluops_gtest.model.dtypes import Array
 
-# Larger files are mapped instead of read: pages that nobody looks at are never loaded.
+# Larger files are mapped instead of read: unused pages are never loaded.
 _MAP_FROM: Final = 1 << 18
 # To open a pipe would otherwise wait for its writer.
 _READ_ONLY: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -82,7 +82,7 @@ def _read_compressed(path: Path, wanted: int) -> Array:
     except (OSError, EOFError) as error:
         raise CaseFileError(f"path {path.name!r}: cannot be read, or cut: {error}") from error
     except Exception as error:
-        # Each zstd library has an error type of its own.
+        # Each zstd library has its own error type.
         if type(error).__name__ != "ZstdError":
             raise
         raise CaseFileError(f"path {path.name!r}: not zstd data, or cut: {error}") from error

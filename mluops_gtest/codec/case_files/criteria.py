@@ -14,7 +14,7 @@ _KINDS: Final = {kind.schema_number: kind for kind in CriterionKind}
 
 
 def read_criteria(document: Document) -> tuple[Criteria | None, ...]:
-    """Per output: its criteria; empty where the file has none; None where it says not to compare."""
+    """The criteria of each output; empty if the file has none, None if the file says not to compare it."""
     node = document.node
     test_param = node.test_param
     if len(test_param.error_func) or len(test_param.error_threshold):

@@ -39,7 +39,7 @@ def part_of(dtype: DType) -> Part:
         return Part("bfloat", dtype.storage)
     if dtype.is_float:
         return Part("real", dtype.storage)
-    # The 8-bit floats and the packed or fixed-point integers: their bits are stored, nobody computes with them.
+    # The 8-bit floats and the packed or fixed-point integers: only their bits are stored.
     return Part("integer" if dtype.is_integer else "bits", dtype.storage)
 
 

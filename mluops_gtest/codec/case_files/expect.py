@@ -38,7 +38,7 @@ def read_expect(node: Any, schema: Schema) -> Expect:
 
 
 def check_nulls(expect: Expect, operator: Operator) -> None:
-    """What is null must exist; a misspelt name would change nothing."""
+    """Check that every name given as null exists; a misspelt one would have no effect."""
     tensors = [spec.id for spec in operator.tensors]
     arrays = [field.name for field in operator.param_fields if field.label == "repeated"]
     descriptors = [*tensors, *filter(None, [operator.params_descriptor])]

@@ -49,7 +49,7 @@ def read_case(
     strict: bool = False,
     allow_outside_paths: bool = False,
 ) -> Case:
-    """The case in a file; one of an operator that nobody knows is read as far as its values allow."""
+    """The case in a file; a case of an unknown operator is read as far as its values allow."""
     try:
         document = read_document(path, schema)
     except CaseFileError as error:
@@ -79,11 +79,11 @@ def _unknown_operator(path: Path, schema: Schema, operators: KnownOperators) -> 
 
 
 def read_operator_name(path: Path) -> str:
-    """The op_name in a file, as it stands there."""
+    """The op_name in a file, as written."""
     try:
         return str(read_document(path, _bare_schema()).node.op_name)
     except CaseFileError:
-        # What is wrong may stand in the values, which do not matter here.
+        # The error may be in the values, which do not matter here.
         return read_name(path, _bare_schema())
 
 
@@ -103,7 +103,6 @@ class _Reading:
         self.notes: list[str] = []
 
     def case(self, op_name: str, path: Path, case_id: str | None) -> Case:
-        """The complete case."""
         node = self.document.node
         self._note_unknown()
         expect = read_expect(node, self.schema)
@@ -160,7 +159,7 @@ class _Reading:
         )
 
     def _ids(self, role: str, tensors: list[TensorDocument]) -> list[str]:
-        """The operator's own ids by position; of an unknown operator the file's, made unique."""
+        """The operator's ids by position; for an unknown operator the file's ids, made unique."""
         if self.operator is not None:
             specs = self.operator.inputs if role == "input" else self.operator.outputs
             if len(specs) != len(tensors):
@@ -189,7 +188,7 @@ class _Reading:
                 if data is not None and desc.count > desc.extent:
                     check_described(desc, "repeated by strides")
             except CaseFileError as error:
-                # Nobody computes with the values of an operator that is not known.
+                # The values of an unknown operator are never used.
                 if self.operator is not None:
                     raise
                 data, note = None, f"not read: {error}"
@@ -257,7 +256,7 @@ def _check_complete(inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...], exp
 
 
 def _params(document: Document, operator: Operator) -> Params:
-    """The operator's parameters with the schema's defaults; results that the file does not have stay away."""
+    """The operator's parameters with the schema's defaults; results that are missing in the file stay missing."""
     spec = operator.params
     if spec is None:
         return {}
@@ -288,7 +287,7 @@ def _param(message: Any, field: ParamField, where: str, unknown: list[Unknown]) 
 
 
 def _listed_params(node: Any) -> Params:
-    """The parameters of an operator that nobody knows, where the schema lists its message."""
+    """The parameters of an unknown operator, if the schema lists its message."""
     return {
         inner.name: value if isinstance(value, (int, float)) else tuple(value)
         for field, message in node.ListFields()

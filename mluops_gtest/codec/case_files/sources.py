@@ -67,7 +67,7 @@ def _fitted(data: Array, field: str, desc: TensorDesc, rules: Rules, output: boo
 
 
 def check_described(desc: TensorDesc, how: str) -> None:
-    """An error where a file of a few bytes asks for more memory than a tensor of a real network has."""
+    """An error if a small file asks for more memory than a tensor of a real network needs."""
     # Strides may spread few elements over many bytes, or repeat few bytes in many elements.
     asked = max(desc.nbytes, desc.count * desc.dtype.itemsize)
     if asked > DESCRIBED_BYTES:

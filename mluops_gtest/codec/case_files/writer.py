@@ -17,7 +17,7 @@ from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.tensor import Tensor
 
 GENERATOR_CPU: Final = 4
-# With blobs, a tensor of more bytes than this goes to a file of its own.
+# With blobs, a tensor of more bytes than this goes to a separate file.
 BLOB_BYTES: Final = 1 << 16
 
 

@@ -81,7 +81,7 @@ class Document:
         return self.inputs + self.outputs
 
     def all_unknown(self) -> list[Unknown]:
-        """Everything that the schema does not know, wherever it stands."""
+        """Everything in the file that the schema does not know."""
         return [*self.unknown, *(item for tensor in self.tensors for item in tensor.unknown)]
 
 
@@ -91,7 +91,7 @@ def joined(parts: list[Array]) -> Array:
 
 
 def shortened(digits: bytes) -> bytes:
-    """A value_h of any length in 1 to MAX_DIGITS digits; ValueError where zeros before it are not all that is more."""
+    """A value_h of any length in 1 to MAX_DIGITS digits; ValueError if more than leading zeros would be lost."""
     if len(digits) <= MAX_DIGITS:
         return digits or b"0"
     if digits[:-MAX_DIGITS].strip(b"0"):

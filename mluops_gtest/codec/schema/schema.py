@@ -75,11 +75,9 @@ class Schema:
         return Schema(messages, enums)
 
     def node(self) -> Any:
-        """A new, empty Node."""
         return self._classes[0]()
 
     def tensor(self) -> Any:
-        """A new, empty Tensor."""
         return self._classes[1]()
 
     @property

@@ -52,7 +52,7 @@ def read_binary(data: memoryview, schema: Schema) -> Document:
 
 
 def binary_operator_name(data: memoryview) -> str:
-    """The op_name of a binary case of which nothing else is looked at; empty where it has none."""
+    """The op_name of a binary case, without looking at the rest; empty if it has none."""
     name = b""
     pos, end = 0, len(data)
     while pos < end:

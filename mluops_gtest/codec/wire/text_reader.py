@@ -1,4 +1,4 @@
-"""Text case files: protobuf's text format, read by the schema; what the schema lacks is skipped and told."""
+"""Text case files: protobuf's text format, read by the schema; what the schema lacks is skipped and reported."""
 
 import re
 from typing import Any, Final
@@ -44,7 +44,7 @@ def read_text(text: bytes, schema: Schema) -> Document:
 
 
 def text_operator_name(text: bytes, schema: Schema) -> str:
-    """The op_name of a text case of which only brackets and strings are looked at besides; empty where it has none."""
+    """The op_name of a text case, looking only at brackets and strings besides; empty if it has none."""
     only = {b"op_name": schema.fields[b"op_name"]}
     return str(_TextReader(without_comments(text), schema).read(only).node.op_name)
 
@@ -244,7 +244,7 @@ class _TextReader:
 
 
 def _told(word: bytes) -> str:
-    """A word of the file for messages: its start, where it is longer than any right one."""
+    """A word of the file for messages, shortened if it is too long."""
     return word[:_MAX_TOLD].decode(errors="replace") + "…" * (len(word) > _MAX_TOLD)
 
 

@@ -1,7 +1,7 @@
 """What a text case is made of between its values: gaps, comments, quoted strings.
 
 No pattern here or in the readers can match one text in two ways, and none repeats a group without a limit: the time is
-linear in the text and the memory does not depend on it, whatever stands there. Possessive quantifiers and atomic groups
+linear in the text and the memory does not depend on it, for any text. Possessive quantifiers and atomic groups
 would promise the same, but CPython before 3.11.5 computes them wrongly.
 """
 
@@ -9,7 +9,7 @@ import re
 from typing import Final
 
 GAP: Final = rb"\s*"
-# Between two fields commas and semicolons may stand, too.
+# Commas and semicolons may also separate two fields.
 FIELD_GAP: Final = rb"[\s,;]*"
 
 _gap = re.compile(GAP).match

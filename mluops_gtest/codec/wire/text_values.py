@@ -19,7 +19,7 @@ from mluops_gtest.model.dtypes import Array
 
 _SIGN: Final = rb"(?:[+-]\s*)?"
 REAL: Final = _SIGN + rb"(?:(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?|(?i:infinity|inf|nan))"
-# What stands behind the number and is no part of it.
+# What may follow a number without being part of it.
 REAL_END: Final = rb"[fF]?(?![\w.])"
 INTEGER: Final = _SIGN + rb"(?:0[xX][0-9a-fA-F]+|\d+)"
 INTEGER_END: Final = rb"(?![\w.])"
@@ -210,7 +210,7 @@ def real(word: bytes) -> float:
 
 
 def integer(word: bytes) -> int:
-    """The number of an INTEGER literal: decimal, 0x… hexadecimal, or 0… octal; ValueError where it is none."""
+    """The number of an INTEGER literal: decimal, 0x… hexadecimal, or 0… octal; ValueError for anything else."""
     try:
         return int(word, 0)
     except ValueError:
@@ -241,12 +241,12 @@ def _hex_rows(text: bytes, first: int, pos: int, limit: int, words: list[bytes])
         pos += count * stride
         if count < n:
             break
-    # Before the next value a gap may stand that the rows did not have.
+    # A gap that the rows did not have may precede the next value.
     return np.concatenate(parts), _gap(text, pos).end()  # type: ignore[union-attr]
 
 
 def _numbers(text: bytes, pos: int, limit: int, form: _Form, field: ValueField) -> tuple[Array, int]:
-    """The numbers of a window up to its last label; none where anything but numbers and labels stands there."""
+    """The numbers of a window up to its last label; empty if there is anything but numbers and labels."""
     storage: Any = field.storage
     for stop in form.stops:
         found = text.find(stop, pos, limit)

@@ -87,7 +87,6 @@ class IsolatedCaller:
 
     @property
     def workspace(self) -> SharedArena:
-        """Where the workspace lies."""
         return self._memory.workspace
 
     def start(self) -> None:

@@ -75,7 +75,6 @@ class FaultRecord:
         return int(struct.unpack_from("<Q", self._memory.data, _BASES[slot])[0])
 
     def clear(self) -> None:
-        """Forget an earlier fault."""
         self._memory[INFO_OFFSET:] = 0
 
     def fault(self, machine: str = platform.machine()) -> RecordedFault | None:

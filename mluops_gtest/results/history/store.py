@@ -171,11 +171,9 @@ class History:
         return tuple(CaseTrend(name, of, tuple(found)) for (name, _, of), found in sorted(points.items()))
 
     def case_names(self) -> tuple[str, ...]:
-        """Every case that any run had."""
         return tuple(name for (name,) in self._rows("cases", tuple[str], "SELECT name FROM cases ORDER BY name"))
 
     def operators(self) -> tuple[str, ...]:
-        """Every operator that any run had."""
         rows = self._rows("cases", tuple[str], "SELECT DISTINCT operator FROM cases ORDER BY 1")
         return tuple(name for (name,) in rows)
 
