@@ -1,39 +1,31 @@
-"""One case on one backend: buffers made, call made, memory checked, values judged."""
+"""Cases on one backend: each is prepared, called and judged; repeating, timing and retrying wrap that from outside."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TypeVar
 
 from mluops_gtest.engine.buffers import Side
 from mluops_gtest.engine.caller import Caller, DisturbedError, LostDeviceError, undisturbed
 from mluops_gtest.engine.describe import case_info
-from mluops_gtest.engine.expectation import Expectation, expectation_of
-from mluops_gtest.engine.failures import not_judged, traceback_of
+from mluops_gtest.engine.expectation import expectation_of
+from mluops_gtest.engine.failures import not_judged
 from mluops_gtest.engine.fingerprint import fingerprinted
 from mluops_gtest.engine.guarded_call import GuardedCall
-from mluops_gtest.engine.judge import judge_untouched, judge_values, judged
 from mluops_gtest.engine.outputs import CaseOutputs, OutputKeeper
-from mluops_gtest.engine.perf import Samples, Sampling, measure
-from mluops_gtest.engine.reply import Ending, Reply
+from mluops_gtest.engine.perf import Sampling, measure
+from mluops_gtest.engine.repetition import Reproducibility, on_every_side
+from mluops_gtest.engine.reply import Reply
 from mluops_gtest.engine.reruns import run_with_retries
+from mluops_gtest.engine.timed_case import TimedCase
+from mluops_gtest.engine.verdict import Task, verdict
 from mluops_gtest.errors import ContentError
 from mluops_gtest.model import cause
 from mluops_gtest.model.case import Case
-from mluops_gtest.model.notes import cut_text
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.result import CaseResult, Outcome
-from mluops_gtest.model.status import Status
 
-# Of the backend's remarks, in a reason.
-_MAX_REMARKS: Final = 4 << 10
-# What happened in a call is the backend's to tell; what that means for the case is decided here and nowhere else.
-_OUTCOME_OF: Final = {
-    Ending.DECLINED: Outcome.SKIPPED,
-    Ending.MEMORY: Outcome.MEMORY,
-    Ending.CRASHED: Outcome.CRASHED,
-    Ending.ERROR: Outcome.ERROR,
-    Ending.TIMED_OUT: Outcome.TIMED_OUT,
-}
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,41 +70,37 @@ class Executor:
 
     def _undisturbed(self, case: Case, operator: Operator | None) -> CaseResult:
         try:
-            return undisturbed([self.caller], lambda: self._once(case, operator))
+            return undisturbed([self.caller], lambda: self._timed(case, operator))
         except DisturbedError as error:
             return disturbed(case, error)
 
-    def _once(self, case: Case, operator: Operator | None) -> CaseResult:
+    def _timed(self, case: Case, operator: Operator | None) -> CaseResult:
         result, timed = self.begin(case, operator)
         if timed is None or self.options.sampling is None:
             return result
         (samples,) = measure([timed.call], self.options.sampling)
         return timed.finish(samples)
 
-    def begin(self, case: Case, operator: Operator | None) -> "tuple[CaseResult, TimedCase | None]":
+    def begin(self, case: Case, operator: Operator | None) -> tuple[CaseResult, TimedCase | None]:
         """The verdict on one case, and the case ready to be timed where it computes and passed."""
+        task = _told(_blank(case), lambda: self._prepared(case, operator))
+        if isinstance(task, CaseResult):
+            return task, None
+        result = _told(task.blank, lambda: on_every_side(self.options.sides, lambda side: self._repeated(task, side)))
+        if result.outcome is not Outcome.PASSED or not task.expectation.answer.computes:
+            return result, None
+        return result, TimedCase(self, task, result)
+
+    def _prepared(self, case: Case, operator: Operator | None) -> Task | CaseResult:
+        """The case ready to be called, or the result of one that will not be."""
         blank = _blank(case)
         if operator is None:
-            return replace(blank, causes=(cause.UnknownOperator(case.operator),)), None
-        try:
-            refusal = self._unsupported(operator.name)
-            if refusal is not None:
-                return replace(blank, outcome=refusal[0], causes=(refusal[1],)), None
-            expectation = expectation_of(case, operator)
-            blank = replace(blank, expected_status=expectation.answer.status)
-            result = self._on_every_side(case, operator, expectation, blank)
-            if result.outcome is not Outcome.PASSED or not expectation.answer.computes:
-                return result, None
-            return result, TimedCase(self, case, operator, expectation, result)
-        except ContentError as error:
-            return replace(
-                blank, outcome=Outcome.ERROR, causes=(cause.ContentError(str(error)),), content_error=True
-            ), None
-        except (LostDeviceError, DisturbedError):
-            raise
-        except Exception as error:
-            # Neither the case's nor the backend's: those are dealt with where they are asked.
-            return not_judged(blank, error), None
+            return replace(blank, causes=(cause.UnknownOperator(case.operator),))
+        refusal = self._unsupported(operator.name)
+        if refusal is not None:
+            return replace(blank, outcome=refusal[0], causes=(refusal[1],))
+        expectation = expectation_of(case, operator)
+        return Task(case, operator, expectation, replace(blank, expected_status=expectation.answer.status))
 
     def _unsupported(self, operator: str) -> tuple[Outcome, cause.Cause] | None:
         """Why the backend does not run that operator; None where it does. Asked once per operator."""
@@ -128,135 +116,50 @@ class Executor:
             return None
         return Outcome.SKIPPED, cause.Unsupported(self.caller.name, operator)
 
-    def _on_every_side(self, case: Case, operator: Operator, expectation: Expectation, blank: CaseResult) -> CaseResult:
-        """Guarded on one side after the other; the first that does not pass decides, and tells its side."""
+    def _repeated(self, task: Task, side: Side | None) -> CaseResult:
+        """Called from fresh poison as often as asked; the first call that does not pass decides."""
+        comparable = self.options.repeat > 1 and not task.operator.order_free and task.expectation.answer.computes
+        reproducibility = Reproducibility() if comparable else None
         results = []
-        for side in self.options.sides:
-            result = self._repeated(case, operator, expectation, blank, side)
+        for _ in range(self.options.repeat):
+            result = self._once(task, side, reproducibility)
             if result.outcome is not Outcome.PASSED:
-                if side is None or not result.outcome.blocks:
-                    return result
-                return replace(result, notes=(*result.notes, f"with an inaccessible page {side.value} every buffer"))
+                return result
             results.append(result)
         return results[0]
 
-    def _repeated(
-        self, case: Case, operator: Operator, expectation: Expectation, blank: CaseResult, side: Side | None
+    def _once(self, task: Task, side: Side | None, reproducibility: Reproducibility | None) -> CaseResult:
+        """One case: fill the buffers, call, check the memory, judge."""
+        run = GuardedCall(task.case, task.operator, self.caller, side)
+        reply = run.call(self.options.timeout)
+        self.times.backend += reply.seconds
+        return self.judged(task, run, reply, reproducibility)
+
+    def judged(
+        self, task: Task, run: GuardedCall, reply: Reply, reproducibility: Reproducibility | None = None
     ) -> CaseResult:
-        """Run from fresh poison as often as asked; the first run that does not pass decides."""
-        reproducible = self.options.repeat > 1 and not operator.order_free and expectation.answer.computes
-        first: CaseResult | None = None
-        before: dict[str, bytes] = {}
-        for attempt in range(self.options.repeat):
-            run = GuardedCall(case, operator, self.caller, side)
-            reply = run.call(self.options.timeout)
-            start = time.perf_counter()
-            result = self.judge(run, reply, expectation, blank)
-            if reproducible and result.outcome is Outcome.PASSED:
-                now = run.snapshot(expectation)
-                changed = [name for name in before if before[name] != now[name]]
-                before = before or now
-                if changed:
-                    found = cause.NotReproducible(attempt + 1, tuple(changed))
-                    result = replace(result, outcome=Outcome.FAILED, causes=(found,))
-            self.times.backend += reply.seconds
-            self.times.compare += time.perf_counter() - start
-            self.kept(run, reply, expectation, result)
-            if result.outcome is not Outcome.PASSED:
-                return result
-            first = first or result
-        assert first is not None, "repeat is at least 1"
-        return first
-
-    def kept(self, run: GuardedCall, reply: Reply, expectation: Expectation, result: CaseResult) -> None:
-        """Show the outputs to whoever keeps them, while they are there."""
-        if self._keep is not None and reply.status is not None and expectation.answer.computes:
-            self._keep(CaseOutputs(run.case, run.operator, expectation, result, run.outputs, reply.scalars))
-
-    def judge(self, run: GuardedCall, reply: Reply, expectation: Expectation, blank: CaseResult) -> CaseResult:
-        """What one call came to, by its reply and by what it left in the buffers."""
-        left = (f"{what}; its worker was replaced" for what in reply.left)
-        notes = (*blank.notes, *reply.notes, *left)
-        compared = reply.ended not in (Ending.DECLINED, Ending.ERROR)
-        result = replace(
-            blank, status=reply.status, seconds=reply.seconds, notes=notes, output=reply.output, compared=compared
-        )
-        if reply.ended is not None:
-            return replace(result, outcome=_OUTCOME_OF[reply.ended], causes=reply.causes)
-        assert reply.status is not None, "a reply has a status or an ending"
-        violations = run.violations()
-        if violations:
-            return replace(result, outcome=Outcome.MEMORY, causes=tuple(violations))
-        wanted = expectation.answer
-        if reply.status != wanted.status:
-            message = run.operator.check(wanted.check).message if wanted.check else ""
-            remarks = cut_text("; ".join(reply.notes), _MAX_REMARKS)
-            wrong = cause.WrongStatus(reply.status.name, wanted.status.name, remarks, wanted.check or "", message)
-            return replace(result, outcome=Outcome.WRONG_STATUS, causes=(wrong,))
-        if wanted.status == Status.SUCCESS and reply.refusals:
-            return replace(result, outcome=Outcome.WRONG_STATUS, causes=(cause.Refusals(reply.refusals),))
-        if not wanted.computes:
-            judgement = judge_untouched(run.case, run.operator, run.whole_outputs(), wanted)
-            if wanted.status == Status.SUCCESS:
-                judgement.compare_scalars(expectation.results, reply.scalars)
-        else:
-            judgement = judge_values(
-                run.case, run.operator, expectation, run.outputs, reply.scalars, bitwise=self.options.bitwise
-            )
-        if expectation.recomputed:
-            judgement.notes.append("baseline recomputed with the reference (device CPU)")
-            if self.caller.is_reference:
-                judgement.suspicions.append(cause.ComparedWithItself())
-        return judged(result, judgement)
+        """The verdict on a call; whoever keeps outputs sees them while they are there."""
+        start = time.perf_counter()
+        result = verdict(task, run, reply, bitwise=self.options.bitwise, is_reference=self.caller.is_reference)
+        if reproducibility is not None:
+            result = reproducibility.held(result, lambda: run.snapshot(task.expectation))
+        self.times.compare += time.perf_counter() - start
+        if self._keep is not None and reply.status is not None and task.expectation.answer.computes:
+            self._keep(CaseOutputs(task.case, task.operator, task.expectation, result, run.outputs, reply.scalars))
+        return result
 
 
-class TimedCase:
-    """A case that passed, called again and again on the same buffers."""
-
-    def __init__(
-        self, executor: Executor, case: Case, operator: Operator, expectation: Expectation, passed: CaseResult
-    ) -> None:
-        self._executor, self._case, self._operator = executor, case, operator
-        self._expectation, self._passed = expectation, passed
-        self._run: GuardedCall | None = None
-        self._overhead_ns: int | None = None
-        self._calls = 0
-
-    def call(self) -> Reply:
-        """One call from fresh poison; inputs and workspace are as the last call left them."""
-        try:
-            reply = self._called(self._executor.options.timeout)
-        except (LostDeviceError, DisturbedError):
-            raise
-        except Exception as error:
-            raised = cause.Raised(type(error).__name__, str(error))
-            return Reply(ended=Ending.ERROR, causes=(raised,), notes=(traceback_of(error),))
-        self._executor.times.backend += reply.seconds
-        return reply
-
-    def finish(self, samples: Samples) -> CaseResult:
-        """The verdict on what the last call left, with the times where it is good."""
-        if self._run is None or samples.last is None:
-            return self._passed
-        blank = replace(
-            self._passed, outcome=Outcome.SKIPPED, notes=self._case.notes, readings=(), worst=None, profile=None
-        )
-        result = fingerprinted(self._executor.judge(self._run, samples.last, self._expectation, blank))
-        self._executor.kept(self._run, samples.last, self._expectation, result)
-        if result.outcome is not Outcome.PASSED:
-            return replace(result, causes=(cause.AfterTimedCalls(len(samples.interface_ns)), *result.causes))
-        perf = replace(samples.perf(self._run.workspace_bytes), overhead_ns=self._overhead_ns)
-        return replace(result, seconds=self._passed.seconds, perf=perf)
-
-    def _called(self, timeout: float | None) -> Reply:
-        self._calls += 1
-        if self._run is None:
-            self._run = GuardedCall(self._case, self._operator, self._executor.caller)
-            return self._run.call(timeout)
-        if self._calls == 2:
-            # Warm by now, and long before the call whose outputs are judged.
-            self._overhead_ns = self._run.overhead_ns(timeout)
-        return self._run.again(timeout)
+def _told(blank: CaseResult, make: Callable[[], T]) -> T | CaseResult:
+    """What `make` gives; a broken case or a bug of ours is the result of the case, and the run goes on."""
+    try:
+        return make()
+    except ContentError as error:
+        return replace(blank, outcome=Outcome.ERROR, causes=(cause.ContentError(str(error)),), content_error=True)
+    except (LostDeviceError, DisturbedError):
+        raise
+    except Exception as error:
+        # Neither the case's nor the backend's: those are dealt with where they are asked.
+        return not_judged(blank, error)
 
 
 def _blank(case: Case) -> CaseResult:

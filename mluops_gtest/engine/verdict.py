@@ -1,0 +1,79 @@
+"""What one call of a case came to: by its reply, by what it left in memory, by its values."""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from mluops_gtest.engine.expectation import Expectation
+from mluops_gtest.engine.guarded_call import GuardedCall
+from mluops_gtest.engine.judge import judge_untouched, judge_values, judged
+from mluops_gtest.engine.reply import Ending, Reply
+from mluops_gtest.model import cause
+from mluops_gtest.model.case import Case
+from mluops_gtest.model.notes import cut_text
+from mluops_gtest.model.operator import Operator
+from mluops_gtest.model.result import CaseResult, Outcome
+from mluops_gtest.model.status import Status
+
+# Of the backend's remarks, in a reason.
+_MAX_REMARKS: Final = 4 << 10
+# What happened in a call is the backend's to tell; what that means for the case is decided here and nowhere else.
+_OUTCOME_OF: Final = {
+    Ending.DECLINED: Outcome.SKIPPED,
+    Ending.MEMORY: Outcome.MEMORY,
+    Ending.CRASHED: Outcome.CRASHED,
+    Ending.ERROR: Outcome.ERROR,
+    Ending.TIMED_OUT: Outcome.TIMED_OUT,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A case that is ready to be called: what must come back, and the result as far as it is known before."""
+
+    case: Case
+    operator: Operator
+    expectation: Expectation
+    blank: CaseResult
+
+
+def verdict(task: Task, run: GuardedCall, reply: Reply, *, bitwise: bool, is_reference: bool) -> CaseResult:
+    """The result of one call: how it ended, then memory, then the status, then what the outputs hold."""
+    left = (f"{what}; its worker was replaced" for what in reply.left)
+    notes = (*task.blank.notes, *reply.notes, *left)
+    compared = reply.ended not in (Ending.DECLINED, Ending.ERROR)
+    result = replace(
+        task.blank, status=reply.status, seconds=reply.seconds, notes=notes, output=reply.output, compared=compared
+    )
+    if reply.ended is not None:
+        return replace(result, outcome=_OUTCOME_OF[reply.ended], causes=reply.causes)
+    violations = run.violations()
+    if violations:
+        return replace(result, outcome=Outcome.MEMORY, causes=tuple(violations))
+    wrong = _wrong_status(task, reply)
+    if wrong is not None:
+        return replace(result, outcome=Outcome.WRONG_STATUS, causes=(wrong,))
+    wanted, expectation = task.expectation.answer, task.expectation
+    if wanted.computes:
+        judgement = judge_values(task.case, task.operator, expectation, run.outputs, reply.scalars, bitwise=bitwise)
+    else:
+        judgement = judge_untouched(task.case, task.operator, run.whole_outputs(), wanted)
+        if wanted.status == Status.SUCCESS:
+            judgement.compare_scalars(expectation.results, reply.scalars)
+    if expectation.recomputed:
+        judgement.notes.append("baseline recomputed with the reference (device CPU)")
+        if is_reference:
+            judgement.suspicions.append(cause.ComparedWithItself())
+    return judged(result, judgement)
+
+
+def _wrong_status(task: Task, reply: Reply) -> cause.Cause | None:
+    """Why the status is not the expected one; None where it is."""
+    assert reply.status is not None, "a reply has a status or an ending"
+    wanted = task.expectation.answer
+    if reply.status != wanted.status:
+        message = task.operator.check(wanted.check).message if wanted.check else ""
+        remarks = cut_text("; ".join(reply.notes), _MAX_REMARKS)
+        return cause.WrongStatus(reply.status.name, wanted.status.name, remarks, wanted.check or "", message)
+    if wanted.status == Status.SUCCESS and reply.refusals:
+        return cause.Refusals(reply.refusals)
+    return None
