@@ -41,7 +41,7 @@ def twins(subject: Subject) -> Problems:
 
 
 def documented(subject: Subject) -> Problems:
-    """Every case names the section of the document that it stands for."""
+    """Every case names the section of the document that it tests."""
     for draft in subject.drafts:
         if "§" not in draft.doc:
             yield Problem(
@@ -65,7 +65,7 @@ def noted_large(subject: Subject) -> Problems:
 
 
 def recipes_used(subject: Subject) -> Problems:
-    """Every recipe is the recipe of some case."""
+    """Every recipe is used by some case."""
     used = {draft.recipe for draft in subject.drafts}
     for name, recipe in subject.operator.recipes.items():
         if name not in used:
@@ -99,7 +99,7 @@ def boundary_per_axis(subject: Subject) -> Problems:
 
 
 def strides_of_length_1(subject: Subject) -> Problems:
-    """Of every tensor: in some case that computes, an axis of length 1 has an odd stride, which must not matter."""
+    """For every tensor some case that computes has an odd stride on an axis of length 1, which must not matter."""
     tensors = [tensor for case in subject.computing for tensor in (*case.inputs, *case.outputs)]
     odd = {tensor.id for tensor in tensors if tensor.desc.strides not in (None, contiguous(tensor.desc.dims))}
     for spec in subject.operator.tensors:

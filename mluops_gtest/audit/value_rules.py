@@ -155,7 +155,7 @@ def kernel_agrees(subject: Subject) -> Problems:
 
 
 def kernel_is_independent(subject: Subject) -> Problems:
-    """The kernel calls nothing that the reference is made of: two that share code share mistakes."""
+    """The kernel calls none of the reference's functions: shared code means shared mistakes."""
     package = subject.operator.reference.__module__.partition(".")[0]
     used, by_reference = (_reached(f, package) for f in (subject.operator.kernel, subject.operator.reference))
     for function in sorted(used & by_reference, key=source_of):
