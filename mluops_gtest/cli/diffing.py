@@ -21,18 +21,9 @@ from mluops_gtest.results.saved_outputs import read_outputs, write_npy
 SCRIPT = "look.py"
 
 
-def chosen_case(session: Session, name: str) -> Selected:
-    """The one case of that name."""
-    selection = {"select": (name,), "operators": (), "tags": (), "keyword": "", "everything": False}
-    chosen = session.select(selection).cases
-    if len(chosen) != 1:
-        raise UsageError(f"{name!r} names {len(chosen)} cases; `mluops-test list {name!r}` lists them.")
-    return chosen[0]
-
-
 def run_now(session: Session, request: RunRequest, name: str) -> tuple[Case, CaseResult, CaseOutputs | None]:
     """Run the case as a run does; without outputs where the call did not answer, or had nothing to compute."""
-    chosen = chosen_case(session, name)
+    chosen = session.select_one(name)
     case = load(session, request, chosen)
     seen: list[CaseOutputs] = []
 
@@ -61,7 +52,7 @@ def recorded(folder: Path, outputs: CaseOutputs) -> str:
 
 def from_results(session: Session, request: RunRequest, name: str, folder: Path) -> CaseOutputs:
     """The outputs that a run saved for the case, judged again."""
-    case = load(session, request, chosen_case(session, name))
+    case = load(session, request, session.select_one(name))
     operator = session.catalogue.operators.get(case.operator)
     saved = None if operator is None else read_outputs(folder, case)
     if operator is None or saved is None:

@@ -1,7 +1,9 @@
 """Options that several commands share, so that they mean the same everywhere."""
 
+import functools
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -10,12 +12,14 @@ from click.shell_completion import CompletionItem
 
 from mluops_gtest.content.root import BUILTIN
 from mluops_gtest.model.case import TAGS
+from mluops_gtest.model.query import Query
 from mluops_gtest.model.reseed import LARGEST_RESEED
 
 if TYPE_CHECKING:
     from mluops_gtest.content.catalogue import Catalogue
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 
 class BytesType(click.ParamType):  # type: ignore[type-arg]  # generic only in the newest click
@@ -80,8 +84,14 @@ def root_option(function: F) -> F:
     )(function)
 
 
-def selection_options(function: F) -> F:
-    """SELECT…, --op, --tag, -k, --all, --root."""
+def selection_options(function: Callable[..., T]) -> Callable[..., T]:
+    """SELECT…, --op, --tag, -k, --all, which the command gets as a `query`, and --root."""
+
+    @functools.wraps(function)
+    def with_query(*args: Any, **options: Any) -> T:
+        given = {item.name: options.pop(item.name) for item in fields(Query)}
+        return function(*args, query=Query(**given), **options)
+
     decorators = [
         click.argument("select", nargs=-1, shell_complete=complete_ids),
         click.option(
@@ -109,8 +119,8 @@ def selection_options(function: F) -> F:
         root_option,
     ]
     for decorator in reversed(decorators):
-        function = decorator(function)
-    return function
+        with_query = decorator(with_query)
+    return with_query
 
 
 _REPORTS = {

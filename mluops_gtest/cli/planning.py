@@ -1,7 +1,8 @@
 """Which cases a run has, and in which order: selected, cut into shards, the smallest first where that helps."""
 
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mluops_gtest.cli.lines import complain, say
 from mluops_gtest.cli.session import Session
@@ -10,6 +11,7 @@ from mluops_gtest.engine.costs import RecordedTimes, costs_of, moved_bytes
 from mluops_gtest.engine.plan import Shard, shard_of, smallest_first
 from mluops_gtest.errors import ExitCode, NothingSelectedError
 from mluops_gtest.generate.source import StoredCases
+from mluops_gtest.model.query import Query
 from mluops_gtest.results.files import read_report
 
 if TYPE_CHECKING:
@@ -21,8 +23,8 @@ def recorded_times(path: Path | None) -> RecordedTimes | None:
     return None if path is None else RecordedTimes.of(read_report(path))
 
 
-def only_failed(session: Session, selection: dict[str, Any], path: Path) -> dict[str, Any]:
-    """The selection narrowed down to what did not pass in the results at `path`; it names every such case."""
+def only_failed(session: Session, query: Query, path: Path) -> Query:
+    """The query narrowed down to what did not pass in the results at `path`; it names every such case."""
     failed = [result.case for result in read_report(path).results if result.outcome.blocks]
     if not failed:
         raise NothingSelectedError(f"--failed {path}: nothing failed there, so there is nothing to run again.")
@@ -30,18 +32,18 @@ def only_failed(session: Session, selection: dict[str, Any], path: Path) -> dict
     if gone:
         complain(f"warning: --failed {path}: {len(gone)} case(s) no longer exist and are left out, e.g. {gone[0]}.")
     wanted = set(failed).difference(gone)
-    if selection["select"]:
-        wanted &= {case.id for case in session.select(dict(selection)).cases}
+    if query.select:
+        wanted &= {case.id for case in session.select(query).cases}
     if not wanted:
         raise NothingSelectedError(f"--failed {path}: none of the {len(failed)} cases that failed there is selected.")
-    return {**selection, "select": [case for case in failed if case in wanted]}
+    return replace(query, select=tuple(case for case in failed if case in wanted))
 
 
 def plan_new(
     session: Session, request: "RunRequest", times: RecordedTimes | None = None, *, by_size: bool = False
 ) -> tuple[tuple[Selected, ...], int]:
     """The selected cases of this shard, and how many declared cases were not selected."""
-    chosen = session.select(dict(request.selection))
+    chosen = session.select(request.selection)
     cases = {case.id: case for case in chosen.cases}
     if request.shard is None and not by_size:
         return chosen.cases, chosen.left_out
@@ -61,10 +63,7 @@ def plan_new(
 
 def plan_again(session: Session, ids: list[str]) -> tuple[Selected, ...]:
     """The cases of a run that is resumed, by the ids it recorded."""
-    if not ids:
-        return ()
-    query = {"select": tuple(ids), "operators": (), "tags": (), "keyword": "", "everything": False}
-    return session.select(query).cases
+    return session.select(Query(tuple(ids))).cases if ids else ()
 
 
 def empty_shard(allowed: bool) -> ExitCode:

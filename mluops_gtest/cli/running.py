@@ -37,10 +37,11 @@ from mluops_gtest.errors import ContentError, ExitCode, UnwritableError, shown
 from mluops_gtest.files.typed import Source, convert
 from mluops_gtest.generate.source import StoredCases
 from mluops_gtest.model.event import Listener
+from mluops_gtest.model.query import Query
 from mluops_gtest.model.report import RunReport, exit_code
 from mluops_gtest.model.result import CaseResult
 from mluops_gtest.reports.terminal import TerminalReporter
-from mluops_gtest.results.checks import check_labels, check_selection
+from mluops_gtest.results.checks import check_labels
 from mluops_gtest.results.folder import ResultsFolder
 from mluops_gtest.results.writer import ResultFiles
 from mluops_gtest.timing.device_spec import read_device_spec
@@ -64,7 +65,7 @@ _FRAMES = 12
 class RunRequest:
     """Everything that decides what a run does; run.json holds it."""
 
-    selection: dict[str, Any]
+    selection: Query
     # Folders, or `builtin`.
     roots: tuple[str, ...]
     backend: str
@@ -161,7 +162,6 @@ class RunRequest:
     def from_json(record: dict[str, Any], source: Source) -> "RunRequest":
         """The request in run.json; a request that no command line could make is refused."""
         request = convert({**record, "roots": recorded_roots(record)}, RunRequest, source)
-        check_selection(request.selection, replace(source, at="$.selection"))
         check_labels(request.labels, replace(source, at="$.labels"))
         for name, least in _MIN.items():
             values = getattr(request, name)
@@ -254,7 +254,7 @@ def execute(
     if report.interrupted:
         say(f"Interrupted. To run what is left: {shlex.join(['mluops-test', 'run', '--resume', str(folder.path)])}")
     # A user who selected cases knows that the rest is left out.
-    if left_out and not any(request.selection.values()) and verbosity >= 0:
+    if left_out and request.selection.is_default and verbosity >= 0:
         say(
             f"{left_out} declared cases were not selected; --all selects all except those tagged undefined "
             "(--tag undefined), --tag network the network scales."
@@ -347,7 +347,7 @@ def _context(
     if request.perf:
         how = {"warmup": request.warmup, "samples": request.samples or "auto", "cold_cache": request.cold_cache}
         measured = {"perf": how, "device": device}
-    selection = {**request.selection, "roots": list(request.roots), "shard": request.shard}
+    selection = {**request.selection.to_json(), "roots": list(request.roots), "shard": request.shard}
     selection = {**selection, "times": request.times, "reseed": request.reseed}
     return RunContext(
         tool_version=__version__,

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import Any
 
 from mluops_gtest.codec.case_files.case import read_operator_name
 from mluops_gtest.content.catalogue import Catalogue
 from mluops_gtest.content.root import BUILTIN, find_roots
-from mluops_gtest.content.selection import Query, Selected, Selection, select
+from mluops_gtest.content.selection import Selected, Selection, select
+from mluops_gtest.errors import UsageError
 from mluops_gtest.generate.source import StoredCases
+from mluops_gtest.model.query import Query
 
 
 def root_words(roots: tuple[str, ...], settings: object = None) -> Iterator[str]:
@@ -33,16 +34,16 @@ class Session:
         """The folders of the content roots, for those who load operators elsewhere."""
         return tuple(str(root.path) for root in self.catalogue.roots)
 
-    def select(self, options: dict[str, Any]) -> Selection:
-        """The selection that the shared options describe; they are taken out of `options`."""
-        query = Query(
-            tuple(options.pop("select")),
-            tuple(options.pop("operators")),
-            tuple(options.pop("tags")),
-            options.pop("keyword"),
-            options.pop("everything"),
-        )
+    def select(self, query: Query) -> Selection:
+        """The cases that the query means."""
         return select(self.catalogue, query, read_operator_name)
+
+    def select_one(self, name: str) -> Selected:
+        """The one case of that name."""
+        chosen = self.select(Query((name,))).cases
+        if len(chosen) != 1:
+            raise UsageError(f"{name!r} names {len(chosen)} cases; `mluops-test list {name!r}` lists them.")
+        return chosen[0]
 
     def source(
         self,

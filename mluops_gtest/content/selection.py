@@ -11,27 +11,12 @@ from mluops_gtest.content.catalogue import Catalogue
 from mluops_gtest.content.keyword import Keyword
 from mluops_gtest.errors import CaseFileError, NothingSelectedError, UnknownNameError, shown, suggestion
 from mluops_gtest.model.case import TAGS, CaseDraft
+from mluops_gtest.model.query import Query
 
 _SUFFIXES = (".prototxt", ".pb")
 _GLOB = re.compile(r"[*?\[]")
 # Not in the default set: the large ones, and those whose result the documents leave open.
 _NOT_DEFAULT = frozenset({"network", "undefined"})
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """What the user typed."""
-
-    patterns: tuple[str, ...] = ()
-    operators: tuple[str, ...] = ()
-    tags: tuple[str, ...] = ()
-    keyword: str = ""
-    everything: bool = False
-
-    @property
-    def is_default(self) -> bool:
-        """No argument and no filter: the default set."""
-        return not (self.patterns or self.operators or self.tags or self.keyword or self.everything)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +40,27 @@ class Selection:
     left_out: int
 
 
+class Filter:
+    """What a query demands of a case beyond being named."""
+
+    def __init__(self, query: Query) -> None:
+        self._query = query
+        self._keyword = Keyword(query.keyword) if query.keyword else None
+
+    def passes(self, case_id: str, tags: tuple[str, ...], *, named: bool, of_operators: Callable[[], bool]) -> bool:
+        """The case is wanted; `of_operators` is asked only where operators are named."""
+        query = self._query
+        if query.is_default:
+            return _NOT_DEFAULT.isdisjoint(tags)
+        if "undefined" in tags and not named and "undefined" not in query.tags:
+            return False
+        if query.operators and not of_operators():
+            return False
+        return (not query.tags or not set(query.tags).isdisjoint(tags)) and (
+            self._keyword is None or self._keyword.matches(case_id, tags)
+        )
+
+
 def select(catalogue: Catalogue, query: Query, operator_of: Callable[[Path], str]) -> Selection:
     """The cases that the query names, in the order named or declared; an empty selection is an error.
 
@@ -64,22 +70,17 @@ def select(catalogue: Catalogue, query: Query, operator_of: Callable[[Path], str
         if tag not in TAGS:
             raise UnknownNameError("tag", tag, TAGS)
     wanted_operators = {catalogue.operators.find(name).name for name in query.operators}
-    keyword = Keyword(query.keyword) if query.keyword else None
+    demands = Filter(query)
 
     def passes(case: Selected) -> bool:
-        if query.is_default:
-            return not _NOT_DEFAULT.intersection(case.tags)
-        if "undefined" in case.tags and not case.named and "undefined" not in query.tags:
-            return False
-        if wanted_operators and not _is_of(case, wanted_operators, catalogue, operator_of):
-            return False
-        return (not query.tags or not set(query.tags).isdisjoint(case.tags)) and (
-            keyword is None or keyword.matches(case.id, case.tags)
-        )
+        def of_operators() -> bool:
+            return _is_of(case, wanted_operators, catalogue, operator_of)
+
+        return demands.passes(case.id, case.tags, named=case.named, of_operators=of_operators)
 
     candidates: dict[str, Selected] = {}
-    if query.patterns:
-        for case in _matching(catalogue, query.patterns):
+    if query.select:
+        for case in _matching(catalogue, query.select):
             if case.named or case.id not in candidates:
                 candidates[case.id] = case
     else:

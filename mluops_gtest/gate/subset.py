@@ -5,9 +5,10 @@ from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from mluops_gtest.content.keyword import Keyword
+from mluops_gtest.content.selection import Filter
 from mluops_gtest.errors import ContentError, UsageError
 from mluops_gtest.gate.reference import ReferenceCase
+from mluops_gtest.model.query import Query
 
 
 def cases_asked_for(
@@ -18,27 +19,18 @@ def cases_asked_for(
         raise UsageError(
             f"--subset: RESULTS is shard {selection['shard']} of a run; `mluops-test merge` all of them first."
         )
-    try:
-        patterns = [canonical(str(word)) for word in selection["select"]]
-        operators = {canonical(str(word)) for word in selection["operators"]}
-        tags = set(selection["tags"])
-        keyword = Keyword(selection["keyword"]) if selection["keyword"] else None
-        everything = bool(selection["everything"])
-    except (KeyError, TypeError) as error:
-        raise ContentError(f"--subset: RESULTS does not record what was selected ({error!r}).") from error
-    default = not (patterns or operators or tags or keyword or everything)
+    query = Query.from_report(selection)
+    if query is None:
+        raise ContentError("--subset: RESULTS do not record what was selected; run the cases again.")
+    patterns = [canonical(word) for word in query.select]
+    operators = {canonical(word) for word in query.operators}
+    demands = Filter(query)
 
     def asked_for(case: str, known: ReferenceCase) -> bool:
-        if default:
-            return not {"network", "undefined"}.intersection(known.tags)
         if patterns and not any(_means(pattern, case) for pattern in patterns):
             return False
-        if "undefined" in known.tags and case not in patterns and "undefined" not in tags:
-            return False
-        return (
-            (not operators or known.operator in operators)
-            and (not tags or not tags.isdisjoint(known.tags))
-            and (keyword is None or keyword.matches(case, known.tags))
+        return demands.passes(
+            case, known.tags, named=case in patterns, of_operators=lambda: known.operator in operators
         )
 
     return {case for case, known in cases.items() if asked_for(case, known)}

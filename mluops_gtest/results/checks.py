@@ -10,6 +10,7 @@ from mluops_gtest.errors import shown
 from mluops_gtest.files.typed import MAX_INTEGER, Source, convert, keep_plain
 from mluops_gtest.model.drift import SIZELESS
 from mluops_gtest.model.labels import ANY_NAME
+from mluops_gtest.model.query import Query
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Perf, Profile, Reading, Worst
 
@@ -47,13 +48,8 @@ class BackendRecord(TypedDict):
 
 
 class SelectionRecord(TypedDict, total=False):
-    """What a run was asked for."""
+    """What a run was asked for beside the query."""
 
-    select: list[str]
-    operators: list[str]
-    tags: list[str]
-    keyword: str
-    everything: bool
     roots: list[str]
     # Of earlier versions.
     root: str | None
@@ -95,6 +91,7 @@ def check_report(report: RunReport, summary: Any, source: Source) -> None:
 
 def check_selection(selection: Any, source: Source) -> None:
     """Refuse a selection that no command line makes."""
+    convert(selection, Query, source)
     convert(selection, SelectionRecord, source)
     keep_plain(selection, source)
     shard = selection.get("shard")

@@ -7,6 +7,7 @@ import click
 from mluops_gtest.cli.options import complete_backends, file_options, selection_options
 from mluops_gtest.cli.sampling import sampling_options
 from mluops_gtest.errors import ExitCode, UsageError
+from mluops_gtest.model.query import Query
 
 if TYPE_CHECKING:
     from mluops_gtest.cli.benching import Benched
@@ -44,7 +45,17 @@ Examples:
 )
 @sampling_options
 @file_options
-def command(roots: tuple[str, ...], backends: tuple[str, ...], runtime: str | None, serve: bool, **options: Any) -> int:
+def command(
+    query: Query,
+    roots: tuple[str, ...],
+    backends: tuple[str, ...],
+    runtime: str | None,
+    serve: bool,
+    isolate: bool | None,
+    strict: bool,
+    allow_outside_paths: bool,
+    **sampling: Any,
+) -> int:
     """Run two backends in turn, sample by sample, and say for each case which is faster.
 
     Every case is checked on both backends before and after it is timed; wrong results are not compared. The answer is
@@ -67,23 +78,21 @@ def command(roots: tuple[str, ...], backends: tuple[str, ...], runtime: str | No
         raise UsageError(
             f"bench compares two backends, but got {len(backends)}: write e.g. --backend numpy --backend torch."
         )
-    if not any(options[key] for key in ("select", "operators", "tags", "keyword", "everything")):
+    if query.is_default:
         raise UsageError(
             "bench needs seconds per case: choose cases by id, --op, --tag, -k or --all, e.g. --tag network."
         )
-    isolate, strict, outside = (options.pop(key) for key in ("isolate", "strict", "allow_outside_paths"))
     if isolate is None:
         # Isolate both or neither: memory shared by two processes has different costs.
         isolate = not all(runs_inline(spec) for spec in backends)
-    sampling = Sampling(options.pop("warmup"), options.pop("samples"), options.pop("cold_cache"))
     session = Session(roots)
-    cases = session.select(options).cases
-    source = session.source(cases, strict=strict, allow_outside_paths=outside)
+    cases = session.select(query).cases
+    source = session.source(cases, strict=strict, allow_outside_paths=allow_outside_paths)
     with contextlib.ExitStack() as stack:
         executors = []
         for spec in backends:
             request = RunRequest(
-                selection={},
+                selection=query,
                 roots=roots,
                 backend=spec,
                 runtime=runtime if is_native(spec) else None,
@@ -92,7 +101,9 @@ def command(roots: tuple[str, ...], backends: tuple[str, ...], runtime: str | No
             )
             (caller,) = stack.enter_context(open_callers(session, request))
             executors.append(Executor(caller, Options()))
-        rows = benched([case.id for case in cases], source, session.catalogue.operators, executors, sampling)
+        rows = benched(
+            [case.id for case in cases], source, session.catalogue.operators, executors, Sampling(**sampling)
+        )
         found = list(track(rows, len(cases), stderr()))
     print_bench(stdout(), backends, found)
     return int(_exit_code(found))

@@ -9,6 +9,7 @@ import click
 from mluops_gtest.cli.options import complete_backends, complete_ids, file_options, root_option
 from mluops_gtest.cli.settings import stands_in_settings
 from mluops_gtest.errors import UsageError
+from mluops_gtest.model.query import Query
 from mluops_gtest.model.reseed import LARGEST_RESEED
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ def command(
         loaded, result, remark = outputs.case, outputs.result, recorded(results, outputs)
     else:
         assert backend is not None
-        request = RunRequest(selection={}, roots=roots, backend=backend, **options)
+        request = RunRequest(selection=Query((case,)), roots=roots, backend=backend, **options)
         if not request.isolated and request.timeout is not None:
             if not stands_in_settings(ctx, "timeout"):
                 raise UsageError(f"--timeout needs a worker process; backend {backend!r} runs inline: add --isolate.")

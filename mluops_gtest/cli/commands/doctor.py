@@ -56,17 +56,11 @@ def command(
     from mluops_gtest.engine.isolation.forking import ForkServer
     from mluops_gtest.engine.loading import BackendChoice
     from mluops_gtest.errors import ExitCode
+    from mluops_gtest.model.query import Query
     from mluops_gtest.reports.markup import escape
 
     session = Session(roots)
-    selection = {
-        "select": (),
-        "operators": operators,
-        "tags": ("smoke", "negative"),
-        "keyword": "",
-        "everything": False,
-    }
-    chosen = session.select(selection).cases
+    chosen = session.select(Query(operators=operators, tags=("smoke", "negative"))).cases
     source = session.source(chosen)
     known = session.catalogue.operators
     fork_server = ForkServer()

@@ -1,12 +1,12 @@
 """`mluops-test export`."""
 
 from pathlib import Path
-from typing import Any
 
 import click
 
 from mluops_gtest.cli.options import file_options, selection_options
 from mluops_gtest.errors import ContentError, ExitCode
+from mluops_gtest.model.query import Query
 
 _EPILOG = """\b
 Examples:
@@ -33,9 +33,7 @@ Examples:
     help="Text or binary files, e.g. --format pb.",
 )
 @file_options
-def command(
-    roots: tuple[str, ...], out: Path, form: str, strict: bool, allow_outside_paths: bool, **selection: Any
-) -> int:
+def command(query: Query, roots: tuple[str, ...], out: Path, form: str, strict: bool, allow_outside_paths: bool) -> int:
     """Write cases for the released runner (mluop_gtest).
 
     Each case becomes OPERATOR/test_case/NAME with only the fields of the schema and the ids input1, …, output1, …;
@@ -50,7 +48,7 @@ def command(
     from mluops_gtest.generate.export import Export, not_exportable
 
     session = Session(roots)
-    chosen = session.select(selection).cases
+    chosen = session.select(query).cases
     source = session.source(chosen, strict=strict, allow_outside_paths=allow_outside_paths)
     export = Export(out, f".{form}", source.schema)
     broken = 0

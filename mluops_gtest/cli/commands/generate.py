@@ -2,12 +2,13 @@
 
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from mluops_gtest.cli.options import selection_options
 from mluops_gtest.errors import ExitCode, UnwritableError, UsageError
+from mluops_gtest.model.query import Query
 
 if TYPE_CHECKING:
     from mluops_gtest.generate.produce import Produced, Target
@@ -47,7 +48,7 @@ Examples:
     help="Use N processes, e.g. -j 2.",
 )
 @click.option("--check", is_flag=True, help="Write nothing; compare with the stored files and the lock file.")
-def command(roots: tuple[str, ...], out: Path | None, form: str, jobs: int, check: bool, **selection: Any) -> int:
+def command(query: Query, roots: tuple[str, ...], out: Path | None, form: str, jobs: int, check: bool) -> int:
     """Make cases: the recipes make the inputs, the references make the baselines.
 
     It writes case files of up to 64 KB into the operator's root, and a line per case into prototxt/baselines.lock.
@@ -61,7 +62,7 @@ def command(roots: tuple[str, ...], out: Path | None, form: str, jobs: int, chec
     from mluops_gtest.generate.produce import Target, lock_differences, produce, update_lock
 
     session = Session(roots)
-    catalogue, chosen = session.catalogue, session.select(selection).cases
+    catalogue, chosen = session.catalogue, session.select(query).cases
     foreign = [case.id for case in chosen if case.draft is None]
     if foreign:
         raise UsageError(f"generate makes declared cases; {foreign[0]} is a file without a declaration.")

@@ -1,11 +1,10 @@
 """`mluops-test list`."""
 
-from typing import Any
-
 import click
 
 from mluops_gtest.cli.options import selection_options
 from mluops_gtest.errors import ExitCode
+from mluops_gtest.model.query import Query
 
 _EPILOG = """\b
 Examples:
@@ -26,14 +25,14 @@ Examples:
     show_default=True,
     help="How to print, e.g. --format json.",
 )
-def command(roots: tuple[str, ...], form: str, **selection: Any) -> int:
+def command(query: Query, roots: tuple[str, ...], form: str) -> int:
     """List declared cases: the default set, or those that you select."""
     from mluops_gtest.cli.lines import say
     from mluops_gtest.cli.session import Session
     from mluops_gtest.model.plain_text import plain_line
 
     session = Session(roots)
-    cases = session.select(selection).cases
+    cases = session.select(query).cases
     if form == "ids":
         say("\n".join(plain_line(case.id) for case in cases))
         return int(ExitCode.OK)

@@ -21,6 +21,7 @@ from mluops_gtest.cli.options import (
 from mluops_gtest.cli.sampling import sampling_options
 from mluops_gtest.cli.settings import stands_in_settings
 from mluops_gtest.errors import UsageError
+from mluops_gtest.model.query import Query
 from mluops_gtest.model.reseed import LARGEST_RESEED
 
 if TYPE_CHECKING:
@@ -191,7 +192,7 @@ _ONLY_WITH_PERF = {"warmup", "samples", "cold_cache", "device_spec"}
 @click.option("-v", "--verbose", is_flag=True, help="Print a line per case, and what the backend printed.")
 @file_options
 @click.pass_context
-def command(ctx: click.Context, /, resume: Path | None, **options: Any) -> int:
+def command(ctx: click.Context, /, query: Query, resume: Path | None, **options: Any) -> int:
     """Run cases on a backend and judge the results.
 
     SELECT is a case id, an operator, a glob over ids, a case file or a folder of case files. Without any
@@ -231,12 +232,10 @@ def command(ctx: click.Context, /, resume: Path | None, **options: Any) -> int:
     failed, session = options.pop("failed"), Session(options["roots"])
     smallest_first = options["stop_at_first"] or failed is not None
     times = _times(options.pop("times"), of_use=options["shard"] is not None or smallest_first)
-    keys = ("select", "operators", "tags", "keyword", "everything")
-    selection = {key: list(v) if isinstance(v := options.pop(key), tuple) else v for key in keys}
     if failed is not None:
-        selection = only_failed(session, selection, failed)
+        query = only_failed(session, query, failed)
     request = RunRequest(
-        selection=selection,
+        selection=query,
         jobs=jobs or 1,
         devices=tuple(devices),
         times=None if times is None else times.digest,

@@ -39,13 +39,10 @@ def command(
     from mluops_gtest.cli.session import Session, root_words
 
     session = Session(roots)
-    selection = {"select": (case,), "operators": (), "tags": (), "keyword": "", "everything": False}
-    chosen = session.select(selection).cases
-    if len(chosen) != 1:
-        raise click.UsageError(f"{case!r} names {len(chosen)} cases; `mluops-test list {case!r}` lists them.")
-    source = session.source(chosen, strict=strict, allow_outside_paths=allow_outside_paths, reseed=reseed)
-    loaded = source.load(chosen[0].id)
-    note = chosen[0].draft.note if chosen[0].draft else ""
+    chosen = session.select_one(case)
+    source = session.source((chosen,), strict=strict, allow_outside_paths=allow_outside_paths, reseed=reseed)
+    loaded = source.load(chosen.id)
+    note = chosen.draft.note if chosen.draft else ""
     console = stdout()
     for part in case_page(
         loaded, session.catalogue.operators.get(loaded.operator), note, (*root_words(roots, ctx.obj),)

@@ -1,11 +1,10 @@
 """`mluops-test verify`."""
 
-from typing import Any
-
 import click
 
 from mluops_gtest.cli.options import file_options, selection_options
 from mluops_gtest.errors import ContentError, ExitCode
+from mluops_gtest.model.query import Query
 
 _EPILOG = """\b
 Examples:
@@ -18,7 +17,7 @@ Examples:
 @click.command("verify", epilog=_EPILOG)
 @selection_options
 @file_options
-def command(roots: tuple[str, ...], strict: bool, allow_outside_paths: bool, **selection: Any) -> int:
+def command(query: Query, roots: tuple[str, ...], strict: bool, allow_outside_paths: bool) -> int:
     """Recompute every stored baseline from its stored inputs and report differences.
 
     It also compares every expected status with the answer of the operator's checks.
@@ -30,7 +29,7 @@ def command(roots: tuple[str, ...], strict: bool, allow_outside_paths: bool, **s
     from mluops_gtest.generate.verify import verify_case
 
     session = Session(roots)
-    chosen = session.select(selection).cases
+    chosen = session.select(query).cases
     source = session.source(chosen, strict=strict, allow_outside_paths=allow_outside_paths)
     verified = differing = skipped = 0
     for selected in track(chosen, len(chosen), stderr()):

@@ -9,9 +9,9 @@ from mluops_gtest.codec.lock import LockEntry
 from mluops_gtest.engine.costs import BYTE_NS, CASE_NS, RecordedTimes, costs_of, moved_bytes
 from mluops_gtest.engine.plan import Shard, shard_of, smallest_first
 from mluops_gtest.model.case import Expect
+from mluops_gtest.model.query import Query
 from mluops_gtest.model.status import Status
 
-NOTHING = {"select": [], "operators": [], "tags": [], "keyword": "", "everything": False}
 OPERATORS = (
     "dynamic_scatter_backward",
     "get_indice_pairs",
@@ -20,9 +20,9 @@ OPERATORS = (
     "voxel_pooling_forward",
 )
 SELECTIONS = {
-    "default": NOTHING,
-    "--all": {**NOTHING, "everything": True},
-    **{name: {**NOTHING, "operators": [name]} for name in OPERATORS},
+    "default": Query(),
+    "--all": Query(everything=True),
+    **{name: Query(operators=(name,)) for name in OPERATORS},
 }
 
 
@@ -37,7 +37,7 @@ def test_every_operator_is_looked_at(session):
 
 @pytest.mark.parametrize("selection", SELECTIONS.values(), ids=SELECTIONS.keys())
 def test_no_shard_costs_much_more_than_the_others(session, selection):
-    cases = session.select(dict(selection)).cases
+    cases = session.select(selection).cases
     lock = session.source(cases).lock
     sizes = {case.id: moved_bytes(lock[case.id], case.draft.expect) for case in cases}
     costs = costs_of(sizes, RecordedTimes())

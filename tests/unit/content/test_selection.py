@@ -5,8 +5,9 @@ import pytest
 from mluops_gtest.content.catalogue import Catalogue
 from mluops_gtest.content.keyword import Keyword
 from mluops_gtest.content.root import Root
-from mluops_gtest.content.selection import Query, select
+from mluops_gtest.content.selection import select
 from mluops_gtest.errors import CaseFileError, NothingSelectedError, UnknownNameError, UsageError
+from mluops_gtest.model.query import Query
 from tests.support.toy_root import write_toy_root
 
 
@@ -32,13 +33,13 @@ DEFAULT = ["ramp_2", "ramp_3", "ramp_4", "rank_2", "empty"]
         ({"tags": ("network",)}, ["big"]),
         ({"tags": ("undefined",)}, ["odd_thing"]),
         ({"tags": ("network", "undefined")}, ["big", "odd_thing"]),
-        ({"patterns": ("scale_by",)}, [*DEFAULT[:3], "big", *DEFAULT[3:]]),
-        ({"patterns": ("scale",), "tags": ("boundary",)}, DEFAULT[:3]),
-        ({"patterns": ("scale_by/odd_thing", "scale_by")}, ["odd_thing", *DEFAULT[:3], "big", *DEFAULT[3:]]),
-        ({"patterns": ("scale_by/odd_thing",)}, ["odd_thing"]),
-        ({"patterns": ("scale/ramp_3",)}, ["ramp_3"]),
-        ({"patterns": ("scale_by/*",)}, [*DEFAULT[:3], "big", *DEFAULT[3:]]),
-        ({"patterns": ("*/ramp_[23]", "scale_by/ramp_2")}, ["ramp_2", "ramp_3"]),
+        ({"select": ("scale_by",)}, [*DEFAULT[:3], "big", *DEFAULT[3:]]),
+        ({"select": ("scale",), "tags": ("boundary",)}, DEFAULT[:3]),
+        ({"select": ("scale_by/odd_thing", "scale_by")}, ["odd_thing", *DEFAULT[:3], "big", *DEFAULT[3:]]),
+        ({"select": ("scale_by/odd_thing",)}, ["odd_thing"]),
+        ({"select": ("scale/ramp_3",)}, ["ramp_3"]),
+        ({"select": ("scale_by/*",)}, [*DEFAULT[:3], "big", *DEFAULT[3:]]),
+        ({"select": ("*/ramp_[23]", "scale_by/ramp_2")}, ["ramp_2", "ramp_3"]),
         ({"keyword": "ramp and not 3"}, ["ramp_2", "ramp_4"]),
         ({"keyword": "(ramp or negative) and not ramp_4"}, ["ramp_2", "ramp_3", "rank_2", "empty"]),
         ({"tags": ("negative",), "keyword": "rank"}, ["rank_2"]),
@@ -56,19 +57,19 @@ def test_an_operator_comes_before_a_folder_of_its_name(toy, tmp_path, monkeypatc
     (tmp_path / "scale_by").mkdir()
     (tmp_path / "scale_by" / "mine.prototxt").write_text("")
     monkeypatch.chdir(tmp_path)
-    assert "ramp_2" in names(toy, patterns=("scale_by",))
-    assert names(toy, patterns=("./scale_by",)) == ["mine.prototxt"]
+    assert "ramp_2" in names(toy, select=("scale_by",))
+    assert names(toy, select=("./scale_by",)) == ["mine.prototxt"]
 
 
 def test_a_mistyped_operator_is_told(toy):
     with pytest.raises(NothingSelectedError, match="Did you mean 'scale_by'"):
-        names(toy, patterns=("scale_bye",))
+        names(toy, select=("scale_bye",))
 
 
 @pytest.mark.parametrize("pattern", ["scale_by/ramp_9", "nothing/*", "no/such/file.prototxt"])
 def test_a_pattern_that_matches_nothing_is_an_error(toy, pattern):
     with pytest.raises(NothingSelectedError, match="list --all"):
-        names(toy, patterns=("scale_by/ramp_2", pattern))
+        names(toy, select=("scale_by/ramp_2", pattern))
 
 
 def test_a_file_that_cannot_be_read_does_not_hold_up_the_others(toy, tmp_path):
@@ -80,7 +81,7 @@ def test_a_file_that_cannot_be_read_does_not_hold_up_the_others(toy, tmp_path):
             raise CaseFileError("broken")
         return {"good": "scale", "foreign": "abs"}[path.stem]
 
-    chosen = select(toy, Query(patterns=(str(tmp_path),), operators=("scale_by",)), operator_of)
+    chosen = select(toy, Query(select=(str(tmp_path),), operators=("scale_by",)), operator_of)
     assert [case.path.stem for case in chosen.cases if case.path] == ["broken", "good"]
 
 
@@ -104,15 +105,15 @@ def test_files_of_the_root_are_the_declared_cases_and_others_are_themselves(toy,
     other.mkdir()
     for name in ("b.prototxt", "a.pb", "c.txt"):
         (other / name).touch()
-    chosen = select(toy, Query(patterns=(str(stored), str(other))), lambda path: "abs").cases
+    chosen = select(toy, Query(select=(str(stored), str(other))), lambda path: "abs").cases
     assert [(case.id, case.draft is not None) for case in chosen] == [
         ("scale_by/ramp_2", True),
         ((other / "a.pb").as_posix(), False),
         ((other / "b.prototxt").as_posix(), False),
     ]
     with pytest.raises(NothingSelectedError):
-        select(toy, Query(patterns=(str(other),), operators=("scale_by",)), lambda path: "abs")
-    assert len(select(toy, Query(patterns=(str(other),), operators=("scale_by",)), lambda path: "scale").cases) == 2
+        select(toy, Query(select=(str(other),), operators=("scale_by",)), lambda path: "abs")
+    assert len(select(toy, Query(select=(str(other),), operators=("scale_by",)), lambda path: "scale").cases) == 2
 
 
 @pytest.mark.parametrize("text", ["and", "a and", "not", "(a", "a)", "a b", "(" * 99 + "a"])

@@ -7,12 +7,13 @@ from hypothesis import HealthCheck, given, settings
 
 from mluops_gtest.content.catalogue import Catalogue
 from mluops_gtest.content.root import Root
-from mluops_gtest.content.selection import Query, select
+from mluops_gtest.content.selection import select
 from mluops_gtest.errors import ContentError, DeclarationError, UsageError
 from mluops_gtest.files import limits
 from mluops_gtest.files.yaml_lines import load_yaml
 from mluops_gtest.gate.waivers import load_waivers
 from mluops_gtest.generate.make import make_case
+from mluops_gtest.model.query import Query
 from mluops_gtest.timing.device_spec import read_device_spec
 from tests.support.mutations import flipped, result_or_message
 from tests.support.toy_root import CASES, write_toy_root

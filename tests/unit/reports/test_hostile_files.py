@@ -18,6 +18,7 @@ from mluops_gtest.gate.baseline import baseline_from_json, baseline_text, is_bas
 from mluops_gtest.gate.decision import decide
 from mluops_gtest.gate.decision_json import decision_to_json
 from mluops_gtest.gate.reference import reference_of
+from mluops_gtest.model.query import Query
 from mluops_gtest.model.result import Outcome, Perf, Profile, Reading, Worst
 from mluops_gtest.reports.compare import compare, comparison_to_json
 from mluops_gtest.results.files import read_done, read_report, read_request, request_source
@@ -57,9 +58,7 @@ SMALL = report(
 TEXT = json_bytes(report_to_json(SMALL)).decode()
 REFUSALS = (ContentError, UsageError, NothingSelectedError)
 TODAY = datetime.date(2026, 5, 20)
-REQUEST = RunRequest(
-    {"select": [], "shard": None}, ("builtin", "../mine"), "numpy", devices=(0,), timeout=2.5, samples=3
-)
+REQUEST = RunRequest(Query(("op/*",)), ("builtin", "../mine"), "numpy", devices=(0,), timeout=2.5, samples=3)
 many = settings(
     max_examples=100,
     deadline=None,
@@ -139,7 +138,7 @@ def test_a_broken_request(tmp_path, data):
 
 def test_a_request_of_an_earlier_version_is_read():
     record = {"selection": {}, "root": None, "backend": "numpy", "cases": [], "left_out": 0}
-    assert RunRequest.from_json(record, Source("run.json", "")) == RunRequest({}, ("builtin",), "numpy")
+    assert RunRequest.from_json(record, Source("run.json", "")) == RunRequest(Query(), ("builtin",), "numpy")
 
 
 @many
