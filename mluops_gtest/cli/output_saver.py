@@ -3,13 +3,11 @@
 import shlex
 import threading
 from pathlib import Path
-from typing import Literal
 
 from mluops_gtest.engine.outputs import CaseOutputs
+from mluops_gtest.engine.request import Which
 from mluops_gtest.errors import UnwritableError
 from mluops_gtest.results.saved_outputs import OUTPUTS, save_outputs
-
-Which = Literal["failed", "all"]
 
 
 class OutputSaver:

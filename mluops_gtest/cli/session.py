@@ -1,6 +1,6 @@
 """What a command works with: the content roots, their catalogue, the selection, the source of cases."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cached_property
 
 from mluops_gtest.codec.case_files.case import read_operator_name
@@ -12,13 +12,6 @@ from mluops_gtest.generate.source import StoredCases
 from mluops_gtest.model.query import Query
 
 
-def root_words(roots: tuple[str, ...], settings: object = None) -> Iterator[str]:
-    """The options that name these roots; none for the default, unless settings could change it."""
-    if roots != (BUILTIN,) or settings is not None:
-        for root in roots:
-            yield from ("--root", root)
-
-
 class Session:
     """The content that a command works with, loaded on first use."""
 
@@ -28,11 +21,6 @@ class Session:
     @cached_property
     def catalogue(self) -> Catalogue:
         return Catalogue(*find_roots(self._roots))
-
-    @property
-    def root_paths(self) -> tuple[str, ...]:
-        """The folders of the content roots, for those who load operators elsewhere."""
-        return tuple(str(root.path) for root in self.catalogue.roots)
 
     def select(self, query: Query) -> Selection:
         """The cases that the query means."""

@@ -110,7 +110,7 @@ def read_settings(path: Path) -> SettingsFile:
 
 
 def _value(key: str, value: Any, place: str) -> Any:
-    from mluops_gtest.cli.labelling import given_labels
+    from mluops_gtest.cli.labels import given_labels
     from mluops_gtest.files.typed import Source, convert
 
     remedy = f"Settings are {', '.join(_TYPES)}; see docs/reference/settings.md."

@@ -58,6 +58,11 @@ class Catalogue:
         """Where the declared case's file is committed when it is small."""
         return self.root_of(case_id.partition("/")[0]).stored / f"{case_id}.prototxt"
 
+    @property
+    def root_paths(self) -> tuple[str, ...]:
+        """The folders of the content roots, for those who load operators elsewhere."""
+        return tuple(str(root.path) for root in self.roots)
+
     def draft_of(self, file: Path) -> CaseDraft | None:
         """The declaration behind a stored file of one of the roots; None for any other file."""
         try:

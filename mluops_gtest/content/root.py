@@ -1,6 +1,6 @@
 """Where the content lives: generators/, cases/ and prototxt/ beside each other, in one folder or in several."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -64,6 +64,13 @@ def builtin_root() -> Root:
     raise UsageError(
         "No content found: this installation has no operators. Name a folder that has generators/ with --root DIR."
     )
+
+
+def root_words(roots: tuple[str, ...], settings: object = None) -> Iterator[str]:
+    """The options that name these roots; none for the default, unless settings could change it."""
+    if roots != (BUILTIN,) or settings is not None:
+        for root in roots:
+            yield from ("--root", root)
 
 
 def recorded_roots(record: Mapping[str, Any]) -> Any:

@@ -2,17 +2,20 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from mluops_gtest.codec.lock import LockEntry
+from mluops_gtest.content.selection import Selected
 from mluops_gtest.model.binding import gets_buffer
 from mluops_gtest.model.case import Expect
 from mluops_gtest.model.dtypes import DType, Layout
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import Outcome
 from mluops_gtest.model.tensor import TensorDesc
+from mluops_gtest.results.files import read_report
 
 # Around every call: load, bind, poison, guard, judge, write. Measured on a desktop, as is the next one.
 CASE_NS: Final = 8_000_000
@@ -25,6 +28,11 @@ class RecordedTimes:
     """Seconds inside the backend, by case; of a case that was not run nothing is known."""
 
     seconds: Mapping[str, float] = field(default_factory=dict)
+
+    @staticmethod
+    def read(path: Path) -> "RecordedTimes":
+        """The times in a results folder or a report.json."""
+        return RecordedTimes.of(read_report(path))
 
     @staticmethod
     def of(report: RunReport) -> "RecordedTimes":
@@ -55,3 +63,24 @@ def costs_of(sizes: Mapping[str, int], times: RecordedTimes) -> dict[str, int]:
     # Whole numbers: every machine cuts the same parts.
     spent, guessed = sum(known.values()), sum(guesses[case] for case in known) or 1
     return {case: guess + known.get(case, guess * spent // guessed) for case, guess in guesses.items()}
+
+
+def case_sizes(lock: Mapping[str, LockEntry], cases: Iterable[Selected]) -> dict[str, int]:
+    """The bytes that each case makes and moves: for a user's file its size, for a case never generated 0."""
+    sizes = {}
+    for case in cases:
+        if case.path is not None:
+            sizes[case.id] = _file_size(case.path)
+        elif case.draft is not None and case.id in lock:
+            sizes[case.id] = moved_bytes(lock[case.id], case.draft.expect)
+        else:
+            sizes[case.id] = 0
+    return sizes
+
+
+def _file_size(path: Path) -> int:
+    """The size; 0 if the file cannot be read, which is reported when the case is loaded."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

@@ -40,3 +40,10 @@ def shard_of(ids: Sequence[str], costs: Mapping[str, int], shard: Shard) -> set[
 def smallest_first(ids: Sequence[str], costs: Mapping[str, int]) -> list[str]:
     """The ids by their costs; among equals the order stays."""
     return sorted(ids, key=lambda one: costs[one])
+
+
+def ordered(ids: Sequence[str], costs: Mapping[str, int], shard: Shard | None, *, by_size: bool) -> list[str]:
+    """The ids of the shard, or all of them, in the order in which they run."""
+    mine = set(ids) if shard is None else shard_of(ids, costs, shard)
+    kept = [case_id for case_id in ids if case_id in mine]
+    return smallest_first(kept, costs) if by_size else kept

@@ -21,7 +21,7 @@ def cases_asked_for(
         )
     query = Query.from_report(selection)
     if query is None:
-        raise ContentError("--subset: RESULTS do not record what was selected; run the cases again.")
+        raise ContentError("--subset: RESULTS does not record what was selected; run the cases again.")
     patterns = [canonical(word) for word in query.select]
     operators = {canonical(word) for word in query.operators}
     demands = Filter(query)

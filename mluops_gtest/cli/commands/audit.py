@@ -56,7 +56,7 @@ def operators(roots: tuple[str, ...], names: tuple[str, ...], seeds: int, rules:
     from dataclasses import asdict
 
     from mluops_gtest.audit.operators import RULES, audit_operator
-    from mluops_gtest.cli.auditing import subject_of
+    from mluops_gtest.cli.audit_subject import subject_of
     from mluops_gtest.cli.consoles import stderr
     from mluops_gtest.cli.lines import say
     from mluops_gtest.cli.progress import track

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mluops_gtest.cli.options import complete_backends, file_options, selection_options
-from mluops_gtest.cli.sampling import sampling_options
+from mluops_gtest.cli.sampling_options import sampling_options
 from mluops_gtest.errors import ExitCode, UsageError
 from mluops_gtest.model.query import Query
 
 if TYPE_CHECKING:
-    from mluops_gtest.cli.benching import Benched
+    from mluops_gtest.timing.duel import Benched
 
 _EPILOG = """\b
 Examples:
@@ -65,14 +65,15 @@ def command(
     import contextlib
 
     from mluops_gtest.backends.registry import is_native, runs_inline
-    from mluops_gtest.cli.benching import benched
     from mluops_gtest.cli.consoles import stderr, stdout
     from mluops_gtest.cli.pages.bench import print_bench
     from mluops_gtest.cli.progress import track
-    from mluops_gtest.cli.running import RunRequest, open_callers
     from mluops_gtest.cli.session import Session
+    from mluops_gtest.engine.bench import benched
+    from mluops_gtest.engine.callers import open_callers
     from mluops_gtest.engine.execute import Executor, Options
     from mluops_gtest.engine.perf import Sampling
+    from mluops_gtest.engine.request import RunRequest
 
     if len(backends) != 2:
         raise UsageError(
@@ -99,7 +100,7 @@ def command(
                 serve=serve and spec.startswith("exec:"),
                 isolate=isolate,
             )
-            (caller,) = stack.enter_context(open_callers(session, request))
+            (caller,) = stack.enter_context(open_callers(request, session.catalogue))
             executors.append(Executor(caller, Options()))
         rows = benched(
             [case.id for case in cases], source, session.catalogue.operators, executors, Sampling(**sampling)

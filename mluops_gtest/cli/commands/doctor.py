@@ -64,7 +64,7 @@ def command(
     source = session.source(chosen)
     known = session.catalogue.operators
     fork_server = ForkServer()
-    caller = IsolatedCaller(fork_server, BackendChoice(backend, session.root_paths, runtime, serve))
+    caller = IsolatedCaller(fork_server, BackendChoice(backend, session.catalogue.root_paths, runtime, serve))
     try:
         caller.start()
         executor = Executor(caller, Options(repeat=2, timeout=timeout))

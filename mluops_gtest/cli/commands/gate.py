@@ -90,7 +90,7 @@ def command(form: str, update: bool, **options: Any) -> int:
     Cases block a merge when they regressed, fail newly, fail still without a waiver, are missing, newly skipped,
     suspect, not reached or slower. Waivers that are out of date block, too.
     """
-    from mluops_gtest.cli.gating import GateRequest, make_update, reach_decision, write_baseline
+    from mluops_gtest.cli.gate_request import GateRequest, make_update, reach_decision, write_baseline
     from mluops_gtest.errors import ExitCode, UsageError
 
     request = GateRequest(**options)

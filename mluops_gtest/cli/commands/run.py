@@ -18,15 +18,15 @@ from mluops_gtest.cli.options import (
     selection_options,
     taken_reports,
 )
-from mluops_gtest.cli.sampling import sampling_options
+from mluops_gtest.cli.sampling_options import sampling_options
 from mluops_gtest.cli.settings import stands_in_settings
 from mluops_gtest.errors import UsageError
 from mluops_gtest.model.query import Query
 from mluops_gtest.model.reseed import LARGEST_RESEED
 
 if TYPE_CHECKING:
-    from mluops_gtest.cli.running import RunRequest
     from mluops_gtest.engine.costs import RecordedTimes
+    from mluops_gtest.engine.request import RunRequest
     from mluops_gtest.results.folder import ResultsFolder
 
 _EPILOG = """\b
@@ -198,11 +198,12 @@ def command(ctx: click.Context, /, query: Query, resume: Path | None, **options:
     SELECT is a case id, an operator, a glob over ids, a case file or a folder of case files. Without any
     selection the default set runs: every declared case except those tagged network or undefined.
     """
-    from mluops_gtest.cli.labelling import given_labels
-    from mluops_gtest.cli.planning import empty_shard, only_failed, plan_new
-    from mluops_gtest.cli.reporting import check_reports
-    from mluops_gtest.cli.running import RunRequest, execute
+    from mluops_gtest.cli.labels import given_labels
+    from mluops_gtest.cli.report_files import check_reports
+    from mluops_gtest.cli.run_plan import empty_shard, only_failed, plan_new
     from mluops_gtest.cli.session import Session
+    from mluops_gtest.cli.whole_run import execute
+    from mluops_gtest.engine.request import RunRequest
 
     verbosity = -1 if options.pop("quiet") else int(options.pop("verbose"))
     options.pop("verbose", None)
@@ -274,11 +275,11 @@ def _seed(reseed: int | str | None, shard: str | None) -> int | None:
 
 
 def _times(path: Path | None, *, of_use: bool) -> "RecordedTimes | None":
-    from mluops_gtest.cli.planning import recorded_times
+    from mluops_gtest.engine.costs import RecordedTimes
 
     if path is not None and not of_use:
         raise UsageError("--times only helps --shard I/N, -x and --failed; add one of them or leave out --times.")
-    return recorded_times(path)
+    return None if path is None else RecordedTimes.read(path)
 
 
 def _refuse_inline(backend: str, jobs: int | None, devices: tuple[int, ...], options: dict[str, Any]) -> None:
@@ -340,10 +341,11 @@ def _options(ctx: click.Context, names: list[str]) -> str:
 
 def _resume(path: Path, verbosity: int) -> int:
     from mluops_gtest.cli.lines import say
-    from mluops_gtest.cli.planning import plan_again
-    from mluops_gtest.cli.reporting import check_reports
-    from mluops_gtest.cli.running import RunRecord, RunRequest, execute
+    from mluops_gtest.cli.report_files import check_reports
+    from mluops_gtest.cli.run_plan import plan_again
     from mluops_gtest.cli.session import Session
+    from mluops_gtest.cli.whole_run import execute
+    from mluops_gtest.engine.request import RunRecord, RunRequest
     from mluops_gtest.files.typed import convert
     from mluops_gtest.results.files import REPORT, read_done, read_report, read_request, request_source
     from mluops_gtest.results.folder import ResultsFolder

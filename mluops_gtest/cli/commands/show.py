@@ -36,7 +36,8 @@ def command(
     """Show one case: tensors with their value ranges, parameters, criteria, expected status, a repro line."""
     from mluops_gtest.cli.consoles import stdout, whole_table
     from mluops_gtest.cli.pages.case import case_page
-    from mluops_gtest.cli.session import Session, root_words
+    from mluops_gtest.cli.session import Session
+    from mluops_gtest.content.root import root_words
 
     session = Session(roots)
     chosen = session.select_one(case)

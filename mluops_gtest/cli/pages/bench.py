@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from mluops_gtest.cli.benching import Benched, duel
 from mluops_gtest.cli.consoles import whole_table
 from mluops_gtest.reports.markup import escape
+from mluops_gtest.timing.duel import Benched, duel
 from mluops_gtest.timing.statistics import TimeVerdict
 from mluops_gtest.timing.stats import duration, timing_stats
 

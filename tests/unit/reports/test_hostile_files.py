@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mluops_gtest.cli.reporting import render
-from mluops_gtest.cli.running import RunRecord, RunRequest
+from mluops_gtest.cli.report_files import render
+from mluops_gtest.engine.request import RunRecord, RunRequest
 from mluops_gtest.errors import ContentError, NothingSelectedError, UnwritableError, UsageError
 from mluops_gtest.files.typed import Source, convert, json_bytes
 from mluops_gtest.gate.baseline import baseline_from_json, baseline_text, is_baseline, load_json

@@ -1,15 +1,9 @@
 """Times two backends side by side and says for each case which is faster."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mluops_gtest.engine.execute import Executor
-from mluops_gtest.engine.failures import not_loaded
-from mluops_gtest.engine.perf import Sampling
-from mluops_gtest.engine.perf_bench import bench_case
-from mluops_gtest.model.case import CaseSource
-from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.result import CaseResult, Outcome, Perf
 from mluops_gtest.timing.statistics import MIN_SAMPLES, TimeVerdict, run_time, student
 from mluops_gtest.timing.stats import MIN_EFFECT, short_words, too_short
@@ -59,23 +53,6 @@ class Benched:
         if first.device_samples_ns and second.device_samples_ns:
             return first.device_samples_ns, second.device_samples_ns
         return first.samples_ns, second.samples_ns
-
-
-def benched(
-    ids: Sequence[str],
-    source: CaseSource,
-    operators: Mapping[str, Operator],
-    executors: Sequence[Executor],
-    sampling: Sampling,
-) -> Iterator[Benched]:
-    """Every case on both backends."""
-    for case_id in ids:
-        try:
-            case = source.load(case_id)
-        except Exception as error:
-            yield Benched((not_loaded(case_id, "", (), error),) * len(executors))
-            continue
-        yield Benched(bench_case(executors, case, operators.get(case.operator), sampling))
 
 
 def duel(first_ns: Sequence[int], second_ns: Sequence[int], family: int = 1, overhead_ns: float | None = None) -> Duel:

@@ -4,8 +4,8 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Literal
 
+from mluops_gtest.engine.request import ReportFormat
 from mluops_gtest.errors import UnwritableError, UsageError
 from mluops_gtest.files.typed import Source
 from mluops_gtest.files.writing import replace_text
@@ -15,8 +15,6 @@ from mluops_gtest.results.history.store import History
 from mluops_gtest.results.history.trends import CaseTrend
 from mluops_gtest.results.records import report_from_json, report_to_json
 
-# What a run writes in one step; `report` has more, and what a baseline and the history add.
-ReportFormat = Literal["html", "markdown", "junit", "ctrf"]
 # What the page and the table have room for.
 _MAX_RUNS = 40
 
@@ -66,7 +64,7 @@ def _json(report: RunReport, transitions: Mapping[str, str] | None, past: tuple[
 
 def transitions_of(report: RunReport, baseline: Path) -> dict[str, str]:
     """How every case changed since the baseline, including those without a result."""
-    from mluops_gtest.cli.gating import read_reference
+    from mluops_gtest.cli.gate_request import read_reference
     from mluops_gtest.gate.transitions import transition
 
     before = {case: known.outcome for case, known in read_reference(baseline).cases.items()}

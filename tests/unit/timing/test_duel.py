@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from mluops_gtest.cli.benching import duel
+from mluops_gtest.timing.duel import duel
 from mluops_gtest.timing.statistics import TimeVerdict
 
 

@@ -5,12 +5,14 @@ from pathlib import Path
 
 import numpy as np
 
-from mluops_gtest.cli.running import RunRequest, open_callers
-from mluops_gtest.cli.session import Session, root_words
+from mluops_gtest.cli.session import Session
+from mluops_gtest.content.root import root_words
 from mluops_gtest.content.selection import Selected
 from mluops_gtest.criteria.elements import widened
+from mluops_gtest.engine.callers import open_callers
 from mluops_gtest.engine.execute import Executor, Options
 from mluops_gtest.engine.outputs import CaseOutputs, judged_again
+from mluops_gtest.engine.request import RunRequest
 from mluops_gtest.errors import UsageError
 from mluops_gtest.files.writing import replace_text
 from mluops_gtest.model.case import Case
@@ -36,7 +38,7 @@ def run_now(session: Session, request: RunRequest, name: str) -> tuple[Case, Cas
             )
         )
 
-    with open_callers(session, request) as (caller, *_):
+    with open_callers(request, session.catalogue) as (caller, *_):
         executor = Executor(caller, Options(timeout=request.timeout), keep)
         result = executor.execute(case, session.catalogue.operators.get(case.operator))
     return case, result, seen[-1] if seen else None

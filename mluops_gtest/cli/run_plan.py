@@ -2,25 +2,16 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from mluops_gtest.cli.lines import complain, say
 from mluops_gtest.cli.session import Session
 from mluops_gtest.content.selection import Selected
-from mluops_gtest.engine.costs import RecordedTimes, costs_of, moved_bytes
-from mluops_gtest.engine.plan import Shard, shard_of, smallest_first
+from mluops_gtest.engine.costs import RecordedTimes, case_sizes, costs_of
+from mluops_gtest.engine.plan import Shard, ordered
+from mluops_gtest.engine.request import RunRequest
 from mluops_gtest.errors import ExitCode, NothingSelectedError
-from mluops_gtest.generate.source import StoredCases
 from mluops_gtest.model.query import Query
 from mluops_gtest.results.files import read_report
-
-if TYPE_CHECKING:
-    from mluops_gtest.cli.running import RunRequest
-
-
-def recorded_times(path: Path | None) -> RecordedTimes | None:
-    """The times that `--times` names: a results folder or a report.json."""
-    return None if path is None else RecordedTimes.of(read_report(path))
 
 
 def only_failed(session: Session, query: Query, path: Path) -> Query:
@@ -40,7 +31,7 @@ def only_failed(session: Session, query: Query, path: Path) -> Query:
 
 
 def plan_new(
-    session: Session, request: "RunRequest", times: RecordedTimes | None = None, *, by_size: bool = False
+    session: Session, request: RunRequest, times: RecordedTimes | None = None, *, by_size: bool = False
 ) -> tuple[tuple[Selected, ...], int]:
     """The selected cases of this shard, and how many declared cases were not selected."""
     chosen = session.select(request.selection)
@@ -51,14 +42,10 @@ def plan_new(
         complain(
             "warning: --times has none of the selected cases; shards are balanced by the size of the cases instead."
         )
-    costs = costs_of(case_sizes(session.source(chosen.cases), chosen.cases), times or RecordedTimes())
-    ids = list(cases)
-    if request.shard is not None:
-        mine = shard_of(ids, costs, Shard.parse(request.shard))
-        ids = [case_id for case_id in ids if case_id in mine]
-    if by_size:
-        ids = smallest_first(ids, costs)
-    return tuple(cases[case_id] for case_id in ids), chosen.left_out
+    lock = session.source(chosen.cases).lock
+    costs = costs_of(case_sizes(lock, chosen.cases), times or RecordedTimes())
+    shard = None if request.shard is None else Shard.parse(request.shard)
+    return tuple(cases[case_id] for case_id in ordered(list(cases), costs, shard, by_size=by_size)), chosen.left_out
 
 
 def plan_again(session: Session, ids: list[str]) -> tuple[Selected, ...]:
@@ -72,25 +59,3 @@ def empty_shard(allowed: bool) -> ExitCode:
         say("This shard has no cases.")
         return ExitCode.OK
     raise NothingSelectedError("This shard has no cases; use fewer shards, or add --allow-empty-shard.")
-
-
-def case_sizes(source: StoredCases, cases: tuple[Selected, ...]) -> dict[str, int]:
-    """The bytes that each case makes and moves: for a user's file its size, for a case never generated 0."""
-    lock = source.lock
-    sizes = {}
-    for case in cases:
-        if case.path is not None:
-            sizes[case.id] = _file_size(case.path)
-        elif case.draft is not None and case.id in lock:
-            sizes[case.id] = moved_bytes(lock[case.id], case.draft.expect)
-        else:
-            sizes[case.id] = 0
-    return sizes
-
-
-def _file_size(path: Path) -> int:
-    """The size; 0 if the file cannot be read, which is reported when the case is loaded."""
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0

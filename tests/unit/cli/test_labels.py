@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from mluops_gtest.cli import labelling
-from mluops_gtest.cli.labelling import git_labels, given_labels, run_labels
+from mluops_gtest.cli import labels
+from mluops_gtest.cli.labels import git_labels, given_labels, run_labels
 from mluops_gtest.errors import UsageError
 
 NAMED = ("-c", "user.name=A", "-c", "user.email=a@b.c", "-c", "init.defaultBranch=main")
@@ -85,7 +85,7 @@ class TestGit:
         slow.chmod(0o755)
         commit = git(repository, "rev-parse", "HEAD")
         monkeypatch.setenv("PATH", f"{slow.parent}:{os.environ['PATH']}")
-        monkeypatch.setattr(labelling, "_PATIENCE_SECONDS", 0.5)
+        monkeypatch.setattr(labels, "_PATIENCE_SECONDS", 0.5)
         begin = time.monotonic()
         assert git_labels(repository).get("git.commit", commit) == commit
         assert time.monotonic() - begin < 60
@@ -131,8 +131,8 @@ def test_labels_that_are_none(words, message):
 class TestLabelsOfARun:
     @pytest.fixture(autouse=True)
     def now(self, monkeypatch):
-        monkeypatch.setattr(labelling, "git_labels", lambda folder: {"git.commit": "now"})
-        monkeypatch.setattr(labelling, "file_labels", lambda spec, runtime: {"backend.file": f"{spec} {runtime}"})
+        monkeypatch.setattr(labels, "git_labels", lambda folder: {"git.commit": "now"})
+        monkeypatch.setattr(labels, "file_labels", lambda spec, runtime: {"backend.file": f"{spec} {runtime}"})
 
     def test_a_new_run(self):
         assert run_labels({"device": "x"}, "c:k.so", "rt.so", "1.2\n3") == {

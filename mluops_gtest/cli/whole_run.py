@@ -1,0 +1,200 @@
+"""A run as the command line asks for it: planned, executed, written, summed up; new and resumed ones alike."""
+
+import contextlib
+import os
+import platform
+import shlex
+import signal
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from mluops_gtest import __version__
+from mluops_gtest.backends.registry import is_native
+from mluops_gtest.cli.consoles import stderr, stdout
+from mluops_gtest.cli.labels import run_labels
+from mluops_gtest.cli.lines import complain, say
+from mluops_gtest.cli.output_saver import OutputSaver
+from mluops_gtest.cli.pages.performance import print_performance
+from mluops_gtest.cli.report_files import write_reports
+from mluops_gtest.cli.run_progress import RunProgress
+from mluops_gtest.cli.session import Session
+from mluops_gtest.content.selection import Selected
+from mluops_gtest.engine.buffers import Side
+from mluops_gtest.engine.callers import open_callers
+from mluops_gtest.engine.costs import RecordedTimes, case_sizes, costs_of
+from mluops_gtest.engine.execute import Options
+from mluops_gtest.engine.lanes import PlannedCase
+from mluops_gtest.engine.perf import Sampling
+from mluops_gtest.engine.request import RunRequest
+from mluops_gtest.engine.run import RunContext, run
+from mluops_gtest.errors import ContentError, ExitCode, UnwritableError
+from mluops_gtest.generate.source import StoredCases
+from mluops_gtest.model.event import Listener
+from mluops_gtest.model.report import RunReport, exit_code
+from mluops_gtest.model.result import CaseResult
+from mluops_gtest.reports.terminal import TerminalReporter
+from mluops_gtest.results.folder import ResultsFolder
+from mluops_gtest.results.writer import ResultFiles
+from mluops_gtest.timing.device_spec import read_device_spec
+
+
+def execute(
+    session: Session,
+    request: RunRequest,
+    cases: tuple[Selected, ...],
+    left_out: int,
+    folder: ResultsFolder,
+    verbosity: int,
+    done: dict[str, CaseResult] | None = None,
+    times: RecordedTimes | None = None,
+) -> ExitCode:
+    """Run the planned cases into the folder and print the summary; without `done` the run is a new one."""
+    resumed, done = done is not None, done or {}
+    device = None if request.device_spec is None else read_device_spec(Path(request.device_spec)).figures
+    reporter = TerminalReporter(stdout(), verbosity)
+    source = session.source(
+        cases,
+        strict=request.strict,
+        allow_outside_paths=request.allow_outside_paths,
+        on_generate=lambda case_id: progress.note(f"making {case_id}"),
+        reseed=request.reseed,
+    )
+    left = tuple(case for case in cases if case.id not in done)
+    # With -v every case has its own line.
+    shown = verbosity == 0 and stderr().is_terminal
+    progress = RunProgress(stderr(), _costs(source, left, times) if shown else {}, shown=shown)
+    if request.isolate is False and is_native(request.backend):
+        complain("warning: --no-isolate with native code: if the kernel crashes or hangs, so does this run.")
+    with _one_interrupt(), open_callers(request, session.catalogue) as callers, contextlib.closing(progress):
+        planned = [PlannedCase(case.id, case.operator, case.tags) for case in cases]
+        labels = run_labels(request.labels, request.backend, request.runtime, callers[0].version)
+        request = replace(request, labels=labels)
+        record = request.to_json([case.id for case in cases], left_out)
+        sampling = Sampling(request.warmup, request.samples, request.cold_cache) if request.perf else None
+        options = Options(
+            request.repeat,
+            request.bitwise,
+            request.stop_at_first,
+            request.timeout,
+            request.reruns,
+            sampling,
+            tuple(Side) if request.guard_pages else (None,),
+        )
+        context = _context(request, session.catalogue.root_paths, callers[0].name, len(cases), left_out, device)
+        if not resumed:
+            folder.clear()
+        saver = None if request.save_outputs is None else OutputSaver(folder.path, request.save_outputs)
+        with ResultFiles(folder, record, tuple(done[case.id] for case in cases if case.id in done)) as files:
+            operators = session.catalogue.operators
+            listeners: list[Listener] = [files, reporter, progress]
+            try:
+                report = run(planned, callers, operators, source, context, options, listeners, done, saver)
+            except UnwritableError as error:
+                return _told(error, exit_code(files.finished))
+            report = _timed(report, source, files.seconds)
+            code = report.exit_code
+            try:
+                files.write_report(report)
+            except UnwritableError as error:
+                code = _told(error, code)
+    if request.perf and verbosity >= 0:
+        print_performance(stdout(), report)
+    reporter.summary(report, str(folder.path))
+    if saver is not None:
+        code = _saved(saver, code)
+    for trouble in write_reports(report, request.reports):
+        code = _told(trouble, code)
+    if report.interrupted:
+        say(f"Interrupted. To run what is left: {shlex.join(['mluops-test', 'run', '--resume', str(folder.path)])}")
+    # A user who selected cases knows that the rest is left out.
+    if left_out and request.selection.is_default and verbosity >= 0:
+        say(
+            f"{left_out} declared cases were not selected; --all selects all except those tagged undefined "
+            "(--tag undefined), --tag network the network scales."
+        )
+    return code
+
+
+def _costs(source: StoredCases, cases: tuple[Selected, ...], times: RecordedTimes | None) -> dict[str, int]:
+    """What the cases cost; unknown if the lock is broken, which every case reports itself."""
+    try:
+        return costs_of(case_sizes(source.lock, cases), times or RecordedTimes())
+    except ContentError:
+        return {}
+
+
+def _saved(saver: OutputSaver, code: ExitCode) -> ExitCode:
+    """Says what was saved beside the results, and what could not be."""
+    if words := saver.words():
+        say(words)
+    return code if saver.trouble is None else _told(saver.trouble, code)
+
+
+def _told(error: UnwritableError, found: ExitCode) -> ExitCode:
+    """Report the error; the exit code also counts what was found before."""
+    complain(f"error: {error}")
+    return ExitCode.worst([error.exit_code, found])
+
+
+@contextlib.contextmanager
+def _one_interrupt() -> Iterator[None]:
+    """The first Ctrl-C ends the run; a second one must not lose the report that is then written."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(*_: object) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _context(
+    request: RunRequest, content: tuple[str, ...], name: str, count: int, left_out: int, device: dict[str, Any] | None
+) -> RunContext:
+    import numpy as np
+
+    measured = {}
+    if request.perf:
+        how = {"warmup": request.warmup, "samples": request.samples or "auto", "cold_cache": request.cold_cache}
+        measured = {"perf": how, "device": device}
+    selection = {**request.selection.to_json(), "roots": list(request.roots), "shard": request.shard}
+    selection = {**selection, "times": request.times, "reseed": request.reseed}
+    return RunContext(
+        tool_version=__version__,
+        backend={
+            "name": name,
+            "spec": request.backend,
+            "runtime": request.runtime,
+            "isolated": request.isolated,
+            "repeat": request.repeat,
+            "guard_pages": request.guard_pages,
+        },
+        environment={
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "platform": platform.platform(),
+            "machine": platform.machine(),
+            "cpus": os.cpu_count(),
+            "content": list(content),
+            "settings": request.settings,
+            **measured,
+        },
+        selection={**selection, "cases": count, "left_out": left_out},
+        repro_options=request.repro_options(),
+        debug_words=request.debug_words(),
+        labels=request.labels,
+    )
+
+
+def _timed(report: RunReport, source: StoredCases, writing: float) -> RunReport:
+    times = {"generate": source.times.generate, "load": source.times.load}
+    return replace(report, timing={**times, **report.timing, "write": writing})

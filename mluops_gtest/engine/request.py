@@ -1,0 +1,155 @@
+"""What a run is asked for: from the command line, and from the run.json of a run that is resumed."""
+
+import sys
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
+
+from mluops_gtest import __version__
+from mluops_gtest.backends.registry import can_be_debugged, runs_inline
+from mluops_gtest.content.root import recorded_roots, root_words
+from mluops_gtest.errors import shown
+from mluops_gtest.files.typed import Source, convert
+from mluops_gtest.model.query import Query
+from mluops_gtest.results.checks import check_labels
+
+# Which outputs `--save-outputs` keeps.
+Which = Literal["failed", "all"]
+# What a run writes in one step; `report` has more, and what a baseline and the history add.
+ReportFormat = Literal["html", "markdown", "junit", "ctrf"]
+# Smallest values of a request, as the command line has them.
+_MIN = {
+    "jobs": 1,
+    "devices": 0,
+    "timeout": 0,
+    "memory_limit": 1,
+    "repeat": 1,
+    "reruns": 0,
+    "warmup": 0,
+    "samples": 1,
+}
+# Innermost frames that a debugger shows at once: the kernel's own, without all of Python's below them.
+_FRAMES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """Everything that decides what a run does; run.json holds it."""
+
+    selection: Query
+    # Folders, or `builtin`.
+    roots: tuple[str, ...]
+    backend: str
+    runtime: str | None = None
+    serve: bool = False
+    isolate: bool | None = None
+    # Every case gets its own worker.
+    fresh_workers: bool = False
+    jobs: int = 1
+    devices: tuple[int, ...] = ()
+    timeout: float | None = None
+    memory_limit: int | None = None
+    guard_pages: bool = False
+    repeat: int = 1
+    bitwise: bool = False
+    stop_at_first: bool = False
+    reruns: int = 0
+    perf: bool = False
+    warmup: int = 3
+    # None: as many as it takes.
+    samples: int | None = None
+    cold_cache: bool = False
+    device_spec: str | None = None
+    shard: str | None = None
+    # Digest of the recorded times that the shards were cut by.
+    times: str | None = None
+    strict: bool = False
+    allow_outside_paths: bool = False
+    # None: the declared values.
+    reseed: int | None = None
+    save_outputs: Which | None = None
+    # What the user says, and from the beginning of the run on also what the harness recorded.
+    labels: dict[str, str] = field(default_factory=dict)
+    # Format → file, written at the end.
+    reports: dict[ReportFormat, str] = field(default_factory=dict)
+    # The settings file that was in force; its values are resolved here.
+    settings: str | None = None
+
+    @property
+    def isolated(self) -> bool:
+        """Run in worker processes: if asked to, or by default for everything that is not built in."""
+        return not runs_inline(self.backend) if self.isolate is None else self.isolate
+
+    @property
+    def lanes(self) -> tuple[int | None, ...]:
+        """One device (or none in particular) per worker."""
+        return self.devices or (None,) * self.jobs
+
+    def repro_options(self) -> tuple[str, ...]:
+        """What a repro line needs after `mluops-test run CASE`."""
+        options = list(root_words(self.roots, self.settings))
+        if self.runtime is not None:
+            options += ["--runtime", self.runtime]
+        if self.backend != "numpy" or self.settings is not None:
+            options += ["--backend", self.backend]
+        if self.timeout is not None:
+            options += ["--timeout", str(self.timeout).removesuffix(".0")]
+        if self.memory_limit is not None:
+            options += ["--memory-limit", str(self.memory_limit)]
+        if self.repeat > 1:
+            options += ["--repeat", str(self.repeat)]
+        if self.reruns:
+            options += ["--reruns", str(self.reruns)]
+        if self.samples is not None:
+            options += ["--samples", str(self.samples)]
+        if self.reseed is not None:
+            options += ["--reseed", str(self.reseed)]
+        flags = (
+            ("--serve", self.serve),
+            ("--bitwise", self.bitwise),
+            ("--guard-pages", self.guard_pages),
+            ("--perf", self.perf),
+            ("--cold-cache", self.cold_cache),
+            ("--fresh-workers", self.fresh_workers),
+            ("--isolate", self.isolate is True),
+            ("--no-isolate", self.isolate is False),
+        )
+        options += [name for name, value in flags if value]
+        return tuple(options)
+
+    def debug_words(self) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+        """The words before and after a case id that run it under gdb, in the process that gdb starts."""
+        if self.guard_pages or not can_be_debugged(self.backend):
+            return None
+        inline = replace(self, isolate=False, timeout=None, memory_limit=None, fresh_workers=False)
+        debugger = ("gdb", "-ex", "run", "-ex", f"backtrace {_FRAMES}", "--args")
+        return (*debugger, sys.executable, "-m", "mluops_gtest", "run"), inline.repro_options()
+
+    def to_json(self, ids: list[str], left_out: int) -> dict[str, Any]:
+        """For run.json; the ids are written out, so that a resumed run plans the very same cases."""
+        return {"format": 1, "tool_version": __version__, **asdict(self), "cases": ids, "left_out": left_out}
+
+    @staticmethod
+    def from_json(record: dict[str, Any], source: Source) -> "RunRequest":
+        """The request in run.json; a request that no command line could make is refused."""
+        request = convert({**record, "roots": recorded_roots(record)}, RunRequest, source)
+        check_labels(request.labels, replace(source, at="$.labels"))
+        for name, least in _MIN.items():
+            values = getattr(request, name)
+            for value in values if isinstance(values, tuple) else (values,):
+                if value is not None and not least <= value < 2**63:
+                    raise source.error(f"{value} is too small; it must be at least {least}", f".{name}")
+        named = {name: getattr(request, name) for name in ("backend", "roots", "runtime", "device_spec")}
+        named |= {f"reports.{form}": file for form, file in request.reports.items()}
+        for name, values in named.items():
+            for value in values if isinstance(values, tuple) else (values or "",):
+                if "\0" in value:
+                    raise source.error(f"{shown(value)} is not a valid name", f".{name}")
+        return request
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """What run.json says beside the request."""
+
+    cases: tuple[str, ...]
+    left_out: int
