@@ -21,10 +21,10 @@ from mluops_gtest.model.dtypes import Array
 _SEED = 20230207
 _ONES = (1, 1, 1)
 
-# The steps between the levels that carry fixed counts. The first is the network's 41 → 21 → 11, twice kernel 3,
-# stride 2, pad 1, in one: 4·out = in + 3 − (k₁ + 2·k₂), which is kernel 7, stride 4, pad 3.
+# Kernel, stride and pad between the levels: the network's depth goes 41 → 21 → 11 → 5 → 2.
 _STEPS = (
-    ((7, 7, 7), (4, 4, 4), (3, 3, 3)),
+    ((3, 3, 3), (2, 2, 2), (1, 1, 1)),
+    ((3, 3, 3), (2, 2, 2), (1, 1, 1)),
     ((3, 3, 3), (2, 2, 2), (0, 1, 1)),
     ((3, 1, 1), (2, 1, 1), (0, 0, 0)),
 )
@@ -35,18 +35,20 @@ class _Plan:
     """A survey and how many sites each level must have, finest first."""
 
     survey: Survey
-    counts: tuple[int, int, int, int]
+    counts: tuple[int, int, int, int, int]
 
 
-_NETWORK = _Plan(Survey(batch=4, side=1440, sweeps=8, azimuths=480), (248636, 149100, 58838, 45406))
-_SMALL = _Plan(Survey(batch=2, side=48, sweeps=1, azimuths=32), (320, 240, 105, 80))
+_NETWORK = _Plan(Survey(batch=4, side=1440, sweeps=8, azimuths=480), (248636, 280511, 149100, 58838, 45406))
+_SMALL = _Plan(Survey(batch=2, side=48, sweeps=1, azimuths=32), (320, 360, 240, 105, 80))
 
 # What a layer convolves: the level its sites come from, and the step to the next level (None: sub_m, k 3, s 1, p 1).
 _LAYERS = {
     "subm_41x1440x1440": (0, None),
-    "down_11x360x360": (1, 1),
-    "subm_5x180x180": (2, None),
-    "out_5x180x180": (2, 2),
+    "down_41x1440x1440": (0, 0),
+    "down_21x720x720": (1, 1),
+    "down_11x360x360": (2, 2),
+    "subm_5x180x180": (3, None),
+    "out_5x180x180": (3, 3),
 }
 
 

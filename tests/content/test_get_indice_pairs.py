@@ -129,7 +129,8 @@ def test_scattered_sites_have_neighbours_in_sub_m():
 
 
 def test_network_twins_are_the_document():
-    for layer in ("subm_41x1440x1440", "down_11x360x360", "subm_5x180x180", "out_5x180x180"):
+    downwards = ("down_41x1440x1440", "down_21x720x720", "down_11x360x360", "out_5x180x180")
+    for layer in (*downwards, "subm_41x1440x1440", "subm_5x180x180"):
         case = made("cloud", {}, layer=layer, keep=32)
         indices = case.inputs["indices"]
         assert_reference_and_kernel_give(by_document(indices, case.params), indices, case.params)
@@ -139,6 +140,8 @@ def test_network_twins_are_the_document():
     ("layer", "sites", "offsets", "outputs"),
     [
         ("subm_41x1440x1440", 248636, 27, 248636),
+        ("down_41x1440x1440", 248636, 27, 280511),
+        ("down_21x720x720", 280511, 27, 149100),
         ("down_11x360x360", 149100, 27, 58838),
         ("subm_5x180x180", 58838, 27, 58838),
         ("out_5x180x180", 58838, 3, 45406),

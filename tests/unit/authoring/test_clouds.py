@@ -1,23 +1,21 @@
 """The clouds have the documents' counts, feed each other, and look like a sweep."""
 
 import hashlib
+import itertools
 
 import numpy as np
 import pytest
 
 from mluops_gtest.authoring import Draw
 from mluops_gtest.authoring.clouds import network_layer, random_sites, small_layer
-from mluops_gtest.authoring.sparse import Geometry, derive_output_space, find_pairs
+from mluops_gtest.authoring.sparse import Geometry, find_pairs
 from mluops_gtest.errors import UnknownNameError
 from mluops_gtest.model.reseed import Reseed
 
-NAMES = ("subm_41x1440x1440", "down_11x360x360", "subm_5x180x180", "out_5x180x180")
+# The layers that lead from level to level, finest first, and the convolutions within a level.
+STEPS = ("down_41x1440x1440", "down_21x720x720", "down_11x360x360", "out_5x180x180")
+NAMES = (*STEPS, "subm_41x1440x1440", "subm_5x180x180")
 ONES = (1, 1, 1)
-
-
-def convolved(sites, batch, space, kernel, stride, pad):
-    out = derive_output_space(space, kernel, stride, pad, ONES)
-    return find_pairs(sites, Geometry(batch, space, kernel, stride, pad, ONES, out)).out_indices, out
 
 
 @pytest.mark.slow
@@ -25,6 +23,8 @@ def convolved(sites, batch, space, kernel, stride, pad):
     ("name", "count", "space", "kernel", "stride", "pad", "output_space", "sub_m"),
     [
         ("subm_41x1440x1440", 248636, (41, 1440, 1440), (3, 3, 3), ONES, ONES, (41, 1440, 1440), True),
+        ("down_41x1440x1440", 248636, (41, 1440, 1440), (3, 3, 3), (2, 2, 2), ONES, (21, 720, 720), False),
+        ("down_21x720x720", 280511, (21, 720, 720), (3, 3, 3), (2, 2, 2), ONES, (11, 360, 360), False),
         ("down_11x360x360", 149100, (11, 360, 360), (3, 3, 3), (2, 2, 2), (0, 1, 1), (5, 180, 180), False),
         ("subm_5x180x180", 58838, (5, 180, 180), (3, 3, 3), ONES, ONES, (5, 180, 180), True),
         ("out_5x180x180", 58838, (5, 180, 180), (3, 1, 1), (2, 1, 1), (0, 0, 0), (2, 180, 180), False),
@@ -47,21 +47,39 @@ def test_sites_are_distinct_ascending_and_inside(layer, name):
     assert set(sites[:, 0]) == set(range(geometry.batch))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layer", [network_layer, small_layer])
 def test_each_level_is_what_the_level_before_puts_out(layer):
-    finest, geometry = layer("subm_41x1440x1440", Draw(0))
-    middle, space = convolved(finest, geometry.batch, geometry.input_space, (3, 3, 3), (2, 2, 2), ONES)
-    third, space = convolved(middle, geometry.batch, space, (3, 3, 3), (2, 2, 2), ONES)
-    down, geometry = layer("down_11x360x360", Draw(0))
-    assert space == geometry.input_space
-    np.testing.assert_array_equal(third, down)
-    fourth = find_pairs(down, geometry).out_indices
-    for name in ("subm_5x180x180", "out_5x180x180"):
-        np.testing.assert_array_equal(fourth, layer(name, Draw(0))[0])
+    for name, coarser in itertools.pairwise(STEPS):
+        sites, geometry = layer(name, Draw(0))
+        outputs, next_geometry = layer(coarser, Draw(0))
+        assert geometry.output_space == next_geometry.input_space
+        np.testing.assert_array_equal(find_pairs(sites, geometry).out_indices, outputs)
 
 
-def test_the_last_layer_puts_out_45406_sites():
-    assert len(find_pairs(*network_layer("out_5x180x180", Draw(0))).out_indices) == 45406
+def test_convolutions_within_a_level_see_the_same_sites():
+    for within, down in (("subm_41x1440x1440", "down_41x1440x1440"), ("subm_5x180x180", "out_5x180x180")):
+        np.testing.assert_array_equal(network_layer(within, Draw(0))[0], network_layer(down, Draw(0))[0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "outputs", "pairs", "longest", "received"),
+    [
+        ("down_41x1440x1440", 280511, 754108, 67042, (1, 20)),
+        ("down_21x720x720", 149100, 946942, 43293, (1, 27)),
+        ("down_11x360x360", 58838, 538485, 25159, (1, 27)),
+        ("out_5x180x180", 45406, 81218, 29692, (1, 3)),
+        ("subm_41x1440x1440", 248636, 1204190, 248636, (1, 23)),
+        ("subm_5x180x180", 58838, 1004782, 58838, (2, 27)),
+    ],
+)
+def test_the_pairs_of_the_network_are_as_measured(name, outputs, pairs, longest, received):
+    found = find_pairs(*network_layer(name, Draw(0)))
+    assert (len(found.out_indices), found.indice_num.sum(), found.indice_num.max()) == (outputs, pairs, longest)
+    met = np.concatenate([found.indice_pairs[k, 1, :count] for k, count in enumerate(found.indice_num)])
+    per_output = np.bincount(met, minlength=outputs)
+    assert (per_output.min(), per_output.max()) == received
 
 
 def test_small_twins_have_the_network_structure_and_few_sites():
@@ -103,7 +121,7 @@ def test_the_clouds_never_change():
     for name in NAMES:
         digest.update(network_layer(name, Draw(0))[0].tobytes())
         digest.update(small_layer(name, Draw(0))[0].tobytes())
-    assert digest.hexdigest() == "92373c12abfbd30ed580942ce4f40170fe7bbb975c1faf98ef5d854b58b2f31f"
+    assert digest.hexdigest() == "5f7501b8024c3824ca98041192c2cbecf1931264644acc779139497e242babe0"
 
 
 @pytest.mark.parametrize("number", range(4))
