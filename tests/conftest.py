@@ -48,7 +48,7 @@ def _content_is_parsed_once():
         patch.setattr(operators_module, "load_operator", remembered(operators_module.load_operator))
         patch.setattr(catalogue_module, "load_declarations", remembered(catalogue_module.load_declarations))
         for module in (source, produce):
-            patch.setattr(module, "read_lock", remembered(module.read_lock))
+            patch.setattr(module, "read_locks", remembered(module.read_locks))
         yield
 
 

@@ -1,7 +1,7 @@
-"""The lock file: one line per declared case with the digests of its values, so that large values need not be stored."""
+"""Locks, one per operator: a line per declared case with digests of its values, so that large ones need no file."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final, NotRequired, TypedDict
@@ -11,6 +11,7 @@ from mluops_gtest.files.typed import MAX_INTEGER, Source, convert, decode_json, 
 from mluops_gtest.files.writing import replace_file
 from mluops_gtest.model.dtypes import DType
 
+LOCK_NAME: Final = "baselines.lock"
 # Hexadecimal digits of SHA-256 that are kept: 128 bits.
 _DIGITS: Final = 32
 _DTYPES: Final = frozenset(dtype.value for dtype in DType)
@@ -48,12 +49,52 @@ class LockEntry:
     # Why the baseline is constant by design; empty where it is not, and in locks of earlier versions.
     degenerate: str = ""
 
+    @property
+    def operator(self) -> str:
+        """The operator of the case."""
+        return self.id.partition("/")[0]
+
     def differences(self, other: "LockEntry") -> list[str]:
         """The names of the fields in which two entries differ."""
         return [name for name in self.__dataclass_fields__ if getattr(self, name) != getattr(other, name)]
 
 
 _NAMES: Final = tuple(field.name for field in fields(LockEntry))
+
+
+def lock_path(folder: Path, operator: str) -> Path:
+    """The lock of an operator's cases, beside their files in this folder of stored cases."""
+    return folder / operator / LOCK_NAME
+
+
+def read_locks(folder: Path) -> dict[str, LockEntry]:
+    """All entries of all operators whose cases are stored in this folder."""
+    entries: dict[str, LockEntry] = {}
+    for path in sorted(folder.glob(f"*/{LOCK_NAME}")):
+        found, operator = read_lock(path), path.parent.name
+        for case_id in found:
+            if found[case_id].operator != operator:
+                raise ContentError(
+                    f"{path}: {case_id} is not a case of {operator}. Remove that line; "
+                    "`mluops-test generate` writes the lock of each operator into its own folder."
+                )
+        entries |= found
+    return entries
+
+
+def write_locks(folder: Path, entries: Iterable[LockEntry], operators: Collection[str]) -> None:
+    """Replace the locks of these operators; an operator without entries has no lock."""
+    by_operator: dict[str, list[LockEntry]] = {operator: [] for operator in operators}
+    for entry in entries:
+        if entry.operator in by_operator:
+            by_operator[entry.operator].append(entry)
+    for operator, own in by_operator.items():
+        path = lock_path(folder, operator)
+        if own:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_lock(path, own)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def read_lock(path: Path) -> dict[str, LockEntry]:

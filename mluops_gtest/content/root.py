@@ -9,7 +9,6 @@ from mluops_gtest.errors import UsageError
 
 # The word that stands for the operators that are installed with this package.
 BUILTIN: Final = "builtin"
-LOCK_NAME: Final = "baselines.lock"
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 
@@ -31,11 +30,6 @@ class Root:
     @property
     def stored(self) -> Path:
         return self.path / "prototxt"
-
-    @property
-    def lock(self) -> Path:
-        """Digests of every declared case."""
-        return self.stored / LOCK_NAME
 
 
 def find_roots(words: Iterable[str]) -> tuple[Root, ...]:

@@ -9,10 +9,10 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from mluops_gtest.codec.case_files.case import case_text, read_case, write_case
-from mluops_gtest.codec.lock import LockEntry, read_lock, write_lock
+from mluops_gtest.codec.lock import LockEntry, read_locks, write_locks
 from mluops_gtest.codec.schema.schema import Schema
 from mluops_gtest.content.catalogue import Catalogue
-from mluops_gtest.content.root import LOCK_NAME, Root
+from mluops_gtest.content.root import Root
 from mluops_gtest.errors import ContentError, UnwritableError
 from mluops_gtest.generate.locking import as_declared, lock_entry
 from mluops_gtest.generate.make import make_case
@@ -34,14 +34,9 @@ class Target:
     def path(self, case_id: str) -> Path:
         return self.folder / f"{case_id}{self.suffix}"
 
-    @property
-    def lock(self) -> Path:
-        """The digests of the cases in this folder."""
-        return self.folder / LOCK_NAME
-
-    def read_lock(self) -> dict[str, LockEntry]:
-        """The lines of the lock; empty if there is no lock yet."""
-        return read_lock(self.lock) if self.lock.exists() else {}
+    def read_locks(self) -> dict[str, LockEntry]:
+        """The digests of the cases in this folder; empty if there is no lock yet."""
+        return read_locks(self.folder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,21 +92,21 @@ def _one_blas_thread() -> Iterator[None]:
 
 def update_lock(catalogue: Catalogue, target: Target, produced: list[Produced]) -> list[str]:
     """Write the lock lines of the produced cases; lines and files of cases no longer declared go. Returns those ids."""
-    entries = target.read_lock()
+    entries = target.read_locks()
     stale = _stale(catalogue, target, entries)
+    made = {item.id: item.entry for item in produced if item.entry is not None}
+    kept = {case_id: entry for case_id, entry in (entries | made).items() if case_id not in stale}
+    write_locks(target.folder, kept.values(), {case_id.partition("/")[0] for case_id in (*made, *stale)})
     for case_id in stale:
-        entries.pop(case_id, None)
         target.path(case_id).unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             target.path(case_id).parent.rmdir()
-    entries.update((item.id, item.entry) for item in produced if item.entry is not None)
-    write_lock(target.lock, entries.values())
     return stale
 
 
 def lock_differences(catalogue: Catalogue, target: Target) -> list[str]:
     """For --check: cases that are stored or locked but no longer declared."""
-    stale = _stale(catalogue, target, target.read_lock())
+    stale = _stale(catalogue, target, target.read_locks())
     return [f"{case_id}: stored or locked, but not declared" for case_id in stale]
 
 
@@ -172,7 +167,7 @@ class _Worker:
 
     def _locked(self, target: Target, case_id: str) -> LockEntry | None:
         if target not in self._locks:
-            self._locks[target] = target.read_lock()
+            self._locks[target] = target.read_locks()
         return self._locks[target].get(case_id)
 
     def _difference(self, entry: LockEntry, target: Target, text: bytes | None) -> str:

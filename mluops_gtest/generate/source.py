@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mluops_gtest.codec.case_files.blobs import file_bytes
 from mluops_gtest.codec.case_files.case import read_case, write_case
-from mluops_gtest.codec.lock import LockEntry, read_lock
+from mluops_gtest.codec.lock import LockEntry, lock_path, read_locks
 from mluops_gtest.codec.schema.schema import Schema
 from mluops_gtest.content.catalogue import Catalogue
 from mluops_gtest.content.selection import Selected
@@ -63,15 +63,16 @@ class StoredCases:
         """The lines of the lock files of all roots."""
         entries: dict[str, LockEntry] = {}
         places: dict[str, Path] = {}
-        for path in [root.lock for root in self._catalogue.roots if root.lock.exists()]:
-            found = read_lock(path)
-            for case_id in sorted(entries.keys() & found):
+        for folder in [root.stored for root in self._catalogue.roots]:
+            found = read_locks(folder)
+            for entry in [found[case_id] for case_id in sorted(entries.keys() & found)]:
                 raise ContentError(
-                    f"{places[case_id]} and {path} both have a line of {case_id}. Each case lives in one root: "
+                    f"{lock_path(places[entry.id], entry.operator)} and {lock_path(folder, entry.operator)} both have "
+                    f"a line of {entry.id}. Each case lives in one root: "
                     "`mluops-test generate --all --root DIR` with the other root alone removes its line."
                 )
             entries |= found
-            places |= dict.fromkeys(found, path)
+            places |= dict.fromkeys(found, folder)
         return entries
 
     def load(self, case_id: str) -> Case:
@@ -156,7 +157,7 @@ class StoredCases:
         differing = replace(lock_entry(case, entry.declared), stored=digest).differences(entry)
         if differing:
             raise ContentError(
-                f"{self._catalogue.root_of(draft.operator).lock}: the line of {draft.id} differs from its file in "
+                f"{lock_path(path.parent.parent, draft.operator)}: the line of {draft.id} differs from its file in "
                 f"{', '.join(differing)}. The lock is never edited: {again}"
             )
         return case

@@ -95,7 +95,7 @@ DOCUMENTS: Final = (
     ),
     Document(
         "lock file",
-        "root/prototxt/baselines.lock",
+        "root/prototxt/scale_by/baselines.lock",
         (("verify", "--all", "--root", "root"), ("generate", "--all", "--check", "--root", "root")),
     ),
 )

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from mluops_gtest.cli.main import run_main
-from mluops_gtest.codec.lock import read_lock
+from mluops_gtest.codec.lock import lock_path, read_lock
 from mluops_gtest.generate.produce import COMMITTED_LIMIT
 from mluops_gtest.model.parts import MUTANTS
 from tests.conftest import ROOT
@@ -39,7 +39,7 @@ def test_every_family_has_many_cases(catalogue, operators, name):
 
 def test_a_space_that_passes_2_31_is_noted(catalogue, name):
     silent = []
-    for case_id, entry in read_lock(catalogue.roots[0].lock).items():
+    for case_id, entry in read_lock(lock_path(catalogue.roots[0].stored, name)).items():
         spaces = [value for key, value in entry.params.items() if key.endswith("_space") and min(value, default=0) > 0]
         cells = [math.prod(space) * entry.params["batch"] for space in spaces]
         if max(cells, default=0) >= 2**31 and "2^31" not in catalogue.drafts[case_id].note:

@@ -62,7 +62,7 @@ def root(cli, tmp_path):
 
 def test_files_and_lock_hold_no_parameters(cli, root, tmp_path):
     assert "param" not in (root / "prototxt" / "scale_by" / "ramp_3.prototxt").read_text()
-    lock = (root / "prototxt" / "baselines.lock").read_text().splitlines()
+    lock = (root / "prototxt" / "scale_by" / "baselines.lock").read_text().splitlines()
     assert all(json.loads(line).get("params", {}) == {} for line in lock)
     binary = tmp_path / "binary"
     assert cli("convert", root / "prototxt" / "scale_by", binary, "--root", root).code == 0

@@ -198,7 +198,7 @@ def test_resume_keeps_the_seed(noisy, run, cli):
 
 def test_a_declaration_that_is_not_generated_yet_runs(noisy, run):
     """Nothing committed is needed; without the lock a case that draws nothing still is known."""
-    (noisy / "prototxt" / "baselines.lock").unlink()
+    (noisy / "prototxt" / "scale_by" / "baselines.lock").unlink()
     result = run("scale_by/noise_3", "scale_by/ramp_2", "--root", noisy, "--reseed", 1)
     assert result.code == 0
     assert [r["info"]["reseeded"]["fixed"] for r in result.report["results"]] == [False, True]

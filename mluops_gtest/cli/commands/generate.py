@@ -51,7 +51,8 @@ Examples:
 def command(query: Query, roots: tuple[str, ...], out: Path | None, form: str, jobs: int, check: bool) -> int:
     """Make cases: the recipes make the inputs, the references make the baselines.
 
-    It writes case files of up to 64 KB into the operator's root, and a line per case into prototxt/baselines.lock.
+    It writes case files of up to 64 KB into prototxt/OPERATOR/ of the operator's root, and a line per case into the
+    baselines.lock beside them.
     Larger cases are made when they are first run, and kept in the cache. With --out it writes every selected case to
     that folder instead.
     """

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mluops_gtest.codec.lock import LockEntry, read_lock, write_lock
+from mluops_gtest.codec.lock import LockEntry, lock_path, read_lock, read_locks, write_lock, write_locks
 from mluops_gtest.errors import ContentError
 from mluops_gtest.model.digest import digest_tensors
 from mluops_gtest.model.dtypes import DType, Layout
@@ -132,3 +132,30 @@ def test_the_digest_sees_everything_that_matters():
 
 def test_the_digest_is_fixed():
     assert digest_tensors([tensor(np.arange(3, dtype="<f4"))]) == "26793802b5350fb11affabc0c84e6fde"
+
+
+class TestLocksOfAFolder:
+    def test_each_operator_has_its_own_file(self, tmp_path):
+        entries = {case_id: entry(case_id) for case_id in ("a/x", "a/y", "b/x")}
+        write_locks(tmp_path, entries.values(), {"a", "b"})
+        assert read_locks(tmp_path) == entries
+        assert read_lock(lock_path(tmp_path, "a")).keys() == {"a/x", "a/y"}
+        assert read_lock(lock_path(tmp_path, "b")).keys() == {"b/x"}
+
+    def test_the_locks_of_other_operators_stay_as_they_are(self, tmp_path):
+        write_locks(tmp_path, [entry("a/x"), entry("b/x")], {"a", "b"})
+        write_locks(tmp_path, [entry("a/y"), entry("b/y")], {"a"})
+        assert read_locks(tmp_path).keys() == {"a/y", "b/x"}
+
+    def test_an_operator_without_entries_has_no_lock(self, tmp_path):
+        write_locks(tmp_path, [entry("a/x")], {"a"})
+        write_locks(tmp_path, [], {"a", "b"})
+        assert not list(tmp_path.rglob("*.lock"))
+        assert read_locks(tmp_path) == read_locks(tmp_path / "nowhere") == {}
+
+    def test_a_line_in_the_folder_of_another_operator(self, tmp_path):
+        write_lock(tmp_path / "baselines.lock", [entry("b/x")])
+        lock_path(tmp_path, "a").parent.mkdir()
+        (tmp_path / "baselines.lock").rename(lock_path(tmp_path, "a"))
+        with pytest.raises(ContentError, match=r"a/baselines.lock: b/x is not a case of a"):
+            read_locks(tmp_path)
