@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from mluops_gtest import authoring
-from mluops_gtest.authoring import c_api, checks, clouds, lidar, sparse, sums
+from mluops_gtest.authoring import c_api, checks, clouds, lidar, points, sparse, sums
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "authoring.md"
 # What has no docstring.
@@ -59,6 +59,7 @@ SECTIONS: dict[str, tuple[ModuleType, tuple[str, ...]]] = {
     "Sparse convolutions: `mluops_gtest.authoring.sparse`": (sparse, _own(sparse)),
     "Sites of real sweeps: `mluops_gtest.authoring.clouds`": (clouds, _own(clouds)),
     "Sweeps themselves: `mluops_gtest.authoring.lidar`": (lidar, _own(lidar)),
+    "Points and their neighbours: `mluops_gtest.authoring.points`": (points, _own(points)),
 }
 
 

@@ -1,0 +1,281 @@
+"""Point clouds for operators that look for neighbours, with answers that no rounding can change.
+
+A cloud is integers [B, N, 3] until `placed` makes it coordinates, integer · 2^exponent. Where squared distances are
+small enough (`assert_lattice`) every float evaluation of them is exact; on finer data a recipe keeps the rows whose
+distances lie far enough apart (`nearest_stand_apart`, `clear_of_spheres`). Baselines are those of exact arithmetic.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from itertools import starmap
+
+import numpy as np
+
+from mluops_gtest.authoring.calls import dtype_of
+from mluops_gtest.authoring.random import Draw, Stream
+from mluops_gtest.authoring.sums import lattice_exponent
+from mluops_gtest.errors import ContentError
+from mluops_gtest.model.dtypes import Array, DType
+
+# The largest |integer| of a lattice around 0 on which |u|² + |k|² − 2u·k is exact, too: 3·2364² ≤ 2^24, 3·26² ≤ 2^11.
+CENTRED = {DType.FLOAT: 1182, DType.HALF: 13}
+# The largest |integer| that the type holds with all smaller ones: such coordinates use every mantissa bit.
+FULL = {DType.FLOAT: 2**24 - 1, DType.HALF: 2**11 - 1}
+
+_BITS = {DType.FLOAT: 24, DType.HALF: 11}
+# The square of a smaller difference is subnormal: a device may take it for 0.
+_LEAST_EXPONENT = {DType.FLOAT: -63, DType.HALF: -7}
+_LARGEST = {dtype: float(np.finfo(dtype.storage).max) for dtype in _BITS}
+# A squared distance errs by at most 5·2^-24 = 3.0e-7 or 5·2^-11 = 2.44e-3 of its value, fused or not. Of two distances
+# both err, a radius is given.
+_APART = {DType.FLOAT: 4e-6, DType.HALF: 2.0**-7}
+_CLEAR = {DType.FLOAT: 2e-6, DType.HALF: 2.0**-8}
+# float64 errs by at most 5·2^-53 of the value.
+_DOUBT = 2.0**-49
+
+_PARTS = 6
+_BLOCK = 1 << 16  # pairs: 512 KiB of float64 stay in the cache through all passes over them
+
+
+def surfaces(draw: Draw, batch: int, count: int, reach: int) -> Array:
+    """Integers [B, N, 3] on the surfaces of made-up objects, one a batch, that just fill the ball of radius `reach`."""
+    return np.stack([_object(draw, f"object {number}", count, reach) for number in range(batch)])
+
+
+def _object(draw: Draw, name: str, count: int, reach: int) -> Array:
+    """Shells, boxes and tubes of any proportions around the middle; the same to the bit on every machine."""
+    # |centre| + |half lengths| < 1 keeps every part inside the ball.
+    centres = _uniform(draw.stream(f"{name} centres"), -0.25, 0.25, (_PARTS, 3))
+    lengths = _uniform(draw.stream(f"{name} lengths"), 0.1, 0.32, (_PARTS, 3))
+    part = draw.stream(f"{name} parts").integers(0, _PARTS, count)
+    direction = _uniform(draw.stream(name), -1.0, 1.0, (count, 3))
+    x, y, z = np.square(direction).T
+    norms = np.stack([np.sqrt(x + y + z), np.abs(direction).max(axis=1), np.sqrt(x + y)])
+    surface = direction / norms[part % 3, np.arange(count)][:, None]
+    tube = part % 3 == 2
+    surface[tube, 2] = direction[tube, 2]
+    points = centres[part] + lengths[part] * surface
+    x, y, z = np.square(points).T
+    units: Array = np.rint(points * (reach / np.sqrt((x + y + z).max()))).astype(np.int64)
+    return units
+
+
+def _uniform(stream: Stream, low: float, high: float, shape: tuple[int, ...]) -> Array:
+    """Uniform in (low, high), the ends and 0 left out."""
+    values: Array = low + (high - low) * ((stream.lanes(math.prod(shape)) + 0.5) / 2.0**32)
+    return values.reshape(shape)
+
+
+def farthest_sample(cloud: Array, count: int) -> Array:
+    """[B, count, 3]: point 0, then each time the first of those farthest from all taken; its beginnings are the coarser
+    samples."""
+    _refuse_more(cloud, count)
+    taken = np.empty((len(cloud), count), np.int64)
+    for points, indices in zip(cloud, taken, strict=True):
+        axes = np.ascontiguousarray(points.T, dtype=np.float64)
+        free = np.full(len(points), np.inf)
+        chosen = 0
+        for place in range(count):
+            indices[place] = chosen
+            np.minimum(free, _between(axes[:, chosen, None].T, axes)[0], out=free)
+            # A twin of a taken point stands at distance 0 and may still be taken.
+            free[chosen] = -1
+            chosen = int(free.argmax())
+    return np.take_along_axis(cloud, taken[..., None], axis=1)
+
+
+def random_sample(draw: Draw, cloud: Array, count: int) -> Array:
+    """[B, count, 3]: distinct points of each cloud in random order."""
+    _refuse_more(cloud, count)
+    streams = [draw.stream(f"sample {number}") for number in range(len(cloud))]
+    return np.stack([points[stream.sample(len(points), count)] for points, stream in zip(cloud, streams, strict=True)])
+
+
+def _refuse_more(cloud: Array, count: int) -> None:
+    if count > cloud.shape[1]:
+        raise ValueError(f"{count} points cannot be taken from clouds of {cloud.shape[1]}")
+
+
+def offsets(draw: Draw, batch: int) -> Array:
+    """Integers [B, 1, 3] in 2^20 … 2^21 to add to a cloud: rounding coordinates, or multiplying the square out, then
+    finds other neighbours."""
+    return draw.stream("offsets").integers(1 << 20, 1 << 21, (batch, 1, 3))
+
+
+def placed(units: Array, exponent: int, dtype: DType) -> Array:
+    """units · 2^exponent as float or half; ValueError where that is not exact."""
+    wanted = units * 2.0**exponent
+    with np.errstate(over="ignore"):
+        coordinates = wanted.astype(dtype.storage)
+    if not np.array_equal(coordinates, wanted):
+        raise ValueError(f"an integer times 2^{exponent} is no {dtype.value}; take a smaller reach or another exponent")
+    return coordinates
+
+
+def assert_lattice(queries: Array, points: Array) -> None:
+    """Every float evaluation of every squared distance within a batch is exact; non-finite coordinates are left out."""
+    dtype = dtype_of(points)
+    exponent = _exponent(queries, points)
+    for squared in _largest(queries, points):
+        if squared > Fraction(4) ** exponent * 2 ** _BITS[dtype]:
+            raise ContentError(
+                f"A squared distance may be {float(squared / Fraction(4) ** exponent):.0f} units of 4^{exponent}; "
+                f"{dtype.value} is exact up to 2^{_BITS[dtype]} of them. Draw a smaller cloud on this lattice."
+            )
+    _refuse_tiny(exponent, dtype)
+    if max(_largest(queries, points)) > _LARGEST[dtype]:
+        raise ContentError(f"A squared distance may pass {_LARGEST[dtype]:.6g}, the largest {dtype.value}.")
+
+
+def nearest_stand_apart(queries: Array, points: Array) -> Array:
+    """bool [B, N]: no float evaluation can change which three points are nearest, nor their order."""
+    dtype = dtype_of(points)
+    _refuse_tiny(_exponent(queries, points), dtype)
+    squared, _ = nearest(queries, points, 4)
+    there = np.isfinite(squared)
+    apart = ~there[..., 1:] | (squared[..., :-1] <= np.where(there, squared, 0)[..., 1:] * (1 - _APART[dtype]))
+    fits = ~there | (squared <= _LARGEST[dtype] * (1 - _APART[dtype]))
+    rows: Array = np.logical_and.reduce(apart & fits[..., :3], axis=-1)
+    return rows
+
+
+def clear_of_spheres(queries: Array, points: Array, squared_radii: Sequence[float]) -> Array:
+    """bool [B, N]: no float evaluation can move a point of the batch across a sphere around the query."""
+    dtype = dtype_of(points)
+    _refuse_tiny(_exponent(queries, points), dtype)
+    clear = np.ones(queries.shape[:2], bool)
+    for batch, rows, squared in _blocks(queries, points):
+        for limit in squared_radii:
+            if limit > 0 and math.isfinite(limit):
+                clear[batch, rows] &= ~(np.abs(squared - limit) < limit * _CLEAR[dtype]).any(axis=1)
+    return clear
+
+
+def _refuse_tiny(exponent: int, dtype: DType) -> None:
+    least = _LEAST_EXPONENT[dtype]
+    if exponent < least:
+        raise ContentError(
+            f"Two {dtype.value} coordinates may differ by 2^{exponent}, whose square is subnormal; keep multiples of "
+            f"2^{least}."
+        )
+
+
+def _exponent(queries: Array, points: Array) -> int:
+    return min(lattice_exponent(queries), lattice_exponent(points))
+
+
+def _largest(queries: Array, points: Array) -> list[Fraction]:
+    """Per batch a bound on its squared distances: the diagonal of the box around all its points."""
+    return [
+        sum((_span(queries[batch, :, axis], points[batch, :, axis]) ** 2 for axis in range(3)), Fraction(0))
+        for batch in range(len(points))
+    ]
+
+
+def _span(*coordinates: Array) -> Fraction:
+    ends = [end for values in coordinates for end in _ends(values[np.isfinite(values)])]
+    return max(ends, default=Fraction(0)) - min(ends, default=Fraction(0))
+
+
+def _ends(values: Array) -> tuple[Fraction, ...]:
+    return (Fraction(float(values.min())), Fraction(float(values.max()))) if len(values) else ()
+
+
+def squared_distances(queries: Array, points: Array) -> Array:
+    """float64 [N, M] between points [N, 3] and [M, 3]: exact where `exact_in_float64`, else right to 50 bits; NaN or
+    infinite where a coordinate is not finite."""
+    return _between(queries.astype(np.float64), np.ascontiguousarray(points.T, dtype=np.float64))
+
+
+def exact_in_float64(queries: Array, points: Array) -> bool:
+    """`squared_distances` between all finite points of the same batch are exact."""
+    unit = Fraction(4) ** _exponent(queries, points)
+    return all(squared <= unit * 2**53 for squared in _largest(queries, points))
+
+
+def exact_squared_distance(query: Array, point: Array) -> Fraction:
+    """The squared distance between two finite points [3]."""
+    return sum(
+        ((Fraction(u) - Fraction(k)) ** 2 for u, k in zip(query.tolist(), point.tolist(), strict=True)), Fraction(0)
+    )
+
+
+def nearest(queries: Array, points: Array, count: int = 3) -> tuple[Array, Array]:
+    """The `count` nearest points of the same batch in exact arithmetic, equals by index: squared distances and indices,
+    [B, N, count]; +Inf and 0 where there are fewer.
+
+    A point with a coordinate that is not finite is nobody's neighbour and has none. The distances are float64, rounded
+    to odd where they need more bits: narrowing one to float or half rounds as if once.
+    """
+    squared = np.full((*queries.shape[:2], count), np.inf)
+    indices = np.zeros(squared.shape, np.int64)
+    exact = exact_in_float64(queries, points)
+    for batch, rows, block in _blocks(queries, points):
+        row, column = _candidates(block, count)
+        if exact:
+            distances = block[row, column]
+            # Stable, as the order below: equals stay by index.
+            order = np.lexsort((distances, row))
+        else:
+            near = [(queries[batch, rows][n], points[batch, k]) for n, k in zip(row, column, strict=True)]
+            true = list(starmap(exact_squared_distance, near))
+            distances = np.array(list(map(_to_odd, true)), np.float64)
+            order = np.array(sorted(range(len(true)), key=lambda place: (row[place], true[place])), np.int64)
+        row, column, distances = row[order], column[order], distances[order]
+        rank = np.arange(len(row)) - np.searchsorted(row, row)
+        kept = rank < count
+        squared[batch, rows][row[kept], rank[kept]] = distances[kept]
+        indices[batch, rows][row[kept], rank[kept]] = column[kept]
+    return squared, indices
+
+
+def _candidates(squared: Array, count: int) -> tuple[Array, Array]:
+    """Row and column of all that may be among the `count` smallest of their row; NaN and infinity are not."""
+    if squared.shape[1] == 0:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    numbers = np.fmin(squared, np.inf)
+    last = min(count, numbers.shape[1]) - 1
+    limit = np.partition(numbers, last, axis=1)[:, last, None]
+    row, column = np.nonzero((numbers <= limit * (1 + _DOUBT)) & (numbers < np.inf))
+    return row, column
+
+
+def interpolation(unknown: Array, known: Array) -> tuple[Array, Array]:
+    """The three nearest known points of each unknown one, int32 [B, N, 3], and their weights in float64:
+    1 / (√d2 + 1e-8), divided by the sum of the three."""
+    squared, indices = nearest(unknown, known)
+    inverse = 1 / (np.sqrt(squared) + 1e-8)
+    total = inverse[..., 0] + inverse[..., 1] + inverse[..., 2]
+    return indices.astype("<i4"), inverse / total[..., None]
+
+
+def _blocks(queries: Array, points: Array) -> Iterator[tuple[int, slice, Array]]:
+    """Batch, rows and their squared distances to all points, a few rows at a time."""
+    for batch in range(len(queries)):
+        axes = np.ascontiguousarray(points[batch].T, dtype=np.float64)
+        wide = queries[batch].astype(np.float64)
+        step = max(1, _BLOCK // max(1, axes.shape[1]))
+        for start in range(0, len(wide), step):
+            rows = slice(start, min(start + step, len(wide)))
+            yield batch, rows, _between(wide[rows], axes)
+
+
+def _between(queries: Array, axes: Array) -> Array:
+    with np.errstate(invalid="ignore"):
+        total: Array = queries[:, 0, None] - axes[0]
+        total *= total
+        for axis in (1, 2):
+            difference = queries[:, axis, None] - axes[axis]
+            difference *= difference
+            total += difference
+    return total
+
+
+def _to_odd(value: Fraction) -> float:
+    """The float64 beside the value whose last bit is set; the value itself where it is a float64."""
+    nearest_float = float(value)
+    odd = int(np.float64(nearest_float).view(np.uint64)) & 1
+    if odd or Fraction(nearest_float) == value:
+        return nearest_float
+    return math.nextafter(nearest_float, math.inf if value > nearest_float else 0.0)
