@@ -151,7 +151,7 @@ def test_address_space_is_given_back(run, tmp_path):
 def test_what_is_right_passes(run, arguments):
     result = run("--tag", "smoke", "-k", "twin or order", *arguments, "--guard-pages", "--memory-limit", "4G")
     assert result.code == 0, result.out
-    assert len({r["operator"] for r in result.results.values()}) == 5
+    assert len({r["operator"] for r in result.results.values()}) >= 5
     assert result.report["backend"]["guard_pages"] is True
 
 
