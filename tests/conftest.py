@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from mluops_gtest.content import catalogue as catalogue_module
 from mluops_gtest.content import operators as operators_module
@@ -12,6 +13,11 @@ from mluops_gtest.generate import produce, source
 from tests.support.built_once import shared_folder
 
 ROOT = Path(__file__).parents[1]
+# How long an example takes depends on what else the machine is doing.
+settings.register_profile(
+    "untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
+settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="session", autouse=True)

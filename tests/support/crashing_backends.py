@@ -113,8 +113,8 @@ class Prints(Isolated):
 
 class PrintsForALongTime(Isolated):
     def misbehave(self, call):
-        for i in range(200_000):
-            print(f"line {i}")
+        for i in range(30_000):
+            print(f"line {i} {'=' * 50}")
 
 
 class CrashesOnceInAWhile(Isolated):

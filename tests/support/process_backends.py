@@ -202,6 +202,7 @@ class ChangesEverything(Isolated):
             "segv": ctypes.CDLL(None).signal(signal.SIGSEGV, None) == 0,
             "files": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
             "umask": os.umask(os.umask(0o22)),
+            "timer": signal.getitimer(signal.ITIMER_REAL)[0] > 0,
         }
 
     def misbehave(self, call):
@@ -210,7 +211,7 @@ class ChangesEverything(Isolated):
         os.environ.pop("HOME", None)
         ctypes.CDLL(None).setenv(b"CHANGED_IN_C", b"yes", 1)
         signal.signal(signal.SIGUSR1, handler)
-        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        signal.setitimer(signal.ITIMER_REAL, 600)
         resource.setrlimit(resource.RLIMIT_NOFILE, (99, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
         os.umask(0o77)
 

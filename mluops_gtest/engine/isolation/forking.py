@@ -25,7 +25,7 @@ _FIRST_ANSWER_SECONDS = 120.0
 _ANSWER_SECONDS = 30.0
 # How often a fork server that does not answer is looked at: a stopped one is not waited for.
 _LOOK_SECONDS = 1.0
-_DYING_SECONDS = 10.0
+_DYING_SECONDS = 30.0
 _MAX_STARTS = 3
 _PAUSE_SECONDS = 0.2
 

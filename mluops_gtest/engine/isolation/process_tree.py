@@ -17,7 +17,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 _PR_GET_CHILD_SUBREAPER = 37
 _TOKEN = "MLUOPS_TEST_RUN"
 _MARKS = 1 << 62  # no size that anybody would choose for a core file
-_KILL_SECONDS = 5.0
+_KILL_SECONDS = 20.0  # a loaded machine takes its time to let go of many large processes
 _PAUSE = 0.002
 
 

@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mluops_gtest.codec.case_files.case import case_text, read_case
@@ -82,7 +82,7 @@ def attempt(folder, content: bytes, name: str) -> None:
     assert message.startswith(str(path))
 
 
-COMMON = settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+COMMON = settings(max_examples=250)
 
 
 @pytest.mark.slow

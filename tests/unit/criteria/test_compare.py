@@ -158,7 +158,7 @@ def check_worst(worst: int | None, literal: Literal) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", FLOATS + COMPLEX + INTEGERS, ids=lambda dtype: dtype.value)
 def test_every_figure_is_the_literal_one(dtype: DType) -> None:
-    @settings(derandomize=True, deadline=None, max_examples=40, database=None)
+    @settings(derandomize=True, max_examples=40, database=None)
     @given(array_pairs(dtype))
     def property_holds(pair: tuple[Array, Array]) -> None:
         check(*pair, dtype)

@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
 from mluops_gtest.content.catalogue import Catalogue
 from mluops_gtest.content.root import Root
@@ -154,9 +154,7 @@ def test_a_keyword_that_is_nested_too_deeply(tmp_path, keyword):
 
 
 @pytest.mark.slow
-@settings(
-    max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=150, derandomize=True)
 @given(flipped(CASES.encode()))
 def test_a_mutated_declaration_is_read_or_refused(tmp_path, data):
     root = write_toy_root(tmp_path, "")

@@ -7,7 +7,7 @@ import re
 import sqlite3
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mluops_gtest.cli.report_files import render
@@ -59,12 +59,7 @@ TEXT = json_bytes(report_to_json(SMALL)).decode()
 REFUSALS = (ContentError, UsageError, NothingSelectedError)
 TODAY = datetime.date(2026, 5, 20)
 REQUEST = RunRequest(Query(("op/*",)), ("builtin", "../mine"), "numpy", devices=(0,), timeout=2.5, samples=3)
-many = settings(
-    max_examples=100,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+many = settings(max_examples=100, derandomize=True)
 
 
 def use(read, folder):

@@ -324,7 +324,7 @@ JSON = st.recursive(
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     changes=st.dictionaries(FIELDS | st.text(), JSON)
     | st.fixed_dictionaries({"is": st.sampled_from(["answered", "ended"])}, optional={"how": st.text(), "notes": JSON})
@@ -340,7 +340,7 @@ def test_whatever_is_read_is_a_valid_reply_or_a_protocol_error(changes):
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(data=st.binary(max_size=200), numbered=st.booleans(), shortened=st.booleans())
 def test_random_bytes_on_the_line_are_an_answer_or_an_error(data, numbered, shortened):
     peer = Peer()
