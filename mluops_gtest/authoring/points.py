@@ -115,17 +115,26 @@ def placed(units: Array, exponent: int, dtype: DType) -> Array:
 
 def assert_lattice(queries: Array, points: Array) -> None:
     """Every float evaluation of every squared distance within a batch is exact; non-finite coordinates are left out."""
+    fault = lattice_fault(queries, points)
+    if fault is not None:
+        raise ContentError(fault)
+
+
+def lattice_fault(queries: Array, points: Array) -> str | None:
+    """Why `assert_lattice` does not hold, and what to draw instead; None where it does."""
     dtype = dtype_of(points)
     exponent = _exponent(queries, points)
     for squared in _largest(queries, points):
         if squared > Fraction(4) ** exponent * 2 ** _BITS[dtype]:
-            raise ContentError(
+            return (
                 f"A squared distance may be {float(squared / Fraction(4) ** exponent):.0f} units of 4^{exponent}; "
                 f"{dtype.value} is exact up to 2^{_BITS[dtype]} of them. Draw a smaller cloud on this lattice."
             )
-    _refuse_tiny(exponent, dtype)
+    if (tiny := _tiny(exponent, dtype)) is not None:
+        return tiny
     if max(_largest(queries, points)) > _LARGEST[dtype]:
-        raise ContentError(f"A squared distance may pass {_LARGEST[dtype]:.6g}, the largest {dtype.value}.")
+        return f"A squared distance may pass {_LARGEST[dtype]:.6g}, the largest {dtype.value}."
+    return None
 
 
 def nearest_stand_apart(queries: Array, points: Array) -> Array:
@@ -153,12 +162,18 @@ def clear_of_spheres(queries: Array, points: Array, squared_radii: Sequence[floa
 
 
 def _refuse_tiny(exponent: int, dtype: DType) -> None:
+    if (tiny := _tiny(exponent, dtype)) is not None:
+        raise ContentError(tiny)
+
+
+def _tiny(exponent: int, dtype: DType) -> str | None:
     least = _LEAST_EXPONENT[dtype]
-    if exponent < least:
-        raise ContentError(
-            f"Two {dtype.value} coordinates may differ by 2^{exponent}, whose square is subnormal; keep multiples of "
-            f"2^{least}."
-        )
+    if exponent >= least:
+        return None
+    return (
+        f"Two {dtype.value} coordinates may differ by 2^{exponent}, whose square is subnormal; keep multiples of "
+        f"2^{least}."
+    )
 
 
 def _exponent(queries: Array, points: Array) -> int:

@@ -20,6 +20,7 @@ from mluops_gtest.authoring.points import (
     exact_squared_distance,
     farthest_sample,
     interpolation,
+    lattice_fault,
     nearest,
     nearest_stand_apart,
     offsets,
@@ -153,8 +154,10 @@ def test_the_centred_lattice_is_the_largest(dtype):
     assert_lattice(placed(corner[None, None], -4, dtype), placed(-corner[None, None], -4, dtype))
     # With an odd neighbour, or the lattice would be coarser.
     far = np.stack([corner + 1, corner])[None]
-    with pytest.raises(ContentError, match="Draw a smaller cloud"):
+    with pytest.raises(ContentError, match="Draw a smaller cloud") as refusal:
         assert_lattice(placed(far, -4, dtype), placed(-far, -4, dtype))
+    assert lattice_fault(placed(far, -4, dtype), placed(-far, -4, dtype)) == str(refusal.value)
+    assert lattice_fault(placed(corner[None, None], -4, dtype), placed(-corner[None, None], -4, dtype)) is None
 
 
 @FLOATS
