@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mluops_gtest.authoring import Array, Draw, DType, RecipeOutput
-from mluops_gtest.authoring.clouds import network_layer, random_sites, small_layer
+from mluops_gtest.authoring.clouds import nearest_sites, network_layer, random_sites, small_layer
 from mluops_gtest.authoring.sparse import Geometry, derive_output_space, find_pairs, refuse_lonely
 
 Params = Mapping[str, Any]
@@ -21,10 +21,7 @@ def cloud(draw: Draw, params: Params, dtype: DType, *, layer: str, keep: int = 0
     if params:
         raise ValueError(f"a cloud brings its own parameters; remove {', '.join(params)}")
     indices, geometry = small_layer(layer, draw) if keep else network_layer(layer, draw)
-    if keep:
-        distance = np.abs(indices - indices[len(indices) // 2]).sum(axis=1)
-        indices = indices[np.sort(np.argsort(distance, kind="stable")[:keep])]
-    return RecipeOutput({"indices": indices}, _params_of(geometry))
+    return RecipeOutput({"indices": nearest_sites(indices, keep) if keep else indices}, _params_of(geometry))
 
 
 def scattered(draw: Draw, params: Params, dtype: DType, *, sites: int, ascending: bool = False) -> RecipeOutput:

@@ -3,15 +3,14 @@
 from typing import Final
 
 from mluops_gtest.authoring import DType, OpCall, Operator, OutputSpec, ParamField, ParamMessage, TensorSpec, Theory
+from mluops_gtest.authoring.filters import extents
 
-from .checks import ANSWERED_ANYWAY, CHECKS
-from .filters import LAYOUTS, extents
+from .checks import ANSWERED_ANYWAY, CHECKS, LAYOUTS
 from .kernel import kernel
 from .nonfinite import nonfinite
 from .precondition import precondition
-from .recipes import network, random_pairs, sites
+from .recipes import CRITERIA, network, random_pairs, sites
 from .reference import reference
-from .values import CRITERIA
 
 _FLOATS: Final = (DType.FLOAT, DType.HALF)
 

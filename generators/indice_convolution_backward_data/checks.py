@@ -2,10 +2,11 @@
 
 from typing import Final
 
-from mluops_gtest.authoring import Check, DType, OpCall, Status, checks
+from mluops_gtest.authoring import Check, DType, Layout, OpCall, Status, checks
+from mluops_gtest.authoring.filters import Extents, axis_letters, extents
 
-from .filters import LAYOUTS, RANKS, Extents, axis_letters, extents
-
+LAYOUTS: Final = (Layout.NHWC, Layout.NCHW, Layout.HWCN, Layout.NCDHW, Layout.NDHWC, Layout.ARRAY)
+RANKS: Final = (4, 5)
 # More input rows than this are not supported.
 ROWS_LIMIT: Final = 1_000_000
 

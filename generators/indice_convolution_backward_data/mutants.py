@@ -6,8 +6,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from mluops_gtest.authoring import Array, Mutant, OpCall, Status
-
-from .filters import extents, weights_by_offset
+from mluops_gtest.authoring.filters import extents, weights_by_offset
 
 
 class _Step(NamedTuple):

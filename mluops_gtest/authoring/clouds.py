@@ -65,6 +65,12 @@ def small_layer(name: str, draw: Draw) -> tuple[Array, Geometry]:
     return _layer(name, _SMALL, draw)
 
 
+def nearest_sites(sites: Array, count: int) -> Array:
+    """The `count` sites around the one in the middle of the list, in the order of the list."""
+    distance = np.abs(sites - sites[len(sites) // 2]).sum(axis=1)
+    return sites[np.sort(np.argsort(distance, kind="stable")[:count])]
+
+
 def random_sites(stream: Stream, batch: int, space: tuple[int, int, int], count: int) -> Array:
     """`count` distinct sites (n, d, h, w), uniform over the space, in random order; [count, 4] int32."""
     cells = batch * math.prod(space)

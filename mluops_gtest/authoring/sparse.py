@@ -60,6 +60,14 @@ def derive_output_space(
     return depth, height, width
 
 
+def derive_geometry(
+    batch: int, input_space: Triple, kernel: Triple, stride: Triple, pad: Triple, dilation: Triple, *, sub_m: bool
+) -> Geometry:
+    """The convolution whose output space follows from the rest; with sub_m it is the input space, whatever the pad."""
+    output_space = input_space if sub_m else derive_output_space(input_space, kernel, stride, pad, dilation)
+    return Geometry(batch, input_space, kernel, stride, pad, dilation, output_space, sub_m)
+
+
 def find_pairs(indices: Array, geometry: Geometry) -> Pairs:
     """All pairs of the convolution over these sites (n, d, h, w), which must be unique and in range.
 

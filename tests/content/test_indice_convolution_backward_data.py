@@ -10,10 +10,22 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from generators.indice_convolution_backward_data.reference import Operands, float64_is_exact
-from generators.indice_convolution_backward_data.values import CRITERIA, lattice_bits
-from mluops_gtest.authoring import Draw, DType, Handle, Layout, OpCall, Status, TensorArg, TensorDesc, call_of
+from generators.indice_convolution_backward_data.recipes import CRITERIA
+from generators.indice_convolution_backward_data.reference import products_of
+from mluops_gtest.authoring import (
+    Draw,
+    DType,
+    Handle,
+    Layout,
+    OpCall,
+    Status,
+    TensorArg,
+    TensorDesc,
+    call_of,
+    products,
+)
 from mluops_gtest.authoring.clouds import network_layer, random_sites
+from mluops_gtest.authoring.products import float64_is_exact
 from mluops_gtest.authoring.sparse import Geometry, derive_output_space, find_pairs
 from mluops_gtest.content.declarations import load_declarations
 from mluops_gtest.content.operators import load_operator
@@ -225,7 +237,7 @@ def test_a_sum_that_float64_rounds_is_still_exact():
     filters = np.array([1.0, 2.0**20, -1.0], "<f4").reshape(1, 1, 1, 3)
     params = {"inverse": 0, "sub_m": 0, "indice_num": (1,)}
     call = call_with(params, {"output_grad": grad, "filters": filters, "indice_pairs": np.zeros((1, 2, 1), "<i4")})
-    assert not float64_is_exact(Operands.of(call))
+    assert not float64_is_exact(products_of(call))
     assert OPERATOR.reference(call).outputs["input_grad"].tolist() == [[2.0**20]]
 
 
@@ -239,29 +251,12 @@ def test_lattice_cases_take_the_fast_way_and_others_do_not():
         (DType.FLOAT, "wide", False),
     ]:
         call = made_call("random_pairs", dtype, values=values, **shape)
-        assert float64_is_exact(Operands.of(call)) is exact, (dtype, values)
-
-
-def test_both_ways_of_summing_give_the_same_bits(monkeypatch):
-    calls = [random_call(random.Random(seed)) for seed in range(40)]
-    fast = [call for call in calls if float64_is_exact(Operands.of(call))]
-    assert fast
-    baselines = [OPERATOR.reference(call).outputs["input_grad"] for call in fast]
-    monkeypatch.setattr(sys.modules[OPERATOR.reference.__module__], "float64_is_exact", lambda operands: False)
-    for call, baseline in zip(fast, baselines, strict=True):
-        np.testing.assert_array_equal(OPERATOR.reference(call).outputs["input_grad"], baseline)
-
-
-def test_lattices_are_the_widest_that_stay_exact():
-    assert lattice_bits(DType.FLOAT, 27 * 128) == 20
-    assert lattice_bits(DType.FLOAT, 27 * 16) == 22
-    assert lattice_bits(DType.FLOAT, 1) == 24
-    assert lattice_bits(DType.HALF, 27 * 128) == 11
+        assert float64_is_exact(products_of(call)) is exact, (dtype, values)
 
 
 def test_rows_beyond_one_block(monkeypatch):
     """More rows than the reference sums and the kernel gathers at a time."""
-    monkeypatch.setattr(sys.modules[OPERATOR.reference.__module__], "_BLOCK_SUMS", 6)
+    monkeypatch.setattr(products, "_BLOCK_SUMS", 6)
     monkeypatch.setattr(sys.modules[OPERATOR.kernel.__module__], "_BLOCK_VALUES", 50)
     for seed in range(10):
         shape = {"kernel": (2, 2), "rows_in": 11, "rows_out": 13, "channels_in": 1 + seed % 7, "channels_out": 3}

@@ -10,7 +10,19 @@ from types import ModuleType
 from typing import Any
 
 from mluops_gtest import authoring
-from mluops_gtest.authoring import c_api, checks, clouds, lidar, points, sparse, sums
+from mluops_gtest.authoring import (
+    c_api,
+    checks,
+    clouds,
+    connections,
+    factors,
+    filters,
+    lidar,
+    points,
+    products,
+    sparse,
+    sums,
+)
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "authoring.md"
 # What has no docstring.
@@ -57,6 +69,10 @@ SECTIONS: dict[str, tuple[ModuleType, tuple[str, ...]]] = {
     "C functions: `mluops_gtest.authoring.c_api`": (c_api, tuple(c_api.__all__)),
     "Sums: `mluops_gtest.authoring.sums`": (sums, _own(sums)),
     "Sparse convolutions: `mluops_gtest.authoring.sparse`": (sparse, _own(sparse)),
+    "Pairs of rows: `mluops_gtest.authoring.connections`": (connections, _own(connections)),
+    "Filters: `mluops_gtest.authoring.filters`": (filters, _own(filters)),
+    "Factors of products: `mluops_gtest.authoring.factors`": (factors, _own(factors)),
+    "Sums of products: `mluops_gtest.authoring.products`": (products, _own(products)),
     "Sites of real sweeps: `mluops_gtest.authoring.clouds`": (clouds, _own(clouds)),
     "Sweeps themselves: `mluops_gtest.authoring.lidar`": (lidar, _own(lidar)),
     "Points and their neighbours: `mluops_gtest.authoring.points`": (points, _own(points)),

@@ -1,17 +1,15 @@
-"""Filter layouts: which axis carries what, and the same weights in every layout."""
+"""Filters of convolutions: which axis carries what in every layout, and the same weights in all of them."""
 
 import math
 from typing import Final, NamedTuple
 
-from mluops_gtest.authoring import Array, Layout, TensorDesc
+from mluops_gtest.model.dtypes import Array, Layout
+from mluops_gtest.model.tensor import TensorDesc
 
 # N counts output channels, C input channels, D, H and W are the kernel's own axes.
 _KERNEL_AXES: Final = "DHW"
-# ARRAY gives no names to its axes: they are [Kd,]Kh,Kw,Ci,Co (§3.8.5).
+# ARRAY gives no names to its axes: they are [Kd,]Kh,Kw,Ci,Co.
 _ARRAY_AXES: Final = "DHWCN"
-
-LAYOUTS: Final = (Layout.NHWC, Layout.NCHW, Layout.HWCN, Layout.NCDHW, Layout.NDHWC, Layout.ARRAY)
-RANKS: Final = (4, 5)
 
 
 class Extents(NamedTuple):
@@ -35,7 +33,6 @@ def extents(filters: TensorDesc) -> Extents:
 
 def weights_by_offset(filters: Array, layout: Layout) -> Array:
     """The weights as [K, Ci, Co], whatever the layout."""
-    # §3.1 step 1 calls the transposed filter [K, Co, Ci]; its own HWCN and §3.8.5 say that W_k is [Ci, Co].
     letters = axis_letters(layout, filters.ndim)
     canonical = filters.transpose([letters.index(axis) for axis in _ARRAY_AXES[-filters.ndim :]])
     return canonical.reshape(-1, *canonical.shape[-2:])

@@ -1,0 +1,73 @@
+"""The numbers that fill the two factors of a sum of products."""
+
+import math
+from typing import Final, Literal
+
+import numpy as np
+
+from mluops_gtest.authoring.random import Stream
+from mluops_gtest.model.dtypes import Array, DType
+
+# lattice: few enough bits that float64 sums are exact. The others have every mantissa bit random:
+# full: one exponent; wide: many exponents; cancelling: neighbouring terms nearly cancel; positive: one sign;
+# leading: positive, and the first and the last product are so large that half adds no other to them.
+Values = Literal["lattice", "full", "wide", "cancelling", "positive", "leading"]
+
+_FLOAT64_BITS: Final = 53
+_MANTISSA_BITS: Final = {DType.FLOAT: 24, DType.HALF: 11}
+# Products of two such values stay normal and their sums finite.
+_WIDE: Final = {DType.FLOAT: (-12, 12), DType.HALF: (-5, 3)}
+# Neighbouring factors differ by 1/16 to 1/8, so two products leave about a fifth of one: mild enough that even vector
+# lanes that sum the even and the odd terms apart stay far within 1e-5.
+_DIFFERENCE: Final = 2.0**-4
+# Other products stay below 1/4; from 512 on that is half a step of half. From either end a sum begins there.
+_LEADING: Final = {1: 2.0**7, -1: 2.0**6}
+
+
+def draw_factor(
+    stream: Stream,
+    values: Values,
+    dtype: DType,
+    shape: tuple[int, ...],
+    *,
+    terms: int,
+    axis: int = -1,
+    sign: Literal[1, -1] = 1,
+) -> Array:
+    """One factor of sums of up to `terms` products along `axis`; of the two factors one has sign 1, the other −1."""
+    storage = dtype.storage.str
+    match values:
+        case "lattice":
+            return stream.lattice(shape, lattice_bits(dtype, terms), dtype=storage)
+        case "full":
+            return stream.mantissas(shape, dtype=storage)
+        case "wide":
+            return stream.mantissas(shape, _WIDE[dtype], dtype=storage)
+        case "positive":
+            return _positive(stream, shape, storage)
+        case "leading":
+            drawn = _positive(stream, shape, storage)
+            np.moveaxis(drawn, axis, -1)[..., [0, -1]] *= drawn.dtype.type(_LEADING[sign])
+            return drawn
+        case "cancelling":
+            drawn = stream.mantissas(shape, dtype=storage)
+            _cancel(np.moveaxis(drawn, axis, -1), sign)
+            return drawn
+
+
+def lattice_bits(dtype: DType, terms: int) -> int:
+    """The most bits per factor that keep float64 sums of `terms` products exact: 2·bits + ⌈log2 terms⌉ ≤ 53."""
+    return min(_MANTISSA_BITS[dtype], (_FLOAT64_BITS - math.ceil(math.log2(terms))) // 2)
+
+
+def _positive(stream: Stream, shape: tuple[int, ...], storage: str) -> Array:
+    # In [1/4, 1/2), so that thousands of products stay far below the largest half.
+    return np.abs(stream.mantissas(shape, (-2, -2), dtype=storage))
+
+
+def _cancel(values: Array, sign: int) -> None:
+    """Let each odd term nearly repeat the even one before it, in the second factor with the opposite sign."""
+    pairs = values.shape[-1] // 2
+    even, odd = values[..., : 2 * pairs : 2], values[..., 1 : 2 * pairs : 2]
+    # Rounded element by element, so the same on every machine.
+    odd[...] = sign * even * (1 + values.dtype.type(_DIFFERENCE) * np.abs(odd))

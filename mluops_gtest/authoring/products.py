@@ -1,0 +1,140 @@
+"""Rows multiplied with matrices and summed up elsewhere, as sparse convolutions do it: exact, rounded once."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from mluops_gtest.authoring.sums import (
+    assert_conditioned,
+    exact_sums,
+    largest_magnitude,
+    lattice_exponent,
+    sums_are_exact,
+)
+from mluops_gtest.model.criterion import Criterion
+from mluops_gtest.model.dtypes import Array
+
+# Sums in progress: 2 MiB of float64 stay near the cache while all matrices add to the same rows; with less the
+# matrix products become so short that the threads of BLAS wait for each other.
+_BLOCK_SUMS: Final = 1 << 18
+# What is looked at for conditioning: small cases wholly, network cases by their first rows.
+_CONDITION_ROWS: Final = 1024
+_CONDITION_PRODUCTS: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Products:
+    """sums[to] += rows[source] · matrices[k] for every pair (to, source) of meetings[k], an array [2, n].
+
+    rows is [S, I], matrices [K, I, O], sums [count, O]; rows and matrices have the same type.
+    """
+
+    rows: Array
+    matrices: Array
+    meetings: tuple[Array, ...]
+    count: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Shape of the sums."""
+        return self.count, self.matrices.shape[2]
+
+    @property
+    def longest_sum(self) -> int:
+        """The most products that any element sums."""
+        received = np.zeros(self.count, np.int64)
+        for targets, _ in self.meetings:
+            received += np.bincount(targets, minlength=self.count)
+        return int(received.max()) * int(self.matrices.shape[1])
+
+
+def summed(products: Products) -> Array:
+    """The sums, +0 where there is nothing to add, in the type of the rows: the same bits on every machine."""
+    # Sums beyond the largest half become infinite, and infinite inputs may make NaN: answers, not accidents.
+    with np.errstate(over="ignore", invalid="ignore"):
+        sums = by_matrix_products(products) if float64_is_exact(products) else one_by_one(products)
+    # Which NaN an operation gives differs between processors.
+    sums[np.isnan(sums)] = np.nan
+    return sums
+
+
+def float64_is_exact(products: Products) -> bool:
+    """Every sum is exact in float64 in any order, so BLAS may choose one."""
+    largest = largest_magnitude(products.rows) * largest_magnitude(products.matrices)
+    exponent = lattice_exponent(products.rows) + lattice_exponent(products.matrices)
+    return sums_are_exact(exponent, largest, products.longest_sum)
+
+
+def by_matrix_products(products: Products) -> Array:
+    """The sums in float64 in an order that BLAS chooses, rounded once; exact where float64 is."""
+    count, columns = products.shape
+    result = np.empty(products.shape, products.rows.dtype)
+    step = max(1, _BLOCK_SUMS // columns)
+    meetings = [_ascending(meeting) for meeting in products.meetings]
+    bounds = [np.searchsorted(meeting[0], range(0, count + step, step)) for meeting in meetings]
+    matrices = products.matrices.astype(np.float64)
+    for block, start in enumerate(range(0, count, step)):
+        sums = np.zeros((min(step, count - start), columns), np.float64)
+        for meeting, bound, matrix in zip(meetings, bounds, matrices, strict=True):
+            targets, sources = meeting[:, bound[block] : bound[block + 1]]
+            _add_rows(sums, targets - start, products.rows[sources].astype(np.float64) @ matrix)
+        result[start : start + step] = sums
+    return result
+
+
+def one_by_one(products: Products) -> Array:
+    """The sums as exact numbers, rounded once."""
+    result = np.zeros(products.shape, products.rows.dtype)
+    for row, terms in terms_by_row(products):
+        result[row] = exact_sums(terms)
+    return result
+
+
+def terms_by_row(products: Products) -> Iterator[tuple[int, Array]]:
+    """Per row that receives anything, ascending: the row and its products as float64 [T, O], all exact."""
+    offsets = np.repeat(np.arange(len(products.meetings)), [meeting.shape[1] for meeting in products.meetings])
+    targets, sources = np.concatenate([np.empty((2, 0), np.int64), *products.meetings], axis=1)
+    order = np.argsort(targets, kind="stable")
+    ascending = targets[order]
+    received = np.unique(ascending)
+    starts, ends = (np.searchsorted(ascending, received, side) for side in ("left", "right"))
+    for row, start, end in zip(received, starts, ends, strict=True):
+        part = order[start:end]
+        rows = products.rows[sources[part]].astype(np.float64)
+        matrices = products.matrices[offsets[part]]
+        # The product of two float32 values has at most 48 bits, and float64 holds 53.
+        yield int(row), (rows[:, :, None] * matrices).reshape(-1, matrices.shape[2])
+
+
+def refuse_unless_conditioned(products: Products, criteria: Sequence[Criterion], *, lattice: bool) -> None:
+    """Lattice data must be exact in float64, and any order of float32 additions must stay far within the criteria."""
+    if lattice and not float64_is_exact(products):
+        raise ValueError("the lattice is too fine: float64 sums of these products round")
+    terms = _leading_terms(products)
+    if terms.size:
+        assert_conditioned(terms, exact_sums(terms), criteria)
+
+
+def _leading_terms(products: Products) -> Array:
+    """The products of the first rows as columns [T, n], padded with zeros."""
+    longest = products.longest_sum
+    first = min(_CONDITION_ROWS, max(1, _CONDITION_PRODUCTS // max(1, longest * products.shape[1])))
+    leading = replace(products, meetings=tuple(meeting[:, meeting[0] < first] for meeting in products.meetings))
+    padded = [np.pad(terms, ((0, longest - len(terms)), (0, 0))) for _, terms in terms_by_row(leading)]
+    return np.concatenate([np.empty((longest, 0)), *padded], axis=1)
+
+
+def _ascending(meeting: Array) -> Array:
+    """The pairs by target; where they stand so already, nothing is copied."""
+    targets = meeting[0]
+    return meeting if (targets[1:] >= targets[:-1]).all() else meeting[:, np.argsort(targets, kind="stable")]
+
+
+def _add_rows(sums: Array, targets: Array, part: Array) -> None:
+    # An indexed += adds only once to a row that occurs twice.
+    if (targets[1:] > targets[:-1]).all():
+        sums[targets] += part
+    else:
+        np.add.at(sums, targets, part)

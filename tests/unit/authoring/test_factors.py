@@ -1,0 +1,58 @@
+"""Every kind of factor is what it says, along any axis."""
+
+import numpy as np
+import pytest
+
+from mluops_gtest.authoring import Draw, DType
+from mluops_gtest.authoring.factors import draw_factor, lattice_bits
+from mluops_gtest.authoring.sums import largest_magnitude, lattice_exponent
+
+SHAPES = [((6, 40), -1), ((40, 6), 0), ((3, 40, 2), 1)]
+
+
+def drawn(values, dtype, shape, axis, sign=1):
+    stream = Draw(5).stream(f"factor {sign}")
+    return np.moveaxis(draw_factor(stream, values, dtype, shape, terms=40, axis=axis, sign=sign), axis, -1)
+
+
+def test_lattices_are_the_widest_that_stay_exact():
+    assert lattice_bits(DType.FLOAT, 27 * 128) == 20
+    assert lattice_bits(DType.FLOAT, 27 * 16) == 22
+    assert lattice_bits(DType.FLOAT, 1) == 24
+    assert lattice_bits(DType.HALF, 27 * 128) == 11
+
+
+@pytest.mark.parametrize("dtype", [DType.FLOAT, DType.HALF])
+def test_lattice_factors_have_that_many_bits(dtype):
+    values = draw_factor(Draw(0).stream("x"), "lattice", dtype, (100, 20), terms=27 * 128)
+    assert values.dtype == dtype.storage
+    assert largest_magnitude(values) < 2.0 ** (lattice_exponent(values) + lattice_bits(dtype, 27 * 128))
+
+
+@pytest.mark.parametrize("dtype", [DType.FLOAT, DType.HALF])
+@pytest.mark.parametrize(("shape", "axis"), SHAPES)
+def test_neighbouring_terms_nearly_cancel(shape, axis, dtype):
+    terms = np.prod([drawn("cancelling", dtype, shape, axis, sign).astype(np.float64) for sign in (1, -1)], axis=0)
+    pairs = np.abs(terms[..., ::2] + terms[..., 1::2])
+    assert (pairs < 0.3 * np.abs(terms[..., ::2])).all()
+    assert (pairs > 0).all()
+
+
+@pytest.mark.parametrize(("shape", "axis"), SHAPES)
+def test_half_adds_nothing_to_a_leading_term(shape, axis):
+    terms = np.prod([drawn("leading", DType.HALF, shape, axis, sign).astype(np.float64) for sign in (1, -1)], axis=0)
+    for end in (0, -1):
+        largest = terms[..., end].astype("<f2")
+        # float16 additions: the sum rounds back to where it began.
+        assert (largest + terms[..., 1].astype("<f2") == largest).all()
+    assert (terms[..., 1:-1] < 0.25).all()
+
+
+@pytest.mark.parametrize("dtype", [DType.FLOAT, DType.HALF])
+def test_signs_and_exponents(dtype):
+    positive, full, wide = (drawn(values, dtype, (50, 40), -1) for values in ("positive", "full", "wide"))
+    assert (positive >= 0.25).all()
+    assert (positive < 0.5).all()
+    assert set(np.frexp(full)[1].ravel().tolist()) == {1}
+    assert (full < 0).any()
+    assert np.ptp(np.frexp(wide)[1]) == (24 if dtype is DType.FLOAT else 8)
