@@ -46,7 +46,11 @@ class Subject:
     @property
     def computing(self) -> tuple[Case, ...]:
         """The stored cases in which the operator computes something that the document defines."""
-        return tuple(case for case in self.cases if case.expect.check is None and "undefined" not in case.tags)
+        return tuple(
+            case
+            for case in self.cases
+            if self.operator.computes(case.expect.status, case.expect.check) and "undefined" not in case.tags
+        )
 
     @property
     def reachable(self) -> tuple[Check, ...]:

@@ -16,9 +16,11 @@ def require(
     doc: str,
     status: Status = Status.BAD_PARAM,
     subsumed: str | None = None,
+    *,
+    writes: bool = False,
 ) -> Check:
-    """A check of the operator's own."""
-    return Check(name, status, holds, message, doc, subsumed, _place())
+    """A check of the operator's own; an early success that `writes` owes what the reference says of the call."""
+    return Check(name, status, holds, message, doc, subsumed, _place(), writes)
 
 
 def _place() -> str:
@@ -144,10 +146,15 @@ def not_large(tensors: Iterable[str], doc: str) -> tuple[Check, ...]:
     )
 
 
-def not_empty(tensor: str, doc: str, status: Status = Status.SUCCESS) -> Check:
+def not_empty(tensor: str, doc: str, status: Status = Status.SUCCESS, *, writes: bool = False) -> Check:
     """`<tensor>_empty`: a tensor without elements ends the call, by default early with SUCCESS."""
     return require(
-        f"{tensor}_empty", lambda call: not call.tensor(tensor).desc.is_empty, f"{tensor} has no elements", doc, status
+        f"{tensor}_empty",
+        lambda call: not call.tensor(tensor).desc.is_empty,
+        f"{tensor} has no elements",
+        doc,
+        status,
+        writes=writes,
     )
 
 

@@ -50,11 +50,11 @@ class _Run:
 
     @property
     def computes(self) -> bool:
-        return self.case.expect.check is None and self.case.expect.status == Status.SUCCESS
+        return self.operator.computes(self.case.expect.status, self.case.expect.check)
 
     @property
     def is_empty(self) -> bool:
-        return self.case.expect.check is not None and self.case.expect.status == Status.SUCCESS
+        return self.case.expect.status == Status.SUCCESS and not self.computes
 
     @property
     def is_refused(self) -> bool:

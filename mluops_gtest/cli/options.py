@@ -115,7 +115,9 @@ def selection_options(function: Callable[..., T]) -> Callable[..., T]:
             help="Only cases whose id or tags match, e.g. -k 'edge and not half'.",
             metavar="EXPR",
         ),
-        click.option("--all", "everything", is_flag=True, help="Every declared case except those tagged undefined."),
+        click.option(
+            "--all", "everything", is_flag=True, help="Every declared case except those tagged undefined or heavy."
+        ),
         root_option,
     ]
     for decorator in reversed(decorators):

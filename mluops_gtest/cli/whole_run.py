@@ -112,8 +112,8 @@ def execute(
     # A user who selected cases knows that the rest is left out.
     if left_out and request.selection.is_default and verbosity >= 0:
         say(
-            f"{left_out} declared cases were not selected; --all selects all except those tagged undefined "
-            "(--tag undefined), --tag network the network scales."
+            f"{left_out} declared cases were not selected; --all selects all except those tagged undefined or heavy, "
+            "--tag network the network scales."
         )
     return code
 

@@ -5,6 +5,7 @@ import functools
 import hashlib
 import inspect
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,13 +17,15 @@ from mluops_gtest.errors import DeclarationError, shown, suggestion
 from mluops_gtest.files.limits import LARGEST_ARGUMENT, MAX_CASES, MAX_DECLARED
 from mluops_gtest.files.yaml_lines import Lines, load_yaml
 from mluops_gtest.model.case import TAGS, CaseDraft, Change, Expect
+from mluops_gtest.model.criterion import Criterion, CriterionKind
 from mluops_gtest.model.dtypes import DType, Layout
 from mluops_gtest.model.operator import Operator, Recipe
 from mluops_gtest.model.source_place import source_of
 from mluops_gtest.model.status import Status
 
-_KEYS = tuple(
-    "name tags doc each params data dtypes seed degenerate note change null handle workspace_size expect".split()  # noqa: SIM905
+_KEYS = (
+    *("name", "tags", "doc", "each", "params", "data", "dtypes", "seed", "criteria", "degenerate", "note"),
+    *("change", "null", "handle", "workspace_size", "expect"),
 )
 # Without any of these keys a case is called in the ordinary way and expects success.
 _SPECIAL = frozenset({"expect", "null", "handle", "workspace_size", "degenerate"})
@@ -161,6 +164,7 @@ def _draft(entry: Lines, operator: Operator, variables: Mapping[str, Any], suffi
         "changes": {tensor: _change(tensor, value, operator) for tensor, value in change.items()},
         "changed_params": _params(changed_params, operator, "change"),
     }
+    criteria = _criteria(filled("criteria", {}), operator)
     return CaseDraft(
         id=case_id,
         tags=tags,
@@ -168,7 +172,8 @@ def _draft(entry: Lines, operator: Operator, variables: Mapping[str, Any], suffi
         expect_declared="expect" in entry,
         note=str(filled("note", "")),
         where=where,
-        digest=_digest(shaping),
+        digest=_digest(shaping | ({"criteria": criteria} if criteria else {})),
+        criteria=criteria,
         **shaping,
     )
 
@@ -249,6 +254,22 @@ def _params(values: Any, operator: Operator, key: str) -> dict[str, Any]:
         except ValueError as error:
             raise _BadValueError(key, str(error)) from error
     return result
+
+
+def _criteria(values: Any, operator: Operator) -> dict[str, tuple[Criterion, ...]]:
+    outputs = [spec.id for spec in operator.outputs if any(dtype.is_float for dtype in spec.dtypes)]
+    _check_keys("criteria", values, tuple(outputs))
+    kinds = {kind.value: kind for kind in CriterionKind if kind.has_formula}
+    criteria = {}
+    for output, wanted in values.items():
+        _check_keys("criteria", wanted, tuple(kinds))
+        for kind, threshold in wanted.items():
+            if not fits(threshold, float) or not 0 <= threshold < math.inf:
+                raise _BadValueError("criteria", f"{kind} of {output} must be a number ≥ 0, not {shown(threshold)}")
+        if not wanted:
+            raise _BadValueError("criteria", f"{output} needs at least one criterion, e.g. {{diff3: 0}}")
+        criteria[output] = tuple(Criterion(kinds[kind], float(threshold)) for kind, threshold in wanted.items())
+    return criteria
 
 
 def _seed(value: Any, case_id: str) -> int:
@@ -345,7 +366,9 @@ def _digest(shaping: dict[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _set_fields(value: Expect | Change) -> dict[str, Any]:
+def _set_fields(value: Expect | Change | Criterion | CriterionKind) -> Any:
     """The fields that differ from their defaults, so that a field added later keeps today's digests."""
+    if isinstance(value, CriterionKind):
+        return value.value
     fields = value.__dataclass_fields__.values()
     return {f.name: getattr(value, f.name) for f in fields if getattr(value, f.name) != f.default}

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Final
 
 from mluops_gtest.errors import suggestion
-from mluops_gtest.model.operator import Operator, ParamField
+from mluops_gtest.model.operator import Operator, OutputSpec, ParamField
+from mluops_gtest.model.status import Status
 
 _TYPES: Final = ("int32", "int64", "float", "double", "bool", "string", "enum")
 _LABELS: Final = ("required", "optional", "repeated")
@@ -27,22 +28,12 @@ def _mistakes(operator: Operator) -> Iterator[tuple[str, str, str]]:
     for twin in _twice(spec.id for spec in operator.tensors):
         yield twin, "", f"two tensors are called {twin!r}. Give each its own name."
     for spec in operator.outputs:
-        if not spec.criteria:
-            yield spec.id, "", f"the output {spec.id!r} has no criteria. Write {{DType.FLOAT: both(3e-3)}} or similar."
-        for dtype, criteria in spec.criteria.items():
-            if not criteria:
-                yield (
-                    spec.id,
-                    "",
-                    f"the output {spec.id!r} has no criteria for {dtype.value}. Add them, or remove the type.",
-                )
-        if spec.rows_owned is not None and spec.rows_owned not in operator.results:
-            known = suggestion(spec.rows_owned, operator.results)
-            yield (
-                spec.id,
-                "",
-                f"the output {spec.id!r} owns the rows of {spec.rows_owned!r}, which is not a result.{known}",
-            )
+        for mistake in _output_mistakes(spec, operator):
+            yield spec.id, "", f"the output {spec.id!r} {mistake}"
+    for check in operator.checks:
+        if check.writes and check.status is not Status.SUCCESS:
+            refusal = f"answers {check.status.name}. A call that is refused writes nothing."
+            yield check.name, check.place, f"the check {check.name!r} writes, but {refusal}"
     for name in _twice(field.name for field in operator.param_fields):
         yield name, "", f"two parameters are called {name!r}. Give each its own name."
     for number in _twice(str(field.number) for field in operator.param_fields):
@@ -50,6 +41,20 @@ def _mistakes(operator: Operator) -> Iterator[tuple[str, str, str]]:
     for field in operator.param_fields:
         for mistake in _field_mistakes(field):
             yield field.name, "", f"the parameter {field.name!r} {mistake}"
+
+
+def _output_mistakes(spec: OutputSpec, operator: Operator) -> Iterator[str]:
+    if not spec.criteria:
+        yield "has no criteria. Write {DType.FLOAT: diff1_and_diff2(3e-3)} or similar."
+    for dtype, criteria in spec.criteria.items():
+        if not criteria:
+            yield f"has no criteria for {dtype.value}. Add them, or remove the type."
+    counting = (*operator.results, *(other.id for other in operator.outputs if other is not spec))
+    if spec.rows_owned is not None and spec.rows_owned not in counting:
+        known = suggestion(spec.rows_owned, counting)
+        yield f"owns the rows of {spec.rows_owned!r}, which is neither a result nor another output.{known}"
+    if spec.kept is not None and spec.preset is None:
+        yield "keeps what nobody presets. Say what the caller presets, e.g. preset=0."
 
 
 def _field_mistakes(field: ParamField) -> Iterator[str]:

@@ -15,8 +15,9 @@ from mluops_gtest.model.query import Query
 
 _SUFFIXES = (".prototxt", ".pb")
 _GLOB = re.compile(r"[*?\[]")
-# Not in the default set: the large ones, and those whose result the documents leave open.
-_NOT_DEFAULT = frozenset({"network", "undefined"})
+# Selected by their tag or their id alone: what takes gigabytes or minutes, and what the documents leave open.
+_ASKED_FOR = frozenset({"heavy", "undefined"})
+_NOT_DEFAULT = _ASKED_FOR | {"network"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class Filter:
         query = self._query
         if query.is_default:
             return _NOT_DEFAULT.isdisjoint(tags)
-        if "undefined" in tags and not named and "undefined" not in query.tags:
+        if not named and not _ASKED_FOR.intersection(tags) <= set(query.tags):
             return False
         if query.operators and not of_operators():
             return False

@@ -130,7 +130,7 @@ class Executor:
 
     def _once(self, task: Task, side: Side | None, reproducibility: Reproducibility | None) -> CaseResult:
         """One case: fill the buffers, call, check the memory, judge."""
-        run = GuardedCall(task.case, task.operator, self.caller, side)
+        run = GuardedCall(task.case, task.operator, task.expectation, self.caller, side)
         reply = run.call(self.options.timeout)
         self.times.backend += reply.seconds
         return self.judged(task, run, reply, reproducibility)
@@ -142,7 +142,7 @@ class Executor:
         start = time.perf_counter()
         result = verdict(task, run, reply, bitwise=self.options.bitwise, is_reference=self.caller.is_reference)
         if reproducibility is not None:
-            result = reproducibility.held(result, lambda: run.snapshot(task.expectation))
+            result = reproducibility.held(result, run.snapshot)
         self.times.compare += time.perf_counter() - start
         if self._keep is not None and reply.status is not None and task.expectation.answer.computes:
             self._keep(CaseOutputs(task.case, task.operator, task.expectation, result, run.outputs, reply.scalars))

@@ -1,13 +1,14 @@
 """What must come back from a case: status, outputs, scalar results; decided before the backend runs."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from mluops_gtest.errors import CaseFileError, OperatorError
 from mluops_gtest.model.baselines import baseline_of
 from mluops_gtest.model.binding import bind_values, expected_results
 from mluops_gtest.model.case import BUFFER_LIMIT, Case
+from mluops_gtest.model.degenerate import owned_rows, row_counts
 from mluops_gtest.model.dtypes import Array
 from mluops_gtest.model.operator import CheckVerdict, Operator
 from mluops_gtest.model.source_place import raised_by
@@ -27,6 +28,11 @@ class Expectation:
     results: Mapping[str, int]
     degenerate: str | None
     recomputed: bool = False
+    # How many rows the operator owns, by the result or the output that says so.
+    counts: Mapping[str, int] = field(default_factory=dict)
+    # Outputs: True where the operator leaves what the caller preset. Inputs: what it may make of them.
+    kept: Mapping[str, Array] = field(default_factory=dict)
+    tolerated: Mapping[str, Array] = field(default_factory=dict)
 
 
 def expectation_of(case: Case, operator: Operator) -> Expectation:
@@ -46,16 +52,31 @@ def expectation_of(case: Case, operator: Operator) -> Expectation:
     if not answer.computes:
         return Expectation(answer, case.outputs, results, degenerate)
     _refuse_excess(case)
-    _refuse_broken(case, operator, results, _sound(case, operator, lambda: operator.broken(call)))
-    if case.baseline_stored and len(results) == len(operator.results):
-        return Expectation(answer, case.outputs, results, degenerate)
-    baseline = _sound(case, operator, lambda: baseline_of(operator, call))
-    results = {**results, **baseline.scalars}
-    if case.baseline_stored:
-        # The file leaves out what is no tensor (num_act_out): only the reference can tell it.
-        return Expectation(answer, case.outputs, results, degenerate)
-    outputs = tuple(_filled(tensor, baseline.outputs[tensor.id], case) for tensor in case.outputs)
-    return Expectation(answer, outputs, results, degenerate, recomputed=True)
+    _refuse_broken(case, _sound(case, operator, lambda: operator.broken(call)))
+    outputs = case.outputs
+    if not case.baseline_stored or len(results) < len(operator.results):
+        # A file may leave out what is no tensor (num_act_out), too: only the reference can tell it.
+        baseline = _sound(case, operator, lambda: baseline_of(operator, call))
+        results = {**results, **baseline.scalars}
+        if not case.baseline_stored:
+            outputs = tuple(_filled(tensor, baseline.outputs[tensor.id], case) for tensor in case.outputs)
+    counts = row_counts(operator, outputs, results)
+    for tensor in outputs:
+        rows = owned_rows(operator.output(tensor.id), counts)
+        if rows is not None and not 0 <= rows <= tensor.desc.dims[0]:
+            _refuse_broken(case, f"{tensor.id} has {tensor.desc.dims[0]} rows for {rows}")
+    return Expectation(
+        answer,
+        outputs,
+        results,
+        degenerate,
+        recomputed=not case.baseline_stored,
+        counts=counts,
+        kept=_sound(case, operator, lambda: {s.id: s.kept(call) for s in operator.outputs if s.kept is not None}),
+        tolerated=_sound(
+            case, operator, lambda: {s.id: s.may_become(call) for s in operator.inputs if s.may_become is not None}
+        ),
+    )
 
 
 def _sound(case: Case, operator: Operator, ask: Callable[[], T]) -> T:
@@ -71,12 +92,8 @@ def _sound(case: Case, operator: Operator, ask: Callable[[], T]) -> T:
         ) from error
 
 
-def _refuse_broken(case: Case, operator: Operator, results: Mapping[str, int], broken: str | None) -> None:
+def _refuse_broken(case: Case, broken: str | None) -> None:
     """Data that the document does not define are the case's fault, whatever a backend makes of them."""
-    for tensor in case.outputs:
-        owned = results.get(operator.output(tensor.id).rows_owned or "", 0)
-        if broken is None and owned > tensor.desc.dims[0]:
-            broken = f"{tensor.id} has {tensor.desc.dims[0]} rows for {owned}"
     if broken is not None:
         raise CaseFileError(
             f"{case.id}: the case is broken, no backend can be held to it: {broken}; "

@@ -44,7 +44,7 @@ class CaseOutputs:
                 continue
             spec = self.operator.output(tensor.id)
             wanted = wanted_criteria(tensor.desc.dtype, criteria, spec)
-            rows = owned_rows(spec, self.expectation.results)
+            rows = owned_rows(spec, self.expectation.counts)
             found.append(OutputPair(tensor, wanted, self.arrays[tensor.id][:rows], tensor.values[:rows]))
         return tuple(found)
 

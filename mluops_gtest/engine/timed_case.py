@@ -54,7 +54,7 @@ class TimedCase:
     def _called(self, timeout: float | None) -> Reply:
         self._calls += 1
         if self._run is None:
-            self._run = GuardedCall(self._task.case, self._task.operator, self._executor.caller)
+            self._run = GuardedCall(self._task.case, self._task.operator, self._task.expectation, self._executor.caller)
             return self._run.call(timeout)
         if self._calls == 2:
             # Warm by now, and long before the call whose outputs are judged.

@@ -6,7 +6,9 @@ from typing import Any
 
 from mluops_gtest.codec.lock import LockedTensor, LockEntry
 from mluops_gtest.model.case import Case, CaseDraft
+from mluops_gtest.model.criterion import Criterion
 from mluops_gtest.model.digest import digest_bytes, digest_tensors
+from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.tensor import Tensor
 
 
@@ -29,10 +31,24 @@ def same_values(case: Case, locked: LockEntry) -> bool:
     return _plain_params(case) == locked.params and digest_tensors(case.inputs) == locked.inputs
 
 
-def as_declared(case: Case, draft: CaseDraft) -> Case:
-    """A case from its file, with what the declaration alone says: tags, document, why the baseline is constant."""
+def declared_criteria(
+    draft: CaseDraft, operator: Operator, outputs: Iterable[Tensor]
+) -> tuple[tuple[Criterion, ...], ...]:
+    """What each output is held to: by the declaration, else by the operator."""
+    return tuple(
+        draft.criteria.get(tensor.id) or operator.output(tensor.id).criteria.get(tensor.desc.dtype, ())
+        for tensor in outputs
+    )
+
+
+def as_declared(case: Case, draft: CaseDraft, operator: Operator) -> Case:
+    """A case from its file, with what the declaration says: tags, document, criteria, why the baseline is constant.
+
+    The file in a cache may be older than the criteria.
+    """
     expect = replace(case.expect, degenerate=draft.expect.degenerate)
-    return replace(case, tags=draft.tags, doc=draft.doc, expect=expect)
+    criteria = declared_criteria(draft, operator, case.outputs)
+    return replace(case, tags=draft.tags, doc=draft.doc, expect=expect, criteria=criteria)
 
 
 def _plain_params(case: Case) -> dict[str, Any]:

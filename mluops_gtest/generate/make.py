@@ -8,12 +8,12 @@ import numpy as np
 from mluops_gtest.authoring.calls import dtype_of
 from mluops_gtest.authoring.random import MAX_LANES, Draw
 from mluops_gtest.errors import ContentError, DeclarationError, OperatorError
+from mluops_gtest.generate.locking import declared_criteria
 from mluops_gtest.generate.recipe import is_of_author, made_by
 from mluops_gtest.model.baselines import baseline_of
 from mluops_gtest.model.binding import bind_values
 from mluops_gtest.model.case import Case, CaseDraft, Change
-from mluops_gtest.model.criterion import Criterion
-from mluops_gtest.model.degenerate import is_constant, owned
+from mluops_gtest.model.degenerate import proves_little, row_counts
 from mluops_gtest.model.dtypes import Array, DType, Layout
 from mluops_gtest.model.operator import Baseline, CheckVerdict, Operator, OutputSpec, RecipeOutput, plain_params
 from mluops_gtest.model.source_place import raised_by, source_of
@@ -77,7 +77,7 @@ def _draw(draft: CaseDraft, operator: Operator, made: RecipeOutput) -> Case:
         plain = replace(case, outputs=known, expect=type(case.expect)())
         baseline = baseline_of(operator, bind_values(plain, operator))
         outputs = tuple(_output(s, baseline.outputs[s.id].shape, draft.dtype) for s in operator.outputs)
-    return replace(case, outputs=outputs, criteria=tuple(_criteria(operator, tensor) for tensor in outputs))
+    return replace(case, outputs=outputs, criteria=declared_criteria(draft, operator, outputs))
 
 
 def _refuse_large(draft: CaseDraft, name: str, dims: tuple[int, ...]) -> None:
@@ -98,10 +98,6 @@ def _output(spec: OutputSpec, dims: tuple[int, ...], dtype: str) -> Tensor:
     wanted = DType.named(dtype)
     chosen = wanted if wanted in spec.dtypes else spec.dtypes[0]
     return Tensor(spec.id, TensorDesc(chosen, spec.layouts[0], tuple(dims)))
-
-
-def _criteria(operator: Operator, tensor: Tensor) -> tuple[Criterion, ...]:
-    return operator.output(tensor.id).criteria.get(tensor.desc.dtype, ())
 
 
 def _changed(case: Case, draft: CaseDraft) -> Case:
@@ -143,7 +139,7 @@ def _compare_answer(draft: CaseDraft, operator: Operator, answer: CheckVerdict) 
 
 
 def _words(answer: CheckVerdict) -> str:
-    return f"{answer.status.name} ({'it computes' if answer.computes else f'check {answer.check}'})"
+    return f"{answer.status.name} ({'it computes' if answer.check is None else f'check {answer.check}'})"
 
 
 def _without_baseline(case: Case, operator: Operator, answer: CheckVerdict) -> Case:
@@ -201,7 +197,8 @@ def _filled(tensor: Tensor, baseline: Baseline, draft: CaseDraft, operator: Oper
 
 def _refuse_degenerate(draft: CaseDraft, operator: Operator, outputs: tuple[Tensor, ...], baseline: Baseline) -> None:
     """A constant baseline proves little; it must be declared so, and only where it is so."""
-    constant = [t.id for t in outputs if is_constant(owned(t, operator.output(t.id), baseline.scalars))]
+    counts = row_counts(operator, outputs, baseline.scalars)
+    constant = [tensor.id for tensor in outputs if proves_little(tensor, operator, counts)]
     if constant and draft.expect.degenerate is None:
         raise DeclarationError(
             f"{draft.where}: case {draft.id}: the baseline of {', '.join(constant)} is constant, which proves little. "

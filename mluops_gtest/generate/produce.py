@@ -184,7 +184,8 @@ class _Worker:
         if not path.exists():
             return f"{path} is missing"
         case = read_case(path, self._schema, self._catalogue.operators, case_id=entry.id)
-        again = lock_entry(as_declared(case, self._catalogue.drafts[entry.id]), entry.declared)
+        draft = self._catalogue.drafts[entry.id]
+        again = lock_entry(as_declared(case, draft, self._catalogue.operators[draft.operator]), entry.declared)
         return "" if again == entry else f"{path} differs from what is generated"
 
 

@@ -92,7 +92,7 @@ class StoredCases:
             return self._file(selected.path, selected.id)
         draft = selected.draft
         if self._reseed is not None:
-            return as_declared(self._reseeded(draft), draft)
+            return self._declared(self._reseeded(draft), draft)
         entry = self.lock.get(draft.id)
         if entry is None or entry.declared != draft.digest:
             what = "is not in the lock file" if entry is None else "has changed since it was generated"
@@ -103,7 +103,10 @@ class StoredCases:
         stored = self._catalogue.stored_path(draft.id)
         if entry.stored or stored.exists():
             return self._stored(stored, draft, entry)
-        return as_declared(self._cached(draft, entry), draft)
+        return self._declared(self._cached(draft, entry), draft)
+
+    def _declared(self, case: Case, draft: CaseDraft) -> Case:
+        return as_declared(case, draft, self._catalogue.operators[draft.operator])
 
     def _file(self, path: Path, case_id: str) -> Case:
         """A user's file keeps its own values under every seed."""
@@ -152,7 +155,7 @@ class StoredCases:
             raise ContentError(
                 f"{path}: the file of {draft.id} differs from the lock. Stored cases are never edited: {again}"
             )
-        case = as_declared(self._read(path, draft.id), draft)
+        case = self._declared(self._read(path, draft.id), draft)
         # The file is what it was: where it disagrees with the rest of its line, the line was edited.
         differing = replace(lock_entry(case, entry.declared), stored=digest).differences(entry)
         if differing:

@@ -11,7 +11,7 @@ from mluops_gtest.model.reseed import Reseeded
 from mluops_gtest.model.status import Status
 from mluops_gtest.model.tensor import Tensor
 
-TAGS = ("network", "boundary", "negative", "random", "precision", "nonfinite", "smoke", "undefined")
+TAGS = ("network", "boundary", "negative", "random", "precision", "nonfinite", "smoke", "undefined", "heavy")
 
 # In a case that expects a status, a tensor without values gets a buffer only up to this size: the large
 # ones are descriptors alone, so no giant buffer is ever allocated.
@@ -90,6 +90,8 @@ class CaseDraft:
     expect: Expect
     changes: Mapping[str, Change]
     changed_params: Mapping[str, Any]
+    # Of the outputs that are held to something else than the operator says.
+    criteria: Mapping[str, tuple[Criterion, ...]]
     # True where the declaration itself writes the expected status: generate compares it with the checks.
     expect_declared: bool
     note: str

@@ -1,20 +1,28 @@
-"""Baselines that prove little: constant, all zero, one element."""
+"""The part of an output that the operator owns, and baselines that prove little: constant, all zero, one element."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from mluops_gtest.model.dtypes import Array
-from mluops_gtest.model.operator import OutputSpec
+from mluops_gtest.model.operator import Operator, OutputSpec
 from mluops_gtest.model.tensor import Tensor
 
 
-def owned_rows(spec: OutputSpec, results: Mapping[str, int]) -> int | None:
+def row_counts(operator: Operator, outputs: Iterable[Tensor], results: Mapping[str, int]) -> dict[str, int]:
+    """What says how many rows are owned: the scalar results, and the right values of outputs that count."""
+    counting = (tensor for tensor in outputs if tensor.id in operator.counts and tensor.data is not None)
+    return {**results, **{tensor.id: int(tensor.values.reshape(-1)[0]) for tensor in counting}}
+
+
+def owned_rows(spec: OutputSpec, counts: Mapping[str, int]) -> int | None:
     """How many leading rows the operator owns; None: all."""
-    return None if spec.rows_owned is None else results.get(spec.rows_owned)
+    return None if spec.rows_owned is None else counts.get(spec.rows_owned)
 
 
-def owned(tensor: Tensor, spec: OutputSpec, results: Mapping[str, int]) -> Array:
-    """The values that the operator owns, flat."""
-    return tensor.values[: owned_rows(spec, results)].reshape(-1)
+def proves_little(tensor: Tensor, operator: Operator, counts: Mapping[str, int]) -> bool:
+    """What the operator owns of this baseline is constant; an output that counts rows is one number by its nature."""
+    if tensor.id in operator.counts:
+        return False
+    return is_constant(tensor.values[: owned_rows(operator.output(tensor.id), counts)].reshape(-1))
 
 
 def is_constant(values: Array) -> bool:

@@ -18,6 +18,8 @@ class TensorSpec:
     shape: str
     dtypes: tuple[DType, ...]
     layouts: tuple[Layout, ...] = (Layout.ARRAY,)
+    # What the operator may leave in the buffer, whole, instead of what it held; None: it must not write there.
+    may_become: Callable[[OpCall], Array] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +32,21 @@ class OutputSpec:
     layouts: tuple[Layout, ...] = (Layout.ARRAY,)
     # The value that the document asks the caller to preset; None: the buffer is poisoned.
     preset: int | None = None
-    # The scalar result that says how many leading rows the operator owns; None: it owns all.
+    # True where a call that computes leaves what the caller preset, for the leading axes: there alone is preset, the
+    # rest is poison and must be written. None: all is preset, and the operator writes what it likes.
+    kept: Callable[[OpCall], Array] | None = None
+    # The scalar result, or the output of one element, that says how many leading rows the operator owns; None: all.
     rows_owned: str | None = None
 
     @property
     def dtypes(self) -> tuple[DType, ...]:
         """The types the output may have."""
         return tuple(self.criteria)
+
+    @property
+    def filling(self) -> int | None:
+        """What a buffer holds before the call where nothing is kept: the preset value, or None for poison."""
+        return self.preset if self.kept is None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +87,7 @@ class ParamMessage:
 class Check:
     """A named condition; the first in order that does not hold decides the status.
 
-    Status SUCCESS marks an early return: nothing is computed and nothing may be written.
+    Status SUCCESS marks an early return: nothing is computed and nothing may be written, unless the check `writes`.
     """
 
     name: str
@@ -89,19 +99,23 @@ class Check:
     subsumed: str | None = None
     # `file:line` where the operator lists it.
     place: str = ""
+    # An early return with SUCCESS that owes its outputs all the same: what the reference says of the call.
+    writes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class CheckVerdict:
-    """What the ordered checks say of a call; `check` is None when the operator computes."""
+    """What the ordered checks say of a call; `check` is the one that answered, None if all hold."""
 
     status: Status
     check: str | None = None
+    # Follows from the check.
+    writes: bool = field(default=False, compare=False)
 
     @property
     def computes(self) -> bool:
-        """No check answered: the outputs must be written."""
-        return self.check is None
+        """The outputs must be written: no check answered, or one that owes them."""
+        return self.check is None or self.writes
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,15 +197,21 @@ class Operator:
                 error.add_note(f"raised by the check {check.name} ({check.place})")
                 raise
             if not holds:
-                return CheckVerdict(check.status, check.name)
+                return CheckVerdict(check.status, check.name, check.writes)
         return CheckVerdict(Status.SUCCESS)
 
     def early_answer(self, call: OpCall) -> Status | None:
         """The status of a call that computes nothing, with scalar results of 0 after a success; None if it computes."""
         answer = self.answer(call)
-        if answer.check is not None and answer.status is Status.SUCCESS:
+        if answer.computes:
+            return None
+        if answer.status is Status.SUCCESS:
             call.scalars.update(dict.fromkeys(self.results, 0))
-        return None if answer.computes else answer.status
+        return answer.status
+
+    def computes(self, status: Status, check: str | None) -> bool:
+        """A call that must answer this status by this check must write its outputs."""
+        return status is Status.SUCCESS and (check is None or any(c.writes for c in self.checks if c.name == check))
 
     def broken(self, call: OpCall) -> str | None:
         """What the data of a call that computes lack of what the document takes for granted, or None."""
@@ -207,6 +227,18 @@ class Operator:
     def output(self, name: str) -> OutputSpec:
         """The output of that id."""
         for spec in self.outputs:
+            if spec.id == name:
+                return spec
+        raise KeyError(name)
+
+    @property
+    def counts(self) -> frozenset[str]:
+        """The outputs that say how many rows of others the operator owns."""
+        return frozenset(spec.rows_owned for spec in self.outputs if spec.rows_owned) - set(self.results)
+
+    def input(self, name: str) -> TensorSpec:
+        """The input of that id."""
+        for spec in self.inputs:
             if spec.id == name:
                 return spec
         raise KeyError(name)

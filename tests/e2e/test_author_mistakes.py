@@ -64,7 +64,7 @@ WHEN_LOADED = {
     ),
     "rows of no result": (
         INIT, "DType.HALF: diff1_and_diff2(3e-3)}", 'DType.HALF: diff1_and_diff2(3e-3)}, rows_owned="count"',
-        'OutputSpec("output"', "owns the rows of 'count', which is not a result. Known: none",
+        'OutputSpec("output"', "owns the rows of 'count', which is neither a result nor another output. Known: none",
     ),
     "an unknown type of a parameter": (
         INIT, '"num_segments", 1, "int32"', '"num_segments", 1, "int"',

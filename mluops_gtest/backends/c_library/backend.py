@@ -220,7 +220,7 @@ def _address(place: CallMemory, name: str, arg: TensorArg | None, role: Role) ->
         return None
     if arg is None or arg.array is None:
         return place.page(name)
-    return place.put(name, _bytes_of(arg, arg.array), role, arg.dtype.itemsize)
+    return place.put(name, _bytes_of(arg, arg.array), role)
 
 
 def _bytes_of(arg: TensorArg, array: Array) -> Array:

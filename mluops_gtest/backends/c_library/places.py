@@ -9,7 +9,7 @@ import numpy as np
 
 from mluops_gtest.backends.c_library.resources import Resources
 from mluops_gtest.backends.c_library.runtime import Runtime
-from mluops_gtest.model.cause import Cause, InputChanged, Overrun, PageWritten
+from mluops_gtest.model.cause import Cause, Overrun, PageWritten
 from mluops_gtest.model.dtypes import Array
 
 # As around the harness's own buffers: bytes on either side that nobody may write, and what they hold.
@@ -40,7 +40,7 @@ class CallMemory(Protocol):
     # How the time was taken, where that needs saying.
     remark: str
 
-    def put(self, name: str, data: Array, role: Role, itemsize: int = 1) -> int:
+    def put(self, name: str, data: Array, role: Role) -> int:
         """The address that the operator gets for these bytes."""
         ...
 
@@ -66,7 +66,7 @@ class HostMemory:
     def __init__(self) -> None:
         self._pages: dict[str, Array] = {}
 
-    def put(self, name: str, data: Array, role: Role, itemsize: int = 1) -> int:  # noqa: ARG002
+    def put(self, name: str, data: Array, role: Role) -> int:  # noqa: ARG002
         """The buffer's own address."""
         return int(data.ctypes.data)
 
@@ -90,7 +90,6 @@ class _Block:
     address: int
     data: Array
     role: Role
-    itemsize: int
 
 
 class DeviceMemory:
@@ -106,14 +105,14 @@ class DeviceMemory:
         self.remark = "" if runtime.has_notifiers else "no notifiers: time by the wall clock"
         self._blocks: list[_Block] = []
 
-    def put(self, name: str, data: Array, role: Role, itemsize: int = 1) -> int:
+    def put(self, name: str, data: Array, role: Role) -> int:
         """The device address of a copy of these bytes, between guard zones."""
         start = self._runtime.memory(2 * GUARD_BYTES + data.nbytes, self._resources)
         address = start + GUARD_BYTES
         self._runtime.write(start, _GUARD)
         self._runtime.write(address, data)
         self._runtime.write(address + data.nbytes, _GUARD)
-        self._blocks.append(_Block(name, address, data, role, itemsize))
+        self._blocks.append(_Block(name, address, data, role))
         return address
 
     def page(self, name: str) -> int:
@@ -135,16 +134,17 @@ class DeviceMemory:
         return code, runtime.seconds_between(first, last)
 
     def collect(self) -> list[Cause]:
-        """Guard zones, inputs and pages compared on the host; outputs copied into the harness's buffers."""
+        """Guard zones and pages compared on the host; outputs and changed inputs copied into the harness's buffers."""
         found: list[Cause] = [overrun for block in self._blocks for overrun in self._overruns(block)]
         for block in self._blocks:
             if block.role is Role.OUTPUT:
                 self._runtime.read(block.data, block.address)
-            elif block.role is not Role.WORKSPACE:
-                offset = self._first_change(block)
-                if offset is not None:
-                    changed = InputChanged(block.name, offset // block.itemsize)
-                    found.append(changed if block.role is Role.INPUT else PageWritten(block.name))
+            elif block.role is not Role.WORKSPACE and self._has_changed(block):
+                if block.role is Role.PAGE:
+                    found.append(PageWritten(block.name))
+                else:
+                    # The harness compares its inputs: it knows what the operator may make of them.
+                    self._runtime.read(block.data, block.address)
         return found
 
     def _overruns(self, block: _Block) -> Iterator[Cause]:
@@ -159,7 +159,7 @@ class DeviceMemory:
         if touched.size:
             yield Overrun(block.name, "in front", GUARD_BYTES - int(touched[-1]))
 
-    def _first_change(self, block: _Block) -> int | None:
+    def _has_changed(self, block: _Block) -> bool:
         size = block.data.nbytes
         piece = np.empty(min(size, _PIECE_BYTES), np.uint8)
         for start in range(0, size, _PIECE_BYTES):
@@ -167,5 +167,5 @@ class DeviceMemory:
             self._runtime.read(now, block.address + start)
             before = block.data[start : start + now.size]
             if not np.array_equal(now, before):
-                return start + int(np.flatnonzero(now != before)[0])
-        return None
+                return True
+        return False

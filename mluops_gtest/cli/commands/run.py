@@ -196,7 +196,7 @@ def command(ctx: click.Context, /, query: Query, resume: Path | None, **options:
     """Run cases on a backend and judge the results.
 
     SELECT is a case id, an operator, a glob over ids, a case file or a folder of case files. Without any
-    selection the default set runs: every declared case except those tagged network or undefined.
+    selection the default set runs: every declared case except those tagged network, heavy or undefined.
     """
     from mluops_gtest.cli.labels import given_labels
     from mluops_gtest.cli.report_files import check_reports

@@ -1,0 +1,171 @@
+"""Contracts that few operators have: a toy operator with all of them, and backends that break one each."""
+
+import json
+
+import pytest
+
+from tests.support.positive_rows import write_positive_rows
+
+CASES = ("mixed", "nothing", "rank", "sharp")
+
+
+@pytest.fixture
+def root(cli, tmp_path):
+    folder = write_positive_rows(tmp_path / "root")
+    for selection in (["--all"], ["--tag", "heavy"]):
+        made = cli("generate", *selection, "--root", folder)
+        assert made.code == 0, made.err
+    return folder
+
+
+@pytest.fixture
+def outcomes(run, root):
+    def call(name, *options):
+        result = run("--root", root, "--backend", f"{root / 'backends.py'}:{name}", *options)
+        found = {case.partition("/")[2]: one for case, one in result.results.items()}
+        return {case: (one["outcome"], one["reason"], one["notes"]) for case, one in found.items()}
+
+    return call
+
+
+@pytest.mark.parametrize("backend", ["numpy", "reference"])
+def test_it_runs_and_is_verified(cli, run, root, backend):
+    assert run("--root", root, "--backend", backend).code == 0
+    assert cli("verify", "--all", "--root", root).code == 0
+    assert cli("generate", "--all", "--check", "--root", root).code == 0
+
+
+@pytest.mark.parametrize("name", ["Backend", "LiftsNegatives", "WritesBehindTheCount"])
+@pytest.mark.parametrize("options", [[], ["--repeat", "2"], ["--guard-pages"]], ids=["once", "twice", "guard-pages"])
+def test_what_the_operator_allows_passes(outcomes, name, options):
+    assert {case: one[0] for case, one in outcomes(name, *options).items()} == dict.fromkeys(CASES, "passed")
+
+
+class TestAnInputThatMayChange:
+    @pytest.mark.parametrize(
+        ("name", "element"), [("LiftsSomeNegatives", {"sharp": 0}), ("ChangesAPositive", {"mixed": 1, "sharp": 1})]
+    )
+    def test_any_other_change_is_a_fault(self, outcomes, name, element):
+        found = outcomes(name)
+        for case, index in element.items():
+            assert found[case][:2] == ("memory", f"changed the input x (element {index})")
+
+
+class TestRowsThatAnOutputCounts:
+    def test_where_the_count_is_wrong_no_rows_are_compared_by_it(self, outcomes):
+        outcome, reason, notes = outcomes("MiscountsByOne")["mixed"]
+        assert outcome == "failed"
+        assert reason.startswith("count: diff3 = ")
+        assert "packed" not in reason
+        assert "packed is not compared, because count is wrong" in notes
+
+
+class TestAnEarlySuccessThatWrites:
+    def test_the_outputs_are_owed(self, outcomes):
+        found = outcomes("LeavesTheCount")
+        assert found["nothing"][0] == "failed"
+        assert "count" in found["nothing"][1]
+        assert "written" in found["nothing"][1]
+        assert found["mixed"][0] == "passed"
+
+    def test_the_released_runner_gets_it_as_a_case_that_computes(self, cli, root, tmp_path):
+        assert cli("export", "--root", root, "--out", tmp_path / "released").code == 0
+        index = json.loads((tmp_path / "released" / "index.json").read_text())
+        assert "positive_rows/nothing" in [entry["id"] for entry in index["cases"]]
+        assert [entry["id"] for entry in index["left_out"]] == ["positive_rows/rank"]
+        assert cli("run", tmp_path / "released", "--root", root).code == 0
+
+
+class TestRowsThatAreKept:
+    def test_they_must_stay_as_the_caller_preset_them(self, outcomes):
+        outcome, reason, _ = outcomes("WritesKeptRows")["mixed"]
+        assert outcome == "failed"
+        assert reason.startswith("place: diff3 = ")
+
+    def test_all_others_must_be_written(self, outcomes):
+        outcome, reason, _ = outcomes("LeavesPlaces")["mixed"]
+        assert outcome == "failed"
+        assert reason.startswith("place: 1 of 5 elements")
+
+    def test_a_call_that_is_refused_writes_nothing_not_even_the_preset(self, outcomes):
+        outcome, reason, _ = outcomes("WritesWhenRefusing")["rank"]
+        assert outcome == "failed"
+        assert "place" in reason
+
+
+class TestCriteriaOfACase:
+    def test_they_decide_that_case_alone(self, outcomes):
+        found = outcomes("IsALittleOff")
+        assert found["mixed"][0] == "passed"
+        assert found["sharp"][0] == "failed"
+        assert "diff3" in found["sharp"][1]
+
+    @pytest.mark.parametrize(
+        ("criteria", "message"),
+        [
+            ("{pack: {diff3: 0}}", "unknown key 'pack'. Did you mean 'packed'?"),
+            ("{count: {diff3: 0}}", "unknown key 'count'"),
+            ("{packed: {diff8: 0}}", "unknown key 'diff8'"),
+            ("{packed: {nrmse: 0}}", "unknown key 'nrmse'"),
+            ("{packed: {diff1: -1}}", "diff1 of packed must be a number ≥ 0, not -1"),
+            ("{packed: {diff1: .nan}}", "diff1 of packed must be a number ≥ 0"),
+            ("{packed: {}}", "packed needs at least one criterion"),
+            ("[packed]", "criteria must be a mapping"),
+        ],
+    )
+    def test_mistakes(self, cli, root, criteria, message):
+        cases = root / "cases" / "positive_rows.yaml"
+        cases.write_text(cases.read_text().replace("{packed: {diff3: 1.0e-6}}", criteria))
+        result = cli("list", "--root", root)
+        assert result.code == 3
+        assert "positive_rows.yaml:8: case 'sharp': " in result.err
+        assert message in result.err
+
+    def test_other_criteria_need_no_new_cache(self, cli, run, root):
+        """What a case is held to comes from its declaration, whatever a file that was made earlier says."""
+        cases = root / "cases" / "positive_rows.yaml"
+        cases.write_text(cases.read_text().replace("diff3: 1.0e-6", "diff3: 1.0e-3"))
+        stale = run("positive_rows/sharp", "--root", root)
+        assert stale.code == 3
+        assert "has changed since it was generated" in stale.results["positive_rows/sharp"]["reason"]
+        assert cli("generate", "--all", "--root", root).code == 0
+        backend = f"{root / 'backends.py'}:IsALittleOff"
+        assert run("positive_rows/sharp", "--root", root, "--backend", backend).code == 0
+
+
+class TestHeavy:
+    def test_only_its_tag_or_its_id_selects_it(self, cli, root):
+        def listed(*selection):
+            result = cli("list", "--root", root, "--format", "ids", *selection)
+            return result.lines if result.code == 0 else []
+
+        assert "positive_rows/large" not in listed() + listed("--all") + listed("--tag", "boundary", "--tag", "smoke")
+        assert "positive_rows/large" not in listed("positive_rows") + listed("positive_rows/*")
+        assert listed("--tag", "heavy") == listed("positive_rows/large") == ["positive_rows/large"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            'rows_owned="count"',
+            'rows_owned="cont"',
+            "which is neither a result nor another output. Did you mean 'count'?",
+        ),
+        ("preset=-1, kept", "kept", "keeps what nobody presets"),
+        (
+            'checks.not_empty("x", "§1", writes',
+            'checks.not_empty("x", "§1", Status.BAD_PARAM, writes',
+            "A call that is refused",
+        ),
+    ],
+)
+def test_slips_of_authors(cli, root, old, new, message):
+    generator = root / "generators" / "positive_rows.py"
+    text = generator.read_text()
+    assert old in text
+    generator.write_text(text.replace(old, new))
+    result = cli("list", "--root", root)
+    assert result.code == 3
+    assert "positive_rows.py:" in result.err
+    assert message in result.err
