@@ -36,6 +36,9 @@ _DOUBT = 2.0**-49
 
 _PARTS = 6
 _BLOCK = 1 << 16  # pairs: 512 KiB of float64 stay in the cache through all passes over them
+_ROWS = 64  # queries that are looked at together; they stand side by side
+_BESIDE = 128  # points to either side of them that bound how far the nearest are
+_PAIRS = 1 << 24  # 128 MiB of distances, should they all stand in one plane
 
 
 def surfaces(draw: Draw, batch: int, count: int, reach: int) -> Array:
@@ -142,6 +145,9 @@ def nearest_stand_apart(queries: Array, points: Array) -> Array:
     dtype = dtype_of(points)
     _refuse_tiny(_exponent(queries, points), dtype)
     squared, _ = nearest(queries, points, 4)
+    if dtype is DType.FLOAT:
+        # Too far for any evaluation in float32: no distance at all. In half it depends on who evaluates.
+        squared[squared > 2 * _LARGEST[dtype]] = np.inf
     there = np.isfinite(squared)
     apart = ~there[..., 1:] | (squared[..., :-1] <= np.where(there, squared, 0)[..., 1:] * (1 - _APART[dtype]))
     fits = ~there | (squared <= _LARGEST[dtype] * (1 - _APART[dtype]))
@@ -226,33 +232,57 @@ def nearest(queries: Array, points: Array, count: int = 3) -> tuple[Array, Array
     squared = np.full((*queries.shape[:2], count), np.inf)
     indices = np.zeros(squared.shape, np.int64)
     exact = exact_in_float64(queries, points)
-    for batch, rows, block in _blocks(queries, points):
-        row, column = _candidates(block, count)
-        if exact:
-            distances = block[row, column]
-            # Stable, as the order below: equals stay by index.
-            order = np.lexsort((distances, row))
-        else:
-            near = [(queries[batch, rows][n], points[batch, k]) for n, k in zip(row, column, strict=True)]
-            true = list(starmap(exact_squared_distance, near))
-            distances = np.array(list(map(_to_odd, true)), np.float64)
-            order = np.array(sorted(range(len(true)), key=lambda place: (row[place], true[place])), np.int64)
-        row, column, distances = row[order], column[order], distances[order]
-        rank = np.arange(len(row)) - np.searchsorted(row, row)
-        kept = rank < count
-        squared[batch, rows][row[kept], rank[kept]] = distances[kept]
-        indices[batch, rows][row[kept], rank[kept]] = column[kept]
+    for batch in range(len(queries)):
+        for rows, columns, block in _windows(queries[batch], points[batch], count):
+            row, place = _candidates(block, count)
+            query, column = rows[row], columns[place]
+            if exact:
+                distances = block[row, place]
+                order = np.lexsort((column, distances, query))
+            else:
+                near = zip(queries[batch, query], points[batch, column], strict=True)
+                true = list(starmap(exact_squared_distance, near))
+                distances = np.array(list(map(_to_odd, true)), np.float64)
+                order = np.array(sorted(range(len(true)), key=lambda n: (query[n], true[n], column[n])), np.int64)
+            query, column, distances = query[order], column[order], distances[order]
+            rank = np.arange(len(query)) - np.searchsorted(query, query)
+            kept = rank < count
+            squared[batch, query[kept], rank[kept]] = distances[kept]
+            indices[batch, query[kept], rank[kept]] = column[kept]
     return squared, indices
 
 
+def _windows(queries: Array, points: Array, count: int) -> Iterator[tuple[Array, Array, Array]]:
+    """Queries, points and their squared distances: a few queries at a time, with all points that may be nearest."""
+    rows, columns = _along_x(queries), _along_x(points)
+    axes = np.ascontiguousarray(points[columns].T, dtype=np.float64)
+    step = min(_ROWS, max(1, _PAIRS // max(1, len(columns))))
+    for start in range(0, len(rows) if len(columns) else 0, step):
+        some = rows[start : start + step]
+        near = queries[some].astype(np.float64)
+        left, right = near[0, 0], near[-1, 0]
+        low, high = max(0, int(np.searchsorted(axes[0], left)) - _BESIDE), np.searchsorted(axes[0], right) + _BESIDE
+        squared = _between(near, axes[:, low:high])
+        if squared.shape[1] < len(columns):
+            # Whoever is farther off on x alone than the last of the nearest in this window is not among the nearest.
+            reach = np.sqrt(np.partition(squared, count - 1, axis=1)[:, count - 1].max())
+            reach = reach * (1 + 2.0**-20) + max(abs(left), abs(right)) * 2.0**-50
+            low, high = np.searchsorted(axes[0], left - reach), np.searchsorted(axes[0], right + reach, side="right")
+            squared = _between(near, axes[:, low:high])
+        yield some, columns[low:high], squared
+
+
+def _along_x(points: Array) -> Array:
+    """The finite ones, ascending in x."""
+    finite = np.flatnonzero(np.isfinite(points).all(axis=-1))
+    return finite[np.argsort(points[finite, 0], kind="stable")]
+
+
 def _candidates(squared: Array, count: int) -> tuple[Array, Array]:
-    """Row and column of all that may be among the `count` smallest of their row; NaN and infinity are not."""
-    if squared.shape[1] == 0:
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    numbers = np.fmin(squared, np.inf)
-    last = min(count, numbers.shape[1]) - 1
-    limit = np.partition(numbers, last, axis=1)[:, last, None]
-    row, column = np.nonzero((numbers <= limit * (1 + _DOUBT)) & (numbers < np.inf))
+    """Row and column of all that may be among the `count` smallest of their row."""
+    last = min(count, squared.shape[1]) - 1
+    limit = np.partition(squared, last, axis=1)[:, last, None]
+    row, column = np.nonzero(squared <= limit * (1 + _DOUBT))
     return row, column
 
 

@@ -217,6 +217,12 @@ def test_squared_distances_beyond_the_type_are_refused():
     assert nearest_stand_apart(far[:, :1], far[:, :1]).tolist() == [[True]]
 
 
+def test_a_distance_that_overflows_in_any_evaluation_is_none_and_one_that_may_overflow_is_not_fair():
+    origin = one([[0, 0, 0]])
+    assert nearest_stand_apart(origin, one([[2.0**100, 0, 0], [1, 0, 0], [2.0**101, 0, 0]])).item() is True
+    assert nearest_stand_apart(origin, one([[2.0**64, 0, 0], [1, 0, 0]])).item() is False
+
+
 @pytest.mark.slow
 @FLOATS
 def test_where_the_nearest_stand_apart_every_evaluation_agrees(dtype):
@@ -308,6 +314,22 @@ def test_equals_come_by_index_wherever_the_blocks_end(count):
     squared, indices = nearest(np.zeros((1, 3, 3), "<f4"), k)
     assert indices.tolist() == [[[0, 1, 2] if count > 1 else [0, 0, 0]] * 3]
     assert squared.tolist() == [[[0.0] * min(count, 3) + [math.inf] * max(0, 3 - count)] * 3]
+
+
+@pytest.mark.parametrize("reach", [(2, 2, 2), (1182, 1182, 1182), (0, 500, 500), (900, 0, 3)])
+def test_the_nearest_of_many_points_are_those_of_a_full_search(reach):
+    """Whatever stands side by side on x: few points, all of them, or many at the same place."""
+    for base in (0, 1 << 20):
+        u, k = (
+            (Draw(8).stream(name).integers(-1182, 1183, (1, count, 3)) % (2 * np.array(reach) + 1) + base).astype("<f4")
+            for name, count in (("u", 150), ("k", 1100))
+        )
+        for count in (1, 3, 4):
+            squared, indices = nearest(u, k, count)
+            everything = squared_distances(u[0], k[0])
+            order = np.argsort(everything, axis=1, kind="stable")[:, :count]
+            np.testing.assert_array_equal(indices[0], order)
+            np.testing.assert_array_equal(squared[0], np.take_along_axis(everything, order, axis=1))
 
 
 def test_each_batch_finds_neighbours_of_its_own():
