@@ -488,7 +488,6 @@ class TestDeviceMemory:
         [
             ("past the end", "wrote past the end of data_col, first at byte 3 behind it"),
             ("before the start", "wrote before the start of data_col, first at byte 4 in front of it"),
-            ("change the input", "changed the input feature (element 2)"),
             ("overrun the workspace", "wrote past the end of workspace, first at byte 1 behind it"),
         ],
     )
@@ -497,6 +496,13 @@ class TestDeviceMemory:
         call = im2col(workspace=np.full(64, 0xA5, np.uint8), workspace_size=64)
         with pytest.raises(Violated, match=f"^{re.escape(words)}$"):
             opened(device.path).run(call)
+
+    def test_a_changed_input_comes_back_to_the_harness_which_compares_it(self, device):
+        device.behave("change the input")
+        call, other = im2col(), im2col()
+        assert opened(device.path).run(call) is Status.SUCCESS
+        changed = call.array("feature").view("u1") != other.array("feature").view("u1")
+        assert np.flatnonzero(changed).tolist() == [9]
 
     def test_a_refused_call_is_checked_as_well(self, device):
         device.refuse("mluOpMaskedIm2colForward", 3)
