@@ -174,6 +174,17 @@ MLUOP_API mluOpStatus_t mluOpMaskedIm2colForward(
     const int pad_h, const int pad_w, void *workspace, const size_t workspace_size,
     const mluOpTensorDescriptor_t data_col_desc, void *data_col);
 
+MLUOP_API mluOpStatus_t mluOpGetMaskedCol2imForwardWorkspaceSize(
+    mluOpHandle_t handle, const mluOpTensorDescriptor_t col_desc, const mluOpTensorDescriptor_t mask_h_idx_desc,
+    const mluOpTensorDescriptor_t mask_w_idx_desc, const mluOpTensorDescriptor_t im_desc, size_t *workspace_size);
+
+/* Size before workspace. */
+MLUOP_API mluOpStatus_t mluOpMaskedCol2imForward(
+    mluOpHandle_t handle, const mluOpTensorDescriptor_t col_desc, const void *col,
+    const mluOpTensorDescriptor_t mask_h_idx_desc, const void *mask_h_idx,
+    const mluOpTensorDescriptor_t mask_w_idx_desc, const void *mask_w_idx, const size_t workspace_size,
+    void *workspace, const mluOpTensorDescriptor_t im_desc, void *im);
+
 /* One operator under two names: the released pair, then the pair that the design document prints. */
 MLUOP_API mluOpStatus_t mluOpGetDynamicPointToVoxelBackwardWorkspaceSize(
     const mluOpHandle_t handle, const mluOpReduceMode_t reduce_type,

@@ -8,7 +8,7 @@ import pytest
 OFFICIAL = Path(__file__).parents[1] / "official"
 # A checkout of the released library, or of its test folder alone.
 SUITE = os.environ.get("MLUOPS_TEST_RELEASED_SUITE")
-WANTED = {"value": "passed", "adjacent": "passed", "unknown": "skipped", "broken": "error"}
+WANTED = {"value": "passed", "adjacent": "passed", "recomputed": "passed", "unknown": "skipped", "broken": "error"}
 
 
 def test_one_broken_file_costs_one_case(run):
@@ -56,7 +56,7 @@ def test_list_and_verify_go_on_behind_a_broken_file(cli):
     assert sum("error: " in line for line in listed.lines) == 2
     verified = cli("verify", OFFICIAL)
     assert verified.code == 3
-    assert verified.lines[-1] == "5 verified, 2 differ, 9 skipped"
+    assert verified.lines[-1] == "5 verified, 2 differ, 10 skipped"
 
 
 def test_a_foreign_file_is_shown_as_far_as_it_can_be_read(cli):
@@ -64,6 +64,27 @@ def test_a_foreign_file_is_shown_as_far_as_it_can_be_read(cli):
     assert result.code == 0
     assert "value_f holds 3 elements, the shape 2" in result.out
     assert cli("show", OFFICIAL / "deep" / "unknown_not_hexadecimal.prototxt").code == 0
+
+
+def test_without_a_device_the_reference_gives_the_baseline(run):
+    """Only test_param says CPU, as in older files; the reference itself is then compared with nothing else."""
+    path = OFFICIAL / "recomputed_baseline.prototxt"
+    result = run(path)
+    (one,) = result.results.values()
+    assert (result.code, one["outcome"]) == (0, "passed")
+    assert "baseline recomputed with the reference (device CPU)" in one["notes"]
+    (one,) = run(path, "--backend", "reference").results.values()
+    assert one["outcome"] == "suspect"
+
+
+def test_a_pixel_that_is_masked_twice_is_an_error_of_the_file(run, tmp_path):
+    text = (OFFICIAL / "recomputed_baseline.prototxt").read_text()
+    path = tmp_path / "case.prototxt"
+    path.write_text(text.replace("value_i: 4", "value_i: 0"))
+    result = run(path)
+    (one,) = result.results.values()
+    assert result.code == 3
+    assert "masks 0 and 1 are the same pixel [0, 0]; masked_col2im_forward does not define that" in one["reason"]
 
 
 def test_where_a_tensor_of_a_known_operator_overflows_its_type_is_an_error(run, tmp_path):

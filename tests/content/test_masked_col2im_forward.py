@@ -1,0 +1,491 @@
+"""masked_col2im_forward: reference and kernel against literal loops, the checks, the recipes, the rulings."""
+
+import itertools
+import random
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pytest
+
+from generators.masked_col2im_forward.mutants import MUTANTS, Steps, apply
+from generators.masked_col2im_forward.values import KINDS, column_values
+from mluops_gtest.authoring import Draw, DType, Handle, Layout, OpCall, Status, TensorArg, TensorDesc, call_of
+from mluops_gtest.content.declarations import load_declarations
+from mluops_gtest.content.operators import load_operator
+from mluops_gtest.generate.make import make_case
+from mluops_gtest.model.tensor import contiguous
+from tests.conftest import ROOT
+
+OPERATOR = load_operator(ROOT / "generators" / "masked_col2im_forward" / "__init__.py")
+IM2COL = load_operator(ROOT / "generators" / "masked_im2col_forward" / "__init__.py")
+STORAGE = {DType.FLOAT: "<f4", DType.HALF: "<f2"}
+
+
+def poisoned(dtype: DType, dims: tuple[int, ...]) -> np.ndarray:
+    out = np.empty(dims, dtype.storage)
+    out.view(dtype.bits)[...] = int.from_bytes(dtype.poison, "little")
+    return out
+
+
+def call_for(col, mask_h, mask_w, size, nram_bytes: int = 655360) -> OpCall:
+    """A valid call whose output holds poison."""
+    dtype = DType.FLOAT if col.dtype == "<f4" else DType.HALF
+    inputs = {"col": col, "mask_h_idx": np.array(mask_h, "<i4"), "mask_w_idx": np.array(mask_w, "<i4")}
+    outputs = {"im": poisoned(dtype, (1, len(col), *size))}
+    handle = Handle(nram_bytes=nram_bytes)
+    return call_of(OPERATOR.name, {}, inputs, outputs, layouts={"im": Layout.NCHW}, handle=handle)
+
+
+def literal_loops(call: OpCall) -> np.ndarray:
+    """§1.2 element by element, on bits: mask and channel from the index in col."""
+    bits = call.tensor("col").dtype.bits
+    col = call.array("col").view(bits).ravel().tolist()
+    mask_cnt = len(call.array("mask_h_idx"))
+    im = np.zeros(call.tensor("im").dims, bits)
+    for index, value in enumerate(col):
+        mask_index, c = index % mask_cnt, index // mask_cnt
+        x, y = call.array("mask_w_idx")[mask_index], call.array("mask_h_idx")[mask_index]
+        im[0, c, y, x] = value
+    return im
+
+
+def random_call(rng: random.Random) -> OpCall:
+    """A small valid call of any shape on any bits; now and then an axis or the list of masks is long."""
+    channels, height, width = (rng.randint(1, 5) for _ in range(3))
+    match rng.randrange(12):
+        case 0:
+            channels = rng.randint(60, 70)
+        case 1:
+            height = rng.choice([257, 300, 2100])
+        case 2:
+            width = rng.choice([257, 300, 2100])
+        case 3:
+            height, width = rng.randint(8, 10), rng.randint(8, 10)
+    pixels = height * width
+    masks = rng.choice([0, pixels, rng.randint(0, pixels), rng.randint(0, pixels), min(pixels, rng.randint(1, 4))])
+    chosen = rng.sample(range(pixels), min(masks, 80))
+    if rng.random() < 0.3:
+        chosen.sort()
+    dtype = rng.choice([DType.FLOAT, DType.HALF])
+    kind = rng.choice(["full", "wide", "any_bits", "nan_only"])
+    col = column_values(Draw(rng.getrandbits(32)), dtype, (channels, len(chosen)), kind)
+    if col.size and rng.random() < 0.2:
+        col[rng.randrange(channels), -1] = rng.choice([np.inf, -np.inf])
+    nram_bytes = rng.choice([8, 16, 655360])
+    return call_for(col, [p // width for p in chosen], [p % width for p in chosen], (height, width), nram_bytes)
+
+
+def bits_of(array: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(array).view(f"<u{array.itemsize}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(6))
+def test_reference_kernel_and_literal_loops_agree_bit_for_bit(seed: int) -> None:
+    rng = random.Random(seed)
+    for _ in range(150):
+        call = random_call(rng)
+        expected = literal_loops(call)
+        assert OPERATOR.broken(call) is None
+        baseline = OPERATOR.reference(call).outputs["im"]
+        assert baseline.dtype == call.array("im").dtype
+        np.testing.assert_array_equal(bits_of(baseline), expected)
+        assert OPERATOR.kernel(call) is Status.SUCCESS
+        np.testing.assert_array_equal(bits_of(call.array("im")), expected)
+
+
+def test_the_copy_that_the_wrong_ones_vary_is_right() -> None:
+    rng = random.Random(99)
+    for _ in range(100):
+        call = random_call(rng)
+        assert apply(Steps(), call) is Status.SUCCESS
+        np.testing.assert_array_equal(bits_of(call.array("im")), literal_loops(call))
+
+
+@pytest.mark.slow
+def test_each_wrong_implementation_is_wrong_somewhere_and_right_somewhere() -> None:
+    rng = random.Random(5)
+    agrees: dict[str, set[bool]] = {wrong.name: set() for wrong in MUTANTS}
+    for _ in range(250):
+        call = random_call(rng)
+        expected = literal_loops(call)
+        for wrong in MUTANTS:
+            call.array("im")[...] = poisoned(call.tensor("im").dtype, call.tensor("im").dims)
+            with np.errstate(all="ignore"):
+                wrong.run(call)
+            agrees[wrong.name].add(bool((bits_of(call.array("im")) == expected).all()))
+    # A sum with what marks unwritten memory is never right.
+    assert {name: found for name, found in agrees.items() if found != {True, False}} == {"adds_to_im": {False}}
+
+
+# Rulings.
+
+
+@pytest.fixture(params=["reference", "kernel"])
+def im(request):
+    """Computes im by the reference or by the kernel."""
+
+    def compute(*args) -> np.ndarray:
+        call = call_for(*args)
+        if request.param == "reference":
+            return OPERATOR.reference(call).outputs["im"]
+        assert OPERATOR.kernel(call) is Status.SUCCESS
+        return call.array("im")
+
+    return compute
+
+
+def counting(*shape: int) -> np.ndarray:
+    return np.arange(1, 1 + np.prod(shape), dtype="<f4").reshape(shape)
+
+
+def test_x_is_the_column_and_comes_from_mask_w_idx(im) -> None:
+    assert im(counting(2, 2), [0, 1], [2, 0], (2, 3)).tolist() == [[[[0, 0, 1], [2, 0, 0]], [[0, 0, 3], [4, 0, 0]]]]
+
+
+def test_columns_follow_their_masks_in_any_order(im) -> None:
+    assert im(counting(1, 4), [1, 1, 0, 0], [1, 0, 1, 0], (2, 2)).tolist() == [[[[4, 3], [2, 1]]]]
+
+
+def test_without_masks_im_is_cleared(im) -> None:
+    cleared = im(counting(3, 0), [], [], (2, 4))
+    assert cleared.shape == (1, 3, 2, 4)
+    assert not bits_of(cleared).any()
+
+
+@pytest.mark.parametrize("null", [(), ("col", "mask_h_idx", "mask_w_idx")])
+def test_without_masks_no_pointer_but_that_of_im_matters(null) -> None:
+    call = call_for(counting(2, 0), [], [], (2, 2))
+    inputs = {name: replace(arg, array=None, null=True) if name in null else arg for name, arg in call.inputs.items()}
+    call = replace(call, inputs=inputs, workspace_size=8)
+    answer = OPERATOR.answer(call)
+    assert (answer.status, answer.check) == (Status.SUCCESS, "mask_h_idx_empty")
+    assert OPERATOR.broken(call) is None
+    assert not OPERATOR.reference(call).outputs["im"].any()
+    assert OPERATOR.kernel(call) is Status.SUCCESS
+    assert not call.array("im").any()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "patterns"),
+    [
+        ("<f4", [0x80000000, 0x7F800001, 0xFFC12345, 0x7F800000, 0x00000001, 0x807FFFFF]),
+        ("<f2", [0x8000, 0x7C01, 0xFE12, 0x7C00, 0x0001, 0x83FF]),
+    ],
+)
+def test_bits_survive_and_the_rest_is_plus_zero(im, dtype: str, patterns: list[int]) -> None:
+    col = np.array(patterns, dtype=f"<u{dtype[-1]}").view(dtype).reshape(1, 6)
+    image = im(col, [0, 0, 0, 1, 1, 1], [0, 1, 2, 0, 1, 2], (2, 4))
+    assert bits_of(image).ravel().tolist() == [*patterns[:3], 0, *patterns[3:], 0]
+
+
+# The way back.
+
+
+def im2col(image: np.ndarray, call: OpCall) -> np.ndarray:
+    """data_col of masked_im2col_forward at the same masks, with a window of one pixel."""
+    params = {"kernel_h": 1, "kernel_w": 1, "pad_h": 0, "pad_w": 0}
+    inputs = {"feature": image, "mask_h_idx": call.array("mask_h_idx"), "mask_w_idx": call.array("mask_w_idx")}
+    back = call_of(IM2COL.name, params, inputs, layouts={"feature": Layout.NCHW})
+    return IM2COL.reference(back).outputs["data_col"]
+
+
+def test_masked_im2col_forward_returns_col() -> None:
+    rng = random.Random(11)
+    for _ in range(200):
+        call = random_call(rng)
+        if call.tensor("mask_h_idx").desc.is_empty:
+            continue
+        assert OPERATOR.kernel(call) is Status.SUCCESS
+        np.testing.assert_array_equal(bits_of(im2col(call.array("im"), call)), bits_of(call.array("col")))
+
+
+def test_it_is_the_transpose_of_masked_im2col_forward() -> None:
+    """⟨col2im(c), x⟩ = ⟨c, im2col(x)⟩ in integers, where no order of additions matters."""
+    rng = random.Random(12)
+    for _ in range(50):
+        call = random_call(rng)
+        if call.tensor("mask_h_idx").desc.is_empty:
+            continue
+        draw = Draw(rng.getrandbits(32))
+        col = draw.stream("col").integers(-99, 100, call.tensor("col").dims).astype("<f4")
+        image = draw.stream("image").integers(-99, 100, call.tensor("im").dims).astype("<f4")
+        masks = call.array("mask_h_idx"), call.array("mask_w_idx")
+        written = OPERATOR.reference(call_for(col, *masks, call.tensor("im").dims[2:])).outputs["im"]
+        assert np.vdot(written.astype(int), image.astype(int)) == np.vdot(
+            col.astype(int), im2col(image, call).astype(int)
+        )
+
+
+# What the document takes for granted.
+
+
+@pytest.mark.parametrize(
+    ("mask_h", "mask_w", "told"),
+    [
+        ([2], [0], "mask_h_idx leaves 0 … 1"),
+        ([-1], [0], "mask_h_idx leaves 0 … 1"),
+        ([0], [3], "mask_w_idx leaves 0 … 2"),
+        ([1], [-1], "mask_w_idx leaves 0 … 2"),
+        ([0, 1, 0], [2, 1, 2], "masks 0 and 2 are the same pixel [0, 2]"),
+        ([0, 1], [2, 1], None),
+        # Row · width + column meets that of another pixel where a column is outside; told as what it is.
+        ([0, 1], [3, 0], "mask_w_idx leaves 0 … 2"),
+    ],
+)
+def test_positions_outside_and_repeated_ones_are_broken(mask_h, mask_w, told) -> None:
+    assert OPERATOR.broken(call_for(counting(1, len(mask_h)), mask_h, mask_w, (2, 3))) == told
+
+
+# Checks.
+
+TENSORS = ("col", "mask_h_idx", "mask_w_idx", "im")
+
+
+@dataclass
+class Sketch:
+    """A call as plain data that can be mutated; buffers are made for small tensors only."""
+
+    dims: dict = field(
+        default_factory=lambda: {"col": (2, 4), "mask_h_idx": (4,), "mask_w_idx": (4,), "im": (1, 2, 3, 4)}
+    )
+    dtype: dict = field(default_factory=lambda: dict.fromkeys(("mask_h_idx", "mask_w_idx"), DType.INT32))
+    layout: dict = field(default_factory=lambda: {"im": Layout.NCHW})
+    # Strides as multiples of the contiguous ones.
+    spread: dict = field(default_factory=dict)
+    absent: set = field(default_factory=set)
+    null: set = field(default_factory=set)
+    handle: Handle | None = field(default_factory=Handle)
+    workspace: np.ndarray | None = None
+    workspace_size: int = 0
+
+    def call(self) -> OpCall:
+        args = {name: None if name in self.absent else self.argument(name) for name in TENSORS}
+        return OpCall(
+            "masked_col2im_forward",
+            {},
+            {name: args[name] for name in TENSORS[:3]},
+            {"im": args["im"]},
+            self.handle,
+            self.workspace,
+            self.workspace_size,
+        )
+
+    def argument(self, name: str) -> TensorArg:
+        dims, strides = self.dims[name], None
+        if name in self.spread:
+            strides = tuple(step * self.spread[name] for step in contiguous(dims))
+        desc = TensorDesc(self.dtype.get(name, DType.FLOAT), self.layout.get(name, Layout.ARRAY), dims, strides)
+        null = name in self.null
+        if null or desc.extent > 4096:
+            return TensorArg(desc, None, null)
+        # Masks are 0, which lies in every image; im is 1, so that a change shows.
+        return TensorArg(desc, desc.view(np.full(desc.extent, name == "im", desc.dtype.storage)))
+
+
+def mutate(sketch: Sketch, rng: random.Random) -> None:
+    """One thing differs, legal or not."""
+    name = rng.choice(TENSORS)
+    match rng.randrange(10):
+        case 0:
+            sketch.handle = rng.choice([None, Handle(arch=200)])
+        case 1:
+            sketch.absent.add(name)
+        case 2:
+            sketch.null.add(name)
+        case 3:
+            sketch.layout[name] = rng.choice(list(Layout))
+        case 4:
+            sketch.dtype[name] = rng.choice([DType.HALF, DType.FLOAT, DType.INT32, DType.INT64, DType.DOUBLE])
+            if rng.random() < 0.5:
+                sketch.dtype["col"] = sketch.dtype["im"] = rng.choice([DType.HALF, DType.INT32])
+        case 5:
+            mutate_dims(sketch, name, rng)
+        case 6:
+            sketch.spread[name] = rng.choice([1, 2])
+        case 7:
+            sketch.workspace_size = rng.choice([0, 64])
+            sketch.workspace = rng.choice([None, np.zeros(64, np.uint8)])
+        case 8:
+            channels = rng.choice([0, 1, 3])
+            sketch.dims |= {"im": (1, channels, 3, 4), "col": (channels, *sketch.dims["col"][1:])}
+        case 9:
+            masks = rng.choice([0, 0, 1, 2**31 - 1, 2**31, 2**30])
+            sketch.dims |= {"mask_h_idx": (masks,), "mask_w_idx": (masks,), "col": (*sketch.dims["col"][:1], masks)}
+
+
+def mutate_dims(sketch: Sketch, name: str, rng: random.Random) -> None:
+    dims = list(sketch.dims[name])
+    kind = rng.randrange(4)
+    if kind == 0 or not dims:
+        dims.append(1)
+    elif kind == 1:
+        dims.pop()
+    else:
+        dims[rng.randrange(len(dims))] = rng.choice([0, 0, 1, 2, 5, 2**16, 2**31])
+    sketch.dims[name] = tuple(dims)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mutations", [1, 2, 3])
+def test_the_kernels_own_checks_agree_with_the_list(mutations: int) -> None:
+    rng = random.Random(mutations)
+    answers = set()
+    for _ in range(3000):
+        sketch = Sketch()
+        for _ in range(mutations):
+            mutate(sketch, rng)
+        call = sketch.call()
+        answer = OPERATOR.answer(call)
+        answers.add(answer.check)
+        cleared = answer.check == "mask_h_idx_empty"
+        if (answer.computes or cleared) and any(call.tensor(name).array is None for name in TENSORS):
+            continue  # legal, and too large for a test; or im null without masks, which nobody looks at
+        assert OPERATOR.kernel(call) is answer.status, (answer, sketch)
+        im = call.outputs["im"]
+        if not answer.computes and im is not None and im.array is not None:
+            assert (im.array == (0 if cleared else 1)).all(), (answer, sketch)
+    reachable = {check.name for check in OPERATOR.checks if check.subsumed is None}
+    # One mutation cannot make, e.g., masks large where im is empty.
+    assert mutations == 1 or reachable <= answers, reachable - answers
+
+
+@pytest.mark.slow
+def test_subsumed_checks_are_never_the_first_to_answer() -> None:
+    subsumed = {check.name: check for check in OPERATOR.checks if check.subsumed is not None}
+    assert set(subsumed) == {"col_dim0_empty"}
+    violated = set()
+    lengths = (0, 1, 2**31)
+    for rows, channels, height, columns, masks in itertools.product((0, 1, 2), (0, 1, 2), lengths, lengths, lengths):
+        dims = {"col": (rows, columns), "mask_h_idx": (masks,), "mask_w_idx": (masks,), "im": (1, channels, height, 1)}
+        call = Sketch(dims=dims).call()
+        violated |= {name for name, check in subsumed.items() if not check.holds(call)}
+        assert OPERATOR.answer(call).check not in subsumed
+    assert violated == set(subsumed)
+
+
+# Recipes and declarations.
+
+
+def made(recipe: str, dtype: DType = DType.FLOAT, seed: int = 3, **args):
+    return OPERATOR.recipes[recipe](Draw(seed), {}, dtype, **args)
+
+
+def positions(inputs) -> list[tuple[int, int]]:
+    return list(zip(inputs["mask_h_idx"].tolist(), inputs["mask_w_idx"].tolist(), strict=True))
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("recipe", ["detected", "pixels"])
+@pytest.mark.parametrize("masks", [0, 1, 2, 3, 7, 15])
+def test_recipes_name_distinct_pixels_of_the_image(recipe: str, masks: int, seed: int) -> None:
+    inputs = made(recipe, seed=seed, image=(2, 3, 5), masks=masks).inputs
+    assert inputs["col"].shape == (2, masks)
+    named = positions(inputs)
+    assert len(set(named)) == masks
+    assert set(named) <= set(itertools.product(range(3), range(5)))
+
+
+def test_a_detector_lists_neighbours_in_row_major_order() -> None:
+    named = positions(made("detected", image=(1, 20, 20), masks=200).inputs)
+    assert named == sorted(named)
+    beside = sum((h, w + 1) in set(named) for h, w in named)
+    # Of random pixels half have a masked neighbour on the right.
+    assert beside > 140
+
+
+@pytest.mark.parametrize(
+    ("order", "key"),
+    [
+        ("rows", lambda pixel: pixel),
+        ("columns", lambda pixel: pixel[::-1]),
+        ("descending", lambda pixel: (-pixel[0], -pixel[1])),
+    ],
+)
+def test_pixels_come_in_the_order_that_is_asked_for(order: str, key) -> None:
+    named = positions(made("pixels", image=(1, 6, 7), masks=20, order=order).inputs)
+    assert named == sorted(named, key=key)
+    shuffled = positions(made("pixels", image=(1, 6, 7), masks=20).inputs)
+    assert set(shuffled) == set(named)
+    assert shuffled != named
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_ends_of_the_range_are_masked(seed: int) -> None:
+    assert positions(made("pixels", seed=seed, image=(1, 4, 5), masks=1, first=7).inputs) == [(3, 4)]
+    named = positions(made("pixels", seed=seed, image=(1, 4, 5), masks=6, first=7).inputs)
+    assert {(1, 2), (3, 4)} <= set(named)
+    assert min(named) == (1, 2)
+
+
+@pytest.mark.parametrize("kind", ["any_bits", "nan", "nan_only"])
+def test_no_value_is_the_mark_of_unwritten_memory(kind: str) -> None:
+    # Half has 65536 patterns: among 2^20 random ones the poison was certainly drawn, and replaced.
+    values = bits_of(column_values(Draw(3), DType.HALF, (1024, 1024), kind))
+    poison = int.from_bytes(DType.HALF.poison, "little")
+    assert not (values == poison).any()
+    assert (values == (poison ^ 1)).any()
+
+
+@pytest.mark.parametrize("dtype", STORAGE)
+def test_kinds_hold_what_they_say(dtype: DType) -> None:
+    of = {kind: column_values(Draw(3), dtype, (40, 50), kind) for kind in KINDS}
+    assert all(values.dtype == STORAGE[dtype] and values.shape == (40, 50) for values in of.values())
+    assert all(np.isfinite(of[kind]).all() and (of[kind] != 0).all() for kind in ("full", "wide"))
+    assert np.abs(of["wide"]).max() > np.abs(of["full"]).max()
+    assert (np.abs(of["denormal"]) < np.finfo(dtype.storage).tiny).all()
+    sign = 1 << (8 * dtype.itemsize - 1)
+    assert {0, sign} <= set(bits_of(of["denormal"]).ravel().tolist())
+    with np.errstate(invalid="ignore"):
+        found = {kind: {"nan": np.isnan(v).any(), "inf": np.isinf(v).any()} for kind, v in of.items()}
+    assert found["nan"] == {"nan": True, "inf": False}
+    assert found["inf"] == {"nan": False, "inf": True}
+    assert found["nan_inf"] == found["any_bits"] | {"inf": True} == {"nan": True, "inf": True}
+    assert {np.inf, -np.inf} <= set(of["inf"].ravel().tolist())
+    assert np.isnan(of["nan_only"]).all()
+    quiet = bits_of(of["nan_only"]) >> (9 if dtype is DType.HALF else 22) & 1
+    assert set(quiet.ravel().tolist()) == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("recipe", "args", "message"),
+    [
+        ("pixels", {"image": (1, 2, 2), "masks": 1, "values": "nans"}, "unknown kind of values 'nans'"),
+        ("pixels", {"image": (1, 2, 2), "masks": 1, "values": "nan_inf"}, "no value of the sort"),
+        ("pixels", {"image": (1, 2, 2), "masks": 5}, "5 masks need as many pixels; there are 4"),
+        ("pixels", {"image": (1, 2, 2), "masks": 3, "first": 2}, "3 masks need as many pixels; there are 2"),
+        ("detected", {"image": (1, 2, 2), "masks": 5}, "5 masks need as many pixels; there are 4"),
+        ("listed", {"mask_h": (2,), "mask_w": (0,), "image": (1, 2, 2)}, "outside of the image of 2 rows"),
+    ],
+)
+def test_recipes_refuse_what_they_cannot_make(recipe: str, args: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        made(recipe, **args)
+
+
+def declared():
+    return load_declarations(ROOT / "cases" / "masked_col2im_forward.yaml", OPERATOR)
+
+
+def test_network_cases_have_the_documents_shapes() -> None:
+    network = [make_case(draft, OPERATOR) for draft in declared() if "network" in draft.tags]
+    assert {case.outputs[0].desc.dtype for case in network} == set(STORAGE)
+    for case in network:
+        dims = [tensor.desc.dims for tensor in (*case.inputs, *case.outputs)]
+        assert dims == [(256, 200), (200,), (200,), (1, 256, 20, 20)]
+
+
+def test_the_documents_boundaries_are_declared_as_printed_and_as_meant() -> None:
+    drafts = {d.id.partition("/")[2]: d for d in declared()}
+    for dtype, channels in (("float", 163841), ("half", 327681)):
+        draft = drafts[f"document_boundary_{dtype}"]
+        assert (draft.dtype, draft.args["image"], draft.args["masks"]) == (dtype, (channels, 20, 20), 2)
+    printed = make_case(drafts["document_boundary_as_printed"], OPERATOR)
+    dims = [tensor.desc.dims for tensor in (*printed.inputs, *printed.outputs)]
+    assert dims == [(327681, 2), (2,), (2,), (1, 327680, 20, 20)]
+
+
+def test_theory_counts_all_of_im() -> None:
+    call = call_for(counting(3, 2), [0, 1], [0, 1], (4, 5))
+    assert OPERATOR.theory(call).io_bytes == 3 * 2 * 4 + 2 * 2 * 4 + 3 * 4 * 5 * 4
+    assert OPERATOR.theory(call).ops == 0
