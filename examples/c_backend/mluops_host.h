@@ -185,6 +185,20 @@ MLUOP_API mluOpStatus_t mluOpMaskedCol2imForward(
     const mluOpTensorDescriptor_t mask_w_idx_desc, const void *mask_w_idx, const size_t workspace_size,
     void *workspace, const mluOpTensorDescriptor_t im_desc, void *im);
 
+MLUOP_API mluOpStatus_t mluOpGetDynamicPointToVoxelForwardWorkspaceSize(mluOpHandle_t handle,
+                                                                        const mluOpTensorDescriptor_t feats_desc,
+                                                                        const mluOpTensorDescriptor_t coors_desc,
+                                                                        size_t *workspace_size);
+
+MLUOP_API mluOpStatus_t mluOpDynamicPointToVoxelForward(
+    mluOpHandle_t handle, const mluOpReduceMode_t reduce_type, const mluOpTensorDescriptor_t feats_desc,
+    const void *feats, const mluOpTensorDescriptor_t coors_desc, void *coors, void *workspace,
+    const size_t workspace_size, const mluOpTensorDescriptor_t voxel_feats_desc, void *voxel_feats,
+    const mluOpTensorDescriptor_t voxel_coors_desc, void *voxel_coors,
+    const mluOpTensorDescriptor_t point2voxel_map_desc, void *point2voxel_map,
+    const mluOpTensorDescriptor_t voxel_points_count_desc, void *voxel_points_count,
+    const mluOpTensorDescriptor_t voxel_num_desc, void *voxel_num);
+
 /* One operator under two names: the released pair, then the pair that the design document prints. */
 MLUOP_API mluOpStatus_t mluOpGetDynamicPointToVoxelBackwardWorkspaceSize(
     const mluOpHandle_t handle, const mluOpReduceMode_t reduce_type,

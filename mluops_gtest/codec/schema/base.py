@@ -119,11 +119,6 @@ MESSAGES: Final[Mapping[str, tuple[Row, ...]]] = {
 
 # Parameter messages that the format lists; an operator that declares the same field replaces it.
 PARAMS: Final[Mapping[str, tuple[int, str, tuple[Row, ...]]]] = {
-    "dynamic_point_to_voxel_forward_param": (
-        4012,
-        "DynamicPointToVoxelForwardParam",
-        rows("required ReduceMode reduce_type 1"),
-    ),
     "indice_convolution_backward_param": (
         20230131,
         "IndiceConvolutionBackwardParam",

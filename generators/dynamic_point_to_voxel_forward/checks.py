@@ -1,0 +1,95 @@
+"""The ordered parameter checks of dynamic_point_to_voxel_forward: §3.7 in the released library's order."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from mluops_gtest.authoring import Check, DType, OpCall
+from mluops_gtest.authoring.checks import (
+    arch_supported,
+    contiguous,
+    descriptors_present,
+    dim,
+    dtype,
+    handle_present,
+    not_empty,
+    not_large,
+    pointers_present,
+    rank,
+    require,
+    workspace_present,
+)
+
+REDUCE_MODE_MEAN, REDUCE_MODE_MAX = 1, 2
+
+_RANKS = {
+    "feats": 2,
+    "coors": 2,
+    "voxel_feats": 2,
+    "voxel_coors": 2,
+    "point2voxel_map": 1,
+    "voxel_points_count": 1,
+    "voxel_num": 1,
+}
+
+
+def _length(tensor: str, axis: int) -> Callable[[OpCall], int]:
+    return lambda call: call.tensor(tensor).dims[axis]
+
+
+def _dtype_like(tensor: str, other: str) -> Check:
+    return require(
+        f"{tensor}_dtype",
+        lambda call: call.tensor(tensor).dtype is call.tensor(other).dtype,
+        f"{tensor} must have the element type of {other}",
+        "§1.4: float features, int32 coordinates",
+    )
+
+
+def _subsumed(check: Check, why: str) -> Check:
+    return replace(check, subsumed=why)
+
+
+CHECKS = (
+    handle_present("§3.7"),
+    arch_supported("§3.7, released checks"),
+    *descriptors_present(_RANKS, "§3.7"),
+    *(rank(tensor, axes, "§1.1") for tensor, axes in _RANKS.items()),
+    *contiguous(_RANKS, "§1.4: no strides"),
+    dtype("feats", (DType.FLOAT,), "§1.4: float features"),
+    dtype("coors", (DType.INT32,), "§1.4: int32 coordinates"),
+    dtype("point2voxel_map", (DType.INT32,), "§3.7: int"),
+    _dtype_like("voxel_feats", "feats"),
+    _dtype_like("voxel_coors", "coors"),
+    _dtype_like("voxel_points_count", "point2voxel_map"),
+    _dtype_like("voxel_num", "point2voxel_map"),
+    require(
+        "reduce_type",
+        lambda call: call.param("reduce_type") in (REDUCE_MODE_MEAN, REDUCE_MODE_MAX),
+        "reduce_type must be REDUCE_MODE_MEAN or REDUCE_MODE_MAX",
+        "§1.1: mean or max",
+    ),
+    dim("coors", 0, _length("feats", 0), "coors must have one row per point", "§1.4"),
+    dim("point2voxel_map", 0, _length("feats", 0), "point2voxel_map must have one entry per point", "§1.4"),
+    dim("voxel_coors", 0, _length("voxel_feats", 0), "voxel_coors must have M rows, like voxel_feats", "§1.4"),
+    dim("voxel_points_count", 0, _length("voxel_feats", 0), "voxel_points_count must have M entries", "§1.4"),
+    # The header says that voxel_num[0] equals voxel_feats[0]; §1.4 is right: there is one number.
+    dim("voxel_num", 0, 1, "voxel_num must have one entry", "§1.4"),
+    dim("voxel_feats", 1, _length("feats", 1), "voxel_feats must have C channels, like feats", "§1.4"),
+    dim("voxel_coors", 1, _length("coors", 1), "voxel_coors must have as many columns as coors", "§1.4"),
+    dim("coors", 1, 3, "coors must have three columns", "§1.4"),
+    # §3.7, dim check 5 prints num_points ≥ num_feats; §1.4 is right: M ≤ N, and C may be anything.
+    require(
+        "points_below_voxels",
+        lambda call: call.tensor("feats").dims[0] >= call.tensor("voxel_feats").dims[0],
+        "there must be at least as many points as rows for voxels (N ≥ M)",
+        "§1.4",
+    ),
+    *not_large(("feats", "coors"), "§3.7: feats and coors alone"),
+    not_empty("feats", "§1.1: returns at once"),
+    _subsumed(not_empty("coors", "§1.1: returns at once"), "coors has 3·N elements, and N = 0 leaves feats empty too"),
+    workspace_present("§3.7"),
+    *pointers_present(_RANKS, "§3.7"),
+)
+
+# Without one of these another check answers with the same status.
+ANSWERED_ANYWAY: dict[str, str] = {}
