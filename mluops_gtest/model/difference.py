@@ -11,8 +11,9 @@ _MAX_ULP: Final = 10_000
 
 
 def told_ulp(worst: Worst) -> int | None:
-    """The largest distance in ulp where it says something."""
-    return worst.max_ulp if worst.max_ulp is not None and worst.max_ulp <= _MAX_ULP else None
+    """The largest distance in ulp where it says something: it is taken over finite pairs, and NaN or inf is worse."""
+    finite = "n" not in f"{worst.evaluated}{worst.baseline}".lower()
+    return worst.max_ulp if worst.max_ulp and worst.max_ulp <= _MAX_ULP and finite else None
 
 
 def worst_words(result: CaseResult) -> str:

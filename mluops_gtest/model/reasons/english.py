@@ -65,7 +65,7 @@ def _unwritten(cause: c.Unwritten) -> str:
 
 
 def _non_finite(cause: c.NonFinite) -> str:
-    elements = "1 element differs" if cause.elements == 1 else f"{cause.elements} elements differ"
+    elements = f"{_elements(cause.elements)} differ{'s' * (cause.elements == 1)}"
     return f"{cause.output}: {elements} in being NaN or infinite, first at flat index {cause.first}"
 
 
@@ -78,6 +78,20 @@ def _exceeded(cause: c.Exceeded) -> str:
     differing = cause.differing
     share = share_words(cause.beyond, differing.count, cause.bits_unequal, differing.size, equality=cause.equality)
     return f"{cause.output}: {figures}{where}; {share}"
+
+
+def _written_anyway(cause: c.WrittenAnyway) -> str:
+    found = f"{_elements(cause.places.count)}, first at {cause.places.first}"
+    return f"{cause.output} was written ({found}) although the call answers {cause.status} ({cause.check})"
+
+
+def _bits_unequal(cause: c.BitsUnequal) -> str:
+    are = "is" if cause.elements == 1 else "are"
+    return f"{cause.output}: {_elements(cause.elements)} {are} equal but not bit for bit (−0, NaN payloads)"
+
+
+def _elements(count: int) -> str:
+    return f"{count} element{'s' * (count != 1)}"
 
 
 def _not_reproducible(cause: c.NotReproducible) -> str:
@@ -130,14 +144,13 @@ WORDS: Final[dict[type, str | Callable[[Any], str]]] = {
     c.FileSize: _file_size,
     c.WrongStatus: _wrong_status,
     c.Refusals: lambda cause: "; ".join(cause.texts),
-    c.WrittenAnyway: "{0.output} was written ({0.places.count} elements, first at {0.places.first}) although the call "
-    "answers {0.status} ({0.check})",
+    c.WrittenAnyway: _written_anyway,
     c.ScalarMissing: "{0.output} was not reported; expected {0.expected}",
     c.ScalarWrong: "{0.output} is {0.got}, expected {0.expected}",
     c.Unwritten: _unwritten,
     c.NonFinite: _non_finite,
     c.Exceeded: _exceeded,
-    c.BitsUnequal: "{0.output}: {0.elements} elements are equal but not bit for bit (−0, NaN payloads)",
+    c.BitsUnequal: _bits_unequal,
     c.NotReproducible: _not_reproducible,
     c.NoCriterion: "{0.output} has no criterion for {0.dtype}",
     c.NotJudged: "{0.output} was compared, but no criterion could be judged on it",

@@ -93,7 +93,7 @@ def test_bits_count_where_they_are_asked_and_are_a_note_where_not():
     case = doubling(x=(0.0, 1.0), count=2, criteria=(exact(),))
     told = judge((-0.0, 2.0), case=case, scalars={"count": 2})
     assert (told.outcome, told.causes) == (Outcome.PASSED, ())
-    assert told.notes == ["y: 1 elements are equal but not bit for bit (−0, NaN payloads)"]
+    assert told.notes == ["y: 1 element is equal but not bit for bit (−0, NaN payloads)"]
     asked = judge((-0.0, 2.0), case=case, scalars={"count": 2}, bitwise=True)
     assert (asked.outcome, asked.causes) == (Outcome.FAILED, (c.BitsUnequal("y", 1),))
 

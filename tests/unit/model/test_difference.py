@@ -23,11 +23,17 @@ def test_the_share_says_what_was_counted(counts, equality, words):
     assert share_words(*counts, equality=equality) == words
 
 
-@pytest.mark.parametrize(("ulp", "told"), [(3, "; at most 3 ulp apart"), (1129804209, ""), (None, "")])
+@pytest.mark.parametrize(("ulp", "told"), [(3, "; at most 3 ulp apart"), (1129804209, ""), (0, ""), (None, "")])
 def test_a_distance_in_ulp_is_told_where_it_says_something(ulp, told):
     worst = Worst("y", (0, 3), "1.5", "1", 7, 16, ulp, 2, 7)
     expected = f"y[0, 3] = 1.5, expected 1; 2 of 16 elements beyond tolerance (7 unequal in their bits){told}"
     assert worst_words(result(outcome=Outcome.FAILED, value=1.0, worst=worst)) == expected
+
+
+@pytest.mark.parametrize(("evaluated", "baseline"), [("inf", "0.0"), ("1.5", "nan"), ("(nan+1j)", "(1+1j)")])
+def test_beside_nan_and_infinity_no_distance_says_anything(evaluated, baseline):
+    worst = Worst("y", (3,), evaluated, baseline, 7, 16, 6, 1, 7)
+    assert "ulp" not in worst_words(result(outcome=Outcome.FAILED, value=1.0, worst=worst))
 
 
 def test_where_equality_is_asked_the_unequal_ones_count():
