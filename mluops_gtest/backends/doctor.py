@@ -32,7 +32,7 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Diagnosis:
     """One promise of a backend: kept, broken (with what to do), or not looked at (with the reason)."""
 
     name: str
@@ -170,16 +170,16 @@ _PROMISES: Final = (
 )
 
 
-def check_interface(offered: Sequence[str], misfits: Sequence[str]) -> Finding:
+def check_interface(offered: Sequence[str], misfits: Sequence[str]) -> Diagnosis:
     """The members that a backend has, and what is wrong with them."""
     if misfits:
-        return Finding("interface", Verdict.PROBLEM, " ".join(misfits))
-    return Finding("interface", Verdict.OK, f"offers {', '.join(offered)}")
+        return Diagnosis("interface", Verdict.PROBLEM, " ".join(misfits))
+    return Diagnosis("interface", Verdict.OK, f"offers {', '.join(offered)}")
 
 
 def check_behaviour(
     cases: Iterable[tuple[Case, Operator]], execute: Execute, *, deterministic: bool = True
-) -> list[Finding]:
+) -> list[Diagnosis]:
     """Run the cases, and calls made from them, on a backend; small cases tagged smoke and negative show most.
 
     `deterministic` is what the backend says of itself.
@@ -194,19 +194,19 @@ def check_behaviour(
             broken[next(promise.name for promise in _PROMISES if promise.broken_by(run))].append(run)
     for promise in _PROMISES:
         if promise.name == "deterministic" and not deterministic:
-            findings.append(Finding(promise.name, Verdict.SKIPPED, "the backend says that it is not"))
+            findings.append(Diagnosis(promise.name, Verdict.SKIPPED, "the backend says that it is not"))
         else:
             findings.append(_finding(promise, offered, broken[promise.name]))
     return findings
 
 
-def _finding(promise: _Promise, runs: Sequence[_Run], broken: Sequence[_Run]) -> Finding:
+def _finding(promise: _Promise, runs: Sequence[_Run], broken: Sequence[_Run]) -> Diagnosis:
     if broken:
-        return Finding(promise.name, Verdict.PROBLEM, f"{_examples(broken)}. {promise.advice}")
+        return Diagnosis(promise.name, Verdict.PROBLEM, f"{_examples(broken)}. {promise.advice}")
     shown = sum(promise.shown_by(run) for run in runs)
     if shown == 0:
-        return Finding(promise.name, Verdict.SKIPPED, "none of the cases shows it")
-    return Finding(promise.name, Verdict.OK, f"{promise.message} ({shown} cases)")
+        return Diagnosis(promise.name, Verdict.SKIPPED, "none of the cases shows it")
+    return Diagnosis(promise.name, Verdict.OK, f"{promise.message} ({shown} cases)")
 
 
 def _examples(runs: Sequence[_Run]) -> str:
@@ -215,34 +215,35 @@ def _examples(runs: Sequence[_Run]) -> str:
     return "; ".join(words) + (f"; and {more} more" if more else "")
 
 
-def _operators(runs: Sequence[_Run]) -> Finding:
+def _operators(runs: Sequence[_Run]) -> Diagnosis:
     """Which operators the backend offers at all."""
     names = list(dict.fromkeys(run.operator.name for run in runs))
     offered = {run.operator.name for run in runs if run.result.outcome is not Outcome.SKIPPED}
     if not names:
-        return Finding("operators", Verdict.SKIPPED, "there are no cases")
+        return Diagnosis("operators", Verdict.SKIPPED, "there are no cases")
     if not offered:
         reason = runs[0].result.reason
-        return Finding("operators", Verdict.PROBLEM, f"offers none of {', '.join(names)}: {reason}. Offer one of them.")
+        problem = f"offers none of {', '.join(names)}: {reason}. Offer one of them."
+        return Diagnosis("operators", Verdict.PROBLEM, problem)
     declined = [name for name in names if name not in offered]
     rest = f"; declines {', '.join(declined)}" if declined else ""
-    return Finding("operators", Verdict.OK, f"offers {', '.join(n for n in names if n in offered)}{rest}")
+    return Diagnosis("operators", Verdict.OK, f"offers {', '.join(n for n in names if n in offered)}{rest}")
 
 
-def _unknown_operator(prepared: Sequence[tuple[Case, Operator]], execute: Execute) -> Finding:
+def _unknown_operator(prepared: Sequence[tuple[Case, Operator]], execute: Execute) -> Diagnosis:
     """A call that nobody can know must be declined, whatever it holds."""
     name = "unknown operators"
     if not prepared:
-        return Finding(name, Verdict.SKIPPED, "there are no cases")
+        return Diagnosis(name, Verdict.SKIPPED, "there are no cases")
     case, operator = prepared[0]
     result = execute(
         replace(case, id=f"{UNKNOWN_OPERATOR}/call", operator=UNKNOWN_OPERATOR),
         replace(operator, name=UNKNOWN_OPERATOR, released_name=UNKNOWN_OPERATOR),
     )
     if result.outcome is Outcome.SKIPPED:
-        return Finding(name, Verdict.OK, "are declined")
+        return Diagnosis(name, Verdict.OK, "are declined")
     came = f"a call of {UNKNOWN_OPERATOR!r} came to {result.outcome.value} ({result.reason or 'as if it were known'})"
-    return Finding(name, Verdict.PROBLEM, f"{came}. Raise Declined(reason), or offer supports(operator) -> bool.")
+    return Diagnosis(name, Verdict.PROBLEM, f"{came}. Raise Declined(reason), or offer supports(operator) -> bool.")
 
 
 def _null_handles(prepared: Sequence[tuple[Case, Operator]]) -> list[tuple[Case, Operator]]:

@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 
-from mluops_gtest.model.c_api import CApi, CArgument, CArguments, CEnum, CParams, Source
+from mluops_gtest.model.c_api import ArgumentSource, CApi, CArgument, CArguments, CEnum, CParams
 from mluops_gtest.model.dtypes import DType, Layout
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.status import Status
@@ -108,24 +108,24 @@ def _argument(argument: CArgument, writable: bool, operator: Operator, params: C
     name = argument.name
     number = argument.type.name if isinstance(argument.type, CEnum) else argument.type.value
     match argument.source:
-        case Source.HANDLE:
+        case ArgumentSource.HANDLE:
             return "mluOpHandle_t handle"
-        case Source.PARAMS:
+        case ArgumentSource.PARAMS:
             assert params is not None, "loading refuses PARAMS without CParams"
             return f"const {params.type} {operator.params_descriptor}"
-        case Source.DESCRIPTOR:
+        case ArgumentSource.DESCRIPTOR:
             return f"const mluOpTensorDescriptor_t {name}_desc"
-        case Source.DATA:
+        case ArgumentSource.DATA:
             return f"{'' if writable else 'const '}void *{name}"
-        case Source.SCALAR:
+        case ArgumentSource.SCALAR:
             return f"{number} {name}"
-        case Source.HOST_ARRAY:
+        case ArgumentSource.HOST_ARRAY:
             return f"const {number} {name}[]"
-        case Source.WORKSPACE:
+        case ArgumentSource.WORKSPACE:
             return "void *workspace"
-        case Source.WORKSPACE_SIZE:
+        case ArgumentSource.WORKSPACE_SIZE:
             return "size_t workspace_size"
-        case Source.ASKED_SIZE:
+        case ArgumentSource.ASKED_SIZE:
             return "size_t *workspace_size"
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from mluops_gtest.cli.session import Session
 from mluops_gtest.content.root import recorded_roots
 from mluops_gtest.errors import UsageError
+from mluops_gtest.files.case_suffixes import TEXT
 from mluops_gtest.files.writing import replace_text
 from mluops_gtest.gate.baseline import baseline_from_json, baseline_text, is_baseline, load_json
 from mluops_gtest.gate.decision import Accept, Decision, Policy, decide
@@ -134,7 +135,7 @@ def _canonical(roots: list[str]) -> Callable[[str], str]:
     def canonical(word: str) -> str:
         inside = catalogue.inside_store(Path(word).resolve())
         if inside is not None:
-            return inside.with_suffix("").as_posix() if inside.suffix == ".prototxt" else (inside / "*").as_posix()
+            return inside.with_suffix("").as_posix() if inside.suffix == TEXT else (inside / "*").as_posix()
         return catalogue.canonical_id(word)
 
     return canonical

@@ -7,6 +7,7 @@ from mluops_gtest.content.declarations import load_declarations
 from mluops_gtest.content.operators import Operators, load_operators
 from mluops_gtest.content.root import Root
 from mluops_gtest.errors import ContentError, DeclarationError, suggestion
+from mluops_gtest.files.case_suffixes import TEXT
 from mluops_gtest.garbage import no_garbage_collection
 from mluops_gtest.model.case import CaseDraft
 
@@ -56,7 +57,7 @@ class Catalogue:
 
     def stored_path(self, case_id: str) -> Path:
         """Where the declared case's file is committed when it is small."""
-        return self.root_of(case_id.partition("/")[0]).stored / f"{case_id}.prototxt"
+        return self.root_of(case_id.partition("/")[0]).stored / f"{case_id}{TEXT}"
 
     @property
     def root_paths(self) -> tuple[str, ...]:
@@ -71,7 +72,7 @@ class Catalogue:
             # Whoever reads the file reports a loop of links.
             return None
         inside = self.inside_store(resolved)
-        if inside is None or inside.suffix != ".prototxt":
+        if inside is None or inside.suffix != TEXT:
             return None
         draft = self.drafts.get(inside.with_suffix("").as_posix())
         if draft is not None and self.stored_path(draft.id) != resolved:

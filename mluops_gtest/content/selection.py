@@ -10,10 +10,10 @@ from pathlib import Path
 from mluops_gtest.content.catalogue import Catalogue
 from mluops_gtest.content.keyword import Keyword
 from mluops_gtest.errors import CaseFileError, NothingSelectedError, UnknownNameError, shown, suggestion
+from mluops_gtest.files.case_suffixes import CASE_SUFFIXES
 from mluops_gtest.model.case import TAGS, CaseDraft
 from mluops_gtest.model.query import Query
 
-_SUFFIXES = (".prototxt", ".pb")
 _GLOB = re.compile(r"[*?\[]")
 # Selected by their tag or their id alone: what takes gigabytes or minutes, and what the documents leave open.
 _ASKED_FOR = frozenset({"heavy", "undefined"})
@@ -139,7 +139,7 @@ def _on_disk(catalogue: Catalogue, path: Path) -> Iterator[Selected]:
     # A name that the system refuses, such as one of 5000 characters, matches nothing.
     with contextlib.suppress(OSError):
         if path.is_dir():
-            files = sorted(p for suffix in _SUFFIXES for p in path.rglob(f"*{suffix}"))
+            files = sorted(p for suffix in CASE_SUFFIXES for p in path.rglob(f"*{suffix}"))
         elif path.is_file():
             files = [path]
     for file in files:

@@ -16,7 +16,7 @@ from mluops_gtest.model.dtypes import Array
 EPSILON: Final = 1e-9
 
 
-class Places(NamedTuple):
+class Occurrences(NamedTuple):
     """How many elements, and the first and last of them; indices count parts."""
 
     number: int = 0
@@ -36,7 +36,7 @@ class Errors(NamedTuple):
     weight: Sums = NO_SUMS  # of the baseline
 
 
-NOWHERE: Final = Places()
+NOWHERE: Final = Occurrences()
 NO_ERRORS: Final = Errors()
 
 
@@ -44,8 +44,8 @@ class BlockStats(NamedTuple):
     """Everything about one block."""
 
     bits_unequal: int = 0
-    unequal: Places = NOWHERE
-    mismatched: Places = NOWHERE  # NaN or Inf that does not meet its like
+    unequal: Occurrences = NOWHERE
+    mismatched: Occurrences = NOWHERE  # NaN or Inf that does not meet its like
     errors: Errors = NO_ERRORS
 
 
@@ -128,11 +128,11 @@ def merged(figures: Iterable[BlockStats]) -> BlockStats:
     )
 
 
-def _joined(places: Iterable[Places]) -> Places:
+def _joined(places: Iterable[Occurrences]) -> Occurrences:
     present = [p for p in places if p.number]
     if not present:
         return NOWHERE
-    return Places(sum(p.number for p in present), present[0].first, present[-1].last)
+    return Occurrences(sum(p.number for p in present), present[0].first, present[-1].last)
 
 
 def _placed(errors: Errors, start: int) -> Errors:
@@ -144,11 +144,11 @@ def _count(mask: Array, elements: Elements) -> int:
     return int(np.count_nonzero(mask if elements.parts == 1 else mask[0::2] | mask[1::2]))
 
 
-def _places(mask: Array, number: int, start: int) -> Places:
+def _places(mask: Array, number: int, start: int) -> Occurrences:
     if number == 0:
         return NOWHERE
     # From the end by way of bytes: numpy would first turn the mask around.
-    return Places(number, start + int(mask.argmax()), start + mask.tobytes().rfind(1))
+    return Occurrences(number, start + int(mask.argmax()), start + mask.tobytes().rfind(1))
 
 
 def _peak(x: Array) -> tuple[float, int]:

@@ -8,10 +8,8 @@ import numpy as np
 
 from mluops_gtest.model.cause import Overrun
 from mluops_gtest.model.dtypes import Array, DType
+from mluops_gtest.model.guard_zone import GUARD_BYTES, GUARD_PATTERN
 
-# Bytes before and after every buffer that nobody may write; the pattern differs from every poison.
-GUARD_BYTES = 1024
-GUARD_PATTERN = 0x5C
 # The slab of an earlier, larger case goes on behind the last buffer. Bytes of it that are looked at, too: a fixed
 # number costs 7 µs whatever ran before. Punching a hole there and asking for data in it (SEEK_DATA) would see all of
 # it, but measured 20 ms for the hole and 100 ms to fill the pages again where cases of 64 MiB and of 4 KiB alternate.

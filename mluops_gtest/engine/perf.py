@@ -10,6 +10,7 @@ from mluops_gtest.engine.cold_cache import CacheSweeper
 from mluops_gtest.engine.reply import Reply
 from mluops_gtest.model.result import Perf
 from mluops_gtest.model.status import Status
+from mluops_gtest.timing.statistics import MIN_SAMPLES
 from mluops_gtest.timing.stats import timing_stats
 
 # Half of the interval of the median, as a share of it, at which `auto` is content.
@@ -17,8 +18,6 @@ TIGHT: Final = 0.01
 # What `auto` spends at most on a case and backend, warm-up not counted.
 BUDGET_SECONDS: Final = 2.0
 MAX_SAMPLES: Final = 1000
-# Fewer would not be compared by the gate; a slow kernel gets these although its budget ends.
-MIN_SAMPLES: Final = 5
 # Looking after every sample would stop at the first lucky moment.
 _FIRST_LOOK: Final = 10
 _NEXT_LOOK: Final = 1.25
@@ -95,6 +94,7 @@ def measure(
                 return measured
         order.reverse()
         rounds += 1
+        # Fewer would not be compared by the gate; a slow kernel gets these although its budget ends.
         if sampling.samples is not None or rounds < MIN_SAMPLES:
             continue
         if rounds >= MAX_SAMPLES or clock() >= end:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import PurePath
 
 from mluops_gtest.gate.decision import Decision
-from mluops_gtest.gate.findings import Finding, findings, verdict
+from mluops_gtest.gate.findings import GateFinding, findings, verdict
 
 # GitHub shows ten errors and ten warnings of a step and drops the rest without a word.
 _MOST = 10
@@ -42,7 +42,7 @@ def gitlab(decision: Decision, baseline: str) -> str:
     return json.dumps(entries, indent=1, ensure_ascii=False)
 
 
-def _shown(found: Sequence[Finding]) -> list[Finding]:
+def _shown(found: Sequence[GateFinding]) -> list[GateFinding]:
     """At most ten blocking and ten other findings; the last of each kind sums up the rest."""
     return [
         *_cut([finding for finding in found if finding.blocks]),
@@ -50,7 +50,7 @@ def _shown(found: Sequence[Finding]) -> list[Finding]:
     ]
 
 
-def _cut(found: list[Finding]) -> list[Finding]:
+def _cut(found: list[GateFinding]) -> list[GateFinding]:
     if len(found) <= _MOST:
         return found
     rest = found[_MOST - 1 :]

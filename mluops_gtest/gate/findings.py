@@ -17,7 +17,7 @@ _MAX_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class GateFinding:
     """One thing to look at; `key` stays the same from run to run, `cases` are those it is about."""
 
     key: str
@@ -29,20 +29,20 @@ class Finding:
     line: int = 0
 
 
-def findings(decision: Decision) -> list[Finding]:
+def findings(decision: Decision) -> list[GateFinding]:
     """First what blocks, then what is only reported; larger groups of failures come first."""
     found = [*_failures(decision), *_problems(decision), *_times(decision), *_drifts(decision), *_values(decision)]
     return [_shown(finding) for finding in sorted(found, key=lambda finding: not finding.blocks)]
 
 
-def _shown(finding: Finding) -> Finding:
+def _shown(finding: GateFinding) -> GateFinding:
     """Names and reasons come from outside; nothing in them may steer a terminal, a comment or an annotation."""
     cases = tuple(map(plain_line, finding.cases))
     title, file = plain_line(finding.title), plain_line(finding.file)
     return replace(finding, title=title, text=plain(finding.text), cases=cases, file=file)
 
 
-def _failures(decision: Decision) -> list[Finding]:
+def _failures(decision: Decision) -> list[GateFinding]:
     """Cases with the same fingerprint are one finding; those without one are grouped by what became of them."""
     # The ledger's own finding names those that pass although waived, with the line of the entry.
     failing = [change for change in decision.blocking if change.now is not Outcome.XPASSED]
@@ -52,7 +52,7 @@ def _failures(decision: Decision) -> list[Finding]:
     return [_failure(str(group.mark), group.members) for group in groups]
 
 
-def _failure(key: str, members: Sequence[CaseChange]) -> Finding:
+def _failure(key: str, members: Sequence[CaseChange]) -> GateFinding:
     first = members[0]
     counts = Counter(member.transition.value for member in members)
     words = ", ".join(f"{number} {word}" for word, number in sorted(counts.items()))
@@ -63,7 +63,7 @@ def _failure(key: str, members: Sequence[CaseChange]) -> Finding:
         lines.append(f"repro: {first.repro}")
     if first.fingerprint:
         lines.append(f"fingerprint: {first.fingerprint}")
-    return Finding(key, title, "\n".join(filter(None, lines)), True, tuple(member.case for member in members))
+    return GateFinding(key, title, "\n".join(filter(None, lines)), True, tuple(member.case for member in members))
 
 
 def verdict(decision: Decision) -> str:
@@ -96,9 +96,9 @@ def _counted(number: int, one: str, many: str) -> list[str]:
     return [f"{number} {one if number == 1 else many}"] if number else []
 
 
-def _problems(decision: Decision) -> list[Finding]:
+def _problems(decision: Decision) -> list[GateFinding]:
     return [
-        Finding(
+        GateFinding(
             key=f"waiver {problem.word} {problem.waiver.case} {problem.waiver.failure}",
             title=f"waiver {problem.word}: {problem.waiver.case}",
             text=f"{problem.text} (owner {problem.waiver.owner}: {problem.waiver.reason})",
@@ -110,21 +110,21 @@ def _problems(decision: Decision) -> list[Finding]:
     ]
 
 
-def _times(decision: Decision) -> list[Finding]:
+def _times(decision: Decision) -> list[GateFinding]:
     performance, found = decision.performance, []
     blocks = Accept.SLOWER not in decision.policy.accept
     if performance.all_slower and performance.shift is not None:
         text = f"the cases together take {percent(performance.shift)} of the time they took"
-        found.append(Finding("all slower", "slower: all cases together", text, blocks))
+        found.append(GateFinding("all slower", "slower: all cases together", text, blocks))
     found += [
-        Finding(f"slower {change.case}", f"slower: {change.case}", time_words(change), blocks, (change.case,))
+        GateFinding(f"slower {change.case}", f"slower: {change.case}", time_words(change), blocks, (change.case,))
         for change in performance.answered(TimeVerdict.SLOWER)
     ]
     short = performance.answered(TimeVerdict.TOO_SHORT)
     if short:
         lines = [*(f"{change.case}: {change.reason}" for change in short[:_MAX_NAMED]), *more(len(short))]
         title = f"too short to judge: times of {count(len(short), 'case')}"
-        found.append(Finding("too short", title, "\n".join(lines), False, tuple(change.case for change in short)))
+        found.append(GateFinding("too short", title, "\n".join(lines), False, tuple(change.case for change in short)))
     groups: dict[Lack, list[TimeChange]] = defaultdict(list)
     for change in performance.answered(TimeVerdict.INCONCLUSIVE):
         assert change.lack is not None, "an inconclusive answer lacks something"
@@ -136,11 +136,11 @@ def _times(decision: Decision) -> list[Finding]:
         text = "\n".join([reason, *shown, *(more(len(members)) if shown else [])])
         title = f"inconclusive times: {count(len(members), 'case')}"
         cases = tuple(member.case for member in members)
-        found.append(Finding(f"inconclusive {lack.value}", title, text, decision.policy.strict_perf, cases))
+        found.append(GateFinding(f"inconclusive {lack.value}", title, text, decision.policy.strict_perf, cases))
     return found
 
 
-def _drifts(decision: Decision) -> list[Finding]:
+def _drifts(decision: Decision) -> list[GateFinding]:
     groups = defaultdict(list)
     for drift in decision.drifts:
         groups[drift.operator].append(drift)
@@ -153,15 +153,15 @@ def _drifts(decision: Decision) -> list[Finding]:
         cases = tuple(dict.fromkeys(drift.case for drift in members))
         title = f"accuracy drift: {operator}, {count(len(cases), 'case')}"
         text = "\n".join([*texts, *more(len(members))])
-        found.append(Finding(f"drift {operator}", title, text, decision.policy.strict_accuracy, cases))
+        found.append(GateFinding(f"drift {operator}", title, text, decision.policy.strict_accuracy, cases))
     return found
 
 
-def _values(decision: Decision) -> list[Finding]:
+def _values(decision: Decision) -> list[GateFinding]:
     if not decision.other_values:
         return []
     text = f"{decision.other_values}. Outcomes are compared, readings and times are not."
-    return [Finding("other values", "accuracy drift: not checked", text, False)]
+    return [GateFinding("other values", "accuracy drift: not checked", text, False)]
 
 
 def time_words(change: TimeChange) -> str:

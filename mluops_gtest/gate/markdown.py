@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from mluops_gtest.gate.decision import Decision
-from mluops_gtest.gate.findings import Finding, count, findings, percent, verdict
+from mluops_gtest.gate.findings import GateFinding, count, findings, percent, verdict
 from mluops_gtest.model.plain_text import plain_line
 from mluops_gtest.timing.statistics import TimeVerdict
 
@@ -45,7 +45,7 @@ def _times(decision: Decision) -> str:
     return text
 
 
-def _finding(finding: Finding) -> Iterator[str]:
+def _finding(finding: GateFinding) -> Iterator[str]:
     place = f" ({code(f'{finding.file}:{finding.line}')})" if finding.file else ""
     yield from (f"**{_plain(finding.title)}**{place}", "")
     # A fence longer than any in the text: whatever a backend printed stays text.

@@ -16,9 +16,12 @@ from typing import Final
 ENVIRONMENT: Final = "MLUOPS_TEST_CACHE"
 # Below the cache folder: a folder per --reseed number.
 RESEEDED: Final = "reseed"
+# In the folder of a cached case.
+CASE_FILE: Final = "case.pb"
+MADE_FILE: Final = "made.json"
 # What `publish` is given to make: <case>-<16 digits>-<16 digits>, with nothing but these files in it.
 _ENTRY: Final = re.compile(r"[a-z0-9_]{1,255}-[0-9a-f]{16}-[0-9a-f]{16}")
-_FILE: Final = re.compile(r"case\.pb|case\.[A-Za-z0-9_]{1,255}\.bin|made\.json")
+_FILE: Final = re.compile(rf"{re.escape(CASE_FILE)}|case\.[A-Za-z0-9_]{{1,255}}\.bin|{re.escape(MADE_FILE)}")
 _ASIDE: Final = re.compile(rf"\.{_ENTRY.pattern}\.[0-9]{{1,20}}\.[0-9a-f]{{8}}")
 # No process writes one case for so long: the one that began was killed.
 _ABANDONED_SECONDS: Final = 3600.0

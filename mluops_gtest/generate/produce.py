@@ -14,6 +14,7 @@ from mluops_gtest.codec.schema.schema import Schema
 from mluops_gtest.content.catalogue import Catalogue
 from mluops_gtest.content.root import Root
 from mluops_gtest.errors import ContentError, UnwritableError
+from mluops_gtest.files.case_suffixes import TEXT
 from mluops_gtest.generate.locking import as_declared, lock_entry
 from mluops_gtest.generate.make import make_case
 from mluops_gtest.model.case import Case
@@ -28,7 +29,7 @@ class Target:
     """Where cases are written: the root's own store keeps small files alone, any other folder keeps all."""
 
     folder: Path
-    suffix: str = ".prototxt"
+    suffix: str = TEXT
     committed_only: bool = False
 
     def path(self, case_id: str) -> Path:

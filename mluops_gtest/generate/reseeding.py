@@ -11,7 +11,16 @@ from mluops_gtest.authoring.random import Draw
 from mluops_gtest.codec.lock import LockEntry
 from mluops_gtest.errors import CaseFileError, ContentError, DeclarationError, OperatorError, UnwritableError
 from mluops_gtest.files.writing import replace_text
-from mluops_gtest.generate.cache import RESEEDED, cache_folder, discard, keep_newest, mark_used, publish
+from mluops_gtest.generate.cache import (
+    CASE_FILE,
+    MADE_FILE,
+    RESEEDED,
+    cache_folder,
+    discard,
+    keep_newest,
+    mark_used,
+    publish,
+)
 from mluops_gtest.generate.locking import same_values
 from mluops_gtest.generate.make import make_case
 from mluops_gtest.model.case import Case, CaseDraft
@@ -25,7 +34,6 @@ ATTEMPTS = 32
 _CACHED_FROM = 1 << 16
 # Seeds whose cases stay on disk. A new one every night must not fill it.
 _SEEDS_KEPT = 4
-_CASE, _MADE = "case.pb", "made.json"
 
 
 def make_reseeded(draft: CaseDraft, operator: Operator, number: int, locked: LockEntry | None = None) -> Case:
@@ -90,8 +98,8 @@ class ReseededCases:
     def _cached(self, folder: Path, draft: CaseDraft) -> Case | None:
         """The case as it was published; None where the disk damaged it."""
         try:
-            made = json.loads((folder / _MADE).read_text(encoding="utf-8"))
-            case = self.files.read(folder / _CASE, draft.id)
+            made = json.loads((folder / MADE_FILE).read_text(encoding="utf-8"))
+            case = self.files.read(folder / CASE_FILE, draft.id)
             intact = [digest_tensors(case.inputs), digest_tensors(case.outputs)] == made["digests"]
             return replace(case, reseeded=Reseeded(**made["reseeded"])) if intact else None
         except (OSError, ValueError, LookupError, TypeError, CaseFileError):
@@ -103,14 +111,14 @@ class ReseededCases:
         made = json.dumps({"digests": digests, "reseeded": asdict(case.reseeded)})
 
         def fill(aside: Path) -> None:
-            self.files.write(case, aside / _CASE)
-            replace_text(aside / _MADE, made)
+            self.files.write(case, aside / CASE_FILE)
+            replace_text(aside / MADE_FILE, made)
 
         try:
             publish(folder, fill)
             keep_newest(_seeds(), _SEEDS_KEPT, used=str(self.number))
             # Read back, so that the tensors are views of the file and the generator's memory is free again.
-            return replace(self.files.read(folder / _CASE, case.id), reseeded=case.reseeded)
+            return replace(self.files.read(folder / CASE_FILE, case.id), reseeded=case.reseeded)
         except (OSError, ContentError, UnwritableError) as error:
             return replace(case, notes=(*case.notes, f"could not be cached in {folder.parent}: {error}"))
 

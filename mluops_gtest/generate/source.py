@@ -13,15 +13,13 @@ from mluops_gtest.codec.schema.schema import Schema
 from mluops_gtest.content.catalogue import Catalogue
 from mluops_gtest.content.selection import Selected
 from mluops_gtest.errors import CaseFileError, ContentError, UnwritableError
-from mluops_gtest.generate.cache import cache_folder, discard, mark_used, publish
+from mluops_gtest.generate.cache import CASE_FILE, cache_folder, discard, mark_used, publish
 from mluops_gtest.generate.locking import as_declared, lock_entry
 from mluops_gtest.generate.make import make_case
 from mluops_gtest.generate.reseeding import CaseFiles, ReseededCases
 from mluops_gtest.model.case import Case, CaseDraft
 from mluops_gtest.model.digest import digest_bytes, digest_tensors
 from mluops_gtest.model.reseed import Reseeded
-
-_CACHED_FILE = "case.pb"
 
 
 @dataclass(slots=True)
@@ -180,7 +178,7 @@ class StoredCases:
         folder = cache_folder() / draft.operator / f"{name}-{entry.declared}-{entry.inputs[:8]}{entry.baseline[:8]}"
         if folder.is_dir():
             try:
-                case = self._read(folder / _CACHED_FILE, draft.id)
+                case = self._read(folder / CASE_FILE, draft.id)
                 if _differences(case, entry) == []:
                     mark_used(folder)
                     return case
@@ -206,12 +204,12 @@ class StoredCases:
             )
 
         def fill(aside: Path) -> None:
-            write_case(case, operator, aside / _CACHED_FILE, self.schema, blobs=True)
+            write_case(case, operator, aside / CASE_FILE, self.schema, blobs=True)
 
         try:
             publish(folder, fill)
             # Read back, so that the tensors are views of the file and the generator's memory is free again.
-            return self._read(folder / _CACHED_FILE, draft.id)
+            return self._read(folder / CASE_FILE, draft.id)
         except (OSError, ContentError, UnwritableError) as error:
             return replace(case, notes=(*case.notes, f"could not be cached in {folder.parent}: {error}"))
 

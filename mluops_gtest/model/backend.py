@@ -8,6 +8,9 @@ from mluops_gtest.model.call import OpCall
 from mluops_gtest.model.labels import MAX_LETTERS
 from mluops_gtest.model.status import Status
 
+# In the environment of a worker or a program: the number of the device that it shall use.
+DEVICE_VARIABLE: Final = "MLUOPS_TEST_DEVICE"
+
 
 @runtime_checkable
 class Backend(Protocol):

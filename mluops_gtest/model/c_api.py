@@ -24,7 +24,7 @@ class CEnum:
     constants: Mapping[str, int]
 
 
-class Source(Enum):
+class ArgumentSource(Enum):
     """Where the value of an argument comes from."""
 
     HANDLE = auto()
@@ -46,7 +46,7 @@ class Source(Enum):
 class CArgument:
     """One argument; `name` is the tensor's or the parameter's where the source is one of these."""
 
-    source: Source
+    source: ArgumentSource
     name: str = ""
     type: CType | CEnum = CType.INT
     # The C function takes the data of an input as `void *` instead of `const void *`.
@@ -55,21 +55,21 @@ class CArgument:
 
 CArguments = tuple[CArgument, ...]
 
-HANDLE: Final = CArgument(Source.HANDLE)
-PARAMS: Final = CArgument(Source.PARAMS)
-WORKSPACE: Final = CArgument(Source.WORKSPACE)
-WORKSPACE_SIZE: Final = CArgument(Source.WORKSPACE_SIZE)
-ASKED_SIZE: Final = CArgument(Source.ASKED_SIZE)
+HANDLE: Final = CArgument(ArgumentSource.HANDLE)
+PARAMS: Final = CArgument(ArgumentSource.PARAMS)
+WORKSPACE: Final = CArgument(ArgumentSource.WORKSPACE)
+WORKSPACE_SIZE: Final = CArgument(ArgumentSource.WORKSPACE_SIZE)
+ASKED_SIZE: Final = CArgument(ArgumentSource.ASKED_SIZE)
 
 
 def descriptor(*names: str) -> CArguments:
     """The descriptors of these tensors."""
-    return tuple(CArgument(Source.DESCRIPTOR, name) for name in names)
+    return tuple(CArgument(ArgumentSource.DESCRIPTOR, name) for name in names)
 
 
 def data(*names: str, writable: bool = False) -> CArguments:
     """The data pointers of these tensors; `writable` where C takes an input as `void *`."""
-    return tuple(CArgument(Source.DATA, name, writable=writable) for name in names)
+    return tuple(CArgument(ArgumentSource.DATA, name, writable=writable) for name in names)
 
 
 def tensor(*names: str, writable: bool = False) -> CArguments:
@@ -79,12 +79,12 @@ def tensor(*names: str, writable: bool = False) -> CArguments:
 
 def scalar(*names: str, type: CType | CEnum = CType.INT) -> CArguments:  # noqa: A002 - the word that an author looks for
     """These parameters by value."""
-    return tuple(CArgument(Source.SCALAR, name, type) for name in names)
+    return tuple(CArgument(ArgumentSource.SCALAR, name, type) for name in names)
 
 
 def host_array(*names: str, type: CType = CType.INT) -> CArguments:  # noqa: A002 - the word that an author looks for
     """These repeated parameters as arrays in host memory."""
-    return tuple(CArgument(Source.HOST_ARRAY, name, type) for name in names)
+    return tuple(CArgument(ArgumentSource.HOST_ARRAY, name, type) for name in names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ def _mistakes(signature: CSignature, operator: Operator) -> Iterator[str]:
         if signature.params is None and PARAMS in function.arguments:
             yield f"{function.name} takes PARAMS: its CSignature must say by params=CParams(…) what they are"
     own = signature.function
-    passed = {argument.name for argument in own.arguments if argument.source is Source.DATA}
+    passed = {argument.name for argument in own.arguments if argument.source is ArgumentSource.DATA}
     left_out = [spec.id for spec in operator.tensors if spec.id not in passed]
     if left_out:
         yield f"{own.name} does not take {', '.join(left_out)}: every tensor of the operator is an argument"
@@ -188,13 +188,13 @@ def _unknown_names(function: str, arguments: CArguments, operator: Operator) -> 
     tensors = [spec.id for spec in operator.tensors]
     for argument in arguments:
         match argument.source:
-            case Source.DESCRIPTOR | Source.DATA if argument.name not in tensors:
+            case ArgumentSource.DESCRIPTOR | ArgumentSource.DATA if argument.name not in tensors:
                 yield f"{function} takes the tensor {argument.name!r}; the operator has {_listed(tensors)}"
-            case Source.SCALAR | Source.HOST_ARRAY if argument.name not in fields:
+            case ArgumentSource.SCALAR | ArgumentSource.HOST_ARRAY if argument.name not in fields:
                 yield f"{function} takes the parameter {argument.name!r}; the operator has {_listed(fields)}"
-            case Source.SCALAR if fields[argument.name].label == "repeated":
+            case ArgumentSource.SCALAR if fields[argument.name].label == "repeated":
                 yield f"{function}: the parameter {argument.name!r} is repeated; write host_array, not scalar"
-            case Source.HOST_ARRAY if fields[argument.name].label != "repeated":
+            case ArgumentSource.HOST_ARRAY if fields[argument.name].label != "repeated":
                 yield f"{function}: the parameter {argument.name!r} is one number; write scalar, not host_array"
 
 

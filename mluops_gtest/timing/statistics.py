@@ -92,7 +92,7 @@ class Ratio:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class TimeComparison:
     """A ratio per pair; `shift` is what the cases share, `noise` the standard deviation between runs of one build.
 
     The shift is taken out of every ratio unless it is more than noise; with few cases there is none to speak of.
@@ -135,10 +135,10 @@ def _middle_ranks(n: int, seed: int) -> tuple[Ranks, Ranks]:
     return lower, np.minimum((position * n).astype(np.intp), n - 1)
 
 
-def compare(pairs: Sequence[Pair], min_effect: float = MIN_EFFECT) -> Comparison:
+def compare(pairs: Sequence[Pair], min_effect: float = MIN_EFFECT) -> TimeComparison:
     """Every pair's answer; at most CASE_ALARMS of the gates without any change name one of their cases slower."""
     if not pairs:
-        return Comparison((), None, PRIOR_NOISE)
+        return TimeComparison((), None, PRIOR_NOISE)
     changes = np.array([_change(pair) for pair in pairs])
     sampling = np.array([_sampling_variance(pair) for pair in pairs])
     runs = np.array([1 + 1 / len(pair.reference) for pair in pairs])
@@ -155,7 +155,7 @@ def compare(pairs: Sequence[Pair], min_effect: float = MIN_EFFECT) -> Comparison
         own, degrees = _own_noise(pair, common, weight)
         between = float(factor) * own**2
         ratios.append(_ratio(pair, float(change), float(variance), between, degrees, len(pairs), effect))
-    return Comparison(tuple(ratios), shift, noise)
+    return TimeComparison(tuple(ratios), shift, noise)
 
 
 def _change(pair: Pair) -> float:

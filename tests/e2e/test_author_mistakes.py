@@ -60,7 +60,7 @@ WHEN_LOADED = {
     ),
     "no criteria at all": (
         INIT, "{DType.FLOAT: diff1_and_diff2(1e-5), DType.HALF: diff1_and_diff2(3e-3)}", "{}", 'OutputSpec("output"',
-        "has no criteria. Write"
+        r"has no criteria. Write {DType.FLOAT: diff1_and_diff2\(3e-3\)} or similar."
     ),
     "rows of no result": (
         INIT, "DType.HALF: diff1_and_diff2(3e-3)}", 'DType.HALF: diff1_and_diff2(3e-3)}, rows_owned="count"',

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from mluops_gtest.backends.c_library.descriptors import c_array, fitting
-from mluops_gtest.model.c_api import CArgument, CArguments, CEnum, CType, Source
+from mluops_gtest.model.c_api import ArgumentSource, CArgument, CArguments, CEnum, CType
 from mluops_gtest.model.call import Declined, Params
 from mluops_gtest.model.cause import Cause, HostArrayChanged
 
@@ -42,23 +42,23 @@ class CallArguments:
 
     def _value(self, argument: CArgument) -> Any:
         match argument.source:
-            case Source.HANDLE:
+            case ArgumentSource.HANDLE:
                 return self.handle
-            case Source.PARAMS:
+            case ArgumentSource.PARAMS:
                 return self.params_descriptor
-            case Source.DESCRIPTOR:
+            case ArgumentSource.DESCRIPTOR:
                 return self.descriptors[argument.name]
-            case Source.DATA:
+            case ArgumentSource.DATA:
                 return self.data[argument.name]
-            case Source.SCALAR:
+            case ArgumentSource.SCALAR:
                 return _number(argument, self._param(argument.name))
-            case Source.HOST_ARRAY:
+            case ArgumentSource.HOST_ARRAY:
                 return self._array(argument)
-            case Source.WORKSPACE:
+            case ArgumentSource.WORKSPACE:
                 return self.workspace
-            case Source.WORKSPACE_SIZE:
+            case ArgumentSource.WORKSPACE_SIZE:
                 return self.workspace_size
-            case Source.ASKED_SIZE:
+            case ArgumentSource.ASKED_SIZE:
                 return byref(self.asked)
 
     def _param(self, name: str) -> Any:
@@ -80,13 +80,13 @@ def types_of(arguments: CArguments) -> list[Any]:
 
 def _type(argument: CArgument) -> Any:
     match argument.source:
-        case Source.SCALAR:
+        case ArgumentSource.SCALAR:
             return _number_type(argument)
-        case Source.HOST_ARRAY:
+        case ArgumentSource.HOST_ARRAY:
             return POINTER(_number_type(argument))
-        case Source.WORKSPACE_SIZE:
+        case ArgumentSource.WORKSPACE_SIZE:
             return c_size_t
-        case Source.ASKED_SIZE:
+        case ArgumentSource.ASKED_SIZE:
             return POINTER(c_size_t)
     return c_void_p
 

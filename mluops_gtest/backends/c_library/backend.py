@@ -10,12 +10,13 @@ import numpy as np
 
 from mluops_gtest.backends.c_library.api import Api, Refused, status_of
 from mluops_gtest.backends.c_library.arguments import CallArguments, types_of
+from mluops_gtest.backends.c_library.call_memory import CallMemory, DeviceMemory, HostMemory, Role
 from mluops_gtest.backends.c_library.descriptors import make_handle, make_tensor_descriptor
 from mluops_gtest.backends.c_library.loading import Function, SharedLibrary
 from mluops_gtest.backends.c_library.params import make_params_descriptor, prototypes_of, results_of
-from mluops_gtest.backends.c_library.places import CallMemory, DeviceMemory, HostMemory, Role
 from mluops_gtest.backends.c_library.resources import Account, Resources
 from mluops_gtest.backends.c_library.runtime import Runtime
+from mluops_gtest.model.backend import DEVICE_VARIABLE
 from mluops_gtest.model.c_api import CApi, CFunction, CSignature
 from mluops_gtest.model.call import Declined, Handle, OpCall, TensorArg, Violated
 from mluops_gtest.model.dtypes import Array
@@ -36,18 +37,18 @@ class _Bound:
     function: Function
     query: Function | None
 
-    def operate(self, frame: CallArguments) -> int:
-        return self.function(*frame.values(self.signature.function.arguments))
+    def operate(self, arguments: CallArguments) -> int:
+        return self.function(*arguments.values(self.signature.function.arguments))
 
-    def ask(self, frame: CallArguments) -> int:
+    def ask(self, arguments: CallArguments) -> int:
         """The bytes of workspace that the library wants; 0 where the operator has no query."""
         query = self.signature.query
         if self.query is None or query is None:
             return 0
-        status = status_of(query.name, self.query(*frame.values(query.arguments)))
+        status = status_of(query.name, self.query(*arguments.values(query.arguments)))
         if status is not Status.SUCCESS:
             raise Refused(status, f"{query.name} answered {status.name}")
-        return frame.asked.value
+        return arguments.asked.value
 
 
 class CLibraryBackend:
@@ -93,8 +94,8 @@ class CLibraryBackend:
         operator = self._bound(call.operator)
         with Resources(self.account) as resources:
             try:
-                frame = self._frame(call, operator, resources, self._place(resources, call.device))
-                return operator.ask(frame)
+                arguments = self._arguments_of(call, operator, resources, self._memory_for(resources, call.device))
+                return operator.ask(arguments)
             except Refused:
                 return 0
 
@@ -126,46 +127,46 @@ class CLibraryBackend:
 
     def healthy(self) -> bool:
         """Everything but an operator works: handle, queue, a small buffer, sync, free."""
-        device = os.environ.get("MLUOPS_TEST_DEVICE", "")
+        device = os.environ.get(DEVICE_VARIABLE, "")
         with Resources(self.account) as resources:
             try:
-                place = self._place(resources, int(device) if device.isdecimal() else None)
-                make_handle(self._api, resources, Handle(), place.queue)
-                place.put("probe", np.zeros(64, np.uint8), Role.OUTPUT)
-                place.execute(lambda: 0)
-                damage = place.collect()
+                memory = self._memory_for(resources, int(device) if device.isdecimal() else None)
+                make_handle(self._api, resources, Handle(), memory.queue)
+                memory.put("probe", np.zeros(64, np.uint8), Role.OUTPUT)
+                memory.execute(lambda: 0)
+                damage = memory.collect()
             except (Refused, ValueError):
                 return False
         return not damage and not resources.refusals
 
     def _run(self, call: OpCall, operator: _Bound, resources: Resources) -> Status:
-        place = self._place(resources, call.device)
-        frame = self._frame(call, operator, resources, place)
-        refused = self._ask(call, operator, frame)
+        memory = self._memory_for(resources, call.device)
+        arguments = self._arguments_of(call, operator, resources, memory)
+        refused = self._ask(call, operator, arguments)
         for tensors, role in ((call.inputs, Role.INPUT), (call.outputs, Role.OUTPUT)):
             for name, arg in tensors.items():
-                frame.data[name] = _address(place, name, arg, role)
+                arguments.data[name] = _address(memory, name, arg, role)
         if refused is None:
-            frame.workspace_size = call.workspace_size
+            arguments.workspace_size = call.workspace_size
             if call.workspace is not None:
-                frame.workspace = place.put("workspace", call.workspace, Role.WORKSPACE)
-        code, self._seconds = place.execute(lambda: operator.operate(frame))
-        damage = place.collect() + frame.changed_arrays()
+                arguments.workspace = memory.put("workspace", call.workspace, Role.WORKSPACE)
+        code, self._seconds = memory.execute(lambda: operator.operate(arguments))
+        damage = memory.collect() + arguments.changed_arrays()
         if damage:
             raise Violated(*damage)
         status = status_of(operator.signature.function.name, code)
         if status is not Status.SUCCESS:
             return status
-        if operator.signature.params is not None and frame.params_descriptor is not None:
-            call.scalars.update(results_of(self._api, operator.signature.params, frame.params_descriptor))
-        if place.remark:
-            call.notes.append(place.remark)
+        if operator.signature.params is not None and arguments.params_descriptor is not None:
+            call.scalars.update(results_of(self._api, operator.signature.params, arguments.params_descriptor))
+        if memory.remark:
+            call.notes.append(memory.remark)
         return status
 
-    def _ask(self, call: OpCall, operator: _Bound, frame: CallArguments) -> Refused | None:
+    def _ask(self, call: OpCall, operator: _Bound, arguments: CallArguments) -> Refused | None:
         """Make the workspace query and note what the call does not follow."""
         try:
-            size = operator.ask(frame)
+            size = operator.ask(arguments)
         except Refused as refused:
             call.notes.append(refused.note)
             call.refusals.append(refused.note)
@@ -175,21 +176,21 @@ class CLibraryBackend:
             call.notes.append(f"{query.name} asks for {size} bytes, the call has {call.workspace_size}")
         return None
 
-    def _place(self, resources: Resources, device: int | None) -> CallMemory:
+    def _memory_for(self, resources: Resources, device: int | None) -> CallMemory:
         return HostMemory() if self._runtime is None else DeviceMemory(self._runtime, resources, device)
 
-    def _frame(self, call: OpCall, operator: _Bound, resources: Resources, place: CallMemory) -> CallArguments:
+    def _arguments_of(self, call: OpCall, operator: _Bound, resources: Resources, memory: CallMemory) -> CallArguments:
         """The handle and all descriptors; what the call has as None stays null."""
-        frame = CallArguments(call.params)
+        arguments = CallArguments(call.params)
         if call.handle is not None:
-            frame.handle = make_handle(self._api, resources, call.handle, place.queue)
+            arguments.handle = make_handle(self._api, resources, call.handle, memory.queue)
         declared = operator.signature.params
         if declared is not None and call.params is not None:
-            frame.params_descriptor = make_params_descriptor(self._api, resources, declared, frame)
+            arguments.params_descriptor = make_params_descriptor(self._api, resources, declared, arguments)
         for name, arg in (*call.inputs.items(), *call.outputs.items()):
             made = None if arg is None else make_tensor_descriptor(self._api, resources, name, arg.desc)
-            frame.descriptors[name] = made
-        return frame
+            arguments.descriptors[name] = made
+        return arguments
 
     def _bound(self, operator: str) -> _Bound:
         if operator not in self._operators:
@@ -214,13 +215,13 @@ class CLibraryBackend:
         return self._library.bind(declared.name, types_of(declared.arguments))
 
 
-def _address(place: CallMemory, name: str, arg: TensorArg | None, role: Role) -> int | None:
+def _address(memory: CallMemory, name: str, arg: TensorArg | None, role: Role) -> int | None:
     """NULL where the call says so; a page where there is a pointer and nothing behind it."""
     if arg is not None and arg.null:
         return None
     if arg is None or arg.array is None:
-        return place.page(name)
-    return place.put(name, _bytes_of(arg, arg.array), role)
+        return memory.page(name)
+    return memory.put(name, _bytes_of(arg, arg.array), role)
 
 
 def _bytes_of(arg: TensorArg, array: Array) -> Array:

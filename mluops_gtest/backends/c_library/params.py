@@ -18,12 +18,12 @@ def prototypes_of(declared: CParams) -> Prototypes:
     }
 
 
-def make_params_descriptor(api: Api, resources: Resources, declared: CParams, frame: CallArguments) -> int:
+def make_params_descriptor(api: Api, resources: Resources, declared: CParams, arguments: CallArguments) -> int:
     """A descriptor of the call's parameters; a host array that is None is passed as NULL."""
     descriptor = api.make(declared.create)
     resources.own("parameter descriptor", lambda: api.call(declared.destroy, descriptor))
     # Values of its own: what the setter does to its host arrays is no affair of the operator.
-    api.call(declared.set, descriptor, *CallArguments(frame.params).values(declared.arguments))
+    api.call(declared.set, descriptor, *CallArguments(arguments.params).values(declared.arguments))
     return descriptor
 
 

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from mluops_gtest.backends.exec_backend.answer import RESULT, ProgramAnswer, ProgramError, read_answer
 from mluops_gtest.backends.exec_backend.outputs import take_outputs
-from mluops_gtest.backends.exec_backend.programs import Ending, Program, StartedProgram
+from mluops_gtest.backends.exec_backend.programs import Program, ProgramEnding, StartedProgram
 from mluops_gtest.backends.exec_backend.served import ServedProgram
 from mluops_gtest.errors import BackendError
 from mluops_gtest.model.call import Crashed, Declined, OpCall, Violated
@@ -83,7 +83,7 @@ class ExecBackend:
         """End a served program; the next call would start it again."""
         self._program.close()
 
-    def _answer(self, ending: Ending, folder: Path) -> ProgramAnswer:
+    def _answer(self, ending: ProgramEnding, folder: Path) -> ProgramAnswer:
         if ending.signal is not None:
             raise Crashed(ProgramDied(self.name, ending.signal, ending.last_words))
         if ending.failure is not None:

@@ -10,17 +10,17 @@ from typing import Any, Final, Protocol
 
 from mluops_gtest.backends.exec_backend.answer import ProgramError
 from mluops_gtest.backends.output_pipe import OutputPipe
+from mluops_gtest.model.backend import DEVICE_VARIABLE
 
 # Of what a program prints, this many lines and letters stand in a reason.
 LAST_LINES: Final = 5
 LAST_LETTERS: Final = 600
 # Milliseconds between two looks at a silent program: a child of its own may hold its output open when it is dead.
 LOOK: Final = 100
-DEVICE: Final = "MLUOPS_TEST_DEVICE"
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class ProgramEnding:
     """How the program finished with a folder; signal or failure say what went wrong, if anything."""
 
     printed: str
@@ -38,7 +38,7 @@ class Ending:
 class Program(Protocol):
     """Works on one folder at a time."""
 
-    def finish(self, folder: Path, device: int | None) -> Ending:
+    def finish(self, folder: Path, device: int | None) -> ProgramEnding:
         """Have the program work on the folder; returns when it is done or dead."""
         ...
 
@@ -58,7 +58,7 @@ class StartedProgram:
     def __init__(self, argv: list[str]) -> None:
         self._argv = argv
 
-    def finish(self, folder: Path, device: int | None) -> Ending:
+    def finish(self, folder: Path, device: int | None) -> ProgramEnding:
         """Start, wait, tell how it ended."""
         output = program_output()
         try:
@@ -75,9 +75,9 @@ class StartedProgram:
         finally:
             output.close()
         if code < 0:
-            return Ending(printed, signal=signal_name(-code))
+            return ProgramEnding(printed, signal=signal_name(-code))
         hint = "; a program that answers exits with 0, whatever the status"
-        return Ending(printed, failure=f"exited with {code}{hint}" if code else None)
+        return ProgramEnding(printed, failure=f"exited with {code}{hint}" if code else None)
 
     def close(self) -> None:
         """Nothing lives beyond a call."""
@@ -88,7 +88,7 @@ def start(argv: list[str], device: int | None, **streams: Any) -> "subprocess.Po
 
     No session or group of its own: whoever kills this process with its group ends the program, too.
     """
-    environment = None if device is None else {**os.environ, DEVICE: str(device)}
+    environment = None if device is None else {**os.environ, DEVICE_VARIABLE: str(device)}
     try:
         return subprocess.Popen(argv, env=environment, **streams)
     except OSError as error:

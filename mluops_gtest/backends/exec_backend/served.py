@@ -8,7 +8,7 @@ import weakref
 from pathlib import Path
 from typing import Final
 
-from mluops_gtest.backends.exec_backend.programs import LOOK, Ending, program_output, signal_name, start
+from mluops_gtest.backends.exec_backend.programs import LOOK, ProgramEnding, program_output, signal_name, start
 from mluops_gtest.backends.output_pipe import OutputPipe
 
 DONE: Final = b"done"
@@ -25,7 +25,7 @@ class ServedProgram:
         self._argv = argv
         self._service: _Service | None = None
 
-    def finish(self, folder: Path, device: int | None) -> Ending:
+    def finish(self, folder: Path, device: int | None) -> ProgramEnding:
         """Send the folder and wait for `done`, or for the end of the process, which then decides."""
         notes = self._retire(device)
         service = self._service = self._service or _Service(self._argv, device)
@@ -38,13 +38,13 @@ class ServedProgram:
             self.close()
             raise
         if done:
-            return Ending(printed, notes=notes)
+            return ProgramEnding(printed, notes=notes)
         self.close()
         if code is None:
-            return Ending(printed, failure=f"closed its output without the line {DONE.decode()!r}", notes=notes)
+            return ProgramEnding(printed, failure=f"closed its output without the line {DONE.decode()!r}", notes=notes)
         if code < 0:
-            return Ending(printed, signal=signal_name(-code), notes=notes)
-        return Ending(printed, failure=f"exited with {code} before it said {DONE.decode()!r}", notes=notes)
+            return ProgramEnding(printed, signal=signal_name(-code), notes=notes)
+        return ProgramEnding(printed, failure=f"exited with {code} before it said {DONE.decode()!r}", notes=notes)
 
     def close(self) -> None:
         """Close its input, give it a moment, kill it."""

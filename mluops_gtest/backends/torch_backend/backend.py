@@ -4,6 +4,7 @@ import os
 from functools import partial
 
 from mluops_gtest.backends.torch_backend.devices import Device, load_torch, open_device
+from mluops_gtest.model.backend import DEVICE_VARIABLE
 from mluops_gtest.model.call import Declined, OpCall
 from mluops_gtest.model.parts import TORCH_KERNEL, KnownOperators, TorchKernel
 from mluops_gtest.model.status import Status
@@ -16,7 +17,7 @@ class TorchBackend:
         self._torch = load_torch()
         self._operators = operators
         self._word = device
-        number = os.environ.get("MLUOPS_TEST_DEVICE", "")
+        number = os.environ.get(DEVICE_VARIABLE, "")
         self._number = int(number) if number.isdecimal() else None
         self._devices: dict[int | None, Device] = {}
         self._device(None)

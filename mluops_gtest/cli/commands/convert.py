@@ -6,6 +6,7 @@ import click
 
 from mluops_gtest.cli.options import root_option
 from mluops_gtest.errors import ContentError, ExitCode, NothingSelectedError, UsageError
+from mluops_gtest.files.case_suffixes import BINARY, CASE_SUFFIXES, TEXT
 
 _EPILOG = """\b
 Examples:
@@ -13,7 +14,6 @@ Examples:
   mluops-test convert case.pb case.prototxt
   mluops-test convert my_cases/ binary_cases/ --to pb
 """
-_SUFFIXES = (".prototxt", ".pb")
 
 
 @click.command("convert", epilog=_EPILOG)
@@ -38,13 +38,13 @@ def command(roots: tuple[str, ...], src: Path, dst: Path, form: str | None, drop
     if src.is_file():
         if dst.is_dir():
             dst = dst / src.with_suffix(_target_suffix(src, form)).name
-        if dst.suffix not in _SUFFIXES:
-            raise UsageError(f"{dst}: the name must end in .prototxt or .pb.")
+        if dst.suffix not in CASE_SUFFIXES:
+            raise UsageError(f"{dst}: the name must end in {TEXT} or {BINARY}.")
         pairs = [(src, dst)]
     else:
-        files = sorted(p for p in src.rglob("*") if p.suffix in _SUFFIXES and p.is_file())
+        files = sorted(p for p in src.rglob("*") if p.suffix in CASE_SUFFIXES and p.is_file())
         if not files:
-            raise NothingSelectedError(f"{src}: no .prototxt or .pb file in that folder.")
+            raise NothingSelectedError(f"{src}: no {TEXT} or {BINARY} file in that folder.")
         pairs = [(p, (dst / p.relative_to(src)).with_suffix(_target_suffix(p, form))) for p in files]
     sources: dict[Path, Path] = {}
     for source, target in pairs:
@@ -68,4 +68,4 @@ def command(roots: tuple[str, ...], src: Path, dst: Path, form: str | None, drop
 def _target_suffix(source: Path, form: str | None) -> str:
     if form:
         return f".{form}"
-    return ".pb" if source.suffix == ".prototxt" else ".prototxt"
+    return BINARY if source.suffix == TEXT else TEXT

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from rich.table import Table
 
 from mluops_gtest.gate.decision import Decision
-from mluops_gtest.gate.findings import Finding, blockers, count, findings, percent, time_words, verdict
+from mluops_gtest.gate.findings import GateFinding, blockers, count, findings, percent, time_words, verdict
 from mluops_gtest.gate.update import Update
 from mluops_gtest.reports.markup import escape
 from mluops_gtest.timing.statistics import TimeVerdict
@@ -34,7 +34,7 @@ def decision_page(decision: Decision) -> Iterator[Table | str]:
     yield f"\n[{colour}]{escape(verdict(decision))}[/]"
 
 
-def _finding(finding: Finding) -> Iterator[str]:
+def _finding(finding: GateFinding) -> Iterator[str]:
     yield ""
     place = f"  {finding.file}:{finding.line}" if finding.file else ""
     colour = "bold red" if finding.blocks else "yellow"

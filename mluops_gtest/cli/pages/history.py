@@ -8,7 +8,7 @@ from rich.table import Table
 from mluops_gtest.model.drift import DRIFT_FACTOR
 from mluops_gtest.model.labels import label_words
 from mluops_gtest.reports.markup import escape
-from mluops_gtest.results.history.trends import CaseTrend, Drift, Point, Run, sparkline
+from mluops_gtest.results.history.trends import CaseTrend, Point, ReadingGrowth, Run, sparkline
 
 # Between runs of different commits.
 _COMMIT = "|"
@@ -95,7 +95,7 @@ def _mark(point: Point) -> str:
     return f"[{point.outcome.tone.terminal}]{point.outcome.sign}[/]"
 
 
-def _growth(drift: Drift) -> str:
+def _growth(drift: ReadingGrowth) -> str:
     words = f"×{drift.factor:.3g}"
     return f"[bold red]{words}[/]" if drift.factor >= DRIFT_FACTOR else words
 

@@ -9,7 +9,7 @@ from mluops_gtest.errors import CaseFileError
 from mluops_gtest.model.dtypes import Array, DType
 
 
-class Part(NamedTuple):
+class ElementPart(NamedTuple):
     """What a value of the file stands for: a whole element, or half of a complex one."""
 
     kind: str  # real | bfloat | integer | bits
@@ -23,24 +23,24 @@ class Part(NamedTuple):
 
 
 _COMPLEX: Final = {
-    DType.COMPLEX_HALF: Part("real", np.dtype("<f2"), 2),
-    DType.COMPLEX64: Part("real", np.dtype("<f4"), 2),
-    DType.COMPLEX_FLOAT: Part("real", np.dtype("<f4"), 2),
-    DType.COMPLEX128: Part("real", np.dtype("<f8"), 2),
-    DType.COMPLEX_DOUBLE: Part("real", np.dtype("<f8"), 2),
+    DType.COMPLEX_HALF: ElementPart("real", np.dtype("<f2"), 2),
+    DType.COMPLEX64: ElementPart("real", np.dtype("<f4"), 2),
+    DType.COMPLEX_FLOAT: ElementPart("real", np.dtype("<f4"), 2),
+    DType.COMPLEX128: ElementPart("real", np.dtype("<f8"), 2),
+    DType.COMPLEX_DOUBLE: ElementPart("real", np.dtype("<f8"), 2),
 }
 
 
-def part_of(dtype: DType) -> Part:
+def part_of(dtype: DType) -> ElementPart:
     """The part that one value of a file fills in a tensor of this type."""
     if dtype in _COMPLEX:
         return _COMPLEX[dtype]
     if dtype is DType.BFLOAT16:
-        return Part("bfloat", dtype.storage)
+        return ElementPart("bfloat", dtype.storage)
     if dtype.is_float:
-        return Part("real", dtype.storage)
+        return ElementPart("real", dtype.storage)
     # The 8-bit floats and the packed or fixed-point integers: only their bits are stored.
-    return Part("integer" if dtype.is_integer else "bits", dtype.storage)
+    return ElementPart("integer" if dtype.is_integer else "bits", dtype.storage)
 
 
 def decode(field: str, values: Array, dtype: DType) -> Array:
@@ -57,7 +57,7 @@ def decode(field: str, values: Array, dtype: DType) -> Array:
     return np.ascontiguousarray(parts).view(dtype.storage)
 
 
-def _from_digits(digits: Array, part: Part, dtype: DType) -> Array:
+def _from_digits(digits: Array, part: ElementPart, dtype: DType) -> Array:
     wanted = 2 * part.storage.itemsize
     raw = _unhexlified(digits) if digits.itemsize == wanted else None
     if raw is None:
@@ -122,7 +122,7 @@ def _bfloat(values: Array) -> Array:
 _PATTERNS: Final = {"value_i": (2, 4), "value_l": (8,), "value_ui": (), "value_ul": ()}
 
 
-def _from_integers(field: str, values: Array, part: Part, dtype: DType) -> Array:
+def _from_integers(field: str, values: Array, part: ElementPart, dtype: DType) -> Array:
     size = part.storage.itemsize
     if part.kind in ("real", "bfloat"):
         if size not in _PATTERNS[field] and not (part.kind == "bfloat" and field == "value_ui"):
@@ -138,7 +138,7 @@ def _from_integers(field: str, values: Array, part: Part, dtype: DType) -> Array
     return values.astype(part.storage)
 
 
-def _field_for(part: Part) -> str:
+def _field_for(part: ElementPart) -> str:
     fields = ["value_h"] + [field for field, sizes in _PATTERNS.items() if part.storage.itemsize in sizes]
     return " or ".join(fields)
 

@@ -1,7 +1,6 @@
 """Case files on disk: which format a name stands for, reading and writing a document."""
 
 from pathlib import Path
-from typing import Final
 
 from mluops_gtest.codec.case_files.blobs import file_bytes
 from mluops_gtest.codec.schema.document import Document
@@ -10,15 +9,13 @@ from mluops_gtest.codec.wire.binary import binary_operator_name, read_binary, wr
 from mluops_gtest.codec.wire.text_reader import read_text, text_operator_name
 from mluops_gtest.codec.wire.text_writer import write_text
 from mluops_gtest.errors import CaseFileError
+from mluops_gtest.files.case_suffixes import BINARY, CASE_SUFFIXES, TEXT
 from mluops_gtest.files.writing import replace_file
-
-TEXT: Final = ".prototxt"
-BINARY: Final = ".pb"
 
 
 def is_text(path: Path) -> bool:
     """True for a text case, False for a binary one; the name decides."""
-    if path.suffix not in (TEXT, BINARY):
+    if path.suffix not in CASE_SUFFIXES:
         raise CaseFileError(f"{path}: a case file ends in {TEXT} (text) or {BINARY} (binary).")
     return path.suffix == TEXT
 

@@ -31,7 +31,7 @@ _DECIDING: Final = ("device", "baseline_device", "evaluation_criterion", "error_
 _NOT_USED: Final = ("threshold_rate", "evaluation_threshold_imag")
 
 
-class KnownOperators(Protocol):
+class OperatorsByName(Protocol):
     """The operators by canonical or released name."""
 
     def get_any(self, name: str) -> Operator | None:
@@ -42,7 +42,7 @@ class KnownOperators(Protocol):
 def read_case(
     path: Path,
     schema: Schema,
-    operators: KnownOperators,
+    operators: OperatorsByName,
     *,
     case_id: str | None = None,
     strict: bool = False,
@@ -68,7 +68,7 @@ def read_case(
         raise CaseFileError(f"{path}: there is not enough memory for its tensors.") from error
 
 
-def _unknown_operator(path: Path, schema: Schema, operators: KnownOperators) -> str | None:
+def _unknown_operator(path: Path, schema: Schema, operators: OperatorsByName) -> str | None:
     """The op_name in a file that cannot be read, where no operator is known by it."""
     try:
         name = read_name(path, schema)

@@ -7,7 +7,7 @@ from mluops_gtest.model.criterion import CriterionKind
 from mluops_gtest.model.dtypes import DType, Layout
 
 
-class Row(NamedTuple):
+class SchemaField(NamedTuple):
     """One field of a message, as a line of a .proto file says it."""
 
     label: str
@@ -18,13 +18,13 @@ class Row(NamedTuple):
     packed: bool = False
 
 
-def rows(text: str) -> tuple[Row, ...]:
+def rows(text: str) -> tuple[SchemaField, ...]:
     """The fields of `label type name number [default | packed]` lines."""
     found = []
     for line in text.strip().splitlines():
         label, type_, name, number, *rest = line.split()
         packed = rest == ["packed"]
-        found.append(Row(label, type_, name, int(number), rest[0] if rest and not packed else None, packed))
+        found.append(SchemaField(label, type_, name, int(number), rest[0] if rest and not packed else None, packed))
     return tuple(found)
 
 
@@ -51,10 +51,10 @@ NODE: Final = rows("""
     optional string api_name 1048576
 """)
 # Only a schema with operators has op_type: proto2 knows no enum without values.
-OP_TYPE: Final = Row("optional", "OpType", "op_type", 8)
+OP_TYPE: Final = SchemaField("optional", "OpType", "op_type", 8)
 EXTENSION_RANGE: Final = (3000, 4000)
 
-MESSAGES: Final[Mapping[str, tuple[Row, ...]]] = {
+MESSAGES: Final[Mapping[str, tuple[SchemaField, ...]]] = {
     "Shape": rows("""
         repeated int64 dims 1
         repeated int64 dim_stride 2
@@ -118,7 +118,7 @@ MESSAGES: Final[Mapping[str, tuple[Row, ...]]] = {
 }
 
 # Parameter messages that the format lists; an operator that declares the same field replaces it.
-PARAMS: Final[Mapping[str, tuple[int, str, tuple[Row, ...]]]] = {
+PARAMS: Final[Mapping[str, tuple[int, str, tuple[SchemaField, ...]]]] = {
     "indice_convolution_backward_param": (
         20230131,
         "IndiceConvolutionBackwardParam",

@@ -1,7 +1,7 @@
 """The schema as .proto files, for those who read case files with protoc or in another language."""
 
 from mluops_gtest.codec.schema import base as base_schema
-from mluops_gtest.codec.schema.base import Row
+from mluops_gtest.codec.schema.base import SchemaField
 from mluops_gtest.codec.schema.schema import PACKAGE, Schema
 
 
@@ -27,7 +27,7 @@ def proto_files(schema: Schema) -> dict[str, str]:
     return {"mluoptest.proto": "\n".join(base), "mluops_gtest_expect.proto": "\n".join(ours) + "\n"}
 
 
-def _line(row: Row) -> str:
+def _line(row: SchemaField) -> str:
     options = []
     if row.packed:
         options.append("packed = true")

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from mluops_gtest.codec.schema import base as base_schema
-from mluops_gtest.codec.schema.base import Row
+from mluops_gtest.codec.schema.base import SchemaField
 from mluops_gtest.codec.schema.document import VALUE_FIELDS, ValueField
 from mluops_gtest.errors import ContentError
 from mluops_gtest.model.operator import Operator, ParamField
@@ -35,7 +35,7 @@ Fields = Mapping[bytes, Field]
 class Schema:
     """Messages and enums of `mluoptest` and our extension; the protobuf classes are built at first use."""
 
-    messages: Mapping[str, tuple[Row, ...]]
+    messages: Mapping[str, tuple[SchemaField, ...]]
     enums: Mapping[str, Mapping[str, int]]
 
     @staticmethod
@@ -43,7 +43,7 @@ class Schema:
         """The schema that knows these operators' parameters and op_type names."""
         enums = {name: dict(values) for name, values in base_schema.ENUMS.items()}
         params = {
-            field: (Row("optional", message, field, number), fields)
+            field: (SchemaField("optional", message, field, number), fields)
             for field, (number, message, fields) in base_schema.PARAMS.items()
         }
         op_types: dict[str, int] = {}
@@ -60,7 +60,7 @@ class Schema:
                 other = owners.setdefault(what, operator.name)
                 if other != operator.name:
                     raise ContentError(f"{operator.name} and {other} both use {what}. Give each operator its own.")
-            row = Row("optional", spec.message, spec.field, spec.number)
+            row = SchemaField("optional", spec.message, spec.field, spec.number)
             params[spec.field] = (row, tuple(map(_row, spec.fields)))
         node = list(base_schema.NODE)
         if op_types:
@@ -92,7 +92,7 @@ class Schema:
         key = f"[{base_schema.EXPECT_PACKAGE}.{base_schema.EXPECT_FIELD}]"
         return {**self._fields(self.messages["Node"]), key.encode(): Field(key, "message", False, {}, expect, None)}
 
-    def _fields(self, rows: tuple[Row, ...]) -> Fields:
+    def _fields(self, rows: tuple[SchemaField, ...]) -> Fields:
         fields = {}
         for row in rows:
             kind = _KINDS.get(row.type, "integer") if row.type in SCALARS else "enum"
@@ -154,7 +154,7 @@ class Schema:
         )
         return base, ours
 
-    def _describe(self, row: Row, field: Any) -> None:
+    def _describe(self, row: SchemaField, field: Any) -> None:
         kind = row.type if row.type in SCALARS else "enum" if row.type in self.enums else "message"
         field.name = row.name
         field.number = row.number
@@ -168,12 +168,12 @@ class Schema:
             field.options.packed = True
 
 
-def _row(field: ParamField) -> Row:
+def _row(field: ParamField) -> SchemaField:
     type_ = field.enum.name if field.type == "enum" and field.enum is not None else field.type
     default = None
     if field.default is not None and field.label != "repeated":
         default = _default(field)
-    return Row(field.label, type_, field.name, field.number, default)
+    return SchemaField(field.label, type_, field.name, field.number, default)
 
 
 def _default(field: ParamField) -> str:

@@ -52,7 +52,7 @@ class Support(_Answer, frozen=True, tag="support"):
     supports: bool
 
 
-class Raised(_Answer, frozen=True, tag="raised"):
+class SupportFailed(_Answer, frozen=True, tag="raised"):
     """A question beside the call raised."""
 
     reason: _Text
@@ -90,7 +90,7 @@ class Ended(_Answer, frozen=True, tag="ended"):
     spent: bool = False
 
 
-class NoRoom(_Answer, frozen=True, tag="no room"):
+class NoRoomLeft(_Answer, frozen=True, tag="no room"):
     """The call was not made: under its memory limit this worker cannot hold the tensors and the call beside them."""
 
 
@@ -113,16 +113,16 @@ class AnswerType(Generic[A]):
             answer: A = self._decoder.decode(data)
         except (ValueError, RecursionError) as error:
             raise ProtocolError(str(error)) from error
-        if isinstance(answer, NoRoom):
+        if isinstance(answer, NoRoomLeft):
             raise NoRoomError
         return answer
 
 
 LOAD: Final[AnswerType[Loaded | NotLoaded]] = AnswerType(Loaded | NotLoaded)  # type: ignore[arg-type]
 HEALTH: Final = AnswerType(Health)
-SUPPORT: Final[AnswerType[Support | Raised]] = AnswerType(Support | Raised)  # type: ignore[arg-type]
-WORKSPACE: Final[AnswerType[Workspace | Ended]] = AnswerType(Workspace | Ended | NoRoom)  # type: ignore[arg-type]
-RUN: Final[AnswerType[Answered | Ended]] = AnswerType(Answered | Ended | NoRoom)  # type: ignore[arg-type]
+SUPPORT: Final[AnswerType[Support | SupportFailed]] = AnswerType(Support | SupportFailed)  # type: ignore[arg-type]
+WORKSPACE: Final[AnswerType[Workspace | Ended]] = AnswerType(Workspace | Ended | NoRoomLeft)  # type: ignore[arg-type]
+RUN: Final[AnswerType[Answered | Ended]] = AnswerType(Answered | Ended | NoRoomLeft)  # type: ignore[arg-type]
 
 
 def encoded(answer: object) -> bytes:

@@ -19,14 +19,14 @@ from mluops_gtest.engine.isolation.answers import (
     Ended,
     NoRoomError,
     NotLoaded,
-    Raised,
+    SupportFailed,
     reply_from,
 )
-from mluops_gtest.engine.isolation.call_memory import CallMemory, PagedCallMemory
 from mluops_gtest.engine.isolation.conversation import LateError, ProtocolError, StaleAnswerError
 from mluops_gtest.engine.isolation.forking import ForkServer, ForkServerError
 from mluops_gtest.engine.isolation.shared import SharedArena
 from mluops_gtest.engine.isolation.supervisor import Worker, WorkerGoneError
+from mluops_gtest.engine.isolation.worker_memory import PagedWorkerMemory, WorkerMemory
 from mluops_gtest.engine.loading import BackendChoice
 from mluops_gtest.engine.reply import Ending, NoAnswerError, Reply, checked_size
 from mluops_gtest.errors import BackendError, ExitCode
@@ -70,7 +70,7 @@ class IsolatedCaller:
         # The present case left in its worker what no other case should meet.
         self._worn = False
         self._worker: Worker | None = None
-        self._memory = PagedCallMemory() if guard_pages else CallMemory()
+        self._memory = PagedWorkerMemory() if guard_pages else WorkerMemory()
         self._output = OutputPipe()
         self.name = choice.spec
         self.version = ""
@@ -135,7 +135,7 @@ class IsolatedCaller:
         except _ENDINGS as error:
             self._ended_by(error)
             raise RuntimeError(f"supports({operator!r}): {self._ending(error)}") from error
-        if isinstance(answer, Raised):
+        if isinstance(answer, SupportFailed):
             raise RuntimeError(answer.reason)
         return answer.supports
 

@@ -33,7 +33,7 @@ _ARM_RECORDS_OFFSET, _ARM_SYNDROME, _ARM_WRITE = 464, 0x45535201, 1 << 6
 _ARM_DATA_ABORTS: Final = (0x24, 0x25)
 # What the faulting instruction did, as far as the machine tells.
 Access = Literal["read", "wrote", "touched"]
-CallMemory = Literal["inside", "behind", "in front", "far"]
+Position = Literal["inside", "behind", "in front", "far"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +118,9 @@ def _arm_syndrome(context: bytes) -> int | None:
     return None
 
 
-def _nearest(address: int, buffers: Mapping[int, Iterable[Placed]]) -> tuple[CallMemory, str, int]:
+def _nearest(address: int, buffers: Mapping[int, Iterable[Placed]]) -> tuple[Position, str, int]:
     """The address by its distance from the nearest buffer, in bytes rounded up to whole elements."""
-    found: tuple[CallMemory, str, int] = ("far", "", ROOM_BYTES + 1)
+    found: tuple[Position, str, int] = ("far", "", ROOM_BYTES + 1)
     for base, placed in buffers.items():
         for one in placed:
             start, end = base + one.start, base + one.end

@@ -20,6 +20,7 @@ from mluops_gtest.engine.isolation.process_tree import (
     kill_group,
     wake_when_parent_dies,
 )
+from mluops_gtest.errors import ExitCode
 
 
 def serve(channel: Channel) -> None:
@@ -79,7 +80,7 @@ def _forked(channel: Channel, options: dict[str, object], fds: list[int], worker
     if pid:
         workers.add(pid)
         return {"pid": pid}
-    code = 70
+    code = int(ExitCode.BUG)
     try:
         channel.close()
         from mluops_gtest.engine.isolation.worker import work

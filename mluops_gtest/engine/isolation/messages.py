@@ -9,12 +9,12 @@ from mluops_gtest.model.call import Handle, OpCall, ParamValue, TensorArg
 from mluops_gtest.model.dtypes import Array, DType, Layout
 from mluops_gtest.model.tensor import TensorDesc
 
-CallMemory = Callable[[Array], int]
+OffsetOf = Callable[[Array], int]
 # The flat array of a tensor, by its name, its place in the arena, its dtype and its number of elements.
 View = Callable[[str, int, "np.dtype[Any]", int], Array]
 
 
-def call_message(call: OpCall, tensors: CallMemory, workspace: CallMemory) -> dict[str, Any]:
+def call_message(call: OpCall, tensors: OffsetOf, workspace: OffsetOf) -> dict[str, Any]:
     """The call for a worker; `tensors` and `workspace` say where an array lies in their arenas."""
     return {
         "operator": call.operator,
@@ -52,7 +52,7 @@ def call_from(message: Mapping[str, Any], tensors: View, workspace: View) -> OpC
     )
 
 
-def _arguments(arguments: Mapping[str, TensorArg | None], place: CallMemory) -> dict[str, Any]:
+def _arguments(arguments: Mapping[str, TensorArg | None], place: OffsetOf) -> dict[str, Any]:
     return {
         name: None
         if arg is None

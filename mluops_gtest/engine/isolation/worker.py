@@ -17,10 +17,10 @@ from mluops_gtest.engine.isolation.answers import (
     Ended,
     Health,
     Loaded,
-    NoRoom,
+    NoRoomLeft,
     NotLoaded,
-    Raised,
     Support,
+    SupportFailed,
     Workspace,
     answer_of,
     encoded,
@@ -36,7 +36,7 @@ from mluops_gtest.engine.isolation.shared import map_slab
 from mluops_gtest.engine.loading import BackendChoice
 from mluops_gtest.engine.reply import checked_size, failed_reply, reply_of, told
 from mluops_gtest.errors import ExitCode, HarnessError, UsageError
-from mluops_gtest.model.backend import OfferedBackend, misfits
+from mluops_gtest.model.backend import DEVICE_VARIABLE, OfferedBackend, misfits
 from mluops_gtest.model.call import OpCall
 from mluops_gtest.model.dtypes import Array
 
@@ -49,7 +49,7 @@ def work(channel: Channel, output: int, options: dict[str, Any]) -> None:
     adopt_orphans()
     _become_own_session(output)
     if options.get("device") is not None:
-        os.environ["MLUOPS_TEST_DEVICE"] = str(options["device"])
+        os.environ[DEVICE_VARIABLE] = str(options["device"])
     worker = _Worker(options)
     process = os.getpid()
     with contextlib.suppress(ClosedError):
@@ -131,14 +131,14 @@ class _Worker:
         with self._pages.mapped(message["pages"]) as views:
             yield call_from(message["call"], views["tensors"], views["workspace"])
 
-    def _supports(self, operator: str) -> Support | Raised:
+    def _supports(self, operator: str) -> Support | SupportFailed:
         assert self._backend is not None
         try:
             return Support(self._backend.supports(operator))
         except Exception as error:
-            return Raised(f"supports() raised {told(error)}")
+            return SupportFailed(f"supports() raised {told(error)}")
 
-    def _called(self, message: dict[str, Any], fds: list[int]) -> Workspace | Answered | Ended | NoRoom:
+    def _called(self, message: dict[str, Any], fds: list[int]) -> Workspace | Answered | Ended | NoRoomLeft:
         """A request about one call, under the memory limit."""
         with contextlib.ExitStack() as stack:
             try:
@@ -147,12 +147,12 @@ class _Worker:
             except (MemoryError, OSError) as error:
                 if isinstance(error, OSError) and error.errno != errno.ENOMEM:
                     raise
-                return NoRoom()
+                return NoRoomLeft()
             if self._state is None:
                 # Not before the handler of --guard-pages is in place, which comes with the first call's memory.
                 self._state = ProcessState(limits_memory=self._options.get("memory_limit") is not None)
             if not self._memory.begin():
-                return NoRoom()
+                return NoRoomLeft()
             empty = message["do"] == "run empty"
             answer = self._workspace(call) if message["do"] == "workspace" else self._run(call, self._state, empty)
         _flush_output()

@@ -74,7 +74,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Drift:
+class ReadingGrowth:
     """How many times larger the newest reading is than the usual one before; `values` from old to new."""
 
     output: str
@@ -113,7 +113,7 @@ class CaseTrend:
         return sum(before != after for before, after in itertools.pairwise(blocks))
 
     @property
-    def drifts(self) -> tuple[Drift, ...]:
+    def drifts(self) -> tuple[ReadingGrowth, ...]:
         """Every criterion read at least once, the one that grew most first."""
         series: dict[tuple[str, str, str], list[float]] = {}
         for point in self.points:
@@ -122,7 +122,7 @@ class CaseTrend:
                     continue
                 series.setdefault((m.output, m.criterion, m.dtype), []).append(m.value)
         drifts = [
-            Drift(output, criterion, _growth(values, reading_floor(dtype)), tuple(values))
+            ReadingGrowth(output, criterion, _growth(values, reading_floor(dtype)), tuple(values))
             for (output, criterion, dtype), values in series.items()
         ]
         return tuple(sorted(drifts, key=lambda drift: -drift.factor))

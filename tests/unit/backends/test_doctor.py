@@ -2,7 +2,7 @@
 
 import pytest
 
-from mluops_gtest.backends.doctor import UNKNOWN_OPERATOR, Finding, Verdict, check_behaviour, check_interface
+from mluops_gtest.backends.doctor import UNKNOWN_OPERATOR, Diagnosis, Verdict, check_behaviour, check_interface
 from mluops_gtest.backends.reference_backend import ReferenceBackend
 from mluops_gtest.content.selection import Selected
 from mluops_gtest.engine.caller import InlineCaller
@@ -125,7 +125,7 @@ def test_what_happened_counts_and_not_the_words_of_a_message(cases, backend, pro
 
 def test_a_backend_may_say_that_it_is_not_deterministic(cases):
     findings = check(wrong_backends.NeverTheSame(), cases, deterministic=False)
-    assert findings["deterministic"] == Finding("deterministic", Verdict.SKIPPED, "the backend says that it is not")
+    assert findings["deterministic"] == Diagnosis("deterministic", Verdict.SKIPPED, "the backend says that it is not")
 
 
 class AcceptsEverything(wrong_backends.Exact):

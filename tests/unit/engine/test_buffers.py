@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mluops_gtest.engine.buffers import (
-    GUARD_BYTES,
     TAIL_BYTES,
     Arena,
     Wanted,
@@ -19,6 +18,7 @@ from mluops_gtest.engine.buffers import (
 )
 from mluops_gtest.model.cause import Overrun
 from mluops_gtest.model.dtypes import DType
+from mluops_gtest.model.guard_zone import GUARD_BYTES
 from mluops_gtest.model.reasons import reason_of
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mluops_gtest.timing.statistics import Comparison, Pair, TimeVerdict, compare, run_time
+from mluops_gtest.timing.statistics import Pair, TimeComparison, TimeVerdict, compare, run_time
 
 SPREAD = 0.05  # log-normal
 OUTLIERS, OUTLIER_FACTOR = 0.02, 3.0
@@ -16,7 +16,7 @@ def run_samples(rng, true_ns, count, shifts):
     return (true_ns * np.exp(shifts))[:, None] * np.exp(rng.normal(0.0, SPREAD, shape)) * outliers
 
 
-def synthetic_gate(rng, factors, *, samples=200, runs=1, shared=False, shift=SHIFT) -> Comparison:
+def synthetic_gate(rng, factors, *, samples=200, runs=1, shared=False, shift=SHIFT) -> TimeComparison:
     """Compare `runs` runs of one build with a run of another, whose cases take `factors` times as long.
 
     A run shifts every case by an amount of its own, or (`shared`) all of them by the same.

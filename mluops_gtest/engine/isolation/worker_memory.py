@@ -10,7 +10,7 @@ from mluops_gtest.model.call import OpCall
 from mluops_gtest.model.cause import Fault
 
 
-class CallMemory:
+class WorkerMemory:
     """Buffers between guard zones, in slabs that the worker maps once."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class CallMemory:
         return {slot: slab for slot, slab in slabs.items() if slab is not None}
 
 
-class PagedCallMemory(CallMemory):
+class PagedWorkerMemory(WorkerMemory):
     """Buffers between inaccessible pages, and a record of the fault that ends a call."""
 
     def __init__(self) -> None:

@@ -11,10 +11,8 @@ from mluops_gtest.backends.c_library.resources import Resources
 from mluops_gtest.backends.c_library.runtime import Runtime
 from mluops_gtest.model.cause import Cause, Overrun, PageWritten
 from mluops_gtest.model.dtypes import Array
+from mluops_gtest.model.guard_zone import GUARD_BYTES, GUARD_PATTERN
 
-# As around the harness's own buffers: bytes on either side that nobody may write, and what they hold.
-GUARD_BYTES = 1024
-GUARD_PATTERN = 0x5C
 _GUARD = np.full(GUARD_BYTES, GUARD_PATTERN, np.uint8)
 # What stands behind a pointer that must not be followed: a tensor of 2^31 elements exists as a descriptor only.
 PAGE_BYTES = 4096

@@ -1,0 +1,53 @@
+"""Facts that many modules need stand in one of them, and a name stands for one thing."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MODULES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "mluops_gtest").rglob("*.py")}
+# The literal, and the module that has it.
+FACTS = {
+    ".prototxt": "files/case_suffixes.py",
+    ".pb": "files/case_suffixes.py",
+    "baselines.lock": "codec/lock.py",
+    "MLUOPS_TEST_CACHE": "generate/cache.py",
+    "MLUOPS_TEST_DEVICE": "model/backend.py",
+    "MLUOPS_TEST_HISTORY": "results/history/store.py",
+    "MLUOPS_TEST_KEEP_CALLS": "backends/exec_backend/backend.py",
+    "MLUOPS_TEST_SETTINGS": "cli/settings.py",
+    0x5C: "model/guard_zone.py",
+    70: "errors.py",
+    74: "errors.py",
+    130: "errors.py",
+}
+
+
+def literals(tree: ast.Module) -> Iterator[object]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str | int) and not isinstance(node.value, bool):
+            yield node.value
+
+
+@pytest.mark.parametrize("fact", FACTS, ids=str)
+def test_a_fact_stands_in_one_module(fact: object) -> None:
+    found = [
+        path.relative_to(ROOT / "mluops_gtest").as_posix()
+        for path, tree in MODULES.items()
+        for literal in literals(tree)
+        if literal == fact
+    ]
+    assert found == [FACTS[fact]]
+
+
+def test_a_class_has_a_name_of_its_own() -> None:
+    """One name, one meaning; causes are always written `cause.Declined` and may be called like what they tell of."""
+    places: dict[str, list[str]] = {}
+    for path, tree in MODULES.items():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and path.name != "cause.py":
+                places.setdefault(node.name, []).append(path.relative_to(ROOT).as_posix())
+    assert len(places) > 200
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
