@@ -22,6 +22,7 @@ def test_one_broken_file_costs_one_case(run):
     broken = {Path(case).stem: one["reason"] for case, one in result.results.items() if one["outcome"] == "error"}
     assert "expected a field or '}', met the end of the file" in broken["broken_brackets"]
     assert "value_h holds 2 elements, the shape 4" in broken["broken_values"]
+    assert "need 6 rows, there are 4; dynamic_point_to_voxel_forward does not" in broken["broken_more_voxels_than_rows"]
 
 
 def test_without_the_broken_ones_all_is_well(cli, run):
@@ -56,7 +57,7 @@ def test_list_and_verify_go_on_behind_a_broken_file(cli):
     assert sum("error: " in line for line in listed.lines) == 2
     verified = cli("verify", OFFICIAL)
     assert verified.code == 3
-    assert verified.lines[-1] == "5 verified, 2 differ, 10 skipped"
+    assert verified.lines[-1] == "6 verified, 2 differ, 11 skipped"
 
 
 def test_a_foreign_file_is_shown_as_far_as_it_can_be_read(cli):
@@ -85,6 +86,28 @@ def test_a_pixel_that_is_masked_twice_is_an_error_of_the_file(run, tmp_path):
     (one,) = result.results.values()
     assert result.code == 3
     assert "masks 0 and 1 are the same pixel [0, 0]; masked_col2im_forward does not define that" in one["reason"]
+
+
+@pytest.mark.parametrize(
+    ("stored", "changed", "outcome", "differ"),
+    [
+        # -1.17549e38, where the released reference starts a maximum; the operator owns four of five rows.
+        pytest.param("  value_i: -21963206\n}", "  value_i: 0\n}", "passed", 0, id="behind the voxels"),
+        pytest.param(
+            "  value_i: 1090519040\n  value_i: -21963206", "  value_i: 0\n  value_i: 0", "failed", 1, id="last"
+        ),
+        pytest.param("  value_i: 4\n}", "  value_i: 3\n}", "failed", 1, id="fewer voxels"),
+        pytest.param("  value_i: 4\n}", "  value_i: 6\n}", "error", 1, id="more voxels than rows"),
+    ],
+)
+def test_files_are_judged_on_the_rows_that_the_operator_owns(cli, run, tmp_path, stored, changed, outcome, differ):
+    text = (OFFICIAL / "value_rows_behind_voxel_num.prototxt").read_text()
+    assert text.count(stored) == 1
+    path = tmp_path / "case.prototxt"
+    path.write_text(text.replace(stored, changed))
+    (one,) = run(path).results.values()
+    assert one["outcome"] == outcome, one
+    assert cli("verify", path).lines[-1] == f"1 verified, {differ} differ, 0 skipped"
 
 
 def test_where_a_tensor_of_a_known_operator_overflows_its_type_is_an_error(run, tmp_path):
