@@ -2,6 +2,7 @@
 
 from mluops_gtest.authoring import DType, Operator, OutputSpec, ParamField, ParamMessage, TensorSpec, exact
 
+from .bound import bound
 from .checks import ANSWERED_ANYWAY, CHECKS, SCALARS
 from .kernel import kernel
 from .recipes import RECIPES
@@ -34,6 +35,7 @@ OPERATOR = Operator(
     kernel=kernel,
     recipes=RECIPES,
     theory=theory,
+    bound=bound,
     # §1.4: atomic adds, in no fixed order.
     order_free=True,
 )

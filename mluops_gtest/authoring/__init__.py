@@ -2,6 +2,7 @@
 
 from mluops_gtest.authoring.calls import argument, call_of, dtype_of
 from mluops_gtest.authoring.random import Draw, Stream
+from mluops_gtest.model.bound import Bound
 from mluops_gtest.model.call import Handle, OpCall, Params, TensorArg
 from mluops_gtest.model.criterion import Criterion, CriterionKind, diff1_and_diff2, exact
 from mluops_gtest.model.dtypes import Array, DType, Layout
@@ -25,6 +26,7 @@ from mluops_gtest.model.tensor import TensorDesc
 __all__ = [
     "Array",
     "Baseline",
+    "Bound",
     "Check",
     "CheckVerdict",
     "Criterion",

@@ -75,13 +75,14 @@ def execute(
         record = request.to_json([case.id for case in cases], left_out)
         sampling = Sampling(request.warmup, request.samples, request.cold_cache) if request.perf else None
         options = Options(
-            request.repeat,
-            request.bitwise,
-            request.stop_at_first,
-            request.timeout,
-            request.reruns,
-            sampling,
-            tuple(Side) if request.guard_pages else (None,),
+            repeat=request.repeat,
+            bitwise=request.bitwise,
+            elementwise=request.elementwise,
+            stop_at_first=request.stop_at_first,
+            timeout=request.timeout,
+            reruns=request.reruns,
+            sampling=sampling,
+            sides=tuple(Side) if request.guard_pages else (None,),
         )
         context = _context(request, session.catalogue.root_paths, callers[0].name, len(cases), left_out, device)
         if not resumed:

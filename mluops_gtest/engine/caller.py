@@ -7,6 +7,7 @@ from typing import Literal, Protocol, TypeVar
 from mluops_gtest.engine.buffers import Arena
 from mluops_gtest.engine.reply import NoAnswerError, Reply, checked_size, failed_reply, reply_of
 from mluops_gtest.model.backend import Backend, OfferedBackend
+from mluops_gtest.model.bound import WorkingPrecision
 from mluops_gtest.model.call import OpCall
 from mluops_gtest.model.cause import DeviceLost, Disturbed, RunLost
 from mluops_gtest.model.reasons import reason_of
@@ -67,6 +68,11 @@ class Caller(Protocol):
         ...
 
     @property
+    def precision(self) -> WorkingPrecision:
+        """What the backend says that it computes in."""
+        ...
+
+    @property
     def tensors(self) -> Arena:
         """Where inputs and outputs lie."""
         ...
@@ -101,6 +107,7 @@ class InlineCaller:
     def __init__(self, backend: Backend) -> None:
         self._backend = offered = OfferedBackend(backend)
         self.name, self.version, self.is_reference = offered.name, offered.version, offered.is_reference
+        self.precision = WorkingPrecision(offered.precision)
         self.tensors = Arena()
         self.workspace = Arena()
 

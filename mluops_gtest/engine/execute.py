@@ -17,6 +17,7 @@ from mluops_gtest.engine.perf import Sampling, measure
 from mluops_gtest.engine.repetition import Reproducibility, on_every_side
 from mluops_gtest.engine.reply import Reply
 from mluops_gtest.engine.reruns import run_with_retries
+from mluops_gtest.engine.second_look import SecondLook
 from mluops_gtest.engine.timed_case import TimedCase
 from mluops_gtest.engine.verdict import Task, verdict
 from mluops_gtest.errors import ContentError
@@ -34,6 +35,8 @@ class Options:
 
     repeat: int = 1
     bitwise: bool = False
+    # Elements beyond what arithmetic allows: True fails the case, None reports them, False does not look.
+    elementwise: bool | None = None
     stop_at_first: bool = False
     # Seconds per case; None: by the size of the case.
     timeout: float | None = None
@@ -100,7 +103,14 @@ class Executor:
         if refusal is not None:
             return replace(blank, outcome=refusal[0], causes=(refusal[1],))
         expectation = expectation_of(case, operator)
-        return Task(case, operator, expectation, replace(blank, expected_status=expectation.answer.status))
+        expected = replace(blank, expected_status=expectation.answer.status)
+        return Task(case, operator, expectation, expected, self._second_look(case, operator))
+
+    def _second_look(self, case: Case, operator: Operator) -> SecondLook | None:
+        if operator.bound is None or self.options.elementwise is False:
+            return None
+        precision = self.caller.precision.of(operator.name)
+        return SecondLook(case, operator, precision, decides=self.options.elementwise is True)
 
     def _unsupported(self, operator: str) -> tuple[Outcome, cause.Cause] | None:
         """Why the backend does not run that operator; None where it does. Asked once per operator."""

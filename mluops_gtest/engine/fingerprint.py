@@ -65,6 +65,8 @@ def _marks(cause: c.Cause) -> list[str]:
             return [place_mark(f"{output} {'+'.join(one.criterion for one in exceeded)}", places)]
         case c.BitsUnequal(output=output):
             return [f"{output} bits"]
+        case c.BeyondBound(output=output, places=places):
+            return [place_mark(f"{output} beyond its bound", places)]
     return []
 
 

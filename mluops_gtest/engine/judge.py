@@ -11,6 +11,7 @@ from mluops_gtest.engine.buffers import holding, pattern_of
 from mluops_gtest.engine.expectation import Expectation
 from mluops_gtest.engine.fingerprint import fingerprinted
 from mluops_gtest.engine.profile import profile_of
+from mluops_gtest.engine.second_look import SecondLook
 from mluops_gtest.model import cause
 from mluops_gtest.model.case import Case
 from mluops_gtest.model.cause import Cause, Excess, Places
@@ -19,7 +20,7 @@ from mluops_gtest.model.degenerate import owned_rows, proves_little
 from mluops_gtest.model.dtypes import Array, DType
 from mluops_gtest.model.operator import CheckVerdict, Operator, OutputSpec
 from mluops_gtest.model.reasons import reason_of
-from mluops_gtest.model.result import CaseResult, Outcome, Profile, Reading, Worst
+from mluops_gtest.model.result import CaseResult, ElementReading, Outcome, Profile, Reading, Worst
 from mluops_gtest.model.tensor import Tensor
 
 # A wrong scalar may be any integer; what it is off by is told as a float.
@@ -37,6 +38,7 @@ class Judgement:
     failures: list[Cause] = field(default_factory=list)
     suspicions: list[Cause] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    elements: list[ElementReading] = field(default_factory=list)
     compared: bool = False
 
     @property
@@ -91,8 +93,9 @@ def judge_values(
     scalars: Mapping[str, int],
     *,
     bitwise: bool,
+    look: SecondLook | None = None,
 ) -> Judgement:
-    """Every output held to its criteria, every scalar result compared exactly."""
+    """Every output held to its criteria, every scalar result compared exactly; `look` sees each element by itself."""
     judgement = Judgement()
     judgement.compare_scalars(expectation.results, scalars)
     wrong_counts: set[str] = set()
@@ -109,7 +112,7 @@ def judge_values(
         if tensor.desc.is_empty:
             continue
         failures = len(judgement.failures)
-        _judge_output(judgement, tensor, criteria, operator, expectation, buffers[tensor.id], bitwise)
+        _judge_output(judgement, tensor, criteria, operator, expectation, buffers[tensor.id], bitwise, look)
         if tensor.id in operator.counts and len(judgement.failures) > failures:
             wrong_counts.add(tensor.id)
     return judgement
@@ -123,6 +126,7 @@ def judged(result: CaseResult, judgement: Judgement) -> CaseResult:
         readings=tuple(judgement.readings),
         worst=judgement.worst,
         profile=judgement.profile,
+        elements=tuple(judgement.elements),
         causes=judgement.causes,
         notes=(*result.notes, *judgement.notes),
         compared=judgement.compared,
@@ -143,6 +147,7 @@ def _judge_output(
     expectation: Expectation,
     array: Array,
     bitwise: bool,
+    look: SecondLook | None,
 ) -> None:
     spec, dtype = operator.output(tensor.id), tensor.desc.dtype
     wanted = wanted_criteria(dtype, criteria, spec)
@@ -170,6 +175,8 @@ def _judge_output(
     if comparison.worst is not None and (judgement.worst is None or (first_failure and judgement.failures)):
         judgement.worst = _worst(tensor.id, dtype, comparison, evaluated, baseline, beyond)
         judgement.profile = profile_of(tensor.id, evaluated, baseline, dtype)
+    if look is not None and comparison.unequal:
+        _look_again(judgement, look, tensor, evaluated, baseline)
     if comparison.bits_unequal and not comparison.unequal and all(c.threshold == 0 for c in wanted):
         found = cause.BitsUnequal(tensor.id, comparison.bits_unequal)
         if bitwise:
@@ -178,6 +185,18 @@ def _judge_output(
             judgement.notes.append(reason_of((found,)))
     if expectation.degenerate is None and proves_little(tensor, operator, expectation.counts):
         judgement.suspicions.append(cause.ConstantBaseline(tensor.id))
+
+
+def _look_again(judgement: Judgement, look: SecondLook, tensor: Tensor, evaluated: Array, baseline: Array) -> None:
+    seen = look.at(tensor, evaluated, baseline)
+    if seen is None:
+        return
+    reading, found = seen
+    judgement.elements.append(reading)
+    if reading.beyond and look.decides:
+        judgement.failures.append(found)
+    elif reading.beyond:
+        judgement.notes.append(reason_of((found,)))
 
 
 def _beyond(

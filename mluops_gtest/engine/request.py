@@ -51,6 +51,8 @@ class RunRequest:
     guard_pages: bool = False
     repeat: int = 1
     bitwise: bool = False
+    # See Options.
+    elementwise: bool | None = None
     stop_at_first: bool = False
     reruns: int = 0
     perf: bool = False
@@ -106,6 +108,8 @@ class RunRequest:
         flags = (
             ("--serve", self.serve),
             ("--bitwise", self.bitwise),
+            ("--elementwise", self.elementwise is True),
+            ("--no-elementwise", self.elementwise is False),
             ("--guard-pages", self.guard_pages),
             ("--perf", self.perf),
             ("--cold-cache", self.cold_cache),

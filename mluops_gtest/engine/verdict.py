@@ -7,6 +7,7 @@ from mluops_gtest.engine.expectation import Expectation
 from mluops_gtest.engine.guarded_call import GuardedCall
 from mluops_gtest.engine.judge import judge_untouched, judge_values, judged
 from mluops_gtest.engine.reply import Ending, Reply
+from mluops_gtest.engine.second_look import SecondLook
 from mluops_gtest.model import cause
 from mluops_gtest.model.case import Case
 from mluops_gtest.model.notes import cut_text
@@ -34,6 +35,8 @@ class Task:
     operator: Operator
     expectation: Expectation
     blank: CaseResult
+    # None: elements are not looked at one by one.
+    look: SecondLook | None = None
 
 
 def verdict(task: Task, run: GuardedCall, reply: Reply, *, bitwise: bool, is_reference: bool) -> CaseResult:
@@ -54,7 +57,9 @@ def verdict(task: Task, run: GuardedCall, reply: Reply, *, bitwise: bool, is_ref
         return replace(result, outcome=Outcome.WRONG_STATUS, causes=(wrong,))
     wanted, expectation = task.expectation.answer, task.expectation
     if wanted.computes:
-        judgement = judge_values(task.case, task.operator, expectation, run.outputs, reply.scalars, bitwise=bitwise)
+        judgement = judge_values(
+            task.case, task.operator, expectation, run.outputs, reply.scalars, bitwise=bitwise, look=task.look
+        )
     else:
         judgement = judge_untouched(task.case, task.operator, run.whole_outputs(), wanted)
         if wanted.status == Status.SUCCESS:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, runtime_checkable
 
+from mluops_gtest.model.bound import PRECISIONS, Precision
 from mluops_gtest.model.call import OpCall
 from mluops_gtest.model.labels import MAX_LETTERS
 from mluops_gtest.model.status import Status
@@ -44,6 +45,9 @@ class Member:
         """The value can be this member."""
         if self.is_method:
             return callable(value)
+        if self.name == "precision":
+            words = value.values() if isinstance(value, dict) else (value,)
+            return all(word in PRECISIONS for word in words)
         return isinstance(value, bool if self.signature.endswith("bool") else str)
 
 
@@ -68,9 +72,16 @@ MEMBERS: Final = (
         "deterministic: bool",
         "False if repeated calls may differ in the last bits; the doctor then does not ask for equal bits",
     ),
+    Member(
+        "precision: str | dict[str, str]",
+        f"what it computes in ({', '.join(PRECISIONS)}), for all operators or by operator; elements are held to it",
+    ),
     Member("host_memory: bool", "False if the kernel works on its own memory, which `--guard-pages` cannot guard"),
     Member("is_reference: bool", "True for the oracle itself: a baseline that it made is not compared with it"),
 )
+
+
+_PRECISION: Final = next(member for member in MEMBERS if member.name == "precision")
 
 
 def misfits(backend: object, members: Iterable[Member] = MEMBERS) -> Iterator[str]:
@@ -116,6 +127,12 @@ class OfferedBackend:
     def is_reference(self) -> bool:
         """It is the oracle itself."""
         return bool(getattr(self._backend, "is_reference", False))
+
+    @property
+    def precision(self) -> str | dict[str, str]:
+        """What it computes in, by operator or for all; float where it says nothing that is a precision."""
+        declared: str | dict[str, str] = getattr(self._backend, "precision", Precision.FLOAT.value)
+        return declared if _PRECISION.fits(declared) else Precision.FLOAT.value
 
     @property
     def members(self) -> tuple[str, ...]:

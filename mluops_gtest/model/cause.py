@@ -345,6 +345,14 @@ class BitsUnequal(_Cause, frozen=True):
     elements: int
 
 
+class BeyondBound(_Cause, frozen=True):
+    """Elements that no order of right operations explains, where each is asked to keep what arithmetic allows."""
+
+    output: str
+    places: Places
+    precision: str
+
+
 class NotReproducible(_Cause, frozen=True):
     """A repeated call gave other bits."""
 
@@ -354,7 +362,9 @@ class NotReproducible(_Cause, frozen=True):
 
 # Wrong answers.
 WrongCall = WrongStatus | Refusals | WrittenAnyway
-WrongValue = ScalarMissing | ScalarWrong | Unwritten | NonFinite | Exceeded | BitsUnequal | NotReproducible
+WrongValue = (
+    ScalarMissing | ScalarWrong | Unwritten | NonFinite | Exceeded | BitsUnequal | BeyondBound | NotReproducible
+)
 
 
 class NoCriterion(_Cause, frozen=True):

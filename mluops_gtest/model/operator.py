@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from mluops_gtest.model.bound import Bound
 from mluops_gtest.model.call import OpCall, Params, ParamValue
 from mluops_gtest.model.criterion import Criterion
 from mluops_gtest.model.dtypes import Array, DType, Layout
@@ -179,6 +180,8 @@ class Operator:
     kernel: Callable[[OpCall], Status]
     recipes: Mapping[str, Recipe]
     theory: Callable[[OpCall], Theory]
+    # What arithmetic allows, by the inputs alone: a Bound per output of floats. None: elements are not looked at.
+    bound: Callable[[OpCall], Mapping[str, Bound]] | None = None
     # What the document takes for granted about the data of a valid call; why it does not hold, or None.
     precondition: Callable[[OpCall], str | None] | None = None
     # Bytes of workspace the kernel wants; 0 where it needs none.

@@ -14,6 +14,7 @@ __all__ = [
     "Attempt",
     "CaseInfo",
     "CaseResult",
+    "ElementReading",
     "Outcome",
     "Perf",
     "Profile",
@@ -49,6 +50,22 @@ class Worst:
     beyond: int | None = None
     # `unequal` and those that differ in the sign of 0 or in the payload of a NaN.
     bits_unequal: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ElementReading:
+    """The second look at one output: its elements beyond what arithmetic allows, and the worst of them."""
+
+    output: str
+    precision: str
+    beyond: int
+    compared: int
+    # The largest error over what is allowed there; infinite where nothing is.
+    ratio: float
+    index: tuple[int, ...]
+    evaluated: str
+    baseline: str
+    allowed: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +147,8 @@ class CaseResult:
     expected_status: Status | None = None
     readings: tuple[Reading, ...] = ()
     worst: Worst | None = None
+    # Of the outputs that differ from their baselines at all, where the operator declares what arithmetic allows.
+    elements: tuple[ElementReading, ...] = ()
     seconds: float = 0.0
     # Why it came to that, the main cause first.
     causes: tuple[Cause, ...] = ()
@@ -156,6 +175,11 @@ class CaseResult:
     def reason(self) -> str:
         """The causes in English."""
         return reason_of(self.causes)
+
+    @property
+    def outliers(self) -> int:
+        """Elements that no order of right operations explains."""
+        return sum(reading.beyond for reading in self.elements)
 
     def __post_init__(self) -> None:
         """Refuse a `passed` that nobody looked at, wherever it comes from."""

@@ -57,6 +57,7 @@ class TerminalReporter:
             self._failures(report, where)
             self._skips(report.results)
             self._notices(report.results)
+            self._outliers(report.results)
         counts = ", ".join(f"{n} {outcome}" for outcome, n in report.summary.items())
         self._out.print(f"{counts} in {report.seconds:.1f} s on {escape(str(report.backend['name']))}", soft_wrap=True)
         if report.reseed is not None:
@@ -109,13 +110,34 @@ class TerminalReporter:
                 word = f"[{outcome.tone.terminal}]{outcome.value}[/]"
                 self._out.print(f"{word} {count}: {escape(reason)}", soft_wrap=True)
 
+    def _outliers(self, results: Sequence[CaseResult]) -> None:
+        """What the documents let pass and arithmetic does not."""
+        found = [result for result in results if result.outliers and not result.outcome.blocks]
+        if found:
+            self._out.print(f"[yellow]beyond[/] {escape(outlier_words(found))}", soft_wrap=True)
+
     def _notices(self, results: Iterable[CaseResult]) -> None:
         """What was tolerated in cases that are no failures: a padded input, a field that nobody knows."""
-        noted = [result for result in results if result.notes and not result.outcome.blocks]
+        noted = [result for result in results if result.notes and not result.outcome.blocks and not result.outliers]
         if noted:
             first = f"{noted[0].case}: {noted[0].notes[0]}"
             more = f"; {len(noted) - 1} more cases have notices, -v shows all" if len(noted) > 1 else ""
             self._out.print(f"[yellow]notice[/] {escape(first)}{more}", soft_wrap=True)
+
+
+def outlier_words(results: Sequence[CaseResult]) -> str:
+    """How many elements of cases that pass no order of operations explains, and the worst of them."""
+    elements = sum(result.outliers for result in results)
+    precisions = sorted({reading.precision for result in results for reading in result.elements if reading.beyond})
+    cases = "1 case passed" if len(results) == 1 else f"{len(results)} cases passed"
+    many = "1 element" if elements == 1 else f"{elements} elements"
+    pairs = ((reading, result) for result in results for reading in result.elements)
+    worst, where = max(pairs, key=lambda pair: pair[0].ratio)
+    value = f"{worst.output}{list(worst.index)} = {worst.evaluated}, expected {worst.baseline} ± {worst.allowed:.3g}"
+    return (
+        f"{cases} with {many} that no order of {' or '.join(precisions)} operations explains, "
+        f"the worst in {where.case}: {value}; --elementwise fails such cases"
+    )
 
 
 def render_text(report: RunReport) -> str:

@@ -8,11 +8,12 @@ from typing import Any, Final, NotRequired, TypedDict
 
 from mluops_gtest.errors import shown
 from mluops_gtest.files.typed import MAX_INTEGER, Source, convert, keep_plain
+from mluops_gtest.model.bound import PRECISIONS
 from mluops_gtest.model.drift import SIZELESS
 from mluops_gtest.model.labels import ANY_NAME
 from mluops_gtest.model.query import Query
 from mluops_gtest.model.report import RunReport
-from mluops_gtest.model.result import CaseResult, Perf, Profile, Reading, Worst
+from mluops_gtest.model.result import CaseResult, ElementReading, Perf, Profile, Reading, Worst
 
 # Part I of N; more digits are no count of machines.
 _SHARD: Final = re.compile(r"([1-9]\d{0,5})/([1-9]\d{0,5})")
@@ -117,6 +118,8 @@ def check_result(result: CaseResult, source: Source) -> None:
     _refuse_unless(_are_amounts([result.seconds]), f"{result.seconds} is not a number of seconds", source, ".seconds")
     for index, reading in enumerate(result.readings):
         _check_reading(reading, source, f".readings[{index}]")
+    for index, seen in enumerate(result.elements):
+        _check_elements(seen, source, f".elements[{index}]")
     if result.worst is not None:
         _check_worst(result.worst, result, source)
     if result.profile is not None:
@@ -138,6 +141,14 @@ def _check_reading(reading: Reading, source: Source, at: str) -> None:
     measured = reading.criterion != SIZELESS and reading.threshold >= 0
     if measured and reading.within and not reading.value <= reading.threshold:
         raise source.error(f"{reading.value} is not within {reading.threshold}", f"{at}.within")
+
+
+def _check_elements(seen: ElementReading, source: Source, at: str) -> None:
+    _refuse_unless(_are_counts((seen.beyond, seen.compared, *seen.index)), f"counts must lie in {_COUNTS}", source, at)
+    _refuse_unless(seen.beyond <= seen.compared, "more elements are beyond than there are", source, f"{at}.beyond")
+    _refuse_unless(seen.precision in PRECISIONS, f"{shown(seen.precision)} is not a precision", source, at)
+    _refuse_unless(seen.ratio >= 0 and seen.allowed >= 0, "ratio and allowed must be ≥ 0", source, at)
+    _refuse_unless((seen.ratio > 1) == (seen.beyond > 0), f"{seen.ratio} with {seen.beyond} beyond", source, at)
 
 
 def _check_worst(worst: Worst, result: CaseResult, source: Source) -> None:

@@ -39,6 +39,14 @@ def result_to_json(result: CaseResult) -> dict[str, Any]:
     for reading in record["readings"]:
         reading["value"] = _word(reading["value"])
         reading["threshold"] = _word(reading["threshold"])
+    if result.elements:
+        record["elements"] = [
+            {name: _word(value) if isinstance(value, float) else value for name, value in reading.items()}
+            for reading in record["elements"]
+        ]
+    else:
+        # As it was written before elements were looked at one by one.
+        del record["elements"]
     if result.perf is not None and result.perf.overhead_ns is None:
         # As it was written before that was measured: a report keeps its digest in the history.
         del record["perf"]["overhead_ns"]
@@ -120,8 +128,8 @@ def _read_words(record: dict[str, Any]) -> None:
         if word is not None:
             # A number is no status in a results file, so it must not be taken for one.
             record[key] = _STATUSES.get(word, word) if isinstance(word, str) else f"{shown(word)}"
-    for reading in _objects(record.get("readings")):
-        for key in ("value", "threshold"):
+    for reading in (*_objects(record.get("readings")), *_objects(record.get("elements"))):
+        for key in ("value", "threshold", "ratio", "allowed"):
             if isinstance(reading.get(key), str):
                 reading[key] = _NUMBERS.get(reading[key], reading[key])
     for told in (record, *_objects(record.get("attempts"))):

@@ -54,7 +54,7 @@ SECTIONS: dict[str, tuple[ModuleType, tuple[str, ...]]] = {
         authoring,
         (
             *("Operator", "TensorSpec", "OutputSpec", "ParamMessage", "ParamField", "EnumSpec"),
-            *("Check", "CheckVerdict", "Theory", "Mutant"),
+            *("Check", "CheckVerdict", "Theory", "Bound", "Mutant"),
         ),
     ),
     "What functions return": (authoring, ("Baseline", "RecipeOutput")),

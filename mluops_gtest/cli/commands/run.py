@@ -130,6 +130,11 @@ _ONLY_WITH_PERF = {"warmup", "samples", "cold_cache", "device_spec"}
     "--bitwise", is_flag=True, help="Where a criterion is diff3 = 0, also require equal bits (−0, NaN payloads)."
 )
 @click.option(
+    "--elementwise/--no-elementwise",
+    default=None,
+    help="Elements further off than arithmetic allows: fail the case, or do not look. Default: report them.",
+)
+@click.option(
     "-x",
     "--exitfirst",
     "stop_at_first",

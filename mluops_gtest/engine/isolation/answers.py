@@ -7,6 +7,7 @@ import msgspec
 from mluops_gtest.engine.isolation.conversation import ProtocolError
 from mluops_gtest.engine.reply import Ending, Reply
 from mluops_gtest.files.typed import json_bytes
+from mluops_gtest.model.bound import PRECISIONS
 from mluops_gtest.model.cause import Cause
 from mluops_gtest.model.status import Status
 
@@ -14,6 +15,7 @@ from mluops_gtest.model.status import Status
 _Name = Annotated[str, msgspec.Meta(max_length=10_000)]
 _Text = Annotated[str, msgspec.Meta(max_length=2 << 20)]
 _Texts = Annotated[tuple[_Text, ...], msgspec.Meta(max_length=100_000)]
+_Precision = Annotated[str, msgspec.Meta(pattern=f"^({'|'.join(PRECISIONS)})$")]
 _Scalars = Annotated[dict[_Name, int], msgspec.Meta(max_length=10_000)]
 
 
@@ -27,6 +29,7 @@ class Loaded(_Answer, frozen=True, tag="loaded"):
     name: _Name
     is_reference: bool
     deterministic: bool
+    precision: _Precision | dict[_Name, _Precision]
     version: _Name
     offers: Annotated[tuple[_Name, ...], msgspec.Meta(max_length=100)]
     misfits: Annotated[tuple[_Text, ...], msgspec.Meta(max_length=100)] = ()

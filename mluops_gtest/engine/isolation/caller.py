@@ -31,6 +31,7 @@ from mluops_gtest.engine.loading import BackendChoice
 from mluops_gtest.engine.reply import Ending, NoAnswerError, Reply, checked_size
 from mluops_gtest.errors import BackendError, ExitCode
 from mluops_gtest.model import cause
+from mluops_gtest.model.bound import WorkingPrecision
 from mluops_gtest.model.call import OpCall
 from mluops_gtest.model.numbers import checked_seconds
 from mluops_gtest.model.reasons import reason_of
@@ -79,6 +80,7 @@ class IsolatedCaller:
         self.offers: tuple[str, ...] = ()
         self.misfits: tuple[str, ...] = ()
         self.deterministic = True
+        self.precision = WorkingPrecision()
 
     @property
     def tensors(self) -> SharedArena:
@@ -115,7 +117,7 @@ class IsolatedCaller:
             refused.exit_code = ExitCode(answer.exit_code)
             raise refused
         self.name, self.version = answer.name, answer.version
-        self.is_reference = answer.is_reference
+        self.is_reference, self.precision = answer.is_reference, WorkingPrecision(answer.precision)
         self.offers, self.misfits, self.deterministic = answer.offers, answer.misfits, answer.deterministic
 
     @contextlib.contextmanager

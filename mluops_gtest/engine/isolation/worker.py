@@ -105,6 +105,7 @@ class _Worker:
             is_reference=backend.is_reference,
             version=backend.version,
             deterministic=backend.deterministic,
+            precision=backend.precision,
             offers=backend.members,
             misfits=tuple(misfits(loaded)),
         )

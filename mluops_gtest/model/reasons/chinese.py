@@ -127,6 +127,7 @@ WORDS: Final[dict[type, str | Callable[[Any], str]]] = {
     c.NonFinite: "{0.output}：{0.elements} 个元素在是否为 NaN 或无穷上不一致，第一个的扁平下标为 {0.first}",
     c.Exceeded: _exceeded,
     c.BitsUnequal: "{0.output}：{0.elements} 个元素相等但按位不一致（−0、NaN 载荷）",
+    c.BeyondBound: "{0.output}：{0.places.count} 个元素的误差超出 {0.precision} 运算任何顺序所能解释的范围",
     c.NotReproducible: lambda cause: f"结果不可复现：第 {cause.run} 次运行与第 1 次的 {'、'.join(cause.outputs)} 不同",
     c.NoCriterion: "{0.output} 没有针对 {0.dtype} 的精度标准",
     c.NotJudged: "{0.output} 已比较，但没有任何精度标准可用于判定",

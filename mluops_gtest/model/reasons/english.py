@@ -94,6 +94,12 @@ def _elements(count: int) -> str:
     return f"{count} element{'s' * (count != 1)}"
 
 
+def _beyond_bound(cause: c.BeyondBound) -> str:
+    are = "is" if cause.places.count == 1 else "are"
+    which = f"{_elements(cause.places.count)} {are}"
+    return f"{cause.output}: {which} further off than any order of {cause.precision} operations explains"
+
+
 def _not_reproducible(cause: c.NotReproducible) -> str:
     return f"not reproducible: run {cause.run} differs from run 1 in {', '.join(cause.outputs)}"
 
@@ -151,6 +157,7 @@ WORDS: Final[dict[type, str | Callable[[Any], str]]] = {
     c.NonFinite: _non_finite,
     c.Exceeded: _exceeded,
     c.BitsUnequal: _bits_unequal,
+    c.BeyondBound: _beyond_bound,
     c.NotReproducible: _not_reproducible,
     c.NoCriterion: "{0.output} has no criterion for {0.dtype}",
     c.NotJudged: "{0.output} was compared, but no criterion could be judged on it",

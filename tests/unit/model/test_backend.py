@@ -15,6 +15,7 @@ class Plain:
 class Everything(Plain):
     version = "1.2"
     deterministic = False
+    precision = "tf32"
     host_memory = False
     is_reference = True
     closed = False
@@ -47,6 +48,7 @@ def test_what_a_backend_does_not_offer_has_a_default():
         True,
         False,
     )
+    assert backend.precision == "float"
     assert (backend.supports("any"), backend.workspace_size(None), backend.healthy()) == (True, 0, True)
     assert backend.device_seconds() is None
     backend.close()
@@ -62,6 +64,7 @@ def test_what_a_backend_offers_is_asked():
         False,
         True,
     )
+    assert backend.precision == "tf32"
     assert (backend.supports("any"), backend.workspace_size(None), backend.healthy()) == (False, 64, False)
     assert backend.device_seconds() == 0.5
     assert backend.run_empty("a call") == 0
@@ -76,3 +79,13 @@ def test_a_member_of_another_kind_is_told(member):
     backend = type("Odd", (Everything,), {member.name: 3.5})()
     (problem,) = misfits(backend)
     assert f"`{member.signature}`" in problem
+
+
+@pytest.mark.parametrize("precision", ["fp8", 16, {"voxel": "fp8"}, None])
+def test_a_precision_that_is_none_is_told_and_counts_as_float(precision):
+    class Odd(Plain):
+        pass
+
+    Odd.precision = precision
+    assert OfferedBackend(Odd()).precision == "float"
+    assert list(misfits(Odd())) == ["Its `precision` does not fit; it must be `precision: str | dict[str, str]`."]

@@ -113,6 +113,11 @@ SAID = [
         "y：diff1 = nan > 0（仅统计有限值元素）；40 个元素中有 3 个不相等（按位不相等 9 个）",
     ),
     (
+        c.BeyondBound("y", c.Places(3, 9, 0, 8), "float"),
+        "y: 3 elements are further off than any order of float operations explains",
+        "y：3 个元素的误差超出 float 运算任何顺序所能解释的范围",
+    ),
+    (
         c.BitsUnequal("y", 3),
         "y: 3 elements are equal but not bit for bit (−0, NaN payloads)",
         "y：3 个元素相等但按位不一致（−0、NaN 载荷）",

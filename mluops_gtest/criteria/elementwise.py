@@ -1,0 +1,120 @@
+"""The second look: every element by itself, held to what arithmetic allows.
+
+diff1 and diff2 judge an output as a whole, so that one wrong element among a million passes. Here each element may be
+off by γ(n) · Σ|terms|, with γ(n) = n·u / (1 − n·u), by underflow, and by the roundings of the result and of the stored
+baseline; by nothing at all where every partial sum is exact.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from mluops_gtest.criteria.blocks import BLOCK
+from mluops_gtest.criteria.elements import elements_of
+from mluops_gtest.model.bound import Bound, Precision
+from mluops_gtest.model.dtypes import Array, DType
+
+# Significant bits, and the exponent (as frexp has it) of the smallest normal number.
+_FORMATS: Final = {DType.HALF: (11, -13), DType.BFLOAT16: (8, -125), DType.FLOAT: (24, -125), DType.DOUBLE: (53, -1021)}
+# Half of the smallest subnormal of what sums are kept in: what a product may lose below the normal range.
+_UNDERFLOW: Final = {24: 2.0**-150, 11: 2.0**-25}
+
+
+@dataclass(frozen=True, slots=True)
+class ElementErrors:
+    """How many elements are beyond their bound, and the one that is furthest from it; indices are flat."""
+
+    beyond: int
+    compared: int
+    # The largest |e−b| over what is allowed there; infinite where nothing is.
+    ratio: float
+    worst: int | None
+    # What is allowed at the worst element.
+    allowed: float
+    first: int | None
+    last: int | None
+
+
+def can_be_bounded(dtype: DType) -> bool:
+    """There is a rounding to speak of: real floating-point types."""
+    return dtype in _FORMATS
+
+
+def element_errors(
+    evaluated: Array, baseline: Array, dtype: DType, bound: Bound, precision: Precision = Precision.FLOAT
+) -> ElementErrors:
+    """Every element held to the bound; a NaN or an infinity that does not meet its like is beyond any."""
+    beyond, ratio, worst, allowed_there = 0, 0.0, None, 0.0
+    first = last = None
+    with np.errstate(all="ignore"):  # NaN and Inf are looked at as what they are
+        for rows, start in _slabs(baseline.shape):
+            e, b = (_numbers(array[rows], dtype) for array in (evaluated, baseline))
+            allowed = np.broadcast_to(_allowed(e, b, dtype, bound.of_rows(rows, baseline.shape), precision), b.shape)
+            ratios = _ratios(e, b, allowed)
+            found = np.flatnonzero(ratios > 1)
+            if found.size:
+                beyond += found.size
+                first = start + int(found[0]) if first is None else first
+                last = start + int(found[-1])
+            place = int(ratios.argmax())
+            if ratios.flat[place] > ratio:
+                ratio, worst = float(ratios.flat[place]), start + place
+                allowed_there = float(allowed.flat[place])
+    return ElementErrors(beyond, baseline.size, ratio, worst, allowed_there, first, last)
+
+
+def _slabs(shape: tuple[int, ...]) -> Iterator[tuple[slice, int]]:
+    """Rows of the first axis that together fill a block, and the flat index where they begin."""
+    row = math.prod(shape[1:])
+    step = max(1, BLOCK // max(row, 1))
+    for start in range(0, shape[0], step):
+        yield slice(start, start + step), start * row
+
+
+def _allowed(e: Array, b: Array, dtype: DType, bound: Bound, precision: Precision) -> Array:
+    """What |e−b| may be."""
+    magnitude = np.asarray(bound.magnitude, np.float64)
+    roundings = np.asarray(bound.roundings, np.float64)
+    loss = precision.factor_loss if bound.products else 0.0
+    summing = magnitude * (_gamma(roundings, precision.bits) + loss * (2 + loss)) + (
+        (roundings > 0) * (roundings + 1) * _UNDERFLOW[precision.bits]
+    )
+    if loss == 0.0:
+        summing = np.where(magnitude <= 2.0**precision.bits * np.asarray(bound.unit), 0.0, summing)
+    allowed: Array = summing + magnitude * _gamma(np.float64(bound.afterwards), precision.bits)
+    significant, _ = _FORMATS[dtype]
+    # What can be represented exactly is not rounded; and a result that is kept as it was summed was rounded already.
+    is_exact = (allowed == 0) & (magnitude <= 2.0**significant * np.asarray(bound.unit)) | (magnitude == 0)
+    rounding = _half_ulp(b, dtype) + (_half_ulp(e, dtype) if significant < precision.bits else 0.0)
+    return np.where(is_exact, allowed, allowed + rounding)
+
+
+def _gamma(roundings: Array | np.float64, bits: int) -> Array:
+    """γ(n) = n·u / (1 − n·u); no bound at all where n·u reaches 1."""
+    lost = np.asarray(roundings * 2.0**-bits)
+    gamma: Array = np.where(lost < 1, lost / (1 - lost), np.inf)
+    return gamma
+
+
+def _half_ulp(values: Array, dtype: DType) -> Array:
+    significant, smallest = _FORMATS[dtype]
+    _, exponents = np.frexp(values)
+    half: Array = np.ldexp(0.5, np.maximum(exponents, smallest) - significant)
+    return half
+
+
+def _ratios(e: Array, b: Array, allowed: Array) -> Array:
+    """|e−b| over what is allowed; 0 for equal elements, infinite where one of the two is no number."""
+    ratios: Array = np.abs(e - b) / allowed
+    ratios[np.isnan(allowed)] = 0.0
+    finite = np.isfinite(e) & np.isfinite(b)
+    ratios[~finite] = np.inf
+    ratios[(e == b) | (np.isnan(e) & np.isnan(b))] = 0.0
+    return ratios
+
+
+def _numbers(array: Array, dtype: DType) -> Array:
+    return elements_of(dtype).values(array).astype(np.float64)

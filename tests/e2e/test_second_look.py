@@ -1,0 +1,87 @@
+"""Elements that the documents' criteria let pass: seen, told, and failed where that is asked."""
+
+import json
+
+import pytest
+
+from tests.e2e.conftest import wrong
+
+# 131 074 sums: one that is wrong by half stays below diff1 and diff2 of 3e-3.
+LARGE = "voxel_pooling_forward/channels_65537"
+
+
+@pytest.fixture
+def one_off(run):
+    def call(*options):
+        return run(LARGE, "--backend", wrong("OneElementOfManyOff"), *options)
+
+    return call
+
+
+def test_it_passes_and_is_told(one_off):
+    result = one_off()
+    assert result.code == 0
+    case = result.results[LARGE]
+    assert case["outcome"] == "passed"
+    (seen,) = case["elements"]
+    assert (seen["output"], seen["precision"], seen["beyond"]) == ("output_features", "float", 1)
+    assert float(seen["evaluated"]) == pytest.approx(1.5 * float(seen["baseline"]))
+    told = "output_features: 1 element is further off than any order of float operations explains"
+    assert told in case["notes"]
+    assert "beyond 1 case passed with 1 element that no order of float operations explains, the worst in " in result.out
+    assert "--elementwise fails such cases" in result.out
+
+
+def test_asked_for_it_fails(one_off):
+    result = one_off("--elementwise")
+    assert result.code == 1
+    case = result.results[LARGE]
+    assert case["outcome"] == "failed"
+    assert case["reason"].endswith("1 element is further off than any order of float operations explains")
+    assert case["repro"].endswith("--elementwise")
+    assert [cause["kind"] for cause in case["causes"]] == ["beyond_bound"]
+
+
+def test_nobody_looks_where_that_is_asked(one_off):
+    result = one_off("--no-elementwise")
+    assert result.code == 0
+    assert "elements" not in result.results[LARGE]
+    assert "beyond" not in result.out
+
+
+def test_a_right_backend_has_none(run):
+    result = run("voxel_pooling_forward", "--tag", "smoke", "--tag", "precision", "--elementwise")
+    assert result.code == 0
+    seen = [one for case in result.results.values() for one in case.get("elements", [])]
+    assert seen
+    assert all(one["beyond"] == 0 and one["ratio"] <= 1 for one in seen)
+
+
+@pytest.mark.parametrize("isolation", ["--isolate", "--no-isolate"])
+def test_a_backend_is_held_to_the_precision_that_it_declares(run, isolation):
+    result = run("voxel_pooling_forward/bevdepth_twin", "--backend", wrong("SumsInHalf"), isolation, "--elementwise")
+    assert result.code == 0
+    (seen,) = result.results["voxel_pooling_forward/bevdepth_twin"]["elements"]
+    assert seen["precision"] == "half"
+    assert 0 < seen["ratio"] <= 1
+
+
+class TestResultsThatCannotBe:
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ({"beyond": -1}, "counts must lie in"),
+            ({"beyond": 10**9}, "more elements are beyond than there are"),
+            ({"precision": "fp8"}, "is not a precision"),
+            ({"ratio": 0.5}, "0.5 with 1 beyond"),
+            ({"ratio": "nan"}, "ratio and allowed must be ≥ 0"),
+        ],
+    )
+    def test_they_are_refused(self, cli, one_off, change, message):
+        folder = one_off().folder
+        report = json.loads((folder / "report.json").read_text())
+        report["results"][0]["elements"][0] |= change
+        (folder / "report.json").write_text(json.dumps(report))
+        result = cli("report", folder / "report.json", "--format", "text")
+        assert result.code == 3
+        assert message in result.err

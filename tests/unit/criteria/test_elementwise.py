@@ -1,0 +1,208 @@
+"""Right sums in any order stay within the bound; one wrong element does not, wherever it is."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mluops_gtest.criteria.blocks import BLOCK
+from mluops_gtest.criteria.elementwise import can_be_bounded, element_errors
+from mluops_gtest.model.bound import Bound, Precision, WorkingPrecision
+from mluops_gtest.model.dtypes import DType
+
+
+def sequential(terms):
+    total = np.zeros(terms.shape[1:], terms.dtype)
+    for term in terms:
+        total = total + term
+    return total
+
+
+def pairwise(terms):
+    while len(terms) > 1:
+        odd = terms[len(terms) // 2 * 2 :]
+        terms = np.concatenate([terms[0::2][: len(terms) // 2] + terms[1::2], odd])
+    return terms[0]
+
+
+def blocked(terms):
+    return sequential(np.stack([sequential(terms[start : start + 7]) for start in range(0, len(terms), 7)]))
+
+
+def fused(terms):
+    """Each addition on an exact product, as FMA does it: float64 holds one product of two float32 exactly."""
+    total = np.zeros(terms.shape[1:], np.float32)
+    for term in terms.astype(np.float64):
+        total = (total + term).astype(np.float32)
+    return total
+
+
+ORDERS = {
+    "sequential": sequential,
+    "reversed": lambda terms: sequential(terms[::-1]),
+    "pairwise": pairwise,
+    "blocked": blocked,
+    "sorted": lambda terms: sequential(np.take_along_axis(terms, np.abs(terms).argsort(axis=0), axis=0)),
+    "sorted down": lambda terms: sequential(np.take_along_axis(terms, (-np.abs(terms)).argsort(axis=0), axis=0)),
+    "fused": fused,
+    "numpy": lambda terms: terms.sum(axis=0, dtype=terms.dtype),
+}
+
+
+def exact(terms, dtype="<f4"):
+    columns = terms.astype(np.float64).T
+    return np.array([math.fsum(column) for column in columns]).astype(dtype)
+
+
+def bound_of(terms, unit=0.0):
+    return Bound(np.abs(terms.astype(np.float64)).sum(axis=0), len(terms), unit)
+
+
+class TestRightSums:
+    @pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
+    @given(seed=st.integers(0, 2**32), count=st.integers(1, 60), spread=st.integers(0, 30))
+    def test_any_order_is_within(self, order, seed, count, spread):
+        draw = np.random.default_rng(seed)
+        terms = (draw.standard_normal((count, 40)) * 2.0 ** draw.integers(-spread, spread + 1, (count, 40))).astype(
+            "f4"
+        )
+        found = element_errors(order(terms), exact(terms), DType.FLOAT, bound_of(terms))
+        assert found.beyond == 0
+        assert found.ratio <= 1
+
+    @pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
+    def test_sums_below_the_normal_range(self, order):
+        draw = np.random.default_rng(5)
+        factors = (draw.standard_normal((2, 30, 200)) * 2.0**-73).astype("f4")
+        products = factors[0].astype("f8") * factors[1]
+        rounded = products.astype("f4")
+        found = element_errors(order(rounded), exact(products), DType.FLOAT, bound_of(products))
+        assert found.beyond == 0
+
+    def test_float_accumulation_rounded_to_half(self):
+        terms = np.random.default_rng(2).standard_normal((50, 4000)).astype("f2").astype("f4")
+        found = element_errors(sequential(terms).astype("f2"), exact(terms, "f2"), DType.HALF, bound_of(terms))
+        assert found.beyond == 0
+
+    def test_half_accumulation_only_where_that_is_declared(self):
+        terms = np.random.default_rng(2).standard_normal((50, 4000)).astype("f2")
+        results = sequential(terms), exact(terms, "f2")
+        assert element_errors(*results, DType.HALF, bound_of(terms)).beyond > 1000
+        assert element_errors(*results, DType.HALF, bound_of(terms), Precision.HALF).beyond == 0
+
+    @pytest.mark.parametrize(("precision", "kept"), [(Precision.TF32, 10), (Precision.BFLOAT16, 7)])
+    def test_factors_of_a_narrower_unit(self, precision, kept):
+        x, y = np.random.default_rng(8).standard_normal((2, 30, 3000)).astype("f4")
+        products = x.astype("f8") * y
+        bound = Bound(np.abs(products).sum(axis=0), 30, products=True)
+
+        def cut(values):
+            return (values.view("u4") & np.uint32(0xFFFFFFFF << (23 - kept) & 0xFFFFFFFF)).view("f4")
+
+        got = sequential(cut(x) * cut(y))
+        assert element_errors(got, exact(products), DType.FLOAT, bound).beyond > 1000
+        assert element_errors(got, exact(products), DType.FLOAT, bound, precision).beyond == 0
+
+    def test_a_mean_by_its_reciprocal(self):
+        terms = np.random.default_rng(4).standard_normal((7, 5000)).astype("f4")
+        mean = np.array([math.fsum(c) / 7 for c in terms.T.astype("f8")]).astype("f4")
+        bound = Bound(np.abs(terms.astype("f8")).sum(axis=0) / 7, 7, afterwards=2)
+        for got in (sequential(terms) / np.float32(7), sequential(terms) * np.float32(np.float32(1) / np.float32(7))):
+            assert element_errors(got, mean, DType.FLOAT, bound).beyond == 0
+
+
+class TestExactSums:
+    TERMS = np.random.default_rng(3).integers(-999, 1000, (100, 50)).astype("f4") * np.float32(2**-5)
+
+    def test_on_a_lattice_one_ulp_is_too_much(self):
+        right = exact(self.TERMS)
+        bound = bound_of(self.TERMS, unit=2.0**-5)
+        assert element_errors(sequential(self.TERMS), right, DType.FLOAT, bound).ratio == 0
+        wrong = right.copy()
+        wrong[7] = np.nextafter(wrong[7], np.inf)
+        found = element_errors(wrong, right, DType.FLOAT, bound)
+        assert (found.beyond, found.worst, found.ratio, found.allowed) == (1, 7, math.inf, 0.0)
+        assert element_errors(wrong, right, DType.FLOAT, bound_of(self.TERMS)).beyond == 0
+
+    def test_a_lattice_with_more_units_than_the_mantissa_rounds(self):
+        terms = np.random.default_rng(3).integers(-(2**23), 2**23, (100, 50)).astype("f4")
+        found = element_errors(sequential(terms), exact(terms), DType.FLOAT, bound_of(terms, unit=1.0))
+        assert 0 < found.ratio <= 1
+
+    def test_half_results_of_exact_sums_may_be_rounded_but_not_more(self):
+        terms = np.random.default_rng(6).integers(-2000, 2001, (10, 300)).astype("f4")
+        right, bound = exact(terms, "f2"), bound_of(terms, unit=1.0)
+        assert element_errors(right, right, DType.HALF, bound).ratio == 0
+        wrong = np.nextafter(np.nextafter(right, np.float16(np.inf)), np.float16(np.inf))
+        assert element_errors(wrong, right, DType.HALF, bound).beyond > 250
+
+    def test_copies_are_equal(self):
+        right = np.array([1.5, -2.0, 3.0], "f4")
+        wrong = np.array([1.5, -2.0, np.nextafter(np.float32(3), np.float32(4))], "f4")
+        found = element_errors(wrong, right, DType.FLOAT, Bound(0.0))
+        assert (found.beyond, found.first, found.last) == (1, 2, 2)
+
+
+class TestOneWrongElement:
+    @given(seed=st.integers(0, 2**32), place=st.integers(0, 2**31))
+    def test_it_is_found_wherever_it_is(self, seed, place):
+        """The norms see nothing here: one of 100 000 elements, wrong by as much as it is large."""
+        draw = np.random.default_rng(seed)
+        terms = draw.standard_normal((4, 100, 3, 17)).astype("f4")
+        right = terms.astype("f8").sum(axis=0).astype("f4")
+        bound = Bound(np.abs(terms).sum(axis=0), 4)
+        wrong = sequential(terms)
+        place %= wrong.size
+        wrong.flat[place] = -wrong.flat[place]
+        found = element_errors(wrong, right, DType.FLOAT, bound)
+        assert (found.beyond, found.worst, found.first, found.last) == (1, place, place, place)
+
+    @pytest.mark.parametrize("shape", [(3 * BLOCK + 5,), (1, 2, BLOCK), (BLOCK // 8, 25), (7, 1, 1, 20_000)])
+    def test_blocks_have_no_seams(self, shape):
+        right = np.ones(shape, "f4")
+        bound = Bound(np.ones(shape, "f4"), np.ones((shape[0],) + (1,) * (len(shape) - 1), int))
+        for place in (0, BLOCK - 1, BLOCK, right.size - 1):
+            wrong = right.copy()
+            wrong.flat[place] = 2
+            found = element_errors(wrong, right, DType.FLOAT, bound)
+            assert (found.beyond, found.worst) == (1, place)
+            assert math.isclose(found.ratio, 1 / found.allowed)
+
+
+class TestNonFinite:
+    @pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
+    def test_what_is_no_number_is_beyond_any_bound(self, wrong):
+        found = element_errors(np.array([1, wrong], "f4"), np.array([1, 1], "f4"), DType.FLOAT, Bound(1e30, 5))
+        assert (found.beyond, found.worst, found.ratio) == (1, 1, math.inf)
+
+    def test_like_meets_like_and_a_bound_that_is_none_says_nothing(self):
+        values = np.array([math.nan, math.inf, -math.inf, 1], "f4")
+        bound = Bound(np.array([math.nan, math.inf, math.inf, math.nan]), 3)
+        assert element_errors(values, values.copy(), DType.FLOAT, bound).beyond == 0
+        assert element_errors(values + np.float32([0, 0, 0, 9]), values, DType.FLOAT, bound).beyond == 0
+
+
+def test_rows_of_a_bound():
+    whole = Bound(np.arange(12.0).reshape(4, 3), np.arange(4).reshape(4, 1), unit=0.5)
+    part = whole.of_rows(slice(1, 3), (4, 3))
+    assert part.magnitude.tolist() == [[3, 4, 5], [6, 7, 8]]
+    assert part.roundings.tolist() == [[1], [2]]
+    assert part.unit == 0.5
+
+
+def test_types_with_a_rounding():
+    assert {dtype for dtype in DType if can_be_bounded(dtype)} == {
+        DType.HALF,
+        DType.FLOAT,
+        DType.DOUBLE,
+        DType.BFLOAT16,
+    }
+
+
+def test_what_a_backend_declares():
+    assert WorkingPrecision().of("any") is Precision.FLOAT
+    assert WorkingPrecision("tf32").of("any") is Precision.TF32
+    by_operator = WorkingPrecision({"a": "half"})
+    assert (by_operator.of("a"), by_operator.of("b")) == (Precision.HALF, Precision.FLOAT)
