@@ -7,6 +7,7 @@ from pathlib import Path
 from mluops_gtest.engine.outputs import CaseOutputs
 from mluops_gtest.engine.request import Which
 from mluops_gtest.errors import UnwritableError
+from mluops_gtest.model.counted import counted
 from mluops_gtest.results.saved_outputs import OUTPUTS, save_outputs
 
 
@@ -41,7 +42,7 @@ class OutputSaver:
         """What is there, how large it is, and how to look at it; empty where nothing was saved."""
         if not self._sizes:
             return ""
-        cases = "1 case" if len(self._sizes) == 1 else f"{len(self._sizes)} cases"
+        cases = counted(len(self._sizes), "case")
         look = shlex.join(["mluops-test", "diff", min(self._sizes), "--from", str(self._folder)])
         total = size_words(sum(self._sizes.values()))
         return f"Outputs of {cases} ({total}): {self._folder / OUTPUTS}; to look at one: {look}"

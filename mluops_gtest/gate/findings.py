@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from mluops_gtest.gate.decision import Accept, CaseChange, Decision
 from mluops_gtest.gate.performance import Lack, TimeChange
 from mluops_gtest.gate.transitions import Transition
+from mluops_gtest.model.counted import counted
 from mluops_gtest.model.groups import grouped
 from mluops_gtest.model.plain_text import plain, plain_line
 from mluops_gtest.model.result import Outcome
@@ -72,7 +73,7 @@ def verdict(decision: Decision) -> str:
         return f"blocked: {blockers(decision)}"
     if not decision.compared:
         return "nothing compared: no case has a verdict both in RESULTS and in the baseline"
-    return f"passed: {count(decision.compared, 'case')} compared"
+    return f"passed: {counted(decision.compared, 'case')} compared"
 
 
 def blockers(decision: Decision) -> str:
@@ -123,7 +124,7 @@ def _times(decision: Decision) -> list[GateFinding]:
     short = performance.answered(TimeVerdict.TOO_SHORT)
     if short:
         lines = [*(f"{change.case}: {change.reason}" for change in short[:_MAX_NAMED]), *more(len(short))]
-        title = f"too short to judge: times of {count(len(short), 'case')}"
+        title = f"too short to judge: times of {counted(len(short), 'case')}"
         found.append(GateFinding("too short", title, "\n".join(lines), False, tuple(change.case for change in short)))
     groups: dict[Lack, list[TimeChange]] = defaultdict(list)
     for change in performance.answered(TimeVerdict.INCONCLUSIVE):
@@ -134,7 +135,7 @@ def _times(decision: Decision) -> list[GateFinding]:
         members.sort(key=lambda member: -member.ratio.ratio if member.ratio is not None else 0.0)
         shown = [f"{member.case}: {time_words(member)}" for member in members[:_MAX_NAMED] if member.ratio is not None]
         text = "\n".join([reason, *shown, *(more(len(members)) if shown else [])])
-        title = f"inconclusive times: {count(len(members), 'case')}"
+        title = f"inconclusive times: {counted(len(members), 'case')}"
         cases = tuple(member.case for member in members)
         found.append(GateFinding(f"inconclusive {lack.value}", title, text, decision.policy.strict_perf, cases))
     return found
@@ -151,7 +152,7 @@ def _drifts(decision: Decision) -> list[GateFinding]:
             for d in members[:_MAX_NAMED]
         ]
         cases = tuple(dict.fromkeys(drift.case for drift in members))
-        title = f"accuracy drift: {operator}, {count(len(cases), 'case')}"
+        title = f"accuracy drift: {operator}, {counted(len(cases), 'case')}"
         text = "\n".join([*texts, *more(len(members))])
         found.append(GateFinding(f"drift {operator}", title, text, decision.policy.strict_accuracy, cases))
     return found
@@ -175,11 +176,6 @@ def time_words(change: TimeChange) -> str:
 def percent(ratio: Ratio) -> str:
     """108 % (101 % to 115 %)."""
     return f"{ratio.ratio * 100:.0f} % ({ratio.low * 100:.0f} % to {ratio.high * 100:.0f} %)"
-
-
-def count(number: int, noun: str) -> str:
-    """`1 case`, `2 cases`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def named(cases: Sequence[str]) -> str:

@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator
 
 from mluops_gtest.gate.decision import Decision
-from mluops_gtest.gate.findings import GateFinding, count, findings, percent, verdict
+from mluops_gtest.gate.findings import GateFinding, findings, percent, verdict
+from mluops_gtest.model.counted import counted
 from mluops_gtest.model.plain_text import plain_line
 from mluops_gtest.timing.statistics import TimeVerdict
 
@@ -39,7 +40,7 @@ def _times(decision: Decision) -> str:
     words = [
         f"{len(performance.answered(answer))} {answer.value}" for answer in TimeVerdict if performance.answered(answer)
     ]
-    text = f"Times of {count(len(performance.changes), 'case')}: {', '.join(words)}."
+    text = f"Times of {counted(len(performance.changes), 'case')}: {', '.join(words)}."
     if performance.shift is not None:
         text += f" All cases together: {percent(performance.shift)}."
     return text
@@ -52,7 +53,7 @@ def _finding(finding: GateFinding) -> Iterator[str]:
     fence = "`" * max(3, 1 + _longest_ticks(finding.text))
     yield from (f"{fence}text", finding.text, fence, "")
     if finding.blocks and len(finding.cases) > 1:
-        yield f"<details><summary>{count(len(finding.cases), 'case')}</summary>"
+        yield f"<details><summary>{counted(len(finding.cases), 'case')}</summary>"
         yield ""
         yield from (f"- {code(case)}" for case in finding.cases[:_MAX_CASES])
         if len(finding.cases) > _MAX_CASES:

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from mluops_gtest.content.root import BUILTIN, recorded_roots
+from mluops_gtest.model.counted import counted
 from mluops_gtest.model.difference import worst_words
 from mluops_gtest.model.event import CaseFinished, Event
 from mluops_gtest.model.groups import Group, grouped_results
@@ -121,7 +122,10 @@ class TerminalReporter:
         noted = [result for result in results if result.notes and not result.outcome.blocks and not result.outliers]
         if noted:
             first = f"{noted[0].case}: {noted[0].notes[0]}"
-            more = f"; {len(noted) - 1} more cases have notices, -v shows all" if len(noted) > 1 else ""
+            rest = len(noted) - 1
+            more = (
+                f"; {counted(rest, 'more case')} {'has' if rest == 1 else 'have'} notices, -v shows all" if rest else ""
+            )
             self._out.print(f"[yellow]notice[/] {escape(first)}{more}", soft_wrap=True)
 
 
@@ -159,7 +163,8 @@ def reseed_words(report: RunReport) -> str:
     """The seed, and how much of the run it reached."""
     redrawn = sum(r.info.reseeded is not None and r.info.reseeded.redraws > 0 for r in report.results)
     again = f"; {redrawn} drew more than once to meet their conditions" if redrawn else ""
-    return f"Values of --reseed {report.reseed}; {report.fixed} cases are the same without it{again}"
+    same = f"{counted(report.fixed, 'case')} {'is' if report.fixed == 1 else 'are'} the same without it"
+    return f"Values of --reseed {report.reseed}; {same}{again}"
 
 
 def operator_table(report: RunReport) -> Table:

@@ -26,7 +26,8 @@ def test_what_computes_is_written_and_passes_again(cli, run, exported, form):
     result, out = exported("--op", "dynamic_point_to_voxel_backward", "--tag", "smoke", "--format", form)
     assert result.code == 0, result.err
     index = index_of(out)
-    assert result.lines[-1] == f"{len(index['cases'])} cases written to {out}, {len(index['left_out'])} left out"
+    assert result.lines[-1] == f"1 case written to {out}, {len(index['left_out'])} left out"
+    assert len(index["cases"]) == 1
     for entry in index["cases"]:
         assert entry["op_name"] == "dynamic_point_to_voxel_backward"
         name = entry["id"].partition("/")[2]

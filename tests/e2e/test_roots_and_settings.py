@@ -135,7 +135,7 @@ class TestRoots:
         before = tree(toy)
         checked = cli("generate", "--all", "--check", *diff1_and_diff2(toy, other))
         assert checked.code == 3
-        assert checked.lines[-1] == "11 cases compared, 1 differences"
+        assert checked.lines[-1] == "11 cases compared, 1 difference"
         made = cli("generate", "--all", *diff1_and_diff2(toy, other))
         assert "removed shift_by/ramp_4: no longer declared" in made.out
         assert tree(toy) == before

@@ -116,7 +116,7 @@ def test_what_was_tolerated_in_a_case_is_told(run, toy, tmp_path):
     result = run(tmp_path / "one.prototxt", tmp_path / "two.prototxt", "--root", toy)
     assert result.code == 0
     assert "one.prototxt: not in the schema, skipped: field from_the_future" in result.out
-    assert "1 more cases have notices" in result.out
+    assert "1 more case has notices" in result.out
     verbose = run(tmp_path / "two.prototxt", "-v", "--root", toy)
     assert "  note: not in the schema, skipped: field from_the_future" in verbose.out
     assert "notice" not in run(tmp_path / "two.prototxt", "-q", "--root", toy).out

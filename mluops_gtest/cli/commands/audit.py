@@ -4,6 +4,7 @@ import click
 
 from mluops_gtest.cli.options import complete_operators, root_option
 from mluops_gtest.errors import ExitCode
+from mluops_gtest.model.counted import counted
 
 _EPILOG = """\b
 Examples:
@@ -80,7 +81,7 @@ def operators(roots: tuple[str, ...], names: tuple[str, ...], seeds: int, rules:
     else:
         for finding in found:
             say(f"{finding.operator}: {finding.rule}: {finding.message}\n  {finding.place}\n  {finding.remedy}")
-        say(f"{len(chosen)} operators, {len(RULES)} rules, {len(found)} findings")
+        say(f"{counted(len(chosen), 'operator')}, {len(RULES)} rules, {counted(len(found), 'finding')}")
     if not chosen:
         return int(ExitCode.EMPTY)
     return int(ExitCode.FAILED if found else ExitCode.OK)

@@ -2,6 +2,8 @@
 
 import click
 
+from mluops_gtest.model.counted import counted
+
 _EPILOG = """\b
 Examples:
   mluops-test cache                       where the cache is, and what is in it
@@ -59,6 +61,7 @@ def prune(days: int) -> None:
         prune([*(case.path for case in old), *found.abandoned], folder)
     except OSError as error:
         raise UnwritableError(f"{error.filename}: cannot be removed: {error.strerror}. Ask its owner.") from error
-    say(f"{folder}: removed {len(old)} of {len(found.cases)} cases, {size_words(sum(case.nbytes for case in old))}.")
+    size = size_words(sum(case.nbytes for case in old))
+    say(f"{folder}: removed {len(old)} of {counted(len(found.cases), 'case')}, {size}.")
     if found.foreign:
         complain(f"Left alone: {len(found.foreign)} not put there by mluops-test, e.g. {found.foreign[0]}.")

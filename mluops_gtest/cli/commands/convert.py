@@ -7,6 +7,7 @@ import click
 from mluops_gtest.cli.options import root_option
 from mluops_gtest.errors import ContentError, ExitCode, NothingSelectedError, UsageError
 from mluops_gtest.files.case_suffixes import BINARY, CASE_SUFFIXES, TEXT
+from mluops_gtest.model.counted import counted
 
 _EPILOG = """\b
 Examples:
@@ -61,7 +62,7 @@ def command(roots: tuple[str, ...], src: Path, dst: Path, form: str | None, drop
         else:
             for item in dropped:
                 complain(f"dropped from {source}: {item}")
-    say(f"{len(pairs) - failed} files converted" + (f", {failed} refused" if failed else ""))
+    say(f"{counted(len(pairs) - failed, 'file')} converted" + (f", {failed} refused" if failed else ""))
     return int(ExitCode.CONTENT if failed else ExitCode.OK)
 
 

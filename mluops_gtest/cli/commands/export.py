@@ -6,6 +6,7 @@ import click
 
 from mluops_gtest.cli.options import file_options, selection_options
 from mluops_gtest.errors import ContentError, ExitCode
+from mluops_gtest.model.counted import counted
 from mluops_gtest.model.query import Query
 
 _EPILOG = """\b
@@ -68,7 +69,8 @@ def command(query: Query, roots: tuple[str, ...], out: Path, form: str, strict: 
         export.leave_out(selected.id, reason)
     export.write_index(__version__)
     left_out = len(export.left_out) - broken
-    say(f"{len(export.written)} cases written to {out}, {left_out} left out" + (f", {broken} broken" if broken else ""))
+    cases = counted(len(export.written), "case")
+    say(f"{cases} written to {out}, {left_out} left out" + (f", {broken} broken" if broken else ""))
     if broken:
         return int(ExitCode.CONTENT)
     return int(ExitCode.OK if export.written else ExitCode.EMPTY)

@@ -8,6 +8,7 @@ import click
 
 from mluops_gtest.cli.options import selection_options
 from mluops_gtest.errors import ExitCode, UnwritableError, UsageError
+from mluops_gtest.model.counted import counted
 from mluops_gtest.model.query import Query
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def command(query: Query, roots: tuple[str, ...], out: Path | None, form: str, j
         problems += [line for target in dict.fromkeys(stores.values()) for line in lock_differences(catalogue, target)]
         for line in problems:
             say(line)
-        say(f"{len(produced)} cases compared, {len(problems)} differences")
+        say(f"{counted(len(produced), 'case')} compared, {counted(len(problems), 'difference')}")
         return int(ExitCode.CONTENT if problems else ExitCode.OK)
     for target in dict.fromkeys(targets.values()):
         mine = [item for item in produced if targets[item.id] == target]
@@ -106,7 +107,7 @@ def _written(produced: "list[Produced]", target: "Target") -> str:
     """What was written to one folder."""
     made = sum(not (item.problem or item.unwritable) for item in produced)
     sizes = [item.written for item in produced if item.written]
-    larger = f"\n{made - len(sizes)} larger cases are only in the lock file; they are made when first run"
-    return f"{made} cases made, {len(sizes)} files written to {target.folder} ({sum(sizes) / 1e6:.2f} MB)" + (
-        larger if len(sizes) < made else ""
-    )
+    large = counted(made - len(sizes), "larger case")
+    larger = f"\n{large} only in the lock file, to be made when first run" if len(sizes) < made else ""
+    files = f"{counted(len(sizes), 'file')} written to {target.folder} ({sum(sizes) / 1e6:.2f} MB)"
+    return f"{counted(made, 'case')} made, {files}{larger}"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from mluops_gtest.errors import UnknownNameError, UsageError
+from mluops_gtest.model.counted import counted
 
 if TYPE_CHECKING:
     from mluops_gtest.results.history import History, Run
@@ -80,7 +81,7 @@ def add(results: tuple[Path, ...], db: Path | None) -> None:
     with History(path, create=True) as history:
         for folder, report in zip(results, reports, strict=True):
             added = history.add(report)
-            words = f"{len(report.results)} results added" if added else "already there"
+            words = f"{counted(len(report.results), 'result')} added" if added else "already there"
             say(f"{folder}: {words} ({path})")
 
 

@@ -4,6 +4,7 @@ import click
 
 from mluops_gtest.cli.options import selection_options
 from mluops_gtest.errors import ExitCode
+from mluops_gtest.model.counted import counted
 from mluops_gtest.model.query import Query
 
 _EPILOG = """\b
@@ -45,5 +46,5 @@ def command(query: Query, roots: tuple[str, ...], form: str) -> int:
         say(json.dumps([listing.describe(case) for case in cases], indent=1, ensure_ascii=False))
     else:
         say("\n".join(listing.table()))
-        say(f"{len(cases)} cases" + (f", {listing.broken} broken" if listing.broken else ""))
+        say(counted(len(cases), "case") + (f", {listing.broken} broken" if listing.broken else ""))
     return int(ExitCode.CONTENT if listing.broken else ExitCode.OK)

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.table import Table
 
+from mluops_gtest.model.counted import counted
 from mluops_gtest.model.labels import short_value
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
@@ -31,7 +32,8 @@ def compare_page(both: SideBySide, *, everything: bool) -> Iterator[Table | str]
     if not both.same_values:
         yield "A and B have different values (--reseed): outcomes are compared, readings are not"
     differing = "outcome or readings" if both.same_values else "outcome"
-    yield f"{len(both.rows)} cases, {len(both.changed)} differ in {differing}, {len(both.worse)} are worse in B"
+    cases = counted(len(both.rows), "case")
+    yield f"{cases}, {len(both.changed)} differ in {differing}, {len(both.worse)} are worse in B"
 
 
 def _headline(name: str, report: RunReport) -> str:

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from rich.table import Table
 
 from mluops_gtest.gate.decision import Decision
-from mluops_gtest.gate.findings import GateFinding, blockers, count, findings, percent, time_words, verdict
+from mluops_gtest.gate.findings import GateFinding, blockers, findings, percent, time_words, verdict
 from mluops_gtest.gate.update import Update
+from mluops_gtest.model.counted import counted
 from mluops_gtest.reports.markup import escape
 from mluops_gtest.timing.statistics import TimeVerdict
 
@@ -49,7 +50,7 @@ def _times(decision: Decision) -> Iterator[str]:
     words = [
         f"{len(performance.answered(answer))} {answer.value}" for answer in TimeVerdict if performance.answered(answer)
     ]
-    yield f"\ntimes of {count(len(performance.changes), 'case')}: {', '.join(words)}"
+    yield f"\ntimes of {counted(len(performance.changes), 'case')}: {', '.join(words)}"
     if performance.shift is not None:
         yield f"all cases together: {percent(performance.shift)}"
     for change in performance.answered(TimeVerdict.FASTER)[:_MAX_NAMED]:
@@ -78,6 +79,6 @@ def update_page(update: Update, written: str) -> Iterator[str]:
         if len(cases) > _MAX_NAMED:
             yield f"… and {len(cases) - _MAX_NAMED} more {word}"
     yield (
-        f"{escape(written)}: {count(len(update.reference.cases), 'case')} "
+        f"{escape(written)}: {counted(len(update.reference.cases), 'case')} "
         f"({len(update.added)} added, {len(update.dropped)} dropped, {len(update.changed)} with another outcome)"
     )

@@ -53,7 +53,7 @@ def _params(operator: Operator) -> Table | str:
 
 
 def _checks(operator: Operator) -> Table:
-    table = _table("check, in order", "answers", "fails unless", "document")
+    table = _table("check, in order", "answers", "rule", "document")
     for check in operator.checks:
         message = f"{check.message} (never first: {check.subsumed})" if check.subsumed else check.message
         table.add_row(check.name, check.status.name, escape(message), escape(check.doc))

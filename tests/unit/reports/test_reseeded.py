@@ -40,7 +40,7 @@ def test_a_report_of_the_declared_values_tells_no_seed():
 
 def test_the_closing_line_names_the_seed_and_what_it_did_not_reach():
     assert reseed_words(reseeded()) == (
-        "Values of --reseed 7; 1 cases are the same without it; 1 drew more than once to meet their conditions"
+        "Values of --reseed 7; 1 case is the same without it; 1 drew more than once to meet their conditions"
     )
 
 
