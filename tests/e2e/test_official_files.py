@@ -124,5 +124,8 @@ def test_the_whole_released_suite(run, operators):
     assert result.results
     for case, one in result.results.items():
         known = operators.get_any(one["operator"])
-        assert one["outcome"] == "skipped" if known is None else one["outcome"] in ("passed", "suspect"), (case, one)
+        # Some of its files ask for what the documents do not define, e.g. more voxels than there are rows.
+        broken = one["outcome"] == "error" and "the case is broken, no backend can be held to it" in one["reason"]
+        fine = one["outcome"] in ("passed", "suspect") or broken
+        assert one["outcome"] == "skipped" if known is None else fine, (case, one)
     assert any(one["outcome"] == "passed" for one in result.results.values())
