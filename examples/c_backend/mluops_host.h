@@ -204,6 +204,11 @@ MLUOP_API mluOpStatus_t mluOpDynamicPointToVoxelForward(
     const mluOpTensorDescriptor_t voxel_points_count_desc, void *voxel_points_count,
     const mluOpTensorDescriptor_t voxel_num_desc, void *voxel_num);
 
+MLUOP_API mluOpStatus_t mluOpThreeInterpolateForward(
+    mluOpHandle_t handle, const mluOpTensorDescriptor_t features_desc, const void *features,
+    const mluOpTensorDescriptor_t indices_desc, const void *indices, const mluOpTensorDescriptor_t weights_desc,
+    const void *weights, const mluOpTensorDescriptor_t output_desc, void *output);
+
 /* One operator under two names: the released pair, then the pair that the design document prints. */
 MLUOP_API mluOpStatus_t mluOpGetDynamicPointToVoxelBackwardWorkspaceSize(
     const mluOpHandle_t handle, const mluOpReduceMode_t reduce_type,

@@ -38,6 +38,8 @@ class ProcessState:
         self._variables = dict(_python_variables())
         numbers = _LIMITS.keys() - ({resource.RLIMIT_AS} if limits_memory else set())
         self._rlimits = {number: resource.getrlimit(number) for number in numbers}
+        # Descriptors are given from below: this one is taken when half of all were in use.
+        self._middle = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
         self._priority = os.getpriority(os.PRIO_PROCESS, 0)
         self._threads = set(sys._current_frames())
         self._traces_faults = faulthandler.is_enabled()
@@ -60,6 +62,8 @@ class ProcessState:
             left += self._restored_folder()
         if os.getpriority(os.PRIO_PROCESS, 0) != self._priority:
             left += self._restored_priority()
+        if _is_open(self._middle):
+            left.append("left too many files open")
         if any(signal.getitimer(timer)[0] for timer in _TIMERS):
             for timer in _TIMERS:
                 signal.setitimer(timer, 0)
@@ -163,6 +167,14 @@ class _Actions:
                     signal.signal(number, handler)
             if self._raw(number) != raw:
                 self._sigaction(number, raw, None)
+
+
+def _is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
 
 
 def _folder() -> str | None:
