@@ -11,6 +11,7 @@ from mluops_gtest.authoring import (
     exact,
 )
 
+from .bound import bound
 from .checks import CHECKS
 from .kernel import kernel
 from .precondition import precondition
@@ -49,6 +50,7 @@ OPERATOR = Operator(
     ),
     checks=CHECKS,
     reference=reference,
+    bound=bound,
     precondition=precondition,
     kernel=kernel,
     recipes=RECIPES,
