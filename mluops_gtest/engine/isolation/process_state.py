@@ -1,7 +1,7 @@
 """What a call changes in its process beside the tensors: put back where that is possible, told where it is not.
 
 Looking costs a few reads, because it follows every call; only a difference costs more. Pools of OpenMP, BLAS or torch
-are none of it: only threads that run Python count.
+do not count, only threads that run Python.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ _LIMITS: dict[int, str] = {
     getattr(resource, name): name for name in reversed(dir(resource)) if name.startswith("RLIMIT_")
 }
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
-# A thread that is about to end when the call returns is none that was left behind.
+# A thread may still be ending when the call returns.
 _GRACE_SECONDS = 0.2
 
 
