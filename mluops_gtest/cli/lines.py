@@ -6,7 +6,7 @@ from mluops_gtest.model.plain_text import plain
 
 
 def say(line: str) -> None:
-    """Print a line, or several, on standard output."""
+    """A line, or several, for whoever asked."""
     click.echo(plain(line))
 
 

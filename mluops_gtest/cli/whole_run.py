@@ -168,8 +168,7 @@ def _context(
         how = {"warmup": request.warmup, "samples": request.samples or "auto", "cold_cache": request.cold_cache}
         measured = {"perf": how, "device": device}
     selection = {**request.selection.to_json(), "roots": list(request.roots), "shard": request.shard}
-    looked = request.elementwise is not False
-    selection = {**selection, "times": request.times, "reseed": request.reseed, "elementwise": looked}
+    selection = {**selection, "times": request.times, "reseed": request.reseed}
     return RunContext(
         tool_version=__version__,
         backend={

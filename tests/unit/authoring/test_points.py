@@ -201,12 +201,20 @@ def test_differences_with_subnormal_squares_are_refused(dtype):
     least = {DType.FLOAT: -63, DType.HALF: -7}[dtype]
     for exponent, fair in ((least, True), (least - 1, False)):
         cloud = placed(np.array([[[1, 0, 0], [4, 0, 0], [9, 0, 0], [16, 0, 0]]]), exponent, dtype)
-        for demand in (assert_lattice, nearest_stand_apart, lambda u, k: clear_of_spheres(u, k, [1.0])):
+        for demand in (assert_lattice, lambda u, k: clear_of_spheres(u, k, [1.0])):
             if fair:
                 demand(cloud, cloud)
             else:
                 with pytest.raises(ContentError, match="whose square is subnormal"):
                     demand(cloud, cloud)
+
+
+def test_what_a_subnormal_square_may_lose_is_no_margin():
+    origin = one([[0, 0, 0]], "<f2")
+    # 2^-16, which a device may take for 0, and a distance that can lose as much.
+    assert nearest_stand_apart(origin, one([[2.0**-8, 0, 0], [2.0**-6, 0, 0]], "<f2")).item() is False
+    assert nearest_stand_apart(origin, one([[2.0**-8, 0, 0], [2.0**-5, 0, 0]], "<f2")).item() is True
+    assert nearest_stand_apart(origin, one([[0, 0, 0], [0, 0, 0], [2.0**-5, 2.0**-8, 0]], "<f2")).item() is True
 
 
 def test_squared_distances_beyond_the_type_are_refused():

@@ -1,0 +1,225 @@
+"""Recipes: where the unknown and the known points lie, on a lattice or with full mantissas and a margin."""
+
+from typing import Literal
+
+import numpy as np
+
+from mluops_gtest.authoring import Array, Draw, DType, Params, RecipeOutput, Stream
+from mluops_gtest.authoring.points import CENTRED, FULL, farthest_sample, offsets, placed, surfaces
+
+from .fairness import on_lattice, with_margin
+
+Values = Literal["lattice", "full", "offset", "wide"]
+Word = Literal["nan", "inf", "negative_inf", "mixed", "huge"]
+
+# The unit of the lattice and of full mantissas: a half's squared unit must be normal.
+_UNIT = {DType.FLOAT: -10, DType.HALF: -4}
+_FINE = {DType.FLOAT: -24, DType.HALF: -7}
+# Of an offset lattice: no rounding to 11 bits of mantissa tells two such points apart.
+_OFFSET_REACH = 60
+# Squared, no float holds it.
+_HUGE = 2.0**100
+_WORDS = {"nan": (np.nan,), "inf": (np.inf,), "negative_inf": (-np.inf,), "mixed": (np.nan, np.inf, -np.inf)}
+
+
+def sampled(
+    draw: Draw,
+    params: Params,
+    dtype: DType,
+    *,
+    batch: int,
+    unknown: int,
+    known: int,
+    values: Literal["lattice", "full"] = "lattice",
+) -> RecipeOutput:
+    """Points on surfaces; the known ones are their farthest-point sample, as a network's next level is."""
+    lattice = values == "lattice"
+    cloud = surfaces(draw, batch, unknown if lattice else _spare(unknown), (CENTRED if lattice else FULL)[dtype])
+    centres = farthest_sample(cloud[:, :unknown], known)
+    unit = (_UNIT if lattice else _FINE)[dtype]
+    queries, points = placed(cloud, unit, dtype), placed(centres, unit, dtype)
+    return on_lattice(params, queries, points) if lattice else with_margin(params, queries, points, unknown)
+
+
+def scattered(
+    draw: Draw,
+    params: Params,
+    dtype: DType,
+    *,
+    batch: int,
+    unknown: int,
+    known: int,
+    values: Values = "lattice",
+    reach: int = 0,
+) -> RecipeOutput:
+    """Both uniform in a cube, each batch its own; a small `reach` (0: the largest that is fair) repeats points."""
+    streams = draw.stream("unknown"), draw.stream("known")
+    match values:
+        case "lattice":
+            queries, points = (
+                placed(_in_cube(stream, (batch, count, 3), reach or CENTRED[dtype]), _UNIT[dtype], dtype)
+                for stream, count in zip(streams, (unknown, known), strict=True)
+            )
+            return on_lattice(params, queries, points)
+        case "offset":
+            queries, points = (
+                placed(_in_cube(stream, (batch, count, 3), reach or _OFFSET_REACH) + offsets(draw, batch), 0, dtype)
+                for stream, count in zip(streams, (unknown, known), strict=True)
+            )
+            return on_lattice(params, queries, points)
+        case "full":
+            queries, points = (
+                placed(_in_cube(stream, (batch, count, 3), reach or FULL[dtype]), _FINE[dtype], dtype)
+                for stream, count in zip(streams, (_spare(unknown), known), strict=True)
+            )
+        case "wide":
+            # Coordinates over 20 binades: distances need more bits than a float64 has.
+            queries, points = (
+                stream.mantissas((batch, count, 3), exponents=(-16, 3), dtype=str(dtype.storage))
+                for stream, count in zip(streams, (_spare(unknown), known), strict=True)
+            )
+    return with_margin(params, queries, points, unknown)
+
+
+def listed(
+    draw: Draw, params: Params, dtype: DType, *, unknown: tuple[int, ...], known: tuple[int, ...]
+) -> RecipeOutput:
+    """One batch of the points that the declaration lists, x, y, z after each other; the unit is drawn."""
+    unit = int(draw.stream("unit").integers(-7, 1, 1)[0])
+    queries, points = (placed(np.reshape(flat, (1, -1, 3)), unit, dtype) for flat in (unknown, known))
+    return on_lattice(params, queries, points)
+
+
+def on_axis(
+    draw: Draw, params: Params, dtype: DType, *, axis: Literal["x", "y", "z"], unknown: int, known: int
+) -> RecipeOutput:
+    """All points on one axis; the other coordinates are zeros of both signs, which are equal."""
+    made = scattered(draw, params, dtype, batch=1, unknown=unknown, known=known)
+    for name, array in made.inputs.items():
+        signs = draw.stream(f"signs of {name}").integers(0, 2, array.shape) - 0.5
+        others = np.arange(3) != "xyz".index(axis)
+        array[..., others] = np.copysign(0.0, signs)[..., others]
+    return made
+
+
+def tied(
+    draw: Draw, params: Params, dtype: DType, *, batch: int, clusters: int, levels: tuple[int, ...]
+) -> RecipeOutput:
+    """Every unknown point has known ones around it at the squared distances `levels` (up to 9), all in random order."""
+    # Centres stand 9 units apart: 6² and more to the next cluster. Three times three times three of them fit a half.
+    centres = 9 * (np.stack([_cells(draw, number, clusters) for number in range(batch)]) - 1)
+    around = np.stack([[_shells(draw.stream(f"shell {b} {n}"), levels) for n in range(clusters)] for b in range(batch)])
+    points = (centres[:, :, None] + around).reshape(batch, -1, 3)
+    order = np.stack([draw.stream(f"order {number}").permutation(points.shape[1]) for number in range(batch)])
+    points = np.take_along_axis(points, order[..., None], axis=1)
+    return on_lattice(params, placed(centres, _UNIT[dtype], dtype), placed(points, _UNIT[dtype], dtype))
+
+
+def crowded(draw: Draw, params: Params, dtype: DType, *, unknown: int, known: int) -> RecipeOutput:
+    """All known points of a batch at one place: every distance of a row is the same."""
+    made = scattered(draw, params, dtype, batch=2, unknown=unknown, known=known)
+    made.inputs["known"][...] = made.inputs["known"][:, :1]
+    return made
+
+
+def planted(
+    draw: Draw,
+    params: Params,
+    dtype: DType,
+    *,
+    unknown: int,
+    known: int,
+    at: tuple[int, ...],
+    levels: tuple[int, ...],
+    filler: Literal["scattered", "constant"] = "scattered",
+) -> RecipeOutput:
+    """The first unknown point meets the known ones `at` these indices at these squared distances (up to 9), all others
+    stand far off; the other unknown points stand among those."""
+    reach = CENTRED[dtype]
+    # At least 7 units from the first unknown point: 49 and more.
+    far = np.array([reach - (reach - 7) // 2, 0, 0])
+    room = np.array([(reach - 7) // 2, reach, reach])
+    queries = _in_box(draw.stream("unknown"), unknown, far, room)
+    queries[0] = 0
+    points = np.full((known, 3), reach) if filler == "constant" else _in_box(draw.stream("known"), known, far, room)
+    points[list(at)] = _shells(draw.stream("shell"), levels)
+    return on_lattice(params, placed(queries[None], _UNIT[dtype], dtype), placed(points[None], _UNIT[dtype], dtype))
+
+
+def nonfinite(
+    draw: Draw,
+    params: Params,
+    dtype: DType,
+    *,
+    batch: int,
+    unknown: int,
+    known: int,
+    word: Word,
+    where: Literal["unknown", "known", "both"],
+    finite: int = -1,
+) -> RecipeOutput:
+    """Some coordinates are not finite, or so large that no distance is: every other unknown point, and all known ones
+    but `finite` (−1: half) in random places."""
+    # A lattice with huge coordinates is none, so those stand among points with a margin.
+    values: Values = "full" if word == "huge" else "lattice"
+    made = scattered(draw, params, dtype, batch=batch, unknown=unknown, known=known, values=values)
+    if where != "known":
+        _spoil(draw, made.inputs["unknown"], word, np.arange(unknown) % 2 == 1)
+    if where != "unknown":
+        kept = known // 2 if finite < 0 else finite
+        for number, points in enumerate(made.inputs["known"]):
+            spoilt = np.ones(known, bool)
+            spoilt[_finite_places(draw.stream(f"finite {number}"), known)[:kept]] = False
+            _spoil(draw, points[None], word, spoilt)
+    # Where known points drop out, others are nearest, which must stand apart, too.
+    return made if values == "lattice" else with_margin(params, made.inputs["unknown"], made.inputs["known"], unknown)
+
+
+RECIPES = {
+    recipe.__name__: recipe for recipe in (sampled, scattered, listed, on_axis, tied, crowded, planted, nonfinite)
+}
+
+
+def _spare(count: int) -> int:
+    """Enough unknown points, some of which have no margin."""
+    return count + count // 3 + 32
+
+
+def _in_cube(stream: Stream, shape: tuple[int, ...], reach: int) -> Array:
+    return stream.integers(-reach, reach + 1, shape)
+
+
+def _in_box(stream: Stream, count: int, middle: Array, room: Array) -> Array:
+    """Integers [count, 3] at most `room` from the middle on each axis."""
+    lanes = stream.lanes(3 * count).reshape(count, 3).astype(np.int64)
+    units: Array = middle - room + (lanes * (2 * room + 1) >> 32)
+    return units
+
+
+def _cells(draw: Draw, number: int, clusters: int) -> Array:
+    """Distinct cells [clusters, 3] of a grid of 3 × 3 × 3."""
+    return np.stack(np.unravel_index(draw.stream(f"cells {number}").sample(27, clusters), (3, 3, 3)), axis=1)
+
+
+def _shells(stream: Stream, levels: tuple[int, ...]) -> Array:
+    """Distinct integer vectors [len(levels), 3] of these squared lengths, in random directions."""
+    grid = np.stack(np.meshgrid(*[np.arange(-3, 4)] * 3, indexing="ij"), axis=-1).reshape(-1, 3)
+    grid = grid[stream.permutation(len(grid))]
+    squared = np.square(grid).sum(axis=1)
+    return np.stack([grid[squared == level][levels[:place].count(level)] for place, level in enumerate(levels)])
+
+
+def _finite_places(stream: Stream, known: int) -> Array:
+    """All places in random order, but one of 1 … 63 first: a missing neighbour's index must not be taken from there."""
+    order = stream.permutation(known)
+    early = (order > 0) & (order < 64)
+    first = order[early][:1]
+    return np.concatenate([first, order[order != first]])
+
+
+def _spoil(draw: Draw, points: Array, word: Word, spoilt: Array) -> None:
+    """A random coordinate of each spoilt point is the word."""
+    axis = draw.stream("axes").integers(0, 3, points.shape[1])
+    words = np.array((_HUGE, -_HUGE) if word == "huge" else _WORDS[word], points.dtype)
+    chosen = draw.stream("words").integers(0, len(words), points.shape[1])
+    points[:, spoilt, axis[spoilt]] = words[chosen[spoilt]]

@@ -1,0 +1,422 @@
+"""three_nn_forward: a third implementation, a scan in exact arithmetic, beside reference and kernel."""
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mluops_gtest.authoring import (
+    Array,
+    CriterionKind,
+    Draw,
+    DType,
+    Handle,
+    Layout,
+    OpCall,
+    Status,
+    TensorArg,
+    TensorDesc,
+    call_of,
+)
+from mluops_gtest.authoring.points import lattice_fault, nearest_stand_apart
+from mluops_gtest.content.declarations import load_declarations
+from mluops_gtest.content.operators import load_operator
+from mluops_gtest.criteria.elementwise import element_errors
+from mluops_gtest.generate.make import make_case
+from mluops_gtest.model.reseed import Reseed
+
+ROOT = Path(__file__).parents[2]
+OPERATOR = load_operator(ROOT / "generators" / "three_nn_forward" / "__init__.py")
+DRAFTS = {
+    draft.id.partition("/")[2]: draft for draft in load_declarations(ROOT / "cases" / "three_nn_forward.yaml", OPERATOR)
+}
+TENSORS = tuple(spec.id for spec in (*OPERATOR.inputs, *OPERATOR.outputs))
+FLOATS = pytest.mark.parametrize("dtype", ["<f4", "<f2"])
+Answer = tuple[Array, Array]
+
+
+def literal(unknown: Array, known: Array) -> Answer:
+    """§2.1's reference: one scan per point that keeps the best three, here in exact arithmetic."""
+    dist2 = np.full(unknown.shape, np.inf, unknown.dtype)
+    idx = np.zeros(unknown.shape, "<i4")
+    for b, n in product(*map(range, unknown.shape[:2])):
+        best: list[tuple[Fraction | float, int]] = [(math.inf, 0)] * 3
+        for k, point in enumerate(known[b].tolist()):
+            pair = (*unknown[b, n].tolist(), *point)
+            if not all(map(math.isfinite, pair)):
+                continue
+            d = sum((Fraction(pair[axis]) - Fraction(pair[axis + 3])) ** 2 for axis in range(3))
+            with np.errstate(over="ignore"):
+                if np.isinf(unknown.dtype.type(float(d))):
+                    continue
+            if d < best[0][0]:
+                best = [(d, k), best[0], best[1]]
+            elif d < best[1][0]:
+                best = [best[0], (d, k), best[1]]
+            elif d < best[2][0]:
+                best = [best[0], best[1], (d, k)]
+        dist2[b, n], idx[b, n] = [float(d) for d, _ in best], [k for _, k in best]
+    return dist2, idx
+
+
+def by_reference(unknown: Array, known: Array) -> Answer:
+    outputs = OPERATOR.reference(call_of(OPERATOR.name, {}, {"unknown": unknown, "known": known})).outputs
+    return outputs["dist2"], outputs["idx"]
+
+
+def by_kernel(unknown: Array, known: Array) -> Answer:
+    outputs = {"dist2": np.full(unknown.shape, np.nan, unknown.dtype), "idx": np.full(unknown.shape, -9, "<i4")}
+    call = call_of(OPERATOR.name, {}, {"unknown": unknown, "known": known}, outputs)
+    assert OPERATOR.kernel(call) is Status.SUCCESS
+    return outputs["dist2"], outputs["idx"]
+
+
+def same_bits(first: Answer, second: Answer) -> bool:
+    return all(
+        a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+        for a, b in zip(first, second, strict=True)
+    )
+
+
+def random_clouds(rng: np.random.Generator, dtype: str) -> tuple[Array, Array]:
+    """Small and full of trouble: ties, equal points, zeros of both signs, NaN, Inf, fewer than three points."""
+    batch, queries, points = (int(size) for size in rng.integers(1, (3, 5, 8)))
+    palette = np.array([0.0, -0.0, 1, -1, 2, 0.5, 3, np.nan, np.inf, -np.inf], dtype)[: rng.integers(2, 11)]
+    weights = np.where(np.isfinite(palette), 1.0, 0.15)
+    shapes = ((batch, queries, 3), (batch, points, 3))
+    unknown, known = (rng.choice(palette, shape, p=weights / weights.sum()) for shape in shapes)
+    return unknown, known
+
+
+@FLOATS
+@pytest.mark.parametrize("seed", range(3))
+def test_reference_and_kernel_agree_with_the_scan_on_random_clouds(seed: int, dtype: str) -> None:
+    rng = np.random.default_rng(seed)
+    for _ in range(120):
+        clouds = random_clouds(rng, dtype)
+        expected = literal(*clouds)
+        assert same_bits(by_reference(*clouds), expected), clouds
+        assert same_bits(by_kernel(*clouds), expected), clouds
+
+
+@pytest.mark.parametrize("recipe", ["scattered", "sampled"])
+@pytest.mark.parametrize(("values", "dtype"), [("full", DType.FLOAT), ("full", DType.HALF)])
+def test_reference_and_kernel_agree_with_the_scan_on_full_mantissas(recipe: str, values: str, dtype: DType) -> None:
+    made = OPERATOR.recipes[recipe](Draw(5), {}, dtype, batch=2, unknown=24, known=20, values=values)
+    dist2, idx = literal(made.inputs["unknown"], made.inputs["known"])
+    assert same_bits(by_reference(**made.inputs), (dist2, idx))
+    computed, found = by_kernel(**made.inputs)
+    np.testing.assert_array_equal(found, idx)
+    np.testing.assert_allclose(computed, dist2, rtol={DType.FLOAT: 3e-7, DType.HALF: 1e-3}[dtype])
+
+
+def test_distances_that_float64_cannot_hold_are_rounded_once() -> None:
+    made = OPERATOR.recipes["scattered"](Draw(2), {}, DType.FLOAT, batch=1, unknown=30, known=12, values="wide")
+    assert same_bits(by_reference(**made.inputs), literal(**made.inputs))
+
+
+@pytest.mark.parametrize(
+    ("unknown", "known"), [((3, 70, 3), (3, 9000, 3)), ((1, 9000, 3), (1, 6, 3)), ((2, 30, 3), (2, 4097, 3))]
+)
+@pytest.mark.parametrize("reach", [3, 1182])
+def test_clouds_beyond_one_tile_agree_with_a_stable_sort(
+    unknown: tuple[int, ...], known: tuple[int, ...], reach: int
+) -> None:
+    rng = np.random.default_rng(reach)
+    u, k = (rng.integers(-reach, reach + 1, shape).astype("<f4") for shape in (unknown, known))
+    squared = np.stack(
+        [
+            np.square(a[:, None].astype(np.int64) - b).sum(axis=-1)
+            for a, b in zip(u.astype(int), k.astype(int), strict=True)
+        ]
+    )
+    order = np.argsort(squared, axis=-1, kind="stable")[..., :3]
+    expected = np.take_along_axis(squared, order, axis=-1).astype("<f4"), order.astype("<i4")
+    assert same_bits(by_reference(u, k), expected)
+    assert same_bits(by_kernel(u, k), expected)
+
+
+INF = math.inf
+NAN = math.nan
+ORIGIN = [[0, 0, 0]]
+
+
+@FLOATS
+@pytest.mark.parametrize(
+    ("known", "dist2", "idx"),
+    [
+        pytest.param([[2, 0, 0], [0, 1, 0], [0, 0, 3]], [1, 4, 9], [1, 0, 2], id="squares, ascending, no root"),
+        pytest.param([[1, 0, 0], [0, 1, 0], [0, 0, -1], [1, 0, 0]], [1, 1, 1], [0, 1, 2], id="equals by index"),
+        pytest.param([[3, 0, 0], [1, 0, 0], [1, 0, 0]], [1, 1, 9], [1, 2, 0], id="equal points are neighbours each"),
+        pytest.param([[1, 0, 0], [0, -0.0, 0], [2, 0, 0]], [0, 1, 4], [1, 0, 2], id="a point at distance 0 counts"),
+        pytest.param([[1, 2, 2]], [9, INF, INF], [0, 0, 0], id="one known point"),
+        pytest.param([[2, 0, 0], [1, 0, 0]], [1, 4, INF], [1, 0, 0], id="two known points"),
+        pytest.param([[NAN, 0, 0], [1, 0, 0], [0, INF, 0], [0, 0, 2]], [1, 4, INF], [1, 3, 0], id="NaN and Inf"),
+        pytest.param([[NAN, 0, 0], [0, -INF, 0]], [INF, INF, INF], [0, 0, 0], id="nobody is finite"),
+    ],
+)
+def test_rulings(known: list[list[float]], dist2: list[float], idx: list[int], dtype: str) -> None:
+    for compute in (literal, by_reference, by_kernel):
+        found = compute(np.array([ORIGIN], dtype), np.array([known], dtype))
+        assert found[0].ravel().tolist() == dist2
+        assert found[1].ravel().tolist() == idx
+
+
+@pytest.mark.parametrize("word", [NAN, INF, -INF])
+def test_an_unknown_point_that_is_not_finite_has_no_neighbours(word: float) -> None:
+    for compute in (literal, by_reference, by_kernel):
+        for axis in range(3):
+            unknown = np.array([ORIGIN], "<f4")
+            unknown[0, 0, axis] = word
+            dist2, idx = compute(unknown, np.array([[[0, 0, 1], [word, word, word], [2, 0, 0]]], "<f4"))
+            assert np.isposinf(dist2).all()
+            assert not idx.any()
+
+
+def test_a_float_distance_that_overflows_is_no_neighbour() -> None:
+    known = np.array([[[2.0**64, 0, 0], [1, 0, 0], [3e38, -3e38, 0]]], "<f4")
+    for compute in (literal, by_reference, by_kernel):
+        dist2, idx = compute(np.array([ORIGIN], "<f4"), known)
+        assert dist2.ravel().tolist() == [1, INF, INF]
+        assert idx.ravel().tolist() == [1, 0, 0]
+
+
+def test_moving_both_clouds_or_exchanging_axes_changes_nothing() -> None:
+    made = OPERATOR.recipes["sampled"](Draw(3), {}, DType.FLOAT, batch=2, unknown=60, known=15)
+    expected = by_kernel(**made.inputs)
+    unknown, known = made.inputs["unknown"], made.inputs["known"]
+    for moved in (
+        (unknown + 1, known + 1),
+        (-unknown, -known),
+        (np.ascontiguousarray(unknown[..., ::-1]), np.ascontiguousarray(known[..., ::-1])),
+    ):
+        assert same_bits(by_kernel(*moved), expected)
+        assert same_bits(by_reference(*moved), expected)
+
+
+def test_exchanging_known_points_exchanges_their_indices() -> None:
+    made = OPERATOR.recipes["scattered"](Draw(3), {}, DType.FLOAT, batch=1, unknown=50, known=40, values="full")
+    order = np.random.default_rng(1).permutation(40)
+    dist2, idx = by_reference(**made.inputs)
+    shuffled = by_reference(made.inputs["unknown"], made.inputs["known"][:, order])
+    np.testing.assert_array_equal(shuffled[0], dist2)
+    np.testing.assert_array_equal(order[shuffled[1]], idx)
+
+
+def made_with(name: str, reseed: Reseed | None = None) -> dict[str, Array]:
+    draft = DRAFTS[name]
+    draw = Draw(draft.seed, reseed)
+    return dict(OPERATOR.recipes[draft.recipe](draw, {}, DType.named(draft.dtype), **draft.args).inputs)
+
+
+def computing(*left_out: str) -> list[str]:
+    return [
+        name
+        for name, draft in DRAFTS.items()
+        if draft.expect.check is None and not draft.changes and not set(left_out) & set(draft.tags)
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reseed", [None, Reseed(1), Reseed(2)])
+def test_exact_distances_are_asked_for_on_lattices_alone_and_every_other_case_has_a_margin(
+    reseed: Reseed | None,
+) -> None:
+    exact = {"dist2": {CriterionKind.DIFF3: 0.0}}
+    for name in computing("network", "heavy"):
+        inputs = made_with(name, reseed)
+        criteria = {
+            output: {one.kind: one.threshold for one in wanted} for output, wanted in DRAFTS[name].criteria.items()
+        }
+        if lattice_fault(queries=inputs["unknown"], points=inputs["known"]) is None:
+            assert criteria == exact, name
+        else:
+            assert criteria == {}, name
+            assert nearest_stand_apart(inputs["unknown"], inputs["known"]).all(), name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in DRAFTS if name.startswith(("network_b2_4096", "network_b3_1024"))])
+def test_network_clouds_are_the_documents_and_the_known_points_are_a_sample(name: str) -> None:
+    batch, queries = (int(word.strip("b")) for word in name.split("_")[1:3])
+    inputs = made_with(name)
+    unknown, known = inputs["unknown"], inputs["known"]
+    assert (unknown.shape, known.shape) == ((batch, queries, 3), (batch, queries // 4, 3))
+    assert not np.array_equal(unknown[0], unknown[1])
+    itself = (by_reference(unknown, known)[0][..., 0] == 0).mean()
+    assert 0.2 < itself <= 0.3  # one in four is known; few lack a margin
+    theory = OPERATOR.theory(
+        call_of(OPERATOR.name, {}, inputs, {"dist2": unknown, "idx": np.zeros(unknown.shape, "<i4")})
+    )
+    assert theory.ops == 8 * batch * queries * (queries // 4)
+    assert theory.io_bytes == 2 * unknown.nbytes + known.nbytes + 12 * batch * queries
+
+
+@pytest.mark.parametrize(
+    ("unknown", "known", "broken"),
+    [
+        ([0, 0, 0], [[1, 0, 0], [-1, 0, 0]], False),
+        ([0, 0, 0], [[1 / 3, 0, 0], [0, 1 / 3, 1e-5]], True),
+        ([0, 0, 0], [[1 / 3, 0, 0], [0, 0.4, 1 / 7]], False),
+        ([NAN, 0, 0], [[1 / 3, 0, 0], [1 / 3, 0, 0]], False),
+    ],
+)
+def test_data_whose_answer_hangs_on_rounding_are_broken(
+    unknown: list[float], known: list[list[float]], broken: bool
+) -> None:
+    clouds = {"unknown": np.array([[unknown]], "<f4"), "known": np.array([known], "<f4")}
+    why = OPERATOR.broken(call_of(OPERATOR.name, {}, clouds))
+    assert (why is not None) is broken
+    if why is not None:
+        assert "how distances are rounded decides which points are nearest to unknown[0, 0]" in why
+
+
+def test_a_half_distance_that_overflows_is_broken_unless_three_are_nearer() -> None:
+    far = [[300.0, 0, 0]]
+    near = [[1.0, 0, 0], [2.0, 0, 0], [4.0, 0, 0]]
+    for known, broken in ((far, True), (near + far, False), (near[:2] + far, True)):
+        clouds = {"unknown": np.array([ORIGIN], "<f2"), "known": np.array([known], "<f2")}
+        assert (OPERATOR.broken(call_of(OPERATOR.name, {}, clouds)) is not None) is broken
+
+
+@pytest.mark.parametrize(
+    "name", ["network_twin_full_float", "network_twin_full_half", "values_wide_40", "overflow_known"]
+)
+def test_the_bound_holds_the_kernel_and_one_wrong_element(name: str) -> None:
+    inputs = made_with(name)
+    bound = OPERATOR.bound(call_of(OPERATOR.name, {}, inputs))["dist2"]
+    baseline, (evaluated, _) = by_reference(**inputs)[0], by_kernel(**inputs)
+    dtype = DType.named(DRAFTS[name].dtype)
+    assert element_errors(evaluated, baseline, dtype, bound).beyond == 0
+    # The second: a known point itself has distance 0.
+    evaluated[0, 0, 1] *= evaluated.dtype.type(1 + 2.0**-8)
+    assert element_errors(evaluated, baseline, dtype, bound).beyond == 1
+
+
+def test_on_a_lattice_the_bound_allows_nothing() -> None:
+    inputs = made_with("duplicates_float")
+    bound = OPERATOR.bound(call_of(OPERATOR.name, {}, inputs))["dist2"]
+    baseline, _ = by_reference(**inputs)
+    evaluated = np.nextafter(baseline, np.float32(9))
+    assert element_errors(evaluated, baseline, DType.FLOAT, bound).beyond == baseline.size
+
+
+def test_the_recipes_refuse_what_they_cannot_draw() -> None:
+    with pytest.raises(ValueError, match="9 points cannot be taken from clouds of 8"):
+        OPERATOR.recipes["sampled"](Draw(1), {}, DType.FLOAT, batch=1, unknown=8, known=9)
+    with pytest.raises(ValueError, match=r"fewer than 40 of \d+ drawn points have nearest ones that stand apart"):
+        OPERATOR.recipes["scattered"](Draw(1), {}, DType.HALF, batch=1, unknown=40, known=20, values="full", reach=2)
+
+
+def test_ties_are_where_the_case_says() -> None:
+    for name, ranks in (("first_second", (0, 1)), ("second_third", (1, 2)), ("third_fourth", (2, 3))):
+        inputs = made_with(f"ties_{name}_half")
+        for u, k in zip(inputs["unknown"], inputs["known"], strict=True):
+            squared = np.sort(np.square(u[:, None].astype(np.float64) - k).sum(axis=-1), axis=1)[:, :5]
+            tied = np.flatnonzero((np.diff(squared, axis=1) == 0).all(axis=0))
+            assert tied.tolist() == [ranks[0]]
+
+
+def sized_call(batch: int, queries: int, points: int, dtype: DType = DType.FLOAT) -> OpCall:
+    """A valid call of that shape; buffers only where they stay small."""
+    rows, cloud = (batch, queries, 3), (batch, points, 3)
+    return OpCall(
+        OPERATOR.name,
+        {},
+        {"unknown": tensor(dtype, rows), "known": tensor(dtype, cloud)},
+        {"dist2": tensor(dtype, rows), "idx": tensor(DType.INT32, rows)},
+        Handle(),
+    )
+
+
+def tensor(dtype: DType, dims: tuple[int, ...], strides: tuple[int, ...] | None = None) -> TensorArg:
+    desc = TensorDesc(dtype, Layout.ARRAY, dims, strides)
+    return TensorArg(desc, np.zeros(dims, dtype.storage) if desc.count < 10**5 else None)
+
+
+def test_subsumed_checks_are_never_the_first_to_answer() -> None:
+    subsumed = {check.name for check in OPERATOR.checks if check.subsumed}
+    assert subsumed == {"dist2_large", "idx_large", "dist2_empty", "idx_empty"}
+    sizes = (0, 1, 2, 3, 715827882, 715827883, 2**31)
+    calls = [sized_call(*size) for size in product(sizes, repeat=3)]
+    answers = {OPERATOR.answer(call).check for call in calls}
+    for call in calls:
+        for name, other in product(("dist2", "idx"), ((0, 2, 3), (2**31, 1, 3), (1, 715827883, 3), (2, 0, 3))):
+            answers.add(OPERATOR.answer(with_argument(call, name, tensor(DType.FLOAT, other))).check)
+    assert answers & subsumed == set()
+    assert {"unknown_large", "known_large", "unknown_empty", "known_empty", None} <= answers
+
+
+def with_argument(call: OpCall, name: str, argument: TensorArg | None) -> OpCall:
+    if name in call.inputs:
+        return replace(call, inputs={**call.inputs, name: argument})
+    return replace(call, outputs={**call.outputs, name: argument})
+
+
+def mutated(call: OpCall, rng: np.random.Generator) -> OpCall:
+    """The call with one thing changed, usually for the worse; a descriptor that is null already stays so."""
+    name = str(rng.choice(TENSORS))
+    old = {**call.inputs, **call.outputs}[name]
+    kind = rng.choice(["handle", "arch", "workspace", "desc", "stride", "dtype", "rank", "dim", "dim", "ptr", "layout"])
+    if kind == "handle":
+        return replace(call, handle=None)
+    if kind == "arch":
+        return replace(call, handle=call.handle and replace(call.handle, arch=200))
+    if kind == "workspace":
+        return replace(call, workspace_size=int(rng.integers(0, 2)))
+    if kind == "desc" or old is None:
+        return with_argument(call, name, None)
+    if kind == "ptr":
+        return with_argument(call, name, replace(old, array=None, null=True))
+    if kind == "layout":
+        return with_argument(call, name, replace(old, desc=replace(old.desc, layout=Layout.NTC)))
+    dims = list(old.dims)
+    if kind == "stride":
+        return with_argument(call, name, tensor(old.dtype, old.dims, tuple(int(rng.integers(1, 5)) for _ in dims)))
+    if kind == "dtype":
+        word = str(rng.choice(["half", "float", "int32", "int64"]))
+        return with_argument(call, name, tensor(DType.named(word), old.dims))
+    if kind == "rank":
+        return with_argument(call, name, tensor(old.dtype, (*dims, 1)))
+    dims[rng.integers(len(dims))] = int(rng.choice([0, 1, 2, 3, 4, 2**31]))
+    return with_argument(call, name, tensor(old.dtype, tuple(dims)))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_kernels_own_checks_agree_with_the_list(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    answered: set[str | None] = set()
+    for _ in range(400):
+        sizes = [int(size) for size in rng.integers(0, 4, 3)]
+        if rng.integers(10) == 0:
+            sizes[rng.integers(3)] = int(rng.choice([715827882, 715827883, 2**31]))
+        call = sized_call(*sizes, dtype=DType.FLOAT if rng.integers(2) else DType.HALF)
+        for _ in range(rng.integers(0, 3)):
+            call = mutated(call, rng)
+        answer = OPERATOR.answer(call)
+        arguments = {**call.inputs, **call.outputs}
+        if answer.computes and any(arg.array is None for arg in arguments.values()):
+            continue  # a valid call without buffers
+        answered.add(answer.check)
+        buffers = [arg.array for arg in call.outputs.values() if arg is not None and arg.array is not None]
+        for buffer in buffers:
+            buffer[...] = 7
+        assert OPERATOR.kernel(call) is answer.status, answer
+        for buffer in buffers:
+            assert (buffer != 7).all() if answer.computes else (buffer == 7).all(), answer
+    assert len(answered) > 20
+
+
+def test_a_call_without_known_points_leaves_both_outputs_alone() -> None:
+    case = make_case(DRAFTS["no_known"], OPERATOR)
+    assert case.expect.status is Status.SUCCESS
+    call = sized_call(2, 4, 0)
+    for name in ("dist2", "idx"):
+        call.array(name)[...] = 7
+    assert OPERATOR.kernel(call) is Status.SUCCESS
+    assert (call.array("dist2") == 7).all()
+    assert (call.array("idx") == 7).all()
