@@ -155,6 +155,11 @@ MLUOP_API mluOpStatus_t mluOpIndiceConvolutionBackwardData(
     const void *indice_pairs, const int64_t indice_num[], const int64_t inverse, const int64_t sub_m, void *workspace,
     const size_t workspace_size, const mluOpTensorDescriptor_t input_grad_desc, void *input_grad);
 
+MLUOP_API mluOpStatus_t mluOpBallQuery(
+    mluOpHandle_t handle, const mluOpTensorDescriptor_t new_xyz_desc, const void *new_xyz,
+    const mluOpTensorDescriptor_t xyz_desc, const void *xyz, const float min_radius, const float max_radius,
+    const int nsample, const mluOpTensorDescriptor_t idx_desc, void *idx);
+
 MLUOP_API mluOpStatus_t mluOpVoxelPoolingForward(
     mluOpHandle_t handle, const int batch_size, const int num_points, const int num_channels, const int num_voxel_x,
     const int num_voxel_y, const int num_voxel_z, const mluOpTensorDescriptor_t geom_xyz_desc, const void *geom_xyz,
@@ -208,6 +213,11 @@ MLUOP_API mluOpStatus_t mluOpThreeNNForward(mluOpHandle_t handle, const mluOpTen
                                             const void *known, void *workspace, const size_t workspace_size,
                                             const mluOpTensorDescriptor_t dist2_desc, void *dist2,
                                             const mluOpTensorDescriptor_t idx_desc, void *idx);
+
+MLUOP_API mluOpStatus_t mluOpThreeInterpolateForward(
+    mluOpHandle_t handle, const mluOpTensorDescriptor_t features_desc, const void *features,
+    const mluOpTensorDescriptor_t indices_desc, const void *indices, const mluOpTensorDescriptor_t weights_desc,
+    const void *weights, const mluOpTensorDescriptor_t output_desc, void *output);
 
 /* One operator under two names: the released pair, then the pair that the design document prints. */
 MLUOP_API mluOpStatus_t mluOpGetDynamicPointToVoxelBackwardWorkspaceSize(

@@ -11,7 +11,8 @@ from mluops_gtest.authoring import (
     exact,
 )
 
-from .checks import ANSWERED_ANYWAY, CHECKS
+from .bound import bound
+from .checks import CHECKS
 from .kernel import kernel
 from .precondition import precondition
 from .recipes import RECIPES
@@ -48,8 +49,8 @@ OPERATOR = Operator(
         fields=(ParamField("reduce_type", 1, "enum", "required", enum=_REDUCE_MODE),),
     ),
     checks=CHECKS,
-    answered_anyway=ANSWERED_ANYWAY,
     reference=reference,
+    bound=bound,
     precondition=precondition,
     kernel=kernel,
     recipes=RECIPES,

@@ -45,10 +45,6 @@ def _dtype_like(tensor: str, other: str) -> Check:
     )
 
 
-def _subsumed(check: Check, why: str) -> Check:
-    return replace(check, subsumed=why)
-
-
 CHECKS = (
     handle_present("§3.7"),
     arch_supported("§3.7, released checks"),
@@ -86,10 +82,9 @@ CHECKS = (
     ),
     *not_large(("feats", "coors"), "§3.7: feats and coors alone"),
     not_empty("feats", "§1.1: returns at once"),
-    _subsumed(not_empty("coors", "§1.1: returns at once"), "coors has 3·N elements, and N = 0 leaves feats empty too"),
+    replace(
+        not_empty("coors", "§1.1: returns at once"), subsumed="coors has 3·N elements, and N = 0 leaves feats empty too"
+    ),
     workspace_present("§3.7"),
     *pointers_present(_RANKS, "§3.7"),
 )
-
-# Without one of these another check answers with the same status.
-ANSWERED_ANYWAY: dict[str, str] = {}

@@ -46,7 +46,7 @@ def pixels(
     first: int = 0,
     values: str = "full",
 ) -> RecipeOutput:
-    """Distinct pixels from the linear pixel `first` on, the last one and then `first` always among them."""
+    """Distinct pixels of the linear range from `first` on; its last pixel is always there, with two masks both ends."""
     _, height, width = image
     count = height * width - first
     _refuse_more(masks, count)

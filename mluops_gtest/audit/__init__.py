@@ -1,1 +1,1 @@
-"""How strong the suite is: rules that every operator is held to, whoever wrote it."""
+"""How strong the suite is: rules for every operator, ours and those of other teams."""

@@ -126,16 +126,15 @@ def assert_lattice(queries: Array, points: Array) -> None:
 def lattice_fault(queries: Array, points: Array) -> str | None:
     """Why `assert_lattice` does not hold, and what to draw instead; None where it does."""
     dtype = dtype_of(points)
-    exponent = _exponent(queries, points)
-    for squared in _largest(queries, points):
-        if squared > Fraction(4) ** exponent * 2 ** _BITS[dtype]:
-            return (
-                f"A squared distance may be {float(squared / Fraction(4) ** exponent):.0f} units of 4^{exponent}; "
-                f"{dtype.value} is exact up to 2^{_BITS[dtype]} of them. Draw a smaller cloud on this lattice."
-            )
+    exponent, largest = _exponent(queries, points), _largest(queries, points)
+    if largest > Fraction(4) ** exponent * 2 ** _BITS[dtype]:
+        return (
+            f"A squared distance may be {float(largest / Fraction(4) ** exponent):.0f} units of 4^{exponent}; "
+            f"{dtype.value} is exact up to 2^{_BITS[dtype]} of them. Draw a smaller cloud on this lattice."
+        )
     if (tiny := _tiny(exponent, dtype)) is not None:
         return tiny
-    if max(_largest(queries, points)) > _LARGEST[dtype]:
+    if largest > _LARGEST[dtype]:
         return f"A squared distance may pass {_LARGEST[dtype]:.6g}, the largest {dtype.value}."
     return None
 
@@ -189,21 +188,24 @@ def _exponent(queries: Array, points: Array) -> int:
     return min(lattice_exponent(queries), lattice_exponent(points))
 
 
-def _largest(queries: Array, points: Array) -> list[Fraction]:
-    """Per batch a bound on its squared distances: the diagonal of the box around all its points."""
-    return [
-        sum((_span(queries[batch, :, axis], points[batch, :, axis]) ** 2 for axis in range(3)), Fraction(0))
-        for batch in range(len(points))
-    ]
+def _largest(queries: Array, points: Array) -> Fraction:
+    """A bound on all squared distances within a batch: the largest diagonal of a box around its finite points.
+
+    Exact below 2^53 squared units of the lattice; a larger one never rounds to less than that.
+    """
+    ends = [_ends(queries), _ends(points)]
+    low, high = np.minimum(ends[0][0], ends[1][0]), np.maximum(ends[0][1], ends[1][1])
+    # −Inf where a batch has no finite coordinate.
+    diagonal = np.square(np.maximum(high - low, 0)).sum(axis=-1)
+    return Fraction(float(diagonal.max(initial=0)))
 
 
-def _span(*coordinates: Array) -> Fraction:
-    ends = [end for values in coordinates for end in _ends(values[np.isfinite(values)])]
-    return max(ends, default=Fraction(0)) - min(ends, default=Fraction(0))
-
-
-def _ends(values: Array) -> tuple[Fraction, ...]:
-    return (Fraction(float(values.min())), Fraction(float(values.max()))) if len(values) else ()
+def _ends(cloud: Array) -> tuple[Array, Array]:
+    """float64 [B, 3]: the lowest and the highest finite coordinate on every axis; +Inf and −Inf where there is none."""
+    finite = np.isfinite(cloud)
+    low = np.min(cloud, axis=1, where=finite, initial=np.inf)
+    high = np.max(cloud, axis=1, where=finite, initial=-np.inf)
+    return low.astype(np.float64), high.astype(np.float64)
 
 
 def squared_distances(queries: Array, points: Array) -> Array:
@@ -214,8 +216,7 @@ def squared_distances(queries: Array, points: Array) -> Array:
 
 def exact_in_float64(queries: Array, points: Array) -> bool:
     """`squared_distances` between all finite points of the same batch are exact."""
-    unit = Fraction(4) ** _exponent(queries, points)
-    return all(squared <= unit * 2**53 for squared in _largest(queries, points))
+    return _largest(queries, points) < Fraction(4) ** _exponent(queries, points) * 2**53
 
 
 def exact_squared_distance(query: Array, point: Array) -> Fraction:

@@ -10,7 +10,7 @@ import numpy as np
 
 from mluops_gtest.errors import ContentError
 from mluops_gtest.model.criterion import Criterion, CriterionKind
-from mluops_gtest.model.dtypes import Array
+from mluops_gtest.model.dtypes import Array, DType
 
 # Zero is a multiple of every power of two; this one is above any that a float32 can need.
 ANY_EXPONENT = 1023
@@ -91,20 +91,30 @@ def exact_sums(terms: Array) -> Array:
     return sums
 
 
-def assert_conditioned(terms: Array, baseline: Array, criteria: Sequence[Criterion]) -> None:
-    """Sequential, reversed and pairwise float32 sums of terms [T, n] use at most a quarter of each threshold.
+def assert_conditioned(
+    terms: Array,
+    baseline: Array,
+    criteria: Sequence[Criterion],
+    *,
+    arithmetic: DType = DType.FLOAT,
+    room: float = ROOM,
+) -> None:
+    """Sequential, reversed and pairwise sums of terms [T, n] in that arithmetic stay within each threshold / `room`.
 
     Pad columns of fewer terms with zeros. Positions where the baseline is not finite are left out.
     """
-    narrow = terms.astype(np.float32)
-    for order, sums in _float32_sums(narrow):
+    # A term beyond the largest half becomes infinite, and so does the error.
+    with np.errstate(over="ignore"):
+        narrow = terms.astype(arithmetic.storage)
+    for order, sums in _narrow_sums(narrow):
         for criterion in criteria:
             error = _difference(criterion.kind, sums, baseline)
-            if not error <= criterion.threshold / ROOM:
+            if not error <= criterion.threshold / room:
                 raise ContentError(
-                    f"The data are ill-conditioned: {order} float32 sums of the terms have {criterion.kind.value} "
-                    f"{error:.3g}, allowed is {criterion.threshold:.3g} / {ROOM}: a right kernel could fail. "
-                    "Let the recipe draw fewer terms per sum, a narrower range of exponents or fewer opposite signs."
+                    f"The data are ill-conditioned: {order} {arithmetic.value} sums of the terms have "
+                    f"{criterion.kind.value} {error:.3g}, allowed is {criterion.threshold:.3g} / {room:g}: a right "
+                    "kernel could fail. Let the recipe draw fewer terms per sum, a narrower range of exponents or "
+                    "fewer opposite signs."
                 )
 
 
@@ -152,7 +162,7 @@ def _block_exponent(block: Array) -> int:
     return int((lowest_bit - 1 + np.maximum(fields, 1) - 150).min())
 
 
-def _float32_sums(terms: Array) -> Iterator[tuple[str, Array]]:
+def _narrow_sums(terms: Array) -> Iterator[tuple[str, Array]]:
     with np.errstate(over="ignore", invalid="ignore"):
         yield "sequential", _one_by_one(terms)
         yield "reversed", _one_by_one(terms[::-1])
@@ -160,7 +170,7 @@ def _float32_sums(terms: Array) -> Iterator[tuple[str, Array]]:
 
 
 def _one_by_one(terms: Array) -> Array:
-    sums = np.zeros(terms.shape[1], np.float32)
+    sums = np.zeros(terms.shape[1], terms.dtype)
     for row in terms:
         sums += row
     return sums

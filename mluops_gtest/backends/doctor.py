@@ -1,4 +1,4 @@
-"""The kit that checks a backend: what it does right, what is missing, and what to do about it.
+"""The doctor checks a backend: what it does right, what is missing, and what to do about it.
 
 It sees a backend as the harness does, through the results of cases, so that it serves one in a worker process, too.
 """
@@ -24,7 +24,7 @@ _EXAMPLES: Final = 3
 
 
 class Verdict(Enum):
-    """What the kit says of one promise."""
+    """What the doctor found out about one promise."""
 
     OK = "ok"
     PROBLEM = "problem"
@@ -231,7 +231,7 @@ def _operators(runs: Sequence[_Run]) -> Diagnosis:
 
 
 def _unknown_operator(prepared: Sequence[tuple[Case, Operator]], execute: Execute) -> Diagnosis:
-    """A call that nobody can know must be declined, whatever it holds."""
+    """A backend must decline an operator that does not exist, whatever the call holds."""
     name = "unknown operators"
     if not prepared:
         return Diagnosis(name, Verdict.SKIPPED, "there are no cases")

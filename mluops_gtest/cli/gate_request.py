@@ -34,6 +34,7 @@ class GateRequest:
     cross_backend: bool = False
     strict_accuracy: bool = False
     strict_perf: bool = False
+    allow_outliers: bool = False
     drift_factor: tuple[str, ...] = ()
     min_effect: float = 5.0
     accept: tuple[str, ...] = ()
@@ -85,6 +86,7 @@ def _policy(request: GateRequest, report: RunReport, reference: Reference | None
         strict_perf=request.strict_perf,
         drift=_drift_limits(request.drift_factor, operators),
         min_effect=request.min_effect / 100,
+        allow_outliers=request.allow_outliers,
         accept=frozenset(Accept(word) for word in request.accept),
     )
 

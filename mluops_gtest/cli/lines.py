@@ -6,7 +6,7 @@ from mluops_gtest.model.plain_text import plain
 
 
 def say(line: str) -> None:
-    """A line, or several, for whoever asked."""
+    """Print a line, or several, on standard output."""
     click.echo(plain(line))
 
 

@@ -168,7 +168,8 @@ def _context(
         how = {"warmup": request.warmup, "samples": request.samples or "auto", "cold_cache": request.cold_cache}
         measured = {"perf": how, "device": device}
     selection = {**request.selection.to_json(), "roots": list(request.roots), "shard": request.shard}
-    selection = {**selection, "times": request.times, "reseed": request.reseed}
+    looked = request.elementwise is not False
+    selection = {**selection, "times": request.times, "reseed": request.reseed, "elementwise": looked}
     return RunContext(
         tool_version=__version__,
         backend={

@@ -1,7 +1,7 @@
 """How many elements are too far from their baseline by themselves, and which are the worst.
 
 diff1 and diff2 judge an output as a whole. For a person who looks for the mistake an element is beyond tolerance where
-|e−b| > threshold · max(|b|, rms of b): a rounding error beside a baseline of almost 0 is none.
+|e−b| > threshold · max(|b|, rms of b): a rounding error beside a baseline near 0 does not count.
 """
 
 import math

@@ -148,7 +148,7 @@ class Executor:
     def judged(
         self, task: Task, run: GuardedCall, reply: Reply, reproducibility: Reproducibility | None = None
     ) -> CaseResult:
-        """The verdict on a call; whoever keeps outputs sees them while they are there."""
+        """The verdict on a call; `--save-outputs` copies the outputs before their buffers are reused."""
         start = time.perf_counter()
         result = verdict(task, run, reply, bitwise=self.options.bitwise, is_reference=self.caller.is_reference)
         if reproducibility is not None:

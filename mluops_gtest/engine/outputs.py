@@ -49,7 +49,7 @@ class CaseOutputs:
         return tuple(found)
 
 
-# Called while the outputs are still in their buffers: whoever needs them longer copies them.
+# Called while the outputs are still in their buffers; copy what is needed longer.
 OutputKeeper = Callable[[CaseOutputs], None]
 
 

@@ -1,4 +1,4 @@
-"""What one call of a backend came to: a status, or the reason why there is none."""
+"""What one call of a backend came to: a status, or the reason why it has no status."""
 
 import time
 import traceback

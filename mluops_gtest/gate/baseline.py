@@ -32,7 +32,13 @@ def baseline_text(reference: Reference) -> str:
     lines = [f'"format": {FORMAT}', f'"kind": {json.dumps(KIND)}', f'"backend": {_json(reference.backend)}']
     if any(case.times for case in reference.cases.values()):
         lines.append(f'"machine": {_json(dict(sorted(reference.machine.items())))}')
-    cases = [f"{_json(case)}: {_json(_record(case, known))}" for case, known in sorted(reference.cases.items())]
+    looked = any(case.outliers is not None for case in reference.cases.values())
+    if looked:
+        lines.append('"elementwise": true')
+    cases = [
+        f"{_json(case)}: {_json(_record(case, known, looked=looked))}"
+        for case, known in sorted(reference.cases.items())
+    ]
     lines.append('"cases": {\n' + ",\n".join(cases) + "\n}")
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
@@ -41,7 +47,7 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
-def _record(case: str, known: ReferenceCase) -> dict[str, Any]:
+def _record(case: str, known: ReferenceCase, *, looked: bool) -> dict[str, Any]:
     record: dict[str, Any] = {"outcome": known.outcome.value}
     if known.operator != _operator(case):
         record["operator"] = known.operator
@@ -49,6 +55,8 @@ def _record(case: str, known: ReferenceCase) -> dict[str, Any]:
         record["tags"] = sorted(known.tags)
     if known.readings:
         record["readings"] = {key: float(f"{v:.{_READING_DIGITS}g}") for key, v in sorted(known.readings.items())}
+    if looked and known.outliers != 0:
+        record["outliers"] = known.outliers
     if known.times:
         record["times"] = [[round(t.median_ns), round(t.error, _ERROR_DIGITS), t.samples] for t in known.times]
     return record
@@ -84,6 +92,8 @@ class _Head:
     backend: str
     cases: dict[str, Any]
     machine: dict[str, Any] = field(default_factory=dict)
+    # A case without `outliers` has none; in a file without this nobody looked.
+    elementwise: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +103,7 @@ class _Entry:
     tags: tuple[str, ...] = ()
     readings: dict[str, float] = field(default_factory=dict)
     times: tuple[tuple[float, float, int], ...] = ()
+    outliers: int | None = 0
 
 
 _KEYS: Final = tuple(entry.name for entry in fields(_Entry))
@@ -105,10 +116,11 @@ def baseline_from_json(path: Path, record: Mapping[str, Any]) -> Reference:
         raise source.error(f"format {shown(record.get('format'))}; this version reads {FORMAT}")
     head = convert(record, _Head, source)
     keep_plain(head.machine, source, ".machine")
-    return Reference(head.backend, head.machine, {case: _case(case, e, source) for case, e in head.cases.items()})
+    cases = {case: _case(case, entry, source, looked=head.elementwise) for case, entry in head.cases.items()}
+    return Reference(head.backend, head.machine, cases)
 
 
-def _case(case: str, record: Any, source: Source) -> ReferenceCase:
+def _case(case: str, record: Any, source: Source, *, looked: bool) -> ReferenceCase:
     source = Source(f"{source.file}: case {shown(case)}", source.remedy)
     entry = convert(record, _Entry, source)
     if not record.keys() <= set(_KEYS):
@@ -118,4 +130,7 @@ def _case(case: str, record: Any, source: Source) -> ReferenceCase:
     times = tuple(RunTime(*time) for time in entry.times)
     if not all(t.median_ns > 0 and t.error >= 0 and MIN_SAMPLES <= t.samples <= MAX_INTEGER for t in times):
         raise source.error(f"times are [median in ns, relative error, samples (at least {MIN_SAMPLES})]", ".times")
-    return ReferenceCase(entry.operator or _operator(case), entry.tags, entry.outcome, entry.readings, times)
+    if entry.outliers is not None and not 0 <= entry.outliers <= MAX_INTEGER:
+        raise source.error("a number of elements must be ≥ 0", ".outliers")
+    outliers = entry.outliers if looked else None
+    return ReferenceCase(entry.operator or _operator(case), entry.tags, entry.outcome, entry.readings, times, outliers)

@@ -12,6 +12,7 @@ from mluops_gtest.gate.performance import Performance, TimeChange, judge_times, 
 from mluops_gtest.gate.reference import Reference, backend_of, results_by_case
 from mluops_gtest.gate.transitions import Transition, transition
 from mluops_gtest.gate.waivers import Waived, Waiver, WaiverProblem, apply_waivers
+from mluops_gtest.model.difference import worst_outlier
 from mluops_gtest.model.groups import elements
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
@@ -40,6 +41,8 @@ class Policy:
     drift: DriftLimits = field(default_factory=DriftLimits)
     min_effect: float = MIN_EFFECT
     accept: frozenset[Accept] = frozenset()
+    # Elements beyond what arithmetic allows may appear in cases that had none.
+    allow_outliers: bool = False
 
     def accepts(self, word: Transition) -> bool:
         """True if `--accept` covers the transition."""
@@ -65,6 +68,15 @@ class CaseChange:
     waiver: Waiver | None = None
     # How large the case is, so that a group is shown by its smallest.
     elements: int = 0
+    # Elements beyond what arithmetic allows, in words too; `outliers_before` is None where nobody looked.
+    outliers: int = 0
+    outliers_before: int | None = None
+    outlier_words: str = ""
+
+    @property
+    def has_new_outliers(self) -> bool:
+        """It passes as before, with the first elements that no order of operations explains."""
+        return self.transition is Transition.STILL_PASSING and self.outliers > 0 and self.outliers_before == 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +115,14 @@ class Decision:
         return self.drifts if self.policy.strict_accuracy else ()
 
     @property
+    def blocking_outliers(self) -> tuple[CaseChange, ...]:
+        """The cases that pass with elements beyond what arithmetic allows where there were none."""
+        return () if self.policy.allow_outliers else tuple(change for change in self.changes if change.has_new_outliers)
+
+    @property
     def blocked(self) -> bool:
-        return bool(
-            self.blocking or self.problems or self.blocking_drifts or self.blocking_times or self.blocks_by_shift
-        )
+        by_values = self.blocking or self.blocking_drifts or self.blocking_outliers
+        return bool(by_values or self.problems or self.blocking_times or self.blocks_by_shift)
 
     @property
     def acceptable(self) -> tuple[Accept, ...]:
@@ -132,6 +148,18 @@ class Decision:
         """How many cases made each transition, in the order of the transitions; absent ones are left out."""
         counts = Counter(change.transition for change in self.changes)
         return {word: counts[word] for word in Transition if counts[word]}
+
+    @property
+    def table(self) -> tuple[tuple[str, ...], dict[Transition, tuple[int, ...]]]:
+        """The heads of the columns, and per transition how many cases belong there; outliers only if there are some."""
+        heads, rows = ["cases", "blocking"], {word: [number, 0] for word, number in self.transitions.items()}
+        for change in self.changes:
+            rows[change.transition][1] += change.blocks
+        if any(change.outliers for change in self.changes):
+            heads.append("with outliers")
+            for word, row in rows.items():
+                row.append(sum(change.outliers > 0 for change in self.changes if change.transition is word))
+        return tuple(heads), {word: tuple(row) for word, row in rows.items()}
 
     @property
     def exit_code(self) -> ExitCode:
@@ -211,4 +239,7 @@ def _change(result: CaseResult | None, case: str, reference: Reference, waived: 
         repro=result.repro,
         waiver=waiver,
         elements=elements(result.info),
+        outliers=0 if result.outcome.blocks else result.outliers,
+        outliers_before=None if known is None else known.outliers,
+        outlier_words=worst_outlier(result),
     )

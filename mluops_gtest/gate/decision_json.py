@@ -27,6 +27,7 @@ def decision_to_json(decision: Decision) -> dict[str, Any]:
         "cases": [_change(change) for change in decision.changes],
         "waivers": [_problem(problem) for problem in decision.problems],
         "drift": [_drift(drift, blocks=decision.policy.strict_accuracy) for drift in decision.drifts],
+        "blocking_outliers": [change.case for change in decision.blocking_outliers],
         "performance": {
             "noise": performance.noise,
             "shift": None if performance.shift is None else _ratio(performance.shift),
@@ -47,6 +48,8 @@ def _change(change: CaseChange) -> dict[str, Any]:
         "fingerprint": change.fingerprint,
         "repro": change.repro,
         "waiver": None if change.waiver is None else f"{change.waiver.file}:{change.waiver.line}",
+        "outliers": change.outliers,
+        "outliers_before": change.outliers_before,
     }
 
 

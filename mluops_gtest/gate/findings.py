@@ -32,7 +32,8 @@ class GateFinding:
 
 def findings(decision: Decision) -> list[GateFinding]:
     """First what blocks, then what is only reported; larger groups of failures come first."""
-    found = [*_failures(decision), *_problems(decision), *_times(decision), *_drifts(decision), *_values(decision)]
+    accuracy = (*_outliers(decision), *_drifts(decision), *_values(decision))
+    found = [*_failures(decision), *_problems(decision), *_times(decision), *accuracy]
     return [_shown(finding) for finding in sorted(found, key=lambda finding: not finding.blocks)]
 
 
@@ -85,6 +86,7 @@ def blockers(decision: Decision) -> str:
             *_counted(len(decision.blocking_times), "case by its time", "cases by their times"),
             *(["all cases together slower"] if decision.blocks_by_shift else []),
             *_counted(len(decision.blocking_drifts), "reading that drifted", "readings that drifted"),
+            *_counted(len(decision.blocking_outliers), "case with outliers", "cases with outliers"),
         ]
     )
 
@@ -155,6 +157,24 @@ def _drifts(decision: Decision) -> list[GateFinding]:
         title = f"accuracy drift: {operator}, {counted(len(cases), 'case')}"
         text = "\n".join([*texts, *more(len(members))])
         found.append(GateFinding(f"drift {operator}", title, text, decision.policy.strict_accuracy, cases))
+    return found
+
+
+def _outliers(decision: Decision) -> list[GateFinding]:
+    """Cases that pass with elements beyond what arithmetic allows: those that had none before, and the others."""
+    blocking = {change.case for change in decision.blocking_outliers}
+    groups: dict[tuple[str, bool], list[CaseChange]] = defaultdict(list)
+    for change in decision.changes:
+        if change.outliers:
+            groups[change.operator, change.case in blocking].append(change)
+    found = []
+    for (operator, blocks), members in sorted(groups.items()):
+        members.sort(key=lambda change: (change.elements, change.case))
+        texts = [f"{change.case}: {change.outlier_words}" for change in members[:_MAX_NAMED]]
+        title = f"{'new ' * blocks}outliers: {operator}, {counted(len(members), 'case')}"
+        text = "\n".join([*texts, *more(len(members))])
+        cases = tuple(change.case for change in members)
+        found.append(GateFinding(f"{'new ' * blocks}outliers {operator}", title, text, blocks, cases))
     return found
 
 

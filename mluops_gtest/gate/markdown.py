@@ -19,10 +19,10 @@ def markdown(decision: Decision) -> str:
 
 def _lines(decision: Decision) -> Iterator[str]:
     yield from (f"## Gate on {code(decision.backend)}: {verdict(decision)}", "")
-    yield from ("| transition | cases | blocking |", "|---|---:|---:|")
-    for word, number in decision.transitions.items():
-        blocking = sum(change.blocks for change in decision.changes if change.transition is word)
-        yield f"| {word.value} | {number} | {blocking or ''} |"
+    rows = decision.table
+    yield from ("| transition | " + " | ".join(rows[0]) + " |", "|---" + "|---:" * len(rows[0]) + "|")
+    for word, counts in rows[1].items():
+        yield f"| {word.value} | " + " | ".join(str(number or "") for number in counts) + " |"
     yield ""
     if decision.performance.changes:
         yield from (_times(decision), "")

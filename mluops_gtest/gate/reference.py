@@ -23,6 +23,8 @@ class ReferenceCase:
     outcome: Outcome
     readings: Mapping[str, float] = field(default_factory=dict)
     times: tuple[RunTime, ...] = ()
+    # Elements beyond what arithmetic allows; None where nobody looked.
+    outliers: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,12 @@ def reference_of(report: RunReport) -> Reference:
     """A report as reference."""
     cases = {
         result.case: ReferenceCase(
-            result.operator, result.tags, result.outcome, noted_readings(result), times_of(result)
+            result.operator,
+            result.tags,
+            result.outcome,
+            noted_readings(result),
+            times_of(result),
+            result.outliers if report.looked_at_elements else None,
         )
         for result in report.results
     }

@@ -1,5 +1,6 @@
 """The lock line of a case: digests of its values, and its descriptors so that lists need no values."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -52,7 +53,14 @@ def as_declared(case: Case, draft: CaseDraft, operator: Operator) -> Case:
 
 
 def _plain_params(case: Case) -> dict[str, Any]:
-    return {name: list(v) if isinstance(v, tuple) else v for name, v in case.params.items()}
+    return {name: _plain(value) for name, value in case.params.items()}
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no number that is not finite, and NaN would equal no line of the lock: the word stands for it."""
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _described(tensors: Iterable[Tensor]) -> list[LockedTensor]:

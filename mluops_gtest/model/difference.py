@@ -34,3 +34,13 @@ def worst_words(result: CaseResult) -> str:
     beside = ["" if told else share, "" if ulp is None else f"at most {ulp} ulp apart"]
     place = f"{worst.output}[{', '.join(map(str, worst.index))}]"
     return "; ".join(filter(None, [f"{place} = {worst.evaluated}, expected {worst.baseline}", *beside]))
+
+
+def worst_outlier(result: CaseResult) -> str:
+    """The element that is furthest beyond what arithmetic allows, and how many there are; empty where none is."""
+    if not result.outliers:
+        return ""
+    worst = max(result.elements, key=lambda reading: reading.ratio)
+    place = f"{worst.output}[{', '.join(map(str, worst.index))}]"
+    others = f"; {result.outliers} such elements" if result.outliers > 1 else ""
+    return f"{place} = {worst.evaluated}, expected {worst.baseline} ± {worst.allowed:.3g}{others}"

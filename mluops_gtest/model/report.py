@@ -41,6 +41,11 @@ class RunReport:
         return number if isinstance(number, int) else None
 
     @property
+    def looked_at_elements(self) -> bool:
+        """Every element was held to what arithmetic allows, where the operator declares that."""
+        return self.selection.get("elementwise") is True
+
+    @property
     def fixed(self) -> int:
         """How many cases --reseed left with the values that they have without it."""
         return sum(r.info.reseeded is not None and r.info.reseeded.fixed for r in self.results)

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from mluops_gtest.content.root import BUILTIN, recorded_roots
 from mluops_gtest.model.counted import counted
-from mluops_gtest.model.difference import worst_words
+from mluops_gtest.model.difference import worst_outlier, worst_words
 from mluops_gtest.model.event import CaseFinished, Event
 from mluops_gtest.model.groups import Group, grouped_results
 from mluops_gtest.model.report import RunReport
@@ -135,12 +135,10 @@ def outlier_words(results: Sequence[CaseResult]) -> str:
     precisions = sorted({reading.precision for result in results for reading in result.elements if reading.beyond})
     cases = "1 case passed" if len(results) == 1 else f"{len(results)} cases passed"
     many = "1 element" if elements == 1 else f"{elements} elements"
-    pairs = ((reading, result) for result in results for reading in result.elements)
-    worst, where = max(pairs, key=lambda pair: pair[0].ratio)
-    value = f"{worst.output}{list(worst.index)} = {worst.evaluated}, expected {worst.baseline} ± {worst.allowed:.3g}"
+    worst = max(results, key=lambda result: max(reading.ratio for reading in result.elements))
     return (
         f"{cases} with {many} that no order of {' or '.join(precisions)} operations explains, "
-        f"the worst in {where.case}: {value}; --elementwise fails such cases"
+        f"the worst in {worst.case}: {worst_outlier(worst)}; --elementwise fails such cases"
     )
 
 

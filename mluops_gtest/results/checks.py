@@ -57,6 +57,8 @@ class SelectionRecord(TypedDict, total=False):
     shard: str | None
     times: str | None
     reseed: int | None
+    # Elements were looked at one by one; absent in earlier versions, which did not.
+    elementwise: bool
     cases: int
     left_out: int
 

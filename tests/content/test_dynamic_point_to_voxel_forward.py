@@ -347,6 +347,23 @@ def test_a_wrong_voxel_num_is_not_used_to_compare_rows() -> None:
     assert {reading.output for reading in result.readings} == {"voxel_num", "point2voxel_map"}
 
 
+@pytest.mark.parametrize(
+    ("name", "ulps", "beyond"),
+    [("max_of_tied", 1, 1), ("counts_max_1_2_3_7", 0, 0), ("mean_of_positive", 1, 0), ("mean_of_positive", 64, 1)],
+)
+def test_an_element_that_no_order_of_additions_explains_is_told(name: str, ulps: int, beyond: int) -> None:
+    """A maximum is a feature to the bit; a mean may differ by the roundings of its sum and of its division."""
+
+    def one_off(call: OpCall) -> Status:
+        status = OPERATOR.kernel(call)
+        call.array("voxel_feats").view("<i4")[0, 0] += ulps
+        return status
+
+    result = judged("off by ulps", one_off, case_of(name), OPERATOR)
+    assert result.outcome is Outcome.PASSED
+    assert sum(reading.beyond for reading in result.elements) == beyond
+
+
 def made_of(name: str) -> tuple[dict[str, Array], dict[str, tuple[int, ...]]]:
     draft = DRAFTS[name]
     made = OPERATOR.recipes[draft.recipe](Draw(draft.seed), dict(draft.params), DType.FLOAT, **draft.args)

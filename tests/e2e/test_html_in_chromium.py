@@ -1,11 +1,12 @@
 """The page as a reader meets it, in a real browser: open, search, filter, expand, by mouse and by keys."""
 
 import json
+import math
 from dataclasses import replace
 
 import pytest
 
-from mluops_gtest.model.result import Outcome, Perf, Profile
+from mluops_gtest.model.result import ElementReading, Outcome, Perf, Profile
 from mluops_gtest.reports.html import render_html
 from tests.support.chromium import Chromium, needs_chromium
 from tests.support.page_report import DEVICE, HOSTILE, failed, large_report, report, result, small_report
@@ -170,6 +171,16 @@ def test_readings_stand_on_one_logarithmic_axis(show):
     assert places[1] == 97
     assert limits[1] == 3
     assert texts(page, ".readings td.bad") == ["0.02", "NaN"]
+
+
+def test_elements_beyond_what_arithmetic_allows_have_a_sign_of_their_own(show):
+    seen = ElementReading("out", "tf32", 3, 2560, math.inf, (3, 17), "2.5", "0.25", 0.0)
+    page = show(report(result("toy/odd", elements=(seen,)), result("toy/plain")), "#search=outliers")
+    assert ids(page) == ["toy/odd"]
+    assert texts(page, ".list .pill")[0].endswith("passed")
+    assert texts(page, ".chip.outliers") == ["△ outliers: 3"]
+    page.click(".list .row")
+    assert texts(page, ".elements tbody td") == ["out", "3 / 2,560", "∞ ×", "[3, 17] = 2.5", "0.25 ± 0", "tf32"]
 
 
 def test_a_folded_map_says_so(show):

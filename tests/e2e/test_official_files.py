@@ -57,7 +57,7 @@ def test_list_and_verify_go_on_behind_a_broken_file(cli):
     assert sum("error: " in line for line in listed.lines) == 2
     verified = cli("verify", OFFICIAL)
     assert verified.code == 3
-    assert verified.lines[-1] == "6 verified, 2 differ, 11 skipped"
+    assert verified.lines[-1] == "4 verified, 2 differ, 11 skipped"
 
 
 def test_a_foreign_file_is_shown_as_far_as_it_can_be_read(cli):
@@ -107,7 +107,7 @@ def test_files_are_judged_on_the_rows_that_the_operator_owns(cli, run, tmp_path,
     path.write_text(text.replace(stored, changed))
     (one,) = run(path).results.values()
     assert one["outcome"] == outcome, one
-    assert cli("verify", path).lines[-1] == f"1 verified, {differ} differ, 0 skipped"
+    assert cli("verify", path).lines[-1] == f"{1 - differ} verified, {differ} differ{'s' * differ}, 0 skipped"
 
 
 def test_where_a_tensor_of_a_known_operator_overflows_its_type_is_an_error(run, tmp_path):
@@ -124,5 +124,8 @@ def test_the_whole_released_suite(run, operators):
     assert result.results
     for case, one in result.results.items():
         known = operators.get_any(one["operator"])
-        assert one["outcome"] == "skipped" if known is None else one["outcome"] in ("passed", "suspect"), (case, one)
+        # Some of its files ask for what the documents do not define, e.g. more voxels than there are rows.
+        broken = one["outcome"] == "error" and "the case is broken, no backend can be held to it" in one["reason"]
+        fine = one["outcome"] in ("passed", "suspect") or broken
+        assert one["outcome"] == "skipped" if known is None else fine, (case, one)
     assert any(one["outcome"] == "passed" for one in result.results.values())

@@ -251,6 +251,15 @@ def test_what_a_case_changes_is_put_back(run, pids):
 
 
 @pytest.mark.slow
+def test_files_that_stay_open_cost_their_worker(run, pids):
+    victims, others = split(run(*SMOKE, "--backend", acting("LeavesNoDescriptor")))
+    told = "left too many files open; its worker was replaced"
+    assert all({"no descriptor is left", told} <= set(r["notes"]) for r in victims)
+    assert not any(told in r["notes"] for r in others)
+    assert {r["outcome"] for r in (*victims, *others)} == {"passed"}
+
+
+@pytest.mark.slow
 def test_a_thread_that_stays_costs_its_worker(run, pids):
     victims, others = split(run(*SMOKE, "--backend", acting("LeavesAThread")))
     told = "left the thread 'left' running; its worker was replaced"

@@ -66,6 +66,51 @@ def test_a_backend_is_held_to_the_precision_that_it_declares(run, isolation):
     assert 0 < seen["ratio"] <= 1
 
 
+class TestGate:
+    """A case that had no such element and has some now."""
+
+    @pytest.fixture
+    def gate(self, cli, run, one_off, tmp_path):
+        now = one_off().folder
+
+        def call(*options, before=(), form="report"):
+            old = run(LARGE, "--backend", wrong("Exact"), *before).folder
+            if form == "baseline":
+                written = tmp_path / "baseline.json"
+                assert cli("gate", old, "--against", written, "--update", "--cross-backend").code == 0
+                old = written
+            return cli("gate", now, "--against", old, "--cross-backend", *options)
+
+        return call
+
+    @pytest.mark.parametrize("form", ["report", "baseline"])
+    def test_it_blocks(self, gate, form):
+        result = gate(form=form)
+        assert result.code == 1
+        assert "new outliers: voxel_pooling_forward, 1 case" in result.out
+        assert f"{LARGE}: output_features[" in result.out
+        assert "blocked: 1 case with outliers" in result.out
+
+    @pytest.mark.parametrize("form", ["report", "baseline"])
+    def test_it_is_let_through_where_that_is_said(self, gate, form):
+        result = gate("--allow-outliers", form=form)
+        assert result.code == 0
+        assert "outliers: voxel_pooling_forward, 1 case" in result.out
+
+    @pytest.mark.parametrize("form", ["report", "baseline"])
+    def test_a_baseline_whose_run_did_not_look_blocks_nothing(self, gate, form):
+        assert gate(before=["--no-elementwise"], form=form).code == 0
+
+    def test_what_had_some_already_is_not_blocked(self, cli, one_off):
+        assert cli("gate", one_off().folder, "--against", one_off().folder).code == 0
+
+    def test_programs_read_it(self, gate):
+        decision = json.loads(gate("--format", "json").out)
+        assert decision["blocking_outliers"] == [LARGE]
+        (case,) = decision["cases"]
+        assert (case["outliers"], case["outliers_before"]) == (1, 0)
+
+
 class TestResultsThatCannotBe:
     @pytest.mark.parametrize(
         ("change", "message"),

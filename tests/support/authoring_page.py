@@ -17,6 +17,7 @@ from mluops_gtest.authoring import (
     connections,
     factors,
     filters,
+    interpolation,
     lidar,
     points,
     products,
@@ -76,6 +77,7 @@ SECTIONS: dict[str, tuple[ModuleType, tuple[str, ...]]] = {
     "Sites of real sweeps: `mluops_gtest.authoring.clouds`": (clouds, _own(clouds)),
     "Sweeps themselves: `mluops_gtest.authoring.lidar`": (lidar, _own(lidar)),
     "Points and their neighbours: `mluops_gtest.authoring.points`": (points, _own(points)),
+    "Three cells and weights per point: `mluops_gtest.authoring.interpolation`": (interpolation, _own(interpolation)),
 }
 
 

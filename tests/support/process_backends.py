@@ -216,6 +216,21 @@ class ChangesEverything(Isolated):
         os.umask(0o77)
 
 
+class LeavesNoDescriptor(Isolated):
+    """Every case opens a file of its own; a victim leaves none for it."""
+
+    def run(self, call):
+        with Path(os.devnull).open():
+            return super().run(call)
+
+    def misbehave(self, call):
+        try:
+            while True:
+                os.open(os.devnull, os.O_RDONLY)
+        except OSError:
+            call.notes.append("no descriptor is left")
+
+
 class LeavesAThread(Isolated):
     def run(self, call):
         call.notes.append(f"threads {threading.active_count()}")

@@ -58,6 +58,9 @@ _FOLDER_OR_FILE = click.Path(path_type=Path, exists=True)
     help="Report drift when a reading grew by more than this factor, for all operators or for one, "
     "e.g. --drift-factor voxel_pooling_forward=8.  [default: 4]",
 )
+@click.option(
+    "--allow-outliers", is_flag=True, help="Let cases pass whose first elements beyond arithmetic appear now."
+)
 @click.option("--strict-perf", is_flag=True, help="Also block when times are inconclusive.")
 @click.option(
     "--min-effect",
@@ -88,7 +91,8 @@ def command(form: str, update: bool, **options: Any) -> int:
     """Decide whether a change may be merged: compare RESULTS, a results folder or a report.json, with BASELINE.
 
     Cases block a merge when they regressed, fail newly, fail still without a waiver, are missing, newly skipped,
-    suspect, not reached or slower. Waivers that are out of date block, too.
+    suspect, not reached or slower, or pass with elements beyond what arithmetic allows where they had none.
+    Waivers that are out of date block, too.
     """
     from mluops_gtest.cli.gate_request import GateRequest, make_update, reach_decision, write_baseline
     from mluops_gtest.errors import ExitCode, UsageError

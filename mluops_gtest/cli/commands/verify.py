@@ -47,11 +47,12 @@ def command(query: Query, roots: tuple[str, ...], strict: bool, allow_outside_pa
             found = verify_case(case, operator)
         except ContentError as error:
             found = [str(error)]
-        verified += 1
         if found:
             differing += 1
             say(f"differs {selected.id}: {'; '.join(found)}")
-    say(f"{verified} verified, {differing} differ, {skipped} skipped")
+        else:
+            verified += 1
+    say(f"{verified} verified, {differing} {'differs' if differing == 1 else 'differ'}, {skipped} skipped")
     if differing:
         return int(ExitCode.CONTENT)
     return int(ExitCode.OK if verified else ExitCode.EMPTY)

@@ -13,17 +13,18 @@ from mluops_gtest.timing.statistics import TimeVerdict
 
 _MAX_FINDINGS = 30
 _MAX_NAMED = 10
+_STYLES = {"blocking": "bold red", "with outliers": "yellow"}
 
 
 def decision_page(decision: Decision) -> Iterator[Table | str]:
     """Transitions in a table, findings in paragraphs, the verdict last, where the eye is."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("transition", no_wrap=True)
-    table.add_column("cases", justify="right")
-    table.add_column("blocking", justify="right", style="bold red")
-    for word, number in decision.transitions.items():
-        blocking = sum(change.blocks for change in decision.changes if change.transition is word)
-        table.add_row(word.value, str(number), str(blocking) if blocking else "")
+    heads, rows = decision.table
+    for head in heads:
+        table.add_column(head, justify="right", style=_STYLES.get(head, ""))
+    for word, counts in rows.items():
+        table.add_row(word.value, *(str(number or "") for number in counts))
     yield table
     yield from _times(decision)
     found = findings(decision)

@@ -209,7 +209,7 @@ class IsolatedCaller:
         self._memory.retire()
 
     def _ended_by(self, error: WorkerGoneError | LateError | ProtocolError) -> None:
-        """Forget the worker that ended so; DisturbedError where whoever asks has no part in it."""
+        """Forget the worker that ended; DisturbedError if the present request did not cause it."""
         self._forget_worker()
         if isinstance(error, StaleAnswerError):
             raise DisturbedError("late answer") from error

@@ -31,11 +31,11 @@ class ProtocolError(Exception):
 
 
 class StaleAnswerError(ProtocolError):
-    """An answer to an earlier request came once more: whoever is asking now has no part in it."""
+    """An answer to an earlier request came once more; the present request did not cause it."""
 
 
 class Conversation:
-    """Asks one worker. After any error the line is of no use; nothing that arrives is ever taken for another answer."""
+    """Asks one worker. After an error the line is not used again, so no answer is mixed up."""
 
     def __init__(self, channel: Channel, output: OutputPipe, death: int) -> None:
         self._socket, self._output, self._death = channel.socket, output, death
@@ -127,6 +127,6 @@ class Conversation:
         return answer
 
     def _refuse_stale(self, number: int) -> None:
-        """What a child of an earlier call says late is no fault of this one, wherever in the stream it arrives."""
+        """A late message from a child of an earlier call is not blamed on this call, wherever it arrives."""
         if self._first < number < self._number:
             raise StaleAnswerError("it answered an earlier request once more")

@@ -103,7 +103,7 @@ def main() -> None:
 
         serve(Channel(socket.socket(fileno=int(sys.argv[1]))))
     finally:
-        # The controller removes it too: whoever survives the other does.
+        # The controller removes it, too: either of the two may die first.
         with contextlib.suppress(OSError):
             shutil.rmtree(sys.argv[3], ignore_errors=True)
 

@@ -135,7 +135,7 @@ class ForkServer:
 
 
 class _Server:
-    """One process of the fork server; after the first question without an answer it is of no use any more."""
+    """One process of the fork server; after one unanswered request it is not asked again."""
 
     def __init__(self, environment: dict[str, str], folder: str) -> None:
         # It has served a request, and one request waits for its answer: after an interrupt it would get the wrong one.

@@ -1,7 +1,7 @@
 """What a call changes in its process beside the tensors: put back where that is possible, told where it is not.
 
 Looking costs a few reads, because it follows every call; only a difference costs more. Pools of OpenMP, BLAS or torch
-are none of it: only threads that run Python count.
+do not count, only threads that run Python.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ _LIMITS: dict[int, str] = {
     getattr(resource, name): name for name in reversed(dir(resource)) if name.startswith("RLIMIT_")
 }
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
-# A thread that is about to end when the call returns is none that was left behind.
+# A thread may still be ending when the call returns.
 _GRACE_SECONDS = 0.2
 
 
@@ -38,6 +38,8 @@ class ProcessState:
         self._variables = dict(_python_variables())
         numbers = _LIMITS.keys() - ({resource.RLIMIT_AS} if limits_memory else set())
         self._rlimits = {number: resource.getrlimit(number) for number in numbers}
+        # Descriptors are given from below: this one is taken when half of all were in use.
+        self._middle = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
         self._priority = os.getpriority(os.PRIO_PROCESS, 0)
         self._threads = set(sys._current_frames())
         self._traces_faults = faulthandler.is_enabled()
@@ -60,6 +62,8 @@ class ProcessState:
             left += self._restored_folder()
         if os.getpriority(os.PRIO_PROCESS, 0) != self._priority:
             left += self._restored_priority()
+        if _is_open(self._middle):
+            left.append("left too many files open")
         if any(signal.getitimer(timer)[0] for timer in _TIMERS):
             for timer in _TIMERS:
                 signal.setitimer(timer, 0)
@@ -163,6 +167,14 @@ class _Actions:
                     signal.signal(number, handler)
             if self._raw(number) != raw:
                 self._sigaction(number, raw, None)
+
+
+def _is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
 
 
 def _folder() -> str | None:

@@ -1,4 +1,4 @@
-"""Memory that two processes see and that has no name: nothing is left behind, whoever dies."""
+"""Memory without a name that two processes share: nothing is left behind when either of them dies."""
 
 import contextlib
 import fcntl

@@ -35,7 +35,7 @@ class WorkerMemory:
         return message, tuple(slab.fd for slab in fresh.values())
 
     def fault(self, exit_code: int | None) -> Fault | None:  # noqa: ARG002
-        """Where a worker that died with this code left its memory; None where nobody knows."""
+        """Where the worker that died with this code touched memory outside its buffers; None if that is unknown."""
         return None
 
     def close(self) -> None:

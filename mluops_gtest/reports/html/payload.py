@@ -9,7 +9,7 @@ from mluops_gtest.model.difference import told_ulp
 from mluops_gtest.model.outcome import GRAVEST_FIRST
 from mluops_gtest.model.reasons import reason_of
 from mluops_gtest.model.report import RunReport
-from mluops_gtest.model.result import CaseInfo, CaseResult, Outcome, Reading, TensorInfo, Worst
+from mluops_gtest.model.result import CaseInfo, CaseResult, ElementReading, Outcome, Reading, TensorInfo, Worst
 from mluops_gtest.reports.html.compact import Pool, kept, number, profile_record, shortened
 from mluops_gtest.reports.html.timing import timing_record
 from mluops_gtest.reports.html.trends import HistoryTrends, commits_of, latest_runs, trend_text
@@ -99,6 +99,7 @@ def _row(result: CaseResult, pool: Pool, lang: str) -> dict[str, Any]:
         "status": pool.number([None if status is None else status.name for status in statuses]),
         "readings": [_reading(reading, pool) for reading in result.readings],
         "worst": None if result.worst is None else _worst(result.worst, pool),
+        "elements": [_elements(seen, pool) for seen in result.elements],
         "ms": number(result.seconds * 1e3),
         "why": pool.number(shortened(reason, _MAX_PRINTED)) if reason else None,
         # What stands around the case's own name, so that lines which differ by it alone are one value.
@@ -116,6 +117,13 @@ def _row(result: CaseResult, pool: Pool, lang: str) -> dict[str, Any]:
 def _reading(reading: Reading, pool: Pool) -> list[Any]:
     what = pool.number([reading.output, reading.criterion, number(reading.threshold, 6)])
     return [what, number(reading.value), int(reading.within)]
+
+
+def _elements(seen: ElementReading, pool: Pool) -> list[Any]:
+    what = pool.number([seen.output, seen.precision])
+    place = f"[{', '.join(map(str, seen.index))}]"
+    allowed = number(seen.allowed, 3)
+    return [what, seen.beyond, seen.compared, number(seen.ratio), place, seen.evaluated, seen.baseline, allowed]
 
 
 def _worst(worst: Worst, pool: Pool) -> list[Any]:

@@ -140,7 +140,7 @@ def opens_many_files(call):
     call.notes.extend(str(os.open("/dev/null", os.O_RDONLY)) for _ in range(300))
 
 
-@fault("state", "passed", "crashed", "error", fresh=True)
+@fault("state", "passed", "crashed", "error")
 def exhausts_its_descriptors(call):
     try:
         while True:

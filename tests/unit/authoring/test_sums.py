@@ -18,6 +18,7 @@ from mluops_gtest.authoring.sums import (
 )
 from mluops_gtest.errors import ContentError
 from mluops_gtest.model.criterion import diff1_and_diff2, exact
+from mluops_gtest.model.dtypes import DType
 
 BEYOND_A_CHUNK = (1 << 22) + 3
 
@@ -158,3 +159,22 @@ def test_a_wrong_non_finite_position_is_left_out():
 def test_other_criteria_are_not_measured():
     with pytest.raises(ValueError, match="diff3"):
         assert_conditioned(np.ones((1, 1)), np.ones(1), exact())
+
+
+def test_half_arithmetic_is_tried_where_it_is_asked_for():
+    """1 + 2^-11 + … in half never leaves 1; float32 adds it up."""
+    terms = np.array([1.0] + [2.0**-11] * 64)[:, None]
+    assert_conditioned(terms, exact_sums(terms), diff1_and_diff2(3e-3))
+    with pytest.raises(ContentError, match="sequential half sums"):
+        assert_conditioned(terms, exact_sums(terms), diff1_and_diff2(3e-3), arithmetic=DType.HALF)
+
+
+def test_how_much_room_is_enough_can_be_said():
+    terms, baseline = np.array([[1.0]]), np.array([1.002])
+    assert_conditioned(terms, baseline, diff1_and_diff2(3e-3), room=1.25)
+
+
+def test_a_sum_beyond_the_largest_half_is_refused():
+    terms = np.array([[65504.0], [65504.0]])
+    with pytest.raises(ContentError, match="inf"):
+        assert_conditioned(terms, exact_sums(terms), diff1_and_diff2(3e-3), arithmetic=DType.HALF)

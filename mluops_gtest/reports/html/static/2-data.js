@@ -38,10 +38,11 @@ function unfold(row, number) {
   const [repro, debug] = [row.repro, row.debug].map((words) => pooled(words)?.join(row.id));
   return {
     ...row, number, outcome, readings, status, expected, tags, why, mark,
+    outliers: (row.elements || []).reduce((sum, [, beyond]) => sum + beyond, 0),
     inputs: (row.inputs || []).map(unfoldTensor), outputs: (row.outputs || []).map(unfoldTensor),
     operator: pooled(row.op), blocks: BLOCKS.has(outcome), ratio: largestRatio(readings), moved: pooled(row.moved),
     repro, debug, trend: row.trend && row.trend.map(pooled),
-    text: [row.id, ...tags, outcome, mark, why].join("\n").toLowerCase(),
+    text: [row.id, ...tags, outcome, mark, why, (row.elements || []).some(([, beyond]) => beyond) ? "outliers" : ""].join("\n").toLowerCase(),
   };
 }
 

@@ -77,6 +77,26 @@ function worstBlock(row) {
   );
 }
 
+function elementsBlock(row) {
+  if (!row.elements) return null;
+  const rows = row.elements.map(([what, beyond, compared, ratio, place, evaluated, baseline, allowed]) => {
+    const [output, precision] = pooled(what);
+    return el(
+      "tr",
+      {},
+      el("td", { class: "mono" }, output),
+      el("td", { class: `mono number ${beyond ? "bad" : "good"}` }, `${whole(beyond)} / ${whole(compared)}`),
+      el("td", { class: "mono number" }, `${figure(ratio)} ×`),
+      el("td", { class: "mono" }, `${place} = ${evaluated}`),
+      el("td", { class: "mono" }, `${baseline} ± ${figure(allowed)}`),
+      el("td", {}, precision),
+    );
+  });
+  const numbers = [t("beyond_bound"), t("of_bound")];
+  const heads = [t("output"), ...numbers, t("worst"), t("baseline"), t("precision")];
+  return block(t("each_element"), "elements wide", table(heads, rows, numbers), el("p", { class: "hint" }, t("each_element_hint")));
+}
+
 function profileBlocks(row) {
   if (!row.profile) return [];
   const { output, width } = row.profile;
@@ -159,6 +179,7 @@ function caseDetail(row) {
       "div",
       { class: "blocks-of" },
       criteriaBlock(row),
+      elementsBlock(row),
       worstBlock(row),
       profileBlocks(row),
       tensorsBlock(row),

@@ -1,0 +1,88 @@
+"""The oracle: every centre against every point in float64; and the figures for efficiency."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from mluops_gtest.authoring import Array, Baseline, OpCall, Theory
+from mluops_gtest.authoring.points import squared_distances
+
+# Distances held at a time: 2 MB of float64 for each of the few arrays stay in cache.
+_PAIRS = 1 << 18
+
+
+def reference(call: OpCall) -> Baseline:
+    """The first nsample points in the shell of every centre; 0 where there is none, as the caller leaves it (§1.2)."""
+    batches, centres, _ = call.tensor("new_xyz").dims
+    idx = np.zeros((batches, centres, call.param("nsample")), "<i4")
+    for batch, rows, inside in _shells(call):
+        idx[batch, rows] = _first(inside, call.param("nsample"))
+    return Baseline({"idx": idx})
+
+
+def empty_rows(call: OpCall) -> Array:
+    """bool [B, M]: no point is in the shell, so the row keeps what the caller put there."""
+    empty = np.empty(call.tensor("new_xyz").dims[:2], bool)
+    for batch, rows, inside in _shells(call):
+        empty[batch, rows] = ~inside.any(axis=1)
+    return empty
+
+
+def squared_radii(call: OpCall) -> tuple[np.float32, np.float32]:
+    """The bounds of the shell as the device has them: float products of floats."""
+    # §1.3's inner and outer diameter are radii. A square that overflows is infinite: every finite distance is below.
+    with np.errstate(over="ignore", under="ignore"):
+        low, high = (np.float32(call.param(name)) ** 2 for name in ("min_radius", "max_radius"))
+    return low, high
+
+
+def blocks(call: OpCall) -> Iterator[tuple[int, slice, slice]]:
+    """Batches, centres and points in blocks of bounded size: all points of some centres before the next centres."""
+    batches, centres, _ = call.tensor("new_xyz").dims
+    points = call.tensor("xyz").dims[1]
+    height = max(1, _PAIRS // points)
+    for batch in range(batches):
+        for row in range(0, centres, height):
+            for point in range(0, points, _PAIRS):
+                yield batch, slice(row, min(row + height, centres)), slice(point, min(point + _PAIRS, points))
+
+
+def _shells(call: OpCall) -> Iterator[tuple[int, slice, Array]]:
+    """Some centres of a batch at a time, with bool [m, N]: the point lies in the centre's shell."""
+    new_xyz, xyz = call.array("new_xyz"), call.array("xyz")
+    low, high = squared_radii(call)
+    inside = np.empty((0, 0), bool)
+    for batch, rows, columns in blocks(call):
+        if columns.start == 0:
+            inside = np.empty((rows.stop - rows.start, xyz.shape[1]), bool)
+        # Exact on lattices. Elsewhere float64 errs by some 2^-50, and legal data keep much farther from both bounds
+        # (precondition.py): this is the answer of exact arithmetic.
+        distance = squared_distances(new_xyz[batch, rows], xyz[batch, columns])
+        # §3.1 step 6: a coincident point always counts, also where the shell excludes it (the prose forgets it);
+        # min_radius itself is inside, max_radius is not. NaN fails all three, Inf is never below the upper bound.
+        inside[:, columns] = (distance == 0) | ((distance >= low) & (distance < high))
+        if columns.stop == xyz.shape[1]:
+            yield batch, rows, inside
+
+
+def _first(inside: Array, nsample: int) -> Array:
+    """int32 [m, nsample]: the columns that are inside, ascending; the first of them again behind the last (§3.1)."""
+    row, column = np.nonzero(inside)
+    counts = np.count_nonzero(inside, axis=1)
+    starts = np.cumsum(counts) - counts
+    # By index and not by distance; place of each hit within its row.
+    place = np.arange(len(row)) - starts[row]
+    listed = place < nsample
+    idx = np.zeros((len(inside), nsample), "<i4")
+    found = counts > 0
+    idx[found] = column[starts[found]][:, None]
+    idx[row[listed], place[listed]] = column[listed]
+    return idx
+
+
+def theory(call: OpCall) -> Theory:
+    """Eight operations for each distance and two comparisons; all three tensors are touched."""
+    batches, centres, _ = call.tensor("new_xyz").dims
+    points = call.tensor("xyz").dims[1]
+    touched = sum(call.tensor(name).desc.nbytes for name in ("new_xyz", "xyz", "idx"))
+    return Theory(io_bytes=touched, ops=10 * batches * centres * points)

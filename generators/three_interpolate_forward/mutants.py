@@ -1,0 +1,263 @@
+"""Implementations with one plausible mistake each; the small cases must catch every one."""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from mluops_gtest.authoring import Array, Mutant, OpCall, Status
+
+# What kernels cut axes into.
+_TILE: Final = 64
+
+
+class Operands(NamedTuple):
+    """The inputs in float32: features [B, C, M], indices and weights [B, N, 3]."""
+
+    features: Array
+    indices: Array
+    weights: Array
+
+    @property
+    def cells(self) -> int:
+        """M."""
+        return self.features.shape[2]  # type: ignore[no-any-return]
+
+
+def _as_they_are(operands: Operands) -> Operands:
+    return operands
+
+
+def _products(operands: Operands) -> Array:
+    """[3, B, C, N]."""
+    features, indices, weights = operands
+    chosen = np.stack([batch[:, cells.T] for batch, cells in zip(features, indices, strict=True)])
+    return np.moveaxis(chosen * weights.transpose(0, 2, 1)[:, None], 2, 0)
+
+
+def _sum(products: Array) -> Array:
+    return (products[0] + products[1]) + products[2]  # type: ignore[no-any-return]
+
+
+def _write(output: Array, total: Array) -> None:
+    output[...] = total
+
+
+def variant(
+    name: str,
+    message: str,
+    *,
+    read: Callable[[Operands], Operands] = _as_they_are,
+    multiply: Callable[[Operands], Array] = _products,
+    add: Callable[[Array], Array] = _sum,
+    write: Callable[[Array, Array], None] = _write,
+) -> Mutant:
+    """The plain formula in float32 with one part exchanged."""
+
+    def run(call: OpCall) -> Status:
+        features, weights = (call.array(name).astype(np.float32) for name in ("features", "weights"))
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            operands = read(Operands(features, call.array("indices"), weights))
+            write(call.array("output"), add(multiply(operands)))
+        return Status.SUCCESS
+
+    return Mutant(name, message, run)
+
+
+# What is read.
+
+
+def _triples_first(triples: Array) -> Array:
+    batches, points, _ = triples.shape
+    return triples.reshape(batches, 3, points).swapaxes(1, 2)
+
+
+def _channels_last(features: Array) -> Array:
+    batches, channels, cells = features.shape
+    return features.reshape(batches, cells, channels).swapaxes(1, 2)
+
+
+def _first_batch(array: Array) -> Array:
+    return np.broadcast_to(array[:1], array.shape)
+
+
+def _normalised(weights: Array) -> Array:
+    return weights / weights.sum(axis=-1, keepdims=True)  # type: ignore[no-any-return]
+
+
+def _summing_to_one(weights: Array) -> Array:
+    first, second, _ = np.moveaxis(weights, -1, 0)
+    return np.stack([first, second, 1 - first - second], axis=-1)
+
+
+def _counted_once(operands: Operands) -> Operands:
+    """A cell that a triple names again adds nothing."""
+    first, second, third = np.moveaxis(operands.indices, -1, 0)
+    again = np.stack([np.zeros_like(first, bool), second == first, (third == first) | (third == second)], axis=-1)
+    return operands._replace(weights=np.where(again, np.float32(0), operands.weights))
+
+
+def _cells_without_tail(operands: Operands) -> Operands:
+    whole = operands.cells // _TILE * _TILE or operands.cells
+    return operands._replace(weights=np.where(operands.indices < whole, operands.weights, np.float32(0)))
+
+
+def _short(values: Array, bits: int) -> Array:
+    """Rounded to that many bits of mantissa, the leading one included: 8 is bf16, 11 is tf32."""
+    step = np.uint32(1 << (24 - bits))
+    patterns = np.ascontiguousarray(values, "<f4").view("<u4")
+    rounded = (patterns + step // 2 - 1 + ((patterns // step) & 1)) // step * step
+    return np.where(np.isfinite(values), rounded.astype("<u4").view("<f4"), values)
+
+
+def _short_inputs(bits: int) -> Callable[[Operands], Operands]:
+    return lambda o: o._replace(features=_short(o.features, bits), weights=_short(o.weights, bits))
+
+
+def _half_inputs(operands: Operands) -> Operands:
+    features, weights = (array.astype(np.float16).astype(np.float32) for array in (operands.features, operands.weights))
+    return operands._replace(features=features, weights=weights)
+
+
+# How it is multiplied and added.
+
+
+def _zero_times_anything(operands: Operands) -> Array:
+    zero = operands.weights.transpose(2, 0, 1)[:, :, None] == 0
+    return np.where(zero, np.float32(0), _products(operands))
+
+
+def _dense(operands: Operands) -> Array:
+    """A matrix product with a row of zeros for all cells that a point does not name."""
+    features, indices, weights = operands
+    chosen = indices[..., None] == np.arange(operands.cells)
+    return np.moveaxis(np.einsum("bcm,bntm->bctn", features, chosen * weights[..., None]), 2, 0)
+
+
+def _in_half(products: Array) -> Array:
+    first, second, third = products.astype(np.float16)
+    return ((first + second) + third).astype(np.float32)  # type: ignore[no-any-return]
+
+
+def _clamped(products: Array) -> Array:
+    largest = np.finfo(np.float32).max
+    return np.clip(_sum(np.clip(products, -largest, largest)), -largest, largest)
+
+
+# What is written.
+
+
+def _transposed(output: Array, total: Array) -> None:
+    batches, channels, points = output.shape
+    output.reshape(batches, points, channels)[...] = total.swapaxes(1, 2)
+
+
+def _onto_the_old(output: Array, total: Array) -> None:
+    output[...] = output + total
+
+
+def _without_tail(axis: int) -> Callable[[Array, Array], None]:
+    def write(output: Array, total: Array) -> None:
+        whole = output.shape[axis] // _TILE * _TILE or output.shape[axis]
+        output[...] = 0
+        np.moveaxis(output, axis, 0)[:whole] = np.moveaxis(total, axis, 0)[:whole]
+
+    return write
+
+
+def _tile_repeated(output: Array, total: Array) -> None:
+    """Every tile of points shows the first one's results."""
+    output[...] = total[..., np.arange(total.shape[-1]) % _TILE]
+
+
+MUTANTS: Final = (
+    variant(
+        "indices_triples_first",
+        "reads indices as [B, 3, N]",
+        read=lambda o: o._replace(indices=_triples_first(o.indices)),
+    ),
+    variant(
+        "weights_triples_first",
+        "reads weights as [B, 3, N]",
+        read=lambda o: o._replace(weights=_triples_first(o.weights)),
+    ),
+    variant(
+        "features_channels_last",
+        "reads features as [B, M, C]",
+        read=lambda o: o._replace(features=_channels_last(o.features)),
+    ),
+    variant("output_channels_last", "writes output as [B, N, C]", write=_transposed),
+    variant(
+        "next_weight",
+        "pairs the index t + 1 with the weight t",
+        read=lambda o: o._replace(weights=np.roll(o.weights, 1, axis=-1)),
+    ),
+    variant(
+        "features_of_batch_0",
+        "adds no batch offset to features",
+        read=lambda o: o._replace(features=_first_batch(o.features)),
+    ),
+    variant(
+        "indices_of_batch_0",
+        "adds no batch offset to indices",
+        read=lambda o: o._replace(indices=_first_batch(o.indices)),
+    ),
+    variant(
+        "weights_of_batch_0",
+        "adds no batch offset to weights",
+        read=lambda o: o._replace(weights=_first_batch(o.weights)),
+    ),
+    variant(
+        "weights_normalised",
+        "divides the weights by their sum",
+        read=lambda o: o._replace(weights=_normalised(o.weights)),
+    ),
+    variant(
+        "weights_sum_to_one",
+        "takes 1 − w0 − w1 for the third weight",
+        read=lambda o: o._replace(weights=_summing_to_one(o.weights)),
+    ),
+    variant("weights_absolute", "drops the weights' signs", read=lambda o: o._replace(weights=np.abs(o.weights))),
+    variant(
+        "mean_of_three",
+        "ignores the weights",
+        read=lambda o: o._replace(weights=np.full_like(o.weights, np.float32(1) / 3)),
+    ),
+    variant("two_terms", "leaves the third cell out", add=lambda products: products[0] + products[1]),
+    variant("first_term", "takes the first cell alone", add=lambda products: products[0]),
+    variant("repeated_once", "counts a cell that a triple names again once", read=_counted_once),
+    variant(
+        "index_shifted",
+        "takes indices as counted from 1",
+        read=lambda o: o._replace(indices=np.maximum(o.indices - 1, 0)),
+    ),
+    variant(
+        "last_cell_clipped",
+        "clips indices at M − 2",
+        read=lambda o: o._replace(indices=np.clip(o.indices, 0, max(0, o.cells - 2))),
+    ),
+    variant(
+        "tile_base_lost",
+        "forgets which tile of 64 cells an index is in",
+        read=lambda o: o._replace(indices=o.indices % _TILE),
+    ),
+    variant("cell_tail", "loses the cells behind the last whole tile of 64", read=_cells_without_tail),
+    variant("channel_tail", "loses the channels behind the last whole tile of 64", write=_without_tail(1)),
+    variant("point_tail", "loses the points behind the last whole tile of 64", write=_without_tail(2)),
+    variant("tile_repeated", "writes the first tile of 64 points again and again", write=_tile_repeated),
+    variant("output_added_to", "adds to what the buffer held", write=_onto_the_old),
+    variant("zero_times_inf", "takes 0 · Inf and 0 · NaN for 0", multiply=_zero_times_anything),
+    variant("nan_spread", "multiplies zeros with the cells that a point does not name", multiply=_dense),
+    variant(
+        "nan_skipped",
+        "counts NaN as 0",
+        add=lambda products: _sum(np.where(np.isnan(products), np.float32(0), products)),
+    ),
+    variant("infinite_clamped", "infinities become the largest float", add=_clamped),
+    variant("half_sums", "adds in half where the type is float", add=_in_half),
+    variant("half_inputs", "rounds float inputs to half", read=_half_inputs),
+    variant("bf16_inputs", "rounds float inputs to bf16", read=_short_inputs(8)),
+    variant("tf32_inputs", "rounds float inputs to tf32", read=_short_inputs(11)),
+    variant("tf32_products", "rounds products to tf32", add=lambda products: _sum(_short(products, 11))),
+    variant("bf16_products", "rounds products to bf16", add=lambda products: _sum(_short(products, 8))),
+)
