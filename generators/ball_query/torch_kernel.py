@@ -12,20 +12,20 @@ _PAIRS = 1 << 22
 
 def run(call: OpCall, inputs: Mapping[str, torch.Tensor], outputs: Mapping[str, torch.Tensor]) -> None:
     """Write the rows of all centres with a point in their shell; the others keep what they hold."""
-    low, high = (torch.tensor(call.param(name), dtype=torch.float32).square() for name in ("min_radius", "max_radius"))
+    # Squared in float, as the device does it.
+    low, high = (float(torch.tensor(call.param(name)).float().square()) for name in ("min_radius", "max_radius"))
     for centres, points, rows in zip(inputs["new_xyz"], inputs["xyz"], outputs["idx"], strict=True):
-        for block, part in zip(centres.split(step := max(1, _PAIRS // len(points))), rows.split(step), strict=True):
-            _fill(part, block.float(), points.float(), low.to(points.device), high.to(points.device))
+        step = max(1, _PAIRS // len(points))
+        for block, part in zip(centres.split(step), rows.split(step), strict=True):
+            _fill(part, block.float(), points.float(), low, high)
 
 
-def _fill(
-    rows: torch.Tensor, centres: torch.Tensor, points: torch.Tensor, low: torch.Tensor, high: torch.Tensor
-) -> None:
+def _fill(rows: torch.Tensor, centres: torch.Tensor, points: torch.Tensor, low: float, high: float) -> None:
     distance = (centres[:, None] - points).square_().sum(-1)
     inside = (distance == 0) | ((distance >= low) & (distance < high))
     # What is outside sorts behind every index.
     beyond = len(points)
-    numbers = torch.where(inside, torch.arange(beyond, device=points.device), beyond)
+    numbers = torch.where(inside, torch.arange(beyond, dtype=rows.dtype, device=points.device), beyond)
     entries = min(rows.shape[1], beyond)
     first = numbers.topk(entries, largest=False, sorted=True).values
     found = first[:, 0] < beyond
@@ -33,4 +33,4 @@ def _fill(
     lead = listed[:, :1]
     filled = lead.expand(-1, rows.shape[1]).clone()
     filled[:, :entries] = torch.where(listed < beyond, listed, lead)
-    rows[found] = filled.to(rows.dtype)
+    rows[found] = filled

@@ -1,12 +1,35 @@
 """Contracts that few operators have: a toy operator with all of them, and backends that break one each."""
 
 import json
+import shlex
+import sys
 
 import pytest
 
 from tests.support.positive_rows import write_positive_rows
 
 CASES = ("mixed", "nothing", "rank", "sharp")
+# The operator as a program: what a file held before the call, or what fills it, stays where nothing is written.
+PROGRAM = """
+import json, sys
+from pathlib import Path
+import numpy as np
+folder = Path(sys.argv[1])
+tensors = {tensor["id"]: tensor for tensor in json.loads((folder / "call.json").read_text())["tensors"]}
+if len(tensors["x"]["descriptor"]["dims"]) == 1:
+    x = np.fromfile(folder / "x.in", "<f4")
+    found = np.flatnonzero(x > 0)
+    answer = {"packed": x[found] / np.float32(3), "place": np.arange(len(found)), "count": [len(found)]}
+    for name, values in answer.items():
+        tensor = tensors[name]
+        file, kind = folder / tensor["data"], "<f4" if name == "packed" else "<i4"
+        filling = bytes.fromhex(tensor.get("fill", "")) * (tensor["bytes"] // 4)
+        array = np.frombuffer(filling or (file.read_bytes() if tensor["bytes"] else b""), kind).copy()
+        array[found if name == "place" else slice(len(values))] = values
+        array.tofile(file)
+status = 0 if len(tensors["x"]["descriptor"]["dims"]) == 1 else 3
+(folder / "result.json").write_text(json.dumps({"status": status}))
+"""
 
 
 @pytest.fixture
@@ -86,6 +109,14 @@ class TestRowsThatAreKept:
         outcome, reason, _ = outcomes("LeavesPlaces")["mixed"]
         assert outcome == "failed"
         assert reason.startswith("place: 1 of 5 elements")
+
+    @pytest.mark.parametrize("change", ["", "place left out"])
+    def test_a_program_finds_them_in_the_file_of_the_output(self, run, root, change):
+        program = root / "program.py"
+        program.write_text(PROGRAM.replace('"place": np.arange(len(found)), ', "") if change else PROGRAM)
+        result = run("--root", root, "--backend", f"exec:{shlex.quote(sys.executable)} {program}")
+        found = {case.partition("/")[2]: one["outcome"] for case, one in result.results.items()}
+        assert found == dict.fromkeys(CASES, "passed") | (dict.fromkeys(("mixed", "sharp"), "failed") if change else {})
 
     def test_a_call_that_is_refused_writes_nothing_not_even_the_preset(self, outcomes):
         outcome, reason, _ = outcomes("WritesWhenRefusing")["rank"]

@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from mluops_gtest.model.call import OpCall, TensorArg
+from mluops_gtest.model.dtypes import Array
 
 FORMAT: Final = 1
 # Values of `data` without a file: the pointer is null, or valid but must not be read.
@@ -47,6 +48,11 @@ def _tensor(role: str, name: str, arg: TensorArg | None) -> dict[str, Any]:
         tensor["data"] = f"{name}.{_SUFFIX[role]}"
         tensor["bytes"] = arg.desc.nbytes
         if role == "output" and arg.array.size:
-            # The harness fills a buffer with one element, poison or preset: the first stands for all.
-            tensor["fill"] = arg.array.flat[0].tobytes().hex()
+            tensor |= _filling(arg.array.view(arg.dtype.bits))
     return tensor
+
+
+def _filling(bits: Array) -> dict[str, str]:
+    """One element, poison or preset, fills the whole buffer, unless some rows keep what the caller preset."""
+    first = bits.flat[0]
+    return {"fill": first.tobytes().hex()} if (bits == first).all() else {}

@@ -39,9 +39,11 @@ class CallFolderWriter:
             for tensor in description["tensors"]
             if tensor["data"] not in (NULL, NONE)
         }
-        for name, arg in call.inputs.items():
-            if arg is not None and arg.array is not None:
-                buffer_of(arg, arg.array).tofile(files[name])
+        for tensor in description["tensors"]:
+            # An output that one element cannot fill is there before the call, as an input is.
+            if tensor["id"] in files and "fill" not in tensor and (tensor["role"] == "input" or tensor["bytes"]):
+                arg = call.tensor(tensor["id"])
+                buffer_of(arg, call.array(tensor["id"])).tofile(files[tensor["id"]])
         self._write_case(call, folder / CASE, files)
         (folder / CALL_TEXT).write_text("".join(f"{line}\n" for line in call_lines(description)), encoding="utf-8")
         (folder / CALL_JSON).write_text(json.dumps(description, indent=1) + "\n", encoding="utf-8")
