@@ -1,6 +1,7 @@
 """dynamic_scatter_backward: hands each voxel's gradient back to the point that the max pooling took its value from."""
 
 from mluops_gtest.authoring import (
+    Bound,
     DType,
     EnumSpec,
     OpCall,
@@ -64,4 +65,5 @@ OPERATOR = Operator(
     kernel=kernel,
     recipes=RECIPES,
     theory=theory,
+    bound=Bound.copied("grad_feats"),
 )

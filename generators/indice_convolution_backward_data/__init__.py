@@ -10,7 +10,7 @@ from .kernel import kernel
 from .nonfinite import nonfinite
 from .precondition import precondition
 from .recipes import CRITERIA, network, random_pairs, sites
-from .reference import reference
+from .reference import bound, reference
 
 _FLOATS: Final = (DType.FLOAT, DType.HALF)
 
@@ -51,4 +51,5 @@ OPERATOR: Final = Operator(
     kernel=kernel,
     recipes={"random_pairs": random_pairs, "sites": sites, "network": network, "nonfinite": nonfinite},
     theory=theory,
+    bound=bound,
 )

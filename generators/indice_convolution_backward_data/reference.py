@@ -1,14 +1,19 @@
 """The oracle: the formula of §1.2.2 with sums that are exact in float64, rounded once."""
 
-from mluops_gtest.authoring import Array, Baseline, OpCall
+from mluops_gtest.authoring import Array, Baseline, Bound, OpCall
 from mluops_gtest.authoring.connections import pairs_in_use
 from mluops_gtest.authoring.filters import weights_by_offset
-from mluops_gtest.authoring.products import Products, summed
+from mluops_gtest.authoring.products import Products, bound_of, summed
 
 
 def reference(call: OpCall) -> Baseline:
     """input_grad, the same bits on every machine."""
     return Baseline({"input_grad": summed(products_of(call))})
+
+
+def bound(call: OpCall) -> dict[str, Bound]:
+    """What arithmetic allows: sums of products in any order."""
+    return {"input_grad": bound_of(products_of(call))}
 
 
 def products_of(call: OpCall) -> Products:

@@ -1,6 +1,6 @@
 """masked_col2im_forward: writes the columns of a matrix to the mask positions of an image that is 0 elsewhere."""
 
-from mluops_gtest.authoring import DType, Layout, Operator, OutputSpec, TensorSpec, exact
+from mluops_gtest.authoring import Bound, DType, Layout, Operator, OutputSpec, TensorSpec, exact
 
 from .checks import ANSWERED_ANYWAY, CHECKS
 from .kernel import kernel
@@ -27,4 +27,5 @@ OPERATOR = Operator(
     kernel=kernel,
     recipes=RECIPES,
     theory=theory,
+    bound=Bound.copied("im"),
 )

@@ -1,6 +1,7 @@
 """masked_im2col_forward: copies the window at every mask position of a feature map into one column each."""
 
 from mluops_gtest.authoring import (
+    Bound,
     DType,
     Layout,
     Operator,
@@ -45,4 +46,5 @@ OPERATOR = Operator(
     kernel=kernel,
     recipes=RECIPES,
     theory=theory,
+    bound=Bound.copied("data_col"),
 )

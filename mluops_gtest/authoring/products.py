@@ -13,6 +13,7 @@ from mluops_gtest.authoring.sums import (
     lattice_exponent,
     sums_are_exact,
 )
+from mluops_gtest.model.bound import Bound
 from mluops_gtest.model.criterion import Criterion
 from mluops_gtest.model.dtypes import Array
 
@@ -42,12 +43,18 @@ class Products:
         return self.count, self.matrices.shape[2]
 
     @property
-    def longest_sum(self) -> int:
-        """The most products that any element sums."""
+    def terms(self) -> Array:
+        """How many products each row sums, [count]."""
         received = np.zeros(self.count, np.int64)
         for targets, _ in self.meetings:
             received += np.bincount(targets, minlength=self.count)
-        return int(received.max()) * int(self.matrices.shape[1])
+        received *= self.matrices.shape[1]
+        return received
+
+    @property
+    def longest_sum(self) -> int:
+        """The most products that any element sums."""
+        return int(self.terms.max())
 
 
 def summed(products: Products) -> Array:
@@ -58,6 +65,16 @@ def summed(products: Products) -> Array:
     # Which NaN an operation gives differs between processors.
     sums[np.isnan(sums)] = np.nan
     return sums
+
+
+def bound_of(products: Products) -> Bound:
+    """What arithmetic allows each sum: any order, a product and an addition per term."""
+    # float32 has room for sums of halves that leave the range of half.
+    rows, matrices = (np.abs(values).astype(np.float32) for values in (products.rows, products.matrices))
+    exponent = lattice_exponent(products.rows) + lattice_exponent(products.matrices)
+    with np.errstate(over="ignore", invalid="ignore"):
+        magnitude = by_matrix_products(replace(products, rows=rows, matrices=matrices))
+    return Bound(magnitude, products.terms[:, None], unit=2.0**exponent, products=True)
 
 
 def float64_is_exact(products: Products) -> bool:

@@ -1,6 +1,6 @@
 """What arithmetic allows: how far each element of a right output may be from the exact answer, in any order."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
@@ -66,6 +66,11 @@ class Bound:
     afterwards: int = 0
     # Terms are products of two inputs, which a narrower unit may round first.
     products: bool = False
+
+    @staticmethod
+    def copied(*outputs: str) -> "Callable[[object], dict[str, Bound]]":
+        """What arithmetic allows an operator that copies its inputs to these outputs, or chooses among them: nothing."""
+        return lambda _: dict.fromkeys(outputs, Bound(0.0))
 
     def of_rows(self, rows: slice, dims: tuple[int, ...]) -> "Bound":
         """The bound of these rows of an output with these dims."""
