@@ -219,6 +219,11 @@ MLUOP_API mluOpStatus_t mluOpThreeInterpolateForward(
     const mluOpTensorDescriptor_t indices_desc, const void *indices, const mluOpTensorDescriptor_t weights_desc,
     const void *weights, const mluOpTensorDescriptor_t output_desc, void *output);
 
+MLUOP_API mluOpStatus_t mluOpThreeInterpolateBackward(
+    mluOpHandle_t handle, const mluOpTensorDescriptor_t grad_output_desc, const void *grad_output,
+    const mluOpTensorDescriptor_t indices_desc, const void *indices, const mluOpTensorDescriptor_t weights_desc,
+    const void *weights, const mluOpTensorDescriptor_t grad_features_desc, void *grad_features);
+
 /* One operator under two names: the released pair, then the pair that the design document prints. */
 MLUOP_API mluOpStatus_t mluOpGetDynamicPointToVoxelBackwardWorkspaceSize(
     const mluOpHandle_t handle, const mluOpReduceMode_t reduce_type,

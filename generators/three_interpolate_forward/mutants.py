@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from mluops_gtest.authoring import Array, Mutant, OpCall, Status
+from mluops_gtest.authoring.interpolation import shortened
 
 # What kernels cut axes into.
 _TILE: Final = 64
@@ -102,16 +103,8 @@ def _cells_without_tail(operands: Operands) -> Operands:
     return operands._replace(weights=np.where(operands.indices < whole, operands.weights, np.float32(0)))
 
 
-def _short(values: Array, bits: int) -> Array:
-    """Rounded to that many bits of mantissa, the leading one included: 8 is bf16, 11 is tf32."""
-    step = np.uint32(1 << (24 - bits))
-    patterns = np.ascontiguousarray(values, "<f4").view("<u4")
-    rounded = (patterns + step // 2 - 1 + ((patterns // step) & 1)) // step * step
-    return np.where(np.isfinite(values), rounded.astype("<u4").view("<f4"), values)
-
-
 def _short_inputs(bits: int) -> Callable[[Operands], Operands]:
-    return lambda o: o._replace(features=_short(o.features, bits), weights=_short(o.weights, bits))
+    return lambda o: o._replace(features=shortened(o.features, bits), weights=shortened(o.weights, bits))
 
 
 def _half_inputs(operands: Operands) -> Operands:
@@ -258,6 +251,6 @@ MUTANTS: Final = (
     variant("half_inputs", "rounds float inputs to half", read=_half_inputs),
     variant("bf16_inputs", "rounds float inputs to bf16", read=_short_inputs(8)),
     variant("tf32_inputs", "rounds float inputs to tf32", read=_short_inputs(11)),
-    variant("tf32_products", "rounds products to tf32", add=lambda products: _sum(_short(products, 11))),
-    variant("bf16_products", "rounds products to bf16", add=lambda products: _sum(_short(products, 8))),
+    variant("tf32_products", "rounds products to tf32", add=lambda products: _sum(shortened(products, 11))),
+    variant("bf16_products", "rounds products to bf16", add=lambda products: _sum(shortened(products, 8))),
 )

@@ -172,3 +172,12 @@ def refuse_ill_conditioned(terms: Array, dtype: DType, criteria: tuple[Criterion
     assert_conditioned(terms, baseline, criteria)
     if dtype is DType.HALF:
         assert_conditioned(terms, baseline, criteria, arithmetic=DType.HALF, room=_HALF_ROOM)
+
+
+def shortened(values: Array, bits: int) -> Array:
+    """float32 values rounded to that many bits of mantissa, the leading one included: 8 is bf16, 11 is tf32."""
+    step = np.uint32(1 << (24 - bits))
+    patterns = np.ascontiguousarray(values, "<f4").view("<u4")
+    # Half a step up, ties to even; a carry out of the mantissa is the next exponent.
+    rounded = (patterns + (step // 2 - 1) + (patterns // step & 1)) // step * step
+    return np.where(np.isfinite(values), rounded.astype("<u4").view("<f4"), values)
