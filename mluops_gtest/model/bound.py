@@ -69,7 +69,7 @@ class Bound:
 
     @staticmethod
     def copied(*outputs: str) -> "Callable[[object], dict[str, Bound]]":
-        """What arithmetic allows an operator that copies its inputs to these outputs, or chooses among them: nothing."""
+        """What arithmetic allows an operator that copies inputs to these outputs, or chooses among them: nothing."""
         return lambda _: dict.fromkeys(outputs, Bound(0.0))
 
     def of_rows(self, rows: slice, dims: tuple[int, ...]) -> "Bound":
