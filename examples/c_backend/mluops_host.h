@@ -1,4 +1,4 @@
-/* The C API of the five operators and of the runtime under them, here on host memory.
+/* The C API of the operators and of the runtime under them, here on host memory.
  *
  * Values, types and argument orders are those of the device library, so a caller cannot tell the two apart. */
 #ifndef MLUOPS_HOST_H
