@@ -2,6 +2,7 @@
 
 from mluops_gtest.authoring import DType, Operator, OutputSpec, TensorSpec
 
+from .bound import bound
 from .checks import ANSWERED_ANYWAY, CHECKS
 from .kernel import kernel
 from .precondition import precondition
@@ -28,6 +29,7 @@ OPERATOR = Operator(
     kernel=kernel,
     recipes={**RECIPES, "special": special},
     theory=theory,
+    bound=bound,
     precondition=precondition,
     # §3.3: contributions meet in no fixed order.
     order_free=True,

@@ -15,18 +15,18 @@ def reference(call: OpCall) -> Baseline:
     """grad_features, the same bits on every machine."""
     grad, indices, weights = (call.array(name) for name in ("grad_output", "indices", "weights"))
     result = np.empty(call.tensor("grad_features").dims, grad.dtype)
-    scatter = _in_float64 if _float64_is_exact(grad, indices, weights) else _one_by_one
+    add = scatter if _float64_is_exact(grad, indices, weights) else _one_by_one
     # A sum beyond the largest number becomes infinite, and infinite inputs may make NaN: answers, not accidents.
     with np.errstate(over="ignore", invalid="ignore"):
         for batch in range(len(grad)):
-            scatter(result[batch], grad[batch], indices[batch], weights[batch])
+            add(result[batch], grad[batch], indices[batch], weights[batch])
     # Which NaN an operation gives differs between processors.
     np.copyto(result, result.dtype.type(np.nan), where=np.isnan(result))
     return Baseline({"grad_features": result})
 
 
-def _in_float64(result: Array, grad: Array, indices: Array, weights: Array) -> None:
-    """Row by row of a block of channels; where float64 is exact the order of additions does not matter."""
+def scatter(result: Array, grad: Array, indices: Array, weights: Array) -> None:
+    """Write the sums of one batch, added in float64 in the order of points."""
     channels, cells = result.shape
     step = max(1, min(channels, _BLOCK // max(indices.size, cells)))
     places = (np.arange(step)[:, None] * cells + indices.reshape(-1)).reshape(-1)

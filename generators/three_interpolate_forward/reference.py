@@ -23,13 +23,14 @@ def reference(call: OpCall) -> Baseline:
     # A sum beyond the largest number becomes infinite, and infinite inputs may make NaN: answers, not accidents.
     with np.errstate(over="ignore", invalid="ignore"):
         for batch in range(batches):
-            _interpolate(output[batch], features[batch], indices[batch], weights[batch], add)
+            interpolate(output[batch], features[batch], indices[batch], weights[batch], add)
     # Which NaN an operation gives differs between processors.
     np.copyto(output, output.dtype.type(np.nan), where=np.isnan(output))
     return Baseline({"output": output})
 
 
-def _interpolate(output: Array, features: Array, indices: Array, weights: Array, add: _Sum) -> None:
+def interpolate(output: Array, features: Array, indices: Array, weights: Array, add: _Sum) -> None:
+    """Write the sums of one batch."""
     # A product of two float32 values has at most 48 bits: float64 holds it. The weights are used as they are, whatever
     # their sign and sum, and each counts, also where a triple names one cell again.
     cells = np.ascontiguousarray(indices.T)

@@ -96,13 +96,11 @@ def _distinct(stream: Stream, cells: int, shape: tuple[int, int, int]) -> Array:
 
 def nearest_triples(draw: Draw, batches: int, cells: int, points: int) -> tuple[Array, Array]:
     """int32 and float64 [B, N, 3]: the cells nearest to each point of a cloud, and weights by inverse distance."""
-    if points > cells:
-        # Feature propagation: the cells are what a farthest-point sampling kept of the points.
-        unknown = surfaces(draw, batches, points, _REACH)
-        return interpolation(unknown, farthest_sample(unknown, cells))
-    # A point that is a cell has one weight of 1, and here every point would be.
-    cloud = surfaces(draw, batches, cells + points, _REACH)
-    return interpolation(cloud[:, cells:], cloud[:, :cells])
+    # A point that is a cell has one weight of 1, so where the cells are many, the points are others of the same object.
+    fresh = 0 if points > cells else cells
+    cloud = surfaces(draw, batches, fresh + points, _REACH).astype(np.float64)
+    # Elsewhere the cells are what a farthest-point sampling kept of the points, as between two levels of a network.
+    return interpolation(cloud[:, fresh:], cloud[:, :cells] if fresh else farthest_sample(cloud, cells))
 
 
 def draw_values(stream: Stream, kind: Values, dtype: DType, shape: tuple[int, ...], bits: int) -> Array:
