@@ -203,9 +203,11 @@ def _largest(queries: Array, points: Array) -> Fraction:
 def _ends(cloud: Array) -> tuple[Array, Array]:
     """float64 [B, 3]: the lowest and the highest finite coordinate on every axis; +Inf and −Inf where there is none."""
     finite = np.isfinite(cloud)
-    low = np.min(cloud, axis=1, where=finite, initial=np.inf)
-    high = np.max(cloud, axis=1, where=finite, initial=-np.inf)
-    return low.astype(np.float64), high.astype(np.float64)
+    # As float64 from the start: before numpy 2 an infinite `initial` does not fit integer coordinates.
+    coordinates = cloud.astype(np.float64, copy=False)
+    low = np.min(coordinates, axis=1, where=finite, initial=np.inf)
+    high = np.max(coordinates, axis=1, where=finite, initial=-np.inf)
+    return low, high
 
 
 def squared_distances(queries: Array, points: Array) -> Array:

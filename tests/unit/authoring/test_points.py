@@ -186,7 +186,7 @@ def test_an_offset_lattice_is_exact_but_for_what_rounds_first():
 
 def test_the_batches_of_a_lattice_may_lie_far_apart():
     near = one([[0, 0, 0], [3, 0, 0]])
-    both = np.concatenate([near, near + 2**20])
+    both = np.concatenate([near, near + near.dtype.type(2**20)])
     assert_lattice(both, both)
 
 
