@@ -32,7 +32,7 @@ def squared_radii(call: OpCall) -> tuple[np.float32, np.float32]:
     """The bounds of the shell as the device has them: float products of floats."""
     # §1.3's inner and outer diameter are radii. A square that overflows is infinite: every finite distance is below.
     with np.errstate(over="ignore", under="ignore"):
-        low, high = (np.float32(call.param(name)) ** 2 for name in ("min_radius", "max_radius"))
+        low, high = (np.square(np.float32(call.param(name))) for name in ("min_radius", "max_radius"))
     return low, high
 
 
@@ -59,7 +59,8 @@ def _shells(call: OpCall) -> Iterator[tuple[int, slice, Array]]:
         # (precondition.py): this is the answer of exact arithmetic.
         distance = squared_distances(new_xyz[batch, rows], xyz[batch, columns])
         # §3.1 step 6: a coincident point always counts, also where the shell excludes it (the prose forgets it);
-        # min_radius itself is inside, max_radius is not. NaN fails all three, Inf is never below the upper bound.
+        # min_radius itself is inside, max_radius is not; min_radius may be the larger one, then nothing else counts.
+        # NaN fails all three, Inf is never below the upper bound.
         inside[:, columns] = (distance == 0) | ((distance >= low) & (distance < high))
         if columns.stop == xyz.shape[1]:
             yield batch, rows, inside
@@ -70,7 +71,7 @@ def _first(inside: Array, nsample: int) -> Array:
     row, column = np.nonzero(inside)
     counts = np.count_nonzero(inside, axis=1)
     starts = np.cumsum(counts) - counts
-    # By index and not by distance; place of each hit within its row.
+    # By index within the batch, not by distance: the place of each hit in its row.
     place = np.arange(len(row)) - starts[row]
     listed = place < nsample
     idx = np.zeros((len(inside), nsample), "<i4")
