@@ -121,7 +121,7 @@ class TestExactSums:
         bound = bound_of(self.TERMS, unit=2.0**-5)
         assert element_errors(sequential(self.TERMS), right, DType.FLOAT, bound).ratio == 0
         wrong = right.copy()
-        wrong[7] = np.nextafter(wrong[7], np.inf)
+        wrong[7] = np.nextafter(wrong[7], np.float32(np.inf))
         found = element_errors(wrong, right, DType.FLOAT, bound)
         assert (found.beyond, found.worst, found.ratio, found.allowed) == (1, 7, math.inf, 0.0)
         assert element_errors(wrong, right, DType.FLOAT, bound_of(self.TERMS)).beyond == 0
