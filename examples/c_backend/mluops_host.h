@@ -144,6 +144,19 @@ MLUOP_API mluOpStatus_t mluOpGetIndicePairs(
     const mluOpTensorDescriptor_t out_indices_desc, void *out_indices,
     const mluOpTensorDescriptor_t indice_num_desc, void *indice_num);
 
+MLUOP_API mluOpStatus_t mluOpGetIndiceConvolutionForwardWorkspaceSize(
+    mluOpHandle_t handle, const mluOpTensorDescriptor_t features_desc, const mluOpTensorDescriptor_t filters_desc,
+    const mluOpTensorDescriptor_t indice_pairs_desc, const mluOpTensorDescriptor_t features_out_desc,
+    const int64_t indice_num[], const int64_t num_active_out, const int64_t inverse, const int64_t sub_m,
+    size_t *workspace_size);
+
+MLUOP_API mluOpStatus_t mluOpIndiceConvolutionForward(
+    mluOpHandle_t handle, const mluOpTensorDescriptor_t features_desc, const void *features,
+    const mluOpTensorDescriptor_t filters_desc, const void *filters, const mluOpTensorDescriptor_t indice_pairs_desc,
+    const void *indice_pairs, const int64_t indice_num[], const int64_t num_active_out, const int64_t inverse,
+    const int64_t sub_m, void *workspace, const size_t workspace_size,
+    const mluOpTensorDescriptor_t features_out_desc, void *features_out);
+
 MLUOP_API mluOpStatus_t mluOpGetIndiceConvolutionBackwardDataWorkspaceSize(
     mluOpHandle_t handle, const mluOpTensorDescriptor_t output_grad_desc, const mluOpTensorDescriptor_t filters_desc,
     const mluOpTensorDescriptor_t indice_pairs_desc, const mluOpTensorDescriptor_t input_grad_desc,

@@ -102,7 +102,8 @@ def broken_pairs(
 ) -> str | None:
     """What a table of pairs lacks of what every sparse convolution takes for granted, in words.
 
-    One count per kernel offset; rows that exist, each once per offset; with sub_m a centre that is the identity.
+    One count per kernel offset; rows that exist, each once per offset; with sub_m as many output rows as input rows
+    and a centre that is the identity.
     """
     if len(counts) != offsets:
         return f"indice_num has {len(counts)} entries for {offsets} kernel offsets"
@@ -113,6 +114,8 @@ def broken_pairs(
             broken = _unsound(pairs[offset, side, :count], places)
             if broken is not None:
                 return f"indice_pairs[{offset}, {side}] names {broken}"
+    if sub_m and rows_in != rows_out:
+        return f"with sub_m the {rows_in} input rows must be the output rows too, but there are {rows_out} of those"
     middle = offsets // 2
     if sub_m and not _is_identity(pairs[middle, :, : counts[middle]], rows_in):
         return f"with sub_m the centre, indice_pairs[{middle}], must join each of the {rows_in} rows to itself"

@@ -128,16 +128,6 @@ PARAMS: Final[Mapping[str, tuple[int, str, tuple[SchemaField, ...]]]] = {
             repeated int64 indice_num 3
         """),
     ),
-    "indice_convolution_forward_param": (
-        23020721,
-        "IndiceConvolutionForwardParam",
-        rows("""
-            required int64 num_active_out 1
-            optional int64 inverse 2
-            optional int64 sub_m 3
-            repeated int64 indice_num 4
-        """),
-    ),
 }
 
 ENUMS: Final[Mapping[str, Mapping[str, int]]] = {

@@ -107,6 +107,8 @@ def test_a_wrong_number_of_counts_and_a_centre_that_is_no_identity_are_named():
     made = random_connections(Draw(1), (1, 3), 4, 4, counts=(4,))
     assert broken(made, offsets=4) == "indice_num has 3 entries for 4 kernel offsets"
     assert broken(made, sub_m=True) == "with sub_m the centre, indice_pairs[1], must join each of the 4 rows to itself"
+    wide = random_connections(Draw(1), (1, 3), 4, 5, counts=(4,))
+    assert "4 input rows must be the output rows too, but there are 5" in (broken(wide, sub_m=True) or "")
     short = random_connections(Draw(1), (1, 1), 4, 4, counts=(3,))
     short.pairs[0, 1] = short.pairs[0, 0]
     assert broken(short) is None

@@ -1,0 +1,57 @@
+"""indice_convolution_forward: a sparse convolution over the pairs of rows that get_indice_pairs finds."""
+
+from typing import Final
+
+from mluops_gtest.authoring import DType, OpCall, Operator, OutputSpec, ParamField, ParamMessage, TensorSpec, Theory
+from mluops_gtest.authoring.filters import extents
+
+from .checks import ANSWERED_ANYWAY, CHECKS, LAYOUTS
+from .kernel import kernel
+from .nonfinite import nonfinite
+from .precondition import precondition
+from .recipes import network, random_pairs, sites
+from .reference import bound, reference
+from .values import CRITERIA
+
+_FLOATS: Final = (DType.FLOAT, DType.HALF)
+
+
+def theory(call: OpCall) -> Theory:
+    """Every tensor is touched once, of indice_pairs the pairs in use; a multiplication and an addition per product."""
+    _, channels_in, channels_out = extents(call.tensor("filters").desc)
+    pairs = sum(call.param("indice_num"))
+    whole = sum(call.tensor(name).desc.nbytes for name in ("features", "filters", "features_out"))
+    return Theory(whole + 2 * pairs * DType.INT32.itemsize, 2 * pairs * channels_in * channels_out)
+
+
+OPERATOR: Final = Operator(
+    name="indice_convolution_forward",
+    released_name="indice_convolution_forward",
+    op_type=("INDICE_CONVOLUTION_FORWARD", 902),
+    summary="Adds, for every pair of rows and its kernel offset, the input features times W to the output features.",
+    inputs=(
+        TensorSpec("features", "[L, Ci]", _FLOATS),
+        TensorSpec("filters", "[Kd, Kh, Kw, Ci, Co] as ARRAY, permuted as the layout says", _FLOATS, LAYOUTS),
+        TensorSpec("indice_pairs", "[K, 2, L]", (DType.INT32,)),
+    ),
+    outputs=(OutputSpec("features_out", "[Y, Co]", CRITERIA),),
+    params=ParamMessage(
+        field="indice_convolution_forward_param",
+        number=23020721,
+        message="IndiceConvolutionForwardParam",
+        fields=(
+            ParamField("num_active_out", 1, "int64", "required"),
+            ParamField("inverse", 2, "int64"),
+            ParamField("sub_m", 3, "int64"),
+            ParamField("indice_num", 4, "int64", "repeated"),
+        ),
+    ),
+    checks=CHECKS,
+    answered_anyway=ANSWERED_ANYWAY,
+    reference=reference,
+    precondition=precondition,
+    kernel=kernel,
+    recipes={"random_pairs": random_pairs, "sites": sites, "network": network, "nonfinite": nonfinite},
+    theory=theory,
+    bound=bound,
+)

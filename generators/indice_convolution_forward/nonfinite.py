@@ -1,0 +1,67 @@
+"""The recipe of values that are not finite: where they stand, and which rows they must not reach."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+
+from mluops_gtest.authoring import Draw, DType, RecipeOutput
+from mluops_gtest.authoring.sparse import Triple
+
+from .recipes import random_pairs
+
+# …_idle: where nothing may show, in the weights of an offset without pairs and in a row that no pair names.
+Kind = Literal["weight_inf", "weight_nan", "weight_idle", "feature_inf", "feature_nan", "feature_idle", "inf_minus_inf"]
+
+
+def nonfinite(
+    draw: Draw,
+    params: Mapping[str, Any],
+    dtype: DType,
+    *,
+    kernel: Triple,
+    rows_in: int,
+    rows_out: int,
+    channels_in: int,
+    channels_out: int,
+    counts: tuple[int, ...],
+    kind: Kind,
+) -> RecipeOutput:
+    """Random pairs; few values are not finite, so that most rows stay so and are still compared."""
+    made = random_pairs(
+        draw,
+        params,
+        dtype,
+        kernel=kernel,
+        rows_in=rows_in,
+        rows_out=rows_out,
+        channels_in=channels_in,
+        channels_out=channels_out,
+        counts=counts,
+    )
+    features, pairs = made.inputs["features"], made.inputs["indice_pairs"]
+    # ARRAY is [K…, Ci, Co] already, so this is a view.
+    weights = made.inputs["filters"].reshape(-1, channels_in, channels_out)
+    offset = next((k for k, count in enumerate(counts) if 0 < count < rows_out), None)
+    idle_offset = next((k for k, count in enumerate(counts) if count == 0), None)
+    named = np.concatenate([pairs[k, 0, :count] for k, count in enumerate(counts)])
+    idle_rows = np.setdiff1d(np.arange(rows_in), named)
+    if offset is None or idle_offset is None or not idle_rows.size or channels_in < 2:
+        raise ValueError("some offset must have few pairs and one none, an input row no pair, a sum two products")
+    row = pairs[offset, 0, 0]
+    match kind:
+        case "weight_inf":
+            weights[offset, 0, 0] = np.inf
+        case "weight_nan":
+            weights[offset, 0, 0] = np.nan
+        case "weight_idle":
+            weights[idle_offset] = np.inf
+        case "feature_inf":
+            features[row, 0] = -np.inf
+        case "feature_nan":
+            features[row, 0] = np.nan
+        case "feature_idle":
+            features[idle_rows[0]] = np.nan
+        case "inf_minus_inf":
+            features[row, :2], weights[offset, :2, 0] = (np.inf, -np.inf), 1
+    return made
