@@ -61,15 +61,17 @@ def odd_sum(a: Array, b: Array, c: Array) -> Array:
     53 bits are more than two above the 24 of a float, so the last one, set wherever bits were lost, breaks every tie.
     """
     head, first_error = _two_sum(a, b)
-    head, second_error = _two_sum(head, c)
+    sums, second_error = _two_sum(head, c)
     errors, lost = _two_sum(first_error, second_error)
-    total, error = _two_sum(head, errors)
+    total, error = _two_sum(sums, errors)
     # `lost` is far below the last bit of `error`, unless that is 0: the sign of the sum is right.
     error += lost
     even = (total.view(np.int64) & 1) == 0
-    # NaN and infinite sums have an error of NaN and stay as they are.
     odd = np.nextafter(total, np.where(error > 0, np.inf, -np.inf))
-    return np.where(even & ((error > 0) | (error < 0)), odd, total)
+    rounded = np.where(even & (error != 0), odd, total)
+    # Products of floats stay far below the largest float64, so only inputs that are not finite make such sums, and
+    # their errors are NaN.
+    return np.where(np.isfinite(sums), rounded, sums)
 
 
 def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
