@@ -19,8 +19,8 @@ from mluops_gtest.model.dtypes import Array, DType
 
 # Significant bits, and the exponent (as frexp has it) of the smallest normal number.
 _FORMATS: Final = {DType.HALF: (11, -13), DType.BFLOAT16: (8, -125), DType.FLOAT: (24, -125), DType.DOUBLE: (53, -1021)}
-# Half of the smallest subnormal of what sums are kept in: what a product may lose below the normal range.
-_UNDERFLOW: Final = {24: 2.0**-150, 11: 2.0**-25}
+# The smallest number above 0 of what sums are kept in: half of it is what a product may lose below the normal range.
+_TINY: Final = {24: 2.0**-149, 11: 2.0**-24}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,46 +50,55 @@ def element_errors(
     beyond, ratio, worst, allowed_there = 0, 0.0, None, 0.0
     first = last = None
     with np.errstate(all="ignore"):  # NaN and Inf are looked at as what they are
-        for rows, start in _slabs(baseline.shape):
-            e, b = (_numbers(array[rows], dtype) for array in (evaluated, baseline))
-            allowed = np.broadcast_to(_allowed(e, b, dtype, bound.of_rows(rows, baseline.shape), precision), b.shape)
+        for index, start in _blocks(baseline.shape):
+            e, b = (elements_of(dtype).values(array[index]) for array in (evaluated, baseline))
+            unequal = (e != b) & ~(np.isnan(e) & np.isnan(b))
+            places = np.flatnonzero(unequal)
+            if not places.size:
+                continue
+            here = bound.part(index, baseline.shape).part(unequal, unequal.shape)
+            e, b = (values[unequal].astype(np.float64) for values in (e, b))
+            allowed = np.broadcast_to(_allowed(e, b, dtype, here, precision), b.shape)
             ratios = _ratios(e, b, allowed)
-            found = np.flatnonzero(ratios > 1)
+            found = places[ratios > 1]
             if found.size:
                 beyond += found.size
                 first = start + int(found[0]) if first is None else first
                 last = start + int(found[-1])
             place = int(ratios.argmax())
-            if ratios.flat[place] > ratio:
-                ratio, worst = float(ratios.flat[place]), start + place
-                allowed_there = float(allowed.flat[place])
+            if ratios[place] > ratio:
+                ratio, worst = float(ratios[place]), start + int(places[place])
+                allowed_there = float(allowed[place])
     return ElementErrors(beyond, baseline.size, ratio, worst, allowed_there, first, last)
 
 
-def _slabs(shape: tuple[int, ...]) -> Iterator[tuple[slice, int]]:
-    """Rows of the first axis that together fill a block, and the flat index where they begin."""
-    row = math.prod(shape[1:])
+def _blocks(shape: tuple[int, ...]) -> Iterator[tuple[tuple[int | slice, ...], int]]:
+    """Indices that cut an array into parts of about a block, and the flat index where each begins."""
+    axis = next((axis for axis in range(len(shape)) if math.prod(shape[axis + 1 :]) <= BLOCK), 0)
+    row = math.prod(shape[axis + 1 :])
     step = max(1, BLOCK // max(row, 1))
-    for start in range(0, shape[0], step):
-        yield slice(start, start + step), start * row
+    for number, outer in enumerate(np.ndindex(*shape[:axis])):
+        for start in range(0, shape[axis], step):
+            yield (*outer, slice(start, start + step)), (number * shape[axis] + start) * row
 
 
 def _allowed(e: Array, b: Array, dtype: DType, bound: Bound, precision: Precision) -> Array:
     """What |e−b| may be."""
-    magnitude = np.asarray(bound.magnitude, np.float64)
-    roundings = np.asarray(bound.roundings, np.float64)
-    loss = precision.factor_loss if bound.products else 0.0
-    summing = magnitude * (_gamma(roundings, precision.bits) + loss * (2 + loss)) + (
-        (roundings > 0) * (roundings + 1) * _UNDERFLOW[precision.bits]
+    magnitude, roundings, unit = (
+        np.asarray(values, np.float64) for values in (bound.magnitude, bound.roundings, bound.unit)
     )
-    if loss == 0.0:
-        summing = np.where(magnitude <= 2.0**precision.bits * np.asarray(bound.unit), 0.0, summing)
-    allowed: Array = summing + magnitude * _gamma(np.float64(bound.afterwards), precision.bits)
-    significant, _ = _FORMATS[dtype]
+    tiny = _TINY[precision.bits]
+    loss = precision.factor_loss if bound.products else 0.0
+    summing = magnitude * (_gamma(roundings, precision.bits) + loss * (2 + loss)) + (roundings + 1) * tiny / 2
+    no_sum_rounds = (magnitude <= 2.0**precision.bits * unit) & (unit >= tiny) & (loss == 0)
+    summing = np.where(no_sum_rounds | (roundings == 0) | (magnitude == 0), 0.0, summing)
+    behind = np.float64(bound.afterwards)
+    allowed: Array = summing + (magnitude * _gamma(behind, precision.bits) + behind * tiny / 2) * (magnitude > 0)
+    significant, smallest = _FORMATS[dtype]
     # What can be represented exactly is not rounded; and a result that is kept as it was summed was rounded already.
-    is_exact = (allowed == 0) & (magnitude <= 2.0**significant * np.asarray(bound.unit)) | (magnitude == 0)
+    is_representable = (magnitude <= 2.0**significant * unit) & (unit >= 2.0 ** (smallest - significant))
     rounding = _half_ulp(b, dtype) + (_half_ulp(e, dtype) if significant < precision.bits else 0.0)
-    return np.where(is_exact, allowed, allowed + rounding)
+    return np.where((allowed == 0) & (is_representable | (magnitude == 0)), 0.0, allowed + rounding)
 
 
 def _gamma(roundings: Array | np.float64, bits: int) -> Array:
@@ -107,14 +116,8 @@ def _half_ulp(values: Array, dtype: DType) -> Array:
 
 
 def _ratios(e: Array, b: Array, allowed: Array) -> Array:
-    """|e−b| over what is allowed; 0 for equal elements, infinite where one of the two is no number."""
+    """|e−b| of unequal elements over what is allowed; infinite where one of the two is no number."""
     ratios: Array = np.abs(e - b) / allowed
     ratios[np.isnan(allowed)] = 0.0
-    finite = np.isfinite(e) & np.isfinite(b)
-    ratios[~finite] = np.inf
-    ratios[(e == b) | (np.isnan(e) & np.isnan(b))] = 0.0
+    ratios[~(np.isfinite(e) & np.isfinite(b))] = np.inf
     return ratios
-
-
-def _numbers(array: Array, dtype: DType) -> Array:
-    return elements_of(dtype).values(array).astype(np.float64)

@@ -35,8 +35,8 @@ class SecondLook:
         if bound is None:
             return None
         dtype = tensor.desc.dtype
-        rows = slice(0, evaluated.shape[0])
-        found = element_errors(evaluated, baseline, dtype, bound.of_rows(rows, tensor.desc.dims), self.precision)
+        owned = bound.part(slice(0, evaluated.shape[0]), tensor.desc.dims)
+        found = element_errors(evaluated, baseline, dtype, owned, self.precision)
         index = tuple(int(i) for i in np.unravel_index(found.worst or 0, evaluated.shape))
         reading = ElementReading(
             tensor.id,

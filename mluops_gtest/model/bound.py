@@ -53,7 +53,8 @@ class Bound:
     """How far an output may be off before its last rounding; arrays broadcast to the output's shape.
 
     A sum of terms of which each meets at most `roundings` roundings is off by at most γ(roundings) · Σ|terms|. Where
-    every term is a multiple of `unit` and Σ|terms| has no more units than the mantissa holds, no partial sum rounds.
+    every term is a multiple of `unit` and Σ|terms| has no more units than the mantissa holds, no partial sum rounds;
+    units below the smallest number that is not 0 do round.
     """
 
     # Σ|terms| of each element, or a little more; 0 where a right answer is a copy or a maximum of inputs.
@@ -72,11 +73,10 @@ class Bound:
         """What arithmetic allows an operator that copies inputs to these outputs, or chooses among them: nothing."""
         return lambda _: dict.fromkeys(outputs, Bound(0.0))
 
-    def of_rows(self, rows: slice, dims: tuple[int, ...]) -> "Bound":
-        """The bound of these rows of an output with these dims."""
+    def part(self, index: Any, dims: tuple[int, ...]) -> "Bound":
+        """The bound of output[index], where the output has these dims."""
 
-        def part(values: Any) -> Any:
-            shape = np.shape(values)
-            return values[rows] if len(shape) == len(dims) and shape[0] != 1 else values
+        def of(values: Any) -> Any:
+            return np.broadcast_to(values, dims)[index] if np.ndim(values) else values
 
-        return replace(self, magnitude=part(self.magnitude), roundings=part(self.roundings), unit=part(self.unit))
+        return replace(self, magnitude=of(self.magnitude), roundings=of(self.roundings), unit=of(self.unit))

@@ -138,6 +138,25 @@ class TestExactSums:
         wrong = np.nextafter(np.nextafter(right, np.float16(np.inf)), np.float16(np.inf))
         assert element_errors(wrong, right, DType.HALF, bound).beyond > 250
 
+    @pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
+    def test_units_below_the_smallest_number_round(self, order):
+        """Products of 2^-80 and 2^-80: the lattice is exact in float64, and float keeps none of its 11 lowest bits."""
+        factors = np.random.default_rng(1).integers(-2047, 2048, (2, 12, 4000)) * 2.0**-80
+        products = factors[0] * factors[1]
+        terms = products.astype("f4")
+        bound = bound_of(products, unit=2.0**-160)
+        found = element_errors(order(terms), exact(products), DType.FLOAT, bound)
+        assert 0 < found.ratio <= 1
+
+    def test_a_mean_below_the_normal_range(self):
+        """5 · 2^-149 / 10 is a tie, which the reciprocal of 10 decides otherwise than the division."""
+        terms = np.full((10, 1), 2.0**-149, "f4")
+        terms[5:] = 0
+        bound = Bound(np.abs(terms.astype("f8")).sum(axis=0) / 10, 10, unit=2.0**-149 / 10, afterwards=2)
+        got, right = terms.sum(axis=0) * np.float32(0.1), (terms.astype("f8").sum(axis=0) / 10).astype("f4")
+        assert got != right
+        assert element_errors(got, right, DType.FLOAT, bound).ratio <= 1
+
     def test_copies_are_equal(self):
         right = np.array([1.5, -2.0, 3.0], "f4")
         wrong = np.array([1.5, -2.0, np.nextafter(np.float32(3), np.float32(4))], "f4")
@@ -159,11 +178,25 @@ class TestOneWrongElement:
         found = element_errors(wrong, right, DType.FLOAT, bound)
         assert (found.beyond, found.worst, found.first, found.last) == (1, place, place, place)
 
-    @pytest.mark.parametrize("shape", [(3 * BLOCK + 5,), (1, 2, BLOCK), (BLOCK // 8, 25), (7, 1, 1, 20_000)])
+    @pytest.mark.parametrize(
+        "shape",
+        [
+            (3 * BLOCK + 5,),
+            (1, 2, BLOCK),
+            (2, 3, BLOCK + 7),
+            (BLOCK // 8, 25),
+            (7, 1, 1, 20_000),
+            (2, 3, BLOCK // 2, 5),
+        ],
+    )
     def test_blocks_have_no_seams(self, shape):
         right = np.ones(shape, "f4")
-        bound = Bound(np.ones(shape, "f4"), np.ones((shape[0],) + (1,) * (len(shape) - 1), int))
-        for place in (0, BLOCK - 1, BLOCK, right.size - 1):
+        # Each place has a bound of its own: one that is off by a block would not hold there.
+        magnitudes = np.ones(shape, "f4")
+        bound = Bound(magnitudes, np.ones((shape[0],) + (1,) * (len(shape) - 1), int))
+        for place in (0, BLOCK - 1, BLOCK, right.size - 3, right.size - 1):
+            magnitudes[...] = 2.0**30
+            magnitudes.flat[place] = 1
             wrong = right.copy()
             wrong.flat[place] = 2
             found = element_errors(wrong, right, DType.FLOAT, bound)
@@ -184,11 +217,11 @@ class TestNonFinite:
         assert element_errors(values + np.float32([0, 0, 0, 9]), values, DType.FLOAT, bound).beyond == 0
 
 
-def test_rows_of_a_bound():
+def test_a_part_of_a_bound():
     whole = Bound(np.arange(12.0).reshape(4, 3), np.arange(4).reshape(4, 1), unit=0.5)
-    part = whole.of_rows(slice(1, 3), (4, 3))
+    part = whole.part(slice(1, 3), (4, 3))
     assert part.magnitude.tolist() == [[3, 4, 5], [6, 7, 8]]
-    assert part.roundings.tolist() == [[1], [2]]
+    assert part.roundings.tolist() == [[1, 1, 1], [2, 2, 2]]
     assert part.unit == 0.5
 
 
