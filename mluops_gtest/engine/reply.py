@@ -130,7 +130,7 @@ def _status(backend: OfferedBackend, answer: Any) -> Status:
     if isinstance(answer, bool) or not isinstance(answer, (int, np.integer)):
         raise TypeError(f"backend {backend.name}: run() returned {short(answer)}; it must return a Status.")
     if int(answer) not in Status.__members__.values():
-        raise TypeError(f"backend {backend.name}: run() returned {short(int(answer))}, which is no Status.")
+        raise TypeError(f"backend {backend.name}: run() returned {short(int(answer))}, which is not a Status.")
     return Status(int(answer))
 
 

@@ -64,7 +64,7 @@ def status_of(function: str, code: int) -> Status:
     try:
         return Status(code)
     except ValueError:
-        raise ValueError(f"{function} answered {code}, which is no mluOpStatus_t (0 to {max(Status):d})") from None
+        raise ValueError(f"{function} answered {code}, which is not an mluOpStatus_t (0 to {max(Status):d})") from None
 
 
 class Api:

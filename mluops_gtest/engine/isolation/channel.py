@@ -69,7 +69,7 @@ class Channel:
         try:
             length, number = HEAD.unpack(self._read(HEAD.size, fds))
             if length > _MAX_BYTES:
-                raise ClosedError(f"a message of {length} bytes is no message of ours")
+                raise ClosedError(f"a message of {length} bytes is too long")
             message = json.loads(self._read(length, fds))
         except (OSError, ValueError, RecursionError) as error:
             raise ClosedError(str(error)) from error

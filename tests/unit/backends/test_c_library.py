@@ -325,7 +325,7 @@ class TestArguments:
 
     def test_an_answer_that_is_no_status_is_an_error(self, host):
         host.behave("answer 99")
-        with pytest.raises(ValueError, match="mluOpMaskedIm2colForward answered 99, which is no mluOpStatus_t"):
+        with pytest.raises(ValueError, match="mluOpMaskedIm2colForward answered 99, which is not an mluOpStatus_t"):
             opened(host.path).run(im2col())
 
 
