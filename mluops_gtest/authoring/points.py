@@ -112,7 +112,7 @@ def placed(units: Array, exponent: int, dtype: DType) -> Array:
     with np.errstate(over="ignore"):
         coordinates = wanted.astype(dtype.storage)
     if not np.array_equal(coordinates, wanted):
-        raise ValueError(f"an integer times 2^{exponent} does not fit {dtype.value}; take a smaller reach or another exponent")
+        raise ValueError(f"an integer times 2^{exponent} is not a {dtype.value}; take a smaller reach or exponent")
     return coordinates
 
 

@@ -142,9 +142,9 @@ def test_more_points_than_there_are_cannot_be_taken(sample):
 
 def test_a_cloud_is_placed_exactly_or_not_at_all():
     assert placed(np.array([-3, 0, 2047]), -4, DType.HALF).tolist() == [-0.1875, 0.0, 127.9375]
-    with pytest.raises(ValueError, match=r"times 2\^-4 is no half"):
+    with pytest.raises(ValueError, match=r"times 2\^-4 is not a half"):
         placed(np.array([2049]), -4, DType.HALF)
-    with pytest.raises(ValueError, match=r"times 2\^127 is no float"):
+    with pytest.raises(ValueError, match=r"times 2\^127 is not a float"):
         placed(np.array([3]), 127, DType.FLOAT)
 
 
