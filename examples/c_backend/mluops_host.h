@@ -168,6 +168,18 @@ MLUOP_API mluOpStatus_t mluOpIndiceConvolutionBackwardData(
     const void *indice_pairs, const int64_t indice_num[], const int64_t inverse, const int64_t sub_m, void *workspace,
     const size_t workspace_size, const mluOpTensorDescriptor_t input_grad_desc, void *input_grad);
 
+MLUOP_API mluOpStatus_t mluOpGetIndiceConvolutionBackwardFilterWorkspaceSize(
+    mluOpHandle_t handle, const mluOpTensorDescriptor_t features_desc, const mluOpTensorDescriptor_t output_grad_desc,
+    const mluOpTensorDescriptor_t indice_pairs_desc, const mluOpTensorDescriptor_t filters_grad_desc,
+    const int64_t indice_num[], const int64_t inverse, const int64_t sub_m, size_t *workspace_size);
+
+MLUOP_API mluOpStatus_t mluOpIndiceConvolutionBackwardFilter(
+    mluOpHandle_t handle, const mluOpTensorDescriptor_t features_desc, const void *features,
+    const mluOpTensorDescriptor_t output_grad_desc, const void *output_grad,
+    const mluOpTensorDescriptor_t indice_pairs_desc, const void *indice_pairs, const int64_t indice_num[],
+    const int64_t inverse, const int64_t sub_m, void *workspace, const size_t workspace_size,
+    const mluOpTensorDescriptor_t filters_grad_desc, void *filters_grad);
+
 MLUOP_API mluOpStatus_t mluOpBallQuery(
     mluOpHandle_t handle, const mluOpTensorDescriptor_t new_xyz_desc, const void *new_xyz,
     const mluOpTensorDescriptor_t xyz_desc, const void *xyz, const float min_radius, const float max_radius,

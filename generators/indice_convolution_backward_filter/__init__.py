@@ -1,0 +1,66 @@
+"""indice_convolution_backward_filter: the gradient of a sparse convolution with respect to its filters."""
+
+from typing import Final
+
+from mluops_gtest.authoring import (
+    DType,
+    Layout,
+    OpCall,
+    Operator,
+    OutputSpec,
+    ParamField,
+    ParamMessage,
+    TensorSpec,
+    Theory,
+)
+
+from .checks import ANSWERED_ANYWAY, CHECKS
+from .kernel import kernel
+from .nonfinite import nonfinite
+from .precondition import precondition
+from .recipes import network, random_pairs, sites
+from .reference import bound, reference
+from .values import CRITERIA
+
+_FLOATS: Final = (DType.FLOAT, DType.HALF)
+
+
+def theory(call: OpCall) -> Theory:
+    """Every tensor is touched once, of indice_pairs the pairs in use; a multiplication and an addition per product."""
+    pairs = sum(call.param("indice_num"))
+    whole = sum(call.tensor(name).desc.nbytes for name in ("features", "output_grad", "filters_grad"))
+    *_, channels_in, channels_out = call.tensor("filters_grad").dims
+    return Theory(whole + 2 * pairs * DType.INT32.itemsize, 2 * pairs * channels_in * channels_out)
+
+
+OPERATOR: Final = Operator(
+    name="indice_convolution_backward_filter",
+    released_name="indice_convolution_backward_filter",
+    op_type=("INDICE_CONVOLUTION_BACKWARD_FILTER", 901),
+    # §1.1's own summary, regions of interest, belongs to another operator.
+    summary="Sums up, for every kernel offset, the products featuresᵀ · output_grad of the rows that meet there.",
+    inputs=(
+        TensorSpec("features", "[L, Ci]", _FLOATS),
+        TensorSpec("output_grad", "[Y, Co]", _FLOATS),
+        TensorSpec("indice_pairs", "[K, 2, L]", (DType.INT32,)),
+    ),
+    outputs=(OutputSpec("filters_grad", "[[Kd,] Kh, Kw, Ci, Co]", CRITERIA, (Layout.ARRAY, Layout.HWCN)),),
+    params=ParamMessage(
+        field="indice_convolution_backward_param",
+        number=20230131,
+        message="IndiceConvolutionBackwardParam",
+        fields=(
+            ParamField("inverse", 1, "int64", default=0),
+            ParamField("sub_m", 2, "int64", default=0),
+            ParamField("indice_num", 3, "int64", "repeated"),
+        ),
+    ),
+    checks=CHECKS,
+    answered_anyway=ANSWERED_ANYWAY,
+    reference=reference,
+    precondition=precondition,
+    kernel=kernel,
+    recipes={"random_pairs": random_pairs, "sites": sites, "network": network, "nonfinite": nonfinite},
+    theory=theory,
+    bound=bound,
+)

@@ -1,0 +1,574 @@
+"""indice_convolution_backward_filter: literal loops, dense convolutions, exact sums, the checks, the rulings."""
+
+import itertools
+import math
+import random
+import sys
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from generators.indice_convolution_backward_filter.reference import Operands, float64_is_exact
+from generators.indice_convolution_backward_filter.values import CRITERIA, LONGEST, bits_per_factor
+from mluops_gtest.authoring import Draw, DType, Handle, Layout, OpCall, Status, TensorArg, TensorDesc, call_of
+from mluops_gtest.authoring.clouds import network_layer, random_sites
+from mluops_gtest.authoring.sparse import Geometry, derive_geometry, find_pairs
+from mluops_gtest.content.declarations import load_declarations
+from mluops_gtest.content.operators import load_operator
+from tests.conftest import ROOT
+
+NAME = "indice_convolution_backward_filter"
+OPERATOR = load_operator(ROOT / "generators" / NAME / "__init__.py")
+
+
+def made_call(recipe, dtype=DType.FLOAT, seed=0, params=None, **args) -> OpCall:
+    """The call of a recipe's case; filters_grad holds poison."""
+    made = OPERATOR.recipes[recipe](Draw(seed), params or {}, dtype, **args)
+    return call_with(made.params, made.inputs, made.outputs["filters_grad"])
+
+
+def call_with(params, inputs, dims, layout=Layout.ARRAY) -> OpCall:
+    dtype = DType.HALF if inputs["features"].dtype == "<f2" else DType.FLOAT
+    out = np.frombuffer(dtype.poison * math.prod(dims), dtype.storage).reshape(dims).copy()
+    return call_of(NAME, params, inputs, {"filters_grad": out}, {"filters_grad": layout})
+
+
+def literal_loops(call: OpCall) -> np.ndarray:
+    """§3.1 word for word: clear, gather the two rows of a pair, multiply and add each channel, as exact fractions."""
+    features, grad, pairs = (call.array(name) for name in ("features", "output_grad", "indice_pairs"))
+    dims = call.tensor("filters_grad").dims
+    total = np.full(dims, Fraction(0))
+    for k, place in enumerate(itertools.product(*map(range, dims[:-2]))):
+        for pair in range(call.params["indice_num"][k]):
+            feature, gradient = features[pairs[k, 0, pair]], grad[pairs[k, 1, pair]]
+            for ci, co in itertools.product(range(dims[-2]), range(dims[-1])):
+                total[(*place, ci, co)] += Fraction(float(feature[ci])) * Fraction(float(gradient[co]))
+    return total.astype(np.float64).astype(features.dtype)
+
+
+def share_of_threshold(call: OpCall, wanted: np.ndarray) -> float:
+    """How much of the criterion the call's output uses up."""
+    got, wanted = call.array("filters_grad").astype(np.float64), wanted.astype(np.float64)
+    diff1 = np.abs(got - wanted).sum() / (np.abs(wanted).sum() + 1e-9)
+    diff2 = math.sqrt(np.square(got - wanted).sum() / (np.square(wanted).sum() + 1e-9))
+    return max(diff1, diff2) / CRITERIA[call.tensor("filters_grad").dtype][0].threshold
+
+
+def assert_right(call: OpCall, wanted: np.ndarray) -> None:
+    """The reference gives exactly these bits, the kernel stays well within the criterion."""
+    baseline = OPERATOR.reference(call).outputs["filters_grad"]
+    assert baseline.dtype == wanted.dtype
+    assert baseline.flags.c_contiguous
+    np.testing.assert_array_equal(baseline, wanted)
+    assert OPERATOR.kernel(call) is Status.SUCCESS
+    assert share_of_threshold(call, wanted) < 0.25
+
+
+def random_call(rng: random.Random) -> OpCall:
+    """A small valid call of any shape, pairs and values."""
+    sub_m = rng.random() < 0.25
+    rows_in = rng.randint(1, 6)
+    return made_call(
+        "random_pairs",
+        rng.choice((DType.FLOAT, DType.HALF)),
+        rng.getrandbits(32),
+        {"sub_m": int(sub_m)},
+        kernel=tuple(rng.randint(1, 3) for _ in range(rng.choice((2, 3)))),
+        rows_in=rows_in,
+        rows_out=rows_in if sub_m else rng.randint(1, 6),
+        channels_in=rng.randint(1, 3),
+        channels_out=rng.randint(1, 3),
+        tail=rng.choice(("minus_one", "stale")),
+        values=rng.choice(("lattice", "full", "positive")),
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(25))
+def test_literal_loops_agree_with_reference_and_kernel(seed):
+    rng = random.Random(seed)
+    for _ in range(20):
+        call = random_call(rng)
+        assert OPERATOR.answer(call).computes
+        assert OPERATOR.broken(call) is None
+        assert_right(call, literal_loops(call))
+
+
+# Dense convolutions.
+
+
+def random_geometry(rng: random.Random, sub_m: bool) -> Geometry:
+    space = tuple(rng.randint(2, 4) for _ in range(3))
+    if sub_m:
+        kernel = tuple(rng.choice((1, 3)) for _ in range(3))
+        stride, dilation, pad = (1, 1, 1), (1, 1, 1), tuple(k // 2 for k in kernel)
+    else:
+        kernel = tuple(rng.randint(1, 3) for _ in range(3))
+        stride = tuple(rng.randint(1, 3) for _ in range(3))
+        dilation = tuple(rng.randint(1, 2) if s == 1 else 1 for s in stride)
+        # At least one output per axis.
+        pad = tuple(rng.randint(1, 2) + d * (k - 1) // 2 for k, d in zip(kernel, dilation, strict=True))
+    return derive_geometry(rng.randint(1, 2), space, kernel, stride, pad, dilation, sub_m=sub_m)
+
+
+def sparse_call(rng: random.Random, geometry: Geometry):
+    """Random sites of the geometry: the call, the sites, the output sites."""
+    cells = geometry.batch * math.prod(geometry.input_space)
+    draw = Draw(rng.getrandbits(32))
+    sites = random_sites(draw.stream("sites"), geometry.batch, geometry.input_space, rng.randint(1, cells))
+    pairs = find_pairs(sites, geometry)
+    channels = rng.randint(1, 3), rng.randint(1, 3)
+    inputs = {
+        "features": draw.stream("features").lattice((len(sites), channels[0]), 12),
+        "output_grad": draw.stream("grad").lattice((len(pairs.out_indices), channels[1]), 12),
+        "indice_pairs": pairs.indice_pairs,
+    }
+    params = {"inverse": 0, "sub_m": int(geometry.sub_m), "indice_num": tuple(pairs.indice_num.tolist())}
+    return call_with(params, inputs, (*geometry.kernel, *channels)), sites, pairs.out_indices
+
+
+def densified(rows: np.ndarray, sites: np.ndarray, batch: int, space) -> np.ndarray:
+    """[N, C, D, H, W] float64 with the rows at their sites and zeros elsewhere."""
+    grid = np.zeros((batch, *space, rows.shape[1]))
+    grid[tuple(sites.T)] = rows
+    return np.moveaxis(grid, -1, 1).copy()
+
+
+def dense_gradient(features: np.ndarray, grads: np.ndarray, geometry: Geometry) -> np.ndarray:
+    """The weight gradient of a dense convolution over whole grids; no pairs anywhere."""
+    result = np.zeros((*geometry.kernel, features.shape[1], grads.shape[1]))
+    for offset in np.ndindex(*geometry.kernel):
+        for cell in np.ndindex(*geometry.output_space):
+            axes = zip(cell, geometry.stride, offset, geometry.dilation, geometry.pad, strict=True)
+            point = tuple(out * s + ko * d - p for out, s, ko, d, p in axes)
+            if all(0 <= x < length for x, length in zip(point, geometry.input_space, strict=True)):
+                result[offset] += features[(..., *point)].T @ grads[(..., *cell)]
+    return result
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sub_m", [False, True])
+@pytest.mark.parametrize("seed", range(12))
+def test_it_is_the_gradient_of_a_dense_convolution(seed, sub_m):
+    rng = random.Random(f"{seed}/{sub_m}")
+    seen = 0
+    for _ in range(5):
+        geometry = random_geometry(rng, sub_m)
+        call, sites, out_sites = sparse_call(rng, geometry)
+        if len(out_sites) == 0:
+            continue
+        seen += 1
+        features = densified(call.array("features"), sites, geometry.batch, geometry.input_space)
+        grads = densified(call.array("output_grad"), out_sites, geometry.batch, geometry.output_space)
+        assert OPERATOR.answer(call).computes
+        assert_right(call, dense_gradient(features, grads, geometry).astype("<f4"))
+    assert seen
+
+
+def test_torch_agrees_on_the_gradient():
+    torch = pytest.importorskip("torch")
+    rng = random.Random(5)
+    for _ in range(10):
+        geometry = random_geometry(rng, sub_m=False)
+        call, sites, out_sites = sparse_call(rng, geometry)
+        if len(out_sites) == 0:
+            continue
+        *kernel, channels_in, channels_out = call.tensor("filters_grad").dims
+        grad = torch.nn.grad.conv3d_weight(
+            torch.from_numpy(densified(call.array("features"), sites, geometry.batch, geometry.input_space)),
+            (channels_out, channels_in, *kernel),
+            torch.from_numpy(densified(call.array("output_grad"), out_sites, geometry.batch, geometry.output_space)),
+            stride=geometry.stride,
+            padding=geometry.pad,
+            dilation=geometry.dilation,
+        )
+        assert_right(call, np.ascontiguousarray(grad.permute(2, 3, 4, 1, 0).numpy().astype("<f4")))
+
+
+# Sums.
+
+
+@pytest.mark.parametrize("dtype", [DType.FLOAT, DType.HALF])
+@pytest.mark.parametrize("values", ["full", "wide", "positive", "cancelling", "leading", "huge"])
+def test_sums_of_full_mantissas_are_exact(values, dtype):
+    shape = {"kernel": (1, 2), "rows_in": 20, "rows_out": 20, "counts": (20,), "channels_in": 2, "channels_out": 2}
+    call = made_call("random_pairs", dtype, seed=1, values=values, **shape)
+    assert_right(call, literal_loops(call))
+
+
+def one_offset(features, grads, count=None) -> OpCall:
+    """Row l meets row l at the only offset."""
+    count = len(features) if count is None else count
+    pairs = np.arange(len(features), dtype="<i4").repeat(2).reshape(1, -1, 2).swapaxes(1, 2).copy()
+    inputs = {"features": features, "output_grad": grads, "indice_pairs": pairs}
+    params = {"inverse": 0, "sub_m": 0, "indice_num": (count,)}
+    return call_with(params, inputs, (1, 1, features.shape[1], grads.shape[1]))
+
+
+def test_a_sum_that_float64_rounds_is_still_exact():
+    # 2^80 + 2^20 − 2^80: float64 loses the middle term in this order.
+    features, grads = np.array([[2.0**80], [1], [2.0**80]], "<f4"), np.array([[1], [2.0**20], [-1]], "<f4")
+    call = one_offset(features, grads)
+    assert not float64_is_exact(Operands.of(call))
+    assert OPERATOR.reference(call).outputs["filters_grad"].tolist() == [[[[2.0**20]]]]
+
+
+def test_lattice_cases_take_the_fast_way_and_others_do_not():
+    shape = {"kernel": (1, 2), "rows_in": 64, "rows_out": 64, "counts": (64,), "channels_in": 2, "channels_out": 2}
+    for dtype, values, exact in [
+        (DType.FLOAT, "lattice", True),
+        (DType.HALF, "lattice", True),
+        (DType.HALF, "wide", True),
+        (DType.FLOAT, "full", False),
+        (DType.FLOAT, "wide", False),
+    ]:
+        call = made_call("random_pairs", dtype, values=values, **shape)
+        assert float64_is_exact(Operands.of(call)) is exact, (dtype, values)
+
+
+def test_both_ways_of_summing_give_the_same_bits(monkeypatch):
+    calls = [random_call(random.Random(seed)) for seed in range(40)]
+    fast = [call for call in calls if float64_is_exact(Operands.of(call))]
+    assert fast
+    baselines = [OPERATOR.reference(call).outputs["filters_grad"] for call in fast]
+    monkeypatch.setattr(sys.modules[OPERATOR.reference.__module__], "float64_is_exact", lambda operands: False)
+    for call, baseline in zip(fast, baselines, strict=True):
+        np.testing.assert_array_equal(OPERATOR.reference(call).outputs["filters_grad"], baseline)
+
+
+def test_short_sums_use_the_widest_lattice_that_float64_holds():
+    assert bits_per_factor(DType.FLOAT, 1) == 24
+    assert bits_per_factor(DType.FLOAT, LONGEST) == 21
+    assert bits_per_factor(DType.HALF, 248636) == 11
+
+
+@pytest.mark.parametrize("terms", [LONGEST + 1, 1025, 4097, 16001, 25159, 58838, 65537, 67042, 248636, 1_000_000])
+def test_long_float_sums_are_exact_in_float32_in_any_order(terms):
+    bits = bits_per_factor(DType.FLOAT, terms)
+    assert bits >= 2
+    assert (2**bits - 1) ** 2 * terms <= 2**24 < (2 ** (bits + 1) - 1) ** 2 * terms
+
+
+def test_the_longest_sum_of_the_network_has_3_bits():
+    assert bits_per_factor(DType.FLOAT, 248636) == 3
+
+
+def test_pairs_beyond_one_tile(monkeypatch):
+    """More pairs than the reference gathers and the kernel multiplies at a time."""
+    monkeypatch.setattr(sys.modules[OPERATOR.reference.__module__], "_BLOCK_PAIRS", 5)
+    monkeypatch.setattr(sys.modules[OPERATOR.kernel.__module__], "_TILE", 3)
+    for seed in range(10):
+        shape = {"kernel": (2, 2), "rows_in": 11, "rows_out": 13, "channels_in": 1 + seed % 4, "channels_out": 3}
+        call = made_call("random_pairs", seed=seed, **shape)
+        assert_right(call, literal_loops(call))
+
+
+def test_a_pair_listed_twice_is_added_twice():
+    """Outside the contract, yet §3.1 says what it means; the reference of a foreign file must not lose it."""
+    call = made_call("random_pairs", kernel=(1, 1), rows_in=4, rows_out=4, counts=(4,), channels_in=2, channels_out=3)
+    call.array("indice_pairs")[0] = [[2, 0, 2, 2], [1, 3, 1, 0]]
+    assert OPERATOR.broken(call) == "indice_pairs[0, 0] names row 2 more than once"
+    assert_right(call, literal_loops(call))
+
+
+def test_a_sum_beyond_the_largest_half_is_infinite():
+    call = one_offset(np.full((4, 1), 200, "<f2"), np.full((4, 1), 200, "<f2"))
+    assert OPERATOR.reference(call).outputs["filters_grad"].tolist() == [[[[math.inf]]]]
+    assert OPERATOR.kernel(call) is Status.SUCCESS
+    assert call.array("filters_grad").tolist() == [[[[math.inf]]]]
+
+
+@pytest.mark.slow
+def test_no_recipe_comes_near_the_largest_half():
+    def of(count, values):
+        shape = {"kernel": (1, 1), "rows_in": count, "rows_out": count, "counts": (count,)}
+        return made_call("random_pairs", DType.HALF, values=values, **shape, channels_in=1, channels_out=1)
+
+    largest = np.abs(OPERATOR.reference(of(3000, "leading")).outputs["filters_grad"].astype(np.float64)).max()
+    assert 1000 < largest < 3e4
+    with pytest.raises(ValueError, match="too near to the largest half"):
+        of(300_000, "positive")
+
+
+# Rulings.
+
+
+def test_row_0_of_a_pair_is_the_input():
+    inputs = {
+        "features": np.array([[1], [10]], "<f4"),
+        "output_grad": np.array([[2], [3]], "<f4"),
+        "indice_pairs": np.array([[[0, -1], [1, -1]]], "<i4"),
+    }
+    call = call_with({"inverse": 0, "sub_m": 0, "indice_num": (1,)}, inputs, (1, 1, 1, 1))
+    assert_right(call, np.full((1, 1, 1, 1), 3, "<f4"))
+
+
+def test_a_product_is_ci_by_co():
+    """With Ci = Co only the arithmetic tells."""
+    call = one_offset(np.array([[1, 2]], "<f4"), np.array([[10, 100]], "<f4"))
+    assert_right(call, np.array([[[[10, 100], [20, 200]]]], "<f4"))
+
+
+@pytest.mark.parametrize("kernel", [(2, 3), (2, 1, 3), (2, 3, 4)])
+def test_offsets_count_through_the_kernel_with_the_width_fastest(kernel):
+    offsets = math.prod(kernel)
+    pairs = np.stack([np.arange(offsets), np.arange(offsets)])[None].repeat(offsets, axis=0).astype("<i4")
+    pairs[np.arange(offsets), :, 0] = np.arange(offsets)[:, None]
+    inputs = {
+        "features": np.arange(1, offsets + 1, dtype="<f4")[:, None],
+        "output_grad": np.ones((offsets, 1), "<f4"),
+        "indice_pairs": pairs,
+    }
+    call = call_with({"inverse": 0, "sub_m": 0, "indice_num": (1,) * offsets}, inputs, (*kernel, 1, 1))
+    assert_right(call, np.arange(1, offsets + 1, dtype="<f4").reshape(*kernel, 1, 1))
+
+
+@pytest.mark.parametrize("layout", list(Layout))
+def test_no_layout_changes_anything(layout):
+    call = made_call("random_pairs", kernel=(2, 3), rows_in=7, rows_out=6, channels_in=5, channels_out=4)
+    wanted = literal_loops(call)
+    named = replace(call.outputs["filters_grad"], desc=replace(call.tensor("filters_grad").desc, layout=layout))
+    call = replace(call, outputs={"filters_grad": named})
+    assert OPERATOR.answer(call).computes
+    assert_right(call, wanted)
+
+
+@pytest.mark.parametrize("fill", [-1, 0, 2**31 - 1, -(2**31)])
+def test_only_the_first_indice_num_pairs_are_read(fill):
+    shape = {"kernel": (1, 3), "rows_in": 8, "rows_out": 8, "counts": (3, 0, 7), "channels_in": 2, "channels_out": 2}
+    call = made_call("random_pairs", **shape)
+    wanted = literal_loops(call)
+    for k, count in enumerate(call.params["indice_num"]):
+        call.array("indice_pairs")[k, :, count:] = fill
+    assert_right(call, wanted)
+
+
+@pytest.mark.parametrize("sub_m", [0, 1, 2, -1, 2**40])
+def test_sub_m_changes_nothing(sub_m):
+    shape = {"kernel": (3, 3), "rows_in": 5, "rows_out": 5, "channels_in": 2, "channels_out": 3}
+    call = made_call("random_pairs", params={"sub_m": 1}, **shape)
+    other = replace(call, params={**call.params, "sub_m": sub_m})
+    assert OPERATOR.answer(other).computes
+    assert OPERATOR.broken(other) is None
+    assert_right(other, literal_loops(call))
+
+
+def test_offsets_without_pairs_are_plus_0():
+    call = made_call(
+        "random_pairs", kernel=(1, 3), rows_in=4, rows_out=4, counts=(0, 2, 0), channels_in=2, channels_out=2
+    )
+    OPERATOR.kernel(call)
+    for result in (OPERATOR.reference(call).outputs["filters_grad"], call.array("filters_grad")):
+        assert not result[0, [0, 2]].view("<u4").any()
+
+
+# What the document takes for granted.
+
+
+@pytest.mark.parametrize(
+    ("counts", "words"),
+    [
+        ((3, 0), "indice_num has 2 entries for 3 kernel offsets"),
+        ((3, 0, 9), "indice_num has an entry outside of 0 … 8"),
+        ((3, -1, 7), "indice_num has an entry outside of 0 … 8"),
+        ((3, 0, 8), r"indice_pairs\[2, 0\] names a row outside of 0 … 7"),
+    ],
+)
+def test_counts_that_no_check_refuses_break_the_case(counts, words):
+    shape = {"kernel": (1, 3), "rows_in": 8, "rows_out": 9, "counts": (3, 0, 7), "channels_in": 2, "channels_out": 2}
+    call = made_call("random_pairs", **shape)
+    call = replace(call, params={**call.params, "indice_num": counts})
+    assert OPERATOR.answer(call).computes
+    with pytest.raises(AssertionError, match=words):
+        assert OPERATOR.broken(call) is None, OPERATOR.broken(call)
+
+
+@pytest.mark.parametrize("sub_m", [1, 2])
+def test_with_sub_m_the_centre_must_be_the_identity(sub_m):
+    shape = {"kernel": (1, 3), "rows_in": 4, "rows_out": 4, "counts": (4,), "channels_in": 2, "channels_out": 2}
+    call = made_call("random_pairs", params={"sub_m": 1}, **shape)
+    call.array("indice_pairs")[1, 1] = [1, 0, 2, 3]
+    assert OPERATOR.broken(replace(call, params={**call.params, "sub_m": 0})) is None
+    assert "the centre, indice_pairs[1]" in OPERATOR.broken(replace(call, params={**call.params, "sub_m": sub_m}))
+
+
+# Values that are not finite.
+
+
+def nonfinite_call(kind, dtype, seed) -> OpCall:
+    shape = {"kernel": (2, 2), "rows_in": 12, "rows_out": 13, "counts": (5, 0, 4, 2)}
+    return made_call("nonfinite", dtype, seed, **shape, channels_in=3, channels_out=4, kind=kind)
+
+
+# Per kind: is there a NaN in the baseline, is there an infinity.
+SHOWS = {
+    "feature_idle": (False, False), "grad_idle": (False, False), "feature_inf": (False, True),
+    "feature_nan": (True, False), "grad_inf": (False, True), "grad_nan": (True, False), "inf_minus_inf": (True, None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [DType.FLOAT, DType.HALF])
+@pytest.mark.parametrize("kind", SHOWS)
+def test_what_is_not_finite_reaches_its_own_sums_alone(kind, dtype):
+    for seed in range(20):
+        call = nonfinite_call(kind, dtype, seed)
+        baseline = OPERATOR.reference(call).outputs["filters_grad"]
+        for found, wanted in zip((np.isnan(baseline), np.isinf(baseline)), SHOWS[kind], strict=True):
+            assert wanted is None or found.any() == wanted
+        assert np.isfinite(baseline[0, 1]).all(), "the offset without pairs stays finite"
+        assert np.isfinite(baseline).mean() > 0.5
+        assert OPERATOR.kernel(call) is Status.SUCCESS
+        np.testing.assert_allclose(call.array("filters_grad"), baseline, rtol=1e-3, atol=1e-3)
+
+
+def test_every_nan_of_the_baseline_is_the_same_one():
+    baseline = OPERATOR.reference(nonfinite_call("inf_minus_inf", DType.FLOAT, 1)).outputs["filters_grad"]
+    assert set(baseline[np.isnan(baseline)].view("<u4").tolist()) == {0x7FC00000}
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "words"),
+    [
+        ({"counts": (5, 1, 4, 2)}, "grad_nan", "another none"),
+        ({"counts": (1, 0, 1, 1)}, "grad_nan", "two pairs"),
+        ({"rows_in": 5, "counts": (5, 0, 4, 2)}, "feature_idle", "every row is in a pair"),
+    ],
+)
+def test_a_shape_without_room_for_the_values_is_refused(change, kind, words):
+    shape = {"kernel": (2, 2), "rows_in": 12, "rows_out": 13, "counts": (5, 0, 4, 2), **change}
+    with pytest.raises(ValueError, match=words):
+        made_call("nonfinite", **shape, channels_in=3, channels_out=4, kind=kind)
+
+
+# The network.
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("case", "features", "output_grad", "indice_pairs", "filters_grad", "longest"),
+    [
+        (0, (248636, 16), (280511, 32), (27, 2, 248636), (3, 3, 3, 16, 32), 67042),
+        (1, (280511, 32), (149100, 64), (27, 2, 280511), (3, 3, 3, 32, 64), 43293),
+        (2, (149100, 64), (58838, 128), (27, 2, 149100), (3, 3, 3, 64, 128), 25159),
+        (3, (58838, 128), (45406, 128), (3, 2, 58838), (3, 1, 1, 128, 128), 29692),
+        (4, (58838, 128), (58838, 128), (27, 2, 58838), (3, 3, 3, 128, 128), 58838),
+        (5, (248636, 5), (248636, 16), (27, 2, 248636), (3, 3, 3, 5, 16), 248636),
+    ],
+)
+def test_network_cases_have_the_shapes_of_the_sibling_operators(
+    case, features, output_grad, indice_pairs, filters_grad, longest
+):
+    drafts = {d.id: d for d in load_declarations(ROOT / "cases" / f"{NAME}.yaml", OPERATOR)}
+    draft = drafts[f"{NAME}/centerpoint_{case}_float"]
+    assert drafts[f"{NAME}/centerpoint_{case}_half"].args == draft.args
+    assert "derived" in draft.note
+    sites, geometry = network_layer(draft.args["layer"], Draw(0))
+    pairs = find_pairs(sites, geometry)
+    channels_in, channels_out = draft.args["channels_in"], draft.args["channels_out"]
+    assert (len(sites), channels_in) == features
+    assert (len(pairs.out_indices), channels_out) == output_grad
+    assert pairs.indice_pairs.shape == indice_pairs
+    assert (*geometry.kernel, channels_in, channels_out) == filters_grad
+    assert pairs.indice_num.max() == longest
+    assert geometry.sub_m is (case >= 4)
+
+
+def test_theory_counts_used_pairs_alone():
+    shape = {"kernel": (1, 3), "rows_in": 8, "rows_out": 6, "counts": (3, 0, 5), "channels_in": 2, "channels_out": 4}
+    theory = OPERATOR.theory(made_call("random_pairs", **shape))
+    assert theory.ops == 2 * 8 * 2 * 4
+    assert theory.io_bytes == 4 * (8 * 2 + 6 * 4 + 3 * 2 * 4 + 2 * 8)
+
+
+# Checks.
+
+
+def test_filters_grad_empty_cannot_answer():
+    check = OPERATOR.check("filters_grad_empty")
+    assert check.subsumed
+    violated = 0
+    for offsets, rows_in, rows_out, channels_in, channels_out in itertools.product(range(3), repeat=5):
+        descs = {
+            "features": (DType.FLOAT, (rows_in, channels_in)),
+            "output_grad": (DType.FLOAT, (rows_out, channels_out)),
+            "indice_pairs": (DType.INT32, (offsets, 2, rows_in)),
+            "filters_grad": (DType.FLOAT, (1, offsets, channels_in, channels_out)),
+        }
+        args = {name: TensorArg(TensorDesc(dtype, Layout.ARRAY, dims), None) for name, (dtype, dims) in descs.items()}
+        outputs = {"filters_grad": args.pop("filters_grad")}
+        call = OpCall(NAME, {"inverse": 0, "sub_m": 0, "indice_num": (0,) * offsets}, args, outputs)
+        violated += not check.holds(call)
+        assert OPERATOR.answer(call).check != check.name
+    assert violated
+
+
+def mutated(call: OpCall, rng: random.Random) -> OpCall:
+    """The call with one thing changed: a null, the device, a parameter or one property of a descriptor."""
+    tensors = {**call.inputs, **call.outputs}
+    name = rng.choice(list(tensors))
+    kind = rng.choice(("handle", "params", "null", "descriptor", "descriptor", "descriptor", "workspace"))
+    if kind == "handle":
+        return replace(call, handle=rng.choice((None, Handle(270), Handle(369), Handle(370))))
+    if kind == "workspace":
+        return replace(call, workspace_size=rng.choice((0, 1)), workspace=rng.choice((None, np.empty(1, "u1"))))
+    if kind == "params":
+        changes = {"inverse": rng.randint(-1, 2)}, {"sub_m": rng.choice((-1, 0, 2))}, {"indice_num": None}
+        return replace(call, params={**call.params, **rng.choice(changes)})
+    arg = tensors[name]
+    if arg is None:
+        return call
+    changed = rng.choice((None, replace(arg, array=None, null=True))) if kind == "null" else redescribed(arg, rng)
+    side = "inputs" if name in call.inputs else "outputs"
+    return replace(call, **{side: {**getattr(call, side), name: changed}})
+
+
+def redescribed(arg: TensorArg, rng: random.Random) -> TensorArg:
+    """Another rank, length, dtype, layout or stride; zeros behind it where that is affordable."""
+    dims = list(arg.dims)
+    axis = rng.randrange(len(dims))
+    kind = rng.choice(("rank", "dim", "dim", "dim", "dtype", "layout", "strides"))
+    desc = replace(arg.desc, strides=None)
+    if kind == "rank":
+        desc = desc.resized(tuple(rng.choice(([*dims, 1], dims[1:] or [1]))))
+    elif kind == "dim":
+        dims[axis] = rng.choice((0, 1, dims[axis] + 1, max(dims[axis] - 1, 0), 1_000_000, 1_000_001, 2**31))
+        desc = desc.resized(tuple(dims))
+    elif kind == "dtype":
+        desc = replace(desc, dtype=rng.choice((DType.HALF, DType.FLOAT, DType.INT32, DType.INT64, DType.DOUBLE)))
+    elif kind == "layout":
+        desc = replace(desc, layout=rng.choice(list(Layout)))
+    else:
+        desc = replace(desc, strides=tuple(rng.choice((1, 2, 9)) for _ in dims))
+    affordable = not arg.null and desc.extent <= 10_000
+    return replace(arg, desc=desc, array=desc.view(np.zeros(desc.extent, desc.dtype.storage)) if affordable else None)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_kernel_answers_as_the_checks_do(seed):
+    rng = random.Random(seed)
+    shape = {"rows_in": 4, "channels_in": 2, "channels_out": 3}
+    valid = (
+        made_call("random_pairs", rows_out=5, kernel=(1, 3), **shape),
+        made_call("random_pairs", rows_out=4, kernel=(1, 1, 3), params={"sub_m": 1}, **shape),
+        # So little has some empty tensor after one change.
+        made_call("random_pairs", rows_in=1, rows_out=1, kernel=(1, 1), counts=(0,), channels_in=1, channels_out=1),
+    )
+    answers = set()
+    for _ in range(400):
+        call = rng.choice(valid)
+        for _ in range(rng.randint(1, 3)):
+            call = mutated(call, rng)
+        answer = OPERATOR.answer(call)
+        answers.add(answer.check)
+        out = call.outputs["filters_grad"]
+        before = None if out is None or out.array is None else out.array.tobytes()
+        if answer.computes and (
+            any(arg.array is None for arg in (*call.inputs.values(), out)) or OPERATOR.broken(call) is not None
+        ):
+            continue
+        assert OPERATOR.kernel(call) is answer.status, (answer, call)
+        if not answer.computes and before is not None:
+            assert out.array.tobytes() == before, answer
+    assert len(answers) > 20
