@@ -2,7 +2,7 @@
 
 from mluops_gtest.authoring import DType, Operator, OutputSpec, ParamField, ParamMessage, TensorSpec, exact
 
-from .checks import ANSWERED_ANYWAY, CHECKS
+from .checks import ANSWERED_ANYWAY, CHECKS, NOT_TOGETHER
 from .kernel import kernel
 from .precondition import precondition
 from .recipes import RECIPES
@@ -30,6 +30,7 @@ OPERATOR = Operator(
         ),
     ),
     checks=CHECKS,
+    not_together=NOT_TOGETHER,
     answered_anyway=ANSWERED_ANYWAY,
     reference=reference,
     precondition=precondition,

@@ -69,3 +69,20 @@ CHECKS = (
 
 # Without one of these another check answers with the same status.
 ANSWERED_ANYWAY = {"nsample": "idx must have nsample entries in a row, and no axis has a negative length"}
+
+# Pairs that no case breaks together: a tensor without elements is neither strided nor large, and what one check
+# needs of tied shapes and parameters keeps the other.
+NOT_TOGETHER = {
+    "new_xyz_strided": ("new_xyz_empty",),
+    "xyz_strided": ("xyz_empty",),
+    "idx_strided": (
+        "new_xyz_empty",
+        "idx_empty",
+    ),
+    "new_xyz_large": ("new_xyz_empty",),
+    "idx_large": (
+        "new_xyz_empty",
+        "idx_empty",
+    ),
+    "xyz_large": ("xyz_empty",),
+}

@@ -12,7 +12,7 @@ from mluops_gtest.authoring import (
 )
 
 from .bound import bound
-from .checks import CHECKS
+from .checks import CHECKS, NOT_TOGETHER
 from .kernel import kernel
 from .precondition import precondition
 from .recipes import RECIPES
@@ -49,6 +49,7 @@ OPERATOR = Operator(
         fields=(ParamField("reduce_type", 1, "enum", "required", enum=_REDUCE_MODE),),
     ),
     checks=CHECKS,
+    not_together=NOT_TOGETHER,
     reference=reference,
     bound=bound,
     precondition=precondition,

@@ -88,3 +88,15 @@ CHECKS = (
     workspace_present("§3.7"),
     *pointers_present(_RANKS, "§3.7"),
 )
+
+# Pairs that no case breaks together: a tensor without elements is neither strided nor large, and what one check
+# needs of tied shapes and parameters keeps the other.
+NOT_TOGETHER = {
+    "voxel_num_rank": ("voxel_num_strided",),
+    "feats_strided": (
+        "points_below_voxels",
+        "feats_empty",
+    ),
+    "points_below_voxels": ("coors_large",),
+    "feats_large": ("feats_empty",),
+}

@@ -14,7 +14,7 @@ from mluops_gtest.authoring import (
     exact,
 )
 
-from .checks import ANSWERED_ANYWAY, CHECKS
+from .checks import ANSWERED_ANYWAY, CHECKS, NOT_TOGETHER
 from .kernel import kernel
 from .precondition import precondition
 from .recipes import RECIPES
@@ -59,6 +59,7 @@ OPERATOR = Operator(
         fields=(ParamField("reduce_type", 1, "enum", "required", enum=_REDUCE_MODE),),
     ),
     checks=CHECKS,
+    not_together=NOT_TOGETHER,
     answered_anyway=ANSWERED_ANYWAY,
     reference=reference,
     precondition=precondition,

@@ -101,3 +101,54 @@ ANSWERED_ANYWAY = {
     "grad_voxel_feats_large": "voxel_feats has the same shape",
     "feats_large": "grad_feats has the same shape",
 }
+
+# Pairs that no case breaks together: a tensor without elements is neither strided nor large, and what one check
+# needs of tied shapes and parameters keeps the other.
+NOT_TOGETHER = {
+    "arch": ("voxel_feats_dim1",),
+    "grad_voxel_feats_strided": (
+        "grad_voxel_feats_rank",
+        "voxel_feats_dim1",
+    ),
+    "feats_strided": (
+        "feats_rank",
+        "points_below_voxels",
+    ),
+    "voxel_feats_strided": (
+        "voxel_feats_rank",
+        "voxel_feats_dim1",
+    ),
+    "point2voxel_map_strided": (
+        "point2voxel_map_rank",
+        "voxel_feats_dim1",
+    ),
+    "voxel_points_count_strided": (
+        "voxel_points_count_rank",
+        "voxel_feats_dim1",
+    ),
+    "voxel_num_strided": (
+        "voxel_num_rank",
+        "voxel_feats_dim1",
+    ),
+    "grad_feats_strided": (
+        "grad_feats_rank",
+        "voxel_feats_dim1",
+        "grad_feats_empty",
+    ),
+    "grad_feats_dim0": ("point2voxel_map_large",),
+    "points_below_voxels": ("point2voxel_map_large",),
+    "grad_voxel_feats_large": ("grad_feats_empty",),
+    "feats_large": ("grad_feats_empty",),
+    "point2voxel_map_large": (
+        "grad_voxel_feats_ptr_null",
+        "feats_ptr_null",
+        "voxel_feats_ptr_null",
+        "grad_feats_ptr_null",
+    ),
+    "grad_feats_empty": (
+        "grad_voxel_feats_ptr_null",
+        "feats_ptr_null",
+        "voxel_feats_ptr_null",
+        "grad_feats_ptr_null",
+    ),
+}

@@ -10,7 +10,7 @@ from mluops_gtest.authoring import (
     exact,
 )
 
-from .checks import ANSWERED_ANYWAY, CHECKS
+from .checks import ANSWERED_ANYWAY, CHECKS, NOT_TOGETHER
 from .kernel import kernel
 from .precondition import precondition
 from .recipes import RECIPES
@@ -51,6 +51,7 @@ OPERATOR = Operator(
         descriptor="sparse_conv_desc",
     ),
     checks=CHECKS,
+    not_together=NOT_TOGETHER,
     answered_anyway=ANSWERED_ANYWAY,
     reference=reference,
     precondition=precondition,

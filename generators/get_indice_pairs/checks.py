@@ -154,3 +154,58 @@ CHECKS: tuple[Check, ...] = (
 
 # Without one of these another check answers with the same status.
 ANSWERED_ANYWAY = {"indices_empty": "without sites indice_pairs is empty as well"}
+
+# Pairs that no case breaks together: a tensor without elements is neither strided nor large, and what one check
+# needs of tied shapes and parameters keeps the other.
+NOT_TOGETHER = {
+    "arch": (
+        "offsets_limit",
+        "sites_limit",
+    ),
+    "indices_dim0": (
+        "indice_pairs_large",
+        "indices_empty",
+    ),
+    "indice_pairs_dim0": (
+        "indice_pairs_large",
+        "indices_empty",
+    ),
+    "offsets_limit": ("indices_empty",),
+    "out_indices_dim0": ("out_indices_empty",),
+    "indices_strided": (
+        "sub_m_space",
+        "sub_m_stride",
+        "sub_m_dilation",
+        "indices_empty",
+    ),
+    "indice_pairs_strided": (
+        "sub_m_space",
+        "sub_m_stride",
+        "sub_m_dilation",
+        "indices_empty",
+    ),
+    "out_indices_strided": (
+        "sub_m_space",
+        "sub_m_stride",
+        "sub_m_dilation",
+        "out_indices_empty",
+    ),
+    "indice_num_strided": (
+        "sub_m_space",
+        "sub_m_stride",
+        "sub_m_dilation",
+    ),
+    "sites_limit": ("indices_empty",),
+    "indice_pairs_large": (
+        "sub_m_space",
+        "sub_m_stride",
+        "sub_m_dilation",
+        "indices_empty",
+    ),
+    "out_indices_large": (
+        "sub_m_space",
+        "sub_m_stride",
+        "sub_m_dilation",
+        "out_indices_empty",
+    ),
+}

@@ -143,10 +143,90 @@ CHECKS: Final = (
 
 # Without one of these another check answers with the same status.
 ANSWERED_ANYWAY = {
-    "output_grad_dtype": "input_grad has another dtype, or the same wrong one",
-    "filters_dtype": "output_grad has another dtype, or the same wrong one",
-    "input_grad_dtype": "output_grad has another dtype, or the same wrong one",
     "filters_layout": "a layout that is not listed has no axes, so filters_layout_rank refuses it",
     "input_grad_empty": "without rows indice_pairs is empty, without channels filters is",
     "filters_empty": "without channels output_grad or input_grad is empty, without offsets indice_pairs is",
+}
+
+# Pairs that no case breaks together: a tensor without elements is neither strided nor large, and what one check
+# needs of tied shapes and parameters keeps the other.
+NOT_TOGETHER = {
+    "arch": ("sub_m_even_kernel",),
+    "indice_pairs_rank": ("indice_pairs_rows",),
+    "indice_pairs_rows": (
+        "indice_pairs_dim0",
+        "indice_num_fits_pairs",
+        "output_grad_rows",
+        "sub_m_even_kernel",
+    ),
+    "output_grad_strided": (
+        "output_grad_rows",
+        "output_grad_empty",
+    ),
+    "filters_strided": (
+        "output_grad_rows",
+        "sub_m_even_kernel",
+        "filters_empty",
+    ),
+    "indice_pairs_strided": ("output_grad_rows",),
+    "input_grad_strided": ("input_grad_empty",),
+    "inverse_unsupported": ("output_grad_rows",),
+    "input_grad_dim1": ("indice_pairs_large",),
+    "input_grad_dim0": (
+        "filters_large",
+        "indice_pairs_large",
+    ),
+    "indice_num_fits_pairs": (
+        "input_grad_large",
+        "filters_large",
+        "indice_pairs_large",
+        "filters_empty",
+    ),
+    "sub_m_rows": (
+        "input_grad_large",
+        "filters_large",
+        "indice_pairs_large",
+    ),
+    "sub_m_centre": (
+        "input_grad_large",
+        "output_grad_large",
+        "filters_large",
+        "indice_pairs_large",
+        "output_grad_empty",
+    ),
+    "output_grad_rows": (
+        "input_grad_large",
+        "output_grad_large",
+        "filters_large",
+        "indice_pairs_large",
+    ),
+    "sub_m_even_kernel": (
+        "input_grad_large",
+        "output_grad_large",
+        "filters_large",
+        "indice_pairs_large",
+        "input_grad_empty",
+        "output_grad_empty",
+    ),
+    "input_grad_dtype_equal": (
+        "input_grad_large",
+        "filters_large",
+        "indice_pairs_large",
+    ),
+    "filters_dtype_equal": ("indice_pairs_large",),
+    "input_grad_large": (
+        "input_grad_empty",
+        "output_grad_empty",
+        "filters_empty",
+    ),
+    "output_grad_large": (
+        "input_grad_empty",
+        "output_grad_empty",
+        "filters_empty",
+    ),
+    "filters_large": (
+        "input_grad_empty",
+        "output_grad_empty",
+        "filters_empty",
+    ),
 }

@@ -65,3 +65,20 @@ CHECKS = (
 
 # Without one of these another check answers with the same status.
 ANSWERED_ANYWAY: dict[str, str] = {}
+
+# Pairs that no case breaks together: a tensor without elements is neither strided nor large, and what one check
+# needs of tied shapes and parameters keeps the other.
+NOT_TOGETHER = {
+    "col_dim1": (
+        "mask_h_idx_large",
+        "mask_h_idx_empty",
+    ),
+    "col_strided": ("mask_h_idx_empty",),
+    "mask_h_idx_strided": ("mask_h_idx_empty",),
+    "mask_w_idx_strided": ("mask_h_idx_empty",),
+    "im_strided": ("im_empty",),
+    "col_large": ("mask_h_idx_empty",),
+    "im_large": ("im_empty",),
+    "mask_h_idx_large": ("mask_h_idx_empty",),
+    "mask_h_idx_empty": ("im_ptr_null",),
+}

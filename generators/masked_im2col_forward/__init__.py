@@ -12,7 +12,7 @@ from mluops_gtest.authoring import (
     exact,
 )
 
-from .checks import ANSWERED_ANYWAY, CHECKS
+from .checks import ANSWERED_ANYWAY, CHECKS, NOT_TOGETHER
 from .kernel import kernel
 from .recipes import RECIPES
 from .reference import reference, theory
@@ -41,6 +41,7 @@ OPERATOR = Operator(
         ),
     ),
     checks=CHECKS,
+    not_together=NOT_TOGETHER,
     answered_anyway=ANSWERED_ANYWAY,
     reference=reference,
     kernel=kernel,

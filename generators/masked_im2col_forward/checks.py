@@ -79,3 +79,23 @@ ANSWERED_ANYWAY = {
     "kernel_h": "0 leaves data_col without rows; below 0 only a kernel_w below 0 lets data_col have rows",
     "mask_h_idx_large": "mask_w_idx is as long",
 }
+
+# Pairs that no case breaks together: a tensor without elements is neither strided nor large, and what one check
+# needs of tied shapes and parameters keeps the other.
+NOT_TOGETHER = {
+    "data_col_dim1": (
+        "mask_h_idx_large",
+        "mask_h_idx_empty",
+    ),
+    "kernel_w": (
+        "data_col_strided",
+        "data_col_large",
+    ),
+    "feature_strided": ("feature_empty",),
+    "mask_h_idx_strided": ("mask_h_idx_empty",),
+    "mask_w_idx_strided": ("mask_h_idx_empty",),
+    "data_col_strided": ("mask_h_idx_empty",),
+    "feature_large": ("feature_empty",),
+    "mask_h_idx_large": ("mask_h_idx_empty",),
+    "data_col_large": ("mask_h_idx_empty",),
+}

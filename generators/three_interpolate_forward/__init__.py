@@ -3,7 +3,7 @@
 from mluops_gtest.authoring import DType, Operator, OutputSpec, TensorSpec
 
 from .bound import bound
-from .checks import ANSWERED_ANYWAY, CHECKS
+from .checks import ANSWERED_ANYWAY, CHECKS, NOT_TOGETHER
 from .kernel import kernel
 from .precondition import precondition
 from .recipes import CRITERIA, RECIPES
@@ -24,6 +24,7 @@ OPERATOR = Operator(
     ),
     outputs=(OutputSpec("output", "[B, C, N]", dict.fromkeys(FLOATS, CRITERIA)),),
     checks=CHECKS,
+    not_together=NOT_TOGETHER,
     answered_anyway=ANSWERED_ANYWAY,
     reference=reference,
     kernel=kernel,

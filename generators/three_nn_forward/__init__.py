@@ -3,7 +3,7 @@
 from mluops_gtest.authoring import DType, Operator, OutputSpec, TensorSpec, diff1_and_diff2, exact
 
 from .bound import bound
-from .checks import ANSWERED_ANYWAY, CHECKS
+from .checks import ANSWERED_ANYWAY, CHECKS, NOT_TOGETHER
 from .kernel import kernel
 from .precondition import precondition
 from .recipes import RECIPES
@@ -24,6 +24,7 @@ OPERATOR = Operator(
         OutputSpec("idx", "[B, N, 3]", {DType.INT32: exact()}),
     ),
     checks=CHECKS,
+    not_together=NOT_TOGETHER,
     answered_anyway=ANSWERED_ANYWAY,
     reference=reference,
     bound=bound,

@@ -70,3 +70,14 @@ ANSWERED_ANYWAY = {
     "unknown_large": "dist2 and idx have as many elements",
     "unknown_empty": "dist2 and idx have no elements either",
 }
+
+# Pairs that no case breaks together: a tensor without elements is neither strided nor large, and what one check
+# needs of tied shapes and parameters keeps the other.
+NOT_TOGETHER = {
+    "unknown_strided": ("unknown_empty",),
+    "known_strided": ("known_empty",),
+    "dist2_strided": ("unknown_empty",),
+    "idx_strided": ("unknown_empty",),
+    "unknown_large": ("unknown_empty",),
+    "known_large": ("known_empty",),
+}

@@ -3,7 +3,7 @@
 from mluops_gtest.authoring import DType, Operator, OutputSpec, ParamField, ParamMessage, TensorSpec, exact
 
 from .bound import bound
-from .checks import ANSWERED_ANYWAY, CHECKS, SCALARS
+from .checks import ANSWERED_ANYWAY, CHECKS, NOT_TOGETHER, SCALARS
 from .kernel import kernel
 from .recipes import RECIPES
 from .reference import reference, theory
@@ -30,6 +30,7 @@ OPERATOR = Operator(
         fields=tuple(ParamField(name, number) for number, name in enumerate(SCALARS, start=1)),
     ),
     checks=CHECKS,
+    not_together=NOT_TOGETHER,
     answered_anyway=ANSWERED_ANYWAY,
     reference=reference,
     kernel=kernel,

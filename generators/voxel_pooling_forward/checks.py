@@ -58,3 +58,38 @@ CHECKS = (
 
 # Without one of these another check answers with the same status.
 ANSWERED_ANYWAY = {"geom_xyz_large": "pos_memo has the same shape"}
+
+# Pairs that no case breaks together: a tensor without elements is neither strided nor large, and what one check
+# needs of tied shapes and parameters keeps the other.
+NOT_TOGETHER = {
+    "batch_size": (
+        "geom_xyz_strided",
+        "input_features_strided",
+        "output_features_strided",
+        "pos_memo_strided",
+        "geom_xyz_large",
+        "input_features_large",
+        "output_features_large",
+    ),
+    "num_points": (
+        "geom_xyz_strided",
+        "input_features_strided",
+        "pos_memo_strided",
+        "geom_xyz_large",
+        "input_features_large",
+    ),
+    "num_channels": (
+        "input_features_strided",
+        "output_features_strided",
+        "input_features_large",
+        "output_features_large",
+    ),
+    "num_voxel_x": (
+        "output_features_strided",
+        "output_features_large",
+    ),
+    "num_voxel_y": (
+        "output_features_strided",
+        "output_features_large",
+    ),
+}

@@ -1,6 +1,5 @@
 """Rules on the ordered checks: each has its cases, their order shows, and none can be forgotten unnoticed."""
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -25,20 +24,28 @@ def checks_asked(subject: Subject) -> Problems:
 
 
 def checks_in_order(subject: Subject) -> Problems:
-    """Swapping two neighbouring checks of different status changes the answer to some case."""
-    operator = subject.operator
-    calls = [(CheckVerdict(status, check), call) for status, check, call in _refused(subject)]
-    for first, second in itertools.pairwise(subject.reachable):
-        if first.status == second.status:
-            continue
-        swapped = _swapped(subject.reachable, first, second)
-        if all(_answer(replace(operator, checks=swapped), call) == wanted for wanted, call in calls):
-            yield _of_check(
-                subject,
-                first,
-                f"no case tells whether it comes before {second.name}",
-                f"Declare a case that breaks both, and expects {first.status.name} from {first.name}.",
-            )
+    """Moving any later check of another status to the front changes some answer, unless no call can break both."""
+    declared = subject.operator.not_together
+    answered = {
+        check.name: [call for _, name, call in _refused(subject) if name == check.name] for check in subject.reachable
+    }
+    for place, first in enumerate(subject.reachable):
+        for second in subject.reachable[place + 1 :]:
+            if first.status == second.status:
+                continue
+            seen = {_holds(second, call) for call in answered[first.name]}
+            excused = second.name in declared.get(first.name, ())
+            # None alone: what the first check refuses (a null descriptor) leaves nothing for the second to look at.
+            if False not in seen and True in seen and not excused:
+                yield _of_check(
+                    subject,
+                    first,
+                    f"no case tells whether it comes before {second.name}",
+                    f"Declare a case that breaks both and expects {first.name}, or add it to `not_together`.",
+                )
+            if excused and (False in seen or True not in seen):
+                remedy = f"Remove {second.name} from `not_together`."
+                yield _of_check(subject, first, f"a case breaks {second.name} together with it", remedy)
 
 
 def no_check_forgotten(subject: Subject) -> Problems:
@@ -65,15 +72,18 @@ def no_check_forgotten(subject: Subject) -> Problems:
             yield _of_check(subject, check, "it is declared as answered anyway, and is not", remedy)
 
 
+def _holds(check: Check, call: OpCall) -> bool | None:
+    """None where the check cannot look at the call."""
+    try:
+        return check.holds(call)
+    except Exception:
+        return None
+
+
 def _refused(subject: Subject) -> Iterator[tuple[Status, str, OpCall]]:
     for case in subject.cases:
         if case.expect.check:
             yield case.expect.status, case.expect.check, bind_values(case, subject.operator)
-
-
-def _swapped(checks: tuple[Check, ...], first: Check, second: Check) -> tuple[Check, ...]:
-    exchange = {first.name: second, second.name: first}
-    return tuple(exchange.get(check.name, check) for check in checks)
 
 
 def _same_status(answer: CheckVerdict | None, status: Status) -> bool:

@@ -188,6 +188,8 @@ class Operator:
     workspace_size: Callable[[OpCall], int] | None = None
     # Check → why no case tells it apart: whatever it refuses, a later one refuses with the same status.
     answered_anyway: Mapping[str, str] = field(default_factory=dict)
+    # Check → later checks of another status that no case breaks with it, since one needs what the other excludes.
+    not_together: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     # Atomic adds: the document allows any order, so repeated runs may differ in the last bits.
     order_free: bool = False
 
