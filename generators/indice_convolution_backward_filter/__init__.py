@@ -14,7 +14,7 @@ from mluops_gtest.authoring import (
     Theory,
 )
 
-from .checks import ANSWERED_ANYWAY, CHECKS
+from .checks import ANSWERED_ANYWAY, CHECKS, NOT_TOGETHER
 from .kernel import kernel
 from .nonfinite import nonfinite
 from .precondition import precondition
@@ -57,6 +57,7 @@ OPERATOR: Final = Operator(
     ),
     checks=CHECKS,
     answered_anyway=ANSWERED_ANYWAY,
+    not_together=NOT_TOGETHER,
     reference=reference,
     precondition=precondition,
     kernel=kernel,

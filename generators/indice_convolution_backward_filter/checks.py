@@ -87,3 +87,10 @@ ANSWERED_ANYWAY: Final = {
     "features_empty": "without rows indice_pairs is empty, without channels filters_grad is",
     "indice_pairs_empty": "without rows features is empty, without offsets filters_grad is",
 }
+
+# A tensor without elements is neither strided nor large.
+NOT_TOGETHER: Final = {
+    f"{tensor}_{refused}": (f"{tensor}_empty",)
+    for tensor in ("features", "output_grad", "indice_pairs")
+    for refused in ("strided", "large")
+}

@@ -17,6 +17,7 @@ from mluops_gtest.authoring.clouds import network_layer, random_sites
 from mluops_gtest.authoring.sparse import Geometry, derive_geometry, find_pairs
 from mluops_gtest.content.declarations import load_declarations
 from mluops_gtest.content.operators import load_operator
+from mluops_gtest.criteria.elementwise import element_errors
 from tests.conftest import ROOT
 
 NAME = "indice_convolution_backward_filter"
@@ -57,13 +58,15 @@ def share_of_threshold(call: OpCall, wanted: np.ndarray) -> float:
 
 
 def assert_right(call: OpCall, wanted: np.ndarray) -> None:
-    """The reference gives exactly these bits, the kernel stays well within the criterion."""
+    """The reference gives exactly these bits, the kernel is well within the criterion and every element's bound."""
     baseline = OPERATOR.reference(call).outputs["filters_grad"]
     assert baseline.dtype == wanted.dtype
     assert baseline.flags.c_contiguous
     np.testing.assert_array_equal(baseline, wanted)
     assert OPERATOR.kernel(call) is Status.SUCCESS
     assert share_of_threshold(call, wanted) < 0.25
+    result = call.tensor("filters_grad")
+    assert element_errors(result.array, wanted, result.dtype, OPERATOR.bound(call)["filters_grad"]).beyond == 0
 
 
 def random_call(rng: random.Random) -> OpCall:
@@ -167,6 +170,7 @@ def test_it_is_the_gradient_of_a_dense_convolution(seed, sub_m):
     assert seen
 
 
+@pytest.mark.slow
 def test_torch_agrees_on_the_gradient():
     torch = pytest.importorskip("torch")
     rng = random.Random(5)
@@ -290,6 +294,41 @@ def test_no_recipe_comes_near_the_largest_half():
     assert 1000 < largest < 3e4
     with pytest.raises(ValueError, match="too near to the largest half"):
         of(300_000, "positive")
+
+
+# What arithmetic allows.
+
+
+def test_the_bound_sums_up_magnitudes_and_counts_terms():
+    shape = {"kernel": (2, 2), "rows_in": 9, "rows_out": 8, "counts": (5, 0, 8, 1), "channels_in": 2, "channels_out": 3}
+    call = made_call("random_pairs", DType.HALF, values="wide", **shape)
+    bound = OPERATOR.bound(call)["filters_grad"]
+    for name in ("features", "output_grad"):
+        np.abs(call.array(name), out=call.array(name))
+    wide = replace(call, inputs={**call.inputs, **{n: as_float(call.inputs[n]) for n in ("features", "output_grad")}})
+    np.testing.assert_array_equal(bound.magnitude, OPERATOR.reference(wide).outputs["filters_grad"])
+    assert bound.roundings.tolist() == [[[[5]], [[0]]], [[[8]], [[1]]]]
+    assert bound.products
+
+
+def as_float(arg: TensorArg) -> TensorArg:
+    return TensorArg(replace(arg.desc, dtype=DType.FLOAT), arg.array.astype("<f4"))
+
+
+def test_a_call_of_zeros_has_a_bound():
+    call = one_offset(np.zeros((3, 1), "<f4"), np.zeros((3, 1), "<f4"))
+    assert not OPERATOR.bound(call)["filters_grad"].magnitude.any()
+
+
+def test_long_sums_of_the_network_leave_no_room_at_all():
+    """Float sums of so few bits are exact, so that one element that is off by its last bit shows."""
+    shape = {"kernel": (1, 1), "rows_in": 1025, "rows_out": 1025, "counts": (1025,), "channels_in": 2}
+    call = made_call("random_pairs", channels_out=2, **shape)
+    wanted = OPERATOR.reference(call).outputs["filters_grad"]
+    bound = OPERATOR.bound(call)["filters_grad"]
+    wrong = wanted.copy()
+    wrong[0, 0, 1, 1] = np.nextafter(wrong[0, 0, 1, 1], np.float32(np.inf))
+    assert element_errors(wrong, wanted, DType.FLOAT, bound).beyond == 1
 
 
 # Rulings.
