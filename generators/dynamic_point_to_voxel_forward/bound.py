@@ -3,7 +3,7 @@
 import numpy as np
 
 from mluops_gtest.authoring import Bound, OpCall
-from mluops_gtest.authoring.sums import lattice_exponent
+from mluops_gtest.authoring.sums import lattice_unit
 
 from .checks import REDUCE_MODE_MEAN
 from .voxels import voxels_of
@@ -20,5 +20,5 @@ def bound(call: OpCall) -> dict[str, Bound]:
         sizes[: voxels.count, 0] = voxels.sizes
         gathered = np.abs(feats[voxels.points], dtype=np.float64)
         magnitude[: voxels.count] = np.add.reduceat(gathered, voxels.starts, axis=0)
-    unit = 2.0 ** lattice_exponent(feats[voxels.points])
+    unit = lattice_unit(feats[voxels.points])
     return {"voxel_feats": Bound(magnitude / sizes, sizes, unit=unit / sizes, afterwards=2)}

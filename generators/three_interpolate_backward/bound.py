@@ -3,7 +3,7 @@
 import numpy as np
 
 from mluops_gtest.authoring import Bound, OpCall
-from mluops_gtest.authoring.sums import lattice_exponent
+from mluops_gtest.authoring.sums import lattice_unit
 
 from .reference import scatter
 
@@ -17,5 +17,4 @@ def bound(call: OpCall) -> dict[str, Bound]:
         for batch in range(dims[0]):
             scatter(magnitude[batch], np.abs(grad[batch]), indices[batch], np.abs(weights[batch]))
             roundings[batch, 0] = np.bincount(indices[batch].reshape(-1), minlength=dims[2])
-    unit = 2.0 ** (lattice_exponent(grad) + lattice_exponent(weights))
-    return {"grad_features": Bound(magnitude, roundings, unit=unit, products=True)}
+    return {"grad_features": Bound(magnitude, roundings, unit=lattice_unit(grad, weights), products=True)}

@@ -3,7 +3,7 @@
 import numpy as np
 
 from mluops_gtest.authoring import Bound, OpCall
-from mluops_gtest.authoring.sums import lattice_exponent
+from mluops_gtest.authoring.sums import lattice_unit
 
 from .reference import interpolate, plain_sum
 
@@ -15,5 +15,4 @@ def bound(call: OpCall) -> dict[str, Bound]:
     with np.errstate(over="ignore", invalid="ignore"):
         for batch, indices in enumerate(call.array("indices")):
             interpolate(magnitude[batch], np.abs(features[batch]), indices, np.abs(weights[batch]), plain_sum)
-    unit = 2.0 ** (lattice_exponent(features) + lattice_exponent(weights))
-    return {"output": Bound(magnitude, 3, unit=unit, products=True)}
+    return {"output": Bound(magnitude, 3, unit=lattice_unit(features, weights), products=True)}

@@ -3,7 +3,7 @@
 import numpy as np
 
 from mluops_gtest.authoring import Bound, OpCall
-from mluops_gtest.authoring.sums import lattice_exponent
+from mluops_gtest.authoring.sums import lattice_unit
 
 from .pooling import pooled
 from .reference import counted
@@ -25,6 +25,6 @@ def bound(call: OpCall) -> dict[str, Bound]:
         "output_features": Bound(
             sums.reshape(batches, height, width, channels),
             terms.reshape(batches, height, width, 1),
-            unit=2.0 ** lattice_exponent(features),
+            unit=lattice_unit(features),
         )
     }

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from mluops_gtest.audit import check_rules, declared_rules, shapes, value_rules
+from mluops_gtest.audit import bound_rules, check_rules, declared_rules, shapes, value_rules
 from mluops_gtest.audit.finding import Finding, Problems
 from mluops_gtest.audit.subject import Subject
 
@@ -22,6 +22,7 @@ _FUNCTIONS: Final[tuple[Rule, ...]] = (
     check_rules.no_check_forgotten,
     value_rules.kernel_is_independent,
     value_rules.kernel_agrees,
+    bound_rules.bounds_declared,
     value_rules.mutants_caught,
     value_rules.twins_see_one_element,
     value_rules.reseeding_keeps_promises,

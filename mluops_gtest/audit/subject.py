@@ -73,7 +73,10 @@ class Implementation:
         self.run = run
 
 
-def judged(name: str, run: Callable[[OpCall], Status], case: Case, operator: Operator) -> CaseResult:
-    """The verdict on one case with this implementation as the backend."""
+def judged(
+    name: str, run: Callable[[OpCall], Status], case: Case, operator: Operator, *, each_element: bool = False
+) -> CaseResult:
+    """The verdict on one case with this implementation as the backend; `each_element` is held to its bound, too."""
+    options = Options(elementwise=None if each_element else False)
     with np.errstate(all="ignore"):  # a wrong implementation may well overflow
-        return Executor(InlineCaller(Implementation(name, run)), Options()).execute(case, operator)
+        return Executor(InlineCaller(Implementation(name, run)), options).execute(case, operator)

@@ -11,6 +11,7 @@ from mluops_gtest.authoring.sums import (
     exact_sums,
     largest_magnitude,
     lattice_exponent,
+    lattice_unit,
     sums_are_exact,
 )
 from mluops_gtest.model.bound import Bound
@@ -71,10 +72,9 @@ def bound_of(products: Products) -> Bound:
     """What arithmetic allows each sum: any order, a product and an addition per term."""
     # float32 has room for sums of halves that leave the range of half.
     rows, matrices = (np.abs(values).astype(np.float32) for values in (products.rows, products.matrices))
-    exponent = lattice_exponent(products.rows) + lattice_exponent(products.matrices)
     with np.errstate(over="ignore", invalid="ignore"):
         magnitude = by_matrix_products(replace(products, rows=rows, matrices=matrices))
-    return Bound(magnitude, products.terms[:, None], unit=2.0**exponent, products=True)
+    return Bound(magnitude, products.terms[:, None], unit=lattice_unit(products.rows, products.matrices), products=True)
 
 
 def float64_is_exact(products: Products) -> bool:

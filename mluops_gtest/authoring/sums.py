@@ -14,6 +14,8 @@ from mluops_gtest.model.dtypes import Array, DType
 
 # Zero is a multiple of every power of two; this one is above any that a float32 can need.
 ANY_EXPONENT = 1023
+# Products of zeros alone have no unit; 2^24 times this one is still a number.
+_LARGEST_UNIT = 900
 # A correct kernel that adds in an unlucky order must not come near the threshold.
 ROOM = 4
 
@@ -39,6 +41,11 @@ def lattice_exponent(values: Array) -> int:
         return exponent
 
     return min(_map_chunks(of_chunk, values), default=ANY_EXPONENT)
+
+
+def lattice_unit(*factors: Array) -> float:
+    """A power of two that divides every product of finite values, one of each array: the `unit` of a Bound."""
+    return math.ldexp(1.0, min(sum(map(lattice_exponent, factors)), _LARGEST_UNIT))
 
 
 def largest_magnitude(values: Array) -> float:

@@ -6,15 +6,14 @@ import numpy as np
 
 from mluops_gtest.criteria.elements import value_text
 from mluops_gtest.criteria.elementwise import ElementErrors, can_be_bounded, element_errors
-from mluops_gtest.errors import OperatorError
 from mluops_gtest.model.binding import bind_values
 from mluops_gtest.model.bound import Bound, Precision
+from mluops_gtest.model.bounds import bounds_of
 from mluops_gtest.model.case import Case
 from mluops_gtest.model.cause import BeyondBound, Places
 from mluops_gtest.model.dtypes import Array
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.result import ElementReading
-from mluops_gtest.model.source_place import raised_by, source_of
 from mluops_gtest.model.tensor import Tensor
 
 
@@ -53,21 +52,8 @@ class SecondLook:
 
     def _bound(self, output: str) -> Bound | None:
         if self._bounds is None:
-            self._bounds = bounds_of(self._case, self._operator)
+            self._bounds = bounds_of(self._operator, bind_values(self._case, self._operator))
         return self._bounds.get(output)
-
-
-def bounds_of(case: Case, operator: Operator) -> Mapping[str, Bound]:
-    """What the operator says of the case's inputs; none of the outputs for one that says nothing."""
-    if operator.bound is None:
-        return {}
-    try:
-        return operator.bound(bind_values(case, operator))
-    except Exception as error:
-        raise OperatorError(
-            f"{source_of(operator.bound)}: the bound of {operator.name} fails for {case.id}: "
-            f"{raised_by(error, operator.bound)}. It must give a bound wherever the reference gives a baseline."
-        ) from error
 
 
 def _places(found: ElementErrors) -> Places:

@@ -11,8 +11,8 @@ from mluops_gtest.cli.main import run_main
 
 NAME = "row_sum"
 CASES = f"cases/{NAME}.yaml"
-OPERATOR, CHECKS, KERNEL, RECIPES, MUTANTS = (
-    f"generators/{NAME}/{part}.py" for part in ("__init__", "checks", "kernel", "recipes", "mutants")
+OPERATOR, BOUND, CHECKS, KERNEL, RECIPES, MUTANTS = (
+    f"generators/{NAME}/{part}.py" for part in ("__init__", "bound", "checks", "kernel", "recipes", "mutants")
 )
 
 
@@ -82,6 +82,22 @@ SPOILED = {
         KERNEL, "    output[...] = 0\n",
         "    output[...] = 0\n    if len(segments) == 160 and segments[0] not in (12, 4):\n        return\n",
         ("kernel_agrees",), "under --reseed 1: the kernel is failed",
+    ),
+    "no bound": Spoiled(
+        OPERATOR, "    bound=bound,\n", "", ("bounds_declared",), "nothing says how far output may be off"
+    ),
+    "a bound of another output": Spoiled(
+        BOUND, '{"output": ', '{"sums": ', ("bounds_declared",), "names the output 'sums', which the operator does not"
+    ),
+    "a bound of another shape": Spoiled(
+        BOUND, "rows[:, None]", "rows[None, :]", ("bounds_declared",), "has a roundings of the shape [1, 20]"
+    ),
+    "a bound without an output": Spoiled(
+        BOUND, 'return {"output": Bound', 'return {} if count == 20 else {"output": Bound', ("bounds_declared",),
+        "network_twin_float: nothing says how far output may be off",
+    ),
+    "a bound that nobody can keep": Spoiled(
+        BOUND, "rows[:, None]", "0", ("bounds_declared",), "the kernel is off by"
     ),
     "a mutant that survives": Spoiled(
         MUTANTS, "    return _add(call, segments[segments > 0], call.array(\"values\")[segments > 0])",

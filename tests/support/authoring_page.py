@@ -55,10 +55,11 @@ SECTIONS: dict[str, tuple[ModuleType, tuple[str, ...]]] = {
         authoring,
         (
             *("Operator", "TensorSpec", "OutputSpec", "ParamMessage", "ParamField", "EnumSpec"),
-            *("Check", "CheckVerdict", "Theory", "Bound", "Mutant"),
+            *("Check", "CheckVerdict", "Theory", "Mutant"),
         ),
     ),
     "What functions return": (authoring, ("Baseline", "RecipeOutput")),
+    "Bounds": (authoring, ("Bound",)),
     "Calls": (
         authoring,
         tuple("OpCall TensorArg TensorDesc Handle Params Array DType Layout Status".split()),  # noqa: SIM905
@@ -98,6 +99,8 @@ def _rows(name: str, value: Any) -> Iterator[str]:
         for member, inner in vars(value).items():
             if not member.startswith("_") and isinstance(inner, property):
                 yield _row(f"{name}.{member}", _promise(inner))
+            elif not member.startswith("_") and isinstance(inner, staticmethod):
+                yield _row(f"{name}.{member}{_signature(inner.__func__)}", _promise(inner))
             elif not member.startswith("_") and inspect.isfunction(inner):
                 yield _row(f"{name}.{member}{_signature(inner, method=True)}", _promise(inner))
 
