@@ -5,7 +5,7 @@ from typing import Final
 from mluops_gtest.authoring import DType, OpCall, Operator, OutputSpec, ParamField, ParamMessage, TensorSpec, Theory
 from mluops_gtest.authoring.filters import extents
 
-from .checks import ANSWERED_ANYWAY, CHECKS, LAYOUTS
+from .checks import ANSWERED_ANYWAY, CHECKS, LAYOUTS, NOT_TOGETHER
 from .kernel import kernel
 from .nonfinite import nonfinite
 from .precondition import precondition
@@ -47,6 +47,7 @@ OPERATOR: Final = Operator(
         ),
     ),
     checks=CHECKS,
+    not_together=NOT_TOGETHER,
     answered_anyway=ANSWERED_ANYWAY,
     reference=reference,
     precondition=precondition,

@@ -125,3 +125,18 @@ ANSWERED_ANYWAY = {
     "features_empty": "without rows indice_pairs is empty, without channels filters is",
     "filters_empty": "without channels features or features_out is empty, without offsets indice_pairs is",
 }
+
+# Pairs that no case breaks together: a tensor without elements is neither strided nor large, and what one check needs of
+# tied shapes and parameters keeps the other.
+NOT_TOGETHER = {
+    "features_rank": ("indice_pairs_rows",),
+    "indice_pairs_rank": ("indice_pairs_rows",),
+    "indice_pairs_rows": ("indice_pairs_dim1",),
+    "features_strided": ("features_empty",),
+    "filters_strided": ("filters_empty",),
+    "features_out_strided": ("features_out_empty",),
+    "features_large": ("features_empty",),
+    "filters_large": ("filters_empty",),
+    "indice_pairs_large": ("indice_pairs_dim1",),
+    "features_out_large": ("features_out_empty",),
+}

@@ -52,9 +52,8 @@ SPOILED = {
     ),
     "a wrong shape": Spoiled(OPERATOR, '"[N, C]"', '"[N, 2·C]"', ("shapes_hold",), "axis 1 of values is 3"),
     "a check that no case asks for": Spoiled(
-        CASES, "tags: [negative], doc: \"§2\", data: *small, change: {values: {dims: [4, 2, 1]}}",
-        "tags: [boundary], doc: \"§2\", data: *small, change: {values: {dims: [4, 2, 1]}}",
-        ("checks_asked",), "check values_rank: no negative case reaches it",
+        CASES, '- {name: "{tensor}_ptr_null", tags: [negative]', '- {name: "{tensor}_ptr_null", tags: [boundary]',
+        ("checks_asked",), "check values_ptr_null: no negative case reaches it",
     ),
     "a check declared as never reached": Spoiled(
         CHECKS, '"output must have the type of values",\n        "§2",',
