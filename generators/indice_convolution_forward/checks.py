@@ -126,8 +126,8 @@ ANSWERED_ANYWAY = {
     "filters_empty": "without channels features or features_out is empty, without offsets indice_pairs is",
 }
 
-# Pairs that no case breaks together: a tensor without elements is neither strided nor large, and what one check needs of
-# tied shapes and parameters keeps the other.
+# Pairs that no case breaks together: a tensor without elements is neither strided nor large, and what one check
+# needs of tied shapes and parameters keeps the other.
 NOT_TOGETHER = {
     "features_rank": ("indice_pairs_rows",),
     "indice_pairs_rank": ("indice_pairs_rows",),
