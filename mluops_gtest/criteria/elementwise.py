@@ -52,7 +52,10 @@ def element_errors(
     with np.errstate(all="ignore"):  # NaN and Inf are looked at as what they are
         for index, start in _blocks(baseline.shape):
             e, b = (elements_of(dtype).values(array[index]) for array in (evaluated, baseline))
-            unequal = (e != b) & ~(np.isnan(e) & np.isnan(b))
+            unequal = e != b
+            if not unequal.any():
+                continue
+            unequal &= ~(np.isnan(e) & np.isnan(b))
             places = np.flatnonzero(unequal)
             if not places.size:
                 continue

@@ -1,0 +1,1 @@
+"""Right implementations of every kind, per operator: what no bound may refuse."""
