@@ -117,19 +117,6 @@ MESSAGES: Final[Mapping[str, tuple[SchemaField, ...]]] = {
     "HandleParam": rows("optional QuantizeRoundMode round_mode 1 ROUND_OFF_ZERO"),
 }
 
-# Parameter messages that the format lists; an operator that declares the same field replaces it.
-PARAMS: Final[Mapping[str, tuple[int, str, tuple[SchemaField, ...]]]] = {
-    "indice_convolution_backward_param": (
-        20230131,
-        "IndiceConvolutionBackwardParam",
-        rows("""
-            optional int64 inverse 1
-            optional int64 sub_m 2
-            repeated int64 indice_num 3
-        """),
-    ),
-}
-
 ENUMS: Final[Mapping[str, Mapping[str, int]]] = {
     "TensorLayout": {layout.schema_name: layout.schema_number for layout in Layout},
     "DataType": dict(

@@ -42,10 +42,7 @@ class Schema:
     def of(operators: Iterable[Operator]) -> "Schema":
         """The schema that knows these operators' parameters and op_type names."""
         enums = {name: dict(values) for name, values in base_schema.ENUMS.items()}
-        params = {
-            field: (SchemaField("optional", message, field, number), fields)
-            for field, (number, message, fields) in base_schema.PARAMS.items()
-        }
+        params: dict[str, tuple[SchemaField, tuple[SchemaField, ...]]] = {}
         op_types: dict[str, int] = {}
         owners: dict[str, str] = {}
         for operator in operators:
