@@ -128,6 +128,7 @@ def calls_of(tree: ast.Module, names: set[str]) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.func.attr
 
 
+@pytest.mark.slow
 def test_files_and_terminals_are_written_by_one_door() -> None:
     """files/writing.py (whole or not at all), cli/lines.py and reports/markup.py (text from outside stays text)."""
     wrong = [
@@ -199,6 +200,7 @@ def test_the_package_imports_nothing_heavy() -> None:
     assert heavy_modules_after("import mluops_gtest; mluops_gtest.__version__") == []
 
 
+@pytest.mark.slow
 def test_what_the_package_offers_is_there_when_asked_for() -> None:
     assert heavy_modules_after("from mluops_gtest import OpCall") == ["numpy"]
 

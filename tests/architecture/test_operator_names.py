@@ -39,6 +39,7 @@ def named(path: Path) -> Iterator[str]:
             yield f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
 
 
+@pytest.mark.slow
 def test_the_package_names_no_operator() -> None:
     files = [
         p for p in PACKAGE.rglob("*") if p.is_file() and "__pycache__" not in p.parts and EXAMPLES not in p.parents

@@ -74,11 +74,13 @@ def test_the_check_sees_them_at_any_depth(pattern, found):
     assert bool(operations(pattern) & WRONG_BEFORE_3_11_5) == found
 
 
+@pytest.mark.slow
 def test_no_compiled_pattern_has_them(compiled):
     assert len({module for module, _ in compiled}) > 5
     assert not [entry for entry in compiled if operations(entry[1]) & WRONG_BEFORE_3_11_5]
 
 
+@pytest.mark.slow
 def test_no_literal_of_a_module_with_patterns_has_them():
     found = []
     for path in SOURCES:

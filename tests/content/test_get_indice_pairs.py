@@ -136,6 +136,7 @@ def test_network_twins_are_the_document():
         assert_reference_and_kernel_give(by_document(indices, case.params), indices, case.params)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("layer", "sites", "offsets", "outputs"),
     [

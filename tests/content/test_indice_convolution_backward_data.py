@@ -194,6 +194,7 @@ def test_it_is_the_gradient_of_a_dense_convolution(seed, sub_m):
     assert seen
 
 
+@pytest.mark.slow
 def test_torch_agrees_on_the_gradient():
     torch = pytest.importorskip("torch")
     rng = random.Random(5)

@@ -464,6 +464,7 @@ def test_network_cases_have_the_shapes_of_the_document(case, features, filters, 
     assert 2 * pairs * channels_in * channels_out == pytest.approx(ops, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_each_layer_reads_what_the_layer_before_wrote():
     layers = ["down_41x1440x1440", "down_21x720x720", "down_11x360x360", "out_5x180x180"]
     for name, following in itertools.pairwise(layers):

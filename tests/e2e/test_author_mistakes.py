@@ -217,6 +217,7 @@ def test_a_kernel_without_a_status(cli, run, spoil):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["numpy", "reference"])
 def test_a_reference_that_was_spoiled_after_its_cases_were_made(cli, run, spoil, backend):
     """Stored baselines are compared as they are; who asks the reference learns of the slip."""

@@ -61,6 +61,7 @@ def test_a_bad_name_is_refused(cli, name):
     assert cli("new", "backend", name).code == 2
 
 
+@pytest.mark.slow
 def test_the_doctor_finds_nothing_wrong_with_the_reference(cli):
     result = cli("doctor", "--backend", "reference", *SMALL)
     assert result.code == 0, result.out
@@ -119,6 +120,7 @@ def test_a_plugin_package_is_found_by_its_name(tmp_path):
     assert skipped.returncode == 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isolation", ["--isolate", "--no-isolate"])
 def test_a_backend_is_closed_when_the_run_is_over(run, tmp_path, isolation):
     closed = tmp_path / "closed"

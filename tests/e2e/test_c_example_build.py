@@ -89,6 +89,7 @@ def test_the_library_exports_what_the_header_declares_and_nothing_else(folder):
         assert any(set(signature.symbols) <= exported for signature in signatures), operator
 
 
+@pytest.mark.slow
 def test_the_header_compiles_alone(folder, tmp_path):
     source = tmp_path / "alone.c"
     source.write_text('#include "mluops_host.h"\nint main(void) { return MLUOP_STATUS_SUCCESS; }\n')

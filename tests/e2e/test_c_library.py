@@ -63,6 +63,7 @@ def test_cases_about_older_devices_are_skipped_without_the_hook(run, library):
     assert "library cannot simulate an older device" in only(result)["reason"]
 
 
+@pytest.mark.slow
 def test_a_refusing_setter_is_named_and_decides(run, library):
     backend = f"c:{library(refusing='mluOpSetTensorDescriptor_v2')}"
     result = run(COMPUTES, "--backend", backend)

@@ -96,6 +96,7 @@ def test_every_command_that_takes_a_backend_offers_them(command):
     assert offered(f"{command} ref") == ["plain,reference"]
 
 
+@pytest.mark.slow
 def test_operators_of_the_roots_in_the_settings(tmp_path):
     write_toy_root(tmp_path / "mine")
     (tmp_path / "mluops-test.toml").write_text('roots = ["mine"]')

@@ -54,6 +54,7 @@ def test_list_ids_run_and_generate_agree(cli, run, tmp_path):
     assert sorted(p.relative_to(tmp_path / "made").with_suffix("").as_posix() for p in made) == sorted(ids)
 
 
+@pytest.mark.slow
 def test_list_json_describes_cases_without_running_them(cli):
     described = json.loads(cli("list", "--all", "--format", "json").out)
     assert {one["operator"] for one in described} >= {"get_indice_pairs", "voxel_pooling_forward"}

@@ -27,6 +27,7 @@ def test_a_case_that_fails_and_passes_is_flaky_and_blocks(run, where):
     assert "flaky" in result.out
 
 
+@pytest.mark.slow
 def test_without_reruns_the_same_backend_fails(run):
     result = run(*SMOKE, "--backend", moody("FailsAtFirst"))
     assert {r["outcome"] for r in result.results.values()} == {"failed"}

@@ -119,6 +119,7 @@ def test_every_case_is_called_at_the_end_of_its_pages_and_at_their_start(run, tm
     assert (tmp_path / "told").read_text().splitlines() == ["True False"] * 2 + ["False True"] * 2
 
 
+@pytest.mark.slow
 def test_an_empty_tensor_has_no_byte_to_read(run):
     assert run(EMPTY, "--backend", straying("ReadsTheEmptyTensor")).code == 0
     one = only(run(EMPTY, "--backend", straying("ReadsTheEmptyTensor"), "--guard-pages"))
@@ -145,6 +146,7 @@ def test_address_space_is_given_back(run, tmp_path):
     assert max(sizes) - min(sizes) < 256 << 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments", [("--isolate",), ("--backend", wrong("Exact")), ("--backend", "reference", "--isolate")]
 )

@@ -88,6 +88,7 @@ def test_a_worker_that_closes_its_pipe_is_ended(run):
     assert {r["outcome"] for r in victims} == {"crashed"}
 
 
+@pytest.mark.slow
 def test_the_last_words_of_a_crash_are_kept(run):
     result = run(*SMOKE, "--backend", crashing("Segfaults"))
     one = next(r for r in result.results.values() if r["outcome"] == "crashed")
@@ -96,6 +97,7 @@ def test_the_last_words_of_a_crash_are_kept(run):
     assert "about to read nothing" in result.out
 
 
+@pytest.mark.slow
 def test_what_a_backend_prints_is_kept_apart_per_case(run):
     result = run(*SMOKE, "--backend", crashing("Prints"), "-v")
     victims = [r for r in result.results.values() if r["operator"] == VICTIMS]

@@ -42,6 +42,7 @@ def committed(cli, monkeypatch):
     return subprocess.run(["git", "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
 
 
+@pytest.mark.slow
 def test_a_run_records_commit_file_version_and_what_the_user_says(run, toy, committed):
     done = run("--root", toy, "--backend", "mine.py", "--label", "device=x y", "--label", "n=1", "-v")
     digest = hashlib.sha256(BACKEND.encode()).hexdigest()[:16]

@@ -92,6 +92,7 @@ def test_it_runs_and_is_reported(cli, run, root, backend, tmp_path):
         assert cli("report", result.folder, "--format", form, "-o", tmp_path / form).code == 0
 
 
+@pytest.mark.slow
 def test_a_program_gets_no_parameters(run, root, tmp_path):
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
@@ -102,6 +103,7 @@ def test_a_program_gets_no_parameters(run, root, tmp_path):
 class TestWithGcc:
     pytestmark = needs_gcc
 
+    @pytest.mark.slow
     def test_a_c_function_takes_none(self, cli, run, root, tmp_path):
         (tmp_path / "scale_by.h").write_text(cli("ops", "scale_by", "--c", "--root", root).out)
         source = tmp_path / "scale_by.c"

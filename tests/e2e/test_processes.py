@@ -213,6 +213,7 @@ def test_a_limit_that_was_raised_is_told(run, pids, backend):
     assert not any(told in one["notes"] for one in others)
 
 
+@pytest.mark.slow
 @linux
 def test_the_memory_limit_is_the_hard_limit(run, pids):
     victims, others = split(run(*SMOKE, "--backend", acting("RaisesTheSoftLimit"), "--memory-limit", "1G"))

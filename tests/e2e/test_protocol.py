@@ -163,6 +163,7 @@ def test_what_is_noted_is_limited_while_it_runs(run, isolate):
     assert sum(map(len, one["notes"])) <= 1 << 20
 
 
+@pytest.mark.slow
 def test_half_characters_are_no_matter(run):
     result = run(*SMOKE, "--backend", rude("TellsHalfCharacters"))
     assert {r["outcome"] for r in result.results.values()} == {"passed"}

@@ -71,17 +71,17 @@ class TestInOneStep:
         assert (told.code, message in told.err, Path("results").exists()) == (2, True, False)
 
     def test_one_that_cannot_be_written_at_the_end_costs_neither_results_nor_the_others(self, cli, monkeypatch):
-        from mluops_gtest.cli import reporting
+        from mluops_gtest.cli import report_files
         from mluops_gtest.errors import UnwritableError
 
-        true_write = reporting.write
+        true_write = report_files.write
 
         def full(text, file):
             if file.name == "r.html":
                 raise UnwritableError.of(file, OSError(28, "No space left on device"))
             true_write(text, file)
 
-        monkeypatch.setattr(reporting, "write", full)
+        monkeypatch.setattr(report_files, "write", full)
         done = cli("run", *SELECT, "--out", "results", *self.FILES)
         assert done.code == 74
         assert done.err == "error: r.html: cannot be written: No space left on device.\n"

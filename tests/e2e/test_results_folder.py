@@ -136,6 +136,7 @@ def test_overwrite_replaces_the_run_and_nothing_else(cli, run):
     assert (first.folder / "notes.txt").read_text() == "mine"
 
 
+@pytest.mark.slow
 def test_an_unusable_backend_costs_the_old_run_nothing(cli, run, tmp_path):
     first = run(*SMOKE)
     before = files(first.folder)

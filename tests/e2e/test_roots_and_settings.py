@@ -31,6 +31,7 @@ def tree(root):
 
 
 class TestRoots:
+    @pytest.mark.slow
     def test_own_operators_stand_beside_the_built_in_ones(self, cli, run, toy):
         roots = ("--root", "builtin", "--root", toy)
         names = [line.split()[0] for line in cli("ops", *roots).lines]
@@ -311,6 +312,7 @@ class TestSettings:
         (here / "mluops-test.toml").unlink()
         assert cli(*repro[1:]).code == 1
 
+    @pytest.mark.slow
     def test_a_repro_line_holds_even_what_the_settings_would_change(self, cli, run, here, toy):
         write_failing_backend(here)
         write(here, f'backend = "nothing.py"\nroots = ["{toy}"]\n')
@@ -331,6 +333,7 @@ class TestSettings:
         assert json.loads((folder / "report.json").read_text())["backend"]["spec"] == "reference"
         assert json.loads((folder / "run.json").read_text())["settings"] == str(path)
 
+    @pytest.mark.slow
     def test_what_a_run_cannot_use_is_left_out(self, cli, run, here):
         write(here, "timeout = 20\njobs = 2\n")
         assert run(TWIN, "--backend", "numpy").code == 0

@@ -33,6 +33,7 @@ def test_the_default_set_passes_on_numpy(run):
     assert result.report["backend"]["name"] == "numpy"
 
 
+@pytest.mark.slow
 def test_the_report_holds_what_it_promises(run):
     result = run(*SMOKE, "--backend", wrong("Transposed"))
     report = result.report
@@ -55,6 +56,7 @@ def test_the_report_holds_what_it_promises(run):
     assert [json.loads(line) for line in lines] == report["results"]
 
 
+@pytest.mark.slow
 def test_a_failure_is_printed_with_reason_worst_element_and_repro(run, cli):
     result = run(*SMOKE, "--backend", wrong("Transposed"))
     one = next(iter(result.results.values()))
@@ -253,6 +255,7 @@ def test_times_must_be_of_use(cli, run, toy):
     assert "--times has none of the selected cases" in unknown.err
 
 
+@pytest.mark.slow
 def test_stopping_at_the_first_failure_starts_with_the_smallest(run, toy):
     result = run(
         "scale_by/big", "scale_by/ramp_4", "scale_by/ramp_2", "--root", toy, "-x", "--backend", wrong("WithNan")

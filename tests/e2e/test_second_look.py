@@ -18,6 +18,7 @@ def one_off(run):
     return call
 
 
+@pytest.mark.slow
 def test_it_passes_and_is_told(one_off):
     result = one_off()
     assert result.code == 0
@@ -32,6 +33,7 @@ def test_it_passes_and_is_told(one_off):
     assert "--elementwise fails such cases" in result.out
 
 
+@pytest.mark.slow
 def test_asked_for_it_fails(one_off):
     result = one_off("--elementwise")
     assert result.code == 1
@@ -42,6 +44,7 @@ def test_asked_for_it_fails(one_off):
     assert [cause["kind"] for cause in case["causes"]] == ["beyond_bound"]
 
 
+@pytest.mark.slow
 def test_nobody_looks_where_that_is_asked(one_off):
     result = one_off("--no-elementwise")
     assert result.code == 0
@@ -57,6 +60,7 @@ def test_a_right_backend_has_none(run):
     assert all(one["beyond"] == 0 and one["ratio"] <= 1 for one in seen)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isolation", ["--isolate", "--no-isolate"])
 def test_a_backend_is_held_to_the_precision_that_it_declares(run, isolation):
     result = run("voxel_pooling_forward/bevdepth_twin", "--backend", wrong("SumsInHalf"), isolation, "--elementwise")
@@ -83,6 +87,7 @@ class TestGate:
 
         return call
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("form", ["report", "baseline"])
     def test_it_blocks(self, gate, form):
         result = gate(form=form)
@@ -91,19 +96,23 @@ class TestGate:
         assert f"{LARGE}: output_features[" in result.out
         assert "blocked: 1 case with outliers" in result.out
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("form", ["report", "baseline"])
     def test_it_is_let_through_where_that_is_said(self, gate, form):
         result = gate("--allow-outliers", form=form)
         assert result.code == 0
         assert "outliers: voxel_pooling_forward, 1 case" in result.out
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("form", ["report", "baseline"])
     def test_a_baseline_whose_run_did_not_look_blocks_nothing(self, gate, form):
         assert gate(before=["--no-elementwise"], form=form).code == 0
 
+    @pytest.mark.slow
     def test_what_had_some_already_is_not_blocked(self, cli, one_off):
         assert cli("gate", one_off().folder, "--against", one_off().folder).code == 0
 
+    @pytest.mark.slow
     def test_programs_read_it(self, gate):
         decision = json.loads(gate("--format", "json").out)
         assert decision["blocking_outliers"] == [LARGE]
@@ -112,6 +121,7 @@ class TestGate:
 
 
 class TestResultsThatCannotBe:
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("change", "message"),
         [

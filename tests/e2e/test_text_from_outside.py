@@ -213,6 +213,7 @@ def test_markup_is_text(text):
     assert console.file.getvalue() == f"{shown}|{shown}x\n"
 
 
+@pytest.mark.slow
 def test_stdout_in_a_narrow_encoding(toy):
     import os
     import subprocess

@@ -18,6 +18,7 @@ def run(call, inputs, outputs):
 class TestWithTorch:
     pytestmark = needs_torch
 
+    @pytest.mark.slow
     def test_the_default_set_passes(self, run, catalogue):
         """Bit for bit where a copy is asked for."""
         result = run("--backend", "torch", "--bitwise")
@@ -26,29 +27,33 @@ class TestWithTorch:
         assert {r["operator"] for r in result.results.values()} == set(catalogue.operators)
         assert result.report["backend"]["name"] == "torch"
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("selection", [("--tag", "undefined"), ("--tag", "smoke", "--repeat", "3")])
     def test_undefined_and_repeated_cases_pass(self, run, selection):
         result = run("--backend", "torch", *selection)
         assert result.code == 0, result.out[-3000:]
         assert set(result.report["summary"]) == {"passed"}
 
+    @pytest.mark.slow
     def test_a_device_that_is_not_there(self, run):
         result = run("--backend", "torch:gpu", "--tag", "smoke")
         assert result.code == 4
         assert "torch has no device 'gpu' here; present: cpu" in result.err
 
+    @pytest.mark.slow
     def test_an_operator_of_another_root_runs_by_its_torch_kernel(self, run, toy_with):
         result = run("--backend", "torch", "--root", toy_with(torch_kernel=KERNEL))
         assert result.code == 0, result.out[-3000:]
         assert {r["outcome"] for r in result.results.values()} == {"passed"}
 
+    @pytest.mark.slow
     def test_a_torch_kernel_that_does_not_load_is_told_with_its_file(self, run, toy_with):
         root = toy_with(torch_kernel="import nowhere_at_all\n")
         result = run("--backend", "torch", "--root", root)
         assert result.code == 1
         assert {r["outcome"] for r in result.results.values()} == {"error"}
         reason = result.results["scale_by/ramp_2"]["reason"]
-        assert f"{root}/generators/scale_by/torch_kernel.py: the file does not load: ModuleNotFoundError" in reason
+        assert f"{root}/generators/scale_by/torch_kernel.py:1: the file does not load: ModuleNotFoundError" in reason
 
 
 def test_without_torch_the_command_that_installs_it_is_told(run, monkeypatch):

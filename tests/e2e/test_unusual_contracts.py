@@ -58,6 +58,7 @@ def test_it_runs_and_is_verified(cli, run, root, backend):
     assert cli("generate", "--all", "--check", "--root", root).code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["Backend", "LiftsNegatives", "WritesBehindTheCount"])
 @pytest.mark.parametrize("options", [[], ["--repeat", "2"], ["--guard-pages"]], ids=["once", "twice", "guard-pages"])
 def test_what_the_operator_allows_passes(outcomes, name, options):
@@ -65,6 +66,7 @@ def test_what_the_operator_allows_passes(outcomes, name, options):
 
 
 class TestAnInputThatMayChange:
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("name", "element"), [("LiftsSomeNegatives", {"sharp": 0}), ("ChangesAPositive", {"mixed": 1, "sharp": 1})]
     )
@@ -84,6 +86,7 @@ class TestRowsThatAnOutputCounts:
 
 
 class TestAnEarlySuccessThatWrites:
+    @pytest.mark.slow
     def test_the_outputs_are_owed(self, outcomes):
         found = outcomes("LeavesTheCount")
         assert found["nothing"][0] == "failed"
@@ -100,6 +103,7 @@ class TestAnEarlySuccessThatWrites:
 
 
 class TestRowsThatAreKept:
+    @pytest.mark.slow
     def test_they_must_stay_as_the_caller_preset_them(self, outcomes):
         outcome, reason, _ = outcomes("WritesKeptRows")["mixed"]
         assert outcome == "failed"
@@ -110,6 +114,7 @@ class TestRowsThatAreKept:
         assert outcome == "failed"
         assert reason.startswith("place: 1 of 5 elements")
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("change", ["", "place left out"])
     def test_a_program_finds_them_in_the_file_of_the_output(self, run, root, change):
         program = root / "program.py"
@@ -118,6 +123,7 @@ class TestRowsThatAreKept:
         found = {case.partition("/")[2]: one["outcome"] for case, one in result.results.items()}
         assert found == dict.fromkeys(CASES, "passed") | (dict.fromkeys(("mixed", "sharp"), "failed") if change else {})
 
+    @pytest.mark.slow
     def test_a_call_that_is_refused_writes_nothing_not_even_the_preset(self, outcomes):
         outcome, reason, _ = outcomes("WritesWhenRefusing")["rank"]
         assert outcome == "failed"
@@ -125,6 +131,7 @@ class TestRowsThatAreKept:
 
 
 class TestCriteriaOfACase:
+    @pytest.mark.slow
     def test_they_decide_that_case_alone(self, outcomes):
         found = outcomes("IsALittleOff")
         assert found["mixed"][0] == "passed"
@@ -152,6 +159,7 @@ class TestCriteriaOfACase:
         assert "positive_rows.yaml:8: case 'sharp': " in result.err
         assert message in result.err
 
+    @pytest.mark.slow
     def test_other_criteria_need_no_new_cache(self, cli, run, root):
         """What a case is held to comes from its declaration, whatever a file that was made earlier says."""
         cases = root / "cases" / "positive_rows.yaml"

@@ -97,6 +97,7 @@ class TestDiff:
         assert result.code == 2
         assert "either --backend" in result.err
 
+    @pytest.mark.slow
     def test_save_writes_what_any_tool_reads(self, cli, tmp_path):
         result = cli("diff", CASE, "--backend", wrong("RoundsAndOneWrong"), "--save", tmp_path / "values")
         assert result.code == 1
@@ -121,6 +122,7 @@ class TestDiff:
 
 
 class TestSavedOutputs:
+    @pytest.mark.slow
     def test_failed_keeps_those_that_fail_and_diff_shows_them(self, cli, run):
         result = run(
             CASE, "voxel_pooling_forward/batch_size_0", "--backend", wrong("AllZero"), "--save-outputs", "failed"

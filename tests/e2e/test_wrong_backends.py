@@ -69,6 +69,7 @@ def test_where_a_finite_value_became_infinite_no_criterion_is_blamed_that_was_ke
         assert "over the finite elements" in one["reason"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["Declines", "SupportsNothing"])
 def test_a_backend_that_does_nothing_compares_nothing(run, backend):
     result = run(*EXACT, "--backend", wrong(backend))
@@ -77,6 +78,7 @@ def test_a_backend_that_does_nothing_compares_nothing(run, backend):
     assert "skipped" in result.out
 
 
+@pytest.mark.slow
 def test_an_output_written_although_the_call_fails_is_seen(run):
     result = run("--op", "masked_im2col_forward", "--tag", "negative", "--backend", wrong("WritesOnFailure"))
     written = [r for r in result.results.values() if r["outcome"] == "failed"]
@@ -84,6 +86,7 @@ def test_an_output_written_although_the_call_fails_is_seen(run):
     assert all("was written" in r["reason"] and "although" in r["reason"] for r in written)
 
 
+@pytest.mark.slow
 def test_the_gaps_of_a_strided_output_are_looked_at_too(run):
     case = "masked_im2col_forward/data_col_strided"
     result = run(case, "--backend", wrong("WritesBetweenTheRows"))
@@ -92,6 +95,7 @@ def test_the_gaps_of_a_strided_output_are_looked_at_too(run):
     assert all("was written" in r["reason"] for r in written)
 
 
+@pytest.mark.slow
 def test_a_backend_without_checks_fails_the_negative_cases(run):
     result = run("--op", "voxel_pooling_forward", "--tag", "negative", "--backend", wrong("WrongStatus"))
     assert {r["outcome"] for r in result.results.values()} == {"wrong_status"}
@@ -126,6 +130,7 @@ def test_lost_bits_are_a_note_and_with_bitwise_a_failure(run):
     assert run(*cases, "--backend", wrong("Exact"), "--bitwise").code == 0
 
 
+@pytest.mark.slow
 def test_an_exception_is_told_with_its_traceback(run):
     result = run(*EXACT, "--backend", wrong("Raises"))
     assert "in my kernel" in result.out

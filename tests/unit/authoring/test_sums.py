@@ -32,6 +32,7 @@ def exponent_by_definition(values):
     return min(exponents, default=ANY_EXPONENT)
 
 
+@pytest.mark.slow
 @given(st.lists(st.floats(width=32), max_size=20))
 def test_the_exponent_is_the_largest_that_divides_all_floats(values):
     assert lattice_exponent(np.array(values, "<f4")) == exponent_by_definition(values)

@@ -5,6 +5,8 @@ import os
 import signal
 import time
 
+import pytest
+
 from mluops_gtest.backends.exec_backend import served
 from mluops_gtest.backends.exec_backend.backend import ExecBackend
 from mluops_gtest.codec.call_folder.folder import CallFolderWriter
@@ -30,6 +32,7 @@ def test_one_process_serves_many_calls_and_ends_when_closed(adapter, operator, t
     assert len(set(pids(tmp_path))) == 2
 
 
+@pytest.mark.slow
 def test_a_forgotten_backend_leaves_no_process(operator, tmp_path):
     path = tmp_path / "program.sh"
     path.write_text(SERVE.format(body=WITH_PID))

@@ -178,6 +178,7 @@ WINDOWS = [[2, 12], [3, 0]]
 class TestWithTorch:
     pytestmark = needs_torch
 
+    @pytest.mark.slow
     def test_it_computes_and_tells_the_time(self, operators):
         backend, call = TorchBackend(operators), im2col_call()
         assert backend.name == "torch"

@@ -40,6 +40,7 @@ def test_no_shard_costs_much_more_than_the_others(session, selection):
         assert max(loads) <= max(1.3 * sum(loads) / count, dearest), (count, loads)
 
 
+@pytest.mark.slow
 def test_four_shards_of_everything_have_about_as_many_cases(session):
     """Once they had 4, 667, 663 and 4: descriptors of nearly 2^31 elements counted as load."""
     requests = [RunRequest(SELECTIONS["--all"], ("builtin",), "numpy", shard=f"{index}/4") for index in range(1, 5)]

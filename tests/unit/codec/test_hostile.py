@@ -106,6 +106,7 @@ def test_random_bytes(folder, content, name):
     attempt(folder, content, name)
 
 
+@pytest.mark.slow
 def test_every_truncation(folder):
     data = binary_of(folder, PLAIN_TEXT)
     for end in range(len(data)):

@@ -135,6 +135,7 @@ def test_hexadecimal_strings_at_any_distance(odd, regular, gap):
     assert tensor_of(as_list).values["value_h"].tolist() == [word.encode() for word in words]
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(
     st.lists(st.lists(st.text("0123456789abcdefABCDEF", max_size=5), min_size=1, max_size=3), min_size=1, max_size=6),

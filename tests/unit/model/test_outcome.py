@@ -44,6 +44,7 @@ def test_the_sets_of_outcomes():
     assert words_of(lambda o: o.is_unstable) == {"crashed", "timed_out", "flaky", "memory"}
 
 
+@pytest.mark.slow
 def test_no_other_module_lists_outcomes():
     """Two may stand side by side; a longer list is a set that belongs beside the table."""
 

@@ -89,6 +89,7 @@ def test_what_is_written_is_read_back(tmp_path):
         assert repr(done) == repr({r.case: r for r in whole.results if r.outcome is not Outcome.NOT_RUN})
 
 
+@pytest.mark.slow
 @many
 @given(broken_json(TEXT))
 def test_a_broken_report(tmp_path, data):

@@ -94,6 +94,7 @@ def _seconds() -> float:
     return time.process_time() - start
 
 
+@pytest.mark.slow
 def test_protobuf_is_imported_at_first_use():
     code = (
         "import sys, mluops_gtest.codec.case_files.case as c;"
