@@ -149,8 +149,11 @@ ANSWERED_ANYWAY = {
 }
 
 # Pairs that no case breaks together: a tensor without elements is neither strided nor large, and what one check
-# needs of tied shapes and parameters keeps the other.
+# needs of tied shapes and parameters keeps the other: indice_num has an entry per kernel offset, and nobody may read
+# beyond a caller's array.
 NOT_TOGETHER = {
+    "sub_m": ("filters_large", "indice_pairs_large"),
+    "indice_pairs_dim0": ("input_grad_large", "output_grad_large", "filters_large", "indice_pairs_large"),
     "arch": ("sub_m_even_kernel",),
     "indice_pairs_rank": ("indice_pairs_rows",),
     "indice_pairs_rows": (

@@ -41,7 +41,7 @@ def offered(words, folder=None, **environment):
         ("show get_indice_pairs/one_c", "plain,get_indice_pairs/one_cell"),
         ("--settings none list --op voxel", "plain,voxel_pooling_forward"),
         ("run my_cases/", "file,my_cases/"),
-        ("ops mask", "plain,masked_im2col_forward"),
+        ("ops masked_im", "plain,masked_im2col_forward"),
     ],
 )
 def test_what_is_offered(words, offers):

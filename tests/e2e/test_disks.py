@@ -15,7 +15,7 @@ from tests.support.toy_root import write_toy_root
 pytestmark = pytest.mark.slow
 
 # Passed cases take about 1.3 KB a line; the run description of the operator below about 7 KB.
-ROOMY = 12_000
+ROOMY = 24_000
 CASES = ("--op", "voxel_pooling_forward", "-k", "not network")
 
 
@@ -97,7 +97,7 @@ def test_a_file_that_may_not_grow_ends_the_run_and_resume_completes_it(cli, undi
 
 
 def test_a_full_disk_ends_the_run_and_resume_completes_it(cli, undisturbed, small_disk, tmp_path):
-    disk = small_disk(24)
+    disk = small_disk(48)
     stopped = command("run", *CASES, "--out", disk / "results")
     assert stopped.returncode == 74
     assert "No space left on device" in sentence(stopped.stderr)
