@@ -17,9 +17,13 @@ def command(*arguments, most_bytes=None, cwd=None, **streams):
             resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
 
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **streams}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    if most_bytes is not None:
+        # Python does not notice a short write of a compiled module, and other processes would read what is left of it.
+        environment["PYTHONDONTWRITEBYTECODE"] = "1"
     return subprocess.run(
         [sys.executable, "-m", "mluops_gtest", *map(str, arguments)],
-        cwd=cwd, env={**os.environ, "PYTHONPATH": str(ROOT)}, preexec_fn=limit,
+        cwd=cwd, env=environment, preexec_fn=limit,
         text=True, timeout=120, check=False, **streams,
     )  # fmt: skip
 
