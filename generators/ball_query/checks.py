@@ -70,8 +70,8 @@ CHECKS = (
 # Without one of these another check answers with the same status.
 ANSWERED_ANYWAY = {"nsample": "idx must have nsample entries in a row, and no axis has a negative length"}
 
-# Pairs that no case breaks together: a tensor without elements is neither strided nor large, and what one check
-# needs of tied shapes and parameters keeps the other.
+# Pairs for which a bounded search found no call that breaks both: most exclude each other (a tensor without elements
+# is neither strided nor large), the others are not proved to.
 NOT_TOGETHER = {
     "new_xyz_strided": ("new_xyz_empty",),
     "xyz_strided": ("xyz_empty",),

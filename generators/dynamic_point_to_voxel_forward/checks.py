@@ -89,8 +89,8 @@ CHECKS = (
     *pointers_present(_RANKS, "§3.7"),
 )
 
-# Pairs that no case breaks together: a tensor without elements is neither strided nor large, and what one check
-# needs of tied shapes and parameters keeps the other.
+# Pairs for which a bounded search found no call that breaks both: most exclude each other (a tensor without elements
+# is neither strided nor large), the others are not proved to.
 NOT_TOGETHER = {
     "voxel_num_rank": ("voxel_num_strided",),
     "feats_strided": (

@@ -102,8 +102,8 @@ ANSWERED_ANYWAY = {
     "feats_large": "grad_feats has the same shape",
 }
 
-# Pairs that no case breaks together: a tensor without elements is neither strided nor large, and what one check
-# needs of tied shapes and parameters keeps the other.
+# Pairs for which a bounded search found no call that breaks both: most exclude each other (a tensor without elements
+# is neither strided nor large), the others are not proved to.
 NOT_TOGETHER = {
     "arch": ("voxel_feats_dim1",),
     "grad_voxel_feats_strided": (

@@ -155,8 +155,8 @@ CHECKS: tuple[Check, ...] = (
 # Without one of these another check answers with the same status.
 ANSWERED_ANYWAY = {"indices_empty": "without sites indice_pairs is empty as well"}
 
-# Pairs that no case breaks together: a tensor without elements is neither strided nor large, and what one check
-# needs of tied shapes and parameters keeps the other.
+# Pairs for which a bounded search found no call that breaks both: most exclude each other (a tensor without elements
+# is neither strided nor large), the others are not proved to.
 NOT_TOGETHER = {
     "arch": (
         "offsets_limit",

@@ -148,9 +148,9 @@ ANSWERED_ANYWAY = {
     "filters_empty": "without channels output_grad or input_grad is empty, without offsets indice_pairs is",
 }
 
-# Pairs that no case breaks together: a tensor without elements is neither strided nor large, and what one check
-# needs of tied shapes and parameters keeps the other: indice_num has an entry per kernel offset, and nobody may read
-# beyond a caller's array.
+# Pairs for which a bounded search found no call that breaks both: most exclude each other (a tensor without elements
+# is neither strided nor large), the others are not proved to. More kernel offsets than indice_num has entries are no
+# call at all: a library reads that many.
 NOT_TOGETHER = {
     "sub_m": ("filters_large", "indice_pairs_large"),
     "indice_pairs_dim0": ("input_grad_large", "output_grad_large", "filters_large", "indice_pairs_large"),

@@ -80,8 +80,8 @@ ANSWERED_ANYWAY = {
     "mask_h_idx_large": "mask_w_idx is as long",
 }
 
-# Pairs that no case breaks together: a tensor without elements is neither strided nor large, and what one check
-# needs of tied shapes and parameters keeps the other.
+# Pairs for which a bounded search found no call that breaks both: most exclude each other (a tensor without elements
+# is neither strided nor large), the others are not proved to.
 NOT_TOGETHER = {
     "data_col_dim1": (
         "mask_h_idx_large",

@@ -71,8 +71,8 @@ ANSWERED_ANYWAY = {
     "unknown_empty": "dist2 and idx have no elements either",
 }
 
-# Pairs that no case breaks together: a tensor without elements is neither strided nor large, and what one check
-# needs of tied shapes and parameters keeps the other.
+# Pairs for which a bounded search found no call that breaks both: most exclude each other (a tensor without elements
+# is neither strided nor large), the others are not proved to.
 NOT_TOGETHER = {
     "unknown_strided": ("unknown_empty",),
     "known_strided": ("known_empty",),

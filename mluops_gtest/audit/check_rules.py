@@ -24,7 +24,7 @@ def checks_asked(subject: Subject) -> Problems:
 
 
 def checks_in_order(subject: Subject) -> Problems:
-    """Moving any later check of another status to the front changes some answer, unless no call can break both."""
+    """Moving any later check of another status to the front changes some answer, unless the operator lists the pair."""
     declared = subject.operator.not_together
     answered = {
         check.name: [call for _, name, call in _refused(subject) if name == check.name] for check in subject.reachable

@@ -188,7 +188,7 @@ class Operator:
     workspace_size: Callable[[OpCall], int] | None = None
     # Check → why no case tells it apart: whatever it refuses, a later one refuses with the same status.
     answered_anyway: Mapping[str, str] = field(default_factory=dict)
-    # Check → later checks of another status that no case breaks with it, since one needs what the other excludes.
+    # Check → later checks of another status that no declared case breaks together with it; their order is not tested.
     not_together: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     # Atomic adds: the document allows any order, so repeated runs may differ in the last bits.
     order_free: bool = False
