@@ -322,6 +322,14 @@ def undisturbed(stopping, tmp_path_factory):
     return json.loads((out / "report.json").read_text())
 
 
+def test_the_command_frees_its_own_memory_alone(tmp_path):
+    """Python's allocator for debugging dies of a wrong free, which else kills one run of many, after its results."""
+    words = ["run", "--op", "voxel_pooling_forward", "--tag", "smoke", "--isolate"]
+    process = command(*words, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONMALLOC": "debug"})
+    _, errors = process.communicate(timeout=120)
+    assert (process.returncode, errors) == (0, "")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("point", [0, 1, 7, 20, 33, 43])
 def test_a_killed_controller_loses_nothing(cli, stopping, undisturbed, tmp_path, point):
