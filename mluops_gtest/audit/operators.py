@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from mluops_gtest.audit import bound_rules, check_rules, declared_rules, shapes, value_rules
+from mluops_gtest.audit import bound_rules, check_rules, declared_rules, shapes, size_rules, value_rules
 from mluops_gtest.audit.finding import Finding, Problems
 from mluops_gtest.audit.subject import Subject
 
@@ -16,6 +16,7 @@ _FUNCTIONS: Final[tuple[Rule, ...]] = (
     declared_rules.recipes_used,
     declared_rules.boundary_per_axis,
     declared_rules.strides_of_length_1,
+    size_rules.sizes_live,
     shapes.shapes_hold,
     check_rules.checks_asked,
     check_rules.checks_in_order,

@@ -38,6 +38,8 @@ class Subject:
     # How many other seeds are tried.
     seeds: int
     reseeded: Reseeding
+    # Any declared case, complete; a large one is made on first use.
+    load: Callable[[str], Case]
 
     @property
     def name(self) -> str:

@@ -20,6 +20,7 @@ from mluops_gtest.model.operator import (
     TensorSpec,
     Theory,
 )
+from mluops_gtest.model.sized_axis import SizedAxis
 from mluops_gtest.model.status import Status
 from mluops_gtest.model.tensor import TensorDesc
 
@@ -44,6 +45,7 @@ __all__ = [
     "ParamMessage",
     "Params",
     "RecipeOutput",
+    "SizedAxis",
     "Status",
     "Stream",
     "TensorArg",

@@ -19,12 +19,8 @@ def subject_of(session: Session, name: str, seeds: int) -> Subject:
     catalogue = session.catalogue
     operator = catalogue.operators[name]
     drafts = tuple(draft for draft in catalogue.drafts.values() if draft.operator == name)
-    selected = tuple(
-        Selected(draft.id, name, draft.tags, draft=draft)
-        for draft in drafts
-        if catalogue.stored_path(draft.id).exists()
-    )
-    source = session.source(selected)
+    source = session.source(tuple(Selected(draft.id, name, draft.tags, draft=draft) for draft in drafts))
+    stored = [draft.id for draft in drafts if catalogue.stored_path(draft.id).exists()]
 
     @functools.lru_cache(_CASES_KEPT)
     def reseeded(case_id: str, seed: int) -> Case:
@@ -35,8 +31,9 @@ def subject_of(session: Session, name: str, seeds: int) -> Subject:
         generator=catalogue.operators.files[name],
         declarations=catalogue.root_of(name).cases / f"{name}.yaml",
         drafts=drafts,
-        cases=tuple(source.load(one.id) for one in selected),
+        cases=tuple(map(source.load, stored)),
         mutants=catalogue.operators.part(name, MUTANTS) or (),
         seeds=seeds,
         reseeded=reseeded,
+        load=source.load,
     )

@@ -25,11 +25,12 @@ from mluops_gtest.model.status import Status
 
 _KEYS = (
     *("name", "tags", "doc", "each", "params", "data", "dtypes", "seed", "criteria", "degenerate", "note"),
-    *("change", "null", "handle", "workspace_size", "expect"),
+    *("change", "null", "handle", "workspace_size", "expect", "sizes"),
 )
 # Without any of these keys a case is called in the ordinary way and expects success.
 _SPECIAL = frozenset({"expect", "null", "handle", "workspace_size", "degenerate"})
 _PLAIN = Expect()
+_NO_SIZES: Mapping[str, int] = {}
 _NAME = re.compile(r"[a-z0-9_]+")
 # Part of every digest: raised when the meaning of declarations changes for all cases at once.
 _DIGEST_VERSION = 1
@@ -174,6 +175,7 @@ def _draft(entry: Lines, operator: Operator, variables: Mapping[str, Any], suffi
         where=where,
         digest=_digest(shaping | ({"criteria": criteria} if criteria else {})),
         criteria=criteria,
+        sizes=_sizes(filled("sizes", {}), operator) if "sizes" in entry else _NO_SIZES,
         **shaping,
     )
 
@@ -270,6 +272,18 @@ def _criteria(values: Any, operator: Operator) -> dict[str, tuple[Criterion, ...
             raise _BadValueError("criteria", f"{output} needs at least one criterion, e.g. {{diff3: 0}}")
         criteria[output] = tuple(Criterion(kinds[kind], float(threshold)) for kind, threshold in wanted.items())
     return criteria
+
+
+def _sizes(values: Any, operator: Operator) -> dict[str, int]:
+    if not isinstance(values, dict):
+        raise _BadValueError("sizes", "sizes must be a mapping such as {rows: 65}")
+    for name, size in values.items():
+        if name not in operator.sizes:
+            known = suggestion(str(name), operator.sizes)[:-1] if operator.sizes else f" {operator.name} declares none"
+            raise _BadValueError("sizes", f"unknown size {shown(name)}.{known}")
+        if not fits(size, int) or size < 1:
+            raise _BadValueError("sizes", f"{name} must be an integer ≥ 1, not {shown(size)}")
+    return values
 
 
 def _seed(value: Any, case_id: str) -> int:

@@ -30,6 +30,8 @@ def _mistakes(operator: Operator) -> Iterator[tuple[str, str, str]]:
     for spec in operator.outputs:
         for mistake in _output_mistakes(spec, operator):
             yield spec.id, "", f"the output {spec.id!r} {mistake}"
+    for name, mistake in _size_mistakes(operator):
+        yield name, "", mistake
     for check in operator.checks:
         if check.writes and check.status is not Status.SUCCESS:
             refusal = f"answers {check.status.name}. A call that is refused writes nothing."
@@ -41,6 +43,16 @@ def _mistakes(operator: Operator) -> Iterator[tuple[str, str, str]]:
     for field in operator.param_fields:
         for mistake in _field_mistakes(field):
             yield field.name, "", f"the parameter {field.name!r} {mistake}"
+
+
+def _size_mistakes(operator: Operator) -> Iterator[tuple[str, str]]:
+    tensors = [spec.id for spec in operator.tensors]
+    for name, axis in operator.sizes.items():
+        if axis.tensor not in tensors:
+            yield (
+                name,
+                f"the size {name!r} is that of an unknown tensor {axis.tensor!r}.{suggestion(axis.tensor, tensors)}",
+            )
 
 
 def _output_mistakes(spec: OutputSpec, operator: Operator) -> Iterator[str]:

@@ -47,6 +47,7 @@ def _made(draft: CaseDraft, operator: Operator, draw: Draw) -> Case:
         case = _changed(case, draft)
     answer = operator.answer(bind_values(case, operator))
     _compare_answer(draft, operator, answer)
+    _compare_sizes(draft, operator, case, computes=answer.computes)
     if not answer.computes:
         return _without_baseline(case, operator, answer)
     return _with_theory(_with_baseline(case, draft, operator), operator)
@@ -136,6 +137,21 @@ def _compare_answer(draft: CaseDraft, operator: Operator, answer: CheckVerdict) 
         f"but the operator's checks say {_words(answer)}{why}. "
         + ("Correct the expectation or the checks." if draft.expect_declared else "Write `expect:` if that is meant.")
     )
+
+
+def _compare_sizes(draft: CaseDraft, operator: Operator, case: Case, *, computes: bool) -> None:
+    """A case has the sizes that it is declared for."""
+    if draft.sizes and not computes:
+        raise DeclarationError(
+            f"{draft.where}: case {draft.id} computes nothing, so no size can matter. Remove `sizes`."
+        )
+    for name, wanted in draft.sizes.items():
+        size = operator.sizes[name].size(bind_values(case, operator))
+        if size != wanted:
+            raise DeclarationError(
+                f"{draft.where}: case {draft.id} is declared for {name} {wanted}, but has {size}. "
+                "Correct `sizes`, or params and data."
+            )
 
 
 def _words(answer: CheckVerdict) -> str:

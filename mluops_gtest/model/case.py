@@ -97,6 +97,8 @@ class CaseDraft:
     note: str
     where: str  # file:line, for messages
     digest: str  # of everything above that shapes the case; the lock and the cache are keyed by it
+    # Quantity → the size that the case is there for; the data decide it, so the digest does not know it.
+    sizes: Mapping[str, int] = field(default_factory=dict)
 
 
 class CaseSource(Protocol):

@@ -8,6 +8,7 @@ from mluops_gtest.model.bound import Bound
 from mluops_gtest.model.call import OpCall, Params, ParamValue
 from mluops_gtest.model.criterion import Criterion
 from mluops_gtest.model.dtypes import Array, DType, Layout
+from mluops_gtest.model.sized_axis import SizedAxis
 from mluops_gtest.model.status import Status
 
 
@@ -190,6 +191,8 @@ class Operator:
     answered_anyway: Mapping[str, str] = field(default_factory=dict)
     # Check → later checks of another status that no declared case breaks together with it; their order is not tested.
     not_together: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    # Name → what cases may be declared for under `sizes`; the audit proves that its first and last index count.
+    sizes: Mapping[str, SizedAxis] = field(default_factory=dict)
     # Atomic adds: the document allows any order, so repeated runs may differ in the last bits.
     order_free: bool = False
 

@@ -30,9 +30,7 @@ def spoil(good, tmp_path):
         text = path.read_text()
         assert right in text
         # What a slip needs beyond the names that the file imports already.
-        path.write_text(
-            text.replace(right, wrong).replace("import DType, Operator", "import DType, EnumSpec, Operator")
-        )
+        path.write_text(text.replace(right, wrong).replace("    DType,\n", "    DType,\n    EnumSpec,\n"))
         return root, path
 
     return copy
@@ -65,6 +63,10 @@ WHEN_LOADED = {
     "rows of no result": (
         INIT, "DType.HALF: diff1_and_diff2(3e-3)}", 'DType.HALF: diff1_and_diff2(3e-3)}, rows_owned="count"',
         'OutputSpec("output"', "owns the rows of 'count', which is neither a result nor another output. Known: none",
+    ),
+    "a size of an unknown tensor": (
+        INIT, '"rows": SizedAxis("values", 0)', '"rows": SizedAxis("value", 0)', 'sizes={"rows"',
+        "the size 'rows' is that of an unknown tensor 'value'. Did you mean 'values'?",
     ),
     "an unknown type of a parameter": (
         INIT, '"num_segments", 1, "int32"', '"num_segments", 1, "int"',

@@ -50,6 +50,26 @@ SPOILED = {
     "no odd stride of the output": Spoiled(
         CASES, ", output: {strides: [1, 9]}}", "}", ("strides_of_length_1",), "length 1 of output"
     ),
+    "a size whose last index is inert": Spoiled(
+        RECIPES, "return _made(_drawn(draw, dtype, rows, channels), segments, complete)",
+        "values = _drawn(draw, dtype, rows, channels)\n    values[:, 64:] = 0\n"
+        "    return _made(values, segments, complete)",
+        ("sizes_live",), "channels_65: an implementation that loses index 64 of channels, one of 65, passes",
+    ),
+    "a size whose first index is inert": Spoiled(
+        RECIPES, "return _made(_drawn(draw, dtype, rows, channels), segments, complete)",
+        "segments = np.maximum(segments, min(1, complete['num_segments'] - 1))\n"
+        "    return _made(_drawn(draw, dtype, rows, channels), segments, complete)",
+        ("sizes_live",), "segments_65: an implementation that loses index 0 of segments, one of 65, passes",
+    ),
+    "a size that no case is declared for": Spoiled(
+        OPERATOR, 'sizes={"rows"', 'sizes={"lines": SizedAxis("segments"), "rows"', ("sizes_live",), "of 'lines'"
+    ),
+    "a loss that makes no valid call": Spoiled(
+        OPERATOR, '"rows": SizedAxis("values", 0)',
+        '"rows": SizedAxis("segments", without=lambda call, index: {"values": call.array("values")[:, index]})',
+        ("sizes_live",), "rows_1: the kernel cannot be run without index 0 of rows",
+    ),
     "a wrong shape": Spoiled(OPERATOR, '"[N, C]"', '"[N, 2·C]"', ("shapes_hold",), "axis 1 of values is 3"),
     "a check that no case asks for": Spoiled(
         CASES, '- {name: "{tensor}_ptr_null", tags: [negative]', '- {name: "{tensor}_ptr_null", tags: [boundary]',

@@ -59,6 +59,7 @@ SECTIONS: dict[str, tuple[ModuleType, tuple[str, ...]]] = {
         ),
     ),
     "What functions return": (authoring, ("Baseline", "RecipeOutput")),
+    "Sizes": (authoring, ("SizedAxis",)),
     "Bounds": (authoring, ("Bound",)),
     "Calls": (
         authoring,

@@ -145,3 +145,38 @@ def test_a_generator_that_is_none_is_content_broken(tmp_path, source, message):
     (root / "generators" / "other.py").write_text(source)
     with pytest.raises(ContentError, match=message):
         _ = Catalogue(Root(root)).operators
+
+
+SIZED = GENERATOR.replace("theory=lambda", 'sizes={"count": SizedAxis("x")}, theory=lambda').replace(
+    "RecipeOutput, Status,", "RecipeOutput, SizedAxis, Status,"
+)
+
+
+def sized_drafts(folder, text, generator=SIZED):
+    root = write_toy_root(folder, text)
+    (root / "generators" / "scale_by.py").write_text(generator)
+    return Catalogue(Root(root)).drafts
+
+
+def test_sizes_expand_and_are_no_part_of_the_digest(tmp_path):
+    text = case(name="r_{n}", each="{n: [3, 5]}", sizes='{count: "{n}"}', data='{recipe: ramp, count: "{n}"}')
+    found = sized_drafts(tmp_path / "with", text)
+    assert [draft.sizes for draft in found.values()] == [{"count": 3}, {"count": 5}]
+    without = sized_drafts(tmp_path / "without", text.replace('  sizes: {count: "{n}"}\n', ""))
+    assert [draft.sizes for draft in without.values()] == [{}, {}]
+    assert [draft.digest for draft in without.values()] == [draft.digest for draft in found.values()]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "generator", "told"),
+    [
+        ("{counts: 3}", SIZED, r"cases/scale_by\.yaml:5: case 'a': unknown size 'counts'\. Did you mean 'count'"),
+        ("{count: 3}", GENERATOR, r"scale_by\.yaml:5: case 'a': unknown size 'count'\. scale_by declares none"),
+        ("{count: 0}", SIZED, "scale_by.yaml:5: case 'a': count must be an integer ≥ 1, not 0"),
+        ("{count: three}", SIZED, "count must be an integer ≥ 1, not 'three'"),
+        ("[3]", SIZED, "sizes must be a mapping such as"),
+    ],
+)
+def test_a_wrong_size_is_told_with_file_and_line(tmp_path, sizes, generator, told):
+    with pytest.raises(DeclarationError, match=told):
+        sized_drafts(tmp_path, case(sizes=sizes), generator)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from mluops_gtest.authoring import SizedAxis
 from mluops_gtest.content.catalogue import Catalogue
 from mluops_gtest.content.root import Root
 from mluops_gtest.errors import DeclarationError
@@ -28,3 +29,13 @@ def test_a_reference_that_cannot_work_with_the_values(toy, error):
     case = make_case(draft, operator)
     (found,) = verify_case(case, replace(operator, reference=reference))
     assert found == f"the reference cannot work with the stored inputs: {error.__name__}: no such row"
+
+
+def test_a_case_must_have_the_size_that_it_is_declared_for(toy):
+    operator = replace(toy.operators["scale_by"], sizes={"count": SizedAxis("x")})
+    draft = toy.drafts["scale_by/ramp_3"]
+    assert make_case(replace(draft, sizes={"count": 3}), operator).inputs[0].desc.dims == (3,)
+    with pytest.raises(DeclarationError, match=r"scale_by.yaml:1: case .*ramp_3 is declared for count 4, but has 3\."):
+        make_case(replace(draft, sizes={"count": 4}), operator)
+    with pytest.raises(DeclarationError, match=r"case scale_by/rank_2 computes nothing, so no size can matter"):
+        make_case(replace(toy.drafts["scale_by/rank_2"], sizes={"count": 4}), operator)
