@@ -15,6 +15,7 @@ from .kernel import kernel
 from .precondition import precondition
 from .recipes import RECIPES
 from .reference import reference, theory
+from .sizes import SIZES
 
 # §1.5.1: indices are exact, so diff3 = 0.
 _INDICES = {DType.INT32: exact()}
@@ -58,4 +59,5 @@ OPERATOR = Operator(
     kernel=kernel,
     recipes=RECIPES,
     theory=theory,
+    sizes=SIZES,
 )
