@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from mluops_gtest.authoring.random import Draw
-from mluops_gtest.errors import DeclarationError, HarnessError, OperatorError, shown, suggestion
+from mluops_gtest.errors import ContentError, DeclarationError, HarnessError, OperatorError, shown, suggestion
 from mluops_gtest.model.case import CaseDraft
 from mluops_gtest.model.dtypes import DType
 from mluops_gtest.model.operator import Operator, RecipeOutput
@@ -21,6 +21,9 @@ def made_by(draft: CaseDraft, operator: Operator, draw: Draw) -> RecipeOutput:
     try:
         made = recipe(draw, dict(draft.params), DType.named(draft.dtype), **draft.args)
     except Exception as error:
+        if type(error) is ContentError:
+            # What a recipe asserts of its data does not know the case.
+            raise DeclarationError(f"{draft.where}: case {draft.id}: recipe {draft.recipe!r}: {error}") from error
         if not is_of_author(error, recipe):
             raise
         # A recipe raises ValueError for arguments it cannot use; any other exception may be a mistake in it.

@@ -7,7 +7,7 @@ import pytest
 from mluops_gtest.authoring import SizedAxis
 from mluops_gtest.content.catalogue import Catalogue
 from mluops_gtest.content.root import Root
-from mluops_gtest.errors import DeclarationError
+from mluops_gtest.errors import ContentError, DeclarationError
 from mluops_gtest.generate.make import make_case
 from mluops_gtest.generate.verify import verify_case
 from tests.support.toy_root import write_toy_root
@@ -29,6 +29,15 @@ def test_a_reference_that_cannot_work_with_the_values(toy, error):
     case = make_case(draft, operator)
     (found,) = verify_case(case, replace(operator, reference=reference))
     assert found == f"the reference cannot work with the stored inputs: {error.__name__}: no such row"
+
+
+def test_a_recipe_whose_data_miss_their_conditions(toy):
+    def recipe(draw, params, dtype, **arguments):
+        raise ContentError("The data are ill-conditioned.")
+
+    operator, draft = toy.operators["scale_by"], toy.drafts["scale_by/ramp_3"]
+    with pytest.raises(DeclarationError, match=r"yaml:1: case scale_by/ramp_3: recipe '\w+': The data are ill-cond"):
+        make_case(draft, replace(operator, recipes={draft.recipe: recipe}))
 
 
 def test_a_case_must_have_the_size_that_it_is_declared_for(toy):
