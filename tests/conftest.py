@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from mluops_gtest.codec import lock as lock_module
 from mluops_gtest.content import catalogue as catalogue_module
 from mluops_gtest.content import operators as operators_module
 from mluops_gtest.content.catalogue import Catalogue
 from mluops_gtest.content.root import Root
-from mluops_gtest.generate import produce, source
 from tests.support.built_once import shared_folder
 
 ROOT = Path(__file__).parents[1]
@@ -53,8 +53,7 @@ def _content_is_parsed_once():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(operators_module, "load_operator", remembered(operators_module.load_operator))
         patch.setattr(catalogue_module, "load_declarations", remembered(catalogue_module.load_declarations))
-        for module in (source, produce):
-            patch.setattr(module, "read_locks", remembered(module.read_locks))
+        patch.setattr(lock_module, "read_lock", remembered(lock_module.read_lock))
         yield
 
 

@@ -18,20 +18,19 @@ def subject_of(session: Session, name: str, seeds: int) -> Subject:
     """The operator with its declared cases, the stored ones complete."""
     catalogue = session.catalogue
     operator = catalogue.operators[name]
-    drafts = tuple(draft for draft in catalogue.drafts.values() if draft.operator == name)
-    source = session.source(tuple(Selected(draft.id, name, draft.tags, draft=draft) for draft in drafts))
-    stored = [draft.id for draft in drafts if catalogue.stored_path(draft.id).exists()]
+    declared = catalogue.drafts_of(name)
+    source = session.source(tuple(Selected(draft.id, name, draft.tags, draft=draft) for draft in declared.values()))
 
     @functools.lru_cache(_CASES_KEPT)
     def reseeded(case_id: str, seed: int) -> Case:
-        return make_reseeded(catalogue.drafts[case_id], operator, seed, source.lock.get(case_id))
+        return make_reseeded(declared[case_id], operator, seed, source.lock.get(case_id))
 
     return Subject(
         operator=operator,
         generator=catalogue.operators.files[name],
         declarations=catalogue.root_of(name).cases / f"{name}.yaml",
-        drafts=drafts,
-        cases=tuple(map(source.load, stored)),
+        drafts=tuple(declared.values()),
+        cases=tuple(source.load(case_id) for case_id in declared if catalogue.stored_path(case_id).exists()),
         mutants=catalogue.operators.part(name, MUTANTS) or (),
         seeds=seeds,
         reseeded=reseeded,

@@ -168,7 +168,13 @@ def file_options(function: F) -> F:
 
 def complete_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001
     """Operators and case ids; where none fits, files and folders."""
-    ids = _known(ctx, lambda catalogue: [*catalogue.operators, *catalogue.drafts], incomplete)
+
+    def names(catalogue: "Catalogue") -> list[str]:
+        typed = incomplete.partition("/")[0]
+        meant = [name for name in catalogue.operators if name.startswith(typed)]
+        return [*catalogue.operators, *catalogue.drafts_of(*meant)]
+
+    ids = _known(ctx, names, incomplete)
     return [CompletionItem(case_id) for case_id in ids] or [CompletionItem(incomplete, type="file")]
 
 

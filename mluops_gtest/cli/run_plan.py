@@ -19,7 +19,7 @@ def only_failed(session: Session, query: Query, path: Path) -> Query:
     failed = [result.case for result in read_report(path).results if result.outcome.blocks]
     if not failed:
         raise NothingSelectedError(f"--failed {path}: nothing failed there, so there is nothing to run again.")
-    gone = [case for case in failed if case not in session.catalogue.drafts and not Path(case).is_file()]
+    gone = [case for case in failed if session.catalogue.draft(case) is None and not Path(case).is_file()]
     if gone:
         complain(f"warning: --failed {path}: {len(gone)} case(s) no longer exist and are left out, e.g. {gone[0]}.")
     wanted = set(failed).difference(gone)

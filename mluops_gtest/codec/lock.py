@@ -1,6 +1,7 @@
 """Locks, one per operator: a line per declared case with digests of its values, so that large ones need no file."""
 
 import json
+import os
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -67,10 +68,11 @@ def lock_path(folder: Path, operator: str) -> Path:
     return folder / operator / LOCK_NAME
 
 
-def read_locks(folder: Path) -> dict[str, LockEntry]:
-    """All entries of all operators whose cases are stored in this folder."""
+def read_locks(folder: Path, operators: Collection[str] | None = None) -> dict[str, LockEntry]:
+    """All entries of these operators, else of all, whose cases are stored in this folder."""
     entries: dict[str, LockEntry] = {}
-    for path in sorted(folder.glob(f"*/{LOCK_NAME}")):
+    paths = folder.glob(f"*/{LOCK_NAME}") if operators is None else (lock_path(folder, name) for name in operators)
+    for path in sorted(path for path in paths if os.path.lexists(path)):
         found, operator = read_lock(path), path.parent.name
         for case_id in found:
             if found[case_id].operator != operator:

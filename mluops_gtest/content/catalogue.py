@@ -1,5 +1,6 @@
 """All that the content roots declare: their operators and their cases."""
 
+import os
 from functools import cached_property
 from pathlib import Path
 
@@ -13,10 +14,11 @@ from mluops_gtest.model.case import CaseDraft
 
 
 class Catalogue:
-    """The declared content of one or several roots; operators and cases are loaded when first asked for."""
+    """The declared content of one or several roots; each operator and its cases are loaded when first asked for."""
 
     def __init__(self, *roots: Root) -> None:
         self.roots = roots
+        self._drafts: dict[str, dict[str, CaseDraft]] = {}
 
     @cached_property
     def operators(self) -> Operators:
@@ -29,31 +31,49 @@ class Catalogue:
 
     @cached_property
     def drafts(self) -> dict[str, CaseDraft]:
-        """Every declared case by id: operators by name, cases in file order."""
-        with no_garbage_collection():
-            return self._load_drafts()
+        """Every declared case by id: operators by name, cases in file order; all content is loaded and checked."""
+        known = self.operators.values()
+        for root in self.roots:
+            for path in sorted(root.cases.glob("*.yaml")):
+                if path.stem not in self.operators:
+                    raise DeclarationError(
+                        f"{path}: no operator of that name in {root.generators}.{suggestion(path.stem, self.operators)}"
+                    )
+        return self.drafts_of(*(operator.name for operator in known))
 
-    def _load_drafts(self) -> dict[str, CaseDraft]:
-        drafts: dict[str, CaseDraft] = {}
-        files = [(path, root) for root in self.roots for path in root.cases.glob("*.yaml")]
-        for path, root in sorted(files, key=lambda item: item[0].name):
-            operator = self.operators.get(path.stem)
-            if operator is None:
+    def load_all(self) -> None:
+        """Load and check everything, also what no operator claims."""
+        _ = self.drafts
+
+    def drafts_of(self, *operators: str) -> dict[str, CaseDraft]:
+        """The declared cases of the operators of these canonical names, in order; no other operator is loaded."""
+        return {case_id: draft for name in sorted(operators) for case_id, draft in self._of_one(name).items()}
+
+    def draft(self, case_id: str) -> CaseDraft | None:
+        """The declared case of that id, None where there is none; only its operator is loaded."""
+        operator, slash, _ = case_id.partition("/")
+        return self._of_one(operator).get(case_id) if slash and operator in self.operators else None
+
+    def _of_one(self, operator: str) -> dict[str, CaseDraft]:
+        if operator not in self._drafts:
+            self._drafts[operator] = self._load_drafts(operator)
+        return self._drafts[operator]
+
+    def _load_drafts(self, operator: str) -> dict[str, CaseDraft]:
+        home = self.root_of(operator)
+        for root in self.roots:
+            path = root.cases / f"{operator}.yaml"
+            if root is not home and os.path.lexists(path):
                 raise DeclarationError(
-                    f"{path}: no operator of that name in {root.generators}.{suggestion(path.stem, self.operators)}"
-                )
-            home = self.root_of(operator.name)
-            if home is not root:
-                raise DeclarationError(
-                    f"{path}: the operator {operator.name} lives in {self.operators.files[operator.name]}, so its "
+                    f"{path}: the operator {operator} lives in {self.operators.files[operator]}, so its "
                     f"cases belong in {home.cases / path.name}. Move them there, or leave out one --root."
                 )
-            drafts.update((draft.id, draft) for draft in load_declarations(path, operator))
-        return drafts
-
-    def stored_in(self, folder: Path) -> set[str]:
-        """The ids of the cases whose files are committed in this folder: the prototxt/ of one root."""
-        return {case_id for case_id, draft in self.drafts.items() if self.root_of(draft.operator).stored == folder}
+        path = home.cases / f"{operator}.yaml"
+        # A link that leads nowhere is a file that cannot be read, not a missing one.
+        if not os.path.lexists(path):
+            return {}
+        with no_garbage_collection():
+            return {draft.id: draft for draft in load_declarations(path, self.operators[operator])}
 
     def stored_path(self, case_id: str) -> Path:
         """Where the declared case's file is committed when it is small."""
@@ -74,7 +94,7 @@ class Catalogue:
         inside = self.inside_store(resolved)
         if inside is None or inside.suffix != TEXT:
             return None
-        draft = self.drafts.get(inside.with_suffix("").as_posix())
+        draft = self.draft(inside.with_suffix("").as_posix())
         if draft is not None and self.stored_path(draft.id) != resolved:
             raise ContentError(
                 f"{resolved}: the case {draft.id} lives in another root, its file is {self.stored_path(draft.id)}. "
@@ -92,5 +112,7 @@ class Catalogue:
     def canonical_id(self, text: str) -> str:
         """The id or glob with a released operator name replaced by the canonical one."""
         head, slash, tail = text.partition("/")
-        operator = self.operators.get_any(head)
+        if head in self.operators:
+            return text
+        operator = self.operators.get_any(head) if head else None
         return f"{operator.name}{slash}{tail}" if operator else text

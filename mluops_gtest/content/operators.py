@@ -3,7 +3,9 @@
 import hashlib
 import importlib.util
 import sys
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Iterator, Mapping, ValuesView
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any
@@ -19,31 +21,59 @@ _FOLDER_FILE = "__init__.py"
 
 
 class Operators(KnownOperators):
-    """The operators of all content roots by canonical name; `find` also knows the released names."""
+    """The operators of all content roots by canonical name, each loaded when first asked for."""
 
-    def __init__(self, operators: tuple[Operator, ...], files: Mapping[str, Path] = MappingProxyType({})) -> None:
-        self._by_name = {operator.name: operator for operator in operators}
-        self._by_any_name = {name: operator for operator in operators for name in operator.names}
+    def __init__(self, operators: tuple[Operator, ...] = (), files: Mapping[str, Path] = MappingProxyType({})) -> None:
         # By canonical name; an operator that was not loaded from a file has none, and no parts.
         self.files = files
+        self._loaded = {operator.name: operator for operator in operators}
+        # Of those loaded so far.
+        self._released = {operator.released_name: operator for operator in operators}
+        self._names = tuple(sorted({*self._loaded, *files}))
         self._parts: dict[tuple[str, str], Any] = {}
+        # Lanes of a run are threads: no two may load the same files.
+        self._loading = threading.RLock()
 
     def __getitem__(self, name: str) -> Operator:
-        return self._by_name[name]
+        if name not in self._loaded:
+            with self._loading:
+                if name not in self._loaded:
+                    operator = self._loaded[name] = load_operator(self.files[name])
+                    self._released[operator.released_name] = operator
+        return self._loaded[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._loaded or name in self.files
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._by_name)
+        return iter(self._names)
 
     def __len__(self) -> int:
-        return len(self._by_name)
+        return len(self._names)
+
+    def values(self) -> ValuesView[Operator]:
+        """All of them, loaded; two that share a name are an error."""
+        return {operator.name: operator for operator in self._by_any_name.values()}.values()
+
+    @cached_property
+    def _by_any_name(self) -> dict[str, Operator]:
+        owners: dict[str, Operator] = {}
+        for operator in [self[name] for name in self]:
+            for name in operator.names:
+                other = owners.setdefault(name, operator)
+                if other is not operator:
+                    raise _twins(name, self.files[other.name], self.files[operator.name])
+        return owners
 
     def get_any(self, name: str) -> Operator | None:
-        """The operator of that canonical or released name, or None."""
-        return self._by_any_name.get(name)
+        """The operator of that canonical or released name, or None; a name that none loaded so far has needs all."""
+        if name in self:
+            return self[name]
+        return self._released.get(name) or self._by_any_name.get(name)
 
     def find(self, name: str) -> Operator:
         """The operator of that canonical or released name, or an error that lists them."""
-        operator = self._by_any_name.get(name)
+        operator = self.get_any(name)
         if operator is None:
             raise UnknownNameError("operator", name, self._by_any_name)
         return operator
@@ -63,38 +93,43 @@ class Operators(KnownOperators):
         path = generator.with_name(f"{part.file}.py")
         if not path.is_file():
             return None
+        # First, because the part may import the operator's other files.
+        owner = self[operator]
         value: Any = getattr(_load_module(f"{_module_name(generator)}.{part.file}", path), part.name, None)
         if not part.fits(value):
             raise ContentError(f"{path}: the file must define {part.name}, {part.wanted}.")
-        mistake = part.mistake(value, self[operator])
+        mistake = part.mistake(value, owner)
         if mistake is not None:
             raise ContentError(f"{path}: {mistake}.")
         return value
 
 
 def load_operators(*roots: Path) -> Operators:
-    """Every operator in the generators/ of these roots: one .py file or one folder each, named after the operator."""
-    operators: dict[Path, Operator] = {}
-    owners: dict[str, Path] = {}
+    """The operators in the generators/ of these roots: one .py file or one folder each, named after the operator."""
+    found: dict[str, Path] = {}
     for folder in [root / "generators" for root in roots]:
         files = sorted(p for p in folder.glob("*.py") if not p.name.startswith("_"))
         for path in (*files, *sorted(folder.glob(f"*/{_FOLDER_FILE}"))):
-            operators[path] = load_operator(path)
-            for name in operators[path].names:
-                if name in owners:
-                    raise ContentError(
-                        f"Two operators are called {name!r}: {owners[name]} and {path}. "
-                        "Rename one of them, or leave out one --root."
-                    )
-                owners[name] = path
-    ordered = sorted(operators.values(), key=lambda operator: operator.name)
-    return Operators(tuple(ordered), {operator.name: path for path, operator in operators.items()})
+            other = found.setdefault(_operator_name(path), path)
+            if other is not path:
+                raise _twins(_operator_name(path), other, path)
+    return Operators(files=found)
+
+
+def _operator_name(path: Path) -> str:
+    return path.parent.name if path.name == _FOLDER_FILE else path.stem
+
+
+def _twins(name: str, first: Path, second: Path) -> ContentError:
+    return ContentError(
+        f"Two operators are called {name!r}: {first} and {second}. Rename one of them, or leave out one --root."
+    )
 
 
 def load_operator(path: Path) -> Operator:
     """The OPERATOR of one generator file."""
     is_folder = path.name == _FOLDER_FILE
-    name = path.parent.name if is_folder else path.stem
+    name = _operator_name(path)
     module_name = _module_name(path)
     for known in [known for known in sys.modules if known.startswith(f"{module_name}.")]:
         del sys.modules[known]  # a second load reads the folder's other files again, too

@@ -35,9 +35,11 @@ class Selected:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The selected cases, and how many declared ones were left out."""
+    """The selected cases, and the operators that the query is about: those it names; None: all."""
 
     cases: tuple[Selected, ...]
+    operators: frozenset[str] | None
+    # Declared cases of these operators that were not selected.
     left_out: int
 
 
@@ -79,13 +81,15 @@ def select(catalogue: Catalogue, query: Query, operator_of: Callable[[Path], str
 
         return demands.passes(case.id, case.tags, named=case.named, of_operators=of_operators)
 
-    candidates: dict[str, Selected] = {}
+    about = frozenset(wanted_operators) or None
+    named: dict[str, Selected] = {}
+    for case in _matching(catalogue, query.select):
+        if case.named or case.id not in named:
+            named[case.id] = case
     if query.select:
-        for case in _matching(catalogue, query.select):
-            if case.named or case.id not in candidates:
-                candidates[case.id] = case
-    else:
-        candidates = {case_id: _declared(draft) for case_id, draft in catalogue.drafts.items()}
+        about = frozenset(case.operator for case in named.values() if case.draft is not None)
+    declared = catalogue.drafts if about is None else catalogue.drafts_of(*about)
+    candidates = named or {case_id: _declared(draft) for case_id, draft in declared.items()}
     cases = tuple(case for case in candidates.values() if passes(case))
     if not cases:
         raise NothingSelectedError(
@@ -93,7 +97,7 @@ def select(catalogue: Catalogue, query: Query, operator_of: Callable[[Path], str
             "filters of different kinds must all match."
         )
     chosen = {case.id for case in cases}
-    return Selection(cases, sum(case_id not in chosen for case_id in catalogue.drafts))
+    return Selection(cases, about, sum(case_id not in chosen for case_id in declared))
 
 
 def _is_of(case: Selected, wanted: set[str], catalogue: Catalogue, operator_of: Callable[[Path], str]) -> bool:
@@ -113,17 +117,18 @@ def _matching(catalogue: Catalogue, patterns: Sequence[str]) -> Iterator[Selecte
     """The cases of every pattern: an id, an operator, a glob over ids, a file or a folder."""
     for pattern in patterns:
         canonical = catalogue.canonical_id(pattern)
-        if canonical in catalogue.drafts:
-            yield _declared(catalogue.drafts[canonical], named=True)
+        draft = catalogue.draft(canonical)
+        if draft is not None:
+            yield _declared(draft, named=True)
             continue
-        operator = catalogue.operators.get_any(pattern)
-        if operator is not None:
-            found = [_declared(draft) for draft in catalogue.drafts.values() if draft.operator == operator.name]
+        if canonical in catalogue.operators:
+            found = [_declared(draft) for draft in catalogue.drafts_of(canonical).values()]
         else:
             found = list(_on_disk(catalogue, Path(pattern)))
         if not found and _GLOB.search(pattern):
-            matching = fnmatch.filter(catalogue.drafts, canonical)
-            found = [_declared(catalogue.drafts[case_id]) for case_id in matching]
+            head = canonical.partition("/")[0]
+            among = catalogue.drafts_of(head) if head in catalogue.operators else catalogue.drafts
+            found = [_declared(among[case_id]) for case_id in fnmatch.filter(among, canonical)]
         if not found:
             hint = suggestion(pattern[:200], [*catalogue.operators, *catalogue.drafts]).split(" Known:")[0]
             raise NothingSelectedError(

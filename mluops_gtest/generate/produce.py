@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -17,7 +17,7 @@ from mluops_gtest.errors import ContentError, UnwritableError
 from mluops_gtest.files.case_suffixes import TEXT
 from mluops_gtest.generate.locking import as_declared, lock_entry
 from mluops_gtest.generate.make import make_case
-from mluops_gtest.model.case import Case
+from mluops_gtest.model.case import Case, CaseDraft
 from mluops_gtest.model.operator import Operator
 
 # What is committed: a file of at most this many bytes. Larger cases are made into the cache on first use.
@@ -35,9 +35,9 @@ class Target:
     def path(self, case_id: str) -> Path:
         return self.folder / f"{case_id}{self.suffix}"
 
-    def read_locks(self) -> dict[str, LockEntry]:
-        """The digests of the cases in this folder; empty if there is no lock yet."""
-        return read_locks(self.folder)
+    def read_locks(self, operators: Collection[str] | None = None) -> dict[str, LockEntry]:
+        """The digests of these operators' cases in this folder, else of all; empty if there is no lock yet."""
+        return read_locks(self.folder, operators)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,18 +63,24 @@ def produce(catalogue: Catalogue, targets: Mapping[str, Target], *, check: bool,
 
 def _produced(catalogue: Catalogue, targets: Mapping[str, Target], *, check: bool, jobs: int) -> Iterator[Produced]:
     if jobs <= 1 or len(targets) <= 1:
-        worker = _Worker(catalogue, check)
+        worker = _Worker(catalogue, _operators_of(targets), check)
         yield from (worker.produce(*item) for item in targets.items())
         return
     # Spawned: a fork would copy the parent's threads' locks; operators are loaded by path in each worker.
     with _one_blas_thread():
-        pool = ProcessPoolExecutor(jobs, get_context("spawn"), _start_worker, (catalogue.roots, check))
+        pool = ProcessPoolExecutor(
+            jobs, get_context("spawn"), _start_worker, (catalogue.roots, _operators_of(targets), check)
+        )
         try:
             for future in as_completed([pool.submit(_produce_in_worker, *item) for item in targets.items()]):
                 yield future.result()
         finally:
             # After an interrupt nothing more is begun.
             pool.shutdown(cancel_futures=True)
+
+
+def _operators_of(case_ids: Iterable[str]) -> list[str]:
+    return sorted({case_id.partition("/")[0] for case_id in case_ids})
 
 
 @contextlib.contextmanager
@@ -91,10 +97,13 @@ def _one_blas_thread() -> Iterator[None]:
                 del os.environ[name]
 
 
-def update_lock(catalogue: Catalogue, target: Target, produced: list[Produced]) -> list[str]:
-    """Write the lock lines of the produced cases; lines and files of cases no longer declared go. Returns those ids."""
-    entries = target.read_locks()
-    stale = _stale(catalogue, target, entries)
+def update_lock(
+    catalogue: Catalogue, target: Target, produced: list[Produced], operators: Collection[str] | None = None
+) -> list[str]:
+    """Write the lock lines of the produced cases; of these operators' cases, else of all, lines and files go where the
+    case is no longer declared. Returns those ids."""
+    entries = target.read_locks(operators)
+    stale = _stale(catalogue, target, entries, operators)
     made = {item.id: item.entry for item in produced if item.entry is not None}
     kept = {case_id: entry for case_id, entry in (entries | made).items() if case_id not in stale}
     write_locks(target.folder, kept.values(), {case_id.partition("/")[0] for case_id in (*made, *stale)})
@@ -105,29 +114,34 @@ def update_lock(catalogue: Catalogue, target: Target, produced: list[Produced]) 
     return stale
 
 
-def lock_differences(catalogue: Catalogue, target: Target) -> list[str]:
-    """For --check: cases that are stored or locked but no longer declared."""
-    stale = _stale(catalogue, target, target.read_locks())
+def lock_differences(catalogue: Catalogue, target: Target, operators: Collection[str] | None = None) -> list[str]:
+    """For --check: cases of these operators, else of all, that are stored or locked but no longer declared."""
+    stale = _stale(catalogue, target, target.read_locks(operators), operators)
     return [f"{case_id}: stored or locked, but not declared" for case_id in stale]
 
 
-def _stale(catalogue: Catalogue, target: Target, entries: dict[str, LockEntry]) -> list[str]:
+def _stale(
+    catalogue: Catalogue, target: Target, entries: dict[str, LockEntry], operators: Collection[str] | None
+) -> list[str]:
     """Cases that are locked or stored in the root but no longer declared."""
     if not target.committed_only:
         return []
-    stored = {
-        path.relative_to(target.folder).with_suffix("").as_posix() for path in target.folder.rglob(f"*{target.suffix}")
-    }
-    return sorted((stored | set(entries)) - catalogue.stored_in(target.folder))
+    folders = [target.folder] if operators is None else [target.folder / name for name in operators]
+    files = (path for folder in folders for path in folder.rglob(f"*{target.suffix}"))
+    stored = {path.relative_to(target.folder).with_suffix("").as_posix() for path in files}
+    declared = catalogue.drafts if operators is None else catalogue.drafts_of(*operators)
+    home = {case_id for case_id, draft in declared.items() if catalogue.root_of(draft.operator).stored == target.folder}
+    return sorted((stored | set(entries)) - home)
 
 
 class _Worker:
     """Makes cases one after the other; one per process."""
 
-    def __init__(self, catalogue: Catalogue, check: bool) -> None:
+    def __init__(self, catalogue: Catalogue, operators: list[str], check: bool) -> None:
         self._catalogue = catalogue
+        self._operators = operators
         self._check = check
-        self._schema = Schema.of(catalogue.operators.values())
+        self._schema = Schema.of(catalogue.operators[name] for name in operators)
         self._locks: dict[Target, dict[str, LockEntry]] = {}
 
     def produce(self, case_id: str, target: Target) -> Produced:
@@ -142,7 +156,7 @@ class _Worker:
             return Produced(case_id, unwritable=str(error))
 
     def _produce(self, case_id: str, target: Target) -> Produced:
-        draft = self._catalogue.drafts[case_id]
+        draft = self._declared(case_id)
         operator = self._catalogue.operators[draft.operator]
         case = make_case(draft, operator)
         text = self._committed(case, operator) if target.committed_only else None
@@ -157,6 +171,11 @@ class _Worker:
         write_case(case, operator, path, self._schema, blobs=not target.committed_only)
         return Produced(case_id, entry, written=path.stat().st_size)
 
+    def _declared(self, case_id: str) -> CaseDraft:
+        draft = self._catalogue.draft(case_id)
+        assert draft is not None
+        return draft
+
     def _committed(self, case: Case, operator: Operator) -> bytes | None:
         """The text that is committed; None for a case that is too large."""
         tensors = (*case.inputs, *case.outputs)
@@ -168,7 +187,7 @@ class _Worker:
 
     def _locked(self, target: Target, case_id: str) -> LockEntry | None:
         if target not in self._locks:
-            self._locks[target] = target.read_locks()
+            self._locks[target] = target.read_locks(self._operators)
         return self._locks[target].get(case_id)
 
     def _difference(self, entry: LockEntry, target: Target, text: bytes | None) -> str:
@@ -185,7 +204,7 @@ class _Worker:
         if not path.exists():
             return f"{path} is missing"
         case = read_case(path, self._schema, self._catalogue.operators, case_id=entry.id)
-        draft = self._catalogue.drafts[entry.id]
+        draft = self._declared(entry.id)
         again = lock_entry(as_declared(case, draft, self._catalogue.operators[draft.operator]), entry.declared)
         return "" if again == entry else f"{path} differs from what is generated"
 
@@ -193,9 +212,9 @@ class _Worker:
 _worker: _Worker
 
 
-def _start_worker(roots: tuple[Root, ...], check: bool) -> None:
+def _start_worker(roots: tuple[Root, ...], operators: list[str], check: bool) -> None:
     global _worker  # noqa: PLW0603 - the pool offers no other place for a worker's state
-    _worker = _Worker(Catalogue(*roots), check)
+    _worker = _Worker(Catalogue(*roots), operators, check)
 
 
 def _produce_in_worker(case_id: str, target: Target) -> Produced:

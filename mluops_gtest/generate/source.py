@@ -45,6 +45,7 @@ class StoredCases:
     ) -> None:
         self._catalogue = catalogue
         self._selected = {case.id: case for case in selected}
+        self._operators = sorted({case.operator for case in selected if case.draft is not None})
         self._strict = strict
         self._allow_outside_paths = allow_outside_paths
         self._on_generate = on_generate
@@ -53,16 +54,19 @@ class StoredCases:
 
     @cached_property
     def schema(self) -> Schema:
-        """The schema of the operators of all roots."""
-        return Schema.of(self._catalogue.operators.values())
+        """The schema of the selected cases' operators; a file of the user's may be of any."""
+        known = self._catalogue.operators
+        if any(case.draft is None for case in self._selected.values()):
+            return Schema.of(known.values())
+        return Schema.of(known[name] for name in self._operators)
 
     @cached_property
     def lock(self) -> dict[str, LockEntry]:
-        """The lines of the lock files of all roots."""
+        """The lines of the lock files of all roots for the operators of the selected cases."""
         entries: dict[str, LockEntry] = {}
         places: dict[str, Path] = {}
         for folder in [root.stored for root in self._catalogue.roots]:
-            found = read_locks(folder)
+            found = read_locks(folder, self._operators)
             for entry in [found[case_id] for case_id in sorted(entries.keys() & found)]:
                 raise ContentError(
                     f"{lock_path(places[entry.id], entry.operator)} and {lock_path(folder, entry.operator)} both have "

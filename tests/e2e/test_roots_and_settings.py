@@ -184,7 +184,7 @@ class TestRoots:
     def test_a_file_in_two_roots_names_both_places(self, cli, toy, other, name):
         (other / name).parent.mkdir(exist_ok=True)
         shutil.copy(toy / name, other / name)
-        result = cli("run", other / "prototxt", *diff1_and_diff2(toy, other))
+        result = cli("run", "scale_by/ramp_2", other / "prototxt", *diff1_and_diff2(toy, other))
         assert result.code == 3
         assert str(toy / name) in result.err
         assert str(other / name) in result.err
@@ -193,13 +193,13 @@ class TestRoots:
         lock = Path("prototxt", "scale_by", "baselines.lock")
         (other / lock).parent.mkdir()
         shutil.copy(toy / lock, other / lock)
-        result = run("shift_by/ramp_2", *diff1_and_diff2(toy, other))
+        result = run("scale_by/ramp_2", *diff1_and_diff2(toy, other))
         assert result.code == 3
-        reason = result.results["shift_by/ramp_2"]["reason"]
+        reason = result.results["scale_by/ramp_2"]["reason"]
         assert str(toy / lock) in reason
         assert str(other / lock) in reason
         assert cli("generate", "--all", "--root", other).code == 0
-        assert run("shift_by/ramp_2", *diff1_and_diff2(toy, other)).code == 0
+        assert run("scale_by/ramp_2", *diff1_and_diff2(toy, other)).code == 0
 
     def test_a_root_that_is_none_or_stands_twice(self, cli, toy, tmp_path):
         twice = cli("list", "--root", toy, "--root", toy / "." / "cases" / "..")

@@ -69,6 +69,8 @@ def operators(roots: tuple[str, ...], names: tuple[str, ...], seeds: int, rules:
         return int(ExitCode.OK)
     session = Session(roots)
     known = session.catalogue.operators
+    if not names:
+        session.catalogue.load_all()
     chosen = [known.find(name).name for name in names] or list(known)
     found = [
         finding

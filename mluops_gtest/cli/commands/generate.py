@@ -64,7 +64,8 @@ def command(query: Query, roots: tuple[str, ...], out: Path | None, form: str, j
     from mluops_gtest.generate.produce import Target, lock_differences, produce, update_lock
 
     session = Session(roots)
-    catalogue, chosen = session.catalogue, session.select(query).cases
+    catalogue, selection = session.catalogue, session.select(query)
+    chosen, about = selection.cases, selection.operators
     foreign = [case.id for case in chosen if case.draft is None]
     if foreign:
         raise UsageError(f"generate makes declared cases; {foreign[0]} is a file without a declaration.")
@@ -83,14 +84,15 @@ def command(query: Query, roots: tuple[str, ...], out: Path | None, form: str, j
     unwritable = [item.unwritable for item in produced if item.unwritable]
     problems = sorted(item.problem for item in produced if item.problem)
     if check:
-        problems += [line for target in dict.fromkeys(stores.values()) for line in lock_differences(catalogue, target)]
+        every = dict.fromkeys(stores.values())
+        problems += [line for target in every for line in lock_differences(catalogue, target, about)]
         for line in problems:
             say(line)
         say(f"{counted(len(produced), 'case')} compared, {counted(len(problems), 'difference')}")
         return int(ExitCode.CONTENT if problems else ExitCode.OK)
     for target in dict.fromkeys(targets.values()):
         mine = [item for item in produced if targets[item.id] == target]
-        for case_id in update_lock(catalogue, target, mine):
+        for case_id in update_lock(catalogue, target, mine, about):
             say(f"removed {case_id}: no longer declared")
         say(_written(mine, target))
     # A slip in an operator's code is the same for many cases.

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +29,7 @@ class CallFolderWriter:
 
     def __init__(self, operators: Mapping[str, Operator]) -> None:
         self._operators = operators
+        self._schemas: dict[str, Schema] = {}
 
     def write(self, call: OpCall, folder: Path) -> dict[str, Path]:
         """Fill the folder; answers, for every output that has a buffer, the file that is to hold it."""
@@ -49,14 +49,12 @@ class CallFolderWriter:
         (folder / CALL_JSON).write_text(json.dumps(description, indent=1) + "\n", encoding="utf-8")
         return {name: files[name] for name in call.outputs if name in files}
 
-    @cached_property
-    def _schema(self) -> Schema:
-        return Schema.of(self._operators.values())
-
     def _write_case(self, call: OpCall, path: Path, files: Mapping[str, Path]) -> None:
         """The call in the case format; its inputs are the raw files beside it."""
         operator = self._operators[call.operator]
-        document = case_document(case_of(call, operator), operator, self._schema)
+        if operator.name not in self._schemas:
+            self._schemas[operator.name] = Schema.of((operator,))
+        document = case_document(case_of(call, operator), operator, self._schemas[operator.name])
         for spec, tensor in zip(operator.inputs, document.inputs, strict=True):
             file = files.get(spec.id)
             if file is not None and file.stat().st_size:

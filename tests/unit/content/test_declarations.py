@@ -144,7 +144,7 @@ def test_a_generator_that_is_none_is_content_broken(tmp_path, source, message):
     root = write_toy_root(tmp_path)
     (root / "generators" / "other.py").write_text(source)
     with pytest.raises(ContentError, match=message):
-        _ = Catalogue(Root(root)).operators
+        Catalogue(Root(root)).operators.values()
 
 
 SIZED = GENERATOR.replace("theory=lambda", 'sizes={"count": SizedAxis("x")}, theory=lambda').replace(
