@@ -56,9 +56,12 @@ def drawn(
     """Cells, weights and gradients of these kinds."""
     batches, channels, cells, points = shape
     indices = draw_triples(draw.stream("indices"), triples, batches, cells, points)
-    weight_bits, gradient_bits = exact_bits(dtype, _most_met(indices))
-    factors = draw_values(draw.stream("weights"), values, dtype, indices.shape, weight_bits)
-    grad = draw_values(draw.stream("grad_output"), values, dtype, (batches, channels, points), gradient_bits)
+    met = _most_met(indices)
+    weight_bits, gradient_bits = exact_bits(dtype, met)
+    factors = draw_values(draw.stream("weights"), values, dtype, indices.shape, weight_bits, terms=met)
+    grad = draw_values(
+        draw.stream("grad_output"), values, dtype, (batches, channels, points), gradient_bits, terms=met, sign=-1
+    )
     return made(params, dtype, shape, grad, indices, changed_weights(draw.stream("changed"), weights, factors))
 
 

@@ -50,8 +50,11 @@ def drawn(
     batches, channels, cells, points = shape
     indices = draw_triples(draw.stream("indices"), triples, batches, cells, points)
     weight_bits, feature_bits = exact_bits(dtype, terms=3)
-    factors = draw_values(draw.stream("weights"), values, dtype, indices.shape, weight_bits)
-    features = draw_values(draw.stream("features"), values, dtype, (batches, channels, cells), feature_bits)
+    met = 1 if weights == "one_left" else 3
+    factors = draw_values(draw.stream("weights"), values, dtype, indices.shape, weight_bits, terms=met)
+    features = draw_values(
+        draw.stream("features"), values, dtype, (batches, channels, cells), feature_bits, terms=met, sign=-1
+    )
     return made(params, dtype, features, indices, changed_weights(draw.stream("changed"), weights, factors))
 
 

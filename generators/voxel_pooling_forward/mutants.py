@@ -3,6 +3,7 @@
 import numpy as np
 
 from mluops_gtest.authoring import Array, Mutant, OpCall, Status
+from mluops_gtest.authoring.roundings import flushed
 
 
 class Pooling:
@@ -173,6 +174,23 @@ class HalfAccumulator(Pooling):
         output[...] = sums
 
 
+class SubnormalFeaturesFlushed(Pooling):
+    """Reads subnormal features as 0, as vector units do in their fast mode."""
+
+    def add(self, output: Array, cells: Array, features: Array) -> None:
+        """Nothing below 2^-126 is read."""
+        super().add(output, cells, flushed(features))
+
+
+class SubnormalSumsFlushed(Pooling):
+    """Writes subnormal sums as 0."""
+
+    def add(self, output: Array, cells: Array, features: Array) -> None:
+        """Nothing below 2^-126 is written."""
+        super().add(output, cells, features)
+        output[...] = flushed(output)
+
+
 class NanSkipped(Pooling):
     """Treats NaN as missing."""
 
@@ -259,6 +277,8 @@ MUTANTS = (
     Mutant("last_point_wins", "features are assigned, not added", LastPointWins().run),
     Mutant("lost_updates", "additions to one cell are not atomic", LostUpdates().run),
     Mutant("half_accumulator", "sums are kept in half precision", HalfAccumulator().run),
+    Mutant("subnormal_features_flushed", "subnormal features count as 0", SubnormalFeaturesFlushed().run),
+    Mutant("subnormal_sums_flushed", "subnormal sums become 0", SubnormalSumsFlushed().run),
     Mutant("nan_skipped", "NaN counts as 0", NanSkipped().run),
     Mutant("infinite_clamped", "infinities become the largest float", InfiniteClamped().run),
     Mutant("last_cell_dropped", "the last cell stays 0", LastCellDropped().run),

@@ -11,7 +11,10 @@ from mluops_gtest.model.dtypes import Array, DType
 # lattice: few enough bits that float64 sums are exact. The others have every mantissa bit random:
 # full: one exponent; wide: many exponents; cancelling: neighbouring terms nearly cancel; positive: one sign;
 # leading: positive, and the first and the last product are so large that half adds no other to them.
-Values = Literal["lattice", "full", "wide", "cancelling", "positive", "leading"]
+# The last two have few bits, and factors that are normal numbers. tiny: products are multiples of the smallest number
+# above 0, and no sum reaches the normal ones. quarters: of a quarter of it, for sums of one product, which must be
+# rounded up, down and from the middle between two numbers.
+Values = Literal["lattice", "full", "wide", "cancelling", "positive", "leading", "tiny", "quarters"]
 
 _FLOAT64_BITS: Final = 53
 _MANTISSA_BITS: Final = {DType.FLOAT: 24, DType.HALF: 11}
@@ -22,6 +25,12 @@ _WIDE: Final = {DType.FLOAT: (-12, 12), DType.HALF: (-5, 3)}
 _DIFFERENCE: Final = 2.0**-4
 # Other products stay below 1/4; from 512 on that is half a step of half. From either end a sum begins there.
 _LEADING: Final = {1: 2.0**7, -1: 2.0**6}
+# By the sign of the factor: the two exponents add up to that of the smallest number above 0, 2^-149 or 2^-24.
+_TINY_SCALE: Final = {DType.FLOAT: {1: 75, -1: 74}, DType.HALF: {1: 12, -1: 12}}
+# That many of the smallest number make the smallest normal one.
+_SUBNORMAL_BITS: Final = {DType.FLOAT: 23, DType.HALF: 10}
+# Products of up to 15 · 15 quarters: so small that one step of rounding is some percent of them.
+_QUARTERS_BITS: Final = 4
 
 
 def draw_factor(
@@ -53,6 +62,15 @@ def draw_factor(
             drawn = stream.mantissas(shape, dtype=storage)
             _cancel(np.moveaxis(drawn, axis, -1), sign)
             return drawn
+        case "tiny":
+            bits = (_SUBNORMAL_BITS[dtype] - math.ceil(math.log2(terms))) // 2
+            if bits < 1:
+                raise ValueError(f"sums of {terms} products of the smallest numbers are normal numbers; give fewer")
+            return stream.lattice(shape, bits, _TINY_SCALE[dtype][sign], dtype=storage)
+        case "quarters":
+            if terms > 1:
+                raise ValueError(f"quarters are for sums of one product, not of {terms}: others round on the way")
+            return stream.lattice(shape, _QUARTERS_BITS, _TINY_SCALE[dtype][sign] + 1, dtype=storage)
 
 
 def lattice_bits(dtype: DType, terms: int) -> int:

@@ -9,7 +9,7 @@ from typing import Final, Literal
 import numpy as np
 
 from mluops_gtest.authoring.calls import dtype_of
-from mluops_gtest.authoring.factors import lattice_bits
+from mluops_gtest.authoring.factors import draw_factor, lattice_bits
 from mluops_gtest.authoring.points import farthest_sample, interpolation, surfaces
 from mluops_gtest.authoring.random import Draw, Stream
 from mluops_gtest.authoring.sums import assert_conditioned
@@ -22,11 +22,11 @@ from mluops_gtest.model.dtypes import Array, DType
 # a kernel may cut M. one_cell, first, last: all 3·N entries name one cell.
 Triples = Literal["even", "random", "iij", "iji", "jii", "iii", "same", "ends", "edges", "one_cell", "first", "last"]
 # lattice: so few bits that every sum is exact: for float in float64, for half in half itself. The others have random
-# mantissas. full: few exponents; positive: full without signs; wide: many exponents.
-Values = Literal["lattice", "full", "positive", "wide"]
+# mantissas. full: few exponents; positive: full without signs; wide: many exponents. tiny, quarters: see factors.
+Values = Literal["lattice", "full", "positive", "wide", "tiny", "quarters"]
 # What the drawn weights become. negative: none is positive; one_hot: one of three is 1, the others 0; one_zero: one of
-# three is 0; zero_points: all three are, at every other point; huge: far above 1.
-Weights = Literal["drawn", "negative", "one_hot", "one_zero", "zero_points", "huge"]
+# three is 0; one_left: two are; zero_points: all three are, at every other point; huge: far above 1.
+Weights = Literal["drawn", "negative", "one_hot", "one_zero", "one_left", "zero_points", "huge"]
 
 _REPEATED: Final = {"iij": (0, 0, 1), "iji": (0, 1, 0), "jii": (1, 0, 0), "iii": (0, 0, 0)}
 _TILES: Final = (32, 64, 128, 256)
@@ -103,8 +103,17 @@ def nearest_triples(draw: Draw, batches: int, cells: int, points: int) -> tuple[
     return interpolation(cloud[:, fresh:], cloud[:, :cells] if fresh else farthest_sample(cloud, cells))
 
 
-def draw_values(stream: Stream, kind: Values, dtype: DType, shape: tuple[int, ...], bits: int) -> Array:
-    """Values of that kind; a lattice has that many bits."""
+def draw_values(
+    stream: Stream,
+    kind: Values,
+    dtype: DType,
+    shape: tuple[int, ...],
+    bits: int,
+    *,
+    terms: int = 1,
+    sign: Literal[1, -1] = 1,
+) -> Array:
+    """Values of that kind; a lattice has that many bits. `terms` products meet; one factor has sign 1, the other −1."""
     storage = dtype.storage.str
     match kind:
         case "lattice":
@@ -115,6 +124,8 @@ def draw_values(stream: Stream, kind: Values, dtype: DType, shape: tuple[int, ..
             return np.abs(stream.mantissas(shape, _FULL, dtype=storage))
         case "wide":
             return stream.mantissas(shape, _WIDE[dtype], dtype=storage)
+        case "tiny" | "quarters":
+            return draw_factor(stream, kind, dtype, shape, terms=terms, sign=sign)
 
 
 def exact_bits(dtype: DType, terms: int) -> tuple[int, int]:
@@ -142,6 +153,8 @@ def changed_weights(stream: Stream, kind: Weights, weights: Array) -> Array:
             changed[...] = chosen
         case "one_zero":
             changed[chosen] = 0
+        case "one_left":
+            changed[~chosen] = 0
         case "zero_points":
             changed[:, ::2] = 0
         case "huge":
@@ -169,7 +182,8 @@ def refuse_ill_conditioned(terms: Array, dtype: DType, criteria: tuple[Criterion
     baseline = terms.sum(axis=0)
     assert_conditioned(terms, baseline, criteria)
     if dtype is DType.HALF:
-        assert_conditioned(terms, baseline, criteria, arithmetic=DType.HALF, room=_HALF_ROOM)
+        rounded = baseline.astype(dtype.storage).astype(np.float64)
+        assert_conditioned(terms, rounded, criteria, arithmetic=DType.HALF, room=_HALF_ROOM)
 
 
 def shortened(values: Array, bits: int) -> Array:

@@ -21,6 +21,7 @@ from mluops_gtest.authoring import (
     lidar,
     points,
     products,
+    roundings,
     sparse,
     sums,
 )
@@ -76,6 +77,7 @@ SECTIONS: dict[str, tuple[ModuleType, tuple[str, ...]]] = {
     "Filters: `mluops_gtest.authoring.filters`": (filters, _own(filters)),
     "Factors of products: `mluops_gtest.authoring.factors`": (factors, _own(factors)),
     "Sums of products: `mluops_gtest.authoring.products`": (products, _own(products)),
+    "Wrong roundings: `mluops_gtest.authoring.roundings`": (roundings, _own(roundings)),
     "Sites of real sweeps: `mluops_gtest.authoring.clouds`": (clouds, _own(clouds)),
     "Sweeps themselves: `mluops_gtest.authoring.lidar`": (lidar, _own(lidar)),
     "Points and their neighbours: `mluops_gtest.authoring.points`": (points, _own(points)),

@@ -56,3 +56,36 @@ def test_signs_and_exponents(dtype):
     assert set(np.frexp(full)[1].ravel().tolist()) == {1}
     assert (full < 0).any()
     assert np.ptp(np.frexp(wide)[1]) == (24 if dtype is DType.FLOAT else 8)
+
+
+@pytest.mark.parametrize(("dtype", "smallest"), [(DType.FLOAT, 2.0**-149), (DType.HALF, 2.0**-24)])
+@pytest.mark.parametrize("terms", [1, 3, 27])
+def test_tiny_products_are_multiples_of_the_smallest_number_and_their_sums_are_subnormal(dtype, smallest, terms):
+    first, second = (
+        draw_factor(Draw(1).stream(name), "tiny", dtype, (terms, 500), terms=terms, sign=sign)
+        for name, sign in (("a", 1), ("b", -1))
+    )
+    normal = np.finfo(dtype.storage).smallest_normal
+    assert min(np.abs(first).min(), np.abs(second).min()) >= normal
+    products = first.astype(np.float64) * second.astype(np.float64)
+    assert (products % smallest == 0).all()
+    assert np.abs(products).sum(axis=0).max() <= normal
+
+
+@pytest.mark.parametrize(("dtype", "smallest"), [(DType.FLOAT, 2.0**-149), (DType.HALF, 2.0**-24)])
+def test_quarters_lie_at_below_and_above_the_middle_between_two_numbers(dtype, smallest):
+    first, second = (
+        draw_factor(Draw(1).stream(name), "quarters", dtype, (500,), terms=1, sign=sign).astype(np.float64)
+        for name, sign in (("a", 1), ("b", -1))
+    )
+    quarters = first * second * 4 / smallest
+    assert set(quarters % 4) == {0, 1, 2, 3}
+    # Ties that go down to an even number, and up to one.
+    assert {2, 6} <= set(quarters % 8)
+    with pytest.raises(ValueError, match="sums of one product, not of 2"):
+        draw_factor(Draw(1).stream("a"), "quarters", dtype, (500,), terms=2)
+
+
+def test_tiny_sums_of_many_products_are_refused():
+    with pytest.raises(ValueError, match="sums of 1024 products"):
+        draw_factor(Draw(1).stream("a"), "tiny", DType.HALF, (5,), terms=1024)
