@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #define MAX_THREADS 16
@@ -26,9 +27,15 @@ static void *run(void *argument) {
 
 static int64_t smaller(int64_t left, int64_t right) { return left < right ? left : right; }
 
+/* As many as OMP_NUM_THREADS says, else one per core. */
+static int64_t allowed_threads(void) {
+    const char *told = getenv("OMP_NUM_THREADS");
+    long count = told == NULL ? 0 : strtol(told, NULL, 10);
+    return smaller(count > 0 ? count : sysconf(_SC_NPROCESSORS_ONLN), MAX_THREADS);
+}
+
 static int64_t thread_count(int64_t items, int64_t cost) {
-    int64_t cores = smaller(sysconf(_SC_NPROCESSORS_ONLN), MAX_THREADS);
-    int64_t worthwhile = smaller(smaller(cores, items), cost / STEPS_PER_THREAD);
+    int64_t worthwhile = smaller(smaller(allowed_threads(), items), cost / STEPS_PER_THREAD);
     return worthwhile > 1 ? worthwhile : 1;
 }
 

@@ -1,4 +1,7 @@
 /* voxel_pooling_forward: sums the features of all points that fall into the same (batch, y, x) cell. */
+#define _POSIX_C_SOURCE 200809L
+
+#include <sched.h>
 #include <string.h>
 
 #include "bugs.h"
@@ -76,6 +79,24 @@ static void memorise_points(void *context, int64_t begin, int64_t end) {
     }
 }
 
+#if defined(BUG_RACE)
+/* Threads own points and share cells: load, let another thread run, store. What it added in between is lost. */
+static void add_points(void *context, int64_t begin, int64_t end) {
+    const struct arguments *call = context;
+    int64_t channels = call->num_channels;
+    for (int64_t point = begin; point < end; point++) {
+        int64_t cell = cell_of(call, point);
+        if (cell < 0) continue;
+        volatile float *sum = call->output_features + cell * channels;
+        float loaded = *sum;
+        sched_yield();
+        *sum = loaded + call->input_features[point * channels];
+        for (int64_t channel = 1; channel < channels; channel++) {
+            sum[channel] += call->input_features[point * channels + channel];
+        }
+    }
+}
+#else
 /* Each thread reads all points and owns a range of cells: no atomic adds, and the same sums on any machine. */
 static void fill_cells(void *context, int64_t begin, int64_t end) {
     const struct arguments *call = context;
@@ -89,12 +110,18 @@ static void fill_cells(void *context, int64_t begin, int64_t end) {
         for (int64_t channel = 0; channel < channels; channel++) sums[channel] += features[channel];
     }
 }
+#endif
 
 static mluOpStatus_t compute(struct arguments *call) {
     int64_t points = (int64_t)call->batch_size * call->num_points;
     int64_t cells = (int64_t)call->batch_size * call->num_voxel_y * call->num_voxel_x;
     parallel_for(points, points, memorise_points, call);
+#if defined(BUG_RACE)
+    memset(call->output_features, 0, (size_t)(cells * call->num_channels) * sizeof(float));
+    parallel_for(points, points * call->num_channels, add_points, call);
+#else
     parallel_for(cells, points * call->num_channels, fill_cells, call);
+#endif
     return MLUOP_STATUS_SUCCESS;
 }
 

@@ -1,5 +1,6 @@
 """What the points carry, conditioned so that float32 means in any order stay well within the criterion."""
 
+import math
 from collections.abc import Callable
 from typing import Literal
 
@@ -14,7 +15,9 @@ from .voxels import Voxels
 CRITERIA = diff1_and_diff2(3e-3)
 
 Reduce = Literal["mean", "max"]
-Kind = Literal["lattice", "positive", "negative", "deep", "tied", "zeros", "wide", "wider", "leading", "cancelling"]
+Kind = Literal[
+    "lattice", "exact", "positive", "negative", "deep", "tied", "zeros", "wide", "wider", "leading", "cancelling"
+]
 
 # Beyond this a sum overflows whose mean does not, and whether it does depends on where an implementation divides.
 _LARGEST_SUM = 1e37
@@ -25,6 +28,11 @@ _TESTED = 1 << 18
 def lattice(draw: Draw, _voxels: Voxels, shape: tuple[int, int]) -> Array:
     """±k · 2^-24, below 1, every mantissa bit of a float32 in use: sums are exact in float64."""
     return draw.stream("feats").lattice(shape, 24)
+
+
+def exact(draw: Draw, voxels: Voxels, shape: tuple[int, int]) -> Array:
+    """So few bits that float32 sums of any voxel are exact in any order: whoever loses one addition is seen."""
+    return draw.stream("feats").lattice(shape, 24 - math.ceil(math.log2(max(int(voxels.sizes.max()), 2))))
 
 
 def positive(draw: Draw, voxels: Voxels, shape: tuple[int, int]) -> Array:
@@ -82,7 +90,8 @@ def cancelling(draw: Draw, voxels: Voxels, shape: tuple[int, int]) -> Array:
 
 
 _VALUES: dict[str, Callable[[Draw, Voxels, tuple[int, int]], Array]] = {
-    kind.__name__: kind for kind in (lattice, positive, negative, deep, tied, zeros, wide, wider, leading, cancelling)
+    kind.__name__: kind
+    for kind in (lattice, exact, positive, negative, deep, tied, zeros, wide, wider, leading, cancelling)
 }
 
 

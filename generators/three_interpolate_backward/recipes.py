@@ -57,7 +57,7 @@ def drawn(
     batches, channels, cells, points = shape
     indices = draw_triples(draw.stream("indices"), triples, batches, cells, points)
     met = _most_met(indices)
-    weight_bits, gradient_bits = exact_bits(dtype, met)
+    weight_bits, gradient_bits = exact_bits(dtype, met, values)
     factors = draw_values(draw.stream("weights"), values, dtype, indices.shape, weight_bits, terms=met)
     grad = draw_values(
         draw.stream("grad_output"), values, dtype, (batches, channels, points), gradient_bits, terms=met, sign=-1

@@ -8,15 +8,17 @@ import numpy as np
 from mluops_gtest.authoring.random import Stream
 from mluops_gtest.model.dtypes import Array, DType
 
-# lattice: few enough bits that float64 sums are exact. The others have every mantissa bit random:
+# lattice: few enough bits that float64 sums are exact; exact: so few that float32 sums are, and every lost term shows.
+# The others have every mantissa bit random:
 # full: one exponent; wide: many exponents; cancelling: neighbouring terms nearly cancel; positive: one sign;
 # leading: positive, and the first and the last product are so large that half adds no other to them.
 # The last two have few bits, and factors that are normal numbers. tiny: products are multiples of the smallest number
 # above 0, and no sum reaches the normal ones. quarters: of a quarter of it, for sums of one product, which must be
 # rounded up, down and from the middle between two numbers.
-Values = Literal["lattice", "full", "wide", "cancelling", "positive", "leading", "tiny", "quarters"]
+Values = Literal["lattice", "exact", "full", "wide", "cancelling", "positive", "leading", "tiny", "quarters"]
 
 _FLOAT64_BITS: Final = 53
+_FLOAT32_BITS: Final = 24
 _MANTISSA_BITS: Final = {DType.FLOAT: 24, DType.HALF: 11}
 # Products of two such values stay normal and their sums finite.
 _WIDE: Final = {DType.FLOAT: (-12, 12), DType.HALF: (-5, 3)}
@@ -48,6 +50,8 @@ def draw_factor(
     match values:
         case "lattice":
             return stream.lattice(shape, lattice_bits(dtype, terms), dtype=storage)
+        case "exact":
+            return stream.lattice(shape, lattice_bits(dtype, terms, _FLOAT32_BITS), dtype=storage)
         case "full":
             return stream.mantissas(shape, dtype=storage)
         case "wide":
@@ -73,9 +77,9 @@ def draw_factor(
             return stream.lattice(shape, _QUARTERS_BITS, _TINY_SCALE[dtype][sign] + 1, dtype=storage)
 
 
-def lattice_bits(dtype: DType, terms: int) -> int:
-    """The most bits per factor that keep float64 sums of `terms` products exact: 2·bits + ⌈log2 terms⌉ ≤ 53."""
-    return min(_MANTISSA_BITS[dtype], (_FLOAT64_BITS - math.ceil(math.log2(terms))) // 2)
+def lattice_bits(dtype: DType, terms: int, within: int = _FLOAT64_BITS) -> int:
+    """The most bits per factor that keep sums of `terms` products exact: 2·bits + ⌈log2 terms⌉ ≤ 53, or `within`."""
+    return min(_MANTISSA_BITS[dtype], (within - math.ceil(math.log2(terms))) // 2)
 
 
 def _positive(stream: Stream, shape: tuple[int, ...], storage: str) -> Array:

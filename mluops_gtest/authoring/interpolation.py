@@ -21,15 +21,17 @@ from mluops_gtest.model.dtypes import Array, DType
 # points of a batch. ends: in each position in turn cell M − 1, then 0. edges: both sides of 32, 64, 128 and 256, where
 # a kernel may cut M. one_cell, first, last: all 3·N entries name one cell.
 Triples = Literal["even", "random", "iij", "iji", "jii", "iii", "same", "ends", "edges", "one_cell", "first", "last"]
-# lattice: so few bits that every sum is exact: for float in float64, for half in half itself. The others have random
-# mantissas. full: few exponents; positive: full without signs; wide: many exponents. tiny, quarters: see factors.
-Values = Literal["lattice", "full", "positive", "wide", "tiny", "quarters"]
+# lattice: so few bits that every sum is exact: for float in float64, for half in half itself; exact: for float in
+# float32. The others have random mantissas. full: few exponents; positive: full without signs; wide: many exponents.
+# tiny, quarters: see factors.
+Values = Literal["lattice", "exact", "full", "positive", "wide", "tiny", "quarters"]
 # What the drawn weights become. negative: none is positive; one_hot: one of three is 1, the others 0; one_zero: one of
 # three is 0; one_left: two are; zero_points: all three are, at every other point; huge: far above 1.
 Weights = Literal["drawn", "negative", "one_hot", "one_zero", "one_left", "zero_points", "huge"]
 
 _REPEATED: Final = {"iij": (0, 0, 1), "iji": (0, 1, 0), "jii": (1, 0, 0), "iii": (0, 0, 0)}
 _TILES: Final = (32, 64, 128, 256)
+_FLOAT32_BITS: Final = 24
 
 _FULL: Final = (-3, -1)
 # Products of two such values stay normal and their sums finite.
@@ -116,7 +118,7 @@ def draw_values(
     """Values of that kind; a lattice has that many bits. `terms` products meet; one factor has sign 1, the other −1."""
     storage = dtype.storage.str
     match kind:
-        case "lattice":
+        case "lattice" | "exact":
             return stream.lattice(shape, bits, dtype=storage)
         case "full":
             return stream.mantissas(shape, _FULL, dtype=storage)
@@ -128,10 +130,10 @@ def draw_values(
             return draw_factor(stream, kind, dtype, shape, terms=terms, sign=sign)
 
 
-def exact_bits(dtype: DType, terms: int) -> tuple[int, int]:
+def exact_bits(dtype: DType, terms: int, kind: Values = "lattice") -> tuple[int, int]:
     """The most bits of weights and of values with which all sums of `terms` products are exact."""
     if dtype is DType.FLOAT:
-        bits = lattice_bits(dtype, terms)
+        bits = lattice_bits(dtype, terms, _FLOAT32_BITS) if kind == "exact" else lattice_bits(dtype, terms)
         return bits, bits
     # In half itself, so that it does not matter what a kernel rounds on the way.
     bits = 11 - math.ceil(math.log2(terms))

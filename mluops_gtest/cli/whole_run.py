@@ -30,6 +30,7 @@ from mluops_gtest.engine.lanes import PlannedCase
 from mluops_gtest.engine.perf import Sampling
 from mluops_gtest.engine.request import RunRequest
 from mluops_gtest.engine.run import RunContext, run
+from mluops_gtest.engine.stress import Stress
 from mluops_gtest.errors import ContentError, ExitCode, UnwritableError
 from mluops_gtest.generate.source import StoredCases
 from mluops_gtest.model.event import Listener
@@ -77,10 +78,11 @@ def execute(
         options = Options(
             repeat=request.repeat,
             bitwise=request.bitwise,
-            elementwise=request.elementwise,
+            elementwise=_elementwise(request),
             stop_at_first=request.stop_at_first,
             timeout=request.timeout,
             reruns=request.reruns,
+            stress=None if request.stress is None else Stress.parse(request.stress).shared(len(left), len(callers)),
             sampling=sampling,
             sides=tuple(Side) if request.guard_pages else (None,),
         )
@@ -117,6 +119,11 @@ def execute(
             "--tag network the network scales."
         )
     return code
+
+
+def _elementwise(request: RunRequest) -> bool | None:
+    """Under stress a lost addition counts, however small: elements beyond what arithmetic allows fail a case there."""
+    return True if request.elementwise is None and request.stress is not None else request.elementwise
 
 
 def _costs(source: StoredCases, cases: tuple[Selected, ...], times: RecordedTimes | None) -> dict[str, int]:
@@ -179,6 +186,7 @@ def _context(
             "isolated": request.isolated,
             "repeat": request.repeat,
             "guard_pages": request.guard_pages,
+            **({} if request.stress is None else {"stress": request.stress}),
         },
         environment={
             "python": platform.python_version(),

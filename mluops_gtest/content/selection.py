@@ -17,7 +17,8 @@ from mluops_gtest.model.query import Query
 _GLOB = re.compile(r"[*?\[]")
 # Selected by their tag or their id alone: what takes gigabytes or minutes, and what the documents leave open.
 _ASKED_FOR = frozenset({"heavy", "undefined"})
-_NOT_DEFAULT = _ASKED_FOR | {"network"}
+# Sizes of real networks, and those at which threads collide: they take seconds.
+_NOT_DEFAULT = _ASKED_FOR | {"network", "race"}
 
 
 @dataclass(frozen=True, slots=True)

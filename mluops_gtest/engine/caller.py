@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import Literal, Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar, runtime_checkable
 
 from mluops_gtest.engine.buffers import Arena
 from mluops_gtest.engine.reply import NoAnswerError, Reply, checked_size, failed_reply, reply_of
@@ -98,6 +98,15 @@ class Caller(Protocol):
 
     def run_empty(self, call: OpCall, timeout: float | None) -> Reply:
         """The call without its kernel, to see what the way there takes; what it leaves in buffers says nothing."""
+        ...
+
+
+@runtime_checkable
+class ThreadsCaller(Caller, Protocol):
+    """A caller whose backend can be told to use another number of threads."""
+
+    def use_threads(self, threads: int) -> None:
+        """From the next call on libraries of the backend are told to use so many."""
         ...
 
 

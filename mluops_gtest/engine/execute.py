@@ -18,6 +18,7 @@ from mluops_gtest.engine.repetition import Reproducibility, on_every_side
 from mluops_gtest.engine.reply import Reply
 from mluops_gtest.engine.reruns import run_with_retries
 from mluops_gtest.engine.second_look import SecondLook
+from mluops_gtest.engine.stress import Stress
 from mluops_gtest.engine.timed_case import TimedCase
 from mluops_gtest.engine.verdict import Task, verdict
 from mluops_gtest.errors import ContentError
@@ -42,6 +43,8 @@ class Options:
     timeout: float | None = None
     # Further tries of a case that fails.
     reruns: int = 0
+    # How long each case is repeated with changing numbers of threads; None: it is not.
+    stress: Stress | None = None
     # How cases that pass are timed; None: they are not.
     sampling: Sampling | None = None
     # Where inaccessible pages lie, one call after the other; None: guard zones on both sides.

@@ -7,7 +7,8 @@ from typing import Any, Literal
 from mluops_gtest import __version__
 from mluops_gtest.backends.registry import can_be_debugged, runs_inline
 from mluops_gtest.content.root import recorded_roots, root_words
-from mluops_gtest.errors import shown
+from mluops_gtest.engine.stress import Stress
+from mluops_gtest.errors import UsageError, shown
 from mluops_gtest.files.typed import Source, convert
 from mluops_gtest.model.query import Query
 from mluops_gtest.results.checks import check_labels
@@ -50,6 +51,8 @@ class RunRequest:
     memory_limit: int | None = None
     guard_pages: bool = False
     repeat: int = 1
+    # Seconds in all or repetitions of each case, see stress.Stress.
+    stress: str | None = None
     bitwise: bool = False
     # See Options.
     elementwise: bool | None = None
@@ -99,6 +102,8 @@ class RunRequest:
             options += ["--memory-limit", str(self.memory_limit)]
         if self.repeat > 1:
             options += ["--repeat", str(self.repeat)]
+        if self.stress is not None:
+            options += ["--stress", self.stress]
         if self.reruns:
             options += ["--reruns", str(self.reruns)]
         if self.samples is not None:
@@ -124,7 +129,7 @@ class RunRequest:
         """The words before and after a case id that run it under gdb, in the process that gdb starts."""
         if self.guard_pages or not can_be_debugged(self.backend):
             return None
-        inline = replace(self, isolate=False, timeout=None, memory_limit=None, fresh_workers=False)
+        inline = replace(self, isolate=False, timeout=None, memory_limit=None, fresh_workers=False, stress=None)
         debugger = ("gdb", "-ex", "run", "-ex", f"backtrace {_FRAMES}", "--args")
         return (*debugger, sys.executable, "-m", "mluops_gtest", "run"), inline.repro_options()
 
@@ -142,6 +147,11 @@ class RunRequest:
             for value in values if isinstance(values, tuple) else (values,):
                 if value is not None and not least <= value < 2**63:
                     raise source.error(f"{value} is too small; it must be at least {least}", f".{name}")
+        if request.stress is not None:
+            try:
+                Stress.parse(request.stress)
+            except UsageError as error:
+                raise source.error(str(error).removesuffix("."), ".stress") from error
         named = {name: getattr(request, name) for name in ("backend", "roots", "runtime", "device_spec")}
         named |= {f"reports.{form}": file for form, file in request.reports.items()}
         for name, values in named.items():

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mluops_gtest.engine.caller import Caller, LostDeviceError
+from mluops_gtest.engine.caller import Caller, LostDeviceError, ThreadsCaller
 from mluops_gtest.engine.execute import Executor, Options
 from mluops_gtest.engine.failures import not_judged, not_loaded
 from mluops_gtest.engine.fingerprint import fingerprinted
 from mluops_gtest.engine.lanes import Lanes, PlannedCase
 from mluops_gtest.engine.outputs import OutputKeeper
+from mluops_gtest.engine.stressed_cases import StressedExecutor
 from mluops_gtest.model import cause
 from mluops_gtest.model.case import Case, CaseSource
 from mluops_gtest.model.event import CaseFinished, CaseStarted, Event, Listener, RunFinished, RunStarted
@@ -58,7 +59,7 @@ def run(
 
     results: dict[str, CaseResult] = dict(done or {})
     todo = [planned for planned in plan if planned.id not in results]
-    executors = [Executor(caller, options, keep) for caller in callers]
+    executors = [_executor(caller, options, keep) for caller in callers]
     lanes = Lanes([_Lane(executor, operators, source, context) for executor in executors])
     started = datetime.datetime.now(datetime.UTC)
     begin = time.perf_counter()
@@ -100,6 +101,13 @@ def run(
     return report
 
 
+def _executor(caller: Caller, options: Options, keep: OutputKeeper | None) -> Executor | StressedExecutor:
+    if options.stress is None:
+        return Executor(caller, options, keep)
+    assert isinstance(caller, ThreadsCaller), "cases under stress run in worker processes"
+    return StressedExecutor(caller, options, options.stress, keep)
+
+
 def _events(lanes: Lanes, todo: Sequence[PlannedCase], options: Options) -> Iterator[Event]:
     for event in lanes.run(todo):
         yield event
@@ -111,7 +119,7 @@ def _events(lanes: Lanes, todo: Sequence[PlannedCase], options: Options) -> Iter
 class _Lane:
     """One caller's way through the cases."""
 
-    executor: Executor
+    executor: Executor | StressedExecutor
     operators: Mapping[str, Operator]
     source: CaseSource
     context: RunContext

@@ -11,7 +11,7 @@ from mluops_gtest.model.reseed import Reseeded
 from mluops_gtest.model.status import Status
 from mluops_gtest.model.tensor import Tensor
 
-TAGS = ("network", "boundary", "negative", "random", "precision", "nonfinite", "smoke", "undefined", "heavy")
+TAGS = ("network", "boundary", "negative", "random", "precision", "nonfinite", "smoke", "race", "undefined", "heavy")
 
 # In a case that expects a status, a tensor without values gets a buffer only up to this size: the large
 # ones are descriptors alone, so no giant buffer is ever allocated.

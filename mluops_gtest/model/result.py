@@ -19,7 +19,9 @@ __all__ = [
     "Perf",
     "Profile",
     "Reading",
+    "StressReading",
     "TensorInfo",
+    "ThreadsReading",
     "Worst",
 ]
 
@@ -66,6 +68,40 @@ class ElementReading:
     evaluated: str
     baseline: str
     allowed: float
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadsReading:
+    """The repetitions with one number of threads: how many did not pass, how many left other bits than the first."""
+
+    threads: int
+    repetitions: int
+    failed: int
+    differing: int
+
+
+@dataclass(frozen=True, slots=True)
+class StressReading:
+    """What a case came to when it was repeated with changing numbers of threads."""
+
+    by_threads: tuple[ThreadsReading, ...]
+    # The number of threads of the first repetition that did not pass; None where all did.
+    first_failed: int | None = None
+
+    @property
+    def repetitions(self) -> int:
+        """All of them."""
+        return sum(row.repetitions for row in self.by_threads)
+
+    @property
+    def failed(self) -> int:
+        """Those that did not pass."""
+        return sum(row.failed for row in self.by_threads)
+
+    @property
+    def differing(self) -> int:
+        """Those whose outputs are not, bit for bit, those of the first."""
+        return sum(row.differing for row in self.by_threads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +195,8 @@ class CaseResult:
     # What the backend printed during the case, limited in size.
     output: str = ""
     attempts: tuple[Attempt, ...] = ()
+    # Under --stress: what the repetitions came to.
+    stress: StressReading | None = None
     # `v1:` and a short hash: the same mistake on the same case gives the same one. Empty where nothing is wrong.
     fingerprint: str = ""
     profile: Profile | None = None
@@ -198,6 +236,8 @@ def _unproved(result: CaseResult) -> str:
         return "a reading is beyond its threshold"
     if status is not None and expected is not None and status != expected:
         return f"it answered {status.name}, and {expected.name} was expected"
+    if result.stress is not None and result.stress.failed:
+        return f"{result.stress.failed} of its repetitions did not"
     if not result.readings and (status is None or expected is None):
         return "it has no reading and no status that was checked"
     return ""

@@ -59,6 +59,7 @@ class TerminalReporter:
             self._skips(report.results)
             self._notices(report.results)
             self._outliers(report.results)
+            self._stress(report.results)
         counts = ", ".join(f"{n} {outcome}" for outcome, n in report.summary.items())
         self._out.print(f"{counts} in {report.seconds:.1f} s on {escape(str(report.backend['name']))}", soft_wrap=True)
         if report.reseed is not None:
@@ -117,6 +118,11 @@ class TerminalReporter:
         if found:
             self._out.print(f"[yellow]beyond[/] {escape(outlier_words(found))}", soft_wrap=True)
 
+    def _stress(self, results: Sequence[CaseResult]) -> None:
+        """How much was repeated, and what varied."""
+        if found := [result for result in results if result.stress is not None]:
+            self._out.print(f"[yellow]stress[/] {escape(stress_words(found))}", soft_wrap=True)
+
     def _notices(self, results: Iterable[CaseResult]) -> None:
         """What was tolerated in cases that are no failures: a padded input, a field that nobody knows."""
         noted = [result for result in results if result.notes and not result.outcome.blocks and not result.outliers]
@@ -127,6 +133,20 @@ class TerminalReporter:
                 f"; {counted(rest, 'more case')} {'has' if rest == 1 else 'have'} notices, -v shows all" if rest else ""
             )
             self._out.print(f"[yellow]notice[/] {escape(first)}{more}", soft_wrap=True)
+
+
+def stress_words(results: Sequence[CaseResult]) -> str:
+    """How often cases were repeated with how many threads, and how many of them failed or left other bits."""
+    readings = [result.stress for result in results if result.stress is not None]
+    threads = sorted({row.threads for reading in readings for row in reading.by_threads})
+    repetitions = sum(reading.repetitions for reading in readings)
+    failing = sum(reading.failed > 0 for reading in readings)
+    varying = sum(reading.differing > 0 and reading.failed == 0 for reading in readings)
+    return (
+        f"{counted(repetitions, 'repetition')} of {counted(len(readings), 'case')} with "
+        f"{', '.join(map(str, threads))} threads: {counted(failing, 'case')} failed in some, "
+        f"{counted(varying, 'case')} left other bits that pass"
+    )
 
 
 def outlier_words(results: Sequence[CaseResult]) -> str:

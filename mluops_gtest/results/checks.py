@@ -11,9 +11,10 @@ from mluops_gtest.files.typed import MAX_INTEGER, Source, convert, keep_plain
 from mluops_gtest.model.bound import PRECISIONS
 from mluops_gtest.model.drift import SIZELESS
 from mluops_gtest.model.labels import ANY_NAME
+from mluops_gtest.model.outcome import Outcome
 from mluops_gtest.model.query import Query
 from mluops_gtest.model.report import RunReport
-from mluops_gtest.model.result import CaseResult, ElementReading, Perf, Profile, Reading, Worst
+from mluops_gtest.model.result import CaseResult, ElementReading, Perf, Profile, Reading, StressReading, Worst
 
 # Part I of N; more digits are no count of machines.
 _SHARD: Final = re.compile(r"([1-9]\d{0,5})/([1-9]\d{0,5})")
@@ -122,6 +123,8 @@ def check_result(result: CaseResult, source: Source) -> None:
         _check_reading(reading, source, f".readings[{index}]")
     for index, seen in enumerate(result.elements):
         _check_elements(seen, source, f".elements[{index}]")
+    if result.stress is not None:
+        _check_stress(result.stress, result, source)
     if result.worst is not None:
         _check_worst(result.worst, result, source)
     if result.profile is not None:
@@ -151,6 +154,23 @@ def _check_elements(seen: ElementReading, source: Source, at: str) -> None:
     _refuse_unless(seen.precision in PRECISIONS, f"{shown(seen.precision)} is not a precision", source, at)
     _refuse_unless(seen.ratio >= 0 and seen.allowed >= 0, "ratio and allowed must be ≥ 0", source, at)
     _refuse_unless((seen.ratio > 1) == (seen.beyond > 0), f"{seen.ratio} with {seen.beyond} beyond", source, at)
+
+
+def _check_stress(stress: StressReading, result: CaseResult, source: Source) -> None:
+    rows = stress.by_threads
+    counts = [count for row in rows for count in (row.threads, row.repetitions, row.failed, row.differing)]
+    _refuse_unless(_are_counts(counts), f"counts must lie in {_COUNTS}", source, ".stress")
+    threads = [row.threads for row in rows]
+    _refuse_unless(len(set(threads)) == len(threads) > 0, "each number of threads has one row", source, ".stress")
+    for index, row in enumerate(rows):
+        possible = row.threads > 0 and row.repetitions > 0 and max(row.failed, row.differing) <= row.repetitions
+        _refuse_unless(possible, "more of them than there are", source, f".stress.by_threads[{index}]")
+    failing = {row.threads for row in rows if row.failed}
+    known = stress.first_failed in failing if failing else stress.first_failed is None
+    _refuse_unless(known, "no repetition failed with that many threads", source, ".stress.first_failed")
+    # Waivers are the gate's: a run says that a case fails where one of its repetitions did.
+    agree = result.outcome.blocks or result.outcome is Outcome.XFAILED or not failing
+    _refuse_unless(agree, f"{result.outcome.value}, although repetitions failed", source, ".stress")
 
 
 def _check_worst(worst: Worst, result: CaseResult, source: Source) -> None:

@@ -47,6 +47,9 @@ def result_to_json(result: CaseResult) -> dict[str, Any]:
     else:
         # As it was written before elements were looked at one by one.
         del record["elements"]
+    if result.stress is None:
+        # As it was written before cases were repeated.
+        del record["stress"]
     if result.perf is not None and result.perf.overhead_ns is None:
         # As it was written before that was measured: a report keeps its digest in the history.
         del record["perf"]["overhead_ns"]

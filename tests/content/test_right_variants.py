@@ -14,7 +14,7 @@ from mluops_gtest.model.degenerate import owned_rows, row_counts
 from tests.conftest import ROOT
 from tests.support.right.operators import VARIANTS
 
-NOT_DEFAULT = {"network", "heavy", "undefined"}
+NOT_DEFAULT = {"network", "race", "heavy", "undefined"}
 # Operators that add: at least eight ways of it.
 ADDING = set(VARIANTS) - {"dynamic_scatter_backward", "masked_col2im_forward", "masked_im2col_forward"}
 

@@ -27,7 +27,7 @@ OPERATOR = load_operator(ROOT / "generators" / "three_interpolate_backward" / "_
 FORWARD = load_operator(ROOT / "generators" / "three_interpolate_forward" / "__init__.py")
 DRAFTS = load_declarations(ROOT / "cases" / "three_interpolate_backward.yaml", OPERATOR)
 TENSORS = ("grad_output", "indices", "weights", "grad_features")
-ON_REQUEST = {"network", "heavy", "undefined"}
+ON_REQUEST = {"network", "race", "heavy", "undefined"}
 
 
 def call_for(grad_output, indices, weights, cells) -> OpCall:

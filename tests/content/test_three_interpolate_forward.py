@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 OPERATOR = load_operator(ROOT / "generators" / "three_interpolate_forward" / "__init__.py")
 DRAFTS = load_declarations(ROOT / "cases" / "three_interpolate_forward.yaml", OPERATOR)
 TENSORS = ("features", "indices", "weights", "output")
-ON_REQUEST = {"network", "heavy", "undefined"}
+ON_REQUEST = {"network", "race", "heavy", "undefined"}
 
 
 def call_for(features, indices, weights) -> OpCall:

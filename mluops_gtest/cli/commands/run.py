@@ -2,7 +2,6 @@
 
 import datetime
 import secrets
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +25,6 @@ from mluops_gtest.model.reseed import LARGEST_RESEED
 
 if TYPE_CHECKING:
     from mluops_gtest.engine.costs import RecordedTimes
-    from mluops_gtest.engine.request import RunRequest
     from mluops_gtest.results.folder import ResultsFolder
 
 _EPILOG = """\b
@@ -40,6 +38,7 @@ Examples:
   mluops-test run --backend c:./libmykernels.so -j 2 --timeout 20
   mluops-test run --backend c:./libmykernels.so --guard-pages     also find reads outside a buffer
   mluops-test run --backend c:./libmykernels.so --fresh-workers
+  mluops-test run --backend c:./libmykernels.so --stress 60       look for races for a minute
   mluops-test run --shard 1/4 --out results-1         a quarter of the cases; then: mluops-test merge
   mluops-test run --shard 1/4 --times last-night      quarters that took the same time last night
   mluops-test run --tag network --perf --device-spec host.yaml
@@ -118,6 +117,14 @@ _ONLY_WITH_PERF = {"warmup", "samples", "cold_cache", "device_spec"}
     show_default=True,
     metavar="N",
     help="Run each case N times and require outputs that are equal bit for bit, e.g. --repeat 5.",
+)
+@click.option(
+    "--stress",
+    metavar="SECONDS|Nx",
+    help="Look for races: repeat the cases for so long in all, or each N times, in workers with different numbers of "
+    "threads (OMP_NUM_THREADS and the like), and count the repetitions that fail or leave other bits; elements "
+    "further off than arithmetic allows fail. Without a selection it takes the cases tagged race; e.g. --stress 60 or "
+    "--stress 20x.",
 )
 @click.option(
     "--reruns",
@@ -201,10 +208,11 @@ def command(ctx: click.Context, /, query: Query, resume: Path | None, **options:
     """Run cases on a backend and judge the results.
 
     SELECT is a case id, an operator, a glob over ids, a case file or a folder of case files. Without any
-    selection the default set runs: every declared case except those tagged network, heavy or undefined.
+    selection the default set runs: every declared case except those tagged network, race, heavy or undefined.
     """
     from mluops_gtest.cli.labels import given_labels
     from mluops_gtest.cli.report_files import check_reports
+    from mluops_gtest.cli.run_conditions import refuse_guard_pages, refuse_inline, under_stress
     from mluops_gtest.cli.run_plan import empty_shard, only_failed, plan_new
     from mluops_gtest.cli.session import Session
     from mluops_gtest.cli.whole_run import execute
@@ -218,6 +226,8 @@ def command(ctx: click.Context, /, query: Query, resume: Path | None, **options:
     if not options["perf"]:
         _refuse_without_perf(ctx)
     _leave_out_unfit(ctx, options)
+    if options["stress"] is not None:
+        query = under_stress(query, options)
     out, allow_empty = options.pop("out"), options.pop("allow_empty_shard")
     overwrite = options.pop("overwrite")
     if overwrite and out is None:
@@ -248,9 +258,9 @@ def command(ctx: click.Context, /, query: Query, resume: Path | None, **options:
         **options,
     )
     if not request.isolated:
-        _refuse_inline(request.backend, jobs, devices, options)
+        refuse_inline(request.backend, jobs, devices, options)
     if request.guard_pages:
-        _refuse_guard_pages(request)
+        refuse_guard_pages(request)
     cases, left_out = plan_new(session, request, times, by_size=smallest_first)
     if not cases:
         return int(empty_shard(allow_empty))
@@ -285,41 +295,6 @@ def _times(path: Path | None, *, of_use: bool) -> "RecordedTimes | None":
     if path is not None and not of_use:
         raise UsageError("--times only helps --shard I/N, -x and --failed; add one of them or leave out --times.")
     return None if path is None else RecordedTimes.read(path)
-
-
-def _refuse_inline(backend: str, jobs: int | None, devices: tuple[int, ...], options: dict[str, Any]) -> None:
-    """Refuse options that only worker processes can keep."""
-    asked = {
-        "-j": (jobs or 1) > 1,
-        "--devices": bool(devices),
-        "--timeout": options["timeout"] is not None,
-        "--memory-limit": options["memory_limit"] is not None,
-        "--guard-pages": options["guard_pages"],
-        "--fresh-workers": options["fresh_workers"],
-    }
-    named = [name for name, given in asked.items() if given]
-    if named:
-        raise UsageError(
-            f"{' and '.join(named)} needs worker processes; backend {backend!r} runs inline: add --isolate."
-        )
-
-
-def _refuse_guard_pages(request: "RunRequest") -> None:
-    """Only host memory that a worker maps can be guarded, and calls that are timed must not pay for it."""
-    from mluops_gtest.backends.registry import has_host_memory
-
-    if request.perf:
-        raise UsageError("--guard-pages changes the memory of the calls that --perf times: leave out one of them.")
-    if sys.platform != "linux":
-        raise UsageError("--guard-pages needs Linux.")
-    if not has_host_memory(request.backend, request.runtime):
-        what = f"backend {request.backend!r}" + (
-            "" if request.runtime is None else f" with --runtime {request.runtime}"
-        )
-        raise UsageError(
-            f"--guard-pages works on host memory, but {what} has its own memory; use it with Python objects, "
-            "numpy and reference with --isolate, and c:LIBRARY without a runtime."
-        )
 
 
 def _refuse_beside_resume(ctx: click.Context) -> None:

@@ -20,6 +20,8 @@ _START = (
     "import sys; sys.path.insert(0, sys.argv[2]); from mluops_gtest.engine.isolation.fork_server import main; main()"
 )
 _BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+# What libraries read when they are loaded to know how many threads to start.
+_ALL_THREADS = (*_BLAS_THREADS, "BLIS_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 # The first answer waits for the imports.
 _FIRST_ANSWER_SECONDS = 120.0
 _ANSWER_SECONDS = 30.0
@@ -45,11 +47,12 @@ class ForkServerLostError(Exception):
 class ForkServer:
     """One helper process at a time that forks workers; safe to use from several threads."""
 
-    def __init__(self, jobs: int = 1) -> None:
+    def __init__(self, jobs: int = 1, threads: int | None = None) -> None:
+        """`threads`: what the libraries of every worker are told; None: what the user's environment says."""
         self._lock = threading.Lock()
         self._mark = Mark()
         self._folder = tempfile.mkdtemp(prefix="mluops-test-")
-        self._environment = {**_environment(jobs), **self._mark.environment, "TMPDIR": self._folder}
+        self._environment = {**_environment(jobs, threads), **self._mark.environment, "TMPDIR": self._folder}
         self._turns = _Turns()
         self._closing = contextlib.ExitStack()
         self._closing.enter_context(adopting_orphans())
@@ -245,11 +248,34 @@ class _Turns:
             self._changed.notify_all()
 
 
-def _environment(jobs: int) -> dict[str, str]:
+class ForkServers:
+    """A fork server per number of threads, made when first asked for and shared by all lanes."""
+
+    def __init__(self, jobs: int) -> None:
+        self._jobs = jobs
+        self._lock = threading.Lock()
+        self._servers: dict[int, ForkServer] = {}
+
+    def of(self, threads: int) -> ForkServer:
+        """Where workers start whose libraries are told to use so many threads."""
+        with self._lock:
+            if threads not in self._servers:
+                self._servers[threads] = ForkServer(self._jobs, threads)
+            return self._servers[threads]
+
+    def close(self) -> None:
+        """End all of them."""
+        for server in self._servers.values():
+            server.close()
+
+
+def _environment(jobs: int, threads: int | None = None) -> dict[str, str]:
     """Workers share the cores: BLAS threads that wait for each other would slow all of them down."""
     environment = dict(os.environ)
+    if threads is not None:
+        return {**environment, **dict.fromkeys(_ALL_THREADS, str(threads))}
     if jobs > 1:
-        threads = str(max(1, (os.cpu_count() or 1) // jobs))
+        share = str(max(1, (os.cpu_count() or 1) // jobs))
         for name in _BLAS_THREADS:
-            environment.setdefault(name, threads)
+            environment.setdefault(name, share)
     return environment

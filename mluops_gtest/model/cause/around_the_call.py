@@ -19,8 +19,18 @@ class AfterTimedCalls(CauseBase, frozen=True):
     calls: int
 
 
+class UnderStress(CauseBase, frozen=True):
+    """It did not pass in some repetitions with changing numbers of threads; the causes of the first of them follow."""
+
+    failed: int
+    repetitions: int
+    # Of the first that failed, and what it came to.
+    threads: int
+    outcome: Outcome
+
+
 # What stands before other causes.
-Prelude = PassedAtTry | AfterTimedCalls
+Prelude = PassedAtTry | AfterTimedCalls | UnderStress
 
 
 class UnknownOperator(CauseBase, frozen=True):

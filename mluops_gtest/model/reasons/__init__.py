@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
-from mluops_gtest.model.cause import AfterTimedCalls, Cause, PassedAtTry
+from mluops_gtest.model.cause import AfterTimedCalls, Cause, PassedAtTry, UnderStress
 from mluops_gtest.model.reasons import chinese, english
 
 
@@ -28,7 +28,7 @@ def reason_of(causes: Iterable[Cause], lang: str = "en") -> str:
     for cause in causes:
         made = language.words[type(cause)]
         words = made.format(cause) if isinstance(made, str) else made(cause)
-        if isinstance(cause, PassedAtTry | AfterTimedCalls):
+        if isinstance(cause, PassedAtTry | AfterTimedCalls | UnderStress):
             before += words + language.colon
         else:
             said.append(words)

@@ -11,6 +11,11 @@ def _passed_at_try(cause: c.PassedAtTry) -> str:
     return f"首次运行{cause.after.words['zh']}，第 {cause.tries} 次运行通过"
 
 
+def _under_stress(cause: c.UnderStress) -> str:
+    count = f"{cause.repetitions} 次重复运行中 {cause.failed} 次{cause.outcome.words['zh']}"
+    return f"{count}，首次出现于 OMP_NUM_THREADS={cause.threads}"
+
+
 def _device_lost(cause: c.DeviceLost) -> str:
     device = "" if cause.device is None else f"在设备 {cause.device} 上"
     return f"后端 {cause.backend} {device}连续三次未通过健康检查：{cause.text}"
@@ -88,6 +93,7 @@ _FAULT_PLACES: Final = {
 WORDS: Final[dict[type, str | Callable[[Any], str]]] = {
     c.PassedAtTry: _passed_at_try,
     c.AfterTimedCalls: "计时调用 {0.calls} 次之后",
+    c.UnderStress: _under_stress,
     c.UnknownOperator: "不支持算子 {0.operator!r}",
     c.Unsupported: "后端 {0.backend} 不支持 {0.operator}",
     c.Declined: "后端拒绝执行：{0.text}",

@@ -19,6 +19,11 @@ def share_words(beyond: int | None, unequal: int, bits_unequal: int | None, comp
     return f"{beyond} of {compared} elements beyond tolerance ({bits} unequal in their bits)"
 
 
+def _under_stress(cause: c.UnderStress) -> str:
+    count = f"{cause.outcome.words['en']} in {cause.failed} of {cause.repetitions} repetitions"
+    return f"{count}, first with OMP_NUM_THREADS={cause.threads}"
+
+
 def _device_lost(cause: c.DeviceLost) -> str:
     device = "" if cause.device is None else f" on device {cause.device}"
     return f"backend {cause.backend}{device} failed its health check three times in a row: {cause.text}"
@@ -119,6 +124,7 @@ _FAULT_PLACES: Final = {
 WORDS: Final[dict[type, str | Callable[[Any], str]]] = {
     c.PassedAtTry: "passed at try {0.tries} after {0.after.value}",
     c.AfterTimedCalls: "after {0.calls} timed calls",
+    c.UnderStress: _under_stress,
     c.UnknownOperator: "operator {0.operator!r} is not supported",
     c.Unsupported: "backend {0.backend} does not support {0.operator}",
     c.Declined: "declined: {0.text}",

@@ -9,7 +9,16 @@ from mluops_gtest.model.difference import told_ulp
 from mluops_gtest.model.outcome import GRAVEST_FIRST
 from mluops_gtest.model.reasons import reason_of
 from mluops_gtest.model.report import RunReport
-from mluops_gtest.model.result import CaseInfo, CaseResult, ElementReading, Outcome, Reading, TensorInfo, Worst
+from mluops_gtest.model.result import (
+    CaseInfo,
+    CaseResult,
+    ElementReading,
+    Outcome,
+    Reading,
+    StressReading,
+    TensorInfo,
+    Worst,
+)
 from mluops_gtest.reports.html.compact import Pool, kept, number, profile_record, shortened
 from mluops_gtest.reports.html.timing import timing_record
 from mluops_gtest.reports.html.trends import HistoryTrends, commits_of, latest_runs, trend_text
@@ -100,6 +109,7 @@ def _row(result: CaseResult, pool: Pool, lang: str) -> dict[str, Any]:
         "readings": [_reading(reading, pool) for reading in result.readings],
         "worst": None if result.worst is None else _worst(result.worst, pool),
         "elements": [_elements(seen, pool) for seen in result.elements],
+        "stress": None if result.stress is None else _stress(result.stress),
         "ms": number(result.seconds * 1e3),
         "why": pool.number(shortened(reason, _MAX_PRINTED)) if reason else None,
         # What stands around the case's own name, so that lines which differ by it alone are one value.
@@ -124,6 +134,10 @@ def _elements(seen: ElementReading, pool: Pool) -> list[Any]:
     place = f"[{', '.join(map(str, seen.index))}]"
     allowed = number(seen.allowed, 3)
     return [what, seen.beyond, seen.compared, number(seen.ratio), place, seen.evaluated, seen.baseline, allowed]
+
+
+def _stress(stress: StressReading) -> list[list[int]]:
+    return [[row.threads, row.repetitions, row.failed, row.differing] for row in stress.by_threads]
 
 
 def _worst(worst: Worst, pool: Pool) -> list[Any]:

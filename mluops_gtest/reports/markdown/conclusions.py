@@ -96,6 +96,15 @@ def _remarks(report: RunReport, say: Words) -> Iterator[str]:
     untested = [point.name for point in points if not point.tested]
     if untested:
         yield say("untested", points=say("comma").join(untested))
+    stress = [result.stress for result in report.results if result.stress is not None]
+    if stress:
+        yield say(
+            "stressed",
+            repetitions=sum(reading.repetitions for reading in stress),
+            cases=len(stress),
+            failing=sum(reading.failed > 0 for reading in stress),
+            varying=sum(reading.differing > 0 and not reading.failed for reading in stress),
+        )
     for outcome, key in ((Outcome.SKIPPED, "skipped"), (Outcome.XFAILED, "waived")):
         reasons: dict[str, int] = {}
         for result in report.results:

@@ -185,6 +185,10 @@ WORDS: dict[str, tuple[str, str]] = {
     "side_compute": ("compute", "计算效率"),
     "more_problems": ("Further groups in report.json: {count}.", "其余 {count} 组问题见 report.json。"),
     "untested": ("Not tested: {points}.", "未测试：{points}。"),
+    "stressed": (
+        "{repetitions} repetitions with changing numbers of threads: of {cases} cases {failing} fail, {varying} vary",
+        "以不同线程数重复运行 {repetitions} 次：{cases} 个用例中 {failing} 个失败，{varying} 个结果有变化但通过",
+    ),
     "skipped": ("Skipped ({cases}): {reason}", "跳过（{cases} 个用例）：{reason}"),
     "waived": ("Waived ({cases}): {reason}", "已豁免（{cases} 个用例）：{reason}"),
     "against": ("Against the baseline", "与基线对比"),

@@ -23,6 +23,11 @@ NAN = c.Exceeded("y", (c.Excess("diff1", float("nan"), 0.0),), PLACES, True, Tru
 SAID = [
     (c.PassedAtTry(2, Outcome.CRASHED), "passed at try 2 after crashed: ", "首次运行崩溃，第 2 次运行通过："),
     (c.AfterTimedCalls(5), "after 5 timed calls: ", "计时调用 5 次之后："),
+    (
+        c.UnderStress(3, 57, 2, Outcome.FAILED),
+        "failed in 3 of 57 repetitions, first with OMP_NUM_THREADS=2: ",
+        "57 次重复运行中 3 次失败，首次出现于 OMP_NUM_THREADS=2：",
+    ),
     (c.UnknownOperator("op"), "operator 'op' is not supported", "不支持算子 'op'"),
     (c.Unsupported("b", "op"), "backend b does not support op", "后端 b 不支持 op"),
     (c.Declined("no {half}"), "declined: no {half}", "后端拒绝执行：no {half}"),

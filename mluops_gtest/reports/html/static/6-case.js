@@ -97,6 +97,16 @@ function elementsBlock(row) {
   return block(t("each_element"), "elements wide", table(heads, rows, numbers), el("p", { class: "hint" }, t("each_element_hint")));
 }
 
+function stressBlock(row) {
+  if (!row.stress) return null;
+  const rows = row.stress.map(([threads, repetitions, failed, differing]) => {
+    const mark = failed ? "bad" : "good";
+    return el("tr", {}, ...[[threads], [repetitions], [failed, mark], [differing]].map(([count, tone = ""]) => el("td", { class: `mono number ${tone}` }, whole(count))));
+  });
+  const heads = [t("threads"), t("repetitions"), t("o_failed"), t("other_bits")];
+  return block(t("stress"), "stress", table(heads, rows, heads), el("p", { class: "hint" }, t("stress_hint")));
+}
+
 function profileBlocks(row) {
   if (!row.profile) return [];
   const { output, width } = row.profile;
@@ -180,6 +190,7 @@ function caseDetail(row) {
       { class: "blocks-of" },
       criteriaBlock(row),
       elementsBlock(row),
+      stressBlock(row),
       worstBlock(row),
       profileBlocks(row),
       tensorsBlock(row),

@@ -1,0 +1,84 @@
+"""One backend in several worker processes, each told to use another number of threads; one at a time is called."""
+
+import contextlib
+from collections.abc import Callable
+
+from mluops_gtest.engine.isolation.caller import IsolatedCaller
+from mluops_gtest.engine.isolation.shared import SharedArena
+from mluops_gtest.engine.reply import Reply
+from mluops_gtest.model.bound import WorkingPrecision
+from mluops_gtest.model.call import OpCall
+
+
+class CallersByThreads:
+    """Seen from outside one caller; libraries read how many threads to use when they are loaded, so each is its own."""
+
+    def __init__(self, plain: IsolatedCaller, caller_with: Callable[[int], IsolatedCaller]) -> None:
+        """`plain` is in use until a number of threads is asked for; `caller_with` makes a caller for a number."""
+        self._now = plain
+        self._plain = plain
+        self._make = caller_with
+        self._by_threads: dict[int, IsolatedCaller] = {}
+
+    def use_threads(self, threads: int) -> None:
+        """From the next call on: a worker whose libraries were told to use so many threads."""
+        if threads not in self._by_threads:
+            self._by_threads[threads] = self._make(threads)
+        self._now = self._by_threads[threads]
+
+    @property
+    def name(self) -> str:
+        return self._plain.name
+
+    @property
+    def version(self) -> str:
+        """What the backend says of its version."""
+        return self._plain.version
+
+    @property
+    def is_reference(self) -> bool:
+        """The backend is the oracle itself."""
+        return self._plain.is_reference
+
+    @property
+    def precision(self) -> WorkingPrecision:
+        """What the backend says that it computes in."""
+        return self._plain.precision
+
+    @property
+    def tensors(self) -> SharedArena:
+        """Where inputs and outputs of the next call lie."""
+        return self._now.tensors
+
+    @property
+    def workspace(self) -> SharedArena:
+        return self._now.workspace
+
+    def start(self) -> None:
+        """Load the backend once, to know what it is."""
+        self._plain.start()
+
+    def turn(self, *, alone: bool = False) -> contextlib.AbstractContextManager[None]:
+        """All calls of one repetition."""
+        return self._now.turn(alone=alone)
+
+    def supports(self, operator: str) -> bool:
+        """What the backend says of that operator."""
+        return self._now.supports(operator)
+
+    def workspace_size(self, call: OpCall, timeout: float | None) -> int:
+        """What the backend says in the worker that is in use."""
+        return self._now.workspace_size(call, timeout)
+
+    def run(self, call: OpCall, timeout: float | None) -> Reply:
+        """Run the call in the worker that is in use."""
+        return self._now.run(call, timeout)
+
+    def run_empty(self, call: OpCall, timeout: float | None) -> Reply:
+        """The call without its kernel."""
+        return self._now.run_empty(call, timeout)
+
+    def close(self) -> None:
+        """End all workers."""
+        for caller in (*self._by_threads.values(), self._plain):
+            caller.close()

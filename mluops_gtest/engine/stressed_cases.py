@@ -1,0 +1,129 @@
+"""Cases again and again with changing numbers of threads: races show as results that vary."""
+
+import hashlib
+import itertools
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from mluops_gtest.engine.caller import ThreadsCaller
+from mluops_gtest.engine.execute import Executor, Options
+from mluops_gtest.engine.fingerprint import fingerprint
+from mluops_gtest.engine.outputs import CaseOutputs, OutputKeeper
+from mluops_gtest.engine.stress import Stress, thread_counts
+from mluops_gtest.model.case import Case
+from mluops_gtest.model.cause import UnderStress
+from mluops_gtest.model.operator import Operator
+from mluops_gtest.model.result import CaseResult, Outcome, StressReading, ThreadsReading
+
+
+class OutputBits:
+    """Remembers a digest of what the last call left, and hands its outputs on."""
+
+    def __init__(self, keep: OutputKeeper | None = None) -> None:
+        self._keep = keep
+        self.last: bytes | None = None
+
+    def __call__(self, outputs: CaseOutputs) -> None:
+        """Look at the outputs while they are in their buffers."""
+        digest = hashlib.blake2b(digest_size=16)
+        for pair in outputs.pairs():
+            digest.update(pair.got.tobytes())
+        digest.update(repr(sorted(outputs.scalars.items())).encode())
+        self.last = digest.digest()
+        if self._keep is not None:
+            self._keep(outputs)
+
+
+@dataclass(frozen=True, slots=True)
+class Repetition:
+    """One run of a case; `bits` is None where no outputs came back."""
+
+    threads: int
+    result: CaseResult
+    bits: bytes | None
+
+
+class StressedExecutor:
+    """Runs every case until its share of the time is over, with another number of threads each time."""
+
+    def __init__(
+        self,
+        caller: ThreadsCaller,
+        options: Options,
+        stress: Stress,
+        keep: OutputKeeper | None = None,
+        counts: Sequence[int] | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._bits = OutputBits(keep)
+        self._caller = caller
+        self._executor = Executor(caller, options, self._bits)
+        self._stress, self._clock = stress, clock
+        self._counts = tuple(counts or thread_counts())
+        self.times = self._executor.times
+
+    def execute(self, case: Case, operator: Operator | None) -> CaseResult:
+        """The verdict on all repetitions of one case."""
+        end = self._clock() + self._stress.seconds
+        done: list[Repetition] = []
+        for threads in itertools.cycle(self._counts):
+            self._caller.use_threads(threads)
+            self._bits.last = None
+            result = self._executor.execute(case, operator)
+            done.append(Repetition(threads, result, self._bits.last))
+            if _is_settled(result) or self._is_enough(done, end):
+                break
+        return told(done)
+
+    def _is_enough(self, done: Sequence[Repetition], end: float) -> bool:
+        if self._stress.times is not None:
+            return len(done) >= self._stress.times
+        if len(done) < len(self._counts):
+            return False
+        # What fails the same way with every number of threads is no race, and needs no further proof.
+        always = {one.result.fingerprint for one in done}
+        return (len(always) == 1 and "" not in always) or self._clock() >= end
+
+
+def _is_settled(result: CaseResult) -> bool:
+    """No repetition would say anything else: nobody was asked, or the case itself is the problem."""
+    return not result.outcome.was_called or result.content_error or result.bug
+
+
+def told(done: Sequence[Repetition]) -> CaseResult:
+    """The result of all repetitions: that of the first failure, flaky where others pass; else of the first one."""
+    first = done[0].result
+    if _is_settled(first):
+        return first
+    reading = _reading(done)
+    failed = [one for one in done if one.result.outcome.blocks]
+    if not failed:
+        notes = (*first.notes, _varying(reading)) if reading.differing else first.notes
+        return replace(first, stress=reading, notes=notes)
+    result, threads = failed[0].result, failed[0].threads
+    causes = (UnderStress(len(failed), len(done), threads, result.outcome), *result.causes)
+    if len(failed) == len(done):
+        return replace(result, stress=reading, causes=causes)
+    mark = fingerprint((Outcome.FLAKY.value, result.fingerprint))
+    return replace(result, outcome=Outcome.FLAKY, stress=reading, causes=causes, fingerprint=mark)
+
+
+def _reading(done: Sequence[Repetition]) -> StressReading:
+    bits = [one.bits for one in done if one.bits is not None]
+    rows = []
+    for threads in sorted({one.threads for one in done}):
+        these = [one for one in done if one.threads == threads]
+        failed = sum(one.result.outcome.blocks for one in these)
+        differing = sum(one.bits is not None and one.bits != bits[0] for one in these)
+        rows.append(ThreadsReading(threads, len(these), failed, differing))
+    first = next((one.threads for one in done if one.result.outcome.blocks), None)
+    return StressReading(tuple(rows), first)
+
+
+def _varying(reading: StressReading) -> str:
+    rows = ", ".join(f"{row.differing} with {row.threads}" for row in reading.by_threads if row.differing)
+    return (
+        f"{reading.differing} of {reading.repetitions} repetitions left other bits than the first, and all of them "
+        f"pass: the order of operations varies ({rows} threads)"
+    )
