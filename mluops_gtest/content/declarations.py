@@ -13,12 +13,12 @@ from typing import Any, get_type_hints
 
 from mluops_gtest.content import templates
 from mluops_gtest.content.values import as_dims, fits, hint_words, param_value
+from mluops_gtest.content.vocabulary import CRITERIA, DTYPES, LAYOUTS, Vocabulary
 from mluops_gtest.errors import DeclarationError, shown, suggestion
-from mluops_gtest.files.limits import LARGEST_ARGUMENT, MAX_CASES, MAX_DECLARED
+from mluops_gtest.files.limits import LARGEST_ARGUMENT, MAX_CASES, MAX_DECLARED, MAX_WRITTEN_OUT
 from mluops_gtest.files.yaml_lines import Lines, load_yaml
 from mluops_gtest.model.case import TAGS, CaseDraft, Change, Expect
 from mluops_gtest.model.criterion import Criterion, CriterionKind
-from mluops_gtest.model.dtypes import DType, Layout
 from mluops_gtest.model.operator import Operator, Recipe
 from mluops_gtest.model.source_place import source_of
 from mluops_gtest.model.status import Status
@@ -54,10 +54,11 @@ def load_declarations(path: Path, operator: Operator) -> tuple[CaseDraft, ...]:
             raise DeclarationError(
                 f"{path}: every item must be a mapping with the keys {', '.join(_KEYS)}; got {shown(entry)}."
             )
-    _refuse_many(document, operator, path)
+    words = Vocabulary(operator)
+    _refuse_many(document, words, path)
     drafts: dict[str, CaseDraft] = {}
     for entry in document:
-        for draft in _expanded(entry, operator, path):
+        for draft in _expanded(entry, words, path):
             if draft.id in drafts:
                 raise DeclarationError(
                     f"{draft.where}: the case {draft.id} is declared already at {drafts[draft.id].where}."
@@ -66,20 +67,20 @@ def load_declarations(path: Path, operator: Operator) -> tuple[CaseDraft, ...]:
     return tuple(drafts.values())
 
 
-def _refuse_many(entries: list[Lines], operator: Operator, path: Path) -> None:
+def _refuse_many(entries: list[Lines], words: Vocabulary, path: Path) -> None:
     """Refuse too many or too long cases before any is made."""
     total = 0
     for entry in entries:
         with _placed(entry, path):
             try:
-                count = templates.count(_mapping(entry, "each")) * len(_dtypes(entry, operator))
+                count = templates.count(_mapping(entry, "each")) * len(_dtypes(entry, words))
             except ValueError as error:
                 raise _BadValueError("each", str(error)) from error
             total += count
             if total > MAX_CASES:
                 raise _BadValueError("each", f"with the {count} cases of this entry the file has more than {MAX_CASES}")
-            length = _length(entry)
-            if count * length > MAX_DECLARED:
+            # No entry is longer than a whole file may be.
+            if count * MAX_WRITTEN_OUT > MAX_DECLARED and count * (length := _length(entry)) > MAX_DECLARED:
                 raise _BadValueError("each", f"{count} cases of {length} characters are more than {MAX_DECLARED}")
 
 
@@ -102,33 +103,31 @@ def _placed(entry: Lines, path: Path) -> Iterator[None]:
         raise DeclarationError(f"{path}:{entry.line_of(error.key)}: case {title}: {error}.") from error
 
 
-def _expanded(entry: Lines, operator: Operator, path: Path) -> Iterator[CaseDraft]:
+def _expanded(entry: Lines, words: Vocabulary, path: Path) -> Iterator[CaseDraft]:
     with _placed(entry, path):
         _check_keys("", entry, _KEYS)
         for key in ("name", "tags", "doc", "data"):
             if key not in entry:
                 raise _BadValueError("", f"the key {key!r} is missing")
-        dtypes = _dtypes(entry, operator)
+        dtypes = _dtypes(entry, words)
         for variables in templates.expand(_mapping(entry, "each")):
             for dtype, suffix in dtypes:
-                yield _draft(entry, operator, {**variables, "dtype": dtype}, suffix, f"{path}:{entry.line}")
+                yield _draft(entry, words, {**variables, "dtype": dtype}, suffix, f"{path}:{entry.line}")
 
 
-def _dtypes(entry: Lines, operator: Operator) -> list[tuple[str, str]]:
+def _dtypes(entry: Lines, words: Vocabulary) -> list[tuple[str, str]]:
     """(dtype, name suffix) of each case that the entry's dtypes make."""
-    allowed = {d.value for spec in operator.tensors for d in spec.dtypes}
-    default = next((spec.dtypes[0] for spec in operator.outputs if len(spec.dtypes) > 1), operator.outputs[0].dtypes[0])
-    dtypes = entry.get("dtypes", [default.value])
+    dtypes = entry.get("dtypes", [words.default_dtype])
     if not isinstance(dtypes, list) or not dtypes:
         raise _BadValueError("dtypes", "dtypes must be a list such as [float, half]")
     for dtype in dtypes:
-        if not isinstance(dtype, str) or dtype not in allowed:
-            raise _BadValueError("dtypes", f"unknown dtype {shown(dtype)}.{suggestion(str(dtype), allowed)[:-1]}")
+        if not isinstance(dtype, str) or dtype not in words.dtypes:
+            raise _BadValueError("dtypes", f"unknown dtype {shown(dtype)}.{suggestion(str(dtype), words.dtypes)[:-1]}")
     named = "{dtype}" in str(entry.get("name")) or len(dtypes) == 1
     return [(dtype, "" if named else f"_{dtype}") for dtype in dtypes]
 
 
-def _draft(entry: Lines, operator: Operator, variables: Mapping[str, Any], suffix: str, where: str) -> CaseDraft:
+def _draft(entry: Lines, words: Vocabulary, variables: Mapping[str, Any], suffix: str, where: str) -> CaseDraft:
     def filled(key: str, default: Any) -> Any:
         if key not in entry:
             return default
@@ -137,6 +136,7 @@ def _draft(entry: Lines, operator: Operator, variables: Mapping[str, Any], suffi
         except ValueError as error:
             raise _BadValueError(key, str(error)) from error
 
+    operator = words.operator
     name = f"{filled('name', '')}{suffix}"
     if not _NAME.fullmatch(name):
         raise _BadValueError("name", f"the name becomes {shown(name)}; allowed are lower-case letters, digits and _")
@@ -147,7 +147,7 @@ def _draft(entry: Lines, operator: Operator, variables: Mapping[str, Any], suffi
     if not isinstance(change, dict):
         raise _BadValueError("change", "change must be a mapping from a tensor id (or params) to what differs")
     changed_params = change.pop("params", {})
-    expect = _expect(filled, operator) if _SPECIAL.intersection(entry) else _PLAIN
+    expect = _expect(filled, words) if _SPECIAL.intersection(entry) else _PLAIN
     if "negative" in tags and "expect" not in entry:
         raise _BadValueError(
             "tags", "a negative case must state its expected status: expect: {status: BAD_PARAM, check: …}"
@@ -158,14 +158,14 @@ def _draft(entry: Lines, operator: Operator, variables: Mapping[str, Any], suffi
         "operator": operator.name,
         "recipe": recipe,
         "args": args,
-        "params": _params(filled("params", {}), operator, "params"),
+        "params": _params(filled("params", {}), words, "params"),
         "dtype": variables["dtype"],
         "seed": _seed(filled("seed", None), case_id),
         "expect": expect,
-        "changes": {tensor: _change(tensor, value, operator) for tensor, value in change.items()},
-        "changed_params": _params(changed_params, operator, "change"),
+        "changes": {tensor: _change(tensor, value, words) for tensor, value in change.items()},
+        "changed_params": _params(changed_params, words, "change"),
     }
-    criteria = _criteria(filled("criteria", {}), operator)
+    criteria = _criteria(filled("criteria", {}), words)
     return CaseDraft(
         id=case_id,
         tags=tags,
@@ -243,10 +243,10 @@ def _is_bounded(value: Any) -> bool:
     return not isinstance(value, int) or abs(value) <= LARGEST_ARGUMENT
 
 
-def _params(values: Any, operator: Operator, key: str) -> dict[str, Any]:
+def _params(values: Any, words: Vocabulary, key: str) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise _BadValueError(key, "params must be a mapping of parameter names to values")
-    fields = {field.name: field for field in operator.param_fields if not field.result}
+    fields = words.params
     result = {}
     for name, value in values.items():
         if name not in fields:
@@ -258,19 +258,17 @@ def _params(values: Any, operator: Operator, key: str) -> dict[str, Any]:
     return result
 
 
-def _criteria(values: Any, operator: Operator) -> dict[str, tuple[Criterion, ...]]:
-    outputs = [spec.id for spec in operator.outputs if any(dtype.is_float for dtype in spec.dtypes)]
-    _check_keys("criteria", values, tuple(outputs))
-    kinds = {kind.value: kind for kind in CriterionKind if kind.has_formula}
+def _criteria(values: Any, words: Vocabulary) -> dict[str, tuple[Criterion, ...]]:
+    _check_keys("criteria", values, words.judged)
     criteria = {}
     for output, wanted in values.items():
-        _check_keys("criteria", wanted, tuple(kinds))
+        _check_keys("criteria", wanted, tuple(CRITERIA))
         for kind, threshold in wanted.items():
             if not fits(threshold, float) or not 0 <= threshold < math.inf:
                 raise _BadValueError("criteria", f"{kind} of {output} must be a number ≥ 0, not {shown(threshold)}")
         if not wanted:
             raise _BadValueError("criteria", f"{output} needs at least one criterion, e.g. {{diff3: 0}}")
-        criteria[output] = tuple(Criterion(kinds[kind], float(threshold)) for kind, threshold in wanted.items())
+        criteria[output] = tuple(Criterion(CRITERIA[kind], float(threshold)) for kind, threshold in wanted.items())
     return criteria
 
 
@@ -294,17 +292,16 @@ def _seed(value: Any, case_id: str) -> int:
     return value
 
 
-def _change(tensor: str, value: Any, operator: Operator) -> Change:
-    tensors = [spec.id for spec in operator.tensors]
-    if tensor not in tensors:
+def _change(tensor: str, value: Any, words: Vocabulary) -> Change:
+    if tensor not in words.tensors:
         raise _BadValueError(
-            "change", f"unknown tensor {shown(tensor)}.{suggestion(tensor, [*tensors, 'params'])[:-1]}"
+            "change", f"unknown tensor {shown(tensor)}.{suggestion(tensor, [*words.tensors, 'params'])[:-1]}"
         )
     _check_keys("change", value, ("dims", "dtype", "layout", "strides"))
-    for key, words in (("dtype", [d.value for d in DType]), ("layout", [layout.value for layout in Layout])):
-        if key in value and value[key] not in words:
+    for key, known in (("dtype", DTYPES), ("layout", LAYOUTS)):
+        if key in value and value[key] not in known:
             raise _BadValueError(
-                "change", f"unknown {key} {shown(value[key])}.{suggestion(str(value[key]), words)[:-1]}"
+                "change", f"unknown {key} {shown(value[key])}.{suggestion(str(value[key]), known)[:-1]}"
             )
     try:
         dims, strides = as_dims(value.get("dims"), "dims"), as_dims(value.get("strides"), "strides")
@@ -313,7 +310,7 @@ def _change(tensor: str, value: Any, operator: Operator) -> Change:
     return Change(dims, value.get("dtype"), value.get("layout"), strides)
 
 
-def _expect(filled: Any, operator: Operator) -> Expect:
+def _expect(filled: Any, words: Vocabulary) -> Expect:
     wanted, null, handle = filled("expect", {}), filled("null", {}), filled("handle", {})
     _check_keys("expect", wanted, ("status", "check"))
     _check_keys("null", null, ("handle", "descriptors", "pointers"))
@@ -324,14 +321,10 @@ def _expect(filled: Any, operator: Operator) -> Expect:
             "expect", f"unknown status {shown(status)}.{suggestion(str(status), Status.__members__)[:-1]}"
         )
     check = wanted.get("check")
-    names = [c.name for c in operator.checks]
-    if check is not None and check not in names:
-        raise _BadValueError("expect", f"unknown check {shown(check)}.{suggestion(str(check), names)[:-1]}")
-    tensors = [spec.id for spec in operator.tensors]
-    descriptors = [*tensors, *filter(None, [operator.params_descriptor])]
-    arrays = [field.name for field in operator.param_fields if field.label == "repeated"]
-    _check_words("null", null.get("descriptors", []), descriptors)
-    _check_words("null", null.get("pointers", []), [*tensors, "workspace", *arrays])
+    if check is not None and check not in words.checks:
+        raise _BadValueError("expect", f"unknown check {shown(check)}.{suggestion(str(check), words.checks)[:-1]}")
+    _check_words("null", null.get("descriptors", []), words.descriptors)
+    _check_words("null", null.get("pointers", []), words.pointers)
     for key, numbers in (("handle", handle), ("workspace_size", {"workspace_size": filled("workspace_size", 0)})):
         for name, number in numbers.items():
             if not fits(number, int) or number < 0:
@@ -367,7 +360,7 @@ def _check_keys(key: str, value: Any, allowed: tuple[str, ...]) -> None:
             raise _BadValueError(key or str(word), f"unknown key {shown(word)}.{suggestion(str(word), allowed)[:-1]}")
 
 
-def _check_words(key: str, words: Any, allowed: list[str]) -> None:
+def _check_words(key: str, words: Any, allowed: tuple[str, ...]) -> None:
     if not isinstance(words, list):
         raise _BadValueError(key, f"must be a list of: {', '.join(allowed)}")
     for word in words:
@@ -376,7 +369,7 @@ def _check_words(key: str, words: Any, allowed: list[str]) -> None:
 
 
 def _digest(shaping: dict[str, Any]) -> str:
-    text = json.dumps({"version": _DIGEST_VERSION, **shaping}, sort_keys=True, default=_set_fields)
+    text = _ENCODER.encode({"version": _DIGEST_VERSION, **shaping})
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -386,3 +379,6 @@ def _set_fields(value: Expect | Change | Criterion | CriterionKind) -> Any:
         return value.value
     fields = value.__dataclass_fields__.values()
     return {f.name: getattr(value, f.name) for f in fields if getattr(value, f.name) != f.default}
+
+
+_ENCODER = json.JSONEncoder(sort_keys=True, default=_set_fields)

@@ -1,6 +1,7 @@
 """`{…}` in declarations: integer arithmetic over the variables of `each`, nothing more."""
 
 import ast
+import functools
 import itertools
 import math
 import operator
@@ -83,9 +84,15 @@ def evaluate(expression: str, variables: Mapping[str, Any]) -> Any:
     if len(expression) > LONGEST_EXPRESSION:
         raise ValueError(f"{{{expression[:20]}…}} is longer than {LONGEST_EXPRESSION} characters")
     try:
-        return _value(ast.parse(expression.strip(), mode="eval").body, variables)
+        return _value(_parsed(expression.strip()), variables)
     except (SyntaxError, TypeError, ZeroDivisionError) as error:
         raise ValueError(f"{{{expression}}} is not integer arithmetic: {error}") from error
+
+
+@functools.lru_cache(maxsize=1024)
+def _parsed(expression: str) -> ast.expr:
+    """Each expression stands in many cases of its entry."""
+    return ast.parse(expression, mode="eval").body
 
 
 def _value(node: ast.AST, variables: Mapping[str, Any]) -> Any:

@@ -12,6 +12,8 @@ _INTEGER_RANGE = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)
 
 def fits(value: Any, hint: Any) -> bool:
     """The value fits the annotation; a bool is not an int, an int is a float."""
+    if type(value) is hint:
+        return True
     origin = get_origin(hint)
     if hint is Any:
         return True

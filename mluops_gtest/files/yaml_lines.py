@@ -1,5 +1,6 @@
 """Safe YAML loading that remembers the line of every mapping and key, for messages, and refuses what is excessive."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from mluops_gtest.files.plain_file import plain_file_bytes
 # libyaml where PyYAML was built with it: ten times faster on long files.
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TAG = "tag:yaml.org,2002:"
+_MERGE, _STR, _INT = f"{_TAG}merge", f"{_TAG}str", f"{_TAG}int"
+_SHORT_DECIMAL = re.compile(r"0|-?[1-9][0-9]{0,17}", re.ASCII)
 
 
 class Lines(dict[str, Any]):
@@ -27,7 +30,18 @@ class Lines(dict[str, Any]):
 
 
 class _Loader(_Base):  # type: ignore[misc]
-    pass
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream)
+        self._tags: dict[Any, str] = {}
+
+    def resolve(self, kind: Any, value: Any, implicit: Any) -> str:
+        """The tag of a node without one; few scalars of a file are different."""
+        if kind is not yaml.ScalarNode:
+            return str(super().resolve(kind, value, implicit))
+        key = value, implicit
+        if key not in self._tags:
+            self._tags[key] = super().resolve(kind, value, implicit)
+        return self._tags[key]
 
 
 def _refused(what: str, mark: Any) -> yaml.MarkedYAMLError:
@@ -39,15 +53,33 @@ def _mapping(loader: Any, node: yaml.MappingNode) -> Lines:
     for key_node, _ in node.value:
         if not isinstance(key_node, yaml.ScalarNode):
             raise _refused("a key must be a word", key_node.start_mark)
-        if key_node.value in seen and key_node.tag != f"{_TAG}merge":
+        if key_node.value in seen and key_node.tag != _MERGE:
             raise _refused(f"the key {shown(key_node.value)} occurs twice", key_node.start_mark)
         seen.add(key_node.value)
-    loader.flatten_mapping(node)
+    if any(key.tag == _MERGE for key, _ in node.value):
+        loader.flatten_mapping(node)
     # Keys are the words as written: our own key `null` would otherwise be read as nothing.
-    result = Lines({str(key.value): loader.construct_object(value, deep=True) for key, value in node.value})
+    result = Lines({str(key.value): _value(loader, value) for key, value in node.value})
     result.line = node.start_mark.line + 1
     result.key_lines = {str(key.value): key.start_mark.line + 1 for key, _ in node.value}
     return result
+
+
+def _sequence(loader: Any, node: yaml.SequenceNode) -> list[Any]:
+    if not isinstance(node, yaml.SequenceNode):
+        return list(loader.construct_sequence(node))  # which refuses it
+    return [_value(loader, item) for item in node.value]
+
+
+def _value(loader: Any, node: yaml.Node) -> Any:
+    """What YAML makes of the node; most are texts and short decimal numbers, which need none of PyYAML's machinery."""
+    if isinstance(node, yaml.ScalarNode):
+        text = node.value
+        if node.tag == _STR:
+            return text
+        if node.tag == _INT and _SHORT_DECIMAL.fullmatch(text):
+            return int(text)
+    return loader.construct_object(node, deep=True)
 
 
 def _scalar(word: str, kind: str) -> Callable[[Any, yaml.ScalarNode], Any]:
@@ -68,6 +100,7 @@ def _scalar(word: str, kind: str) -> Callable[[Any, yaml.ScalarNode], Any]:
 
 
 _Loader.add_constructor(f"{_TAG}map", _mapping)
+_Loader.add_constructor(f"{_TAG}seq", _sequence)
 _Loader.add_constructor(f"{_TAG}timestamp", _scalar("date", "timestamp"))
 _Loader.add_constructor(f"{_TAG}int", _scalar("integer", "int"))
 _Loader.add_constructor(f"{_TAG}float", _scalar("number", "float"))
@@ -97,22 +130,21 @@ def _refuse_excess(text: str) -> None:
     anchors: list[str | None] = []
     lengths = [0]
     for event in yaml.parse(text, Loader=_Loader):
-        anchor, size = getattr(event, "anchor", None), 0
-        match event:
-            case yaml.CollectionStartEvent():
-                anchors.append(anchor)
-                lengths.append(1)
-                if len(anchors) > MAX_NESTING:
-                    raise _refused(f"nested more than {MAX_NESTING} levels deep", event.start_mark)
-                continue
-            case yaml.CollectionEndEvent():
-                anchor, size = anchors.pop(), lengths.pop()
-            case yaml.ScalarEvent():
-                size = 1 + len(event.value)
-            case yaml.AliasEvent():
-                if anchor in anchors:
-                    raise _refused(f"*{anchor} is used inside &{anchor}", event.start_mark)
-                size, anchor = sizes.get(str(anchor), 0), None
+        kind, anchor, size = type(event), None, 0
+        if kind is yaml.ScalarEvent:
+            anchor, size = event.anchor, 1 + len(event.value)
+        elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
+            anchors.append(event.anchor)
+            lengths.append(1)
+            if len(anchors) > MAX_NESTING:
+                raise _refused(f"nested more than {MAX_NESTING} levels deep", event.start_mark)
+            continue
+        elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
+            anchor, size = anchors.pop(), lengths.pop()
+        elif kind is yaml.AliasEvent:
+            if event.anchor in anchors:
+                raise _refused(f"*{event.anchor} is used inside &{event.anchor}", event.start_mark)
+            size = sizes.get(event.anchor, 0)
         lengths[-1] += size
         if anchor is not None:
             sizes[anchor] = size
