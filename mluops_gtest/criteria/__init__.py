@@ -2,6 +2,15 @@
 
 from mluops_gtest.criteria.comparison import Comparison, compare
 from mluops_gtest.criteria.judgement import judge, judge_finite
-from mluops_gtest.criteria.tolerance import allowed_error, count_beyond, worst_elements
+from mluops_gtest.criteria.tolerance import allowed_error, beyond_tolerance, count_beyond, worst_elements
 
-__all__ = ["Comparison", "allowed_error", "compare", "count_beyond", "judge", "judge_finite", "worst_elements"]
+__all__ = [
+    "Comparison",
+    "allowed_error",
+    "beyond_tolerance",
+    "compare",
+    "count_beyond",
+    "judge",
+    "judge_finite",
+    "worst_elements",
+]

@@ -49,6 +49,43 @@ def element_errors(
     """Every element held to the bound; a NaN or an infinity that does not meet its like is beyond any."""
     beyond, ratio, worst, allowed_there = 0, 0.0, None, 0.0
     first = last = None
+    for places, ratios, allowed in _unequal(evaluated, baseline, dtype, bound, precision):
+        found = places[ratios > 1]
+        if found.size:
+            beyond += found.size
+            first = int(found[0]) if first is None else first
+            last = int(found[-1])
+        place = int(ratios.argmax())
+        if ratios[place] > ratio:
+            ratio, worst = float(ratios[place]), int(places[place])
+            # Sums of infinities allow no number; where one side is none, nothing is allowed.
+            allowed_there = 0.0 if np.isnan(allowed[place]) else float(allowed[place])
+    return ElementErrors(beyond, baseline.size, ratio, worst, allowed_there, first, last)
+
+
+def beyond_bound(
+    evaluated: Array, baseline: Array, dtype: DType, bound: Bound, precision: Precision = Precision.FLOAT
+) -> Array:
+    """The flat indices of the elements beyond their bound."""
+    found = [np.zeros(0, np.int64)]
+    for places, ratios, _ in _unequal(evaluated, baseline, dtype, bound, precision):
+        found.append(places[ratios > 1])
+    return np.concatenate(found)
+
+
+def allowances(
+    evaluated: Array, baseline: Array, dtype: DType, bound: Bound, precision: Precision = Precision.FLOAT
+) -> Array:
+    """What each element may be off by, in float64; one that is no number anywhere has NaN or what its number has."""
+    with np.errstate(all="ignore"):
+        e, b = (elements_of(dtype).values(array).astype(np.float64) for array in (evaluated, baseline))
+        return np.broadcast_to(_allowed(e, b, dtype, bound, precision), baseline.shape)
+
+
+def _unequal(
+    evaluated: Array, baseline: Array, dtype: DType, bound: Bound, precision: Precision
+) -> Iterator[tuple[Array, Array, Array]]:
+    """Block by block the flat indices of unequal elements, their errors over what is allowed, and what is allowed."""
     with np.errstate(all="ignore"):  # NaN and Inf are looked at as what they are
         for index, start in _blocks(baseline.shape):
             e, b = (elements_of(dtype).values(array[index]) for array in (evaluated, baseline))
@@ -62,17 +99,7 @@ def element_errors(
             here = bound.part(index, baseline.shape).part(unequal, unequal.shape)
             e, b = (values[unequal].astype(np.float64) for values in (e, b))
             allowed = np.broadcast_to(_allowed(e, b, dtype, here, precision), b.shape)
-            ratios = _ratios(e, b, allowed)
-            found = places[ratios > 1]
-            if found.size:
-                beyond += found.size
-                first = start + int(found[0]) if first is None else first
-                last = start + int(found[-1])
-            place = int(ratios.argmax())
-            if ratios[place] > ratio:
-                ratio, worst = float(ratios[place]), start + int(places[place])
-                allowed_there = float(allowed[place])
-    return ElementErrors(beyond, baseline.size, ratio, worst, allowed_there, first, last)
+            yield start + places, _ratios(e, b, allowed), allowed
 
 
 def _blocks(shape: tuple[int, ...]) -> Iterator[tuple[tuple[int | slice, ...], int]]:

@@ -54,6 +54,23 @@ def count_beyond(evaluated: Array, baseline: Array, dtype: DType, threshold: flo
     return sum(blocks.each(counted, blocks.starts))
 
 
+def beyond_tolerance(evaluated: Array, baseline: Array, dtype: DType, threshold: float) -> Array:
+    """Which elements are beyond tolerance; those that are unequal where the threshold is 0."""
+    blocks = Blocks(evaluated, baseline, elements_of(dtype))
+    scale = _rms(blocks) if threshold else 0.0
+
+    def places(start: int, scratch: Scratch) -> Array:
+        errors = _errors(blocks, start, scratch, scale)
+        if errors is None:
+            return np.zeros(0, np.int64)
+        return _whole(blocks, errors.parts[errors.scaled > threshold] if threshold else errors.parts)
+
+    mask = np.zeros(baseline.shape, bool)
+    found = blocks.each(places, blocks.starts)
+    mask.reshape(-1)[np.concatenate([np.zeros(0, np.int64), *found])] = True
+    return mask
+
+
 def worst_elements(evaluated: Array, baseline: Array, dtype: DType, number: int) -> list[WorstElement]:
     """The elements with the largest errors, the worst first, none that is equal to its baseline."""
     blocks = Blocks(evaluated, baseline, elements_of(dtype))

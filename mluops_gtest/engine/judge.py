@@ -1,7 +1,9 @@
 """From what a backend left in the buffers to a verdict."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -9,6 +11,7 @@ from mluops_gtest.criteria import Comparison, allowed_error, compare, count_beyo
 from mluops_gtest.criteria.elements import value_text
 from mluops_gtest.engine.buffers import holding, pattern_of
 from mluops_gtest.engine.expectation import Expectation
+from mluops_gtest.engine.failures import traceback_of
 from mluops_gtest.engine.fingerprint import fingerprinted
 from mluops_gtest.engine.profile import profile_of
 from mluops_gtest.engine.second_look import SecondLook
@@ -18,10 +21,14 @@ from mluops_gtest.model.cause import Cause, Excess, Places
 from mluops_gtest.model.criterion import Criterion, exact
 from mluops_gtest.model.degenerate import owned_rows, proves_little
 from mluops_gtest.model.dtypes import Array, DType
+from mluops_gtest.model.explanation import Explanation
 from mluops_gtest.model.operator import CheckVerdict, Operator, OutputSpec
 from mluops_gtest.model.reasons import reason_of
 from mluops_gtest.model.result import CaseResult, ElementReading, Outcome, Profile, Reading, Worst
 from mluops_gtest.model.tensor import Tensor
+
+if TYPE_CHECKING:
+    from mluops_gtest.engine.explaining import Explainer
 
 # A wrong scalar may be any integer; what it is off by is told as a float.
 _MAX_DIFFERENCE = 2**64
@@ -39,6 +46,7 @@ class Judgement:
     suspicions: list[Cause] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     elements: list[ElementReading] = field(default_factory=list)
+    explained: list[Explanation] = field(default_factory=list)
     compared: bool = False
 
     @property
@@ -57,6 +65,16 @@ class Judgement:
             return tuple(self.failures or self.suspicions)
         return () if self.compared else (cause.NothingCompared(),)
 
+    def explain(self, ask: Callable[[], Explanation | None]) -> None:
+        """Keep what is found out about an output that fails; the verdict stands without it."""
+        try:
+            found = ask()
+        except Exception as error:
+            self.notes.append(f"a bug of mluops-test: the failure is not explained: {traceback_of(error)}")
+            return
+        if found is not None:
+            self.explained.append(found)
+
     def compare_scalars(self, expected: Mapping[str, int], scalars: Mapping[str, int]) -> None:
         """Results that are not tensors must be reported and equal."""
         for name, value in expected.items():
@@ -68,6 +86,14 @@ class Judgement:
                 self.failures.append(cause.ScalarMissing(name, value))
             elif error:
                 self.failures.append(cause.ScalarWrong(name, str(got), value))
+                self.explain(partial(_scalar_explained, name, got, value))
+
+
+def _scalar_explained(name: str, got: int, value: int) -> Explanation:
+    # Late: what explains failures is loaded when there is one.
+    from mluops_gtest.engine.explaining import scalar_explained
+
+    return scalar_explained(name, got, value)
 
 
 def judge_untouched(case: Case, operator: Operator, buffers: Mapping[str, Array], answer: CheckVerdict) -> Judgement:
@@ -94,8 +120,12 @@ def judge_values(
     *,
     bitwise: bool,
     look: SecondLook | None = None,
+    explainer: "Callable[[], Explainer] | None" = None,
 ) -> Judgement:
-    """Every output held to its criteria, every scalar result compared exactly; `look` sees each element by itself."""
+    """Every output held to its criteria, every scalar result compared exactly; `look` sees each element by itself.
+
+    `explainer` is made and asked where outputs fail, and only there.
+    """
     judgement = Judgement()
     judgement.compare_scalars(expectation.results, scalars)
     wrong_counts: set[str] = set()
@@ -112,7 +142,7 @@ def judge_values(
         if tensor.desc.is_empty:
             continue
         failures = len(judgement.failures)
-        _judge_output(judgement, tensor, criteria, operator, expectation, buffers[tensor.id], bitwise, look)
+        _judge_output(judgement, tensor, criteria, operator, expectation, buffers[tensor.id], bitwise, look, explainer)
         if tensor.id in operator.counts and len(judgement.failures) > failures:
             wrong_counts.add(tensor.id)
     return judgement
@@ -127,6 +157,7 @@ def judged(result: CaseResult, judgement: Judgement) -> CaseResult:
         worst=judgement.worst,
         profile=judgement.profile,
         elements=tuple(judgement.elements),
+        explained=tuple(judgement.explained),
         causes=judgement.causes,
         notes=(*result.notes, *judgement.notes),
         compared=judgement.compared,
@@ -148,6 +179,7 @@ def _judge_output(
     array: Array,
     bitwise: bool,
     look: SecondLook | None,
+    explainer: "Callable[[], Explainer] | None",
 ) -> None:
     spec, dtype = operator.output(tensor.id), tensor.desc.dtype
     wanted = wanted_criteria(dtype, criteria, spec)
@@ -164,12 +196,15 @@ def _judge_output(
             judgement.compared = True
             index = _unravel(int(unwritten[0]), evaluated.shape)
             judgement.failures.append(cause.Unwritten(tensor.id, _places(unwritten, evaluated.size), index))
+            if explainer is not None:
+                kept = expectation.kept.get(tensor.id)
+                judgement.explain(lambda: explainer().unwritten(tensor, evaluated, baseline, unwritten, kept))
             return
     kinds = tuple(criterion.kind for criterion in wanted)
     evaluated, baseline = np.ascontiguousarray(evaluated), np.ascontiguousarray(baseline)
     comparison = compare(evaluated, baseline, dtype, kinds)
     judgement.compared = True
-    first_failure = not judgement.failures
+    failures, first_failure = len(judgement.failures), not judgement.failures
     beyond = _beyond(comparison, wanted, evaluated, baseline, dtype)
     _judge_comparison(judgement, tensor.id, comparison, wanted, beyond)
     if comparison.worst is not None and (judgement.worst is None or (first_failure and judgement.failures)):
@@ -177,6 +212,9 @@ def _judge_output(
         judgement.profile = profile_of(tensor.id, evaluated, baseline, dtype)
     if look is not None and comparison.unequal:
         _look_again(judgement, look, tensor, evaluated, baseline)
+    if explainer is not None and comparison.unequal and len(judgement.failures) > failures:
+        threshold = allowed_error(wanted)
+        judgement.explain(lambda: explainer().differing(tensor, evaluated, baseline, threshold))
     if comparison.bits_unequal and not comparison.unequal and all(c.threshold == 0 for c in wanted):
         found = cause.BitsUnequal(tensor.id, comparison.bits_unequal)
         if bitwise:

@@ -1,6 +1,5 @@
 """Where and how much an output differs: a histogram of relative errors and a coarse map of the largest ones."""
 
-import math
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -9,42 +8,15 @@ from mluops_gtest.criteria.blocks import Blocks, Scratch
 from mluops_gtest.criteria.elements import Elements, elements_of
 from mluops_gtest.criteria.figures import EPSILON
 from mluops_gtest.model.dtypes import Array, DType
+from mluops_gtest.model.explanation import MAX_CELLS
+from mluops_gtest.model.picture import Picture, folded_width
 from mluops_gtest.model.result import Profile
 
 BINS: Final = 32
 # The binary exponent that falls into bin 0, with everything below it.
 LOWEST: Final = -30
-MAX_CELLS: Final = 32
-# Fewer cells than this along one axis say little, where the other axis has more elements than cells.
-_THIN: Final = 8
 # Enough for a colour and a tooltip; a map of full doubles would be twice as large in the report.
 _DIGITS: Final = 4
-
-
-class _Map(NamedTuple):
-    """The output as height × width elements, seen through rows × columns cells."""
-
-    height: int
-    width: int
-    rows: int
-    columns: int
-
-    @staticmethod
-    def over(shape: tuple[int, ...], most: tuple[int, int]) -> "_Map":
-        """The last axis across, all others down; what is long and thin is folded like text into lines."""
-        width = _folded(shape, most) or (shape[-1] if shape else 1)
-        height = -(-math.prod(shape) // width)
-        return _Map(height, width, min(height, most[0]), min(width, most[1]))
-
-    def cell_of(self, element: Array) -> Array:
-        """The cell of each flat index."""
-        down = element // self.width
-        across = element - down * self.width
-        # In place: fresh memory for each step would cost more than the arithmetic.
-        for axis, cells, length in ((down, self.rows, self.height), (across, self.columns, self.width)):
-            np.floor_divide(np.multiply(axis, cells, out=axis), length, out=axis)
-        cell: Array = np.add(np.multiply(down, self.columns, out=down), across, out=down)
-        return cell
 
 
 class _Part(NamedTuple):
@@ -52,16 +24,6 @@ class _Part(NamedTuple):
 
     counts: Array
     cells: Array
-
-
-def _folded(shape: tuple[int, ...], most: tuple[int, int]) -> int:
-    """Elements across the folded map of a long and thin output, whole rows where they are short; else 0."""
-    width, count = (shape[-1] if shape else 1), math.prod(shape)
-    height = count // width if width else 0
-    if min(height, width) >= _THIN or (height <= most[0] and width <= most[1]):
-        return 0
-    side = math.isqrt(count - 1) + 1
-    return side if height < width else max(1, side // width) * width
 
 
 def profile_of(
@@ -80,7 +42,7 @@ def profile_of(
     """
     elements = elements_of(dtype)
     blocks = Blocks(np.ascontiguousarray(evaluated), np.ascontiguousarray(baseline), elements)
-    picture = _Map.over(evaluated.shape, most)
+    picture = Picture.over(evaluated.shape, most)
     parts = blocks.each(lambda start, scratch: _part(blocks, start, scratch, picture), blocks.starts)
     differing = [part for part in parts if part is not None]
     if not differing:
@@ -93,11 +55,11 @@ def profile_of(
         picture.rows,
         picture.columns,
         tuple(float(f"{cell:.{_DIGITS}g}") for cell in cells.tolist()),
-        _folded(evaluated.shape, most),
+        folded_width(evaluated.shape, most),
     )
 
 
-def _part(blocks: Blocks, start: int, scratch: Scratch, picture: _Map) -> _Part | None:
+def _part(blocks: Blocks, start: int, scratch: Scratch, picture: Picture) -> _Part | None:
     elements = blocks.elements
     if not np.not_equal(*blocks.patterns(start), out=scratch.mask).any():
         return None

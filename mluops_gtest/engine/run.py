@@ -3,12 +3,13 @@
 import datetime
 import shlex
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mluops_gtest.engine.caller import Caller, LostDeviceError, ThreadsCaller
 from mluops_gtest.engine.execute import Executor, Options
+from mluops_gtest.engine.explanation_room import ExplanationRoom
 from mluops_gtest.engine.failures import not_judged, not_loaded
 from mluops_gtest.engine.fingerprint import fingerprinted
 from mluops_gtest.engine.lanes import Lanes, PlannedCase
@@ -35,6 +36,12 @@ class RunContext:
     # What runs a case under a debugger, around its id; None where no debugger would see it crash.
     debug_words: tuple[tuple[str, ...], tuple[str, ...]] | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
+
+
+def shapes_of(operators: Mapping[str, Operator], results: Iterable[CaseResult]) -> dict[str, dict[str, str]]:
+    """The shapes in symbols of the operators of which some case failed: they name what the cases have in common."""
+    failed = {result.operator for result in results if result.explained}
+    return {name: {one.id: one.shape for one in operators[name].tensors} for name in sorted(failed & operators.keys())}
 
 
 def run(
@@ -66,7 +73,7 @@ def run(
     tell(RunStarted(callers[0].name, len(todo)))
     interrupted = False
     try:
-        for event in _events(lanes, todo, options):
+        for event in _events(lanes, todo, options, results.values()):
             if isinstance(event, CaseFinished):
                 results[event.result.case] = event.result
             tell(event)
@@ -96,6 +103,7 @@ def run(
         },
         interrupted=interrupted,
         labels=context.labels,
+        shapes=shapes_of(operators, results.values()),
     )
     tell(RunFinished(report))
     return report
@@ -108,9 +116,12 @@ def _executor(caller: Caller, options: Options, keep: OutputKeeper | None) -> Ex
     return StressedExecutor(caller, options, options.stress, keep)
 
 
-def _events(lanes: Lanes, todo: Sequence[PlannedCase], options: Options) -> Iterator[Event]:
+def _events(lanes: Lanes, todo: Sequence[PlannedCase], options: Options, done: Iterable[CaseResult]) -> Iterator[Event]:
+    room = ExplanationRoom()
+    for result in done:
+        room.kept(result)
     for event in lanes.run(todo):
-        yield event
+        yield CaseFinished(room.kept(event.result)) if isinstance(event, CaseFinished) else event
         if options.stop_at_first and isinstance(event, CaseFinished) and event.result.outcome.blocks:
             lanes.stop()
 

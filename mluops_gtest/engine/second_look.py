@@ -5,13 +5,13 @@ from collections.abc import Mapping
 import numpy as np
 
 from mluops_gtest.criteria.elements import value_text
-from mluops_gtest.criteria.elementwise import ElementErrors, can_be_bounded, element_errors
+from mluops_gtest.criteria.elementwise import ElementErrors, allowances, beyond_bound, can_be_bounded, element_errors
 from mluops_gtest.model.binding import bind_values
 from mluops_gtest.model.bound import Bound, Precision
 from mluops_gtest.model.bounds import bounds_of
 from mluops_gtest.model.case import Case
 from mluops_gtest.model.cause import BeyondBound, Places
-from mluops_gtest.model.dtypes import Array
+from mluops_gtest.model.dtypes import Array, DType
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.result import ElementReading
 from mluops_gtest.model.tensor import Tensor
@@ -28,14 +28,11 @@ class SecondLook:
 
     def at(self, tensor: Tensor, evaluated: Array, baseline: Array) -> tuple[ElementReading, BeyondBound] | None:
         """What the rows that the operator owns come to; None where nothing is declared for that output."""
-        if self._operator.bound is None or not can_be_bounded(tensor.desc.dtype):
+        owned = self._owned(tensor, evaluated)
+        if owned is None:
             return None
-        bound = self._bound(tensor.id)
-        if bound is None:
-            return None
-        dtype = tensor.desc.dtype
-        owned = bound.part(slice(0, evaluated.shape[0]), tensor.desc.dims)
-        found = element_errors(evaluated, baseline, dtype, owned, self.precision)
+        dtype, bound = owned
+        found = element_errors(evaluated, baseline, dtype, bound, self.precision)
         index = tuple(int(i) for i in np.unravel_index(found.worst or 0, evaluated.shape))
         reading = ElementReading(
             tensor.id,
@@ -49,6 +46,22 @@ class SecondLook:
             found.allowed,
         )
         return reading, BeyondBound(tensor.id, _places(found), self.precision.value)
+
+    def beyond(self, tensor: Tensor, evaluated: Array, baseline: Array) -> Array | None:
+        """The flat indices beyond the bound; None where nothing is declared."""
+        owned = self._owned(tensor, evaluated)
+        return None if owned is None else beyond_bound(evaluated, baseline, *owned, self.precision)
+
+    def allowed(self, tensor: Tensor, evaluated: Array, baseline: Array) -> Array | None:
+        """What each element may be off by; None where nothing is declared."""
+        owned = self._owned(tensor, evaluated)
+        return None if owned is None else allowances(evaluated, baseline, *owned, self.precision)
+
+    def _owned(self, tensor: Tensor, evaluated: Array) -> tuple[DType, Bound] | None:
+        """The bound of the rows that the operator owns, and their type."""
+        dtype = tensor.desc.dtype
+        bound = self._bound(tensor.id) if can_be_bounded(dtype) else None
+        return None if bound is None else (dtype, bound.part(slice(0, evaluated.shape[0]), tensor.desc.dims))
 
     def _bound(self, output: str) -> Bound | None:
         if self._bounds is None:

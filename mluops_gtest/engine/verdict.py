@@ -1,7 +1,8 @@
 """What one call of a case came to: by its reply, by what it left in memory, by its values."""
 
 from dataclasses import dataclass, replace
-from typing import Final
+from functools import cache
+from typing import TYPE_CHECKING, Final
 
 from mluops_gtest.engine.expectation import Expectation
 from mluops_gtest.engine.guarded_call import GuardedCall
@@ -14,6 +15,9 @@ from mluops_gtest.model.notes import cut_text
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.result import CaseResult, Outcome
 from mluops_gtest.model.status import Status
+
+if TYPE_CHECKING:
+    from mluops_gtest.engine.explaining import Explainer
 
 # Of the backend's remarks, in a reason.
 _MAX_REMARKS: Final = 4 << 10
@@ -58,7 +62,14 @@ def verdict(task: Task, run: GuardedCall, reply: Reply, *, bitwise: bool, is_ref
     wanted, expectation = task.expectation.answer, task.expectation
     if wanted.computes:
         judgement = judge_values(
-            task.case, task.operator, expectation, run.outputs, reply.scalars, bitwise=bitwise, look=task.look
+            task.case,
+            task.operator,
+            expectation,
+            run.outputs,
+            reply.scalars,
+            bitwise=bitwise,
+            look=task.look,
+            explainer=cache(lambda: _explainer(task)),
         )
     else:
         judgement = judge_untouched(task.case, task.operator, run.whole_outputs(), wanted)
@@ -69,6 +80,13 @@ def verdict(task: Task, run: GuardedCall, reply: Reply, *, bitwise: bool, is_ref
         if is_reference:
             judgement.suspicions.append(cause.ComparedWithItself())
     return judged(result, judgement)
+
+
+def _explainer(task: Task) -> "Explainer":
+    # Late: a run that passes never loads what explains failures.
+    from mluops_gtest.engine.explaining import Explainer
+
+    return Explainer(task.case, task.operator, task.look)
 
 
 def _wrong_status(task: Task, reply: Reply) -> cause.Cause | None:

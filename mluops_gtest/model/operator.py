@@ -183,6 +183,8 @@ class Operator:
     theory: Callable[[OpCall], Theory]
     # What arithmetic allows, by the inputs alone: a Bound per output of floats. None: elements are not looked at.
     bound: Callable[[OpCall], Mapping[str, Bound]] | None = None
+    # Mistakes in words that end "as if …", e.g. "the last point of a cell wins": what comes out by each, per output.
+    suspects: Mapping[str, Callable[[OpCall], Mapping[str, Array]]] = field(default_factory=dict)
     # What the document takes for granted about the data of a valid call; why it does not hold, or None.
     precondition: Callable[[OpCall], str | None] | None = None
     # Bytes of workspace the kernel wants; 0 where it needs none.

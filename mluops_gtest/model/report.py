@@ -27,6 +27,13 @@ class RunReport:
     interrupted: bool = False
     # Which code was tested, see model/labels.py.
     labels: Mapping[str, str] = field(default_factory=dict)
+    # Operator → tensor → its shape in symbols, as the operator declares it.
+    shapes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    @property
+    def failing(self) -> tuple[CaseResult, ...]:
+        """Cases that ran and block."""
+        return tuple(r for r in self.results if r.outcome.blocks and r.outcome is not Outcome.NOT_RUN)
 
     @property
     def summary(self) -> dict[str, int]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mluops_gtest.model.cause import Cause
+from mluops_gtest.model.explanation import Explanation
 from mluops_gtest.model.outcome import Outcome
 from mluops_gtest.model.reasons import reason_of
 from mluops_gtest.model.reseed import Reseeded
@@ -183,6 +184,8 @@ class CaseResult:
     expected_status: Status | None = None
     readings: tuple[Reading, ...] = ()
     worst: Worst | None = None
+    # Where and how the outputs that fail are wrong.
+    explained: tuple[Explanation, ...] = ()
     # Of the outputs that differ from their baselines at all, where the operator declares what arithmetic allows.
     elements: tuple[ElementReading, ...] = ()
     seconds: float = 0.0

@@ -4,6 +4,7 @@ import io
 import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
@@ -12,10 +13,12 @@ from mluops_gtest.content.root import BUILTIN, recorded_roots
 from mluops_gtest.model.counted import counted
 from mluops_gtest.model.difference import worst_outlier, worst_words
 from mluops_gtest.model.event import CaseFinished, Event
-from mluops_gtest.model.groups import Group, grouped_results
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
 from mluops_gtest.reports.markup import escape, escape_lines
+
+if TYPE_CHECKING:
+    from mluops_gtest.explain.groups import CauseGroup
 
 _MAX_GROUPS = 20
 _MAX_OTHERS = 3
@@ -74,10 +77,13 @@ class TerminalReporter:
 
     def _failures(self, report: RunReport, where: str) -> None:
         """A block per group of failures that look like one mistake."""
-        failures = [
-            result for result in report.results if result.outcome.blocks and result.outcome is not Outcome.NOT_RUN
-        ]
-        groups = grouped_results(failures)
+        failures = report.failing
+        if not failures:
+            return
+        # Late: a run that passes never loads what explains failures.
+        from mluops_gtest.explain.groups import cause_groups
+
+        groups = cause_groups(failures, report.results, report.shapes)
         everything = shlex.join(["mluops-test", "report", where, "--format", "text"])
         for group in groups[: None if self._whole else _MAX_GROUPS]:
             self._out.print()
@@ -87,11 +93,15 @@ class TerminalReporter:
             rest = sum(len(group.members) for group in groups[_MAX_GROUPS:])
             words = f"… and {rest} more cases that fail in {len(groups) - _MAX_GROUPS} other ways: {everything}"
             self._out.print(f"\n{escape(words)}", soft_wrap=True)
-        if failures:
-            self._out.print()
+        self._out.print()
 
-    def _group_lines(self, group: Group[CaseResult], everything: str) -> Iterator[str]:
-        """The smallest case of a group as a failure of its own, then the names of the others."""
+    def _group_lines(self, group: "CauseGroup", everything: str) -> Iterator[str]:
+        """What the cases of a group have in common, the smallest as a failure of its own, the names of the others."""
+        from mluops_gtest.model.reasons.explained import headline_words, support_words
+
+        if group.headline is not None:
+            yield f"[bold]{escape(headline_words(group.headline))}[/]"
+            yield from (f"  {escape(words)}" for words in support_words(group.headline))
         head, *lines = failure_lines(group.first, verbose=self._verbosity > 0)
         names = [escape(result.case) for result in group.members[1:]]
         yield head + (f" and {len(names)} more in the same way" if names else "")

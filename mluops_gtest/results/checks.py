@@ -15,6 +15,7 @@ from mluops_gtest.model.outcome import Outcome
 from mluops_gtest.model.query import Query
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, ElementReading, Perf, Profile, Reading, StressReading, Worst
+from mluops_gtest.results.explanation_checks import check_explanation
 
 # Part I of N; more digits are no count of machines.
 _SHARD: Final = re.compile(r"([1-9]\d{0,5})/([1-9]\d{0,5})")
@@ -125,6 +126,8 @@ def check_result(result: CaseResult, source: Source) -> None:
         _check_elements(seen, source, f".elements[{index}]")
     if result.stress is not None:
         _check_stress(result.stress, result, source)
+    for index, explained in enumerate(result.explained):
+        check_explanation(explained, source, f".explained[{index}]")
     if result.worst is not None:
         _check_worst(result.worst, result, source)
     if result.profile is not None:

@@ -34,6 +34,7 @@ def merge(reports: Mapping[str, RunReport]) -> RunReport:
         seconds=sum(report.seconds for report in reports.values()),
         results=tuple(results),
         timing=phases,
+        shapes={name: shapes for report in reports.values() for name, shapes in report.shapes.items()},
         labels=merged_labels([report.labels for report in reports.values()]),
         interrupted=any(report.interrupted for report in reports.values()),
     )

@@ -50,6 +50,9 @@ def result_to_json(result: CaseResult) -> dict[str, Any]:
     if result.stress is None:
         # As it was written before cases were repeated.
         del record["stress"]
+    if not result.explained:
+        # As it was written before failures were explained.
+        del record["explained"]
     if result.perf is not None and result.perf.overhead_ns is None:
         # As it was written before that was measured: a report keeps its digest in the history.
         del record["perf"]["overhead_ns"]
@@ -61,7 +64,7 @@ def result_to_json(result: CaseResult) -> dict[str, Any]:
 
 
 def report_to_json(report: RunReport) -> dict[str, Any]:
-    """The whole report as plain JSON values; one without labels is written as before there were any."""
+    """The whole report as plain JSON values; one without labels and shapes is written as before there were any."""
     labels = {"labels": dict(report.labels)} if report.labels else {}
     return {
         "format": FORMAT,
@@ -74,6 +77,7 @@ def report_to_json(report: RunReport) -> dict[str, Any]:
         "timing": {phase: round(seconds, 6) for phase, seconds in report.timing.items()},
         "interrupted": report.interrupted,
         **labels,
+        **({"shapes": {name: dict(shapes) for name, shapes in report.shapes.items()}} if report.shapes else {}),
         "summary": report.summary,
         "results": [result_to_json(result) for result in report.results],
     }

@@ -239,3 +239,12 @@ def test_what_a_backend_declares():
     assert WorkingPrecision("tf32").of("any") is Precision.TF32
     by_operator = WorkingPrecision({"a": "half"})
     assert (by_operator.of("a"), by_operator.of("b")) == (Precision.HALF, Precision.FLOAT)
+
+
+def test_where_infinities_meet_in_a_sum_no_number_is_allowed():
+    """inf · γ is infinite and inf − inf is none: the reading still has numbers that a file can hold."""
+    bound = Bound(np.array([np.inf, 1.0]), np.array([3, 3]), 1.0)
+    baseline = np.array([np.nan, 1.0], np.float32)
+    found = element_errors(np.array([0.0, 1.0], np.float32), baseline, DType.FLOAT, bound)
+    assert (found.beyond, found.worst) == (1, 0)
+    assert found.allowed >= 0

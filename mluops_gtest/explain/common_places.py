@@ -1,0 +1,121 @@
+"""Sets of elements that several cases of different sizes have in common."""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import product
+from typing import Final
+
+from mluops_gtest.explain.axis_sets import is_within
+from mluops_gtest.model.explanation import AxisSet, Explanation, Fitted, Where
+from mluops_gtest.model.readings import EVERYTHING, AxisReading, WhereReading, axis_readings
+
+# Combinations of one case, and sets that are tried on all of them.
+_MAX_OF_CASE: Final = 128
+_MAX_TRIED: Final = 200
+# The plainest words first.
+_COST: Final = {
+    "all": 0.0,
+    "at": 1.0,
+    "from": 1.01,
+    "below": 1.02,
+    "last": 1.1,
+    "but last": 1.12,
+    "behind": 1.3,
+    "between": 1.4,
+    "every": 1.5,
+    "blocks": 2.0,
+    "listed": 2.5,
+}
+_COST_OF_FLAT: Final = 0.5
+_COST_OF_SPANS: Final = 1.0
+# A set that leaves out less says little of where wrong elements are.
+_GOOD_PART: Final = 0.6
+
+
+def places_of(cases: Sequence[tuple[Explanation, Fitted]]) -> Iterator[tuple[WhereReading, tuple[int, ...]]]:
+    """Every set that fits some of the cases, with the numbers of the cases that it fits; the simplest sets first."""
+    offered = Counter(reading for case, fitted in cases for reading in readings_of(case, fitted))
+    tried = sorted(offered, key=lambda reading: (-offered[reading], cost_of(reading), repr(reading)))[:_MAX_TRIED]
+    for reading in sorted(tried, key=lambda reading: (cost_of(reading), repr(reading))):
+        yield reading, tuple(number for number, (case, fitted) in enumerate(cases) if agrees(reading, case, fitted))
+
+
+def readings_of(case: Explanation, fitted: Fitted) -> tuple[WhereReading, ...]:
+    """What the set of one case may be called; empty where it is scattered."""
+    exact = (fitted.where, *fitted.also) if case.is_exact(fitted) else ()
+    sets = exact or (() if fitted.where.is_scattered else (fitted.where,))
+    names = [reading for where in sets for reading in _names(where, case.hull)]
+    return tuple(dict.fromkeys(names))
+
+
+def cost_of(reading: WhereReading) -> float:
+    """How many words it takes."""
+    if reading.value:
+        return 1.2
+    spans = 0.0 if not reading.spans else _COST_OF_FLAT if len(reading.spans) == 1 else _COST_OF_SPANS
+    return sum(_COST[axis.kind] for axis in reading.axes) + spans + reading.outside
+
+
+def agrees(reading: WhereReading, case: Explanation, fitted: Fitted) -> bool:
+    """The set is that of the case, or holds all its wrong elements where these fill no simple set."""
+    return fits(reading, case, fitted) if case.is_exact(fitted) else holds(reading, case)
+
+
+def fits(reading: WhereReading, case: Explanation, fitted: Fitted) -> bool:
+    """The set has all wrong elements of the case, and besides them only such as are right by accident."""
+    return case.is_exact(fitted) and any(_is(reading, where, case) for where in (fitted.where, *fitted.also))
+
+
+def holds(reading: WhereReading, case: Explanation) -> bool:
+    """All wrong elements of the case are in the set, which leaves out a good part of the output."""
+    if reading.is_all or reading.spans or reading.outside or len(reading.axes) != len(case.dims):
+        return False
+    named = [axis.of(length) for axis, length in zip(reading.axes, case.dims, strict=True)]
+    if not all(one is not None and is_within(least, one) for one, least in zip(named, case.hull, strict=True)):
+        return False
+    return math.prod(one.count for one in named if one is not None) <= _GOOD_PART * case.size
+
+
+def _names(where: Where, hull: tuple[AxisSet, ...]) -> Iterator[WhereReading]:
+    if where.value:
+        yield WhereReading(value=where.value)
+        return
+    if where.is_all:
+        yield EVERYTHING
+        return
+    names = [_axis_names(*of_axis) for of_axis in zip(where.axes, *_limits(where, hull), strict=True)]
+    for number, axes in enumerate(product(*names)):
+        if number == _MAX_OF_CASE:
+            return
+        yield WhereReading(axes, where.spans, where.outside)
+
+
+def _is(reading: WhereReading, where: Where, case: Explanation) -> bool:
+    if (reading.value, reading.outside, reading.spans) != (where.value, where.outside, where.spans):
+        return False
+    if reading.value:
+        return True
+    if reading.is_all:
+        return where.is_all or (bool(where.most) and all(one.is_all for one in where.most))
+    if len(reading.axes) != len(where.axes):
+        return False
+    named = [axis.of(known.length) for axis, known in zip(reading.axes, where.axes, strict=True)]
+    if where.outside:
+        return named == list(where.axes)
+    return all(
+        one is not None and is_within(least, one) and is_within(one, most)
+        for one, least, most in zip(named, *_limits(where, case.hull), strict=True)
+    )
+
+
+def _limits(where: Where, hull: tuple[AxisSet, ...]) -> tuple[tuple[AxisSet, ...], tuple[AxisSet, ...]]:
+    """Between which sets another one is as true; of what is told as an exception nothing else is."""
+    if where.outside:
+        return where.axes, where.axes
+    return where.least or (where.axes if where.spans else hull), where.most or where.axes
+
+
+def _axis_names(told: AxisSet, least: AxisSet, most: AxisSet) -> tuple[AxisReading, ...]:
+    solid = (one for one in (told, most, least) if not one.loose)
+    return tuple(dict.fromkeys(name for one in solid for name in axis_readings(one)))

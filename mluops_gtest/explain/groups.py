@@ -1,0 +1,279 @@
+"""Failures by what causes them: cases of one operator with the same law of wrong values at the same place."""
+
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from mluops_gtest.explain.common_places import agrees, cost_of, fits, holds, places_of
+from mluops_gtest.explain.features import Shapes, features_of
+from mluops_gtest.explain.rules import MIN_CASES, rules_for
+from mluops_gtest.model.explanation import Explanation, Fitted, Law, OneSided
+from mluops_gtest.model.groups import elements, mark_of
+from mluops_gtest.model.headline import Headline, Rule
+from mluops_gtest.model.readings import WhereReading
+from mluops_gtest.model.result import CaseResult, Outcome
+from mluops_gtest.model.status import Status
+
+VERSION: Final = "v2"
+_LENGTH: Final = 12
+# The share of the cases at hand that a law at a place must explain to be a cause of its own.
+_OWN_CAUSE: Final = 0.3
+# The share for a law that has no place in common, and for a law of few words.
+_OWN_LAW: Final = 0.5
+# How many more cases a law or a place is worth, as a share.
+_TOLD: Final = 0.25
+# What holds of almost all cases of a group is told of it, with the number.
+_MOST: Final = 0.9
+# Places that tell causes with one law apart.
+_MAX_PLACES: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class CauseGroup:
+    """Cases that fail for one cause, the smallest first; without a headline they share a fingerprint or an outcome."""
+
+    operator: str
+    members: tuple[CaseResult, ...]
+    mark: str
+    headline: Headline | None = None
+
+    @property
+    def first(self) -> CaseResult:
+        return self.members[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Split:
+    """Some cases of an output with what they share."""
+
+    chosen: tuple[int, ...]
+    law: Law | None
+    where: WhereReading | None
+
+
+def cause_groups(
+    failing: Iterable[CaseResult], everything: Iterable[CaseResult], shapes: Shapes
+) -> tuple[CauseGroup, ...]:
+    """The groups of these failures, the largest first; `everything` are the results of the run."""
+    explained: dict[str, list[CaseResult]] = defaultdict(list)
+    others: dict[Hashable, list[CaseResult]] = defaultdict(list)
+    for result in failing:
+        if result.explained:
+            explained[result.operator].append(result)
+        else:
+            others[mark_of(result)].append(result)
+    by_operator = defaultdict(list)
+    for result in everything:
+        by_operator[result.operator].append(result)
+    groups = [
+        group
+        for operator, results in explained.items()
+        for group in _of_operator(operator, results, by_operator[operator], shapes.get(operator, {}))
+    ]
+    groups += [CauseGroup(same[0].operator, _ordered(same), same[0].fingerprint) for same in others.values()]
+    return tuple(sorted(groups, key=lambda group: (-len(group.members), group.first.case)))
+
+
+def _ordered(results: Iterable[CaseResult]) -> tuple[CaseResult, ...]:
+    return tuple(sorted(results, key=lambda result: (elements(result.info), result.case)))
+
+
+def _of_operator(
+    operator: str, failing: Sequence[CaseResult], everything: Sequence[CaseResult], shapes: Mapping[str, str]
+) -> Iterable[CauseGroup]:
+    left = list(_ordered(failing))
+    causes: list[tuple[str, list[CaseResult], _Split]] = []
+    while left:
+        output, members, split = _next_output(left)
+        causes.append((output, members, split))
+        taken = {result.case for result in members}
+        left = [result for result in left if result.case not in taken]
+    for output, members, split in _absorbed(causes):
+        yield _group(operator, output, _ordered(members), split, everything, shapes)
+
+
+def _absorbed(
+    causes: Sequence[tuple[str, list[CaseResult], _Split]],
+) -> Iterable[tuple[str, list[CaseResult], _Split]]:
+    """A few cases that are wrong in an output only that a larger cause spoils as well belong to that cause."""
+    kept: list[tuple[str, list[CaseResult], _Split]] = []
+    for output, members, split in sorted(causes, key=lambda cause: -len(cause[1])):
+        alike = [one for one in kept if len(members) < MIN_CASES <= len(one[1]) and output in _also(one[0], one[1])]
+        if alike:
+            alike[0][1].extend(members)
+        else:
+            kept.append((output, members, split))
+    return kept
+
+
+def _also(output: str, members: Sequence[CaseResult]) -> tuple[str, ...]:
+    """Other outputs that are wrong in most of the cases."""
+    also = Counter(one.output for result in members for one in result.explained if one.output != output)
+    return tuple(name for name, count in also.items() if 2 * count > len(members))
+
+
+def _next_output(results: Sequence[CaseResult]) -> tuple[str, list[CaseResult], _Split]:
+    """The largest set of cases with a common cause in one output."""
+    counts = Counter(one.output for result in results for one in result.explained)
+    best: tuple[tuple[float, int], str, list[CaseResult], _Split] | None = None
+    for place, output in enumerate(counts):
+        having = [result for result in results if any(one.output == output for one in result.explained)]
+        split = _split([_of(result, output) for result in having])
+        # A cause with a law or a place says more than a larger heap without.
+        told = (split.law is not None) + (split.where is not None)
+        key = (len(split.chosen) * (1 + _TOLD * told), -place)
+        if best is None or key > best[0]:
+            best = key, output, [having[index] for index in split.chosen], split
+    assert best is not None, "every result here has an explanation"
+    return best[1:]
+
+
+def _of(result: CaseResult, output: str) -> Explanation:
+    return next(one for one in result.explained if one.output == output)
+
+
+def _split(cases: Sequence[Explanation]) -> _Split:
+    """The part of the cases that has most in common; all of them where no part stands out."""
+    number = len(cases)
+    laws = {law: lawful for law, lawful in _laws(cases).items() if law is None or _is_supported(law, cases)}
+    found = []
+    for law, lawful in laws.items():
+        split = _of_law(cases, law, lawful)
+        share = _OWN_CAUSE if split.where is not None and not split.where.is_all else _OWN_LAW
+        if isinstance(law, OneSided):
+            share = _MOST
+        if (law is not None or split.where is not None) and _stands_out(len(split.chosen), number, share):
+            found.append(split)
+    if not found:
+        return _Split(tuple(range(number)), None, None)
+    most = max(len(split.chosen) for split in found)
+    # A law that says more may leave out a few cases that are too small to show it.
+    telling = [split for split in found if len(split.chosen) >= _MOST * most]
+    return _joined(max(telling, key=lambda split: (_rank(split.law), len(split.chosen))), number)
+
+
+def _of_law(cases: Sequence[Explanation], law: Law | None, lawful: tuple[int, ...]) -> _Split:
+    """The cases of a law, or those of them at one place where places tell several causes apart."""
+    fitted = [(cases[index], found) for index in lawful if (found := cases[index].holding(law)) is not None]
+    places = list(places_of(fitted))
+    left = set(range(len(fitted)))
+    apart: list[tuple[WhereReading, set[int]]] = []
+    while left and len(apart) < _MAX_PLACES:
+        shared = [(reading, left.intersection(fitting)) for reading, fitting in places]
+        reading, inside = max(shared, key=lambda one: (len(one[1]), -cost_of(one[0])), default=(None, set()))
+        if reading is None or not _stands_out(len(inside), len(left), _OWN_CAUSE):
+            break
+        if len(inside) >= _MOST * len(fitted):
+            return _Split(lawful, law, reading)
+        left -= inside
+        apart.append((reading, inside))
+    told = len(fitted) - len(left) >= _MOST * len(fitted)
+    # Places that small outputs fill as a whole tell nothing apart, nor do those that hold more than what is wrong.
+    vague = any(reading.is_all for reading, _ in apart)
+    if told and apart and not vague and _are_exact(apart, fitted):
+        reading, inside = apart[0]
+        return _Split(tuple(lawful[index] for index in sorted(inside)), law, reading)
+    return _Split(lawful, law, None)
+
+
+def _are_exact(
+    places: Sequence[tuple[WhereReading, Iterable[int]]], fitted: Sequence[tuple[Explanation, Fitted]]
+) -> bool:
+    return all(fits(reading, *fitted[index]) for reading, inside in places for index in inside)
+
+
+def _stands_out(count: int, number: int, share: float) -> bool:
+    return count == number or (count >= MIN_CASES and count >= share * number)
+
+
+def _joined(split: _Split, number: int) -> _Split:
+    """With a few that are left over, what is told is told of most."""
+    if len(split.chosen) >= _MOST * number or number - len(split.chosen) < MIN_CASES <= len(split.chosen):
+        return _Split(tuple(range(number)), split.law, split.where)
+    return split
+
+
+def _laws(cases: Sequence[Explanation]) -> dict[Law | None, tuple[int, ...]]:
+    """Law → the cases that it holds of, wholly; none: those of which no law certainly holds."""
+    found: dict[Law | None, list[int]] = defaultdict(list)
+    for index, case in enumerate(cases):
+        for one in case.fitted:
+            certain = case.is_certain and not isinstance(case.law, OneSided)
+            if one.lawful == case.wrong and (one.law is not None or not certain):
+                found[one.law].append(index)
+    return {law: tuple(members) for law, members in found.items()}
+
+
+def _rank(law: Law | None) -> int:
+    """Which of two laws that hold alike says more: the order in which they are declared."""
+    return -_ORDER[type(law)] if law is not None else -len(_ORDER)
+
+
+_ORDER: Final = {law: place for place, law in enumerate(Law.__args__)}
+
+
+def _group(
+    operator: str,
+    output: str,
+    members: Sequence[CaseResult],
+    split: _Split,
+    everything: Sequence[CaseResult],
+    shapes: Mapping[str, str],
+) -> CauseGroup:
+    cases = [_of(result, output) for result in members if any(one.output == output for one in result.explained)]
+    law, where = split.law, split.where
+    placed = [(case, fitted) for case in cases if (fitted := case.holding(law)) is not None]
+    wrong, size = ({case.wrong for case in cases}, {case.size for case in cases})
+    headline = Headline(
+        operator=operator,
+        output=output,
+        cases=len(members),
+        law=law,
+        law_cases=len(placed) if law else 0,
+        where=where,
+        where_cases=sum(agrees(where, *one) or holds(where, one[0]) for one in placed) if where else 0,
+        fills=where is not None and all(fits(where, *one) or not holds(where, one[0]) for one in placed),
+        also=_also(output, members),
+        rules=_rules(output, members, everything, shapes),
+        wrong=wrong.pop() if len(wrong) == 1 else 0,
+        size=size.pop() if len(size) == 1 else 0,
+    )
+    return CauseGroup(operator, tuple(members), mark(operator, output, law, where), headline)
+
+
+def _is_supported(law: Law, cases: Sequence[Explanation]) -> bool:
+    """Some case shows it beyond chance, or several cases do together."""
+    holding = [case for case in cases if case.holding(law) is not None]
+    return any(case.law == law for case in holding) or len(holding) >= MIN_CASES
+
+
+def _rules(
+    output: str, members: Sequence[CaseResult], everything: Sequence[CaseResult], shapes: Mapping[str, str]
+) -> tuple[Rule, ...]:
+    passing = [result for result in everything if _passes(result, output)]
+    if len(members) < MIN_CASES or len(passing) < MIN_CASES:
+        return ()
+    known = {result.case for result in (*members, *passing)}
+    others = [result for result in everything if result.case not in known and _is_of_values(result)]
+    columns = features_of([*members, *passing, *others], shapes)
+    return rules_for(columns, len(members), len(passing)) if columns else ()
+
+
+def _is_of_values(result: CaseResult) -> bool:
+    """It was called and should have computed."""
+    return result.outcome.was_called and bool(result.info.outputs) and result.expected_status is Status.SUCCESS
+
+
+def _passes(result: CaseResult, output: str) -> bool:
+    """It compared the output."""
+    return result.outcome is Outcome.PASSED and any(reading.output == output for reading in result.readings)
+
+
+def mark(operator: str, output: str, law: Law | None, where: WhereReading | None) -> str:
+    """A short name of a cause: the same in every run, whatever the values and the sizes."""
+    words = msgspec.json.encode([operator, output, law, where])
+    return f"{VERSION}:{hashlib.sha256(words).hexdigest()[:_LENGTH]}"

@@ -1,0 +1,116 @@
+"""One output with wrong elements explained: the law of its wrong values, and the simplest set that they fill."""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import numpy as np
+
+from mluops_gtest.explain.fit import Fit
+from mluops_gtest.explain.rearrangements import rearrangements
+from mluops_gtest.explain.value_laws import last_resorts, value_laws
+from mluops_gtest.explain.where import Found, hull_of, where_wrong
+from mluops_gtest.explain.wrong_map import map_of
+from mluops_gtest.explain.wrong_output import MAX_COMPUTED, WrongOutput
+from mluops_gtest.model.dtypes import Array
+from mluops_gtest.model.explanation import MAX_SAMPLES, Explanation, Fitted, Law, NeverWritten, WrongSample
+
+# A law that does not hold of all wrong elements must hold of this share of them to be told.
+_SHARE: Final = 0.75
+_MAX_LAWS: Final = 8
+
+
+def explained(
+    out: WrongOutput,
+    output: str,
+    text: Callable[[tuple[int, ...]], tuple[str, str]],
+    suspects: Callable[[], Iterable[Fit]] = tuple,
+    recomputed: Callable[[], Iterable[Fit]] = tuple,
+) -> Explanation:
+    """Where the output is wrong, and how; `text` gives both values at an index.
+
+    `suspects` are what the operator names, `recomputed` what is asked where nothing simpler holds.
+    """
+    with np.errstate(all="ignore"):  # NaN, infinities and overflow are looked at as what they are
+        return _explained(out, output, text, suspects, recomputed)
+
+
+def _explained(
+    out: WrongOutput,
+    output: str,
+    text: Callable[[tuple[int, ...]], tuple[str, str]],
+    suspects: Callable[[], Iterable[Fit]],
+    recomputed: Callable[[], Iterable[Fit]],
+) -> Explanation:
+    fits = _fits(out, suspects, recomputed)
+    classes = _classes(out)
+    fitted = [_fitted(out, fit, classes) for fit in fits]
+    # Of laws that are as sure the one whose elements have a simple set is told.
+    exact = [one.sure and one.lawful == out.count and one.inside == out.count + one.agreeing for one in fitted]
+    if any(exact):
+        fitted.insert(0, fitted.pop(exact.index(True)))
+    return Explanation(
+        output=output,
+        dims=out.wrong.shape,
+        wrong=out.count,
+        held_to=out.held_to,
+        fitted=(*fitted, _placed(None, where_wrong(out.wrong, out.wrong, classes), out.count)),
+        hull=hull_of(out.wrong),
+        map=map_of(out.wrong),
+        samples=_samples(out, text),
+    )
+
+
+def _placed(law: Law | None, found: Found, lawful: int, *, sure: bool = False) -> Fitted:
+    return Fitted(law, found.where, found.inside, found.agreeing, found.also, lawful, sure)
+
+
+def _fitted(out: WrongOutput, fit: Fit, classes: dict[str, Array]) -> Fitted:
+    """The law with the set of elements that it fills."""
+    allowed = np.ones_like(out.wrong) if fit.whole else out.wrong
+    if isinstance(fit.law, NeverWritten) and out.kept is not None:
+        allowed = allowed | out.kept
+    if not fit.whole and fit.predicted is not None and out.wrong.size <= MAX_COMPUTED:
+        allowed = out.wrong | out.agreeing(fit.predicted())
+    share = float(np.mean(fit.holds))
+    lawful = out.count if share == 1 else int(share * out.count)
+    return _placed(fit.law, where_wrong(out.wrong, allowed, classes), lawful, sure=fit.sure)
+
+
+def _fits(
+    out: WrongOutput, suspects: Callable[[], Iterable[Fit]], recomputed: Callable[[], Iterable[Fit]]
+) -> list[Fit]:
+    """The laws that hold of all wrong elements, those that chance does not explain first; else the one of the most."""
+    tried: list[Fit] = [*suspects(), *value_laws(out)]
+    for more in (lambda: rearrangements(out), recomputed, lambda: last_resorts(out)):
+        if any(fit.sure and fit.holds.all() for fit in tried):
+            break
+        tried += more()
+    whole = [fit for fit in tried if fit.holds.all()]
+    # What explains the right elements, too, explains most.
+    whole.sort(key=lambda fit: (not fit.sure, not fit.whole))
+    once = {fit.law: fit for fit in reversed(whole)}
+    whole = [fit for fit in whole if once[fit.law] is fit][:_MAX_LAWS]
+    if whole and whole[0].sure:
+        return whole
+    partly = [fit for fit in tried if fit.sure and np.mean(fit.holds) >= _SHARE]
+    return [*whole, *sorted(partly, key=lambda fit: -np.mean(fit.holds))[:1]]
+
+
+def _classes(out: WrongOutput) -> dict[str, Array]:
+    """Sets of elements by their right value."""
+    b = out.baseline
+    if b.size > MAX_COMPUTED or b.dtype.kind not in "fiu":
+        return {}
+    classes = {"zero": b == 0}
+    if b.dtype.kind != "u":
+        classes["negative"] = b < 0
+    if b.dtype.kind == "f":
+        tiny = np.finfo(b.dtype).tiny
+        classes |= {"nan": np.isnan(b), "infinite": np.isinf(b), "subnormal": (b != 0) & (np.abs(b) < tiny)}
+    return classes
+
+
+def _samples(out: WrongOutput, text: Callable[[tuple[int, ...]], tuple[str, str]]) -> tuple[WrongSample, ...]:
+    chosen = out.places[:: -(-len(out.places) // MAX_SAMPLES)].tolist()
+    indices = [tuple(int(i) for i in np.unravel_index(place, out.wrong.shape)) for place in chosen]
+    return tuple(WrongSample(index, *text(index)) for index in indices)

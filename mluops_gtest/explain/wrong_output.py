@@ -1,0 +1,121 @@
+"""An output with wrong elements, and their values beside the right ones in a type to compute with."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, Literal
+
+import numpy as np
+
+from mluops_gtest.model.dtypes import Array
+
+# Laws are tried on at most so many wrong elements, taken evenly.
+MAX_TRIED: Final = 1 << 18
+# Whole outputs are computed by a law up to this many elements; beyond, only wrong elements are looked at.
+MAX_COMPUTED: Final = 1 << 24
+# Larger outputs are not searched for values from other places.
+MAX_SEARCHED: Final = 1 << 20
+# At a time, so that float64 copies stay small.
+_BLOCK: Final = 1 << 20
+# How far a law that computes may be off by its own rounding, in units of the last place.
+_ULPS: Final = 4
+
+HeldTo = Literal["bound", "tolerance", "equality", "written"]
+
+
+@dataclass(frozen=True)
+class WrongOutput:
+    """What the backend left and what belongs there: real numbers that numpy computes with, in the output's shape."""
+
+    evaluated: Array
+    baseline: Array
+    # At least one element is.
+    wrong: Array
+    held_to: HeldTo
+    # What arithmetic allows each element to be off by; None: not known.
+    allowed: Array | None = None
+    # The unit in the last place of 1 in the output's own type; 0 for integers.
+    epsilon: float = 0.0
+    # What the caller preset; None: poison.
+    preset: int | None = None
+    # Elements that a right kernel need not write; None: there are none.
+    kept: Array | None = None
+
+    @cached_property
+    def places(self) -> Array:
+        """Flat indices of the wrong elements that laws are tried on."""
+        return tried_places(self.wrong)
+
+    @cached_property
+    def count(self) -> int:
+        return int(np.count_nonzero(self.wrong))
+
+    @cached_property
+    def e(self) -> Array:
+        """The wrong values that laws are tried on."""
+        return _computable(self.evaluated.reshape(-1)[self.places])
+
+    @cached_property
+    def b(self) -> Array:
+        """What belongs there."""
+        return _computable(self.baseline.reshape(-1)[self.places])
+
+    @property
+    def is_float(self) -> bool:
+        return self.evaluated.dtype.kind == "f"
+
+    @property
+    def is_real(self) -> bool:
+        """Numbers that float64 holds, so that laws may compute."""
+        return self.is_float or (self.evaluated.dtype.kind in "iu" and self.evaluated.dtype.itemsize < 8)
+
+    def slack(self, places: Array) -> Array | float:
+        """What arithmetic allows at these flat indices."""
+        return 0.0 if self.allowed is None else self.allowed.reshape(-1)[places]
+
+    @cached_property
+    def room(self) -> Array:
+        """How far each of the wrong values may be from a number that a law gives for it."""
+        return np.zeros(len(self.places)) + _ULPS * self.epsilon * np.abs(self.e) + self.slack(self.places)
+
+    def near(self, predicted: Array, gain: float = 1.0, sources: Array | None = None) -> Array:
+        """Which of the wrong values are what a law says, within what rounding explains.
+
+        The law multiplies what rounding does by `gain`; or it takes values from `sources`, flat indices.
+        """
+        slack = self.slack(self.places if sources is None else sources)
+        room = _ULPS * self.epsilon * np.abs(predicted) + gain * slack
+        near: Array = (np.isfinite(predicted) & (np.abs(self.e - predicted) <= room)) | same(self.e, predicted)
+        return near
+
+    def agreeing(self, predicted: Array) -> Array:
+        """Which elements of the whole output are what a law says; right ones as near to it as to what is right."""
+        agreeing = np.empty(self.wrong.size, bool)
+        sides = [array.reshape(-1) for array in (self.evaluated, self.baseline, predicted)]
+        wrong = self.wrong.reshape(-1)
+        for start in range(0, len(agreeing), _BLOCK):
+            part = slice(start, start + _BLOCK)
+            e, b, p = (_computable(side[part]) for side in sides)
+            room = _ULPS * self.epsilon * np.abs(p) + np.abs(e - b)
+            if self.allowed is not None:
+                room = np.maximum(room, self.allowed.reshape(-1)[part])
+            agreeing[part] = same(e, p) | (~wrong[part] & np.isfinite(p) & (np.abs(p - b) <= room))
+        return agreeing.reshape(self.wrong.shape)
+
+
+def tried_places(wrong: Array) -> Array:
+    """Flat indices of wrong elements, of very many an even choice."""
+    places = np.flatnonzero(wrong)
+    # An odd step meets every remainder of the powers of two that tiles and vectors have.
+    return places if len(places) <= MAX_TRIED else places[:: -(-len(places) // MAX_TRIED) | 1]
+
+
+def same(values: Array, others: Array) -> Array:
+    """Equal, or both NaN."""
+    equal: Array = values == others
+    return equal if values.dtype.kind not in "fc" else equal | (np.isnan(values) & np.isnan(others))
+
+
+def _computable(values: Array) -> Array:
+    """float64 for what float64 holds; other types as they are."""
+    kind: Any = values.dtype.kind
+    return values.astype(np.float64) if kind == "f" or (kind in "iu" and values.dtype.itemsize < 8) else values

@@ -1,0 +1,240 @@
+"""Where and how outputs are wrong, in Chinese."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from mluops_gtest.model import explanation as x
+from mluops_gtest.model.headline import Condition, Feature, Headline, Rule
+from mluops_gtest.model.readings import WhereReading
+from mluops_gtest.model.reasons.notation import sliced
+
+VALUES: Final = {
+    "nan": "应为 NaN",
+    "infinite": "应为无穷",
+    "subnormal": "应为次正规数",
+    "negative": "应为负数",
+    "zero": "应为 0",
+}
+AND: Final = "、"
+
+
+def subject(output: str, reading: WhereReading) -> tuple[str, bool]:
+    """The elements that are meant; Chinese has no plural."""
+    if reading.value:
+        return f"{output} 中{VALUES[reading.value]}的元素", False
+    named = sliced(output, reading.axes)
+    if reading.outside:
+        return f"{output} 中除 {named} 以外的全部元素", False
+    if reading.is_all:
+        return f"{output} 的全部元素", False
+    if len(reading.spans) == 1:
+        return _flat(output, reading), False
+    narrow = [(axis, one) for axis, one in enumerate(reading.axes) if one.kind != "all"]
+    if not reading.spans and len(narrow) == 1 and narrow[0][1].kind == "behind":
+        axis, behind = narrow[0]
+        return f"{output} 沿轴 {axis} 最后一个 {behind.numbers[0]} 的整倍数之后的元素", False
+    return (f"{named}（{_taken_together(reading.spans)}视为一轴）" if reading.spans else named), False
+
+
+def _flat(output: str, reading: WhereReading) -> str:
+    (axis,) = reading.axes
+    numbers = axis.numbers
+    match axis.kind:
+        case "last":
+            return f"{output} 的最后 {numbers[0]} 个元素"
+        case "below":
+            return f"{output} 的前 {numbers[0]} 个元素"
+        case "but last":
+            return f"{output} 中除最后 {numbers[0]} 个以外的元素"
+        case "from":
+            return f"{output} 中扁平下标从 {numbers[0]} 起的元素"
+        case "behind":
+            return f"{output} 中扁平下标在最后一个 {numbers[0]} 的整倍数之后的元素"
+        case "at":
+            return f"{output} 中扁平下标为 {numbers[0]} 的元素"
+        case "every":
+            return f"{output} 中从 {numbers[1]} 起每 {numbers[0]} 个元素中的一个"
+        case "blocks":
+            return f"{output} 中从 {numbers[1]} 起每 {numbers[0]} 个元素中的 {numbers[2]} 个"
+    return f"{output} 中扁平下标 {numbers[0]} 至 {numbers[-1] - 1} 的元素"
+
+
+def _taken_together(spans: tuple[int, ...]) -> str:
+    names, axis = [], 0
+    for span in spans:
+        if span > 1:
+            names.append(f"轴 {axis} 至 {axis + span - 1} ")
+        axis += span
+    return AND.join(names)
+
+
+def scattered(output: str, wrong: int, size: int) -> str:
+    """Elements that no words describe."""
+    if wrong == size:
+        return f"{output} 的全部元素"
+    return f"{output} 的 {size} 个元素中有 {wrong} 个" if 2 * wrong > size else f"{output} 中 {wrong} 个零散的元素"
+
+
+def share(wrong: int, inside: int, where: str) -> str:
+    """Part of a set."""
+    return f"{where} 的 {inside} 个元素中有 {wrong} 个"
+
+
+def sentence(subject: str, is_plural: bool, law: x.Law | None, lawful: int, wrong: int) -> str:  # noqa: ARG001
+    """Subject and law."""
+    # What ends in Latin letters or brackets stands off from what follows.
+    stand_off = "" if not subject or subject[-1] > "\u2e80" or subject[-1] == " " else " "
+    if law is None:
+        return f"{subject}{stand_off}有误"
+    words = law_words(law)
+    if lawful < wrong:
+        return f"{subject}{stand_off}有误，其中 {wrong} 个元素中有 {lawful} 个{words}"
+    return f"{subject}{stand_off}{words}"
+
+
+def law_words(law: Any) -> str:
+    """What is said of the elements."""
+    made = LAWS[type(law)]
+    return made.format(law) if isinstance(made, str) else made(law)
+
+
+def _off(law: x.OffBy) -> str:
+    return f"偏{'大' if law.amount > 0 else '小'} {abs(law.amount):.7g}"
+
+
+def _rounded(law: x.RoundedTo) -> str:
+    precision = _precision(law.precision)
+    return f"被舍入为 {precision}" if law.once else f"只有 {precision} 的精度，误差超过一次舍入"
+
+
+def _precision(name: str) -> str:
+    return name.replace(" or ", " 或 ")
+
+
+def _permuted(law: x.PermutedAlong) -> str:
+    moved = [index for index, source in enumerate(law.order) if index != source]
+    return f"沿轴 {law.axis} 的下标 {moved[0]} 与 {moved[1]} 互换"
+
+
+def _laid_out(law: x.LaidOut) -> str:
+    moved = [axis for axis, source in enumerate(law.order) if axis != source]
+    if len(moved) == 2:
+        return f"按轴 {moved[0]} 与轴 {moved[1]} 互换后的布局存放"
+    return f"按轴序 {', '.join(map(str, law.order))} 的布局存放"
+
+
+def _taken(law: x.TakenFrom) -> str:
+    steps = [f"沿轴 {axis} {_steps(by)}" for axis, by in enumerate(law.offset) if by]
+    return f"为{AND.join(steps)}处应有的值"
+
+
+def _steps(by: int) -> str:
+    return f"往{'后' if by > 0 else '前'} {abs(by)} 个位置"
+
+
+_SIDES: Final = {
+    "smaller": "偏小",
+    "larger": "偏大",
+    "nearer to zero": "绝对值偏小",
+    "further from zero": "绝对值偏大",
+}
+LAWS: Final[dict[type, str | Callable[[Any], str]]] = {
+    x.NeverWritten: "从未写入",
+    x.KeptPreset: "保持预置值 {0.value}",
+    x.TurnedNan: "为 NaN",
+    x.TurnedInfinite: "为无穷",
+    x.TurnedZero: "为 0",
+    x.SaturatedAt: "在 {0.limit} 处饱和",
+    x.TurnedConstant: "均为 {0.value}",
+    x.Negated: "符号相反",
+    x.LostSign: "丢失符号",
+    x.ScaledBy: "为正确值的 {0.factor:.7g} 倍",
+    x.OffBy: _off,
+    x.WrappedTo: lambda law: f"按 {law.bits} 位{'有' if law.signed else '无'}符号数回绕",
+    x.RoundedTo: _rounded,
+    x.PermutedAlong: _permuted,
+    x.RepeatedAlong: "均为轴 {0.axis} 下标 {0.index} 处应有的值",
+    x.ReversedAlong: "沿轴 {0.axis} 颠倒",
+    x.LaidOut: _laid_out,
+    x.TakenFrom: _taken,
+    x.TakenFromFlat: lambda law: f"为内存中{_steps(law.offset)}处应有的值",
+    x.ReorderedAlong: "沿轴 {0.axis} 的顺序不同",
+    x.AsIf: "与以下错误的结果一致：{0.mistake}",
+    x.RoundedInputs: lambda law: f"与输入被舍入为 {_precision(law.precision)} 的结果一致",
+    x.OneSided: lambda law: _SIDES[law.side],
+}
+
+
+def headline(found: Headline) -> str:
+    """The whole group in a sentence."""
+    when = f"；{_when(found)}" if found.rules else ""
+    return f"{found.operator}：{cause(found)}{when}"
+
+
+def cause(found: Headline) -> str:
+    """Where and how, over all cases of the group."""
+    if found.where is not None and found.size != 1:
+        who, _ = subject(found.output, found.where)
+        who = who if found.fills else f"{who} 中的元素"
+    elif found.size == 1:
+        who = found.output
+    elif found.size and found.wrong > 1:
+        who = scattered(found.output, found.wrong, found.size)
+    elif found.wrong:
+        who = f"{found.output} 中 {found.wrong} 个元素"
+    else:
+        who = f"{found.output} 中的元素"
+    fitting = min(found.where_cases if found.where else found.cases, found.law_cases if found.law else found.cases)
+    part = f"（{found.cases} 个用例中的 {fitting} 个）" if fitting < found.cases else ""
+    also = f"，{AND.join(found.also)} 也有误" if found.also else ""
+    return f"{sentence(who, False, found.law, 1, 1)}{part}{also}"
+
+
+def _when(found: Headline) -> str:
+    first = found.rules[0]
+    words = "，或".join(rule_words(rule) for rule in found.rules)
+    number = f"{found.cases}/{found.cases + first.passing_inside}"
+    return f"{'仅' if first.passing_inside else ''}当 {words} 时（{number}）"
+
+
+def rule_words(rule: Rule) -> str:
+    """The conditions of a rule."""
+    return " 且 ".join(map(condition_words, rule.conditions))
+
+
+def condition_words(condition: Condition) -> str:
+    """A feature and what it is held to."""
+    feature, value = condition.feature, condition.value
+    if feature.kind in ("dtype", "layout"):
+        return f"{feature.name} 为 {value}"
+    name = _feature(feature)
+    match condition.sign:
+        case "multiple":
+            return f"{name} 为{'偶数' if value == 2 else f' {value} 的倍数'}"
+        case "no multiple":
+            return f"{name} {'为奇数' if value == 2 else f'不是 {value} 的倍数'}"
+    return f"{name} {condition.sign} {value}"
+
+
+def _feature(feature: Feature) -> str:
+    if feature.kind == "elements":
+        return f"{feature.name} 的元素个数"
+    return feature.name if feature.axis is None else f"{feature.name}.shape[{feature.axis}]"
+
+
+def support(found: Headline, rule: Rule) -> str:
+    """What a rule rests on: of the cases that were run, which fail and which pass."""
+    words = rule_words(rule)
+    if rule.passing_inside:
+        number = f"{found.cases}/{found.cases + rule.passing_inside}"
+        return f"仅当 {words} 时失败（{number}），其余 {rule.passing_outside} 个全部通过"
+    (condition, *more) = rule.conditions
+    fails = f"当 {words} 时失败（{found.cases}/{found.cases}）"
+    if more or condition.nearest is None or condition.sign not in ("≥", "≤"):
+        return f"{fails}，否则通过（{rule.passing_outside}）"
+    other = "≤" if condition.sign == "≥" else "≥"
+    passes = condition_words(replace(condition, sign=other, value=condition.nearest))
+    gap = "；两者之间没有用例" if condition.gap else ""
+    return f"{fails}，当 {passes} 时通过（{rule.passing_outside}）{gap}"

@@ -1,0 +1,121 @@
+"""`mluops-test explain`, and what a run says of its failures by itself."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+BACKEND = """
+import numpy as np
+from mluops_gtest import Status
+
+
+class Backend:
+    name = "halves"
+
+    def run(self, call):
+        x, y = call.inputs["x"], call.outputs["y"]
+        if call.handle is None or x is None or y is None or len(x.dims) != 1 or x.dims != y.dims:
+            return Status.BAD_PARAM
+        if x.desc.is_empty:
+            return Status.SUCCESS
+        call.array("y")[...] = call.array("x") * np.float32(call.param("factor"))
+        if x.dims[0] > 6:
+            call.array("y")[6:] *= np.float32(0.5)
+        return Status.SUCCESS
+
+
+backend = Backend()
+"""
+CASES = """\
+- name: ramp_{n}
+  tags: [boundary]
+  doc: "§1: a ramp"
+  each: {n: {from: 2, to: 16}}
+  data: {recipe: ramp, count: "{n}"}
+"""
+HEADLINE = "scale_by: y[6:] is scaled by 0.5, when N ≥ 7 (10 of 10)"
+
+
+@pytest.fixture
+def failed(run, cli, toy, tmp_path):
+    """Results of a backend that halves all elements from the seventh on."""
+    (toy / "cases" / "scale_by.yaml").write_text(CASES)
+    assert cli("generate", "--all", "--root", toy).code == 0
+    backend = tmp_path / "halves.py"
+    backend.write_text(BACKEND)
+    return run("--root", toy, "--backend", f"{backend}:backend", "--no-isolate")
+
+
+def test_a_run_says_where_how_and_when(failed):
+    assert failed.code == 1
+    assert HEADLINE in failed.lines
+    assert "  fails when N ≥ 7 (10 of 10), passes when N ≤ 6 (5)" in failed.lines
+
+
+def test_explain_says_it_again_from_the_files(failed, cli):
+    told = cli("explain", failed.folder)
+    assert told.code == 0
+    assert told.lines[0] == HEADLINE
+    assert "  in scale_by/ramp_7: y[6] is wrong" in told.lines
+    assert "    y[6] = 7.0, expected 14.0" in told.lines
+    assert told.lines[-1] == "10 cases failed, for 1 cause"
+    assert cli("explain", failed.folder / "report.json", "--op", "scale_by").lines == told.lines
+
+
+def test_explain_speaks_chinese(failed, cli):
+    told = cli("explain", failed.folder, "--lang", "zh")
+    assert told.lines[0].startswith("scale_by：y[6:] 为正确值的 0.5 倍；当 N ≥ 7 时（10/10）")
+
+
+def test_an_operator_that_did_not_run_is_suggested(failed, cli):
+    result = cli("explain", failed.folder, "--op", "scale_bi")
+    assert result.code == 5
+    assert "Did you mean" in result.err
+    assert "scale_by" in result.err
+
+
+def test_results_without_failures_have_nothing_to_explain(run, cli, toy):
+    passed = run("--root", toy)
+    assert cli("explain", passed.folder).lines == ["Nothing failed in these results."]
+    assert not any("explained" in result for result in passed.results.values())
+    assert "shapes" not in passed.report
+
+
+SPOILED = {
+    ".dims": lambda one: one.update(dims=[-1]),
+    ".wrong": lambda one: one.update(wrong=99),
+    ".fitted": lambda one: one.update(fitted=[]),
+    ".fitted[0]": lambda one: one["fitted"][0]["where"]["axes"][0].update(stop=99),
+    ".hull": lambda one: one.update(hull=[]) or one["hull"].append({"length": 3, "start": 2, "stop": 1}),
+    ".samples[0].index": lambda one: one["samples"][0].update(index=[7]),
+    ".samples": lambda one: one.update(samples=one["samples"] * 300),
+    ".map": lambda one: one["map"].update(cells="?"),
+    ".fitted[0].law": lambda one: one["fitted"][0].update(law={"law": "magic"}),
+    ".held_to": lambda one: one.update(held_to="luck"),
+}
+
+
+@pytest.mark.parametrize("place", SPOILED)
+def test_a_spoiled_explanation_is_refused_with_its_place(failed, cli, place):
+    file = failed.folder / "report.json"
+    report = json.loads(file.read_text())
+    index = next(i for i, result in enumerate(report["results"]) if "explained" in result)
+    SPOILED[place](report["results"][index]["explained"][0])
+    file.write_text(json.dumps(report))
+    result = cli("explain", file)
+    assert result.code == 3, result.err
+    assert str(file) in result.err
+    assert f"results[{index}].explained[0]{place}" in result.err
+
+
+@pytest.mark.slow
+def test_a_run_that_passes_never_loads_what_explains_failures(toy, tmp_path):
+    program = (
+        "import sys; from mluops_gtest.cli.main import run_main; "
+        f"code = run_main(['run', '--root', {str(toy)!r}, '--out', {str(tmp_path / 'out')!r}]); "
+        "sys.exit(code or any(name.startswith('mluops_gtest.explain') for name in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
