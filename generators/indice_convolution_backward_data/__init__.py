@@ -11,6 +11,7 @@ from .nonfinite import nonfinite
 from .precondition import precondition
 from .recipes import CRITERIA, network, random_pairs, sites
 from .reference import bound, reference
+from .sizes import SIZES
 
 _FLOATS: Final = (DType.FLOAT, DType.HALF)
 
@@ -53,4 +54,5 @@ OPERATOR: Final = Operator(
     recipes={"random_pairs": random_pairs, "sites": sites, "network": network, "nonfinite": nonfinite},
     theory=theory,
     bound=bound,
+    sizes=SIZES,
 )

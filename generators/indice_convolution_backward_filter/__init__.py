@@ -20,6 +20,7 @@ from .nonfinite import nonfinite
 from .precondition import precondition
 from .recipes import network, random_pairs, sites
 from .reference import bound, reference
+from .sizes import SIZES
 from .values import CRITERIA
 
 _FLOATS: Final = (DType.FLOAT, DType.HALF)
@@ -64,4 +65,5 @@ OPERATOR: Final = Operator(
     recipes={"random_pairs": random_pairs, "sites": sites, "network": network, "nonfinite": nonfinite},
     theory=theory,
     bound=bound,
+    sizes=SIZES,
 )

@@ -3,6 +3,8 @@
 import math
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from mluops_gtest.model.dtypes import Array, Layout
 from mluops_gtest.model.tensor import TensorDesc
 
@@ -36,6 +38,16 @@ def weights_by_offset(filters: Array, layout: Layout) -> Array:
     letters = axis_letters(layout, filters.ndim)
     canonical = filters.transpose([letters.index(axis) for axis in _ARRAY_AXES[-filters.ndim :]])
     return canonical.reshape(-1, *canonical.shape[-2:])
+
+
+def without_offset(filters: Array, layout: Layout, index: int) -> Array:
+    """The filter with weights of 0 at that kernel offset."""
+    letters = axis_letters(layout, filters.ndim)
+    kernel = [axis for axis in _KERNEL_AXES if axis in letters]
+    others = filters.copy()
+    by_kernel = np.moveaxis(others, [letters.index(axis) for axis in kernel], range(len(kernel)))
+    by_kernel[np.unravel_index(index, by_kernel.shape[: len(kernel)])] = 0
+    return others
 
 
 def laid_out(weights: Array, kernel: tuple[int, ...], layout: Layout) -> Array:

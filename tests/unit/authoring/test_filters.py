@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mluops_gtest.authoring import DType, Layout, TensorDesc
-from mluops_gtest.authoring.filters import axis_letters, extents, laid_out, weights_by_offset
+from mluops_gtest.authoring.filters import axis_letters, extents, laid_out, weights_by_offset, without_offset
 
 # Where weight [kd, kh, kw, ci, co] stands in a filter of each layout; without kd for four axes.
 PLACES = {
@@ -35,3 +35,15 @@ def test_a_layout_that_does_not_fit_its_rank_has_another_number_of_letters():
     assert len(axis_letters(Layout.NDHWC, 4)) == 5
     with pytest.raises(ValueError, match=r"layout NHWC has 4 axes, kernel \(1, 1, 1\) makes 5"):
         laid_out(np.zeros((1, 1, 1)), (1, 1, 1), Layout.NHWC)
+
+
+@pytest.mark.parametrize(("layout", "rank"), PLACES, ids=lambda value: getattr(value, "value", value))
+def test_without_an_offset_its_weights_alone_are_0(layout, rank):
+    kernel = (4, 2, 3)[-(rank - 2) :]
+    weights = np.arange(1, np.prod(kernel) * 5 * 6 + 1, dtype="<f4").reshape(-1, 5, 6)
+    filters = laid_out(weights, kernel, layout)
+    lost = weights_by_offset(without_offset(filters, layout, 4), layout)
+    wanted = weights.copy()
+    wanted[4] = 0
+    np.testing.assert_array_equal(lost, wanted)
+    assert filters.all()
