@@ -61,7 +61,12 @@ def test_a_failure_is_printed_with_reason_worst_element_and_repro(run, cli):
     result = run(*SMOKE, "--backend", wrong("Transposed"))
     # Cases with one cause stand together under the smallest of them.
     (one,) = [found for found in result.results.values() if f"failed {found['case']}" in result.out]
-    for words in ("masked_im2col_forward: all of data_col is", "reason: data_col: diff3", "worst:  data_col[", f"repro:  {one['repro']}"):
+    for words in (
+        "masked_im2col_forward: all of data_col is",
+        "reason: data_col: diff3",
+        "worst:  data_col[",
+        f"repro:  {one['repro']}",
+    ):
         assert words in result.out
     repeated = cli(*one["repro"].split()[1:])
     assert repeated.code == 1
