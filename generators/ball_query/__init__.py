@@ -7,6 +7,7 @@ from .kernel import kernel
 from .precondition import precondition
 from .recipes import RECIPES
 from .reference import empty_rows, reference, theory
+from .sizes import SIZES
 
 _FLOATS = (DType.FLOAT, DType.HALF)
 
@@ -36,5 +37,6 @@ OPERATOR = Operator(
     precondition=precondition,
     kernel=kernel,
     recipes=RECIPES,
+    sizes=SIZES,
     theory=theory,
 )

@@ -7,6 +7,7 @@ from .kernel import kernel
 from .precondition import precondition
 from .recipes import RECIPES
 from .reference import reference, theory
+from .sizes import SIZES
 
 OPERATOR = Operator(
     name="masked_col2im_forward",
@@ -27,6 +28,7 @@ OPERATOR = Operator(
     precondition=precondition,
     kernel=kernel,
     recipes=RECIPES,
+    sizes=SIZES,
     theory=theory,
     bound=Bound.copied("im"),
 )

@@ -16,6 +16,7 @@ from .checks import ANSWERED_ANYWAY, CHECKS, NOT_TOGETHER
 from .kernel import kernel
 from .recipes import RECIPES
 from .reference import reference, theory
+from .sizes import SIZES
 
 OPERATOR = Operator(
     name="masked_im2col_forward",
@@ -46,6 +47,7 @@ OPERATOR = Operator(
     reference=reference,
     kernel=kernel,
     recipes=RECIPES,
+    sizes=SIZES,
     theory=theory,
     bound=Bound.copied("data_col"),
 )

@@ -8,6 +8,7 @@ from .kernel import kernel
 from .precondition import precondition
 from .recipes import CRITERIA, RECIPES
 from .reference import reference, theory
+from .sizes import SIZES
 from .special import special
 
 FLOATS = (DType.FLOAT, DType.HALF)
@@ -29,6 +30,7 @@ OPERATOR = Operator(
     reference=reference,
     kernel=kernel,
     recipes={**RECIPES, "special": special},
+    sizes=SIZES,
     theory=theory,
     bound=bound,
     precondition=precondition,

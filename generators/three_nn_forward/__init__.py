@@ -8,6 +8,7 @@ from .kernel import kernel
 from .precondition import precondition
 from .recipes import RECIPES
 from .reference import reference, theory
+from .sizes import SIZES
 
 _FLOATS = (DType.FLOAT, DType.HALF)
 
@@ -31,5 +32,6 @@ OPERATOR = Operator(
     precondition=precondition,
     kernel=kernel,
     recipes=RECIPES,
+    sizes=SIZES,
     theory=theory,
 )

@@ -7,6 +7,7 @@ from .checks import ANSWERED_ANYWAY, CHECKS, NOT_TOGETHER, SCALARS
 from .kernel import kernel
 from .recipes import RECIPES
 from .reference import reference, theory
+from .sizes import SIZES
 from .values import CRITERIA
 
 OPERATOR = Operator(
@@ -35,6 +36,7 @@ OPERATOR = Operator(
     reference=reference,
     kernel=kernel,
     recipes=RECIPES,
+    sizes=SIZES,
     theory=theory,
     bound=bound,
     # §1.4: atomic adds, in no fixed order.
