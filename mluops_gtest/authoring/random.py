@@ -8,7 +8,6 @@ Each element depends on its own lane(s) alone, so any part of a tensor can be dr
 
 import hashlib
 import math
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -38,6 +37,8 @@ class Stream:
             raise ValueError(f"{count} random numbers are asked for; at most {MAX_LANES} are drawn at once")
         if count <= _CHUNK:
             return self._block(start, count)
+        from concurrent.futures import ThreadPoolExecutor
+
         out = np.empty(count, np.uint32)
 
         def fill(offset: int) -> None:

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from typing import TypeVar
 
@@ -130,6 +129,8 @@ def _map_chunks(function: Callable[[Array], _Figure], values: Array) -> list[_Fi
     chunks = list(_blocks(flat, _CHUNK))
     if len(chunks) < 2:
         return [function(chunk) for chunk in chunks]
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(_THREADS) as pool:
         return list(pool.map(function, chunks))
 

@@ -1,22 +1,23 @@
 """From the word after --backend to a backend: built in, a adapter, an entry point or any Python object."""
 
 import importlib
-import importlib.metadata
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mluops_gtest.errors import BackendError, UnknownNameError, UsageError
 from mluops_gtest.model.backend import MEMBERS, Backend, misfits
-from mluops_gtest.model.c_api import CApi
 from mluops_gtest.model.parts import C_API, KnownOperators
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from mluops_gtest.backends.exec_backend.backend import CallWriter
+    from mluops_gtest.model.c_api import CApi
 
 ENTRY_POINTS = "mluops_gtest.backends"
 # Not entry points: `python cli.py` must work in a checkout without metadata.
@@ -89,7 +90,7 @@ def load_backend(spec: str, dependencies: BackendDependencies) -> Backend:
         return backend
     if word in ADAPTERS:
         return _open(word, rest, dependencies)
-    for point in importlib.metadata.entry_points(group=ENTRY_POINTS):
+    for point in _installed():
         if point.name == spec:
             return _checked(spec, _guarded(spec, point.load))
     return _named(spec)
@@ -121,10 +122,17 @@ def _open(word: str, rest: str, dependencies: BackendDependencies) -> Backend:
 
 def python_target(spec: str) -> str | None:
     """The module or file of a Python object that `spec` names, be it by an entry point; None where it names none."""
-    for point in importlib.metadata.entry_points(group=ENTRY_POINTS):
+    for point in _installed():
         if point.name == spec:
             return point.module
     return _split(spec)[0] or None
+
+
+def _installed() -> "Iterable[EntryPoint]":
+    # Takes longer to import than the rest of this module together, and most runs need none.
+    import importlib.metadata
+
+    return importlib.metadata.entry_points(group=ENTRY_POINTS)
 
 
 def _split(spec: str) -> tuple[str, str, str]:
@@ -132,7 +140,7 @@ def _split(spec: str) -> tuple[str, str, str]:
     return (spec, ":", _DEFAULT_ATTRIBUTE) if spec.endswith(".py") else spec.rpartition(":")
 
 
-def _c_functions(dependencies: BackendDependencies) -> Callable[[str], CApi | None]:
+def _c_functions(dependencies: BackendDependencies) -> "Callable[[str], CApi | None]":
     return lambda operator: dependencies.operators().part(operator, C_API)
 
 
@@ -153,7 +161,7 @@ def _named(spec: str) -> Backend:
 
 
 def _entry_points() -> list[str]:
-    return [point.name for point in importlib.metadata.entry_points(group=ENTRY_POINTS)]
+    return [point.name for point in _installed()]
 
 
 def backend_words() -> list[str]:
@@ -167,7 +175,7 @@ def known_backends() -> Iterator[KnownBackend]:
         yield KnownBackend(name, f"built in ({target})")
     for word, message in ADAPTERS.items():
         yield KnownBackend(word, message, _adapter_problem(word))
-    for point in importlib.metadata.entry_points(group=ENTRY_POINTS):
+    for point in _installed():
         try:
             _checked(point.name, _guarded(point.name, point.load))
         except BackendError as error:

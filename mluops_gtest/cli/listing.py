@@ -8,7 +8,6 @@ from mluops_gtest.codec.lock import LockEntry
 from mluops_gtest.content.selection import Selected
 from mluops_gtest.errors import ContentError
 from mluops_gtest.generate.locking import lock_entry
-from mluops_gtest.generate.make import make_case
 from mluops_gtest.model.case import Case, Expect
 from mluops_gtest.model.criterion import Criterion
 from mluops_gtest.model.dtypes import DType
@@ -61,6 +60,8 @@ class Listing:
         if entry is not None and entry.declared == draft.digest:
             return entry
         # Declared or changed since the lock was written: only making it tells its shapes.
+        from mluops_gtest.generate.make import make_case
+
         return lock_entry(make_case(draft, self._session.catalogue.operators[draft.operator]), draft.digest)
 
     def _description(

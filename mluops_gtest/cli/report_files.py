@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mluops_gtest.engine.request import ReportFormat
 from mluops_gtest.errors import UnwritableError, UsageError
@@ -11,9 +12,10 @@ from mluops_gtest.files.typed import Source
 from mluops_gtest.files.writing import replace_text
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.results.files import REPORT, RESULTS, RUN
-from mluops_gtest.results.history.store import History
-from mluops_gtest.results.history.trends import CaseTrend
 from mluops_gtest.results.records import report_from_json, report_to_json
+
+if TYPE_CHECKING:
+    from mluops_gtest.results.history.trends import CaseTrend
 
 # What the page and the table have room for.
 _MAX_RUNS = 40
@@ -24,7 +26,7 @@ def render(
     form: str,
     lang: str,
     transitions: Mapping[str, str] | None,
-    past: tuple[CaseTrend, ...] | None,
+    past: "tuple[CaseTrend, ...] | None",
 ) -> str:
     """The text of the report."""
     device = report.environment.get("device")
@@ -52,7 +54,7 @@ def render(
     return _json(report, transitions, past)
 
 
-def _json(report: RunReport, transitions: Mapping[str, str] | None, past: tuple[CaseTrend, ...] | None) -> str:
+def _json(report: RunReport, transitions: Mapping[str, str] | None, past: "tuple[CaseTrend, ...] | None") -> str:
     """report.json with a summary made anew, and what was asked for beside it."""
     document = report_to_json(report)
     if transitions is not None:
@@ -72,8 +74,10 @@ def transitions_of(report: RunReport, baseline: Path) -> dict[str, str]:
     return {case: transition(before.get(case), now.get(case)).value for case in sorted(before | now)}
 
 
-def past_of(report: RunReport, file: Path) -> tuple[CaseTrend, ...]:
+def past_of(report: RunReport, file: Path) -> "tuple[CaseTrend, ...]":
     """How the cases of this report went in the newest runs on its backend."""
+    from mluops_gtest.results.history.store import History
+
     cases = {result.case for result in report.results}
     with History(file) as history:
         runs = history.runs(backend=str(report.backend.get("name", "")), last=_MAX_RUNS)

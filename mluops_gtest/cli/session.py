@@ -2,14 +2,17 @@
 
 from collections.abc import Callable
 from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from mluops_gtest.codec.case_files.case import read_operator_name
 from mluops_gtest.content.catalogue import Catalogue
 from mluops_gtest.content.root import BUILTIN, find_roots
 from mluops_gtest.content.selection import Selected, Selection, select
 from mluops_gtest.errors import UsageError
-from mluops_gtest.generate.source import StoredCases
 from mluops_gtest.model.query import Query
+
+if TYPE_CHECKING:
+    from mluops_gtest.generate.source import StoredCases
 
 
 class Session:
@@ -24,7 +27,7 @@ class Session:
 
     def select(self, query: Query) -> Selection:
         """The cases that the query means."""
-        return select(self.catalogue, query, read_operator_name)
+        return select(self.catalogue, query, _operator_of)
 
     def select_one(self, name: str) -> Selected:
         """The one case of that name."""
@@ -41,8 +44,10 @@ class Session:
         allow_outside_paths: bool = False,
         on_generate: Callable[[str], None] | None = None,
         reseed: int | None = None,
-    ) -> StoredCases:
+    ) -> "StoredCases":
         """Where the selected cases come from."""
+        from mluops_gtest.generate.source import StoredCases
+
         return StoredCases(
             self.catalogue,
             selected,
@@ -51,3 +56,9 @@ class Session:
             on_generate=on_generate,
             reseed=reseed,
         )
+
+
+def _operator_of(file: Path) -> str:
+    from mluops_gtest.codec.case_files.case import read_operator_name
+
+    return read_operator_name(file)

@@ -17,7 +17,6 @@ from mluops_gtest.cli.consoles import stderr, stdout
 from mluops_gtest.cli.labels import run_labels
 from mluops_gtest.cli.lines import complain, say
 from mluops_gtest.cli.output_saver import OutputSaver
-from mluops_gtest.cli.pages.performance import print_performance
 from mluops_gtest.cli.report_files import write_reports
 from mluops_gtest.cli.run_progress import RunProgress
 from mluops_gtest.cli.session import Session
@@ -39,7 +38,6 @@ from mluops_gtest.model.result import CaseResult
 from mluops_gtest.reports.terminal import TerminalReporter
 from mluops_gtest.results.folder import ResultsFolder
 from mluops_gtest.results.writer import ResultFiles
-from mluops_gtest.timing.device_spec import read_device_spec
 
 
 def execute(
@@ -54,7 +52,7 @@ def execute(
 ) -> ExitCode:
     """Run the planned cases into the folder and print the summary; without `done` the run is a new one."""
     resumed, done = done is not None, done or {}
-    device = None if request.device_spec is None else read_device_spec(Path(request.device_spec)).figures
+    device = None if request.device_spec is None else _device(request.device_spec)
     reporter = TerminalReporter(stdout(), verbosity)
     source = session.source(
         cases,
@@ -104,6 +102,8 @@ def execute(
             except UnwritableError as error:
                 code = _told(error, code)
     if request.perf and verbosity >= 0:
+        from mluops_gtest.cli.pages.performance import print_performance
+
         print_performance(stdout(), report)
     reporter.summary(report, str(folder.path))
     if saver is not None:
@@ -124,6 +124,12 @@ def execute(
 def _elementwise(request: RunRequest) -> bool | None:
     """Under stress a lost addition counts, however small: elements beyond what arithmetic allows fail a case there."""
     return True if request.elementwise is None and request.stress is not None else request.elementwise
+
+
+def _device(spec: str) -> dict[str, Any]:
+    from mluops_gtest.timing.device_spec import read_device_spec
+
+    return read_device_spec(Path(spec)).figures
 
 
 def _costs(source: StoredCases, cases: tuple[Selected, ...], times: RecordedTimes | None) -> dict[str, int]:

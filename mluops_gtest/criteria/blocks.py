@@ -6,7 +6,6 @@ the result does not depend on how many threads there were.
 """
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import chain
 from typing import Final, TypeVar
@@ -80,6 +79,8 @@ class Blocks:
         """`work` on these blocks, in block order; threads share them where there is much to do."""
         if not self._shared:
             return self._walk(work, starts)
+        from concurrent.futures import ThreadPoolExecutor
+
         share = max(1, -(-len(starts) // _SHARES))
         shares = [starts[first : first + share] for first in range(0, len(starts), share)]
         with ThreadPoolExecutor(THREADS) as pool:

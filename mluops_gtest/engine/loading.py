@@ -3,12 +3,14 @@
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mluops_gtest.backends.registry import BackendDependencies, load_backend
-from mluops_gtest.codec.call_folder.folder import CallFolderWriter
 from mluops_gtest.content.operators import Operators, load_operators
 from mluops_gtest.model.backend import Backend
+
+if TYPE_CHECKING:
+    from mluops_gtest.backends.exec_backend.backend import CallWriter
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,9 @@ class BackendChoice:
         def resolve() -> Operators:
             return load_operators(*map(Path, self.roots)) if operators is None else operators
 
-        return load_backend(
-            self.spec, BackendDependencies(resolve, lambda: CallFolderWriter(resolve()), self.runtime, self.serve)
-        )
+        def call_writer() -> "CallWriter":
+            from mluops_gtest.codec.call_folder.folder import CallFolderWriter
+
+            return CallFolderWriter(resolve())
+
+        return load_backend(self.spec, BackendDependencies(resolve, call_writer, self.runtime, self.serve))

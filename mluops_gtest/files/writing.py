@@ -1,7 +1,6 @@
 """The one place that writes files: whole or not at all, nothing left beside them, and one sentence when it fails."""
 
 import os
-import secrets
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,7 @@ def replace_text(path: Path, text: str, *, make_folder: bool = True) -> None:
 
 def _replace(path: Path, pieces: Iterable[Any]) -> None:
     # A short name: the file's own may be as long as the disk allows.
-    aside = path.with_name(f".mluops-{os.getpid()}-{secrets.token_hex(4)}.tmp")
+    aside = path.with_name(f".mluops-{os.getpid()}-{os.urandom(4).hex()}.tmp")
     try:
         with aside.open("wb") as file:
             file.writelines(pieces)

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import re
-import secrets
 import shutil
 import stat
 import sys
@@ -44,7 +43,7 @@ def cache_folder() -> Path:
 def publish(entry: Path, fill: Callable[[Path], None]) -> None:
     """Make the folder `entry` by `fill(folder)`, written aside and renamed: readers see all of it or nothing."""
     entry.parent.mkdir(parents=True, exist_ok=True)
-    aside = entry.parent / f".{entry.name}.{os.getpid()}.{secrets.token_hex(4)}"
+    aside = entry.parent / f".{entry.name}.{os.getpid()}.{os.urandom(4).hex()}"
     aside.mkdir()
     try:
         fill(aside)
@@ -136,7 +135,7 @@ def mark_used(entry: Path) -> None:
 
 def discard(entry: Path) -> None:
     """Remove a useless entry; it is moved aside first, so that no process reads it half deleted."""
-    aside = entry.parent / f".{entry.name}.{os.getpid()}.{secrets.token_hex(4)}"
+    aside = entry.parent / f".{entry.name}.{os.getpid()}.{os.urandom(4).hex()}"
     try:
         entry.rename(aside)
     except FileNotFoundError:

@@ -1,25 +1,28 @@
-"""Where cases come from when a command needs one: the stored file, the cache, or made on first use."""
+"""Where cases come from when a command needs one: the stored file, the cache, or made on first use.
+
+A list needs the locks alone, so what reads, makes and caches cases is imported where it is used.
+"""
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from mluops_gtest.codec.case_files.blobs import file_bytes
-from mluops_gtest.codec.case_files.case import read_case, write_case
 from mluops_gtest.codec.lock import LockEntry, lock_path, read_locks
-from mluops_gtest.codec.schema.schema import Schema
 from mluops_gtest.content.catalogue import Catalogue
 from mluops_gtest.content.selection import Selected
 from mluops_gtest.errors import CaseFileError, ContentError, UnwritableError
 from mluops_gtest.generate.cache import CASE_FILE, cache_folder, discard, mark_used, publish
 from mluops_gtest.generate.locking import as_declared, lock_entry
-from mluops_gtest.generate.make import make_case
-from mluops_gtest.generate.reseeding import CaseFiles, ReseededCases
 from mluops_gtest.model.case import Case, CaseDraft
 from mluops_gtest.model.digest import digest_bytes, digest_tensors
 from mluops_gtest.model.reseed import Reseeded
+
+if TYPE_CHECKING:
+    from mluops_gtest.codec.schema.schema import Schema
+    from mluops_gtest.generate.reseeding import ReseededCases
 
 
 @dataclass(slots=True)
@@ -53,8 +56,10 @@ class StoredCases:
         self.times = SourceTimes()
 
     @cached_property
-    def schema(self) -> Schema:
+    def schema(self) -> "Schema":
         """The schema of the selected cases' operators; a file of the user's may be of any."""
+        from mluops_gtest.codec.schema.schema import Schema
+
         known = self._catalogue.operators
         if any(case.draft is None for case in self._selected.values()):
             return Schema.of(known.values())
@@ -134,7 +139,10 @@ class StoredCases:
                 self.times.generate += time.perf_counter() - start
 
     @cached_property
-    def _other_values(self) -> ReseededCases:
+    def _other_values(self) -> "ReseededCases":
+        from mluops_gtest.codec.case_files.case import write_case
+        from mluops_gtest.generate.reseeding import CaseFiles, ReseededCases
+
         assert self._reseed is not None
 
         def write(case: Case, path: Path) -> None:
@@ -149,6 +157,8 @@ class StoredCases:
             self._on_generate(case_id)
 
     def _stored(self, path: Path, draft: CaseDraft, entry: LockEntry) -> Case:
+        from mluops_gtest.codec.case_files.blobs import file_bytes
+
         again = f"restore it, or run `mluops-test generate {draft.id}`."
         if not path.exists():
             raise ContentError(f"{path}: the file of {draft.id} is missing, although the lock has it: {again}")
@@ -168,6 +178,8 @@ class StoredCases:
         return case
 
     def _read(self, path: Path, case_id: str) -> Case:
+        from mluops_gtest.codec.case_files.case import read_case
+
         return read_case(
             path,
             self.schema,
@@ -197,6 +209,9 @@ class StoredCases:
             self.times.generate += time.perf_counter() - start
 
     def _made(self, draft: CaseDraft, entry: LockEntry, folder: Path) -> Case:
+        from mluops_gtest.codec.case_files.case import write_case
+        from mluops_gtest.generate.make import make_case
+
         self._tell(draft.id)
         operator = self._catalogue.operators[draft.operator]
         case = make_case(draft, operator)

@@ -1,7 +1,6 @@
 """`mluops-test run`."""
 
 import datetime
-import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -286,6 +285,8 @@ def _seed(reseed: int | str | None, shard: str | None) -> int | None:
         raise UsageError(
             "--reseed random: all shards of a run need the same values; give each the same number, e.g. --reseed 7."
         )
+    import secrets
+
     return secrets.randbelow(LARGEST_RESEED + 1)
 
 

@@ -6,13 +6,14 @@ parser. Whatever looks irregular is left to the general path, so that both give 
 by now.
 """
 
+import functools
 import re
 import warnings
 from typing import Any, Final
 
 import numpy as np
 
-from mluops_gtest.codec.schema.document import MAX_DIGITS, VALUE_FIELDS, ValueField, joined, shortened
+from mluops_gtest.codec.schema.document import MAX_DIGITS, ValueField, joined, shortened
 from mluops_gtest.codec.wire.text_tokens import FIELD_GAP, GAP, strings_at
 from mluops_gtest.errors import CaseFileError
 from mluops_gtest.model.dtypes import Array
@@ -71,7 +72,7 @@ class _Form:
         self.stops = (b"]",) if in_list else (b"{", b"}")
 
 
-_FORMS: Final = {(field.name, in_list): _Form(field, in_list) for field in VALUE_FIELDS for in_list in (False, True)}
+_form: Final = functools.cache(_Form)
 
 
 class ValueColumn:
@@ -87,11 +88,11 @@ class ValueColumn:
     def read(self, text: bytes, pos: int) -> int:
         """Take the values behind `name:` and in the fields of the same name that follow; the position behind them."""
         if text[pos : pos + 1] != b"[":
-            return self._read_run(text, pos, _FORMS[self._field.name, False])
+            return self._read_run(text, pos, _form(self._field, False))
         opening = pos
         pos = _gap(text, pos + 1).end()  # type: ignore[union-attr]
         if text[pos : pos + 1] != b"]":
-            pos = self._read_run(text, pos, _FORMS[self._field.name, True])
+            pos = self._read_run(text, pos, _form(self._field, True))
         closing = _list_end(text, pos)
         if closing is None:
             raise TextError(opening, f"the list of {self._field.name} does not end in ']'")
