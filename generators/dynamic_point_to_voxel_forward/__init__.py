@@ -17,6 +17,7 @@ from .kernel import kernel
 from .precondition import precondition
 from .recipes import RECIPES
 from .reference import marked, reference, theory
+from .sizes import SIZES
 from .values import CRITERIA
 
 _INT32 = (DType.INT32,)
@@ -56,6 +57,7 @@ OPERATOR = Operator(
     kernel=kernel,
     recipes=RECIPES,
     theory=theory,
+    sizes=SIZES,
     # §3.1.2, kernel 4: atomic adds, in no fixed order.
     order_free=True,
 )

@@ -16,7 +16,18 @@ CRITERIA = diff1_and_diff2(3e-3)
 
 Reduce = Literal["mean", "max"]
 Kind = Literal[
-    "lattice", "exact", "positive", "negative", "deep", "tied", "zeros", "wide", "wider", "leading", "cancelling"
+    "lattice",
+    "exact",
+    "ends",
+    "positive",
+    "negative",
+    "deep",
+    "tied",
+    "zeros",
+    "wide",
+    "wider",
+    "leading",
+    "cancelling",
 ]
 
 # Beyond this a sum overflows whose mean does not, and whether it does depends on where an implementation divides.
@@ -33,6 +44,14 @@ def lattice(draw: Draw, _voxels: Voxels, shape: tuple[int, int]) -> Array:
 def exact(draw: Draw, voxels: Voxels, shape: tuple[int, int]) -> Array:
     """So few bits that float32 sums of any voxel are exact in any order: whoever loses one addition is seen."""
     return draw.stream("feats").lattice(shape, 24 - math.ceil(math.log2(max(int(voxels.sizes.max()), 2))))
+
+
+def ends(draw: Draw, voxels: Voxels, shape: tuple[int, int]) -> Array:
+    """Lattice, and the first and the last point of each voxel are its maximum in every other channel each."""
+    feats = lattice(draw, voxels, shape)
+    for which, channels in ((voxels.starts, slice(0, None, 2)), (voxels.starts + voxels.sizes - 1, slice(1, None, 2))):
+        feats[voxels.points[which], channels] = 1 + np.abs(feats[voxels.points[which], channels])
+    return feats
 
 
 def positive(draw: Draw, voxels: Voxels, shape: tuple[int, int]) -> Array:
@@ -91,7 +110,7 @@ def cancelling(draw: Draw, voxels: Voxels, shape: tuple[int, int]) -> Array:
 
 _VALUES: dict[str, Callable[[Draw, Voxels, tuple[int, int]], Array]] = {
     kind.__name__: kind
-    for kind in (lattice, exact, positive, negative, deep, tied, zeros, wide, wider, leading, cancelling)
+    for kind in (lattice, exact, ends, positive, negative, deep, tied, zeros, wide, wider, leading, cancelling)
 }
 
 

@@ -19,6 +19,7 @@ from .kernel import kernel
 from .precondition import precondition
 from .recipes import RECIPES
 from .reference import reference
+from .sizes import SIZES
 
 _FLOAT = (DType.FLOAT,)
 _INT32 = (DType.INT32,)
@@ -66,5 +67,6 @@ OPERATOR = Operator(
     kernel=kernel,
     recipes=RECIPES,
     theory=theory,
+    sizes=SIZES,
     bound=Bound.copied("grad_feats"),
 )

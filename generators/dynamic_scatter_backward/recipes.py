@@ -56,11 +56,18 @@ def pooled(
     outside: int = 0,
     placement: Placement = "shuffled",
     values: Values = "lattice",
+    ends_win: bool = False,
 ) -> RecipeOutput:
     """`voxels` rows with points and `vacant` ones without, `spare` rows with points behind voxel_num, and
-    `outside` points without a voxel."""
+    `outside` points without a voxel; with `ends_win` the first and the last point win every other channel each, and
+    the only one where they are in different voxels."""
     voxel_of = _assignment(draw, points, voxels, vacant, spare, outside, placement)
     feats = _VALUES[values](draw.stream("feats"), (points, channels))
+    if ends_win:
+        # Lattice values lie below 1.
+        feats[0, ::2] = 1 + np.abs(feats[0, ::2])
+        last = slice(min(1, channels - 1), None, 2)
+        feats[-1, last] = 1 + np.abs(feats[-1, last])
     return _pool(draw, feats, voxel_of, voxels + vacant, spare, values).made(params)
 
 
