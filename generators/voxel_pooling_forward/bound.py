@@ -19,12 +19,12 @@ def bound(call: OpCall) -> dict[str, Bound]:
     x, y = geometry.reshape(-1, 3)[rows, :2].T.astype(np.int64)
     cells = ((rows // points) * height + y) * width + x
     count = batches * height * width
-    sums = pooled(np.abs(features).reshape(batches * points, channels), rows, cells, count)
+    sums = pooled(features.reshape(batches * points, channels), rows, cells, count, absolute=True)
     terms = np.bincount(cells, minlength=count)
     return {
         "output_features": Bound(
             sums.reshape(batches, height, width, channels),
             terms.reshape(batches, height, width, 1),
-            unit=lattice_unit(features),
+            unit=lattice_unit(features, of_sums=sums),
         )
     }

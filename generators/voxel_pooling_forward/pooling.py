@@ -37,8 +37,8 @@ class Segments:
         return Segments(self.order, self.cell[chosen], self.start[chosen], self.count[chosen], self.whole[chosen])
 
 
-def pooled(features: Array, points: Array, cells: Array, cell_count: int) -> Array:
-    """float32 [cell_count, C]: row `cells[i]` sums features[points[i]], 0 where no point falls.
+def pooled(features: Array, points: Array, cells: Array, cell_count: int, *, absolute: bool = False) -> Array:
+    """float32 [cell_count, C]: row `cells[i]` sums features[points[i]], or |…|, 0 where no point falls.
 
     `features` is float32 [P, C]; NaN and infinities follow IEEE, every NaN of the result is the same one.
     """
@@ -50,7 +50,7 @@ def pooled(features: Array, points: Array, cells: Array, cell_count: int) -> Arr
     def pool(bounds: tuple[int, int]) -> None:
         block = segments.part(*bounds)
         with np.errstate(invalid="ignore", over="ignore"):
-            sums = segment_sums(features, block)
+            sums = segment_sums(features, block, absolute=absolute)
             out[block.cell[block.whole]] = sums[block.whole]
         first, last = np.searchsorted(split, bounds)
         parts[first:last] = sums[~block.whole]
@@ -81,7 +81,7 @@ def segmented(points: Array, cells: Array) -> Segments:
     return Segments(order, keys[start], start, count, np.repeat(pieces == 1, pieces))
 
 
-def segment_sums(features: Array, segments: Segments) -> Array:
+def segment_sums(features: Array, segments: Segments, *, absolute: bool = False) -> Array:
     """float64 [segments, C]: the exact sum of each segment, rounded at most once."""
     # Crowded segments first: those that still have a point at some rank are then a leading slice.
     by_count = np.argsort(-segments.count, kind="stable")
@@ -92,6 +92,8 @@ def segment_sums(features: Array, segments: Segments) -> Array:
     rows = segments.order[segments.start[by_count][places] + ranks]
     # take is twice as fast as indexing with an array; all rows exist, and "clip" spares the check of each.
     gathered = features.take(rows, axis=0, mode="clip")
+    if absolute:
+        np.abs(gathered, out=gathered)
     sums = np.empty((len(counts), features.shape[1]), np.float64)
     sums[by_count] = _exact(gathered, widths.tolist())
     return sums

@@ -21,6 +21,8 @@ ROOM = 4
 _BLOCK = 1 << 15  # elements: 128 KiB of float32 stay in the cache through all passes over them
 _CHUNK = 1 << 22  # elements that one thread takes at a time
 _THREADS = 2
+_FEW = 1 << 12
+_FLOAT32_BITS = 24
 
 # Bit patterns without the sign order like the magnitudes they stand for.
 _INFINITE_BITS = 0x7F800000
@@ -42,8 +44,17 @@ def lattice_exponent(values: Array) -> int:
     return min(_map_chunks(of_chunk, values), default=ANY_EXPONENT)
 
 
-def lattice_unit(*factors: Array) -> float:
-    """A power of two that divides every product of finite values, one of each array: the `unit` of a Bound."""
+def lattice_unit(*factors: Array, of_sums: Array | None = None) -> float:
+    """A power of two that divides every product of finite values, one of each array: the `unit` of a Bound.
+
+    `of_sums` are the magnitudes of the sums: 0.0 where the unit is so small that each of them needs more than 24 bits.
+    """
+    if of_sums is not None:
+        # A unit divides all values, so that of a few is no smaller: where it does not help, nobody needs the other.
+        coarsest = lattice_unit(*(factor.reshape(-1)[:_FEW] for factor in factors))
+        least, _ = magnitudes(of_sums)
+        if least > coarsest * 2**_FLOAT32_BITS:
+            return 0.0
     return math.ldexp(1.0, min(sum(map(lattice_exponent, factors)), _LARGEST_UNIT))
 
 

@@ -31,6 +31,7 @@ from mluops_gtest.engine.request import RunRequest
 from mluops_gtest.engine.run import RunContext, run
 from mluops_gtest.engine.stress import Stress
 from mluops_gtest.errors import ContentError, ExitCode, UnwritableError
+from mluops_gtest.generate.kept_bounds import KeptBounds
 from mluops_gtest.generate.source import StoredCases
 from mluops_gtest.model.event import Listener
 from mluops_gtest.model.report import RunReport, exit_code
@@ -77,6 +78,7 @@ def execute(
             repeat=request.repeat,
             bitwise=request.bitwise,
             elementwise=_elementwise(request),
+            bounds=KeptBounds(lambda operator: session.catalogue.root_of(operator).generators),
             stop_at_first=request.stop_at_first,
             timeout=request.timeout,
             reruns=request.reruns,

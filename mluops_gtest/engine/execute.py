@@ -23,6 +23,7 @@ from mluops_gtest.engine.timed_case import TimedCase
 from mluops_gtest.engine.verdict import Task, verdict
 from mluops_gtest.errors import ContentError
 from mluops_gtest.model import cause
+from mluops_gtest.model.bounds import BoundSource, computed_bounds
 from mluops_gtest.model.case import Case
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.result import CaseResult, Outcome
@@ -38,6 +39,8 @@ class Options:
     bitwise: bool = False
     # Elements beyond what arithmetic allows: True fails the case, None reports them, False does not look.
     elementwise: bool | None = None
+    # Where the bounds of a case come from.
+    bounds: BoundSource = computed_bounds
     stop_at_first: bool = False
     # Seconds per case; None: by the size of the case.
     timeout: float | None = None
@@ -113,7 +116,8 @@ class Executor:
         if operator.bound is None or self.options.elementwise is False:
             return None
         precision = self.caller.precision.of(operator.name)
-        return SecondLook(case, operator, precision, decides=self.options.elementwise is True)
+        decides = self.options.elementwise is True
+        return SecondLook(case, operator, precision, decides=decides, bounds=self.options.bounds)
 
     def _unsupported(self, operator: str) -> tuple[Outcome, cause.Cause] | None:
         """Why the backend does not run that operator; None where it does. Asked once per operator."""

@@ -6,9 +6,8 @@ import numpy as np
 
 from mluops_gtest.criteria.elements import value_text
 from mluops_gtest.criteria.elementwise import ElementErrors, allowances, beyond_bound, can_be_bounded, element_errors
-from mluops_gtest.model.binding import bind_values
 from mluops_gtest.model.bound import Bound, Precision
-from mluops_gtest.model.bounds import bounds_of
+from mluops_gtest.model.bounds import BoundSource, computed_bounds
 from mluops_gtest.model.case import Case
 from mluops_gtest.model.cause import BeyondBound, Places
 from mluops_gtest.model.dtypes import Array, DType
@@ -20,9 +19,17 @@ from mluops_gtest.model.tensor import Tensor
 class SecondLook:
     """The bound of one case, computed from its inputs when an output first differs from its baseline."""
 
-    def __init__(self, case: Case, operator: Operator, precision: Precision, *, decides: bool) -> None:
+    def __init__(
+        self,
+        case: Case,
+        operator: Operator,
+        precision: Precision,
+        *,
+        decides: bool,
+        bounds: BoundSource = computed_bounds,
+    ) -> None:
         """`decides`: an element beyond the bound fails the case."""
-        self._case, self._operator = case, operator
+        self._case, self._operator, self._source = case, operator, bounds
         self.precision, self.decides = precision, decides
         self._bounds: Mapping[str, Bound] | None = None
 
@@ -65,7 +72,7 @@ class SecondLook:
 
     def _bound(self, output: str) -> Bound | None:
         if self._bounds is None:
-            self._bounds = bounds_of(self._operator, bind_values(self._case, self._operator))
+            self._bounds = self._source(self._case, self._operator)
         return self._bounds.get(output)
 
 

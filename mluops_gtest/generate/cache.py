@@ -20,7 +20,12 @@ CASE_FILE: Final = "case.pb"
 MADE_FILE: Final = "made.json"
 # What `publish` is given to make: <case>-<16 digits>-<16 digits>, with nothing but these files in it.
 _ENTRY: Final = re.compile(r"[a-z0-9_]{1,255}-[0-9a-f]{16}-[0-9a-f]{16}")
-_FILE: Final = re.compile(rf"{re.escape(CASE_FILE)}|case\.[A-Za-z0-9_]{{1,255}}\.bin|{re.escape(MADE_FILE)}")
+_BOUND: Final = r"bound-[0-9a-f]{16}\.npz"
+# The last is what a killed process leaves of a file that it was writing.
+_FILE: Final = re.compile(
+    rf"{re.escape(CASE_FILE)}|case\.[A-Za-z0-9_]{{1,255}}\.bin|{re.escape(MADE_FILE)}|{_BOUND}"
+    r"|\.mluops-[0-9]{1,20}-[0-9a-f]{8}\.tmp"
+)
 _ASIDE: Final = re.compile(rf"\.{_ENTRY.pattern}\.[0-9]{{1,20}}\.[0-9a-f]{{8}}")
 # No process writes one case for so long: the one that began was killed.
 _ABANDONED_SECONDS: Final = 3600.0
@@ -38,6 +43,16 @@ def cache_folder() -> Path:
     else:
         base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return base / "mluops-test"
+
+
+def bound_file(code: str) -> str:
+    """In the folder of a cached case: what arithmetic allows it, as the code with this digest computes it."""
+    return f"bound-{code}.npz"
+
+
+def bound_files(entry: Path) -> list[Path]:
+    """All bounds that are kept for a case, by whatever code."""
+    return [path for path in entry.iterdir() if re.fullmatch(_BOUND, path.name)]
 
 
 def publish(entry: Path, fill: Callable[[Path], None]) -> None:

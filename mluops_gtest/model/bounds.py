@@ -1,14 +1,19 @@
 """What an operator says arithmetic allows, asked for bounds that fit its outputs."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from mluops_gtest.errors import OperatorError, shown, suggestion
+from mluops_gtest.model.binding import bind_values
 from mluops_gtest.model.bound import Bound
 from mluops_gtest.model.call import OpCall
+from mluops_gtest.model.case import Case
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.source_place import raised_by, source_of
+
+# The bounds of a case: computed, or kept from an earlier run.
+BoundSource = Callable[[Case, Operator], Mapping[str, Bound]]
 
 
 def bounds_of(operator: Operator, call: OpCall) -> Mapping[str, Bound]:
@@ -24,14 +29,20 @@ def bounds_of(operator: Operator, call: OpCall) -> Mapping[str, Bound]:
             f"fails: {raised_by(error, operator.bound)}. It must give a bound wherever the reference gives a baseline."
         )
     else:
-        found = _mistake(operator, call, bounds)
+        found = mistake_in(operator, call, bounds)
         if found is None:
             return bounds
         mistake = found
     raise OperatorError(f"{source_of(operator.bound)}: the bound of {operator.name} {mistake}")
 
 
-def _mistake(operator: Operator, call: OpCall, bounds: object) -> str | None:
+def computed_bounds(case: Case, operator: Operator) -> Mapping[str, Bound]:
+    """The bounds of a case, from its inputs."""
+    return bounds_of(operator, bind_values(case, operator))
+
+
+def mistake_in(operator: Operator, call: OpCall, bounds: object) -> str | None:
+    """What bounds lack to fit the outputs of the call, in words; None where they fit."""
     if not isinstance(bounds, Mapping):
         return f"returns {shown(bounds)}. Let it return {{output: Bound(magnitude, roundings)}}."
     outputs = tuple(spec.id for spec in operator.outputs)

@@ -13,6 +13,7 @@ from mluops_gtest.authoring.sums import (
     exact_sums,
     largest_magnitude,
     lattice_exponent,
+    lattice_unit,
     magnitudes,
     sums_are_exact,
 )
@@ -179,3 +180,22 @@ def test_a_sum_beyond_the_largest_half_is_refused():
     terms = np.array([[65504.0], [65504.0]])
     with pytest.raises(ContentError, match="inf"):
         assert_conditioned(terms, exact_sums(terms), diff1_and_diff2(3e-3), arithmetic=DType.HALF)
+
+
+class TestUnitOfSums:
+    # The first values lie on a coarse lattice, one behind them on a fine one.
+    values = np.concatenate([np.full(5000, 2.0**-3, "<f4"), np.array([2.0**-20], "<f4")])
+
+    def test_the_unit_divides_every_value_where_a_sum_may_need_it(self):
+        assert lattice_unit(self.values, of_sums=np.array([1.0, 600.0], "<f4")) == 2.0**-20
+
+    def test_it_is_left_out_where_every_sum_needs_more_bits(self):
+        assert lattice_unit(self.values, of_sums=np.array([2.0**22, 2.0**23], "<f4")) == 0.0
+        assert lattice_unit(self.values, of_sums=np.array([2.0**21, 2.0**23], "<f4")) == 2.0**-20
+
+    def test_zeros_in_front_say_nothing_about_the_rest(self):
+        values = np.concatenate([np.zeros(5000, "<f4"), np.array([1024.0], "<f4")])
+        assert lattice_unit(values, of_sums=np.array([2.0**30], "<f4")) == 1024.0
+
+    def test_sums_that_are_all_zero_need_no_bits(self):
+        assert lattice_unit(self.values, of_sums=np.zeros(3, "<f4")) == 2.0**-20

@@ -1,0 +1,84 @@
+"""What arithmetic allows large cases: computed once and kept beside the case in the cache.
+
+The folder of a cached case is named after its declaration and its values, the file after all code that shapes a bound:
+neither a change of the case nor one of the operator ever meets an old bound. What is damaged is computed again.
+"""
+
+import io
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from mluops_gtest.errors import UnwritableError
+from mluops_gtest.files.writing import replace_file
+from mluops_gtest.generate.cache import CASE_FILE, bound_file, bound_files, cache_folder
+from mluops_gtest.generate.reseeding import code_digest
+from mluops_gtest.model.binding import bind_values
+from mluops_gtest.model.bound import Bound
+from mluops_gtest.model.bounds import bounds_of, mistake_in
+from mluops_gtest.model.case import Case
+from mluops_gtest.model.operator import Operator
+
+_PARTS: Final = tuple(field.name for field in fields(Bound))
+
+
+@dataclass(frozen=True, slots=True)
+class KeptBounds:
+    """The bounds of a case: of one in the cache from beside it, where they are there; else from its inputs."""
+
+    # The folder with an operator's code.
+    generators_of: Callable[[str], Path]
+
+    def __call__(self, case: Case, operator: Operator) -> Mapping[str, Bound]:
+        """The bound of every output that has one."""
+        call = bind_values(case, operator)
+        path = self._path(case)
+        if path is not None:
+            kept = _read(path)
+            if kept is not None and mistake_in(operator, call, kept) is None:
+                return kept
+        bounds = bounds_of(operator, call)
+        if path is not None and any(np.ndim(getattr(bound, part)) for bound in bounds.values() for part in _PARTS):
+            _keep(path, bounds)
+        return bounds
+
+    def _path(self, case: Case) -> Path | None:
+        """Where the bounds of a cached case lie; None for any other case."""
+        if case.path is None or case.path.name != CASE_FILE or not case.path.is_relative_to(cache_folder()):
+            return None
+        return case.path.parent / bound_file(code_digest(self.generators_of(case.operator), case.operator))
+
+
+def _read(path: Path) -> dict[str, Bound] | None:
+    """The bounds as they were kept; None where there are none, or the disk damaged them."""
+    parts: dict[str, dict[str, Any]] = {}
+    try:
+        # A zip: every array comes with a checksum that reading it checks.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as kept:
+            for name in kept.files:
+                output, _, part = name.rpartition(".")
+                values = kept[name]
+                parts.setdefault(output, {})[part] = values if values.ndim else values.item()
+        return {output: Bound(**values) for output, values in parts.items()}
+    except (OSError, ValueError, TypeError, EOFError, LookupError, zipfile.BadZipFile):
+        return None
+
+
+def _keep(path: Path, bounds: Mapping[str, Bound]) -> None:
+    """Write them whole, and remove those of other code; what cannot be written costs time and nothing else."""
+    file = io.BytesIO()
+    arrays = {
+        f"{output}.{part}": np.asarray(getattr(bound, part)) for output, bound in bounds.items() for part in _PARTS
+    }
+    np.savez(file, **arrays)  # type: ignore[arg-type]  # the stubs take any name for that of an option
+    try:
+        replace_file(path, [file.getbuffer()], make_folder=False)
+        for old in bound_files(path.parent):
+            if old != path:
+                old.unlink(missing_ok=True)
+    except (OSError, UnwritableError):
+        return
