@@ -4,7 +4,7 @@ import os
 from functools import cached_property
 from pathlib import Path
 
-from mluops_gtest.content.declarations import load_declarations
+from mluops_gtest.content.kept_declarations import load_declarations
 from mluops_gtest.content.operators import Operators, load_operators
 from mluops_gtest.content.root import Root
 from mluops_gtest.errors import ContentError, DeclarationError, suggestion

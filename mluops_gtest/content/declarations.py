@@ -1,19 +1,17 @@
 """cases/<operator>.yaml → CaseDrafts: keys, words and values are checked, ranges expand."""
 
 import contextlib
-import functools
 import hashlib
-import inspect
 import json
 import math
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 from mluops_gtest.content import templates
 from mluops_gtest.content.values import as_dims, fits, hint_words, param_value
-from mluops_gtest.content.vocabulary import CRITERIA, DTYPES, LAYOUTS, Vocabulary
+from mluops_gtest.content.vocabulary import CRITERIA, DTYPES, LAYOUTS, Vocabulary, signature_of
 from mluops_gtest.errors import DeclarationError, shown, suggestion
 from mluops_gtest.files.limits import LARGEST_ARGUMENT, MAX_CASES, MAX_DECLARED, MAX_WRITTEN_OUT
 from mluops_gtest.files.yaml_lines import Lines, load_yaml
@@ -202,17 +200,9 @@ def _recipe(data: Any, operator: Operator) -> tuple[str, dict[str, Any]]:
     return name, _arguments(name, operator.recipes[name], args)
 
 
-@functools.cache
-def _signature(recipe: Recipe) -> tuple[dict[str, bool], dict[str, Any]]:
-    """The keyword arguments of a recipe: required or not, and their types; asked once per recipe, not per case."""
-    parameters = inspect.signature(recipe).parameters.values()
-    keywords = {p.name: p.default is p.empty for p in parameters if p.kind is p.KEYWORD_ONLY}
-    return keywords, get_type_hints(recipe)
-
-
 def _arguments(name: str, recipe: Recipe, args: dict[str, Any]) -> dict[str, Any]:
     """The arguments of a recipe, checked against its signature: names, presence, types."""
-    wanted, hints = _signature(recipe)
+    wanted, hints = signature_of(recipe)
     for key in args:
         if key not in wanted:
             raise _BadValueError(

@@ -1,11 +1,12 @@
 """The words that the declared cases of one operator may use."""
 
-from functools import cached_property
-from typing import Final
+import functools
+import inspect
+from typing import Any, Final, get_type_hints
 
 from mluops_gtest.model.criterion import CriterionKind
 from mluops_gtest.model.dtypes import DType, Layout
-from mluops_gtest.model.operator import Operator
+from mluops_gtest.model.operator import Operator, Recipe
 
 DTYPES: Final = tuple(dtype.value for dtype in DType)
 LAYOUTS: Final = tuple(layout.value for layout in Layout)
@@ -27,9 +28,17 @@ class Vocabulary:
         arrays = (field.name for field in operator.param_fields if field.label == "repeated")
         self.pointers = (*self.tensors, "workspace", *arrays)
 
-    @cached_property
+    @functools.cached_property
     def default_dtype(self) -> str:
         """The type of a case that declares none: the first of the first output that has a choice."""
         outputs = self.operator.outputs
         first = next((spec.dtypes[0] for spec in outputs if len(spec.dtypes) > 1), outputs[0].dtypes[0])
         return str(first.value)
+
+
+@functools.cache
+def signature_of(recipe: Recipe) -> tuple[dict[str, bool], dict[str, Any]]:
+    """The keyword arguments of a recipe: required or not, and their types; asked once per recipe, not per case."""
+    parameters = inspect.signature(recipe).parameters.values()
+    keywords = {p.name: p.default is p.empty for p in parameters if p.kind is p.KEYWORD_ONLY}
+    return keywords, get_type_hints(recipe)

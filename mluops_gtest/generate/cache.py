@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-ENVIRONMENT: Final = "MLUOPS_TEST_CACHE"
+from mluops_gtest.files.cache_folder import DECLARATIONS
+
 # Below the cache folder: a folder per --reseed number.
 RESEEDED: Final = "reseed"
 # In the folder of a cached case.
@@ -26,23 +27,10 @@ _FILE: Final = re.compile(
     rf"{re.escape(CASE_FILE)}|case\.[A-Za-z0-9_]{{1,255}}\.bin|{re.escape(MADE_FILE)}|{_BOUND}"
     r"|\.mluops-[0-9]{1,20}-[0-9a-f]{8}\.tmp"
 )
+_KEPT: Final = re.compile(r"[A-Za-z0-9_]{1,255}-[0-9a-f]{16}")
 _ASIDE: Final = re.compile(rf"\.{_ENTRY.pattern}\.[0-9]{{1,20}}\.[0-9a-f]{{8}}")
 # No process writes one case for so long: the one that began was killed.
 _ABANDONED_SECONDS: Final = 3600.0
-
-
-def cache_folder() -> Path:
-    """$MLUOPS_TEST_CACHE, else the platform's cache directory."""
-    given = os.environ.get(ENVIRONMENT)
-    if given:
-        return Path(given)
-    if sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return base / "mluops-test"
 
 
 def bound_file(code: str) -> str:
@@ -74,7 +62,7 @@ def publish(entry: Path, fill: Callable[[Path], None]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class CachedCase:
-    """One entry of the cache; `seed` is its --reseed number, None of a case as it is declared."""
+    """One entry of the cache; `seed` is its --reseed number, None as it is declared."""
 
     path: Path
     seed: int | None
@@ -85,9 +73,11 @@ class CachedCase:
 
 @dataclass(slots=True)
 class CacheContents:
-    """Everything in the cache folder: cases, what killed runs left, and what somebody else put there."""
+    """Everything in the cache folder: cases, what declarations expand to, what killed runs left, and what somebody
+    else put there."""
 
     cases: list[CachedCase] = field(default_factory=list)
+    declarations: list[CachedCase] = field(default_factory=list)
     abandoned: list[Path] = field(default_factory=list)
     foreign: list[Path] = field(default_factory=list)
 
@@ -96,6 +86,9 @@ def cache_contents(folder: Path) -> CacheContents:
     """What is in the cache now; entries that vanish while it looks are left out."""
     found = CacheContents()
     for top in _children(folder):
+        if top.name == DECLARATIONS:
+            _sort_declarations(top, found)
+            continue
         if top.name != RESEEDED:
             _sort_entries(top, None, found)
             continue
@@ -106,6 +99,18 @@ def cache_contents(folder: Path) -> CacheContents:
             else:
                 found.foreign.append(seed)
     return found
+
+
+def _sort_declarations(folder: Path, found: CacheContents) -> None:
+    for path in _children(folder):
+        with contextlib.suppress(FileNotFoundError):
+            status = path.lstat()
+            if _KEPT.fullmatch(path.name) and stat.S_ISREG(status.st_mode):
+                found.declarations.append(CachedCase(path, None, status.st_size, status.st_mtime))
+            elif not path.name.startswith("."):
+                found.foreign.append(path)
+            elif time.time() - status.st_mtime > _ABANDONED_SECONDS:
+                found.abandoned.append(path)
 
 
 def _sort_entries(operator: Path, seed: int | None, found: CacheContents) -> None:
@@ -155,7 +160,10 @@ def discard(entry: Path) -> None:
         entry.rename(aside)
     except FileNotFoundError:
         return
-    shutil.rmtree(aside, ignore_errors=True)
+    if aside.is_dir():
+        shutil.rmtree(aside, ignore_errors=True)
+    else:
+        aside.unlink(missing_ok=True)
 
 
 def prune(entries: Iterable[Path], folder: Path) -> None:

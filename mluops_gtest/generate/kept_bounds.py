@@ -14,8 +14,9 @@ from typing import Any, Final
 import numpy as np
 
 from mluops_gtest.errors import UnwritableError
+from mluops_gtest.files.cache_folder import cache_folder
 from mluops_gtest.files.writing import replace_file
-from mluops_gtest.generate.cache import CASE_FILE, bound_file, bound_files, cache_folder
+from mluops_gtest.generate.cache import CASE_FILE, bound_file, bound_files
 from mluops_gtest.generate.reseeding import code_digest
 from mluops_gtest.model.binding import bind_values
 from mluops_gtest.model.bound import Bound

@@ -10,12 +10,12 @@ from pathlib import Path
 from mluops_gtest.authoring.random import Draw
 from mluops_gtest.codec.lock import LockEntry
 from mluops_gtest.errors import CaseFileError, ContentError, DeclarationError, OperatorError, UnwritableError
+from mluops_gtest.files.cache_folder import cache_folder
 from mluops_gtest.files.writing import replace_text
 from mluops_gtest.generate.cache import (
     CASE_FILE,
     MADE_FILE,
     RESEEDED,
-    cache_folder,
     discard,
     keep_newest,
     mark_used,

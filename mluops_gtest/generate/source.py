@@ -14,7 +14,8 @@ from mluops_gtest.codec.lock import LockEntry, lock_path, read_locks
 from mluops_gtest.content.catalogue import Catalogue
 from mluops_gtest.content.selection import Selected
 from mluops_gtest.errors import CaseFileError, ContentError, UnwritableError
-from mluops_gtest.generate.cache import CASE_FILE, cache_folder, discard, mark_used, publish
+from mluops_gtest.files.cache_folder import cache_folder
+from mluops_gtest.generate.cache import CASE_FILE, discard, mark_used, publish
 from mluops_gtest.generate.locking import as_declared, lock_entry
 from mluops_gtest.model.case import Case, CaseDraft
 from mluops_gtest.model.digest import digest_bytes, digest_tensors

@@ -10,7 +10,7 @@ FACTS = {
     ".prototxt": "files/case_suffixes.py",
     ".pb": "files/case_suffixes.py",
     "baselines.lock": "codec/lock.py",
-    "MLUOPS_TEST_CACHE": "generate/cache.py",
+    "MLUOPS_TEST_CACHE": "files/cache_folder.py",
     "MLUOPS_TEST_DEVICE": "model/backend.py",
     "MLUOPS_TEST_HISTORY": "results/history/store.py",
     "MLUOPS_TEST_KEEP_CALLS": "backends/exec_backend/backend.py",

@@ -19,14 +19,15 @@ _DAY = 86400
 def command(ctx: click.Context) -> None:
     """Show where large cases are cached and how much space they take.
 
-    Cases that are too large to commit, and the cases of --reseed, are made on first use and kept in this folder. Set
-    $MLUOPS_TEST_CACHE to use another folder.
+    Cases that are too large to commit, and the cases of --reseed, are made on first use and kept in this folder; so is
+    what declarations expand to. Set $MLUOPS_TEST_CACHE to use another folder.
     """
     if ctx.invoked_subcommand is not None:
         return
     from mluops_gtest.cli.consoles import print_page, stdout
     from mluops_gtest.cli.pages.cache import cache_page
-    from mluops_gtest.generate.cache import cache_contents, cache_folder
+    from mluops_gtest.files.cache_folder import cache_folder
+    from mluops_gtest.generate.cache import cache_contents
 
     folder = cache_folder()
     print_page(stdout(), cache_page(folder, cache_contents(folder)))
@@ -52,13 +53,17 @@ def prune(days: int) -> None:
     from mluops_gtest.cli.lines import complain, say
     from mluops_gtest.cli.pages.cache import size_words
     from mluops_gtest.errors import UnwritableError
-    from mluops_gtest.generate.cache import cache_contents, cache_folder, prune
+    from mluops_gtest.files.cache_folder import cache_folder
+    from mluops_gtest.generate.cache import cache_contents, prune
 
     folder = cache_folder()
     found = cache_contents(folder)
-    old = [case for case in found.cases if case.used <= time.time() - days * _DAY]
+    old, forgotten = (
+        [entry for entry in entries if entry.used <= time.time() - days * _DAY]
+        for entries in (found.cases, found.declarations)
+    )
     try:
-        prune([*(case.path for case in old), *found.abandoned], folder)
+        prune([*(entry.path for entry in (*old, *forgotten)), *found.abandoned], folder)
     except OSError as error:
         raise UnwritableError(f"{error.filename}: cannot be removed: {error.strerror}. Ask its owner.") from error
     size = size_words(sum(case.nbytes for case in old))

@@ -7,6 +7,7 @@ from pathlib import Path
 from rich.table import Table
 
 from mluops_gtest.generate.cache import CacheContents, CachedCase
+from mluops_gtest.model.counted import counted
 from mluops_gtest.reports.markup import escape
 
 
@@ -14,9 +15,12 @@ def cache_page(folder: Path, found: CacheContents) -> Iterator[Table | str]:
     """The folder, a row per kind of case, and what else lies there."""
     yield escape(str(folder))
     if not found.cases:
-        yield "empty"
+        yield "empty" if not found.declarations else "no cases"
     else:
         yield _table(found.cases)
+    if found.declarations:
+        size = size_words(sum(entry.nbytes for entry in found.declarations))
+        yield f"expanded declarations: {counted(len(found.declarations), 'file')}, {size}"
     if found.abandoned:
         yield f"left by killed runs: {len(found.abandoned)}, to remove them: mluops-test cache prune"
     if found.foreign:
