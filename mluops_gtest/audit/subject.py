@@ -79,6 +79,6 @@ def judged(
     name: str, run: Callable[[OpCall], Status], case: Case, operator: Operator, *, each_element: bool = False
 ) -> CaseResult:
     """The verdict on one case with this implementation as the backend; `each_element` is held to its bound, too."""
-    options = Options(elementwise=None if each_element else False)
+    options = Options(elementwise=None if each_element else False, explain=False)
     with np.errstate(all="ignore"):  # a wrong implementation may well overflow
         return Executor(InlineCaller(Implementation(name, run)), options).execute(case, operator)

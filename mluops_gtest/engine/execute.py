@@ -41,6 +41,8 @@ class Options:
     elementwise: bool | None = None
     # Where the bounds of a case come from.
     bounds: BoundSource = computed_bounds
+    # Find out where and how wrong outputs are wrong; the verdict does not need it.
+    explain: bool = True
     stop_at_first: bool = False
     # Seconds per case; None: by the size of the case.
     timeout: float | None = None
@@ -157,7 +159,15 @@ class Executor:
     ) -> CaseResult:
         """The verdict on a call; `--save-outputs` copies the outputs before their buffers are reused."""
         start = time.perf_counter()
-        result = verdict(task, run, reply, bitwise=self.options.bitwise, is_reference=self.caller.is_reference)
+        options = self.options
+        result = verdict(
+            task,
+            run,
+            reply,
+            bitwise=options.bitwise,
+            is_reference=self.caller.is_reference,
+            explain=options.explain,
+        )
         if reproducibility is not None:
             result = reproducibility.held(result, run.snapshot)
         self.times.compare += time.perf_counter() - start

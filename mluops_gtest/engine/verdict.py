@@ -43,7 +43,9 @@ class Task:
     look: SecondLook | None = None
 
 
-def verdict(task: Task, run: GuardedCall, reply: Reply, *, bitwise: bool, is_reference: bool) -> CaseResult:
+def verdict(
+    task: Task, run: GuardedCall, reply: Reply, *, bitwise: bool, is_reference: bool, explain: bool = True
+) -> CaseResult:
     """The result of one call: how it ended, then memory, then the status, then what the outputs hold."""
     left = (f"{what}; its worker was replaced" for what in reply.left)
     notes = (*task.blank.notes, *reply.notes, *left)
@@ -69,7 +71,7 @@ def verdict(task: Task, run: GuardedCall, reply: Reply, *, bitwise: bool, is_ref
             reply.scalars,
             bitwise=bitwise,
             look=task.look,
-            explainer=cache(lambda: _explainer(task)),
+            explainer=cache(lambda: _explainer(task)) if explain else None,
         )
     else:
         judgement = judge_untouched(task.case, task.operator, run.whole_outputs(), wanted)
