@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from mluops_gtest.cli.session import Session
+from mluops_gtest.files.cache_folder import ENVIRONMENT
 from mluops_gtest.generate import kept_bounds
-from mluops_gtest.generate.cache import ENVIRONMENT, cache_contents
+from mluops_gtest.generate.cache import cache_contents
 from mluops_gtest.generate.kept_bounds import KeptBounds
 from mluops_gtest.model.bounds import computed_bounds
 
