@@ -12,6 +12,7 @@ from .precondition import precondition
 from .recipes import CRITERIA, network, random_pairs, sites
 from .reference import bound, reference
 from .sizes import SIZES
+from .suspects import SUSPECTS
 
 _FLOATS: Final = (DType.FLOAT, DType.HALF)
 
@@ -55,4 +56,5 @@ OPERATOR: Final = Operator(
     theory=theory,
     bound=bound,
     sizes=SIZES,
+    suspects=SUSPECTS,
 )

@@ -12,6 +12,7 @@ from .precondition import precondition
 from .recipes import network, random_pairs, sites
 from .reference import bound, reference
 from .sizes import SIZES
+from .suspects import SUSPECTS
 from .values import CRITERIA
 
 _FLOATS: Final = (DType.FLOAT, DType.HALF)
@@ -57,4 +58,5 @@ OPERATOR: Final = Operator(
     theory=theory,
     bound=bound,
     sizes=SIZES,
+    suspects=SUSPECTS,
 )

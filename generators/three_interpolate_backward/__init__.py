@@ -10,6 +10,7 @@ from .recipes import CRITERIA, RECIPES
 from .reference import reference, theory
 from .sizes import SIZES
 from .special import special
+from .suspects import SUSPECTS
 
 FLOATS = (DType.FLOAT, DType.HALF)
 
@@ -33,6 +34,7 @@ OPERATOR = Operator(
     sizes=SIZES,
     theory=theory,
     bound=bound,
+    suspects=SUSPECTS,
     precondition=precondition,
     # §3.3: contributions meet in no fixed order.
     order_free=True,

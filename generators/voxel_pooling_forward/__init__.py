@@ -8,6 +8,7 @@ from .kernel import kernel
 from .recipes import RECIPES
 from .reference import reference, theory
 from .sizes import SIZES
+from .suspects import SUSPECTS
 from .values import CRITERIA
 
 OPERATOR = Operator(
@@ -39,6 +40,7 @@ OPERATOR = Operator(
     sizes=SIZES,
     theory=theory,
     bound=bound,
+    suspects=SUSPECTS,
     # §1.4: atomic adds, in no fixed order.
     order_free=True,
 )

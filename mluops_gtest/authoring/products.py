@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 
+from mluops_gtest.authoring.lost_terms import Terms
 from mluops_gtest.authoring.sums import (
     assert_conditioned,
     exact_sums,
@@ -155,3 +156,13 @@ def _add_rows(sums: Array, targets: Array, part: Array) -> None:
         sums[targets] += part
     else:
         np.add.at(sums, targets, part)
+
+
+def terms_of_pairs(products: Products) -> Terms:
+    """One term per pair, offset by offset: its row times its matrix."""
+    parts = [
+        products.rows[sources].astype(np.float64) @ matrix.astype(np.float64)
+        for (_, sources), matrix in zip(products.meetings, products.matrices, strict=True)
+    ]
+    targets = np.concatenate([np.zeros(0, np.int64), *(meeting[0] for meeting in products.meetings)])
+    return Terms(np.concatenate([np.zeros((0, products.shape[1])), *parts]), targets, products.count)

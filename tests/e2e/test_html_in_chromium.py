@@ -4,8 +4,11 @@ import json
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from mluops_gtest.explain.output import explained
+from mluops_gtest.explain.wrong_output import WrongOutput
 from mluops_gtest.model.result import ElementReading, Outcome, Perf, Profile
 from mluops_gtest.reports.html import render_html
 from tests.support.chromium import Chromium, needs_chromium
@@ -248,6 +251,31 @@ def test_failures_that_are_alike_stand_together(show):
     page.click(".group[open] .group-cases button")
     assert focused(page) == HOSTILE  # of two equally small cases, the first by name
     assert len(texts(page, ".detail")) == 1
+
+
+def last_rows_cleared(case, rows, fingerprint):
+    baseline = np.random.default_rng(rows).normal(size=(rows, 12))
+    evaluated = baseline.copy()
+    evaluated[-2:] = 0
+    out = WrongOutput(evaluated, baseline, evaluated != baseline, "tolerance", epsilon=2.0**-52)
+    one = explained(out, "out", lambda index: (str(evaluated[index]), str(baseline[index])))
+    return failed(case, fingerprint, explained=(one,))
+
+
+@pytest.mark.parametrize("width", [1400, 400])
+def test_failures_of_one_cause_stand_under_a_headline_with_a_map(show, browser, width):
+    browser.window(width, 900)
+    names = {"toy/a": 5, "toy/b": 9, "toy/c": 40}
+    page = show(report(*(last_rows_cleared(name, rows, f"v1:{rows}") for name, rows in names.items())))
+    assert texts(page, ".group-why") == ["toy: out[-2:] is zero"]
+    assert texts(page, ".group-count") == ["3"]
+    page.click(".group summary")
+    assert "In toy/b: out[7:] is zero" in texts(page, ".group-words")[0]
+    classes = page.value("[...document.querySelectorAll('.group-cause .cell')].map((cell) => cell.classList[1])")
+    assert classes == ["equal"] * 84 + ["wrong"] * 24
+    assert page.value("document.documentElement.scrollWidth <= window.innerWidth")
+    page.click(".group > button")
+    assert sorted(ids(page)) == sorted(names)
 
 
 def test_transitions_are_counted_and_missing_cases_are_found(show):

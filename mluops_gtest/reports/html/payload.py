@@ -19,6 +19,7 @@ from mluops_gtest.model.result import (
     TensorInfo,
     Worst,
 )
+from mluops_gtest.reports.html.causes import cause_records
 from mluops_gtest.reports.html.compact import Pool, kept, number, profile_record, shortened
 from mluops_gtest.reports.html.timing import timing_record
 from mluops_gtest.reports.html.trends import HistoryTrends, commits_of, latest_runs, trend_text
@@ -68,6 +69,7 @@ def payload(
         "missing": [[case, word] for case, word in sorted(moved.items()) if case not in present],
         "runs": runs,
         "commits": commits_of(history or {}, runs),
+        "causes": cause_records(report, lang),
         "rows": rows,
         "pool": pool.values,
     }

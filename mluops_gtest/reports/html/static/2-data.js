@@ -53,6 +53,7 @@ const unfoldMissing = ([id, moved], number) => ({
 });
 
 const RESULTS = DATA.rows.map(unfold);
+DATA.causes.forEach((cause, place) => cause.rows.forEach((number) => (RESULTS[number].cause = place + 1)));
 const ROWS = [...RESULTS, ...DATA.missing.map((entry, place) => unfoldMissing(entry, RESULTS.length + place))];
 const BY_ID = new Map(ROWS.map((row) => [row.id, row]));
 
@@ -75,13 +76,14 @@ function groupedBy(rows, words) {
   return groups;
 }
 
-// What the list shows: every word of the search must occur; `tag:`, `outcome:`, `op:` and `mark:` look at one field alone.
+// What the list shows: every word of the search must occur; `tag:`, `outcome:`, `op:`, `mark:` and `cause:` look at one field alone.
 const FILTER = { search: "", outcome: "", operator: "", tag: "", moved: "", order: "severity" };
 const FIELDS = {
   "tag:": (row, word) => row.tags.some((tag) => tag.toLowerCase() === word),
   "outcome:": (row, word) => row.outcome === word,
   "op:": (row, word) => row.operator.toLowerCase().includes(word),
   "mark:": (row, word) => row.mark === word,
+  "cause:": (row, word) => String(row.cause) === word,
 };
 
 function matches(row, word) {

@@ -101,9 +101,9 @@ function flatText(cell, cells, sizes, count) {
   return from >= to ? String(from) : `${from}–${to}`;
 }
 
-// The last axis runs across, all others down, as the profile says; a folded map has lines of `width` elements.
-function errorMap(profile, dims) {
-  const { rows, columns, cells, width } = profile;
+// A map of cells: the last axis runs across, all others down; a folded map has lines of `width` elements. `look` gives
+// each sign its class, its heat or null, and its words.
+function cellMap({ rows, columns, cells, width }, dims, label, look) {
   // Cells are square where the map is; a narrow or flat one stretches them, at most threefold.
   const fit = (count) => Math.min(Math.floor(300 / count), 28);
   const wide = Math.min(fit(columns), 3 * fit(rows));
@@ -116,21 +116,32 @@ function errorMap(profile, dims) {
     const where = width
       ? `${t("map_flat")} ${flatText([row, column], [rows, columns], [down, across], count)}`
       : `${t("map_rows")} ${spanText(row, rows, down)}, ${t("map_columns")} ${spanText(column, columns, across)}`;
-    const named = sign === "." ? "cell equal" : sign === "!" ? "cell lost" : "cell heat";
-    const said = sign === "." ? t("map_equal") : sign === "!" ? t("map_lost") : binText(fromDigit(sign));
-    const shape = svg("rect", { x: column * wide, y: row * high, width: wide - 0.6, height: high - 0.6, class: named, "--heat": sign === "." || sign === "!" ? null : heat(fromDigit(sign)) });
+    const [named, warmth, said] = look(sign);
+    const shape = svg("rect", { x: column * wide, y: row * high, width: wide - 0.6, height: high - 0.6, class: `cell ${named}`, "--heat": warmth });
     return tipped(shape, `${where}: ${said}`);
   });
-  const label = `${t("map")}: ${rows} × ${columns}`;
-  const drawing = svg("svg", { class: "picture map", width: columns * wide, height: rows * high, viewBox: `0 0 ${columns * wide} ${rows * high}`, role: "img", "aria-label": label }, shapes);
-  const legend = el(
-    "div",
-    { class: "legend" },
-    [["equal", t("map_equal")], ["ramp", `${power("2", LOWEST)} … ≥ 2`], ["lost", t("map_lost")]].map(([name, words]) =>
-      el("span", { class: "entry" }, el("span", { class: `swatch ${name}` }), words),
-    ),
-  );
-  return el("div", { class: "map-frame" }, drawing, legend);
+  return svg("svg", { class: "picture map", width: columns * wide, height: rows * high, viewBox: `0 0 ${columns * wide} ${rows * high}`, role: "img", "aria-label": `${label}: ${rows} × ${columns}` }, shapes);
+}
+
+const mapLegend = (entries) => el("div", { class: "legend" }, entries.map(([name, words]) => el("span", { class: "entry" }, el("span", { class: `swatch ${name}` }), words)));
+
+function errorMap(profile, dims) {
+  const drawing = cellMap(profile, dims, t("map"), (sign) => {
+    if (sign === ".") return ["equal", null, t("map_equal")];
+    if (sign === "!") return ["lost", null, t("map_lost")];
+    return ["heat", heat(fromDigit(sign)), binText(fromDigit(sign))];
+  });
+  return el("div", { class: "map-frame" }, drawing, mapLegend([["equal", t("map_equal")], ["ramp", `${power("2", LOWEST)} … ≥ 2`], ["lost", t("map_lost")]]));
+}
+
+// Which share of each cell is wrong.
+function wrongMap([rows, columns, cells, width], dims) {
+  const drawing = cellMap({ rows, columns, cells, width }, dims, t("wrong_map"), (sign) => {
+    if (sign === ".") return ["equal", null, t("wrong_none")];
+    if (sign === "#") return ["wrong", null, t("wrong_all")];
+    return ["partly", null, t("wrong_some")];
+  });
+  return el("div", { class: "map-frame" }, drawing, mapLegend([["equal", t("wrong_none")], ["partly", t("wrong_some")], ["wrong", t("wrong_all")]]));
 }
 
 function timesPicture(times, label) {

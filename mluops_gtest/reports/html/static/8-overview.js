@@ -58,9 +58,20 @@ function summaryTable(title, groups, filterName) {
   );
 }
 
+// What the cases of a group have in common, beside the map of one of them.
+const causeBlock = (cause) =>
+  el(
+    "div",
+    { class: "group-cause" },
+    el("div", { class: "group-words" }, cause.support.map((words) => el("p", {}, words)), el("p", {}, t("cause_example", { case: cause.case, words: cause.example }))),
+    cause.map && wrongMap(cause.map, cause.dims),
+  );
+
 function failureGroup([mark, members]) {
   const operators = [...new Set(members.map((row) => row.operator))].sort();
   const [first] = members;
+  const cause = first.cause ? DATA.causes[first.cause - 1] : null;
+  const search = cause ? { search: `cause:${first.cause}` } : first.mark ? { search: `mark:${mark}` } : { outcome: first.outcome };
   return el(
     "details",
     { class: "group" },
@@ -70,23 +81,25 @@ function failureGroup([mark, members]) {
       el("span", { class: "chevron", "aria-hidden": "true" }, "›"),
       el("span", { class: "group-count" }, whole(members.length)),
       pill(first.outcome),
-      el("span", { class: "group-why" }, first.why.split("\n")[0] || t("no_reason")),
-      el("span", { class: "group-about" }, operators.join(", "), first.mark ? el("code", {}, mark) : null),
+      el("span", { class: "group-why" }, cause ? cause.head : first.why.split("\n")[0] || t("no_reason")),
+      cause ? null : el("span", { class: "group-about" }, operators.join(", "), first.mark ? el("code", {}, mark) : null),
     ),
+    cause && causeBlock(cause),
     el(
       "ul",
       { class: "group-cases" },
       members.slice(0, 200).map((row) => el("li", {}, el("button", { type: "button", class: "link", click: () => goToCase(row) }, el("bdi", {}, row.id)))),
     ),
-    el("button", { type: "button", class: "small", click: () => goToList(first.mark ? { search: `mark:${mark}` } : { outcome: first.outcome }) }, t("show_in_list", { n: whole(members.length) })),
+    el("button", { type: "button", class: "small", click: () => goToList(search) }, t("show_in_list", { n: whole(members.length) })),
   );
 }
 
 const elementsOf = (row) => [...row.inputs, ...row.outputs].reduce((sum, { dims }) => sum + dims.reduce((product, dim) => product * dim, 1), 0);
 
-// Blocking cases by fingerprint; those that have none by what is said of them. The smallest case stands for its group.
+// Blocking cases by cause, those that have none by fingerprint, else by what is said of them. The smallest case stands for
+// its group.
 function failureGroups() {
-  const groups = [...groupedBy(blockedRows(), (row) => [row.mark || `${row.outcome}: ${row.why}`])];
+  const groups = [...groupedBy(blockedRows(), (row) => [row.cause ? `cause ${row.cause}` : row.mark || `${row.outcome}: ${row.why}`])];
   for (const [, members] of groups) members.sort((a, b) => elementsOf(a) - elementsOf(b) || (a.id < b.id ? -1 : 1));
   return groups.sort(([, a], [, b]) => ORDERS.severity(a[0], b[0]) || b.length - a.length);
 }
