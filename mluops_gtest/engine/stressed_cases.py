@@ -105,7 +105,9 @@ def told(done: Sequence[Repetition]) -> CaseResult:
     causes = (UnderStress(len(failed), len(done), threads, result.outcome), *result.causes)
     if len(failed) == len(done):
         return replace(result, stress=reading, causes=causes)
-    mark = fingerprint((Outcome.FLAKY.value, result.fingerprint))
+    # Where a race strikes varies from run to run; which outputs it strikes does not.
+    outputs = sorted({getattr(cause, "output", "") for cause in result.causes})
+    mark = fingerprint((Outcome.FLAKY.value, "under stress", result.outcome.value, *outputs))
     return replace(result, outcome=Outcome.FLAKY, stress=reading, causes=causes, fingerprint=mark)
 
 

@@ -72,6 +72,16 @@ def test_some_that_fail_make_the_case_flaky_with_their_count():
     assert whole.fingerprint not in ("", FAILED.fingerprint)
 
 
+def test_a_race_has_one_fingerprint_wherever_it_strikes():
+    def struck(first, count):
+        places = c.Places(count, 4000, first, first + count - 1)
+        return fingerprinted(result(outcome=Outcome.FAILED, causes=(c.BeyondBound("y", places, "float"),)))
+
+    near, far = struck(0, 1), struck(2000, 900)
+    assert near.fingerprint != far.fingerprint
+    assert told(repetitions(PASSED, near)).fingerprint == told(repetitions(PASSED, far, PASSED)).fingerprint
+
+
 def test_what_always_fails_keeps_its_outcome_and_its_fingerprint():
     whole = told(repetitions(FAILED, FAILED))
     assert (whole.outcome, whole.fingerprint) == (Outcome.FAILED, FAILED.fingerprint)
