@@ -28,7 +28,7 @@ _DIFFERENCE: Final = 2.0**-4
 # Other products stay below 1/4; from 512 on that is half a step of half. From either end a sum begins there.
 _LEADING: Final = {1: 2.0**7, -1: 2.0**6}
 # By the sign of the factor: the two exponents add up to that of the smallest number above 0, 2^-149 or 2^-24.
-_TINY_SCALE: Final = {DType.FLOAT: {1: 75, -1: 74}, DType.HALF: {1: 12, -1: 12}}
+_TINY_SCALE: Final = {DType.FLOAT: {1: 75, -1: 149 - 75}, DType.HALF: {1: 12, -1: 24 - 12}}
 # That many of the smallest number make the smallest normal one.
 _SUBNORMAL_BITS: Final = {DType.FLOAT: 23, DType.HALF: 10}
 # Products of up to 15 · 15 quarters: so small that one step of rounding is some percent of them.
