@@ -3,7 +3,7 @@
 import datetime
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from mluops_gtest.errors import ExitCode, UsageError
@@ -64,6 +64,9 @@ class CaseChange:
     blocks: bool
     reason: str = ""
     fingerprint: str = ""
+    # What the failure has in common with others: a name that stays the same, and words. Empty: it is not explained.
+    cause: str = ""
+    headline: str = ""
     repro: str = ""
     waiver: Waiver | None = None
     # How large the case is, so that a group is shown by its smallest.
@@ -182,7 +185,12 @@ def decide(
     results = results_by_case(report)
     wanted = reference.cases.keys() if asked_for is None else asked_for
     waived = apply_waivers(waivers, results, backend_of(report), today, set(reference.cases) - set(wanted))
-    changes = [_change(results.get(case), case, reference, waived, policy) for case in sorted(results.keys() | wanted)]
+    known = _causes(report)
+    changes = [
+        replace(change, cause=known[case][0], headline=known[case][1]) if case in known and change.blocks else change
+        for case in sorted(results.keys() | wanted)
+        for change in (_change(results.get(case), case, reference, waived, policy),)
+    ]
     differing = other_values(reference, report)
     drifts = [
         drift
@@ -201,6 +209,19 @@ def decide(
         compared=sum(change.transition in verdicts for change in changes),
         other_values=differing,
     )
+
+
+def _causes(report: RunReport) -> dict[str, tuple[str, str]]:
+    """Case → the name of its cause and the headline, of failures that are explained."""
+    if not any(result.explained for result in report.results):
+        return {}
+    # Late: results that are fine need none of it.
+    from mluops_gtest.explain.groups import cause_groups
+    from mluops_gtest.model.reasons.explained import headline_words
+
+    groups = cause_groups(report.failing, report.results, report.shapes)
+    told = [(group, headline_words(group.headline)) for group in groups if group.headline is not None]
+    return {result.case: (group.mark, words) for group, words in told for result in group.members}
 
 
 def refuse_other_backend(report: RunReport, reference: Reference, *, cross_backend: bool) -> None:

@@ -46,6 +46,7 @@ def _change(change: CaseChange) -> dict[str, Any]:
         "blocks": change.blocks,
         "reason": change.reason,
         "fingerprint": change.fingerprint,
+        **({"cause": change.cause, "headline": change.headline} if change.cause else {}),
         "repro": change.repro,
         "waiver": None if change.waiver is None else f"{change.waiver.file}:{change.waiver.line}",
         "outliers": change.outliers,

@@ -17,6 +17,10 @@ from mluops_gtest.timing.stats import duration
 _MAX_NAMED = 5
 
 
+# A cause may have many fingerprints; a waiver names one of them for each case.
+_MAX_MARKS = 3
+
+
 @dataclass(frozen=True, slots=True)
 class GateFinding:
     """One thing to look at; `key` stays the same from run to run, `cases` are those it is about."""
@@ -45,11 +49,13 @@ def _shown(finding: GateFinding) -> GateFinding:
 
 
 def _failures(decision: Decision) -> list[GateFinding]:
-    """Cases with the same fingerprint are one finding; those without one are grouped by what became of them."""
+    """Cases with one cause are one finding, others by fingerprint; those without one by what became of them."""
     # The ledger's own finding names those that pass although waived, with the line of the entry.
     failing = [change for change in decision.blocking if change.now is not Outcome.XPASSED]
     groups = grouped(
-        failing, lambda change: change.fingerprint or change.transition.value, lambda c: (c.elements, c.case)
+        failing,
+        lambda change: change.cause or change.fingerprint or change.transition.value,
+        lambda change: (change.elements, change.case),
     )
     return [_failure(str(group.mark), group.members) for group in groups]
 
@@ -60,11 +66,13 @@ def _failure(key: str, members: Sequence[CaseChange]) -> GateFinding:
     words = ", ".join(f"{number} {word}" for word, number in sorted(counts.items()))
     outcomes = sorted({member.now.value for member in members if member.now is not None} - counts.keys())
     title = f"{words} ({', '.join(outcomes)})" if outcomes else words
-    lines = [named([member.case for member in members]), plain_line(first.reason)]
+    lines = [plain_line(first.headline), named([member.case for member in members]), plain_line(first.reason)]
     if first.repro:
         lines.append(f"repro: {first.repro}")
-    if first.fingerprint:
-        lines.append(f"fingerprint: {first.fingerprint}")
+    marks = list(dict.fromkeys(member.fingerprint for member in members if member.fingerprint))
+    if marks:
+        more = f" and {len(marks) - _MAX_MARKS} more" if len(marks) > _MAX_MARKS else ""
+        lines.append(f"fingerprint{'s' if len(marks) > 1 else ''}: {', '.join(marks[:_MAX_MARKS])}{more}")
     return GateFinding(key, title, "\n".join(filter(None, lines)), True, tuple(member.case for member in members))
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 
 from mluops_gtest.errors import ExitCode
-from mluops_gtest.model.groups import grouped_results
 from mluops_gtest.model.reasons import reason_of
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
@@ -66,13 +65,20 @@ def _counts(report: RunReport, say: Words) -> str:
 
 
 def _problems(report: RunReport, say: Words) -> Iterator[str]:
-    """Blocking results, those of one mistake together, the largest group first."""
+    """Blocking results, those of one cause together, the largest group first."""
     blocking = [result for result in report.results if result.outcome.blocks]
-    for group in grouped_results(blocking):
-        first = group.first
+    if not blocking:
+        return
+    # Late: the report of a run that passed needs none of it.
+    from mluops_gtest.explain.groups import cause_groups
+    from mluops_gtest.model.reasons.explained import headline_words
+
+    for group in cause_groups(blocking, report.results, report.shapes):
+        first, language = group.first, say("language")
+        why = reason_of(first.causes, language) if group.headline is None else headline_words(group.headline, language)
         operators = say("comma").join(code(name) for name in sorted({result.operator for result in group.members}))
         words = {"operator": operators, "outcome": say(f"outcome_{first.outcome.value}"), "cases": len(group.members)}
-        lines = [say("problem", reason=text(reason_of(first.causes, say("language"))) or say("none"), **words)]
+        lines = [say("problem", reason=text(why) or say("none"), **words)]
         lines.append(f"{say('problem_cases')}{say('colon')}{named(group.members, _MAX_NAMED, say)}")
         if first.repro:
             lines.append(f"{say('repro')}{say('colon')}{code(first.repro)}")

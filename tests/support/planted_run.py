@@ -1,0 +1,78 @@
+"""Runs of one operator with a planted bug: the cases are read once, the right kernel computes, the bug spoils."""
+
+from functools import cache
+
+import numpy as np
+
+from mluops_gtest import OpCall, Status
+from mluops_gtest.backends.numpy_backend import NumpyBackend
+from mluops_gtest.content.selection import Selected
+from mluops_gtest.engine.caller import InlineCaller
+from mluops_gtest.engine.execute import Options
+from mluops_gtest.engine.lanes import PlannedCase
+from mluops_gtest.engine.run import RunContext, run
+from mluops_gtest.explain.groups import cause_groups
+from mluops_gtest.generate.source import StoredCases
+
+NOT_DEFAULT = {"network", "heavy", "undefined"}
+
+
+class Spoiled:
+    """The kernels of the operators, and one mistake behind them."""
+
+    name = "spoiled"
+
+    def __init__(self, operators, spoil):
+        self._operators, self._spoil = operators, spoil
+        self._kernels = NumpyBackend(operators)
+
+    def workspace_size(self, call: OpCall) -> int:
+        return self._kernels.workspace_size(call)
+
+    def run(self, call: OpCall) -> Status:
+        outputs = {name: one.array for name, one in call.outputs.items() if one is not None and one.array is not None}
+        before = {name: array.copy() for name, array in outputs.items()}
+        status = self._kernels.run(call)
+        if self._operators[call.operator].answer(call).computes:
+            with np.errstate(all="ignore"):
+                self._spoil(call, outputs, before)
+        return status
+
+
+class PlantedRuns:
+    """Runs the default cases that compute, as often as asked, and loads them once."""
+
+    def __init__(self, catalogue):
+        self._catalogue = catalogue
+
+    @cache  # noqa: B019
+    def _cases(self, operator):
+        spec = self._catalogue.operators[operator]
+        drafts = [
+            draft
+            for draft in self._catalogue.drafts.values()
+            if draft.operator == operator
+            and spec.computes(draft.expect.status, draft.expect.check)
+            and not NOT_DEFAULT & set(draft.tags)
+        ]
+        source = StoredCases(self._catalogue, tuple(Selected(d.id, d.operator, d.tags, draft=d) for d in drafts))
+        return {draft.id: source.load(draft.id) for draft in drafts}
+
+    def report(self, spoil, *names):
+        """What a run says of these operators."""
+        cases = {key: case for name in names for key, case in self._cases(name).items()}
+
+        class Source:
+            def load(self, case_id):
+                return cases[case_id]
+
+        operators = self._catalogue.operators
+        context = RunContext("1", {"name": "spoiled"}, {}, {})
+        plan = [PlannedCase(case.id, case.operator, case.tags) for case in cases.values()]
+        caller = InlineCaller(Spoiled(operators, spoil))
+        return run(plan, [caller], operators, Source(), context, Options(), [])
+
+
+def groups_of(report):
+    """The failures of a run by their causes."""
+    return cause_groups([r for r in report.results if r.outcome.blocks], report.results, report.shapes)
