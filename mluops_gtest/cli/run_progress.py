@@ -3,17 +3,18 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
-from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.table import Table
 from rich.text import Text
 
 from mluops_gtest.engine.costs import CASE_NS
 from mluops_gtest.model.event import CaseFinished, CaseStarted, Event, RunFinished, RunStarted
 from mluops_gtest.model.plain_text import plain_line
+
+if TYPE_CHECKING:
+    from rich.live import Live
 
 _GAP = 2
 _MIN_BAR = 10
@@ -96,7 +97,12 @@ class RunProgress:
         self._time = TimeLeft(costs, clock)
         self._note = ""
         self._done = self._total = self._failed = 0
-        self._live = Live(get_renderable=self.line, console=console, transient=True) if shown else None
+        self._live = self._shown() if shown else None
+
+    def _shown(self) -> "Live":
+        from rich.live import Live
+
+        return Live(get_renderable=self.line, console=self._console, transient=True)
 
     def note(self, text: str) -> None:
         """Say what takes long just now."""
@@ -127,6 +133,9 @@ class RunProgress:
 
     def line(self) -> RenderableType:
         """The line as it is now, as wide as the terminal is now."""
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+
         left = self._time.seconds
         line = fitted(
             self._note,

@@ -9,14 +9,13 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mluops_gtest import __version__
 from mluops_gtest.backends.registry import is_native
 from mluops_gtest.cli.consoles import stderr, stdout
 from mluops_gtest.cli.labels import run_labels
 from mluops_gtest.cli.lines import complain, say
-from mluops_gtest.cli.output_saver import OutputSaver
 from mluops_gtest.cli.report_files import write_reports
 from mluops_gtest.cli.run_progress import RunProgress
 from mluops_gtest.cli.session import Session
@@ -39,6 +38,9 @@ from mluops_gtest.model.result import CaseResult
 from mluops_gtest.reports.terminal import TerminalReporter
 from mluops_gtest.results.folder import ResultsFolder
 from mluops_gtest.results.writer import ResultFiles
+
+if TYPE_CHECKING:
+    from mluops_gtest.cli.output_saver import OutputSaver
 
 
 def execute(
@@ -89,7 +91,7 @@ def execute(
         context = _context(request, session.catalogue.root_paths, callers[0].name, len(cases), left_out, device)
         if not resumed:
             folder.clear()
-        saver = None if request.save_outputs is None else OutputSaver(folder.path, request.save_outputs)
+        saver = _saver(request, folder)
         with ResultFiles(folder, record, tuple(done[case.id] for case in cases if case.id in done)) as files:
             operators = session.catalogue.operators
             listeners: list[Listener] = [files, reporter, progress]
@@ -128,6 +130,14 @@ def _elementwise(request: RunRequest) -> bool | None:
     return True if request.elementwise is None and request.stress is not None else request.elementwise
 
 
+def _saver(request: RunRequest, folder: ResultsFolder) -> "OutputSaver | None":
+    if request.save_outputs is None:
+        return None
+    from mluops_gtest.cli.output_saver import OutputSaver
+
+    return OutputSaver(folder.path, request.save_outputs)
+
+
 def _device(spec: str) -> dict[str, Any]:
     from mluops_gtest.timing.device_spec import read_device_spec
 
@@ -142,7 +152,7 @@ def _costs(source: StoredCases, cases: tuple[Selected, ...], times: RecordedTime
         return {}
 
 
-def _saved(saver: OutputSaver, code: ExitCode) -> ExitCode:
+def _saved(saver: "OutputSaver", code: ExitCode) -> ExitCode:
     """Says what was saved beside the results, and what could not be."""
     if words := saver.words():
         say(words)

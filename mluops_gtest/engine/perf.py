@@ -10,8 +10,6 @@ from mluops_gtest.engine.cold_cache import CacheSweeper
 from mluops_gtest.engine.reply import Reply
 from mluops_gtest.model.result import Perf
 from mluops_gtest.model.status import Status
-from mluops_gtest.timing.statistics import MIN_SAMPLES
-from mluops_gtest.timing.stats import timing_stats
 
 # Half of the interval of the median, as a share of it, at which `auto` is content.
 TIGHT: Final = 0.01
@@ -55,6 +53,8 @@ class Samples:
     @property
     def tight(self) -> bool:
         """The median of the time that counts is known well enough."""
+        from mluops_gtest.timing.stats import timing_stats
+
         return timing_stats(self._device_ns() or self.interface_ns).half_width <= TIGHT
 
     def perf(self, workspace_bytes: int) -> Perf:
@@ -77,6 +77,8 @@ def measure(
     `sweep` empties the caches before each sample where cold ones are asked for. The first call that does not succeed
     ends the measurement of all.
     """
+    from mluops_gtest.timing.statistics import MIN_SAMPLES
+
     measured = [Samples(call) for call in calls]
     if sampling.cold_cache and sweep is None:
         sweep = CacheSweeper().sweep

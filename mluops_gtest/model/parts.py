@@ -3,11 +3,13 @@
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from mluops_gtest.model.c_api import CApi, is_c_api, mistake_in
 from mluops_gtest.model.call import OpCall
 from mluops_gtest.model.operator import Mutant, Operator
+
+if TYPE_CHECKING:
+    from mluops_gtest.model.c_api import CApi
 
 T = TypeVar("T")
 
@@ -40,10 +42,23 @@ def _are_mutants(value: object) -> bool:
     return isinstance(value, tuple) and all(isinstance(one, Mutant) for one in value)
 
 
+def _is_c_api(value: object) -> bool:
+    # Few commands know of C functions.
+    from mluops_gtest.model.c_api import is_c_api
+
+    return is_c_api(value)
+
+
+def _mistake_in_c_api(value: "CApi", operator: Operator) -> str | None:
+    from mluops_gtest.model.c_api import mistake_in
+
+    return mistake_in(value, operator)
+
+
 MUTANTS: Final[Part[tuple[Mutant, ...]]] = Part(
     "mutants", "MUTANTS", "a tuple of mluops_gtest.authoring.Mutant", _are_mutants
 )
 TORCH_KERNEL: Final[Part[TorchKernel]] = Part("torch_kernel", "run", "a function run(call, inputs, outputs)", callable)
-C_API: Final[Part[CApi]] = Part(
-    "c_api", "C_API", "a tuple of mluops_gtest.authoring.c_api.CSignature", is_c_api, mistake_in
+C_API: "Final[Part[CApi]]" = Part(
+    "c_api", "C_API", "a tuple of mluops_gtest.authoring.c_api.CSignature", _is_c_api, _mistake_in_c_api
 )

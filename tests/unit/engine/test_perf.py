@@ -6,11 +6,12 @@ import pytest
 
 from mluops_gtest.engine import perf
 from mluops_gtest.engine.cold_cache import CacheSweeper, last_level_bytes
-from mluops_gtest.engine.perf import MAX_SAMPLES, MIN_SAMPLES, Sampling, measure
+from mluops_gtest.engine.perf import MAX_SAMPLES, Sampling, measure
 from mluops_gtest.engine.reply import Ending, Reply
 from mluops_gtest.model.cause import Killed
 from mluops_gtest.model.status import Status
 from mluops_gtest.timing.host import measure_bandwidth, measure_peak
+from mluops_gtest.timing.statistics import MIN_SAMPLES
 
 STEADY = 1e-3
 
