@@ -46,6 +46,10 @@ CHANGES: Mapping[str, Callable[[Array, Array], Array]] = {
     "negated": lambda flat, places: -flat[places],
     "neighbour": lambda flat, places: flat[(places + 1) % flat.size],
 }
+HEAD = (
+    "| operator | default cases: criteria alone | with the second look "
+    "| network cases: criteria alone | with the second look |"
+)
 # The real judge looks at whole outputs: of larger ones it is not asked.
 _JUDGED_WHOLE = 1 << 20
 
@@ -215,7 +219,7 @@ def tallies(
 
 def table(found: Mapping[tuple[str, str], Tally]) -> Iterator[str]:
     """Markdown: a row per operator, shares of the default and of the network cases."""
-    yield "| operator | default cases: criteria | and second look | network cases: criteria | and second look |"
+    yield HEAD
     yield "|---|---:|---:|---:|---:|"
     for operator in sorted({operator for operator, _ in found}):
         cells = []

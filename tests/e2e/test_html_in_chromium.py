@@ -9,7 +9,7 @@ import pytest
 
 from mluops_gtest.explain.output import explained
 from mluops_gtest.explain.wrong_output import WrongOutput
-from mluops_gtest.model.result import ElementReading, Outcome, Perf, Profile
+from mluops_gtest.model.result import ElementReading, Outcome, Perf, Profile, StressReading, ThreadsReading
 from mluops_gtest.reports.html import render_html
 from tests.support.chromium import Chromium, needs_chromium
 from tests.support.page_report import DEVICE, HOSTILE, failed, large_report, report, result, small_report
@@ -184,6 +184,14 @@ def test_elements_beyond_what_arithmetic_allows_have_a_sign_of_their_own(show):
     assert texts(page, ".chip.outliers") == ["△ outliers: 3"]
     page.click(".list .row")
     assert texts(page, ".elements tbody td") == ["out", "3 / 2,560", "∞ ×", "[3, 17] = 2.5", "0.25 ± 0", "tf32"]
+
+
+def test_repetitions_with_changing_numbers_of_threads_have_a_row_each(show):
+    stress = StressReading((ThreadsReading(1, 15, 0, 0), ThreadsReading(2, 14, 3, 5)), 2)
+    page = show(report(failed("toy/racing", outcome=Outcome.FLAKY, stress=stress)), "#search=racing")
+    page.click(".list .row")
+    assert texts(page, ".stress tbody td") == ["1", "15", "0", "0", "2", "14", "3", "5"]
+    assert texts(page, ".stress td.bad") == ["3"]
 
 
 def test_a_folded_map_says_so(show):
