@@ -2,8 +2,11 @@
 
 import json
 
+import numpy as np
 import pytest
 
+from mluops_gtest.explain.output import explained
+from mluops_gtest.explain.wrong_output import WrongOutput
 from mluops_gtest.gate.annotations import github, gitlab
 from mluops_gtest.gate.decision_json import decision_to_json
 from mluops_gtest.gate.findings import findings, verdict
@@ -36,6 +39,32 @@ def test_failures_with_one_fingerprint_are_one_finding():
     ]
     assert "repro: mluops-test run op/1" in found[0].text
     assert "fingerprint: v1:b" in found[0].text
+
+
+def cleared_tail(name, length, fingerprint):
+    """A failure whose last two elements are 0: another fingerprint at every length, and one cause."""
+    baseline = np.arange(1.0, length + 1)
+    evaluated = np.where(np.arange(length) < length - 2, baseline, 0)
+    out = WrongOutput(evaluated, baseline, evaluated != baseline, "equality", epsilon=2.0**-52)
+    one = explained(out, "y", lambda index: (str(evaluated[index]), str(baseline[index])))
+    return result(f"op/{name}", "failed", fingerprint=fingerprint, explained=(one,))
+
+
+def test_failures_with_one_cause_are_one_finding_whatever_their_fingerprints():
+    now = report(*(cleared_tail(i, length, f"v1:{i}") for i, length in enumerate((4, 6, 9, 40))))
+    (found,) = findings(gate(passing(4), now))
+    assert len(found.cases) == 4
+    assert found.text.splitlines()[0] == "op: y[-2:] is zero"
+    assert "fingerprints: v1:0, v1:1, v1:2 and 1 more" in found.text
+    assert len(errors(github(gate(passing(4), now)))) == 1
+    assert {case["headline"] for case in decision_to_json(gate(passing(4), now))["cases"]} == {"op: y[-2:] is zero"}
+
+
+def test_a_waiver_with_a_fingerprint_still_covers_its_case():
+    now = report(*(cleared_tail(i, length, f"v1:{i}") for i, length in enumerate((4, 6, 9, 40))))
+    decision = gate(passing(4), now, waiver("op/2", fingerprint="v1:2"))
+    (found,) = findings(decision)
+    assert set(found.cases) == {"op/0", "op/1", "op/3"}
 
 
 def test_the_smallest_case_stands_for_its_group():
