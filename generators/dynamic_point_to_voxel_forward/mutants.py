@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from mluops_gtest.authoring import Array, Mutant, OpCall
+from mluops_gtest.authoring.roundings import flushed
 
 from .steps import MAX, MEAN, Found, Steps, below_zero, divided, maxima, sums, without_first, without_invalid
 
@@ -224,6 +225,12 @@ _REDUCTION = (
         "nan_ignored",
         "NaN counts as 0 in a mean",
         sums=lambda feats, *rest: sums(np.where(np.isnan(feats), np.float32(0), feats), *rest),
+    ),
+    _mutant("tiny_flushed", "subnormal results become 0", reduced=lambda result, _feats, _placed: flushed(result)),
+    _mutant(
+        "tiny_ignored_in_sums",
+        "subnormal features count as 0 in a mean",
+        sums=lambda feats, *rest: sums(flushed(feats), *rest),
     ),
     _mutant("always_maximum", "the maximum is returned for the mean", reduce_type=lambda _given: MAX),
     _mutant("always_mean", "the mean is returned for the maximum", reduce_type=lambda _given: MEAN),

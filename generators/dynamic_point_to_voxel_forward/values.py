@@ -28,6 +28,7 @@ Kind = Literal[
     "wider",
     "leading",
     "cancelling",
+    "tiny",
 ]
 
 # Beyond this a sum overflows whose mean does not, and whether it does depends on where an implementation divides.
@@ -108,9 +109,14 @@ def cancelling(draw: Draw, voxels: Voxels, shape: tuple[int, int]) -> Array:
     return feats
 
 
+def tiny(draw: Draw, _voxels: Voxels, shape: tuple[int, int]) -> Array:
+    """±k · 2^-147 with k of 12 bits: sums of a thousand and their quarters are subnormal numbers, all exact."""
+    return draw.stream("feats").lattice(shape, 12, scale=147)
+
+
 _VALUES: dict[str, Callable[[Draw, Voxels, tuple[int, int]], Array]] = {
     kind.__name__: kind
-    for kind in (lattice, exact, ends, positive, negative, deep, tied, zeros, wide, wider, leading, cancelling)
+    for kind in (lattice, exact, ends, positive, negative, deep, tied, zeros, wide, wider, leading, cancelling, tiny)
 }
 
 

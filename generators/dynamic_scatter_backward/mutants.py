@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mluops_gtest.authoring import Array, Mutant, OpCall, Status
+from mluops_gtest.authoring.roundings import flushed
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +106,9 @@ MUTANTS = (
     _mutant("compares_bits", "-0 does not match +0", _Rules(matches=_as_bits)),
     _mutant("compares_nearly", "values a few ulp apart count as equal", _Rules(matches=_nearly)),
     _mutant("flushes_subnormals", "subnormal features count as 0", _Rules(matches=_flushed)),
+    _mutant("not_below", "a feature above the voxel's value matches it, too", _Rules(matches=np.greater_equal)),
+    _mutant("not_above", "a feature below the voxel's value matches it, too", _Rules(matches=np.less_equal)),
+    _mutant("flushes_gradients", "subnormal gradients become 0", _Rules(gradients=lambda given, _: flushed(given))),
     _mutant("unmatched_to_first_point", "an unmatched gradient goes to point 0", _Rules(unmatched_to=0)),
     _mutant("unmatched_to_last_point", "an unmatched gradient goes to the last point", _Rules(unmatched_to=-1)),
     _mutant("rounds_the_gradient", "gradients lose their low mantissa bits on the way", _Rules(gradients=_truncated)),

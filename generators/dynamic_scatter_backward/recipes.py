@@ -11,7 +11,7 @@ from mluops_gtest.authoring import Array, Draw, DType, Params, RecipeOutput, Str
 from .checks import REDUCE_MODE_MAX
 
 Placement = Literal["shuffled", "sorted"]
-Values = Literal["lattice", "wide", "ulps", "subnormal"]
+Values = Literal["lattice", "wide", "ulps", "subnormal", "tiny"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,8 @@ _VALUES: Mapping[Values, Callable[[Stream, tuple[int, int]], Array]] = {
     # 1, 1 + ulp, … 1 + 3 ulp: equal for every narrower type, and ties abound.
     "ulps": lambda stream, shape: (stream.integers(0, 4, shape) + 0x3F800000).astype("<u4").view("<f4"),
     "subnormal": lambda stream, shape: stream.integers(1, 6, shape).astype("<u4").view("<f4"),
+    # All bits of a subnormal float in use.
+    "tiny": lambda stream, shape: stream.integers(1, 1 << 23, shape).astype("<u4").view("<f4"),
 }
 
 
@@ -99,17 +101,21 @@ def unmatched(
     voxels: int,
     channels: int,
     share: Literal["half", "rows", "all"],
+    side: Literal["above", "below"] = "above",
 ) -> RecipeOutput:
-    """Voxel values above all features: in about half of the cells (`half`), in every second voxel (`rows`) or `all`."""
+    """Voxel values above or below all features: in about half of the cells (`half`), in every second voxel (`rows`) or
+    `all`."""
     pooling = _pool(
         draw, draw.stream("feats").lattice((points, channels), 24), _assignment(draw, points, voxels), voxels
     )
-    raised = {
+    moved = {
         "half": draw.stream("raised").integers(0, 2, (voxels, channels)) == 1,
         "rows": np.broadcast_to(np.arange(voxels)[:, None] % 2 == 0, (voxels, channels)),
         "all": np.ones((voxels, channels), bool),
     }[share]
-    voxel_feats = np.where(raised, pooling.voxel_feats + np.float32(2), pooling.voxel_feats)
+    # Features lie between −1 and 1.
+    distance = np.float32(2 if side == "above" else -2)
+    voxel_feats = np.where(moved, pooling.voxel_feats + distance, pooling.voxel_feats)
     return replace(pooling, voxel_feats=voxel_feats).made(params)
 
 
@@ -214,7 +220,7 @@ def _pool(
     gradients = draw.stream("grad_voxel_feats")
     return _Pooling(
         # Few different gradients would hide which voxel they came from.
-        grad_voxel_feats=_VALUES["wide" if values == "wide" else "lattice"](gradients, shape),
+        grad_voxel_feats=_VALUES[values if values in ("wide", "tiny") else "lattice"](gradients, shape),
         feats=feats,
         voxel_feats=voxel_feats,
         point2voxel_map=voxel_of,

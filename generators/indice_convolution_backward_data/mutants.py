@@ -7,6 +7,7 @@ import numpy as np
 
 from mluops_gtest.authoring import Array, Mutant, OpCall, Status
 from mluops_gtest.authoring.filters import extents, weights_by_offset
+from mluops_gtest.authoring.roundings import WRONG_WRITES
 
 
 class _Step(NamedTuple):
@@ -30,6 +31,10 @@ def _add(total: Array, rows: Array, part: Array) -> None:
     np.add.at(total, rows, part)
 
 
+def _write(result: Array, total: Array) -> None:
+    result[...] = total
+
+
 def _variant(
     name: str,
     message: str,
@@ -37,6 +42,7 @@ def _variant(
     weights: Callable[[OpCall], Array] = _right_weights,
     steps: Callable[[OpCall, Array], list[_Step]] = _right_steps,
     scatter: Callable[[Array, Array, Array], None] = _add,
+    write: Callable[[Array, Array], None] = _write,
 ) -> Mutant:
     """The plain loop of §1.2.2 in float32 with one part exchanged."""
 
@@ -45,7 +51,7 @@ def _variant(
         total = np.zeros(call.tensor("input_grad").dims, np.float32)
         for step in steps(call, weights(call).astype(np.float32)):
             scatter(total, step.inputs, grad[step.outputs] @ step.weights.T)
-        call.array("input_grad")[...] = total
+        write(call.array("input_grad"), total)
         return Status.SUCCESS
 
     return Mutant(name, message, run)
@@ -131,6 +137,18 @@ def _multiplies_zeros(call: OpCall) -> Status:
     return Status.SUCCESS
 
 
+def _skips_zeros(call: OpCall) -> Status:
+    """As a kernel for sparse operands does: 0 · ∞ and 0 · NaN are not looked at."""
+    grad, result = call.array("output_grad").astype(np.float32), call.array("input_grad")
+    total = np.zeros(result.shape, np.float32)
+    for step in _right_steps(call, _right_weights(call).astype(np.float32)):
+        rows, weights = grad[step.outputs][:, None, :], step.weights[None]
+        products = np.where((rows == 0) | (weights == 0), np.float32(0), rows * weights)
+        _add(total, step.inputs, products.sum(axis=2))
+    result[...] = total
+    return Status.SUCCESS
+
+
 MUTANTS: Final = (
     _variant("weights_transposed", "reads W_k as [Co, Ci], as §3.1 prints it", weights=_weights_transposed),
     _variant("channels_last", "reads every layout as N(D)HWC", weights=_weights_channels_last),
@@ -141,6 +159,8 @@ MUTANTS: Final = (
     _variant("until_minus_one", "ends an offset at −1 instead of indice_num", steps=_steps_until_minus_one),
     _variant("rows_exchanged", "takes input rows for output rows", steps=_steps_exchanged),
     _variant("overwrites", "updates rows instead of adding to them, §3.1 step 6 without step 7", scatter=_overwrite),
+    *(_variant(name, message, write=write) for name, message, write in WRONG_WRITES),
+    Mutant("zeros_skipped", "takes 0 · ∞ and 0 · NaN for 0", _skips_zeros),
     Mutant("own_type", "accumulates half in half", _accumulates_in_own_type),
     Mutant("zeros_for_nobody", "multiplies zeros where a row has no partner, and 0 · ∞ is NaN", _multiplies_zeros),
     Mutant("rows_without_pairs", "does not zero rows that receive nothing", _leaves_rows_without_pairs),

@@ -11,7 +11,16 @@ from .recipes import random_pairs
 
 # …_idle: where nothing may show, in the weights of an offset without pairs and in a row that no pair names.
 Kind = Literal[
-    "weight_inf", "weight_nan", "weight_idle", "grad_inf", "grad_nan", "grad_idle", "inf_minus_inf", "overflow"
+    "weight_inf",
+    "weight_nan",
+    "weight_idle",
+    "grad_inf",
+    "grad_nan",
+    "grad_idle",
+    "inf_minus_inf",
+    "zero_times_inf",
+    "zero_times_nan",
+    "overflow",
 ]
 # By bytes of the type: the square overflows and no other product can take that back; one of them alone stays far from
 # the largest number, so that no order of additions overflows in between.
@@ -77,6 +86,11 @@ def _plant(kind: Kind, grad: Array, weights: Array, at: _Places) -> None:
             grad[at.idle_row] = np.nan
         case "inf_minus_inf":
             grad[at.row, :2], weights[at.offset, 0, :2] = (np.inf, -np.inf), 1
+        case "zero_times_inf":
+            grad[at.row, 0], weights[at.offset, 0, 0] = 0, np.inf
+        case "zero_times_nan":
+            # At every offset: the two rows may meet at another one, too.
+            grad[at.row, 0], weights[:, 0, 0] = np.nan, 0
         case "overflow":
             grad[at.row, 0] = weights[at.offset, 0, 0] = _LARGE[grad.dtype.itemsize]
 

@@ -6,6 +6,7 @@ from typing import Final
 import numpy as np
 
 from mluops_gtest.authoring import Array, Layout, Mutant, OpCall, Status
+from mluops_gtest.authoring.roundings import WRONG_WRITES
 
 from .wrong_rows import TILE, WRONG_ROWS, Rows, right_rows
 
@@ -22,6 +23,10 @@ def _right_place(_: OpCall, sums: Array) -> Array:
     return sums
 
 
+def _write(result: Array, sums: Array) -> None:
+    result[...] = sums
+
+
 def _variant(
     name: str,
     message: str,
@@ -30,6 +35,7 @@ def _variant(
     factors: Callable[[OpCall], tuple[Array, Array]] = _right_factors,
     add_up: Callable[[Array, Array], Array] = _right_sum,
     place: Callable[[OpCall, Array], Array] = _right_place,
+    write: Callable[[Array, Array], None] = _write,
 ) -> Mutant:
     """The loop of §3.1 in float32 with one part exchanged: gather, multiply, put each product [Ci, Co] in its place."""
 
@@ -41,7 +47,7 @@ def _variant(
         with np.errstate(over="ignore", invalid="ignore"):
             for k, (inputs, outputs) in enumerate(met):
                 sums[k] = add_up(features[inputs], grads[outputs])
-            result[...] = place(call, sums).reshape(result.shape)
+            write(result, place(call, sums).reshape(result.shape))
         return Status.SUCCESS
 
     return Mutant(name, message, run)
@@ -185,6 +191,7 @@ MUTANTS: Final = (
     _variant("channels_in_tail", "drops input channels behind a multiple of 64", place=_channel_tiles_only(1)),
     _variant("channels_out_tail", "drops output channels behind a multiple of 64", place=_channel_tiles_only(2)),
     _variant("by_symmetry", "copies offset k transposed to K−1−k with sub_m", place=_sub_m_by_symmetry),
+    *(_variant(name, message, write=write) for name, message, write in WRONG_WRITES),
     Mutant("empty_offsets", "does not clear offsets without pairs, §3.1 without step 1", _leaves_empty_offsets),
     Mutant("zeros_for_nobody", "multiplies rows without a partner by zeros, and 0 · NaN is NaN", _multiplies_all_rows),
     _refuses("sub_m_checked", "refuses sub_m other than 0 and 1", lambda call: call.param("sub_m") not in (0, 1)),

@@ -10,7 +10,17 @@ from mluops_gtest.authoring import Array, Draw, DType, RecipeOutput
 from .recipes import random_pairs
 
 # …_idle: in a row that no pair names, where nothing may show.
-Kind = Literal["feature_idle", "grad_idle", "feature_inf", "feature_nan", "grad_inf", "grad_nan", "inf_minus_inf"]
+Kind = Literal[
+    "feature_idle",
+    "grad_idle",
+    "feature_inf",
+    "feature_nan",
+    "grad_inf",
+    "grad_nan",
+    "inf_minus_inf",
+    "zero_times_inf",
+    "zero_times_nan",
+]
 
 
 def nonfinite(
@@ -58,6 +68,10 @@ def _plant(kind: Kind, features: Array, grad: Array, used: Array) -> None:
             grad[first_out, 0] = np.inf
         case "grad_nan":
             grad[first_out, 0] = np.nan
+        case "zero_times_inf":
+            features[first_in, 0], grad[first_out, 0] = 0, np.inf
+        case "zero_times_nan":
+            features[first_in, 0], grad[first_out, 0] = np.nan, 0
         case "inf_minus_inf":
             # The two rows meet gradients of one sign, so their products are infinities of both.
             grad[used[1], 0] = 1

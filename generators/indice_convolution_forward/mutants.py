@@ -6,6 +6,7 @@ from typing import Final
 import numpy as np
 
 from mluops_gtest.authoring import Array, Mutant, OpCall, Status
+from mluops_gtest.authoring.roundings import WRONG_WRITES
 
 from .wrong_readings import (
     Step,
@@ -42,6 +43,10 @@ def _as_it_is(values: Array) -> Array:
     return values
 
 
+def _write(output: Array, total: Array) -> None:
+    output[...] = total
+
+
 def _convolve(
     call: OpCall,
     total: Array,
@@ -66,6 +71,7 @@ def _variant(
     scatter: Callable[[Array, Array, Array], None] = _add,
     rounded: Callable[[Array], Array] = _as_it_is,
     spoil: Callable[[OpCall, Array], None] | None = None,
+    write: Callable[[Array, Array], None] = _write,
 ) -> Mutant:
     """The plain loop with one part exchanged, or its result spoilt."""
 
@@ -76,7 +82,7 @@ def _variant(
             _convolve(call, total, weights=weights, steps=steps, scatter=scatter, rounded=rounded)
             if spoil is not None:
                 spoil(call, total)
-            call.array("features_out")[...] = total
+            write(call.array("features_out"), total)
         return Status.SUCCESS
 
     return Mutant(name, message, run)
@@ -207,6 +213,7 @@ MUTANTS: Final = (
         "alternates between two buffers, and an even number of offsets ends in the wrong one",
         spoil=_even_offsets_missing_the_last,
     ),
+    *(_variant(name, message, write=write) for name, message, write in WRONG_WRITES),
     Mutant("channel_in_tail", "drops Ci behind a multiple of 64", _drops_channels_in),
     Mutant("output_not_zeroed", "adds to what the output held before", _adds_to_what_was_there),
     Mutant("rows_without_pairs", "does not zero rows that receive nothing", _leaves_rows_without_pairs),

@@ -11,7 +11,17 @@ from mluops_gtest.authoring.sparse import Triple
 from .recipes import random_pairs
 
 # …_idle: where nothing may show, in the weights of an offset without pairs and in a row that no pair names.
-Kind = Literal["weight_inf", "weight_nan", "weight_idle", "feature_inf", "feature_nan", "feature_idle", "inf_minus_inf"]
+Kind = Literal[
+    "weight_inf",
+    "weight_nan",
+    "weight_idle",
+    "feature_inf",
+    "feature_nan",
+    "feature_idle",
+    "inf_minus_inf",
+    "zero_times_inf",
+    "zero_times_nan",
+]
 
 
 def nonfinite(
@@ -64,4 +74,9 @@ def nonfinite(
             features[idle_rows[0]] = np.nan
         case "inf_minus_inf":
             features[row, :2], weights[offset, :2, 0] = (np.inf, -np.inf), 1
+        case "zero_times_inf":
+            features[row, 0], weights[offset, 0, 0] = 0, np.inf
+        case "zero_times_nan":
+            # At every offset: the two rows may meet at another one, too.
+            features[row, 0], weights[:, 0, 0] = np.nan, 0
     return made

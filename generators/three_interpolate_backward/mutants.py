@@ -7,7 +7,7 @@ import numpy as np
 
 from mluops_gtest.authoring import Array, Mutant, OpCall, Status
 from mluops_gtest.authoring.interpolation import shortened
-from mluops_gtest.authoring.roundings import flushed, rounded_up_to_half, truncated_to_half
+from mluops_gtest.authoring.roundings import WRONG_WRITES
 
 # What kernels cut axes into.
 _TILE: Final = 64
@@ -242,26 +242,6 @@ def _leaves_untouched_cells(call: OpCall) -> Status:
     return Status.SUCCESS
 
 
-def _flushed(dtype: type[np.generic]) -> Callable[[Array, Array], None]:
-    """Without the subnormal numbers of that type; results of the other keep theirs."""
-
-    def write(result: Array, total: Array) -> None:
-        result[...] = total
-        if result.dtype == dtype:
-            result[...] = flushed(result)
-
-    return write
-
-
-def _as_half(rounded: Callable[[Array], Array]) -> Callable[[Array, Array], None]:
-    """Rounded in that way where the type is half."""
-
-    def write(result: Array, total: Array) -> None:
-        result[...] = rounded(total) if result.dtype == np.float16 else total
-
-    return write
-
-
 MUTANTS: Final = (
     variant("last_wins", "assigns instead of adding", add=_last_wins),
     variant("first_wins", "keeps the first contribution to a cell alone", add=_first_wins),
@@ -338,8 +318,5 @@ MUTANTS: Final = (
     variant("tf32_inputs", "rounds float inputs to tf32", read=_short_inputs(11)),
     variant("tf32_products", "rounds products to tf32", add=_shortened_products(11)),
     variant("bf16_products", "rounds products to bf16", add=_shortened_products(8)),
-    variant("tiny_floats_flushed", "writes 0 for subnormal floats", write=_flushed(np.float32)),
-    variant("tiny_halves_flushed", "writes 0 for subnormal halves", write=_flushed(np.float16)),
-    variant("halves_truncated", "rounds to half toward 0", write=_as_half(truncated_to_half)),
-    variant("half_ties_up", "rounds to half away from 0 from the middle", write=_as_half(rounded_up_to_half)),
+    *(variant(name, message, write=write) for name, message, write in WRONG_WRITES),
 )

@@ -1,5 +1,8 @@
 """Numbers as arithmetic leaves them that does not round to nearest or has no subnormal numbers; for mutants."""
 
+from collections.abc import Callable
+from typing import Final
+
 import numpy as np
 
 from mluops_gtest.model.dtypes import Array
@@ -27,3 +30,32 @@ def rounded_up_to_half(values: Array) -> Array:
     with np.errstate(invalid="ignore"):  # beside an infinity
         goes_up = exact - low >= high - exact
     return np.where(np.isfinite(values) & goes_up, away, toward)
+
+
+def flushing(dtype: type[np.generic]) -> Callable[[Array, Array], None]:
+    """Writes sums to an output of that type without its subnormal numbers, to another one as they are."""
+
+    def write(output: Array, sums: Array) -> None:
+        output[...] = sums
+        if output.dtype == dtype:
+            output[...] = flushed(output)
+
+    return write
+
+
+def rounding_halves(rounded: Callable[[Array], Array]) -> Callable[[Array, Array], None]:
+    """Writes sums rounded in that way to an output of halves, to one of floats as they are."""
+
+    def write(output: Array, sums: Array) -> None:
+        output[...] = rounded(sums) if output.dtype == np.float16 else sums
+
+    return write
+
+
+# Name, message and how float32 sums are written to the output.
+WRONG_WRITES: Final = (
+    ("tiny_floats_flushed", "writes 0 for subnormal floats", flushing(np.float32)),
+    ("tiny_halves_flushed", "writes 0 for subnormal halves", flushing(np.float16)),
+    ("halves_truncated", "rounds to half toward 0", rounding_halves(truncated_to_half)),
+    ("half_ties_up", "rounds to half away from 0 from the middle", rounding_halves(rounded_up_to_half)),
+)
