@@ -83,6 +83,15 @@ def test_results_without_failures_have_nothing_to_explain(run, cli, toy):
     assert "shapes" not in passed.report
 
 
+def test_the_history_remembers_causes(failed, cli):
+    assert cli("history", "causes").code == 2
+    assert cli("history", "add", failed.folder).code == 0
+    (head, row) = cli("history", "causes").lines
+    assert head.split() == ["cause", "cases", "first", "seen", "last", "seen", "over", "runs"]
+    assert row.startswith(HEADLINE)
+    assert " 10 " in row
+
+
 SPOILED = {
     ".dims": lambda one: one.update(dims=[-1]),
     ".wrong": lambda one: one.update(wrong=99),

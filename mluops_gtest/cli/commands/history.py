@@ -19,6 +19,7 @@ Examples:
   mluops-test history show voxel_pooling_forward/bevdepth_twin
   mluops-test history trend --op voxel_pooling_forward   every case of an operator, with sparklines
   mluops-test history trend --op voxel_pooling_forward --label git.branch=main
+  mluops-test history causes                             why cases failed, since when and until when
   mluops-test history add results --db /ci/history.sqlite
 """
 F = TypeVar("F", bound=Callable[..., Any])
@@ -72,6 +73,7 @@ def command() -> None:
 @_db_option
 def add(results: tuple[Path, ...], db: Path | None) -> None:
     """Add runs to the history; a run that is already there is not added again."""
+    from mluops_gtest.cli.explained_causes import causes_of
     from mluops_gtest.cli.lines import say
     from mluops_gtest.results.files import read_report
     from mluops_gtest.results.history import History, history_path
@@ -80,7 +82,7 @@ def add(results: tuple[Path, ...], db: Path | None) -> None:
     reports = [read_report(folder) for folder in results]
     with History(path, create=True) as history:
         for folder, report in zip(results, reports, strict=True):
-            added = history.add(report)
+            added = history.add(report, causes_of(report))
             words = f"{counted(len(report.results), 'result')} added" if added else "already there"
             say(f"{folder}: {words} ({path})")
 
@@ -131,6 +133,23 @@ def trend(operator: str, db: Path | None, **which: Any) -> None:
     if operator not in known:
         raise UnknownNameError("operator", operator, known)
     print_page(stdout(), trend_page(trends, runs))
+
+
+@command.command("causes", epilog="\b\nExamples:\n  mluops-test history causes --last 50")
+@_run_options
+def causes(db: Path | None, **which: Any) -> None:
+    """Show why cases failed over time: each cause with the runs that it was first and last seen in.
+
+    Runs that were added by an earlier version have no causes.
+    """
+    from mluops_gtest.cli.consoles import print_page, stdout
+    from mluops_gtest.cli.pages.history import causes_page
+    from mluops_gtest.results.history import History, history_path
+
+    with History(history_path(db)) as history:
+        runs = _chosen(history, **which)
+        found = history.causes(runs)
+    print_page(stdout(), causes_page(found, runs))
 
 
 def _chosen(history: "History", backend: str | None, last: int, labels: tuple[str, ...]) -> "tuple[Run, ...]":

@@ -8,7 +8,7 @@ from rich.table import Table
 from mluops_gtest.model.drift import DRIFT_FACTOR
 from mluops_gtest.model.labels import label_words
 from mluops_gtest.reports.markup import escape
-from mluops_gtest.results.history.trends import CaseTrend, Point, ReadingGrowth, Run, sparkline
+from mluops_gtest.results.history.trends import CaseTrend, CauseTrend, Point, ReadingGrowth, Run, sparkline
 
 # Between runs of different commits.
 _COMMIT = "|"
@@ -66,6 +66,23 @@ def trend_page(trends: Sequence[CaseTrend], runs: Sequence[Run]) -> Iterator[Tab
     if any(commit for commit, _ in commits):
         words = (f"{commit or 'unknown'}{f' ({count} runs)' if count > 1 else ''}" for commit, count in commits)
         yield escape(f"{_COMMIT} a new commit; from old to new: {', '.join(words)}")
+
+
+def causes_page(causes: Sequence[CauseTrend], runs: Sequence[Run]) -> Iterator[Table | str]:
+    """A line per cause of failures, those of the newest run first: since when, until when, and in how many cases."""
+    if not causes:
+        yield "No failure in these runs is explained."
+        return
+    table = _table(("cause",), ("cases",), ("first seen", "last seen", "over runs"))
+    for cause in causes:
+        first, last = (_seen(runs[place]) for place in (cause.first, cause.last))
+        numbers = sparkline(tuple(map(float, cause.counts)))
+        table.add_row(escape(cause.headline), str(cause.counts[cause.last]), first, last, numbers)
+    yield table
+
+
+def _seen(run: Run) -> str:
+    return escape(f"{run.started} {run.commit}".rstrip())
 
 
 def _table(left: Sequence[str], right: Sequence[str], last: Sequence[str]) -> Table:

@@ -17,21 +17,26 @@ from mluops_gtest.errors import ContentError, UnwritableError, UsageError
 from mluops_gtest.files.typed import Source, convert, decode_json
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
-from mluops_gtest.results.history.trends import CaseTrend, Measured, Point, Run
+from mluops_gtest.results.history.trends import CaseTrend, CauseTrend, Measured, Point, Run
 from mluops_gtest.results.records import report_to_json
 
 T = TypeVar("T")
 DEFAULT = Path(".mluops-test") / "history.sqlite"
 VARIABLE = "MLUOPS_TEST_HISTORY"
-_VERSION = 2
+_VERSION = 3
 # How long one process waits for the others; a whole run is added in well under a second.
 _PATIENCE_SECONDS = 30.0
 # Somebody else's doing, or a file that cannot be opened.
 _UNUSABLE = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
-# Version 2 added labels; a file of version 1 gets the table when it is opened.
+# Version 2 added labels, version 3 causes of failures; an older file gets the tables when it is opened.
 _LABELS = """CREATE TABLE labels (
       run INTEGER NOT NULL REFERENCES runs, name TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (run, name))
       WITHOUT ROWID"""
+# A headline says when, which changes with the cases of a run; the mark is the same as long as the cause is.
+_CAUSES = """CREATE TABLE causes (
+      run INTEGER NOT NULL REFERENCES runs, mark TEXT NOT NULL, headline TEXT NOT NULL, cases INTEGER NOT NULL,
+      PRIMARY KEY (run, mark)) WITHOUT ROWID"""
+_ADDED = {1: (_LABELS, _CAUSES), 2: (_CAUSES,)}
 _SCHEMA = (
     """CREATE TABLE runs (
       id INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE, started TEXT NOT NULL, backend TEXT NOT NULL,
@@ -46,6 +51,7 @@ _SCHEMA = (
       criterion TEXT NOT NULL, dtype TEXT NOT NULL, value REAL, threshold REAL NOT NULL,
       PRIMARY KEY (case_id, run, output, criterion)) WITHOUT ROWID""",
     _LABELS,
+    _CAUSES,
 )
 # Primary codes of SQLite for a full disk, an error of the system's and a file that must stay as it is; those of the
 # system's errors that happen while reading tell of a damaged file.
@@ -85,8 +91,11 @@ class History:
     def __exit__(self, *_: object) -> None:
         self._base.close()
 
-    def add(self, report: RunReport) -> bool:
-        """Take in a run, whole or not at all; False where this very report is there already."""
+    def add(self, report: RunReport, causes: Sequence[tuple[str, str, int]] = ()) -> bool:
+        """Take in a run, whole or not at all; False where this very report is there already.
+
+        `causes` are the mark, the headline and the number of cases of each cause of its failures.
+        """
         if len({result.case for result in report.results}) < len(report.results):
             raise ContentError("The report has a case twice; `mluops-test run` and `merge` write each case once.")
         document = json.dumps(report_to_json(report), sort_keys=True, separators=(",", ":"))
@@ -110,6 +119,9 @@ class History:
             assert run is not None, "an INSERT has a row id"
             labels = [(run, name, value) for name, value in report.labels.items()]
             self._base.executemany("INSERT INTO labels VALUES (?, ?, ?)", labels)
+            self._base.executemany(
+                "INSERT OR IGNORE INTO causes VALUES (?, ?, ?, ?)", [(run, *cause) for cause in causes]
+            )
             ids = self._case_ids(report)
             rows = [(run, ids[r.case], r.outcome.value, _seconds(r)) for r in report.results]
             self._base.executemany("INSERT INTO results VALUES (?, ?, ?, ?)", rows)
@@ -170,6 +182,19 @@ class History:
                 points.setdefault((name, point.run.backend, of), []).append(point)
         return tuple(CaseTrend(name, of, tuple(found)) for (name, _, of), found in sorted(points.items()))
 
+    def causes(self, runs: tuple[Run, ...]) -> tuple[CauseTrend, ...]:
+        """The causes of failures in these runs, the newest first, then those of most cases; newest headlines."""
+        order = {run.id: place for place, run in enumerate(runs)}
+        rows = self._rows("causes", tuple[int, str, str, int], "SELECT run, mark, headline, cases FROM causes")
+        counts: dict[str, list[int]] = {}
+        headlines: dict[str, str] = {}
+        for run, mark, headline, cases in sorted(rows, key=lambda row: order.get(row[0], -1)):
+            if run in order:
+                counts.setdefault(mark, [0] * len(runs))[order[run]] = cases
+                headlines[mark] = headline
+        trends = [CauseTrend(mark, headlines[mark], tuple(found)) for mark, found in counts.items()]
+        return tuple(sorted(trends, key=lambda trend: (-trend.last, -trend.counts[trend.last], trend.mark)))
+
     def case_names(self) -> tuple[str, ...]:
         return tuple(name for (name,) in self._rows("cases", tuple[str], "SELECT name FROM cases ORDER BY name"))
 
@@ -214,7 +239,7 @@ class History:
             if version < _VERSION:
                 if version == 0:
                     self._refuse_others()
-                for statement in _SCHEMA if version == 0 else (_LABELS,):
+                for statement in _SCHEMA if version == 0 else _ADDED[version]:
                     self._base.execute(statement)
                 self._base.execute(f"PRAGMA user_version = {_VERSION}")
         if self._version() != _VERSION:

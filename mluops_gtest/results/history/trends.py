@@ -36,6 +36,25 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
+class CauseTrend:
+    """One cause of failures over runs: how many cases it had in each."""
+
+    mark: str
+    headline: str
+    counts: tuple[int, ...]
+
+    @property
+    def first(self) -> int:
+        """The place of the first run that has it."""
+        return next(place for place, count in enumerate(self.counts) if count)
+
+    @property
+    def last(self) -> int:
+        """The place of the last run that has it."""
+        return max(place for place, count in enumerate(self.counts) if count)
+
+
+@dataclass(frozen=True, slots=True)
 class Measured:
     """One criterion on one output, as one run read it."""
 

@@ -151,18 +151,38 @@ def test_a_newer_history_is_refused(tmp_path):
         History(path)
 
 
-def test_a_history_from_before_there_were_labels_stays_readable(tmp_path):
+@pytest.mark.parametrize(("version", "later"), [(1, ("labels", "causes")), (2, ("causes",))])
+def test_a_history_of_an_earlier_version_stays_readable(tmp_path, version, later):
     path = tmp_path / "history.sqlite"
     with History(path, create=True) as history:
         history.add(report(result()))
     base = sqlite3.connect(path)
-    base.execute("DROP TABLE labels")
-    base.execute("PRAGMA user_version = 1")
+    for table in later:
+        base.execute(f"DROP TABLE {table}")
+    base.execute(f"PRAGMA user_version = {version}")
     base.close()
     with History(path) as history:
         assert history.add(report(result())) is False
         assert history.add(report(result(), started=DAYS[1], labels={"device": "x"})) is True
         assert [run.labels for run in history.runs()] == [{}, {"device": "x"}]
+        assert history.causes(history.runs()) == ()
+
+
+def test_causes_are_followed_by_their_marks(history):
+    told = [
+        [("v2:a", "a fails, when m ≥ 3", 7)],
+        [("v2:a", "a fails, when m ≥ 2", 9), ("v2:b", "b fails", 1)],
+        [("v2:b", "b fails", 2)],
+    ]
+    for day, causes in zip(DAYS, told, strict=False):
+        history.add(report(result(), started=day), causes)
+    found = history.causes(history.runs())
+    assert [(cause.headline, cause.counts) for cause in found] == [
+        ("b fails", (0, 1, 2)),
+        ("a fails, when m ≥ 2", (7, 9, 0)),
+    ]
+    assert [(cause.first, cause.last) for cause in found] == [(1, 2), (0, 1)]
+    assert [cause.counts for cause in history.causes(history.runs(last=1))] == [(2,)]
 
 
 def test_runs_by_label(history):
