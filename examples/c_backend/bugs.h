@@ -1,7 +1,8 @@
 /* Deliberate mistakes, one per -DBUG_..., to see what the harness says of each; without such a flag nothing is here.
  *
  * Every operator calls BUGS_BEFORE when its checks are done, BUGS_AFTER when it has computed, and BUGS_STATUS when it
- * answers. A library of your own does without this file and these three lines. */
+ * answers. A library of your own does without this file and these three lines. BUG_RACE is where the threads are: in
+ * voxel_pooling_forward.c. */
 #ifndef BUGS_H
 #define BUGS_H
 
