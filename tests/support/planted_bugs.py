@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mluops_gtest.authoring.filters import weights_by_offset
+
 
 @dataclass(frozen=True)
 class Bug:
@@ -269,6 +271,29 @@ def sums_in_bfloat16(call, outputs, before):
     out = outputs["features_out"]
     if out.dtype == np.float32:
         out[...] = to_bfloat16(out)
+
+
+@bug("indice_convolution_forward", "all of features_out is as if the last pair of every row wins")
+def last_pair_wins(call, outputs, before):
+    features, pairs, out = call.array("features"), call.array("indice_pairs"), outputs["features_out"]
+    weights = weights_by_offset(call.array("filters"), call.tensor("filters").layout).astype(np.float64)
+    for offset, number in enumerate(call.param("indice_num")):
+        for source, target in pairs[offset, :, :number].T:
+            out[target] = features[source].astype(np.float64) @ weights[offset]
+
+
+@bug(
+    "indice_convolution_backward_data",
+    "all of input_grad is as if the last pair of every row wins",
+    "only when K ≥ {}",
+    (2, 2),
+)
+def last_gradient_wins(call, outputs, before):
+    gradient, pairs, out = call.array("output_grad"), call.array("indice_pairs"), outputs["input_grad"]
+    weights = weights_by_offset(call.array("filters"), call.tensor("filters").layout).astype(np.float64)
+    for offset, number in enumerate(call.param("indice_num")):
+        for target, source in pairs[offset, :, :number].T:
+            out[target] = weights[offset] @ gradient[source].astype(np.float64)
 
 
 def to_bfloat16(values):
