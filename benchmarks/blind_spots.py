@@ -135,10 +135,10 @@ def tally_of(outputs: CaseOutputs, places: int, verify: int) -> Tally:
         if not can_be_bounded(dtype) or not pair.got.size:
             continue
         bound = bounds.get(pair.tensor.id)
-        sums, flat = Sums(pair), pair.got.reshape(-1)
-        for change in CHANGES.values():
-            chosen = np.arange(flat.size) if flat.size <= places else random.integers(0, flat.size, places)
-            with np.errstate(all="ignore"):  # NaN and Inf are changed like any other value
+        with np.errstate(all="ignore"):  # NaN and Inf are changed like any other value
+            sums, flat = Sums(pair), pair.got.reshape(-1)
+            for change in CHANGES.values():
+                chosen = np.arange(flat.size) if flat.size <= places else random.integers(0, flat.size, places)
                 tally.add(_tally(outputs, pair, bound, sums, chosen, change(flat, chosen), verify))
     return tally
 

@@ -1,5 +1,7 @@
 """`python -m benchmarks.blind_spots` on a few cases: wrong elements that the criteria let pass are seen one by one."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -59,3 +61,23 @@ def test_a_prediction_that_the_judge_does_not_share_is_an_error(session, monkeyp
 def test_a_share_is_never_rounded_up_to_all():
     table = list(blind_spots.table({("op", "default"): Tally(changed=100_000, by_criteria=0, found=99_999)}))
     assert table[2] == "| op | 0.00 % | 99.99 % | – | – |"
+
+
+@pytest.mark.slow
+def test_the_command_prints_the_table_and_writes_the_counts(tmp_path, capsys):
+    counts = tmp_path / "counts.json"
+    words = ["--op", "masked_col2im_forward", "--places", "3", "--verify", "0", "--no-network", "--json", str(counts)]
+    assert blind_spots.main(words) == 0
+    assert "| masked_col2im_forward | 100 % | 100 % | – | – |" in capsys.readouterr().out
+    tally = json.loads(counts.read_text())["masked_col2im_forward default"]
+    assert tally["changed"] == tally["found"] > 100
+
+
+def test_a_large_change_that_nobody_finds_is_an_exit_code(monkeypatch, capsys):
+    class Case:
+        id, operator = "op/case", "op"
+
+    found = [(Case, Tally(changed=5, large=4, large_found=3))]
+    monkeypatch.setattr(blind_spots, "tallies", lambda _session, cases, *_: found if cases else [])
+    assert blind_spots.main(["--no-network"]) == 1
+    assert "4 of them by more than twice the bound: 3 of these found" in capsys.readouterr().out
