@@ -31,11 +31,16 @@ class Listing:
             self.broken += 1
             return {"id": selected.id, "error": str(error)}
 
-    def _describe(self, selected: Selected) -> dict[str, Any]:
+    def _known(self, selected: Selected) -> tuple[LockEntry, Expect, Case | None]:
+        """What the lock says, or would say, of the case; the case itself where it is a file of the user's."""
         if selected.draft is None:
             case = self._source.load(selected.id)
-            return self._description(selected, case.operator, lock_entry(case, ""), case.expect, case)
-        return self._description(selected, selected.operator, self._entry(selected), selected.draft.expect, None)
+            return lock_entry(case, ""), case.expect, case
+        return self._entry(selected), selected.draft.expect, None
+
+    def _describe(self, selected: Selected) -> dict[str, Any]:
+        entry, expect, case = self._known(selected)
+        return self._description(selected, selected.operator if case is None else case.operator, entry, expect, case)
 
     def table(self) -> Iterator[str]:
         """All cases for people: lines with aligned columns, plain so that ten thousand cost no layout engine."""
@@ -45,13 +50,15 @@ class Listing:
             yield "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]])
 
     def _row(self, selected: Selected) -> tuple[str, str, str, str]:
-        described = self.describe(selected)
-        if "error" in described:
-            return selected.id, ",".join(selected.tags), "", f"error: {described['error']}"
-        inputs = " ".join(f"{t['dtype']}{t['dims']}".replace(" ", "") for t in described["inputs"])
-        expect = described["expect"]
-        words = expect["status"] + (f" ({expect['check']})" if expect.get("check") else "")
-        return plain_line(selected.id), ",".join(selected.tags), inputs, plain_line(words)
+        tags = ",".join(selected.tags)
+        try:
+            entry, expect, _ = self._known(selected)
+        except ContentError as error:
+            self.broken += 1
+            return selected.id, tags, "", f"error: {error}"
+        inputs = " ".join(f"{t['dtype']}{t['dims']}".replace(" ", "") for t in entry.tensors["inputs"])
+        words = expect.status.name + (f" ({expect.check})" if expect.check else "")
+        return plain_line(selected.id), tags, inputs, plain_line(words)
 
     def _entry(self, selected: Selected) -> LockEntry:
         draft = selected.draft

@@ -209,7 +209,7 @@ def _context(
         environment={
             "python": platform.python_version(),
             "numpy": np.__version__,
-            "platform": platform.platform(),
+            "platform": _platform(),
             "machine": platform.machine(),
             "cpus": os.cpu_count(),
             "content": list(content),
@@ -221,6 +221,14 @@ def _context(
         debug_words=request.debug_words(),
         labels=request.labels,
     )
+
+
+def _platform() -> str:
+    """What platform.platform() says; on Linux without the process that it starts for a word it leaves out."""
+    if platform.system() != "Linux":
+        return platform.platform()
+    libc = "".join(platform.libc_ver())
+    return "-".join(filter(None, (platform.system(), platform.release(), platform.machine(), libc and f"with-{libc}")))
 
 
 def _timed(report: RunReport, source: StoredCases, writing: float) -> RunReport:

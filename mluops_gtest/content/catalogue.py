@@ -19,6 +19,7 @@ class Catalogue:
     def __init__(self, *roots: Root) -> None:
         self.roots = roots
         self._drafts: dict[str, dict[str, CaseDraft]] = {}
+        self._homes: dict[str, Root] = {}
 
     @cached_property
     def operators(self) -> Operators:
@@ -26,8 +27,10 @@ class Catalogue:
 
     def root_of(self, operator: str) -> Root:
         """The root that the operator of that canonical name lives in, with its cases, files and lock."""
-        file = self.operators.files[operator]
-        return next(root for root in self.roots if file.is_relative_to(root.generators))
+        if operator not in self._homes:
+            file = self.operators.files[operator]
+            self._homes[operator] = next(root for root in self.roots if file.is_relative_to(root.generators))
+        return self._homes[operator]
 
     @cached_property
     def drafts(self) -> dict[str, CaseDraft]:
