@@ -1,7 +1,5 @@
 """One call of a case on buffers that the harness owns: filled before, looked at after."""
 
-import statistics
-
 import numpy as np
 
 from mluops_gtest.engine.buffers import Buffer, Side, Wanted, fill, first_difference, pattern_of
@@ -68,6 +66,8 @@ class GuardedCall:
     def overhead_ns(self, timeout: float | None) -> int | None:
         """The median of a few calls without the kernel; None where one does not succeed. Behind it comes `again`."""
         timeout = default_timeout(self.case) if timeout is None else timeout
+        import statistics
+
         seconds: list[float] = []
         while len(seconds) < _EMPTY_CALLS and sum(seconds) < _EMPTY_SECONDS:
             reply = self._caller.run_empty(self._bound(), timeout)
