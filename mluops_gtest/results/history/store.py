@@ -236,7 +236,7 @@ class History:
         with self._transaction():
             # Another process may have made the tables while this one waited.
             version = self._version()
-            if version < _VERSION:
+            if 0 <= version < _VERSION:
                 if version == 0:
                     self._refuse_others()
                 for statement in _SCHEMA if version == 0 else _ADDED[version]:
