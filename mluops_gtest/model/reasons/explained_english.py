@@ -194,7 +194,7 @@ def cause(found: Headline) -> str:
     said = sentence(who, is_plural, found.law, 1, 1)
     fitting = min(found.where_cases if found.where else found.cases, found.law_cases if found.law else found.cases)
     part = f" in {fitting} of {found.cases} cases" if fitting < found.cases else ""
-    also = f"; {AND.join(found.also)}, too" if found.also else ""
+    also = f"; {AND.join(found.also)} {'is' if len(found.also) == 1 else 'are'} wrong, too" if found.also else ""
     return f"{said}{part}{also}"
 
 
