@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from mluops_gtest.model.dtypes import Array
 
 # What stands behind the pairs in use: −1, as the search for pairs leaves it, or rows that would be legal.
 Tail = Literal["minus_one", "stale"]
+# Entries of a table up to which one look at all offsets is faster than one at each.
+_AT_ONCE: Final = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,8 @@ def broken_pairs(
     if len(counts) != offsets:
         return f"indice_num has {len(counts)} entries for {offsets} kernel offsets"
     for side, limit in enumerate((rows_in, rows_out)):
+        if pairs[:, side].size <= _AT_ONCE and _all_sound(pairs[:, side], counts, limit):
+            continue
         # Where each row was named last. Stale entries of earlier offsets do no harm: only rows named now are asked for.
         places = np.empty(limit, np.int32)
         for offset, count in enumerate(counts):
@@ -120,6 +124,16 @@ def broken_pairs(
     if sub_m and not _is_identity(pairs[middle, :, : counts[middle]], rows_in):
         return f"with sub_m the centre, indice_pairs[{middle}], must join each of the {rows_in} rows to itself"
     return None
+
+
+def _all_sound(pairs: Array, counts: Sequence[int], rows: int) -> bool:
+    """The rows that the offsets name on one side exist, each once per offset."""
+    count = np.clip(counts, 0, pairs.shape[1])
+    named = pairs[np.arange(pairs.shape[1]) < count[:, None]].astype(np.int64)
+    if named.size and (named.min() < 0 or named.max() >= rows):
+        return False
+    keys = np.sort(np.repeat(np.arange(len(count)), count) * rows + named)
+    return not (keys[1:] == keys[:-1]).any()
 
 
 def _unsound(named: Array, places: Array) -> str | None:

@@ -2,8 +2,11 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mluops_gtest.authoring import Draw
+from mluops_gtest.authoring import connections as connections_module
 from mluops_gtest.authoring.clouds import network_layer, small_layer
 from mluops_gtest.authoring.connections import (
     Connections,
@@ -113,3 +116,16 @@ def test_a_wrong_number_of_counts_and_a_centre_that_is_no_identity_are_named():
     short.pairs[0, 1] = short.pairs[0, 0]
     assert broken(short) is None
     assert "must join each of the 4 rows" in (broken(short, sub_m=True) or "")
+
+
+@given(st.data())
+def test_one_look_at_all_offsets_finds_what_a_look_at_each_finds(data):
+    offsets, rows_in, rows_out = (data.draw(st.integers(1, 4)) for _ in range(3))
+    entries = st.lists(st.integers(-1, 4), min_size=offsets * 2 * rows_in, max_size=offsets * 2 * rows_in)
+    pairs = np.array(data.draw(entries), np.int32).reshape(offsets, 2, rows_in)
+    counts = data.draw(st.lists(st.integers(0, rows_in), min_size=offsets, max_size=offsets))
+    wanted = {"offsets": offsets, "rows_in": rows_in, "rows_out": rows_out}
+    at_once = broken_pairs(pairs, counts, **wanted)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(connections_module, "_AT_ONCE", -1)
+        assert broken_pairs(pairs, counts, **wanted) == at_once
