@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mluops_gtest.errors import BackendError, UnknownNameError, UsageError
+from mluops_gtest.files.bytecode import settled_bytecode
 from mluops_gtest.model.backend import MEMBERS, Backend, misfits
 from mluops_gtest.model.parts import C_API, KnownOperators
 
@@ -219,7 +220,8 @@ def _load_file(spec: str, path: Path) -> Any:
     module = importlib.util.module_from_spec(module_spec)
     sys.modules[name] = module
     loader = module_spec.loader
-    _guarded(spec, lambda: loader.exec_module(module))
+    with settled_bytecode(path):
+        _guarded(spec, lambda: loader.exec_module(module))
     return module
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from mluops_gtest.content.operator_mistakes import first_mistake
 from mluops_gtest.errors import ContentError, OperatorError, UnknownNameError
+from mluops_gtest.files.bytecode import settled_bytecode
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.parts import KnownOperators, Part, T
 from mluops_gtest.model.source_place import raised_at
@@ -157,7 +158,8 @@ def _load_module(name: str, path: Path, locations: list[str] | None = None) -> M
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        with settled_bytecode(path):
+            spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         place = raised_at(error, path.parent) or path
         raise OperatorError(f"{place}: the file does not load: {type(error).__name__}: {error}") from error
