@@ -105,7 +105,7 @@ def first_column_zero(call, outputs, before):
 
 
 # --- three_nn_forward
-@bug("three_nn_forward", "all of idx is wrong: indices 1 and 2 of axis 2 are swapped; dist2, too")
+@bug("three_nn_forward", "all of idx is wrong: indices 1 and 2 of axis 2 are swapped; dist2 is wrong, too")
 def two_neighbours_swapped(call, outputs, before):
     for array in outputs.values():
         array[..., 1:] = array[..., :0:-1].copy()
@@ -129,7 +129,7 @@ def scaled(call, outputs, before):
     outputs["output"][...] *= np.float16(1.25)
 
 
-@bug("three_interpolate_forward", "all of output is rounded to half")
+@bug("three_interpolate_forward", "all of output is rounded to half", "when output is float")
 def rounded_to_half(call, outputs, before):
     out = outputs["output"]
     out[...] = out.astype(np.float16)
@@ -144,7 +144,7 @@ def first_batch_everywhere(call, outputs, before):
 @bug(
     "three_interpolate_forward",
     "the last 64 elements of output are scaled by 1.125",
-    "only when output has at least {} elements",
+    "when output has at least {} elements",
     (4001, 4096),
 )
 def tail_scaled(call, outputs, before):
@@ -190,7 +190,7 @@ def centres_from_64_wrong(call, outputs, before):
     outputs["idx"][:, 64:] = 0
 
 
-@bug("ball_query", "all of idx is wrapped to 8 bits without a sign", "only when N ≥ {}", (257, 258))
+@bug("ball_query", "all of idx is wrapped to 8 bits without a sign", "when N ≥ {}", (257, 258))
 def indices_in_8_bits(call, outputs, before):
     outputs["idx"][...] &= 0xFF
 

@@ -14,7 +14,7 @@ from mluops_gtest.engine.run import RunContext, run
 from mluops_gtest.explain.groups import cause_groups
 from mluops_gtest.generate.source import StoredCases
 
-NOT_DEFAULT = {"network", "heavy", "undefined"}
+NOT_DEFAULT = {"network", "race", "heavy", "undefined"}
 
 
 class Spoiled:
