@@ -73,6 +73,7 @@ def test_the_command_prints_the_table_and_writes_the_counts(tmp_path, capsys):
     assert tally["changed"] == tally["found"] > 100
 
 
+@pytest.mark.slow
 def test_a_large_change_that_nobody_finds_is_an_exit_code(monkeypatch, capsys):
     class Case:
         id, operator = "op/case", "op"

@@ -218,6 +218,7 @@ def test_it_is_a_dense_convolution_read_at_the_output_sites(seed, sub_m):
         assert_right(call, wanted.astype("<f4"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sub_m", [False, True])
 def test_torch_agrees_with_its_dense_convolution(sub_m):
     torch = pytest.importorskip("torch")

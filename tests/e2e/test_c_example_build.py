@@ -15,7 +15,7 @@ from mluops_gtest.model.parts import C_API
 from tests.conftest import ROOT
 from tests.support.native import compile_library, needs_gcc
 
-pytestmark = needs_gcc
+pytestmark = [*needs_gcc, pytest.mark.slow]
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "c_backend"
 LIBRARY = "libmluops_host.so"

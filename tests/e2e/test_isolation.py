@@ -322,6 +322,7 @@ def undisturbed(stopping, tmp_path_factory):
     return json.loads((out / "report.json").read_text())
 
 
+@pytest.mark.slow
 def test_the_command_frees_its_own_memory_alone(tmp_path):
     """Python's allocator for debugging dies of a wrong free, which else kills one run of many, after its results."""
     words = ["run", "--op", "voxel_pooling_forward", "--tag", "smoke", "--isolate"]

@@ -37,6 +37,7 @@ def test_network_layers_are_the_documents(name, count, space, kernel, stride, pa
     assert sites.dtype == np.dtype("<i4")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layer", [network_layer, small_layer])
 @pytest.mark.parametrize("name", NAMES)
 def test_sites_are_distinct_ascending_and_inside(layer, name):

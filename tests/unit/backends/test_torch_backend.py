@@ -189,6 +189,7 @@ class TestWithTorch:
         assert backend.run(dataclasses.replace(call, handle=None)) is Status.BAD_PARAM
         assert backend.device_seconds() is None
 
+    @pytest.mark.slow
     def test_it_declines_other_operators(self, operators):
         backend = TorchBackend(operators)
         assert not backend.supports("abs")

@@ -26,6 +26,7 @@ def session():
     return Session()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("selection", SELECTIONS.values(), ids=SELECTIONS.keys())
 def test_no_shard_costs_much_more_than_the_others(session, selection):
     cases = session.select(selection).cases

@@ -56,6 +56,7 @@ def between(where, wrong):
     return where.least or hull_of(wrong), where.most or where.axes
 
 
+@pytest.mark.slow
 @given(masks())
 def test_an_exact_description_has_all_wrong_elements_and_none_that_is_not_allowed(drawn):
     wrong, allowed = drawn
@@ -84,6 +85,7 @@ def test_a_description_that_is_not_exact_states_its_share(drawn):
     assert found.agreeing in (0, found.inside - wrong.sum())
 
 
+@pytest.mark.slow
 @given(masks())
 def test_every_set_between_least_and_most_is_as_true(drawn):
     wrong, allowed = drawn

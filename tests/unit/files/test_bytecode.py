@@ -23,6 +23,7 @@ def test_compiled_files_are_written_of_settled_sources_alone(tmp_path, monkeypat
     assert not sys.dont_write_bytecode
 
 
+@pytest.mark.slow
 def test_an_edit_of_the_same_length_counts_at_once(tmp_path):
     """Both loads in processes that write compiled files, within one second."""
     backend = tmp_path / "mine.py"

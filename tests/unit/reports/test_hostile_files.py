@@ -102,6 +102,7 @@ def test_a_broken_report(tmp_path, data):
         use(read, tmp_path)
 
 
+@pytest.mark.slow
 @many
 @given(broken_json(json.dumps(report_to_json(SMALL)["results"][0])))
 def test_a_broken_line_of_results(tmp_path, data):
