@@ -113,7 +113,10 @@ class Sums:
             (first, at), *rest = self._largest
             second = rest[0][0] if rest else 0.0
             return np.asarray(np.maximum(self._relative(new, weight), np.where(places == at, second, first)))
-        raise NotImplementedError(f"{kind.value} of one changed element")
+        raise ValueError(
+            f"{self._pair.tensor.id} is held to {kind.value}; what one element makes of that is known of diff1, diff2 "
+            "and diff3 alone. Leave that operator out with --op."
+        )
 
     def _relative(self, difference: Array, weight: Array) -> Array:
         assert self._small is not None, "integers are left out"

@@ -10,7 +10,9 @@ import numpy as np
 from mluops_gtest.authoring.clouds import nearest_sites, network_layer, random_sites, small_layer
 from mluops_gtest.authoring.random import Draw
 from mluops_gtest.authoring.sparse import Geometry, find_pairs, refuse_lonely
+from mluops_gtest.model.call import OpCall
 from mluops_gtest.model.dtypes import Array
+from mluops_gtest.model.sized_axis import SizedAxis
 
 # What stands behind the pairs in use: −1, as the search for pairs leaves it, or rows that would be legal.
 Tail = Literal["minus_one", "stale"]
@@ -97,6 +99,18 @@ def _convolved(sites: Array, geometry: Geometry) -> Connections:
     found = find_pairs(sites, geometry)
     counts = tuple(found.indice_num.tolist())
     return Connections(found.indice_pairs, counts, len(found.out_indices), geometry.kernel, geometry.sub_m)
+
+
+def pairs_size(rows: str, side: int) -> SizedAxis:
+    """For `sizes`: the pairs of the first offset. A kernel that loses one sees 0 in the row of `rows` that it names."""
+
+    def without(call: OpCall, index: int) -> dict[str, Array]:
+        """Where there is one offset, that is the pair alone."""
+        array = call.array(rows).copy()
+        array[call.array("indice_pairs")[0, side, index]] = 0
+        return {rows: array}
+
+    return SizedAxis("indice_pairs", count=lambda call: int(call.param("indice_num")[0]), without=without)
 
 
 def broken_pairs(

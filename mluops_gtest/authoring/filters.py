@@ -5,7 +5,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from mluops_gtest.model.call import OpCall
 from mluops_gtest.model.dtypes import Array, Layout
+from mluops_gtest.model.sized_axis import SizedAxis
 from mluops_gtest.model.tensor import TensorDesc
 
 # N counts output channels, C input channels, D, H and W are the kernel's own axes.
@@ -48,6 +50,16 @@ def without_offset(filters: Array, layout: Layout, index: int) -> Array:
     by_kernel = np.moveaxis(others, [letters.index(axis) for axis in kernel], range(len(kernel)))
     by_kernel[np.unravel_index(index, by_kernel.shape[: len(kernel)])] = 0
     return others
+
+
+def offsets_size() -> SizedAxis:
+    """For `sizes`: the kernel offsets. A kernel that loses one sees weights of 0 there."""
+
+    def without(call: OpCall, index: int) -> dict[str, Array]:
+        filters = call.tensor("filters")
+        return {"filters": without_offset(call.array("filters"), filters.layout, index)}
+
+    return SizedAxis("indice_pairs", 0, without=without)
 
 
 def laid_out(weights: Array, kernel: tuple[int, ...], layout: Layout) -> Array:
