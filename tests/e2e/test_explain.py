@@ -67,6 +67,9 @@ def test_explain_says_it_again_from_the_files(failed, cli):
 def test_explain_speaks_chinese(failed, cli):
     told = cli("explain", failed.folder, "--lang", "zh")
     assert told.lines[0].startswith("scale_by：y[6:] 为正确值的 0.5 倍；当 N ≥ 7 时（10/10）")
+    assert "    y[6] = 7.0，应为 14.0" in told.lines
+    assert told.lines[-1] == "10 个用例失败，1 个原因"
+    assert not any(word in told.out for word in ("cases", "expected", "wrong"))
 
 
 def test_an_operator_that_did_not_run_is_suggested(failed, cli):

@@ -1,56 +1,84 @@
 """Why cases fail, for people: a headline per cause, what it rests on, and its smallest case with a map."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from mluops_gtest.explain.groups import CauseGroup, cause_groups
 from mluops_gtest.model.counted import counted
 from mluops_gtest.model.explanation import Explanation, WrongMap
+from mluops_gtest.model.reasons import reason_of
 from mluops_gtest.model.reasons.explained import explanation_words, headline_words, support_words
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.reports.markup import escape
 
 _MAX_SAMPLES = 3
 _MAX_NAMES = 5
+_CHINESE: Final = {
+    "Nothing failed in these results.": "这些结果中没有失败的用例。",
+    "Nothing of {} failed in these results.": "这些结果中，{} 没有失败的用例。",
+    "{} failed, for {}": "{} 个用例失败，{} 个原因",
+    "cases: {}": "用例：{}",
+    "{} and {} more": "{} 等，另有 {} 个",
+    "in {}: {}": "{}：{}",
+    "{} = {}, expected {}": "{} = {}，应为 {}",
+    "wrong elements, {} from left to right (. none, 1–9 some, # all):": (
+        "错误元素，每行 {} 个（. 无，1–9 部分，# 全部）："
+    ),
+}
+
+
+def _said(lang: str, words: str, *values: object) -> str:
+    return (words if lang == "en" else _CHINESE[words]).format(*values)
 
 
 def explain_page(report: RunReport, operator: str | None, lang: str) -> Iterator[str]:
     """The causes, those of most cases first; every case that failed is in one of them."""
     failing = [r for r in report.failing if operator in (None, r.operator)]
     if not failing:
-        yield f"{'Nothing' if operator is None else f'Nothing of {escape(operator)}'} failed in these results."
+        if operator is None:
+            yield _said(lang, "Nothing failed in these results.")
+        else:
+            yield _said(lang, "Nothing of {} failed in these results.", escape(operator))
         return
     groups = cause_groups(failing, report.results, report.shapes)
     for group in groups:
         yield from _group(group, lang)
         yield ""
-    yield f"{counted(len(failing), 'case')} failed, for {counted(len(groups), 'cause')}"
+    cases, causes = len(failing), len(groups)
+    told = (counted(cases, "case"), counted(causes, "cause")) if lang == "en" else (cases, causes)
+    yield _said(lang, "{} failed, for {}", *told)
 
 
 def _group(group: CauseGroup, lang: str) -> Iterator[str]:
     if group.headline is None:
-        yield f"[bold]{escape(group.operator)}: {escape(group.first.outcome.value)}[/]"
-        yield f"  {escape(group.first.reason)}"
+        outcome = group.first.outcome
+        yield f"[bold]{escape(group.operator)}: {outcome.value if lang == 'en' else outcome.words[lang]}[/]"
+        yield f"  {escape(reason_of(group.first.causes, lang))}"
     else:
         yield f"[bold]{escape(headline_words(group.headline, lang))}[/]"
         yield from (f"  {escape(words)}" for words in support_words(group.headline, lang))
     names = [escape(result.case) for result in group.members]
-    more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
-    yield f"  cases: {', '.join(names[:_MAX_NAMES])}{more}"
+    listed = ", ".join(names[:_MAX_NAMES])
+    if len(names) > _MAX_NAMES:
+        listed = _said(lang, "{} and {} more", listed, len(names) - _MAX_NAMES)
+    yield f"  {_said(lang, 'cases: {}', listed)}"
     for explanation in group.first.explained:
         yield from _example(names[0], explanation, lang)
 
 
 def _example(case: str, explanation: Explanation, lang: str) -> Iterator[str]:
-    yield f"  in {case}: {escape(explanation_words(explanation, lang))}"
+    yield f"  {_said(lang, 'in {}: {}', case, escape(explanation_words(explanation, lang)))}"
     for sample in explanation.samples[:_MAX_SAMPLES]:
         place = f"{explanation.output}{list(sample.index)}" if sample.index else explanation.output
-        yield f"    {escape(place)} = {escape(sample.evaluated)}, expected {escape(sample.baseline)}"
+        told = escape(place), escape(sample.evaluated), escape(sample.baseline)
+        yield f"    {_said(lang, '{} = {}, expected {}', *told)}"
     if explanation.map is not None and len(explanation.map.cells) > 1:
-        yield from _map(explanation.map, explanation)
+        yield from _map(explanation.map, explanation, lang)
 
 
-def _map(seen: WrongMap, explanation: Explanation) -> Iterator[str]:
+def _map(seen: WrongMap, explanation: Explanation, lang: str) -> Iterator[str]:
     across = seen.width or explanation.dims[-1]
-    yield f"    wrong elements, {across} from left to right (. none, 1–9 some, # all):"
+    words = _said(lang, "wrong elements, {} from left to right (. none, 1–9 some, # all):", across)
+    yield f"    {words}"
     for start in range(0, len(seen.cells), seen.columns):
         yield f"      {seen.cells[start : start + seen.columns]}"
