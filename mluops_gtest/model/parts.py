@@ -10,6 +10,9 @@ from mluops_gtest.model.operator import Mutant, Operator
 
 if TYPE_CHECKING:
     from mluops_gtest.model.c_api import CApi
+    from mluops_gtest.model.exact_element import ExactElement
+    from mluops_gtest.model.reduction import Reduction
+    from mluops_gtest.model.space import Space
 
 T = TypeVar("T")
 
@@ -55,10 +58,46 @@ def _mistake_in_c_api(value: "CApi", operator: Operator) -> str | None:
     return mistake_in(value, operator)
 
 
+def _is_space(value: object) -> bool:
+    from mluops_gtest.model.space import Space
+
+    return isinstance(value, Space)
+
+
+def _mistake_in_space(space: "Space", _operator: Operator) -> str | None:
+    return space.mistake()
+
+
+def _are_reductions(value: object) -> bool:
+    from mluops_gtest.model.reduction import Reduction
+
+    return isinstance(value, Mapping) and all(isinstance(one, Reduction) for one in value.values())
+
+
+def _are_exact(value: object) -> bool:
+    return isinstance(value, Mapping) and all(map(callable, value.values()))
+
+
+def _mistake_in_exact(exact: "Mapping[str, ExactElement]", operator: Operator) -> str | None:
+    outputs = {spec.id for spec in operator.outputs}
+    if exact.keys() == outputs:
+        return None
+    return f"EXACT must define every output and nothing else: {', '.join(sorted(outputs))}"
+
+
 MUTANTS: Final[Part[tuple[Mutant, ...]]] = Part(
     "mutants", "MUTANTS", "a tuple of mluops_gtest.authoring.Mutant", _are_mutants
 )
 TORCH_KERNEL: Final[Part[TorchKernel]] = Part("torch_kernel", "run", "a function run(call, inputs, outputs)", callable)
 C_API: "Final[Part[CApi]]" = Part(
     "c_api", "C_API", "a tuple of mluops_gtest.authoring.c_api.CSignature", _is_c_api, _mistake_in_c_api
+)
+SPACE: "Final[Part[Space]]" = Part(
+    "space", "SPACE", "a mluops_gtest.authoring.space.Space", _is_space, _mistake_in_space
+)
+REDUCTIONS: "Final[Part[Mapping[str, Reduction]]]" = Part(
+    "reductions", "REDUCTIONS", "a mapping of names to mluops_gtest.authoring.reductions.Reduction", _are_reductions
+)
+EXACT: "Final[Part[Mapping[str, ExactElement]]]" = Part(
+    "exact", "EXACT", "a mapping of outputs to functions of the call and an index", _are_exact, _mistake_in_exact
 )

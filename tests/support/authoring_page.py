@@ -22,7 +22,9 @@ from mluops_gtest.authoring import (
     lost_terms,
     points,
     products,
+    reductions,
     roundings,
+    space,
     sparse,
     sums,
 )
@@ -63,6 +65,8 @@ SECTIONS: dict[str, tuple[ModuleType, tuple[str, ...]]] = {
     "What functions return": (authoring, ("Baseline", "RecipeOutput")),
     "Sizes": (authoring, ("SizedAxis",)),
     "Bounds": (authoring, ("Bound",)),
+    "Fuzzing: `mluops_gtest.authoring.space`": (space, tuple(space.__all__)),
+    "Reductions: `mluops_gtest.authoring.reductions`": (reductions, tuple(reductions.__all__)),
     "Calls": (
         authoring,
         tuple("OpCall TensorArg TensorDesc Handle Params Array DType Layout Status".split()),  # noqa: SIM905

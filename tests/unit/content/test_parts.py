@@ -1,12 +1,13 @@
 """The optional parts of an operator's folder: loaded by name, when asked for, and never for a single file."""
 
+import re
 import sys
 
 import pytest
 
 from mluops_gtest.content.operators import load_operators
 from mluops_gtest.errors import ContentError
-from mluops_gtest.model.parts import MUTANTS
+from mluops_gtest.model.parts import EXACT, MUTANTS, REDUCTIONS, SPACE
 from tests.support.toy_root import write_toy_root
 
 ONE_MUTANT = """\
@@ -71,3 +72,34 @@ def test_a_broken_part_names_its_file(tmp_path, text, message):
     with pytest.raises(ContentError) as raised:
         operators.part("scale_by", MUTANTS)
     assert str(raised.value) == f"{tmp_path / 'generators' / 'scale_by' / 'mutants.py'}:{message}"
+
+
+SPACE_TEXT = """\
+from mluops_gtest.authoring.space import Choice, Drawn, Sizes, Space
+
+SPACE = Space({"rows": AXIS}, lambda drawn: Drawn("uniform", {"rows": drawn["rows"]}), lambda drawn: drawn["rows"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("part", "text", "message"),
+    [
+        (SPACE, "SPACE = {}\n", "the file must define SPACE, a mluops_gtest.authoring.space.Space."),
+        (SPACE, SPACE_TEXT.replace("AXIS", "Sizes(3, 2)"), "the axis 'rows' reaches from 3 to 2; give 0 ≤ low ≤ high."),
+        (SPACE, SPACE_TEXT.replace("AXIS", "Choice(())"), "the axis 'rows' must list different values, at least one."),
+        (SPACE, SPACE_TEXT.replace("AXIS", "Choice((1, 1))"), "the axis 'rows' must list different values"),
+        (REDUCTIONS, "REDUCTIONS = {'rows': 1}\n", "must define REDUCTIONS, a mapping of names to "),
+        (EXACT, "EXACT = {'outputs': lambda call, index: 0}\n", "EXACT must define every output and nothing else: "),
+    ],
+)
+def test_a_part_that_does_not_fit_is_refused(tmp_path, part, text, message):
+    operators = load_operators(write_toy_root(tmp_path, parts={part.file: text}))
+    with pytest.raises(ContentError, match=re.escape(message)) as raised:
+        operators.part("scale_by", part)
+    assert str(raised.value).startswith(f"{tmp_path / 'generators' / 'scale_by' / part.file}.py: ")
+
+
+def test_a_part_that_fits_is_handed_out(tmp_path):
+    text = SPACE_TEXT.replace("AXIS", "Sizes(1, 9)")
+    operators = load_operators(write_toy_root(tmp_path, parts={"space": text}))
+    assert operators.part("scale_by", SPACE).draw({"rows": 4}).params == {"rows": 4}

@@ -1,0 +1,57 @@
+"""The calls that fuzzing draws: what varies from one to the next, and how the values chosen make a call."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mluops_gtest.model.call import Params
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """A length or count that varies from `low` to `high`: the ends, small ones, and around powers of two."""
+
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of the listed values; each is a class of its own."""
+
+    values: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A call in the words of a declared case: a recipe with its arguments, parameters, and the element type."""
+
+    recipe: str
+    params: Params = field(default_factory=dict)
+    args: Mapping[str, Any] = field(default_factory=dict)
+    # None: the operator's first.
+    dtype: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """What fuzzing may draw for one operator.
+
+    `draw` makes a call of one value per name in `axes`; None where these values do not go together, or would make a
+    call that the document does not define. Faults (wrong dims, types, parameters, null pointers) are not part of it:
+    they follow from the operator's tensors, parameters and checks.
+    """
+
+    axes: Mapping[str, Sizes | Choice]
+    draw: Callable[[Mapping[str, Any]], Drawn | None]
+    # About how many elements the tensors of the call have; large ones are drawn rarely.
+    elements: Callable[[Mapping[str, Any]], int]
+
+    def mistake(self) -> str | None:
+        """What no value could be drawn from, in words; None if there is nothing."""
+        for name, axis in self.axes.items():
+            if isinstance(axis, Sizes) and not 0 <= axis.low <= axis.high:
+                return f"the axis {name!r} reaches from {axis.low} to {axis.high}; give 0 ≤ low ≤ high"
+            if isinstance(axis, Choice) and len(set(axis.values)) < max(1, len(axis.values)):
+                return f"the axis {name!r} must list different values, at least one"
+        return None
