@@ -39,6 +39,11 @@ class Explainer:
         self._operator, self._look = operator, look
         self._suspects = Suspects(case, operator)
 
+    @property
+    def slips(self) -> tuple[str, ...]:
+        """Mistakes in what the operator suspects, found on the way, with file and line."""
+        return tuple(self._suspects.slips)
+
     def unwritten(
         self, tensor: Tensor, evaluated: Array, baseline: Array, places: Array, kept: Array | None
     ) -> Explanation:

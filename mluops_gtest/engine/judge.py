@@ -198,7 +198,7 @@ def _judge_output(
             judgement.failures.append(cause.Unwritten(tensor.id, _places(unwritten, evaluated.size), index))
             if explainer is not None:
                 kept = expectation.kept.get(tensor.id)
-                judgement.explain(lambda: explainer().unwritten(tensor, evaluated, baseline, unwritten, kept))
+                _explain(judgement, explainer, lambda one: one.unwritten(tensor, evaluated, baseline, unwritten, kept))
             return
     kinds = tuple(criterion.kind for criterion in wanted)
     evaluated, baseline = np.ascontiguousarray(evaluated), np.ascontiguousarray(baseline)
@@ -214,7 +214,7 @@ def _judge_output(
         _look_again(judgement, look, tensor, evaluated, baseline)
     if explainer is not None and comparison.unequal and len(judgement.failures) > failures:
         threshold = allowed_error(wanted)
-        judgement.explain(lambda: explainer().differing(tensor, evaluated, baseline, threshold))
+        _explain(judgement, explainer, lambda one: one.differing(tensor, evaluated, baseline, threshold))
     if comparison.bits_unequal and not comparison.unequal and all(c.threshold == 0 for c in wanted):
         found = cause.BitsUnequal(tensor.id, comparison.bits_unequal)
         if bitwise:
@@ -223,6 +223,17 @@ def _judge_output(
             judgement.notes.append(reason_of((found,)))
     if expectation.degenerate is None and proves_little(tensor, operator, expectation.counts):
         judgement.suspicions.append(cause.ConstantBaseline(tensor.id))
+
+
+def _explain(
+    judgement: Judgement, explainer: "Callable[[], Explainer]", ask: "Callable[[Explainer], Explanation | None]"
+) -> None:
+    def asked() -> Explanation | None:
+        found = ask(explainer())
+        judgement.notes.extend(slip for slip in explainer().slips if slip not in judgement.notes)
+        return found
+
+    judgement.explain(asked)
 
 
 def _look_again(judgement: Judgement, look: SecondLook, tensor: Tensor, evaluated: Array, baseline: Array) -> None:

@@ -232,3 +232,36 @@ def test_a_reference_that_was_spoiled_after_its_cases_were_made(cli, run, spoil,
     assert result.code == (0 if backend == "numpy" else 1)
     assert (f"{place}: the reference of row_sum returns the output 'ouput'" in told) is (backend == "reference")
     assert place in cli("verify", "--all", "--root", root).out
+
+
+# Suspects of an operator, and what is said of each.
+SUSPECTS = {
+    'lambda call: {"output": call.array("value")}': r"fails: KeyError: 'value' \(PLACE\)\. It must give outputs",
+    'lambda call: call.array("values")': r"returns ndarray\. Let it return {output: array}\.",
+    'lambda call: {"ouput": call.array("values")}': (
+        r"names the output 'ouput', which the operator does not declare\. Did you mean 'output'\?"
+    ),
+    'lambda call: {"output": 0}': r"returns 0 as 'output'\. Return a numpy array\.",
+    'lambda call: {"output": call.array("output")[:1]}': (
+        r"returns 'output' with the shape \[1, \d+\], the call has \[\d+, \d+\]\."
+    ),
+}
+
+
+def test_a_spoiled_suspect_costs_its_own_explanation_alone(cli, run, spoil):
+    """A note names the operator, the suspect and its line; all else that is known of the failure is told."""
+    lines = "".join(f'\n        "mistake {i}": {function},' for i, function in enumerate(SUSPECTS))
+    root, path = spoil(INIT, "    recipes=RECIPES,", f"    recipes=RECIPES,\n    suspects={{{lines}\n    }},")
+    assert cli("generate", "--all", "--root", root).code == 0
+    kernel = path.with_name("kernel.py")
+    kernel.write_text(kernel.read_text().replace("output[present] = ", "output[present] = 0 * "))
+    result = run("row_sum/rows_63", "--root", root)
+    assert result.code == 1
+    (case,) = result.results.values()
+    for i, words in enumerate(SUSPECTS.values()):
+        place = f"{path}:{line_of(path, f'mistake {i}')}"
+        (note,) = (one for one in case["notes"] if f"mistake {i}" in one)
+        assert note.startswith(f"{place}: the suspect 'mistake {i}' of row_sum ")
+        assert re.search(words.replace("PLACE", re.escape(place)), note), note
+    assert "all of output is zero" in result.out
+    assert "a bug of mluops-test" not in str(result.report)
