@@ -19,8 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
+from mluops_gtest.api.session import Session
 from mluops_gtest.backends.numpy_backend import NumpyBackend
-from mluops_gtest.cli.session import Session
 from mluops_gtest.content.selection import Selected
 from mluops_gtest.criteria.elements import elements_of
 from mluops_gtest.criteria.elementwise import allowances, can_be_bounded

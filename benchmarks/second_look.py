@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from mluops_gtest.api.session import Session
 from mluops_gtest.backends.numpy_backend import NumpyBackend
-from mluops_gtest.cli.session import Session
 from mluops_gtest.engine.caller import InlineCaller
 from mluops_gtest.engine.execute import Executor, Options
 from mluops_gtest.generate.kept_bounds import KeptBounds

@@ -3,8 +3,8 @@
 import functools
 from typing import Final
 
+from mluops_gtest.api.session import Session
 from mluops_gtest.audit.subject import Subject
-from mluops_gtest.cli.session import Session
 from mluops_gtest.content.selection import Selected
 from mluops_gtest.generate.reseeding import make_reseeded
 from mluops_gtest.model.case import Case

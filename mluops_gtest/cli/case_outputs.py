@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mluops_gtest.cli.session import Session
+from mluops_gtest.api.session import Session
 from mluops_gtest.content.root import root_words
 from mluops_gtest.content.selection import Selected
 from mluops_gtest.criteria.elements import widened

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from mluops_gtest.cli.session import Session
+from mluops_gtest.api.session import Session
 from mluops_gtest.codec.lock import LockEntry
 from mluops_gtest.content.selection import Selected
 from mluops_gtest.errors import ContentError

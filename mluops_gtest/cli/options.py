@@ -206,7 +206,7 @@ def _files(incomplete: str, suffix: str) -> list[str]:
 
 def _known(ctx: click.Context, names: Callable[["Catalogue"], Iterable[str]], incomplete: str) -> list[str]:
     """The names with this beginning; none if the content is broken, since completion cannot show errors."""
-    from mluops_gtest.cli.session import Session
+    from mluops_gtest.api.session import Session
 
     try:
         return [

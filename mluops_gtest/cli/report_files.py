@@ -66,7 +66,7 @@ def _json(report: RunReport, transitions: Mapping[str, str] | None, past: "tuple
 
 def transitions_of(report: RunReport, baseline: Path) -> dict[str, str]:
     """How every case changed since the baseline, including those without a result."""
-    from mluops_gtest.cli.gate_request import read_reference
+    from mluops_gtest.api.gate_request import read_reference
     from mluops_gtest.gate.transitions import transition
 
     before = {case: known.outcome for case, known in read_reference(baseline).cases.items()}

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
+from mluops_gtest.api.session import Session
 from mluops_gtest.cli.lines import complain, say
-from mluops_gtest.cli.session import Session
 from mluops_gtest.content.selection import Selected
 from mluops_gtest.engine.costs import RecordedTimes, case_sizes, costs_of
 from mluops_gtest.engine.plan import Shard, ordered

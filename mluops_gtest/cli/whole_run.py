@@ -1,8 +1,6 @@
 """A run as the command line asks for it: planned, executed, written, summed up; new and resumed ones alike."""
 
 import contextlib
-import os
-import platform
 import shlex
 import signal
 import threading
@@ -11,29 +9,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mluops_gtest import __version__
+from mluops_gtest.api.run_labels import run_labels
+from mluops_gtest.api.run_setup import context_of, options_of, timed
+from mluops_gtest.api.session import Session
 from mluops_gtest.backends.registry import is_native
 from mluops_gtest.cli.consoles import stderr, stdout
-from mluops_gtest.cli.labels import run_labels
 from mluops_gtest.cli.lines import complain, say
 from mluops_gtest.cli.report_files import write_reports
 from mluops_gtest.cli.run_progress import RunProgress
-from mluops_gtest.cli.session import Session
 from mluops_gtest.content.selection import Selected
-from mluops_gtest.engine.buffers import Side
 from mluops_gtest.engine.callers import open_callers
 from mluops_gtest.engine.costs import RecordedTimes, case_sizes, costs_of
-from mluops_gtest.engine.execute import Options
 from mluops_gtest.engine.lanes import PlannedCase
-from mluops_gtest.engine.perf import Sampling
 from mluops_gtest.engine.request import RunRequest
-from mluops_gtest.engine.run import RunContext, run
-from mluops_gtest.engine.stress import Stress
+from mluops_gtest.engine.run import run
 from mluops_gtest.errors import ContentError, ExitCode, UnwritableError
-from mluops_gtest.generate.kept_bounds import KeptBounds
 from mluops_gtest.generate.source import StoredCases
 from mluops_gtest.model.event import Listener
-from mluops_gtest.model.report import RunReport, exit_code
+from mluops_gtest.model.report import exit_code
 from mluops_gtest.model.result import CaseResult
 from mluops_gtest.reports.terminal import TerminalReporter
 from mluops_gtest.results.folder import ResultsFolder
@@ -75,20 +68,8 @@ def execute(
         labels = run_labels(request.labels, request.backend, request.runtime, callers[0].version)
         request = replace(request, labels=labels)
         record = request.to_json([case.id for case in cases], left_out)
-        sampling = Sampling(request.warmup, request.samples, request.cold_cache) if request.perf else None
-        options = Options(
-            repeat=request.repeat,
-            bitwise=request.bitwise,
-            elementwise=_elementwise(request),
-            bounds=KeptBounds(lambda operator: session.catalogue.root_of(operator).generators),
-            stop_at_first=request.stop_at_first,
-            timeout=request.timeout,
-            reruns=request.reruns,
-            stress=None if request.stress is None else Stress.parse(request.stress).shared(len(left), len(callers)),
-            sampling=sampling,
-            sides=tuple(Side) if request.guard_pages else (None,),
-        )
-        context = _context(request, session.catalogue.root_paths, callers[0].name, len(cases), left_out, device)
+        options = options_of(request, session.catalogue, len(left), len(callers))
+        context = context_of(request, session.catalogue.root_paths, callers[0].name, len(cases), left_out, device)
         if not resumed:
             folder.clear()
         saver = _saver(request, folder)
@@ -99,7 +80,7 @@ def execute(
                 report = run(planned, callers, operators, source, context, options, listeners, done, saver)
             except UnwritableError as error:
                 return _told(error, exit_code(files.finished))
-            report = _timed(report, source, files.seconds)
+            report = timed(report, source, files.seconds)
             code = report.exit_code
             try:
                 files.write_report(report)
@@ -123,11 +104,6 @@ def execute(
             "--tag network the network scales."
         )
     return code
-
-
-def _elementwise(request: RunRequest) -> bool | None:
-    """Under stress a lost addition counts, however small: elements beyond what arithmetic allows fail a case there."""
-    return True if request.elementwise is None and request.stress is not None else request.elementwise
 
 
 def _saver(request: RunRequest, folder: ResultsFolder) -> "OutputSaver | None":
@@ -181,56 +157,3 @@ def _one_interrupt() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _context(
-    request: RunRequest, content: tuple[str, ...], name: str, count: int, left_out: int, device: dict[str, Any] | None
-) -> RunContext:
-    import numpy as np
-
-    measured = {}
-    if request.perf:
-        how = {"warmup": request.warmup, "samples": request.samples or "auto", "cold_cache": request.cold_cache}
-        measured = {"perf": how, "device": device}
-    selection = {**request.selection.to_json(), "roots": list(request.roots), "shard": request.shard}
-    looked = request.elementwise is not False
-    selection = {**selection, "times": request.times, "reseed": request.reseed, "elementwise": looked}
-    return RunContext(
-        tool_version=__version__,
-        backend={
-            "name": name,
-            "spec": request.backend,
-            "runtime": request.runtime,
-            "isolated": request.isolated,
-            "repeat": request.repeat,
-            "guard_pages": request.guard_pages,
-            **({} if request.stress is None else {"stress": request.stress}),
-        },
-        environment={
-            "python": platform.python_version(),
-            "numpy": np.__version__,
-            "platform": _platform(),
-            "machine": platform.machine(),
-            "cpus": os.cpu_count(),
-            "content": list(content),
-            "settings": request.settings,
-            **measured,
-        },
-        selection={**selection, "cases": count, "left_out": left_out},
-        repro_options=request.repro_options(),
-        debug_words=request.debug_words(),
-        labels=request.labels,
-    )
-
-
-def _platform() -> str:
-    """What platform.platform() says; on Linux without the process that it starts for a word it leaves out."""
-    if platform.system() != "Linux":
-        return platform.platform()
-    libc = "".join(platform.libc_ver())
-    return "-".join(filter(None, (platform.system(), platform.release(), platform.machine(), libc and f"with-{libc}")))
-
-
-def _timed(report: RunReport, source: StoredCases, writing: float) -> RunReport:
-    times = {"generate": source.times.generate, "load": source.times.load}
-    return replace(report, timing={**times, **report.timing, "write": writing})

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks import blind_spots
 from benchmarks.blind_spots import Tally, tallies
-from mluops_gtest.cli.session import Session
+from mluops_gtest.api.session import Session
 from mluops_gtest.model.query import Query
 
 # float and half, sums, means, copies and products; values that are not finite; one output that is large.

@@ -56,12 +56,12 @@ def operators(roots: tuple[str, ...], names: tuple[str, ...], seeds: int, rules:
     import json
     from dataclasses import asdict
 
+    from mluops_gtest.api.session import Session
     from mluops_gtest.audit.operators import RULES, audit_operator
     from mluops_gtest.cli.audit_subject import subject_of
     from mluops_gtest.cli.consoles import stderr
     from mluops_gtest.cli.lines import say
     from mluops_gtest.cli.progress import track
-    from mluops_gtest.cli.session import Session
 
     if rules:
         demands = {name: (rule.__doc__ or "").strip().partition("\n")[0] for name, rule in RULES.items()}

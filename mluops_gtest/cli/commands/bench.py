@@ -64,11 +64,11 @@ def command(
     """
     import contextlib
 
+    from mluops_gtest.api.session import Session
     from mluops_gtest.backends.registry import is_native, runs_inline
     from mluops_gtest.cli.consoles import stderr, stdout
     from mluops_gtest.cli.pages.bench import print_bench
     from mluops_gtest.cli.progress import track
-    from mluops_gtest.cli.session import Session
     from mluops_gtest.engine.bench import benched
     from mluops_gtest.engine.callers import open_callers
     from mluops_gtest.engine.execute import Executor, Options

@@ -30,8 +30,8 @@ Examples:
 @root_option
 def command(roots: tuple[str, ...], src: Path, dst: Path, form: str | None, drop_unknown: bool) -> int:
     """Convert case files between text (.prototxt) and binary (.pb): a file, or a folder and everything below it."""
+    from mluops_gtest.api.session import Session
     from mluops_gtest.cli.lines import complain, say
-    from mluops_gtest.cli.session import Session
     from mluops_gtest.codec.case_files.case import convert
     from mluops_gtest.codec.schema.schema import Schema
 

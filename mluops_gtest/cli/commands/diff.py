@@ -102,11 +102,11 @@ def command(
     For each output it prints the elements with the largest errors (the last column is the error divided by
     max(|expected|, rms of expected)) and a map of where the errors are. Exit 0 if the case passes, 1 if not.
     """
+    from mluops_gtest.api.session import Session
     from mluops_gtest.cli.case_outputs import from_results, read_run, recorded, run_now, save
     from mluops_gtest.cli.consoles import print_page, stdout
     from mluops_gtest.cli.lines import say
     from mluops_gtest.cli.pages.diff import diff_page, verdict_lines
-    from mluops_gtest.cli.session import Session
     from mluops_gtest.engine.request import RunRequest
     from mluops_gtest.model.report import exit_code
 

@@ -42,10 +42,10 @@ def command(query: Query, roots: tuple[str, ...], out: Path, form: str, strict: 
     are left out and listed with the reason.
     """
     from mluops_gtest import __version__
+    from mluops_gtest.api.session import Session
     from mluops_gtest.cli.consoles import stderr
     from mluops_gtest.cli.lines import complain, say
     from mluops_gtest.cli.progress import track
-    from mluops_gtest.cli.session import Session
     from mluops_gtest.generate.export import Export, not_exportable
 
     session = Session(roots)

@@ -94,7 +94,7 @@ def command(form: str, update: bool, **options: Any) -> int:
     suspect, not reached or slower, or pass with elements beyond what arithmetic allows where they had none.
     Waivers that are out of date block, too.
     """
-    from mluops_gtest.cli.gate_request import GateRequest, make_update, reach_decision, write_baseline
+    from mluops_gtest.api.gate_request import GateRequest, make_update, reach_decision, write_baseline
     from mluops_gtest.errors import ExitCode, UsageError
 
     request = GateRequest(**options)

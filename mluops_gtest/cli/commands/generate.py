@@ -57,10 +57,10 @@ def command(query: Query, roots: tuple[str, ...], out: Path | None, form: str, j
     Larger cases are made when they are first run, and kept in the cache. With --out it writes every selected case to
     that folder instead.
     """
+    from mluops_gtest.api.session import Session
     from mluops_gtest.cli.consoles import stderr
     from mluops_gtest.cli.lines import complain, say
     from mluops_gtest.cli.progress import track
-    from mluops_gtest.cli.session import Session
     from mluops_gtest.generate.produce import Target, lock_differences, produce, update_lock
 
     session = Session(roots)

@@ -28,8 +28,8 @@ Examples:
 )
 def command(query: Query, roots: tuple[str, ...], form: str) -> int:
     """List declared cases: the default set, or those that you select."""
+    from mluops_gtest.api.session import Session
     from mluops_gtest.cli.lines import say
-    from mluops_gtest.cli.session import Session
     from mluops_gtest.model.plain_text import plain_line
 
     session = Session(roots)

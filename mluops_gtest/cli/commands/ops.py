@@ -29,7 +29,7 @@ Examples:
 @root_option
 def command(roots: tuple[str, ...], operator: str | None, as_c: bool) -> None:
     """Show the known operators; with a name, show everything about that operator."""
-    from mluops_gtest.cli.session import Session
+    from mluops_gtest.api.session import Session
 
     catalogue = Session(roots).catalogue
     if as_c:

@@ -30,8 +30,8 @@ def command(roots: tuple[str, ...], file: str, out: Path | None) -> None:
     With it, protobuf tools of any language can read case files. Cases that expect a status or need a special caller
     have one more field; mluops_gtest_expect.proto declares it.
     """
+    from mluops_gtest.api.session import Session
     from mluops_gtest.cli.lines import say
-    from mluops_gtest.cli.session import Session
     from mluops_gtest.codec.schema.proto_text import proto_files
     from mluops_gtest.codec.schema.schema import Schema
     from mluops_gtest.files.writing import replace_file

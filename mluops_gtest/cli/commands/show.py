@@ -34,9 +34,9 @@ def command(
     allow_outside_paths: bool,
 ) -> None:
     """Show one case: tensors with their value ranges, parameters, criteria, expected status, a repro line."""
+    from mluops_gtest.api.session import Session
     from mluops_gtest.cli.consoles import stdout, whole_table
     from mluops_gtest.cli.pages.case import case_page
-    from mluops_gtest.cli.session import Session
     from mluops_gtest.content.root import root_words
 
     session = Session(roots)

@@ -22,10 +22,10 @@ def command(query: Query, roots: tuple[str, ...], strict: bool, allow_outside_pa
 
     It also compares every expected status with the answer of the operator's checks.
     """
+    from mluops_gtest.api.session import Session
     from mluops_gtest.cli.consoles import stderr
     from mluops_gtest.cli.lines import say
     from mluops_gtest.cli.progress import track
-    from mluops_gtest.cli.session import Session
     from mluops_gtest.generate.verify import verify_case
 
     session = Session(roots)

@@ -7,8 +7,9 @@ import time
 
 import pytest
 
-from mluops_gtest.cli import labels
-from mluops_gtest.cli.labels import git_labels, given_labels, run_labels
+from mluops_gtest.api import run_labels as labels
+from mluops_gtest.api.run_labels import git_labels, run_labels
+from mluops_gtest.cli.labels import given_labels
 from mluops_gtest.errors import UsageError
 
 NAMED = ("-c", "user.name=A", "-c", "user.email=a@b.c", "-c", "init.defaultBranch=main")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mluops_gtest.cli.session import Session
+from mluops_gtest.api.session import Session
 from mluops_gtest.files.cache_folder import ENVIRONMENT
 from mluops_gtest.generate import kept_bounds
 from mluops_gtest.generate.cache import cache_contents

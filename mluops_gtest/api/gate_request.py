@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from mluops_gtest.cli.session import Session
+from mluops_gtest.api.session import Session
 from mluops_gtest.content.root import recorded_roots
 from mluops_gtest.errors import UsageError
 from mluops_gtest.files.case_suffixes import TEXT
