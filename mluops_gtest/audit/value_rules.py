@@ -49,8 +49,8 @@ def mutants_caught(subject: Subject) -> Problems:
 
 def _caught_by(mutant: Mutant, operator: Operator, ids: Iterable[str], case_of: Callable[[str], Case]) -> str | None:
     """The first case that the wrong implementation does not pass."""
-    fine = (Outcome.PASSED, Outcome.SKIPPED)
-    found = (name for name in ids if judged(mutant.name, mutant.run, case_of(name), operator).outcome not in fine)
+    fine, run = (Outcome.PASSED, Outcome.SKIPPED), mutant.fresh()
+    found = (name for name in ids if judged(mutant.name, run, case_of(name), operator).outcome not in fine)
     return next(found, None)
 
 

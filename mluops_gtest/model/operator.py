@@ -159,6 +159,12 @@ class Mutant:
     name: str
     message: str
     run: Callable[[OpCall], Status]
+    # Gives an implementation that remembers nothing yet, where the mistake is to remember; None: `run` never does.
+    anew: Callable[[], Callable[[OpCall], Status]] | None = None
+
+    def fresh(self) -> Callable[[OpCall], Status]:
+        """The implementation as it is before its first call; calls in a row must go to one and the same."""
+        return self.run if self.anew is None else self.anew()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
