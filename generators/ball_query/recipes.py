@@ -5,6 +5,7 @@ Coordinates are integers times 2^exponent, and the radii are in the same units a
 """
 
 import math
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -176,8 +177,9 @@ def _made(params: dict[str, Any], new_xyz: Array, xyz: Array) -> RecipeOutput:
     return RecipeOutput({"new_xyz": new_xyz, "xyz": xyz}, params, outputs=outputs)
 
 
+@lru_cache(64)
 def _vectors_of(square: int) -> Array:
-    """Every integer vector of that squared length."""
+    """Every integer vector of that squared length, to read alone."""
     reach = math.isqrt(square)
     x, y = (axis.reshape(-1) for axis in np.mgrid[-reach : reach + 1, -reach : reach + 1])
     rest = square - x * x - y * y
@@ -186,7 +188,9 @@ def _vectors_of(square: int) -> Array:
     upper = np.stack([x[fits], y[fits], z[fits]], axis=1)
     if len(upper) == 0:
         raise ValueError(f"{square} is no sum of three squares, so no point of the lattice is at that distance")
-    return np.concatenate([upper, upper[upper[:, 2] > 0] * (1, 1, -1)])
+    vectors = np.concatenate([upper, upper[upper[:, 2] > 0] * (1, 1, -1)])
+    vectors.flags.writeable = False
+    return vectors
 
 
 def _sites(draw: Draw, dtype: DType, count: int, reach: int) -> Array:

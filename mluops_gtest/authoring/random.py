@@ -102,14 +102,21 @@ class Stream:
 
     def permutation(self, count: int) -> Array:
         """A permutation of 0 … count − 1: the stable order of 64-bit keys (lanes 2i and 2i+1)."""
-        keys = self.lanes(2 * count).view("<u8")
-        return np.argsort(keys, kind="stable")
+        return np.argsort(self._keys(count), kind="stable")
+
+    def _keys(self, count: int) -> Array:
+        return self.lanes(2 * count).view("<u8")
 
     def sample(self, population: int, count: int) -> Array:
         """`count` distinct numbers below `population`, in random order."""
         if count > population:
             raise ValueError(f"sample: {count} distinct numbers below {population} do not exist")
-        return self.permutation(population)[:count]
+        if not 0 < count < population:
+            return self.permutation(population)[:count]
+        keys = self._keys(population)
+        # The beginning of the permutation, without ordering the rest of it.
+        few = np.flatnonzero(keys <= np.partition(keys, count - 1)[count - 1])
+        return few[np.argsort(keys[few], kind="stable")[:count]]
 
 
 class Draw:

@@ -168,5 +168,15 @@ def test_a_sample_is_distinct_and_below_the_population(stream: Stream) -> None:
     assert len(set(sample)) == 30
     assert set(sample) <= set(range(100))
     assert sorted(stream.sample(5, 5).tolist()) == list(range(5))
+    assert stream.sample(5, 0).size == 0
     with pytest.raises(ValueError, match="6 distinct numbers below 5"):
         stream.sample(5, 6)
+
+
+@pytest.mark.parametrize("keys", [[7, 3, 3, 9, 3, 1], [2, 2, 2, 2]])
+def test_a_sample_is_the_beginning_of_the_permutation(stream: Stream, monkeypatch, keys) -> None:
+    """Numbers of equal keys keep their order, also where only some of them belong to the sample."""
+    assert stream.sample(1000, 37).tolist() == stream.permutation(1000)[:37].tolist()
+    monkeypatch.setattr(Stream, "lanes", lambda self, count: np.array(keys, "<u8").view("<u4"))
+    for count in range(len(keys) + 1):
+        assert stream.sample(len(keys), count).tolist() == sorted(range(len(keys)), key=keys.__getitem__)[:count]
