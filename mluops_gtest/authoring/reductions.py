@@ -1,5 +1,104 @@
 """How calls become smaller, for `reductions.py` of an operator."""
 
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from mluops_gtest.model.call import OpCall, Params
+from mluops_gtest.model.dtypes import Array
+from mluops_gtest.model.operator import Operator, RecipeOutput
 from mluops_gtest.model.reduction import Reduction
 
-__all__ = ["Reduction"]
+__all__ = ["Reduction", "along", "changed", "renumbered", "without_rows"]
+
+_TIMES: Final = "·"
+
+
+def along(operator: Operator, symbol: str, named_by: Mapping[str, int | None] | None = None) -> Reduction:
+    """What one symbol of the operator's shapes counts: every axis with it loses the same places, the parameter of that
+    name is lowered.
+
+    `named_by`: inputs whose values are places on that axis, with the column that holds them, None for all; they are
+    renumbered, and those that named a lost place name the one before it.
+    """
+    axes = tuple(_axes(operator, symbol))
+
+    def size(call: OpCall) -> int:
+        for axis in axes:
+            if axis.factors == 1 and (argument := call.tensor(axis.tensor)) is not None:
+                return argument.dims[axis.number]
+        return int(call.param(symbol))
+
+    def without(call: OpCall, start: int, stop: int) -> RecipeOutput:
+        left, gone = size(call) - (stop - start), stop - start
+        inputs = {axis.tensor: axis for axis in axes if axis.tensor in call.inputs}
+        arrays = {name: without_rows(call.array(name), start, stop, axis.number) for name, axis in inputs.items()}
+        for name, column in (named_by or {}).items():
+            arrays[name] = _renamed(arrays.get(name, call.array(name)), start, stop, column)
+        params = {symbol: call.param(symbol) - gone} if symbol in (call.params or {}) else {}
+        outputs = {axis.tensor: axis for axis in axes if axis.tensor in call.outputs}
+        dims = {name: axis.resized(call.tensor(name).dims, left + gone, left) for name, axis in outputs.items()}
+        return changed(call, arrays, params, dims)
+
+    return Reduction(size, without)
+
+
+def changed(
+    call: OpCall,
+    inputs: Mapping[str, Array] | None = None,
+    params: Mapping[str, Any] | None = None,
+    outputs: Mapping[str, tuple[int, ...]] | None = None,
+    *,
+    derived: tuple[str, ...] = (),
+) -> RecipeOutput:
+    """The call with other inputs, parameters and output dims; the reference finds the dims of `derived` ones."""
+    dims = {name: call.tensor(name).dims for name in call.outputs if name not in derived}
+    given: Params = call.params or {}
+    return RecipeOutput(
+        {**{name: call.array(name) for name in call.inputs}, **(inputs or {})},
+        {**given, **(params or {})},
+        outputs={**dims, **(outputs or {})},
+    )
+
+
+def without_rows(array: Array, start: int, stop: int, axis: int = 0) -> Array:
+    """The array without these places of an axis."""
+    return np.delete(array, slice(start, stop), axis)
+
+
+def renumbered(places: Array, start: int, stop: int) -> Array:
+    """Places after some were taken away: those behind move up, the lost ones become the one before, at least 0."""
+    return np.select([places >= stop, places >= start], [places - (stop - start), max(start - 1, 0)], places)
+
+
+def _renamed(values: Array, start: int, stop: int, column: int | None) -> Array:
+    if column is None:
+        return renumbered(values, start, stop)
+    values = values.copy()
+    values[..., column] = renumbered(values[..., column], start, stop)
+    return values
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """An axis whose length is a symbol, or a product with it."""
+
+    tensor: str
+    number: int
+    factors: int
+
+    def resized(self, dims: tuple[int, ...], before: int, after: int) -> tuple[int, ...]:
+        """The dims with the axis shorter in proportion."""
+        return (*dims[: self.number], dims[self.number] // before * after, *dims[self.number + 1 :])
+
+
+def _axes(operator: Operator, symbol: str) -> Iterator[_Axis]:
+    for spec in operator.tensors:
+        listed = re.match(r"\[([^\]]*)\]", spec.shape)
+        for number, length in enumerate(listed[1].split(",") if listed else ()):
+            factors = [factor.strip() for factor in length.split(_TIMES)]
+            if symbol in factors:
+                yield _Axis(spec.id, number, len(factors))

@@ -1,0 +1,1 @@
+"""The smallest case that fails for the same cause as a given one."""

@@ -1,0 +1,242 @@
+"""The search for the smallest case that fails for the same cause: bounded, and the same every time."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from mluops_gtest.minimise import plain_values, refused_calls
+from mluops_gtest.minimise.candidate import Candidates, as_made, elements_of
+from mluops_gtest.minimise.same_cause import FailureCause, can_be_minimised
+from mluops_gtest.model.binding import bind_values
+from mluops_gtest.model.case import Case
+from mluops_gtest.model.digest import digest_tensors
+from mluops_gtest.model.operator import Operator
+from mluops_gtest.model.reduction import Reduction
+from mluops_gtest.model.result import CaseResult
+
+LIMIT: Final = 300
+# Pieces of one length that must stay before shorter ones are tried: the others would mostly stay, too.
+_PATIENCE: Final = 6
+_THOROUGH: Final = 48
+
+Execute = Callable[[Case], CaseResult]
+# A candidate, or None where there is none, and what is tried with it.
+Offer = tuple[Case | None, str]
+Offers = Callable[[Case], Iterator[Offer]]
+
+
+@dataclass(frozen=True, slots=True)
+class Minimised:
+    """The smallest case found, what came out of it, and after how many calls of the backend."""
+
+    case: Case
+    result: CaseResult
+    calls: int
+    # Quantity → how many there were, and how many are left.
+    sizes: Mapping[str, tuple[int, int]]
+    # Elements of all tensors, before and after.
+    elements: tuple[int, int]
+    # Nothing that we know to take away can be taken away; else the calls were used up, or the user stopped.
+    finished: bool = True
+    interrupted: bool = False
+    # With the reference's baseline the case does not fail so: its file holds another one.
+    other_baseline: bool = False
+
+    @property
+    def fails(self) -> bool:
+        """The case failed by the backend's doing, so there was something to minimise."""
+        return can_be_minimised(self.result)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """How far the search is, after every call."""
+
+    calls: int
+    limit: int
+    elements: int
+    tried: str
+
+
+class _EnoughError(Exception):
+    """All calls are used up."""
+
+
+def minimised(
+    case: Case,
+    operator: Operator,
+    reductions: Mapping[str, Reduction],
+    execute: Execute,
+    limit: int = LIMIT,
+    tell: Callable[[Step], None] = lambda _step: None,
+) -> Minimised:
+    """The smallest case that fails for the same cause; the case itself where it does not fail.
+
+    `execute` is called at most `limit` times. An interrupt ends the search with the best case so far.
+    """
+    search = _Search(case, operator, reductions, execute, limit, tell)
+    finished = interrupted = False
+    try:
+        finished = search.run()
+    except _EnoughError:
+        pass
+    except KeyboardInterrupt:
+        if search.result is None:
+            raise
+        interrupted = True
+    assert search.result is not None, "the first call is made or interrupted"
+    before, after = search.sizes_of(case), search.sizes_of(search.best)
+    return Minimised(
+        case=search.best,
+        result=search.result,
+        calls=search.calls,
+        sizes={name: (before[name], after[name]) for name in before},
+        elements=(elements_of(case), elements_of(search.best)),
+        finished=finished,
+        interrupted=interrupted,
+        other_baseline=search.other_baseline,
+    )
+
+
+class _Search:
+    def __init__(
+        self,
+        case: Case,
+        operator: Operator,
+        reductions: Mapping[str, Reduction],
+        execute: Execute,
+        limit: int,
+        tell: Callable[[Step], None],
+    ) -> None:
+        self.best, self.calls = case, 0
+        self.result: CaseResult | None = None
+        self.other_baseline = False
+        self._operator, self._reductions = operator, reductions
+        self._execute, self._limit, self._tell = execute, limit, tell
+
+    def run(self) -> bool:
+        """Whether nothing more can be taken away."""
+        self.result = self._called(self.best, "the case itself")
+        if not can_be_minimised(self.result):
+            return True
+        self._cause = FailureCause.of(self.result)
+        self._candidates = Candidates.like(self.best, self._operator)
+        if not self._candidates.answer.computes:
+            self._plainer(self._refused)
+            return True
+        if not self._rebase():
+            return True
+        while self._shrink(_PATIENCE):
+            pass
+        while self._plainer(self._settings, self._tensors) and self._shrink(_PATIENCE):
+            pass
+        # Few are left: now each by itself.
+        while self._shrink(_THOROUGH) or self._plainer(self._settings, self._tensors, self._elements):
+            pass
+        return True
+
+    def sizes_of(self, case: Case) -> dict[str, int]:
+        """How many there are of every quantity that the operator declares."""
+        call, sizes = bind_values(case, self._operator), {}
+        for name, reduction in self._reductions.items():
+            try:
+                sizes[name] = reduction.size(call)
+            except Exception:
+                # A call that is refused may lack the tensor that says it.
+                continue
+        return sizes
+
+    def _called(self, case: Case, what: str) -> CaseResult:
+        if self.calls >= self._limit:
+            raise _EnoughError
+        result = self._execute(case)
+        self.calls += 1
+        self._tell(Step(self.calls, self._limit, elements_of(self.best), what))
+        return result
+
+    def _takes(self, candidate: Case | None, what: str) -> bool:
+        """Whether the candidate fails for the same cause and is the best from now on."""
+        if candidate is None:
+            return False
+        result = self._called(candidate, what)
+        if not self._cause.is_also_of(result):
+            return False
+        self.best, self.result = candidate, result
+        return True
+
+    def _rebase(self) -> bool:
+        """Let the baseline be the reference's from here on, as that of every candidate is."""
+        rebased = self._candidates.rebased(self.best)
+        if rebased is None or _same_outputs(rebased, self.best):
+            return rebased is not None
+        self.other_baseline = not self._takes(rebased, "the baseline of the reference")
+        return not self.other_baseline
+
+    def _shrink(self, patience: int) -> bool:
+        """Take away of every quantity what can be taken away; whether anything could."""
+        # A sum, not any(): every one gets its turn.
+        return sum(self._take_away(name, one, patience) for name, one in self._reductions.items()) > 0
+
+    def _take_away(self, name: str, reduction: Reduction, patience: int) -> bool:
+        size = self._size(reduction)
+        # A mistake that needs only one of them, whichever, needs no search.
+        taken = size > 2 and (self._without(name, reduction, 1, size) or self._without(name, reduction, 0, size - 1))
+        size = self._size(reduction)
+        piece = size
+        while piece:
+            stop, stayed = size, 0
+            while stop > 0 and stayed < patience:
+                start = max(0, stop - piece)
+                if self._without(name, reduction, start, stop):
+                    taken = True
+                    size = self._size(reduction)
+                else:
+                    stayed += 1
+                stop = min(start, size)
+            piece = min(piece // 2, size)
+        return taken
+
+    def _size(self, reduction: Reduction) -> int:
+        return reduction.size(bind_values(self.best, self._operator))
+
+    def _without(self, name: str, reduction: Reduction, start: int, stop: int) -> bool:
+        try:
+            made = reduction.without(bind_values(self.best, self._operator), start, stop)
+        except Exception:
+            # What the operator's own functions do not understand is outside of what is defined.
+            return False
+        return made is not None and self._takes(self._candidates.with_call(self.best, made), name)
+
+    def _plainer(self, *kinds: Offers) -> bool:
+        """Take every plainer call that still fails so; whether there was one."""
+        return sum(self._takes_offers(offers) for offers in kinds) > 0
+
+    def _takes_offers(self, offers: Offers) -> bool:
+        """Begin anew with each candidate that is taken; what was tried is not tried again."""
+        taken = 0
+        while any(self._takes(candidate, what) for candidate, what in offers(self.best)):
+            taken += 1
+        return taken > 0
+
+    def _tensors(self, case: Case) -> Iterator[Offer]:
+        return ((self._candidates.with_call(case, made), "values") for made in plain_values.plainer_tensors(case))
+
+    def _elements(self, case: Case) -> Iterator[Offer]:
+        return ((self._candidates.with_call(case, made), "values") for made in plain_values.plainer_elements(case))
+
+    def _settings(self, case: Case) -> Iterator[Offer]:
+        for made in plain_values.plainer_params(case, self._operator):
+            yield self._candidates.with_call(case, made), "parameters"
+        for expect in plain_values.plainer_caller(case):
+            yield self._candidates.with_call(replace(case, expect=expect), as_made(case)), "caller"
+
+    def _refused(self, case: Case) -> Iterator[Offer]:
+        yield self._candidates.refused(refused_calls.without_values(case)), "values"
+        for simpler in refused_calls.simpler(case, self._operator):
+            yield self._candidates.refused(simpler), "what is odd"
+        for smaller in refused_calls.smaller(case, self._operator):
+            yield self._candidates.refused(smaller), "dims"
+
+
+def _same_outputs(one: Case, other: Case) -> bool:
+    return digest_tensors(one.outputs) == digest_tensors(other.outputs)
