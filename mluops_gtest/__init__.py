@@ -1,20 +1,69 @@
-"""Conformance tests for accelerator operators: what a backend author needs is importable from here."""
+"""Conformance tests for accelerator operators, from Python: `import mluops_gtest as mt`."""
 
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
-__all__ = ["Backend", "Declined", "OpCall", "Status", "__version__"]
+from mluops_gtest.version import __version__
 
 if TYPE_CHECKING:
+    from mluops_gtest.api.case_handle import CaseHandle
+    from mluops_gtest.api.cases import cases
+    from mluops_gtest.api.comparing import ComparedArrays, compare
+    from mluops_gtest.api.gating import decide
+    from mluops_gtest.api.generation import generate_cases
+    from mluops_gtest.api.operators import NumpyBackend, reference
+    from mluops_gtest.api.report import CaseResult, RunReport
+    from mluops_gtest.api.running import run
+    from mluops_gtest.errors import HarnessError
+    from mluops_gtest.gate.decision import Decision
     from mluops_gtest.model.backend import Backend
     from mluops_gtest.model.call import Declined, OpCall
+    from mluops_gtest.model.operator import Baseline
+    from mluops_gtest.model.outcome import Outcome
     from mluops_gtest.model.status import Status
 
+__all__ = [
+    "Backend",
+    "Baseline",
+    "CaseHandle",
+    "CaseResult",
+    "ComparedArrays",
+    "Decision",
+    "Declined",
+    "HarnessError",
+    "NumpyBackend",
+    "OpCall",
+    "Outcome",
+    "RunReport",
+    "Status",
+    "__version__",
+    "cases",
+    "compare",
+    "decide",
+    "generate_cases",
+    "reference",
+    "run",
+]
+
 _HOME = {
-    "Backend": "mluops_gtest.model.backend",
-    "Declined": "mluops_gtest.model.call",
-    "OpCall": "mluops_gtest.model.call",
-    "Status": "mluops_gtest.model.status",
+    "Backend": "model.backend",
+    "Baseline": "model.operator",
+    "CaseHandle": "api.case_handle",
+    "CaseResult": "api.report",
+    "ComparedArrays": "api.comparing",
+    "Decision": "gate.decision",
+    "Declined": "model.call",
+    "HarnessError": "errors",
+    "NumpyBackend": "api.operators",
+    "OpCall": "model.call",
+    "Outcome": "model.outcome",
+    "RunReport": "api.report",
+    "Status": "model.status",
+    "cases": "api.cases",
+    "compare": "api.comparing",
+    "decide": "api.gating",
+    "generate_cases": "api.generation",
+    "reference": "api.operators",
+    "run": "api.running",
 }
 
 
@@ -24,4 +73,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_HOME[name]), name)
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

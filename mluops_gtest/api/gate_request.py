@@ -26,8 +26,8 @@ from mluops_gtest.results.files import read_report
 class GateRequest:
     """What the user typed."""
 
-    results: Path
-    against: Path
+    results: Path | RunReport
+    against: Path | RunReport
     waivers: Path | None = None
     again: tuple[Path, ...] = ()
     subset: bool = False
@@ -55,7 +55,7 @@ class GateRequest:
 
 def reach_decision(request: GateRequest, today: datetime.date | None = None) -> Decision:
     """Compare the results with the baseline and decide."""
-    report = read_report(request.results)
+    report = _report(request.results)
     reference = with_runs(read_reference(request.against), request.further_runs())
     policy = _policy(request, report, reference)
     wanted = request.asked_for(report, reference)
@@ -64,7 +64,8 @@ def reach_decision(request: GateRequest, today: datetime.date | None = None) -> 
 
 def make_update(request: GateRequest, today: datetime.date | None = None) -> Update:
     """The baseline that the results make; the file is not written yet."""
-    report, old = read_report(request.results), None
+    report, old = _report(request.results), None
+    assert isinstance(request.against, Path), "an update writes a file"
     if request.against.exists():
         if request.against.is_dir() or not is_baseline(load_json(request.against)):
             raise UsageError(
@@ -96,8 +97,14 @@ def write_baseline(path: Path, made: Update) -> None:
     replace_text(path, baseline_text(made.reference))
 
 
-def read_reference(path: Path) -> Reference:
-    """A results folder, a report.json or a baseline file."""
+def _report(results: Path | RunReport) -> RunReport:
+    return results if isinstance(results, RunReport) else read_report(results)
+
+
+def read_reference(path: Path | RunReport) -> Reference:
+    """A results folder, a report.json or a baseline file; or a report that is at hand."""
+    if isinstance(path, RunReport):
+        return reference_of(path)
     if not path.exists():
         raise UsageError(f"--against {path}: no such file; `--update` writes a baseline file.")
     if path.is_file():

@@ -5,7 +5,6 @@ import platform
 from dataclasses import replace
 from typing import Any
 
-from mluops_gtest import __version__
 from mluops_gtest.content.catalogue import Catalogue
 from mluops_gtest.engine.buffers import Side
 from mluops_gtest.engine.execute import Options
@@ -16,6 +15,7 @@ from mluops_gtest.engine.stress import Stress
 from mluops_gtest.generate.kept_bounds import KeptBounds
 from mluops_gtest.generate.source import StoredCases
 from mluops_gtest.model.report import RunReport
+from mluops_gtest.version import __version__
 
 
 def options_of(request: RunRequest, catalogue: Catalogue, cases: int, lanes: int) -> Options:

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 
-from mluops_gtest import __version__
 from mluops_gtest.errors import OperatorError, shown
 from mluops_gtest.model.call import Declined, OpCall
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.source_place import source_of
 from mluops_gtest.model.status import Status
+from mluops_gtest.version import __version__
 
 
 class NumpyBackend:

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
-from mluops_gtest import __version__
 from mluops_gtest.model.baselines import baseline_of
 from mluops_gtest.model.call import Declined, OpCall
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.status import Status
+from mluops_gtest.version import __version__
 
 
 class ReferenceBackend:

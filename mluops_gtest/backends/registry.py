@@ -93,7 +93,7 @@ def load_backend(spec: str, dependencies: BackendDependencies) -> Backend:
         return _open(word, rest, dependencies)
     for point in _installed():
         if point.name == spec:
-            return _checked(spec, _guarded(spec, point.load))
+            return checked_backend(spec, _guarded(spec, point.load))
     return _named(spec)
 
 
@@ -158,7 +158,7 @@ def _named(spec: str) -> Backend:
             advice = f" Name one that it has: {spec}:ATTRIBUTE." if target == spec else ""
             raise BackendError(f"Backend {spec!r}: {target} has no attribute {attribute!r}.{advice}")
         value = getattr(value, part)
-    return _checked(spec, value)
+    return checked_backend(spec, value)
 
 
 def _entry_points() -> list[str]:
@@ -178,7 +178,7 @@ def known_backends() -> Iterator[KnownBackend]:
         yield KnownBackend(word, message, _adapter_problem(word))
     for point in _installed():
         try:
-            _checked(point.name, _guarded(point.name, point.load))
+            checked_backend(point.name, _guarded(point.name, point.load))
         except BackendError as error:
             yield KnownBackend(point.name, f"entry point ({point.value})", str(error))
         else:
@@ -233,7 +233,7 @@ def _guarded(spec: str, load: Any) -> Any:
         raise BackendError(f"Backend {spec!r} does not load: {type(error).__name__}: {error}") from error
 
 
-def _checked(spec: str, value: Any) -> Backend:
+def checked_backend(spec: str, value: Any) -> Backend:
     """An instance as it is; a class or a factory without arguments is called."""
     if inspect.isclass(value) or (callable(value) and not hasattr(value, "run")):
         value = _guarded(spec, value)

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import click
 
-from mluops_gtest import __version__
 from mluops_gtest.cli.lines import complain
 from mluops_gtest.cli.outlets import install
 from mluops_gtest.cli.settings import FILE_NAME, VARIABLE, remark, use_settings
 from mluops_gtest.errors import ExitCode, HarnessError, UnwritableError, suggestion
+from mluops_gtest.version import __version__
 
 # A literal table, so that --help imports no command: what people do → command → one line for the overview.
 GROUPS: Final = {

@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mluops_gtest.api.report_files import write_reports
 from mluops_gtest.api.run_labels import run_labels
 from mluops_gtest.api.run_setup import context_of, options_of, timed
 from mluops_gtest.api.session import Session
 from mluops_gtest.backends.registry import is_native
 from mluops_gtest.cli.consoles import stderr, stdout
 from mluops_gtest.cli.lines import complain, say
-from mluops_gtest.cli.report_files import write_reports
 from mluops_gtest.cli.run_progress import RunProgress
 from mluops_gtest.content.selection import Selected
 from mluops_gtest.engine.callers import open_callers

@@ -18,7 +18,6 @@ from typing import Any, Final, get_type_hints
 
 import msgspec
 
-from mluops_gtest import __version__
 from mluops_gtest.content.vocabulary import signature_of
 from mluops_gtest.errors import HarnessError
 from mluops_gtest.files.cache_folder import DECLARATIONS, cache_folder
@@ -27,6 +26,7 @@ from mluops_gtest.files.plain_file import plain_file_bytes
 from mluops_gtest.files.writing import replace_file
 from mluops_gtest.model.case import CaseDraft
 from mluops_gtest.model.operator import Operator
+from mluops_gtest.version import __version__
 
 _PACKAGE: Final = Path(__file__).resolve().parents[1]
 # What an expansion runs through.

@@ -42,7 +42,7 @@ class GuardedCall:
 
     def call(self, timeout: float | None) -> Reply:
         """Ask for the workspace, run."""
-        call = self._bound()
+        call = self.bound()
         timeout = default_timeout(self.case) if timeout is None else timeout
         try:
             self.workspace_bytes = self._workspace_size(call, timeout)
@@ -50,7 +50,7 @@ class GuardedCall:
             return error.reply
         if self.workspace_bytes:
             self._workspace(self.workspace_bytes)
-            call = self._bound()
+            call = self.bound()
         return self._caller.run(call, timeout)
 
     def again(self, timeout: float | None) -> Reply:
@@ -61,7 +61,7 @@ class GuardedCall:
         for tensor in self.case.inputs:
             if tensor.id in self._expectation.tolerated:
                 self._input(tensor)
-        return self._caller.run(self._bound(), default_timeout(self.case) if timeout is None else timeout)
+        return self._caller.run(self.bound(), default_timeout(self.case) if timeout is None else timeout)
 
     def overhead_ns(self, timeout: float | None) -> int | None:
         """The median of a few calls without the kernel; None where one does not succeed. Behind it comes `again`."""
@@ -70,13 +70,14 @@ class GuardedCall:
 
         seconds: list[float] = []
         while len(seconds) < _EMPTY_CALLS and sum(seconds) < _EMPTY_SECONDS:
-            reply = self._caller.run_empty(self._bound(), timeout)
+            reply = self._caller.run_empty(self.bound(), timeout)
             if reply.status is not Status.SUCCESS:
                 return None
             seconds.append(reply.seconds)
         return round(statistics.median(seconds) * 1e9)
 
-    def _bound(self) -> OpCall:
+    def bound(self) -> OpCall:
+        """The call on these buffers, as a backend gets it."""
         workspace = self._buffers[WORKSPACE].data if WORKSPACE in self._buffers else None
         return bind(self.case, self.operator, self._inputs, self.outputs, workspace, self.workspace_bytes)
 

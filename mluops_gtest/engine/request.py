@@ -4,7 +4,6 @@ import sys
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-from mluops_gtest import __version__
 from mluops_gtest.backends.registry import can_be_debugged, runs_inline
 from mluops_gtest.content.root import recorded_roots, root_words
 from mluops_gtest.engine.stress import Stress
@@ -12,6 +11,7 @@ from mluops_gtest.errors import UsageError, shown
 from mluops_gtest.files.typed import Source, convert
 from mluops_gtest.model.query import Query
 from mluops_gtest.results.checks import check_labels
+from mluops_gtest.version import __version__
 
 # Which outputs `--save-outputs` keeps.
 Which = Literal["failed", "all"]

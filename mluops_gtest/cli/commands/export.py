@@ -41,12 +41,12 @@ def command(query: Query, roots: tuple[str, ...], out: Path, form: str, strict: 
     index.json lists them. The runner can only compare values, so cases that expect a status or need a special caller
     are left out and listed with the reason.
     """
-    from mluops_gtest import __version__
     from mluops_gtest.api.session import Session
     from mluops_gtest.cli.consoles import stderr
     from mluops_gtest.cli.lines import complain, say
     from mluops_gtest.cli.progress import track
     from mluops_gtest.generate.export import Export, not_exportable
+    from mluops_gtest.version import __version__
 
     session = Session(roots)
     chosen = session.select(query).cases

@@ -109,7 +109,7 @@ def command(form: str, update: bool, **options: Any) -> int:
 
     made = make_update(request)
     if not made.decision.blocked:
-        write_baseline(request.against, made)
+        write_baseline(options["against"], made)
     print_page(stdout(), update_page(made, str(request.against)))
     return int(ExitCode.FAILED if made.decision.blocked else ExitCode.OK)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mluops_gtest.cli.options import selection_options
-from mluops_gtest.errors import ExitCode, UnwritableError, UsageError
+from mluops_gtest.errors import ExitCode, UnwritableError
 from mluops_gtest.model.counted import counted
 from mluops_gtest.model.query import Query
 
@@ -57,42 +57,25 @@ def command(query: Query, roots: tuple[str, ...], out: Path | None, form: str, j
     Larger cases are made when they are first run, and kept in the cache. With --out it writes every selected case to
     that folder instead.
     """
+    from mluops_gtest.api.generation import plan_generation
     from mluops_gtest.api.session import Session
     from mluops_gtest.cli.consoles import stderr
     from mluops_gtest.cli.lines import complain, say
     from mluops_gtest.cli.progress import track
-    from mluops_gtest.generate.produce import Target, lock_differences, produce, update_lock
 
     session = Session(roots)
-    catalogue, selection = session.catalogue, session.select(query)
-    chosen, about = selection.cases, selection.operators
-    foreign = [case.id for case in chosen if case.draft is None]
-    if foreign:
-        raise UsageError(f"generate makes declared cases; {foreign[0]} is a file without a declaration.")
-    if out is None and form != "prototxt":
-        raise UsageError("The content root stores text files; to write --format pb, add --out DIR.")
-    stores = {root: Target(out or root.stored, f".{form}", committed_only=out is None) for root in catalogue.roots}
-    targets = {}
-    for case in chosen:
-        root = catalogue.root_of(case.operator)
-        if out is None and root.bundled and not check:
-            raise UsageError(
-                f"{case.id}: generate does not write into the installed package; say where to write: --out DIR."
-            )
-        targets[case.id] = stores[root]
-    produced = list(track(produce(catalogue, targets, check=check, jobs=jobs), len(targets), stderr()))
+    work = plan_generation(session, query, out, form, check=check)
+    produced = list(track(work.produce(jobs), len(work.targets), stderr()))
     unwritable = [item.unwritable for item in produced if item.unwritable]
     problems = sorted(item.problem for item in produced if item.problem)
     if check:
-        every = dict.fromkeys(stores.values())
-        problems += [line for target in every for line in lock_differences(catalogue, target, about)]
+        problems += work.differences()
         for line in problems:
             say(line)
         say(f"{counted(len(produced), 'case')} compared, {counted(len(problems), 'difference')}")
         return int(ExitCode.CONTENT if problems else ExitCode.OK)
-    for target in dict.fromkeys(targets.values()):
-        mine = [item for item in produced if targets[item.id] == target]
-        for case_id in update_lock(catalogue, target, mine, about):
+    for target, mine, removed in work.lock(produced):
+        for case_id in removed:
             say(f"removed {case_id}: no longer declared")
         say(_written(mine, target))
     # A slip in an operator's code is the same for many cases.
@@ -100,7 +83,8 @@ def command(query: Query, roots: tuple[str, ...], out: Path | None, form: str, j
         complain(f"error: {line}{f' ({times} cases)' if times > 1 else ''}")
     made = len(produced) - len(problems) - len(unwritable)
     if unwritable:
-        left = f"{len(targets) - made - len(problems)} cases are left; free some space and run the same command again."
+        waiting = len(work.targets) - made - len(problems)
+        left = f"{waiting} cases are left; free some space and run the same command again."
         raise UnwritableError(f"{unwritable[0]} {left}")
     return int(ExitCode.CONTENT if problems else ExitCode.OK)
 

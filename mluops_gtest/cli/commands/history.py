@@ -73,7 +73,7 @@ def command() -> None:
 @_db_option
 def add(results: tuple[Path, ...], db: Path | None) -> None:
     """Add runs to the history; a run that is already there is not added again."""
-    from mluops_gtest.cli.explained_causes import causes_of
+    from mluops_gtest.api.explained_causes import causes_of
     from mluops_gtest.cli.lines import say
     from mluops_gtest.results.files import read_report
     from mluops_gtest.results.history import History, history_path

@@ -58,7 +58,7 @@ def command(
 
     The exit code is 0 when the report was written, even if cases failed: `mluops-test gate` judges them.
     """
-    from mluops_gtest.cli.report_files import past_of, render, transitions_of, write
+    from mluops_gtest.api.report_files import past_of, render, transitions_of, write
     from mluops_gtest.results.files import read_report
 
     report = read_report(results)

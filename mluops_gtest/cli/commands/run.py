@@ -209,10 +209,10 @@ def command(ctx: click.Context, /, query: Query, resume: Path | None, **options:
     SELECT is a case id, an operator, a glob over ids, a case file or a folder of case files. Without any
     selection the default set runs: every declared case except those tagged network, race, heavy or undefined.
     """
+    from mluops_gtest.api.report_files import check_reports
+    from mluops_gtest.api.run_conditions import refuse_guard_pages, refuse_inline, under_stress
     from mluops_gtest.api.session import Session
     from mluops_gtest.cli.labels import given_labels
-    from mluops_gtest.cli.report_files import check_reports
-    from mluops_gtest.cli.run_conditions import refuse_guard_pages, refuse_inline, under_stress
     from mluops_gtest.cli.run_plan import empty_shard, only_failed, plan_new
     from mluops_gtest.cli.whole_run import execute
     from mluops_gtest.engine.request import RunRequest
@@ -321,9 +321,9 @@ def _options(ctx: click.Context, names: list[str]) -> str:
 
 
 def _resume(path: Path, verbosity: int) -> int:
+    from mluops_gtest.api.report_files import check_reports
     from mluops_gtest.api.session import Session
     from mluops_gtest.cli.lines import say
-    from mluops_gtest.cli.report_files import check_reports
     from mluops_gtest.cli.run_plan import plan_again
     from mluops_gtest.cli.whole_run import execute
     from mluops_gtest.engine.request import RunRecord, RunRequest

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mluops_gtest.cli.report_files import render
+from mluops_gtest.api.report_files import render
 from mluops_gtest.engine.request import RunRecord, RunRequest
 from mluops_gtest.errors import ContentError, NothingSelectedError, UnwritableError, UsageError
 from mluops_gtest.files.typed import Source, convert, json_bytes
