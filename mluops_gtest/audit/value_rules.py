@@ -4,12 +4,13 @@ import dis
 import functools
 import sys
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from mluops_gtest.audit.finding import Problem, Problems
+from mluops_gtest.audit.mutants import Catches, likely_first
 from mluops_gtest.audit.subject import Subject, judged
 from mluops_gtest.errors import ContentError
 from mluops_gtest.model.call import OpCall
@@ -34,27 +35,25 @@ def mutants_caught(subject: Subject) -> Problems:
             "there is no wrong implementation that the cases must catch",
             "Write mutants.py with MUTANTS: one implementation for each plausible mistake.",
         )
-    cases = {case.id: case for case in subject.computing}
+    cases = {case.id: case for case in likely_first(subject)}
     for mutant in subject.mutants:
-        first = _caught_by(mutant, subject.operator, cases, cases.__getitem__)
+        catches = Catches(mutant, subject.operator, cases, cases.__getitem__)
+        first = next(iter(catches), None)
         if first is None:
-            yield _survivor(mutant, "every stored case")
+            yield _survivor(mutant, "every stored case", catches.raised)
             continue
         for seed in range(1, min(subject.seeds, MUTANT_SEEDS) + 1):
             # What caught the mistake before comes first, so that few cases are made.
             others = [first, *(case_id for case_id in cases if case_id != first)]
-            if _caught_by(mutant, subject.operator, others, functools.partial(subject.reseeded, seed=seed)) is None:
-                yield _survivor(mutant, f"every case under --reseed {seed}")
+            catches = Catches(mutant, subject.operator, others, functools.partial(subject.reseeded, seed=seed))
+            if next(iter(catches), None) is None:
+                yield _survivor(mutant, f"every case under --reseed {seed}", catches.raised)
 
 
-def _caught_by(mutant: Mutant, operator: Operator, ids: Iterable[str], case_of: Callable[[str], Case]) -> str | None:
-    """The first case that the wrong implementation does not pass."""
-    fine, run = (Outcome.PASSED, Outcome.SKIPPED), mutant.fresh()
-    found = (name for name in ids if judged(mutant.name, run, case_of(name), operator).outcome not in fine)
-    return next(found, None)
-
-
-def _survivor(mutant: Mutant, passed: str) -> Problem:
+def _survivor(mutant: Mutant, passed: str, raised: str) -> Problem:
+    if raised:
+        message = f"{mutant.name} ({mutant.message}) is caught by no case, and raises an exception of its own: {raised}"
+        return Problem(source_of(mutant.run), message, "A mutant answers wrongly, it does not fail: correct it.")
     return Problem(
         source_of(mutant.run),
         f"{mutant.name} ({mutant.message}) passes {passed}",

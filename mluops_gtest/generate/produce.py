@@ -67,7 +67,7 @@ def _produced(catalogue: Catalogue, targets: Mapping[str, Target], *, check: boo
         yield from (worker.produce(*item) for item in targets.items())
         return
     # Spawned: a fork would copy the parent's threads' locks; operators are loaded by path in each worker.
-    with _one_blas_thread():
+    with one_blas_thread():
         pool = ProcessPoolExecutor(
             jobs, get_context("spawn"), _start_worker, (catalogue.roots, _operators_of(targets), check)
         )
@@ -84,7 +84,7 @@ def _operators_of(case_ids: Iterable[str]) -> list[str]:
 
 
 @contextlib.contextmanager
-def _one_blas_thread() -> Iterator[None]:
+def one_blas_thread() -> Iterator[None]:
     """Use one BLAS thread per process: threads that compete for the cores make generation ten times slower."""
     names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
     before = {name: os.environ.get(name) for name in names}

@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from mluops_gtest.model.call import OpCall
@@ -43,6 +44,12 @@ class KnownOperators(Mapping[str, Operator]):
 
 def _are_mutants(value: object) -> bool:
     return isinstance(value, tuple) and all(isinstance(one, Mutant) for one in value)
+
+
+def _mistake_in_mutants(mutants: tuple[Mutant, ...], _operator: Operator) -> str | None:
+    names = sorted(one.name for one in mutants)
+    twice = next((first for first, second in pairwise(names) if first == second), None)
+    return None if twice is None else f"two mutants are named {twice!r}; give each a name of its own"
 
 
 def _is_c_api(value: object) -> bool:
@@ -86,7 +93,7 @@ def _mistake_in_exact(exact: "Mapping[str, ExactElement]", operator: Operator) -
 
 
 MUTANTS: Final[Part[tuple[Mutant, ...]]] = Part(
-    "mutants", "MUTANTS", "a tuple of mluops_gtest.authoring.Mutant", _are_mutants
+    "mutants", "MUTANTS", "a tuple of mluops_gtest.authoring.Mutant", _are_mutants, _mistake_in_mutants
 )
 TORCH_KERNEL: Final[Part[TorchKernel]] = Part("torch_kernel", "run", "a function run(call, inputs, outputs)", callable)
 C_API: "Final[Part[CApi]]" = Part(

@@ -14,6 +14,15 @@ Examples:
   mluops-test audit operators --seeds 2                    a quick look
   mluops-test audit operators --rules                      what each rule demands
   mluops-test audit operators --format json                for programs
+  mluops-test audit mutants -j 2                           which cases catch which wrong implementation?
+"""
+_MUTANTS_EPILOG = """\b
+Examples:
+  mluops-test audit mutants -j 2                           every operator, every case
+  mluops-test audit mutants --op ball_query --list         which cases catch which
+  mluops-test audit mutants --first-kill -j 2              is each caught at all? For CI: a fraction of the time
+  mluops-test audit mutants --budget 60                    what can be tried in a minute
+  mluops-test audit mutants --first-kill --format markdown the table of docs/reference/audit.md
 """
 
 
@@ -87,3 +96,78 @@ def operators(roots: tuple[str, ...], names: tuple[str, ...], seeds: int, rules:
     if not chosen:
         return int(ExitCode.EMPTY)
     return int(ExitCode.FAILED if found else ExitCode.OK)
+
+
+@command.command("mutants", epilog=_MUTANTS_EPILOG)
+@click.option(
+    "--op",
+    "names",
+    multiple=True,
+    help="Only this operator, e.g. --op voxel_pooling_forward.",
+    shell_complete=complete_operators,
+)
+@root_option
+@click.option("--first-kill", is_flag=True, help="Leave each wrong implementation at the first case that catches it.")
+@click.option(
+    "--budget",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="Begin nothing more after that time, e.g. --budget 60; what is not tried does not count as passed.",
+)
+@click.option(
+    "-j",
+    "--jobs",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Use N processes, e.g. -j 2.",
+)
+@click.option("--list", "every", is_flag=True, help="Name every wrong implementation and the cases that catch it.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "markdown"]),
+    default="text",
+    show_default=True,
+    help="How to print, e.g. --format json.",
+)
+def mutants(
+    roots: tuple[str, ...],
+    names: tuple[str, ...],
+    first_kill: bool,
+    budget: float | None,
+    jobs: int,
+    every: bool,
+    form: str,
+) -> int:
+    """Try all wrong implementations that operators ship on the stored cases: which cases catch which?
+
+    Beside them, wrong statuses are made from the ordered checks: one forgotten, exchanged with its neighbour, with
+    another status, or writing before it refuses. Exit 1 if the cases do not catch one, or one was not tried.
+    """
+    from mluops_gtest.api.session import Session
+    from mluops_gtest.audit.mutants import names_planted
+    from mluops_gtest.cli.consoles import stderr
+    from mluops_gtest.cli.lines import say
+    from mluops_gtest.cli.mutant_trials import TrialPlan, trials
+    from mluops_gtest.cli.pages.mutants import MutantsPage
+    from mluops_gtest.cli.progress import track
+    from mluops_gtest.model.parts import MUTANTS
+
+    known = Session(roots).catalogue.operators
+    chosen = [known.find(name).name for name in names] or list(known)
+    shipped = {name: known.part(name, MUTANTS) or () for name in chosen}
+    wanted = {name: names_planted(known[name], shipped[name]) for name in chosen}
+    total = sum(map(len, wanted.values()))
+    found = list(track(trials(TrialPlan(roots, wanted, first_kill, jobs, budget)), total, stderr()))
+    tried = {(trial.operator, trial.name) for trial in found}
+    untried = [(operator, name) for operator in chosen for name in wanted[operator] if (operator, name) not in tried]
+    page = MutantsPage(chosen, found, untried, first_kill)
+    if form == "json":
+        say(page.json())
+    else:
+        say("\n".join(page.markdown() if form == "markdown" else page.text(every=every)))
+    if not found and not untried:
+        return int(ExitCode.EMPTY)
+    return int(ExitCode.FAILED if page.survivors or untried else ExitCode.OK)

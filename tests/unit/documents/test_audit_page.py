@@ -5,6 +5,6 @@ from tests.conftest import ROOT
 
 
 def test_every_rule_is_on_the_page_with_what_it_demands():
-    lines = (ROOT / "docs" / "reference" / "audit.md").read_text().splitlines()
-    listed = [line for line in lines if line.startswith("| `")]
+    rules, _, _ = (ROOT / "docs" / "reference" / "audit.md").read_text().partition("\n## ")
+    listed = [line for line in rules.splitlines() if line.startswith("| `")]
     assert listed == [f"| `{name}` | {rule.__doc__.partition(chr(10))[0]} |" for name, rule in RULES.items()]

@@ -1,0 +1,93 @@
+"""Wrong implementations tried side by side: each process keeps the cases of one operator at a time."""
+
+import contextlib
+import functools
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass
+from multiprocessing import get_context
+
+from mluops_gtest.api.session import Session
+from mluops_gtest.audit.mutants import Planted, Trial, planted, tried
+from mluops_gtest.audit.subject import Subject
+from mluops_gtest.cli.audit_subject import subject_of
+from mluops_gtest.generate.produce import one_blas_thread
+
+
+@dataclass(frozen=True, slots=True)
+class TrialPlan:
+    """What is to be tried, and how."""
+
+    roots: tuple[str, ...]
+    # Operator → the names of its wrong implementations.
+    names: Mapping[str, Sequence[str]]
+    first_kill: bool = False
+    jobs: int = 1
+    # Seconds after which nothing more is begun; None: all is tried.
+    budget: float | None = None
+
+
+def trials(plan: TrialPlan) -> Iterator[Trial]:
+    """Each of them, as they finish; fewer where the time is up."""
+    deadline = None if plan.budget is None else time.monotonic() + plan.budget
+    work = _Work(plan.names, deadline)
+    if plan.jobs <= 1:
+        while (task := work.take("")) is not None:
+            yield _try(plan.roots, *task, plan.first_kill)
+        return
+    yield from _in_processes(plan, work)
+
+
+class _Work:
+    """What is left to do."""
+
+    def __init__(self, names: Mapping[str, Sequence[str]], deadline: float | None) -> None:
+        self._left = {operator: list(reversed(these)) for operator, these in names.items()}
+        self._untouched = set(self._left)
+        self._deadline = deadline
+
+    def take(self, operator: str) -> tuple[str, str] | None:
+        """The next one, of that operator if there is one left; None where there is none, or the time is up."""
+        if self._deadline is not None and time.monotonic() >= self._deadline:
+            return None
+        if not self._left.get(operator):
+            # Whose cases nobody has read comes before what another process is at.
+            left = [one for one in self._left if self._left[one]]
+            operator = max(left, key=lambda one: (one in self._untouched, len(self._left[one])), default="")
+        self._untouched.discard(operator)
+        return (operator, self._left[operator].pop()) if operator else None
+
+
+def _in_processes(plan: TrialPlan, work: _Work) -> Iterator[Trial]:
+    # Spawned, each a pool of its own, so that an operator's mutants meet the process that has its cases.
+    with one_blas_thread(), contextlib.ExitStack() as pools:
+        lanes = [ProcessPoolExecutor(1, get_context("spawn")) for _ in range(plan.jobs)]
+        for lane in lanes:
+            # After an interrupt nothing more is begun.
+            pools.callback(lane.shutdown, cancel_futures=True)
+        running: dict[Future[Trial], ProcessPoolExecutor] = {}
+
+        def begin(lane: ProcessPoolExecutor, operator: str) -> None:
+            task = work.take(operator)
+            if task is not None:
+                running[lane.submit(_try, plan.roots, *task, plan.first_kill)] = lane
+
+        for lane in lanes:
+            begin(lane, "")
+        while running:
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                lane, trial = running.pop(future), future.result()
+                begin(lane, trial.operator)
+                yield trial
+
+
+def _try(roots: tuple[str, ...], operator: str, name: str, first_kill: bool) -> Trial:
+    subject, wrong = _loaded(roots, operator)
+    return tried(subject, wrong[name], first_kill=first_kill)
+
+
+@functools.lru_cache(1)
+def _loaded(roots: tuple[str, ...], operator: str) -> tuple[Subject, dict[str, Planted]]:
+    subject = subject_of(Session(roots), operator, 0)
+    return subject, planted(subject)
