@@ -177,7 +177,8 @@ def input_cleared(right: Run, name: str) -> Mutant:
     """An input is used as scratch, and is all zeros afterwards."""
 
     def spoil(call: OpCall) -> None:
-        call.array(name)[...] = 0
+        if (array := call.tensor(name).array) is not None:
+            array[...] = 0
 
     return spoilt(f"{name}_cleared", f"uses {name} as scratch and leaves zeros there", right, spoil)
 

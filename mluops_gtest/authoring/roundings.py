@@ -52,10 +52,34 @@ def rounding_halves(rounded: Callable[[Array], Array]) -> Callable[[Array, Array
     return write
 
 
+def nan_cleared(values: Array) -> Array:
+    """0 in place of NaN."""
+    return np.where(np.isnan(values), values.dtype.type(0), values)
+
+
+def clamped(values: Array) -> Array:
+    """The type's largest number in place of an infinity."""
+    return np.where(np.isinf(values), np.copysign(np.finfo(values.dtype).max, values), values)
+
+
+def through_half(values: Array) -> Array:
+    """Rounded to half and back."""
+    with np.errstate(over="ignore"):
+        return values.astype(np.float16).astype(values.dtype)
+
+
 # Name, message and how float32 sums are written to the output.
 WRONG_WRITES: Final = (
     ("tiny_floats_flushed", "writes 0 for subnormal floats", flushing(np.float32)),
     ("tiny_halves_flushed", "writes 0 for subnormal halves", flushing(np.float16)),
     ("halves_truncated", "rounds to half toward 0", rounding_halves(truncated_to_half)),
     ("half_ties_up", "rounds to half away from 0 from the middle", rounding_halves(rounded_up_to_half)),
+)
+
+# Name, message and what becomes of values that should be copied bit by bit.
+WRONG_COPIES: Final = (
+    ("drops_nan", "NaN becomes 0", nan_cleared),
+    ("clamps_infinity", "infinities become the largest number", clamped),
+    ("flushes_denormals", "denormals become 0", flushed),
+    ("through_half", "values rounded to half", through_half),
 )

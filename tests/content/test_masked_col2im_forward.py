@@ -2,13 +2,15 @@
 
 import itertools
 import random
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
 import pytest
 
-from generators.masked_col2im_forward.mutants import MUTANTS, Steps, apply
+from generators.masked_col2im_forward.mutants import MUTANTS
+from generators.masked_col2im_forward.pixel_copy import Steps, apply
 from generators.masked_col2im_forward.values import KINDS, column_values
 from mluops_gtest.audit.subject import Implementation
 from mluops_gtest.authoring import Draw, DType, Handle, Layout, OpCall, Status, TensorArg, TensorDesc, call_of
@@ -107,20 +109,21 @@ def test_the_copy_that_the_wrong_ones_vary_is_right() -> None:
         np.testing.assert_array_equal(bits_of(call.array("im")), literal_loops(call))
 
 
-@pytest.mark.slow
-def test_each_wrong_implementation_is_wrong_somewhere_and_right_somewhere() -> None:
+def test_each_wrong_implementation_is_right_somewhere() -> None:
+    """One that is wrong everywhere has more than one mistake; that none is right everywhere is the audit's rule."""
     rng = random.Random(5)
-    agrees: dict[str, set[bool]] = {wrong.name: set() for wrong in MUTANTS}
-    for _ in range(250):
+    never_right = {wrong.name for wrong in MUTANTS}
+    for _ in range(20):
         call = random_call(rng)
         expected = literal_loops(call)
         for wrong in MUTANTS:
-            call.array("im")[...] = poisoned(call.tensor("im").dtype, call.tensor("im").dims)
+            tried = deepcopy(call)  # a wrong implementation may write anywhere
             with np.errstate(all="ignore"):
-                wrong.run(call)
-            agrees[wrong.name].add(bool((bits_of(call.array("im")) == expected).all()))
+                wrong.run(tried)
+            if (bits_of(tried.array("im")) == expected).all():
+                never_right.discard(wrong.name)
     # A sum with what marks unwritten memory is never right.
-    assert {name: found for name, found in agrees.items() if found != {True, False}} == {"adds_to_im": {False}}
+    assert never_right == {"adds_to_im"}
 
 
 # Rulings.

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mluops_gtest.authoring.roundings import flushed, rounded_up_to_half, truncated_to_half
+from mluops_gtest.authoring.roundings import WRONG_COPIES, flushed, rounded_up_to_half, truncated_to_half
 
 SMALLEST = 2.0**-24
 
@@ -43,3 +43,23 @@ def test_only_subnormal_numbers_are_flushed(dtype, smallest):
     result = flushed(values)
     assert result.dtype == dtype
     np.testing.assert_array_equal(result, np.array([smallest, -smallest, 0, 0, 0, 1, np.inf, np.nan], dtype))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_each_wrong_copy_changes_the_numbers_that_it_names_and_no_other(dtype):
+    largest, tiny = np.finfo(dtype).max, np.finfo(dtype).smallest_subnormal
+    values = np.array([np.nan, np.inf, -np.inf, tiny, 1 + np.finfo(dtype).eps, largest, -0.0, 3], dtype)
+    exact = dtype is np.float16
+    changed = {
+        "drops_nan": {0: 0},
+        "clamps_infinity": {1: largest, 2: -largest},
+        "flushes_denormals": {3: 0},
+        "through_half": {} if exact else {3: 0, 4: 1, 5: np.inf},
+    }
+    for name, _, copy in WRONG_COPIES:
+        expected = values.copy()
+        for place, value in changed[name].items():
+            expected[place] = value
+        result = copy(values)
+        assert result.dtype == dtype
+        np.testing.assert_array_equal(result, expected)
