@@ -1,289 +1,330 @@
 """Implementations with one plausible mistake each; the small cases must catch every one."""
 
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
 import numpy as np
 
 from mluops_gtest.authoring import Array, Mutant, OpCall, Status
-from mluops_gtest.authoring.roundings import flushed
+from mluops_gtest.authoring.interpolation import shortened
+from mluops_gtest.authoring.mistakes import (
+    cached_by_shape,
+    first_param_kept,
+    input_cleared,
+    left,
+    part_left,
+    sum_goes_on,
+    tails_left,
+)
+from mluops_gtest.authoring.narrowing import NARROW, wrapped
+from mluops_gtest.authoring.roundings import clamped, flushed, nan_cleared, through_half
 
+from .point_by_point import Points, Steps, add, all_of, apply
 
-class Pooling:
-    """The right pooling in four steps; a class below does one of them wrong."""
+# What kernels cut axes into, and points that one vector instruction takes.
+_TILE: Final = 64
+_VECTOR: Final = 16
 
-    def run(self, call: OpCall) -> Status:
-        """Write both outputs of a valid call."""
-        x, y, z = np.moveaxis(call.array("geom_xyz").astype(np.int64), -1, 0)
-        batch = np.broadcast_to(np.arange(len(x))[:, None], x.shape)
-        extents = tuple(int(call.param(f"num_voxel_{axis}")) for axis in "xyz")
-        inside = self.inside((x, y, z), extents)
-        call.array("pos_memo")[...] = self.memo(batch, y, x, inside)
-        output = call.array("output_features")
-        output[...] = 0
-        cells = self.cells(batch, y, x, extents)
-        inside = inside & (cells >= 0) & (cells < output.size // output.shape[-1])
-        with np.errstate(invalid="ignore", over="ignore"):
-            self.add(output.reshape(-1, output.shape[-1]), cells[inside], call.array("input_features")[inside])
-        return Status.SUCCESS
+_right = partial(apply, Steps())
 
-    def inside(self, point: tuple[Array, Array, Array], extents: tuple[int, ...]) -> Array:
-        """Which points count."""
-        x, y, z = (self.within(axis, extent) for axis, extent in zip(point, extents, strict=True))
-        return x & y & z
 
-    def within(self, axis: Array, extent: int) -> Array:
-        """Which coordinates lie on the axis."""
-        return (axis >= 0) & (axis < extent)
+def _wrong(name: str, message: str, steps: Steps) -> Mutant:
+    return Mutant(name, message, partial(apply, steps))
 
-    def memo(self, batch: Array, y: Array, x: Array, inside: Array) -> Array:
-        """pos_memo."""
-        return np.where(inside[..., None], np.stack([batch, y, x], axis=-1), -1)
 
-    def cells(self, batch: Array, y: Array, x: Array, extents: tuple[int, ...]) -> Array:
-        """The linear cell of each point."""
-        width, height, _ = extents
-        return (batch * height + y) * width + x
+# Which points count.
 
-    def add(self, output: Array, cells: Array, features: Array) -> None:
-        """The features of the counted points into their cells."""
-        np.add.at(output, cells, features)
 
+def _narrowed(narrow: Callable[[Array], Array]) -> Callable[[Points], Points]:
+    return lambda points: replace(points, x=narrow(points.x), y=narrow(points.y), z=narrow(points.z))
 
-class StrictLowerBound(Pooling):
-    """§3.1's `> 0`."""
 
-    def inside(self, point: tuple[Array, Array, Array], extents: tuple[int, ...]) -> Array:
-        """0 is outside on every axis."""
-        return super().inside(point, extents) & (point[0] > 0) & (point[1] > 0) & (point[2] > 0)
+def _bounds_in_float(points: Points) -> Array:
+    """2^24 and 2^24 + 1 look equal."""
+    axes = zip((points.x, points.y, points.z), points.extents, strict=True)
+    return all_of((at >= 0) & (at.astype(np.float32) < np.float32(extent)) for at, extent in axes)
 
 
-class StrictLowerBoundInPlane(Pooling):
-    """§3.1's `> 0` on x and y, with z excepted because it is always 0 in the network."""
+def _by_linear_cell(points: Points) -> Array:
+    """A point beyond one row lands in the next."""
+    width, height, depth = points.extents
+    cell = points.y * width + points.x
+    return all_of((cell >= 0, cell < width * height, points.z >= 0, points.z < depth))
 
-    def inside(self, point: tuple[Array, Array, Array], extents: tuple[int, ...]) -> Array:
-        """0 is outside on x and y."""
-        return super().inside(point, extents) & (point[0] > 0) & (point[1] > 0)
 
+def _up_to_one_outside(points: Points) -> Array:
+    """A `break` for a `continue`."""
+    return np.logical_and.accumulate(points.within(), axis=1)
 
-class InclusiveUpperBound(Pooling):
-    """`<=` the number of voxels."""
 
-    def inside(self, point: tuple[Array, Array, Array], extents: tuple[int, ...]) -> Array:
-        """One layer more on every axis."""
-        return super().inside(point, tuple(extent + 1 for extent in extents))
+def _bounded_by(axes: tuple[int, int, int]) -> Callable[[Points], Array]:
+    """x, y and z held against the extents of these axes."""
+    first, second, third = axes
+    return lambda p: replace(p, extents=(p.extents[first], p.extents[second], p.extents[third])).within()
 
 
-class DepthIgnored(Pooling):
-    """z is not looked at."""
+# What pos_memo holds.
 
-    def inside(self, point: tuple[Array, Array, Array], extents: tuple[int, ...]) -> Array:
-        """x and y alone decide."""
-        return super().inside((point[0], point[1], np.zeros_like(point[2])), extents)
 
+def _memo_without_z(points: Points, inside: Array) -> Array:
+    return np.where(inside[..., None], np.stack([points.x, points.y, points.z], axis=-1), -1)
 
-class OneLayer(Pooling):
-    """As if num_voxel_z were always 1."""
 
-    def inside(self, point: tuple[Array, Array, Array], extents: tuple[int, ...]) -> Array:
-        """Layers above the first are not folded in."""
-        return super().inside(point, (*extents[:2], 1))
+def _memo_half_cleared(points: Points, inside: Array) -> Array:
+    memo = points.memo(np.ones_like(inside))
+    memo[~inside, 0] = -1
+    return memo
 
 
-class FloatBounds(Pooling):
-    """Coordinates and bounds compared as float32."""
+def _memo_axes_first(points: Points, inside: Array) -> Array:
+    memo = points.memo(inside)
+    return memo.swapaxes(1, 2).reshape(memo.shape)
 
-    def within(self, axis: Array, extent: int) -> Array:
-        """2^24 and 2^24 + 1 look equal."""
-        return (axis >= 0) & (axis.astype(np.float32) < np.float32(extent))
 
+# Which cell.
 
-class LinearBounds(Pooling):
-    """Only the linear cell is checked, so a point beyond one row lands in the next."""
 
-    def inside(self, point: tuple[Array, Array, Array], extents: tuple[int, ...]) -> Array:
-        """x is free, the cell must lie in the batch."""
-        x, y, z = point
-        width, height, depth = extents
-        cell = y * width + x
-        return (cell >= 0) & (cell < width * height) & (z >= 0) & (z < depth)
+def _height_as_row_length(points: Points) -> Array:
+    _, height, _ = points.extents
+    return (points.batch * height + points.y) * height + points.x
 
 
-class MemoXFirst(Pooling):
-    """pos_memo as (batch, x, y), the order in which §3.1 copies."""
+def _transposed(points: Points) -> Array:
+    width, height, _ = points.extents
+    return (points.batch * width + points.x) * height + points.y
 
-    def memo(self, batch: Array, y: Array, x: Array, inside: Array) -> Array:
-        """x before y."""
-        return super().memo(batch, x, y, inside)
 
+# What is added.
 
-class MemoBatchFromOne(Pooling):
-    """§3.1's loop over batches begins at 1."""
 
-    def memo(self, batch: Array, y: Array, x: Array, inside: Array) -> Array:
-        """Batches counted from 1."""
-        return super().memo(batch + 1, y, x, inside)
+def _channels_first(features: Array, _: Array) -> Array:
+    batches, count, channels = features.shape
+    return features.reshape(batches, channels, count).swapaxes(1, 2)
 
 
-class MemoOfAll(Pooling):
-    """pos_memo written before the bounds are looked at."""
+def _compacted(features: Array, inside: Array) -> Array:
+    """The features of the first points go to those that count, in their order."""
+    rank = np.maximum(np.cumsum(inside, axis=1) - 1, 0)
+    return np.take_along_axis(features, rank[..., None], axis=1)
 
-    def memo(self, batch: Array, y: Array, x: Array, inside: Array) -> Array:
-        """Also where the point does not count."""
-        return super().memo(batch, y, x, np.ones_like(inside))
 
+def _each(change: Callable[[Array], Array]) -> Callable[[Array, Array], Array]:
+    return lambda features, _: change(features)
 
-class CellTransposed(Pooling):
-    """Output laid out [B, X, Y, C]."""
 
-    def cells(self, batch: Array, y: Array, x: Array, extents: tuple[int, ...]) -> Array:
-        """x is the row."""
-        width, height, _ = extents
-        return (batch * width + x) * height + y
+def _last_wins(output: Array, cells: Array, features: Array) -> None:
+    for cell, row in zip(cells.tolist(), features, strict=True):
+        output[cell] = row
 
 
-class BatchIgnored(Pooling):
-    """Every batch pools into the first."""
+def _first_wins(output: Array, cells: Array, features: Array) -> None:
+    _last_wins(output, cells[::-1], features[::-1])
 
-    def cells(self, batch: Array, y: Array, x: Array, extents: tuple[int, ...]) -> Array:
-        """No batch offset."""
-        return super().cells(np.zeros_like(batch), y, x, extents)
 
+def _lost_in_a_vector(output: Array, cells: Array, features: Array) -> None:
+    """Of points that meet within a vector of 16 one survives."""
+    for first in range(0, len(cells), _VECTOR):
+        part = slice(first, first + _VECTOR)
+        output[cells[part]] += features[part]
 
-class LastPointWins(Pooling):
-    """Assigned, not added."""
 
-    def add(self, output: Array, cells: Array, features: Array) -> None:
-        """Later points overwrite earlier ones."""
-        for cell, row in zip(cells.tolist(), features, strict=True):
-            output[cell] = row
+def _lost_between_threads(output: Array, cells: Array, features: Array) -> None:
+    """Where both halves of the points meet, the second thread's sum is written over the first one's."""
+    for part in (slice(0, len(cells) // 2), slice(len(cells) // 2, None)):
+        output[cells[part]] = 0
+        add(output, cells[part], features[part])
 
 
-class LostUpdates(Pooling):
-    """`output[cells] += features` without atomics: of points that meet in a cell one survives."""
+def _mean(output: Array, cells: Array, features: Array) -> None:
+    add(output, cells, features)
+    output /= np.maximum(np.bincount(cells, minlength=len(output)), 1)[:, None]
 
-    def add(self, output: Array, cells: Array, features: Array) -> None:
-        """Duplicates are read before any is written."""
-        output[cells] += features
 
+def _largest(output: Array, cells: Array, features: Array) -> None:
+    output[cells] = -np.inf
+    np.maximum.at(output, cells, features)
 
-class HalfAccumulator(Pooling):
-    """Accumulates in half precision."""
 
-    def add(self, output: Array, cells: Array, features: Array) -> None:
-        """Rounded to 11 bits after every addition."""
-        sums = np.zeros(output.shape, np.float16)
-        np.add.at(sums, cells, features.astype(np.float16))
-        output[...] = sums
+def _in_half(output: Array, cells: Array, features: Array) -> None:
+    sums = np.zeros(output.shape, np.float16)
+    add(sums, cells, features.astype(np.float16))
+    output[...] = sums
 
 
-class SubnormalFeaturesFlushed(Pooling):
-    """Reads subnormal features as 0, as vector units do in their fast mode."""
+def _fixed_point(output: Array, cells: Array, features: Array) -> None:
+    """Integer atomics: sums are multiples of 2^-16."""
+    add(output, cells, np.round(features * 65536) / 65536)
 
-    def add(self, output: Array, cells: Array, features: Array) -> None:
-        """Nothing below 2^-126 is read."""
-        super().add(output, cells, flushed(features))
 
+def _afterwards(change: Callable[[Array], Array]) -> Callable[[Array, Array, Array], None]:
+    def wrong(output: Array, cells: Array, features: Array) -> None:
+        add(output, cells, features)
+        output[...] = change(output)
 
-class SubnormalSumsFlushed(Pooling):
-    """Writes subnormal sums as 0."""
+    return wrong
 
-    def add(self, output: Array, cells: Array, features: Array) -> None:
-        """Nothing below 2^-126 is written."""
-        super().add(output, cells, features)
-        output[...] = flushed(output)
 
+def _clamped_throughout(output: Array, cells: Array, features: Array) -> None:
+    add(output, cells, clamped(features))
+    output[...] = clamped(output)
 
-class NanSkipped(Pooling):
-    """Treats NaN as missing."""
 
-    def add(self, output: Array, cells: Array, features: Array) -> None:
-        """NaN counts as 0."""
-        super().add(output, cells, np.where(np.isnan(features), np.float32(0), features))
+def _last_cell_dropped(output: Array, cells: Array, features: Array) -> None:
+    add(output, cells, features)
+    output[-1] = 0
 
 
-class InfiniteClamped(Pooling):
-    """Saturates at the largest float."""
+def _point_tail_dropped(output: Array, cells: Array, features: Array) -> None:
+    whole = len(cells) // _TILE * _TILE or len(cells)
+    add(output, cells[:whole], features[:whole])
 
-    def add(self, output: Array, cells: Array, features: Array) -> None:
-        """Neither an infinite term nor an infinite sum."""
-        largest = np.finfo(np.float32).max
-        super().add(output, cells, np.clip(features, -largest, largest))
-        np.clip(output, -largest, largest, out=output)
 
+def _channel_tail_dropped(output: Array, cells: Array, features: Array) -> None:
+    whole = features.shape[1] // _TILE * _TILE or features.shape[1]
+    add(output[:, :whole], cells, features[:, :whole])
 
-class LastCellDropped(Pooling):
-    """A loop over cells that ends one too early."""
 
-    def add(self, output: Array, cells: Array, features: Array) -> None:
-        """The last cell of the last batch stays 0."""
-        super().add(output, cells, features)
-        output[-1] = 0
+def _mask_multiplied(call: OpCall) -> Status:
+    """Points outside are added to the first cell times 0, and 0 · NaN is NaN."""
+    status = _right(call)
+    outside = call.array("pos_memo")[..., 0] < 0
+    call.array("output_features")[0, 0, 0] += (call.array("input_features")[outside] * np.float32(0)).sum(axis=0)
+    return status
 
 
-class PointTailDropped(Pooling):
-    """Whole tiles of 64 points only, where there is more than one."""
+# What was there before.
 
-    def add(self, output: Array, cells: Array, features: Array) -> None:
-        """The rest behind the last whole tile is not added."""
-        whole = len(cells) // 64 * 64 or len(cells)
-        super().add(output, cells[:whole], features[:whole])
 
+def _nothing(output: Array) -> None:
+    """The sums come on top; the buffer may hold a signalling NaN."""
 
-class ChannelTailDropped(Pooling):
-    """Whole vectors of 64 channels only, where there is more than one."""
 
-    def add(self, output: Array, cells: Array, features: Array) -> None:
-        """The rest behind the last whole vector is not added."""
-        whole = features.shape[1] // 64 * 64 or features.shape[1]
-        super().add(output[:, :whole], cells, features[:, :whole])
+def _clear_first_batch(output: Array) -> None:
+    output[0] = 0
 
 
-class MaskMultiplied(Pooling):
-    """Points outside are added to the first cell times 0."""
+def _untouched(call: OpCall) -> Array:
+    """bool [B, Y, X]: no point falls into the cell."""
+    memo = call.array("pos_memo")
+    untouched = np.ones(call.tensor("output_features").dims[:3], bool)
+    untouched[tuple(memo[memo[..., 0] >= 0].T)] = False
+    return untouched
 
-    def run(self, call: OpCall) -> Status:
-        """0 · NaN is NaN."""
-        status = super().run(call)
-        outside = call.array("pos_memo")[..., 0] < 0
-        call.array("output_features")[0, 0, 0] += (call.array("input_features")[outside] * np.float32(0)).sum(axis=0)
-        return status
 
-
-class OutputNotCleared(Pooling):
-    """Adds to what the buffer held."""
-
-    def run(self, call: OpCall) -> Status:
-        """The sums come on top."""
-        before = call.array("output_features").copy()
-        status = super().run(call)
-        with np.errstate(invalid="ignore"):  # the buffer may hold a signalling NaN
-            call.array("output_features")[...] += before
-        return status
-
-
-MUTANTS = (
-    Mutant("strict_lower_bound", "§3.1's `> 0`: coordinate 0 is outside", StrictLowerBound().run),
-    Mutant("strict_lower_bound_in_plane", "§3.1's `> 0` on x and y", StrictLowerBoundInPlane().run),
-    Mutant(
-        "inclusive_upper_bound", "the coordinate equal to the number of voxels is inside", InclusiveUpperBound().run
+MUTANTS: Final = (
+    # Which points count.
+    _wrong("strict_lower_bound", "§3.1's `> 0`: coordinate 0 is outside", Steps(inside=lambda p: p.within((1, 1, 1)))),
+    _wrong("strict_in_plane", "§3.1's `> 0` on x and y", Steps(inside=lambda p: p.within((1, 1, 0)))),
+    _wrong("strict_in_depth", "§3.1's `> 0` on z", Steps(inside=lambda p: p.within((0, 0, 1)))),
+    _wrong("negative_x_inside", "x = −1 is inside", Steps(inside=lambda p: p.within((-1, 0, 0)))),
+    _wrong("negative_y_inside", "y = −1 is inside", Steps(inside=lambda p: p.within((0, -1, 0)))),
+    _wrong("negative_z_inside", "z = −1 is inside", Steps(inside=lambda p: p.within((0, 0, -1)))),
+    _wrong("inclusive_x", "x = num_voxel_x is inside", Steps(inside=lambda p: p.within(beyond=(1, 0, 0)))),
+    _wrong("inclusive_y", "y = num_voxel_y is inside", Steps(inside=lambda p: p.within(beyond=(0, 1, 0)))),
+    _wrong("inclusive_z", "z = num_voxel_z is inside", Steps(inside=lambda p: p.within(beyond=(0, 0, 1)))),
+    _wrong("last_layer_outside", "z = num_voxel_z − 1 is outside", Steps(inside=lambda p: p.within(beyond=(0, 0, -1)))),
+    _wrong(
+        "depth_ignored",
+        "z does not decide whether a point counts",
+        Steps(inside=lambda p: replace(p, z=np.zeros_like(p.z)).within()),
     ),
-    Mutant("depth_ignored", "z does not decide whether a point counts", DepthIgnored().run),
-    Mutant("one_layer", "only z = 0 counts", OneLayer().run),
-    Mutant("float_bounds", "bounds compared in float32", FloatBounds().run),
-    Mutant("linear_bounds", "only the linear cell is checked", LinearBounds().run),
-    Mutant("memo_x_first", "pos_memo is (batch, x, y)", MemoXFirst().run),
-    Mutant("memo_batch_from_one", "pos_memo counts batches from 1", MemoBatchFromOne().run),
-    Mutant("memo_of_all", "pos_memo is written for points outside", MemoOfAll().run),
-    Mutant("cell_transposed", "output_features is laid out [B, X, Y, C]", CellTransposed().run),
-    Mutant("batch_ignored", "every batch pools into the first", BatchIgnored().run),
-    Mutant("last_point_wins", "features are assigned, not added", LastPointWins().run),
-    Mutant("lost_updates", "additions to one cell are not atomic", LostUpdates().run),
-    Mutant("half_accumulator", "sums are kept in half precision", HalfAccumulator().run),
-    Mutant("subnormal_features_flushed", "subnormal features count as 0", SubnormalFeaturesFlushed().run),
-    Mutant("subnormal_sums_flushed", "subnormal sums become 0", SubnormalSumsFlushed().run),
-    Mutant("nan_skipped", "NaN counts as 0", NanSkipped().run),
-    Mutant("infinite_clamped", "infinities become the largest float", InfiniteClamped().run),
-    Mutant("last_cell_dropped", "the last cell stays 0", LastCellDropped().run),
-    Mutant("point_tail_dropped", "points behind the last whole tile of 64 are lost", PointTailDropped().run),
-    Mutant("channel_tail_dropped", "channels behind the last whole vector of 64 are lost", ChannelTailDropped().run),
-    Mutant("mask_multiplied", "points outside are multiplied by 0 instead of left out", MaskMultiplied().run),
-    Mutant("output_not_cleared", "output_features is not set to 0 first", OutputNotCleared().run),
+    _wrong("one_layer", "only z = 0 counts", Steps(inside=lambda p: replace(p, extents=(*p.extents[:2], 1)).within())),
+    _wrong(
+        "width_for_height", "x is held against num_voxel_y, y against num_voxel_x", Steps(inside=_bounded_by((1, 0, 2)))
+    ),
+    _wrong(
+        "extents_reversed", "x is held against num_voxel_z, z against num_voxel_x", Steps(inside=_bounded_by((2, 1, 0)))
+    ),
+    _wrong("float_bounds", "bounds compared in float32", Steps(inside=_bounds_in_float)),
+    _wrong("linear_bounds", "only the linear cell is checked", Steps(inside=_by_linear_cell)),
+    _wrong("ends_at_a_point_outside", "points behind one outside are not reached", Steps(inside=_up_to_one_outside)),
+    *(
+        _wrong(f"{name}_coordinates", f"coordinates kept in {message}", Steps(points=_narrowed(narrow)))
+        for name, message, narrow in NARROW
+    ),
+    # What pos_memo holds.
+    _wrong("memo_x_first", "pos_memo is (batch, x, y)", Steps(memo=lambda p, inside: p.memo(inside)[..., [0, 2, 1]])),
+    _wrong("memo_xyz", "pos_memo is (x, y, z)", Steps(memo=_memo_without_z)),
+    _wrong(
+        "memo_batch_from_one",
+        "pos_memo counts batches from 1",
+        Steps(memo=lambda p, inside: replace(p, batch=p.batch + 1).memo(inside)),
+    ),
+    _wrong(
+        "memo_batch_0",
+        "pos_memo names batch 0 in every batch",
+        Steps(memo=lambda p, inside: replace(p, batch=np.zeros_like(p.batch)).memo(inside)),
+    ),
+    _wrong(
+        "memo_of_all",
+        "pos_memo is written for points outside",
+        Steps(memo=lambda p, inside: p.memo(np.ones_like(inside))),
+    ),
+    _wrong(
+        "memo_0_outside",
+        "pos_memo is 0 for points outside",
+        Steps(memo=lambda p, inside: np.where(inside[..., None], p.memo(inside), 0)),
+    ),
+    _wrong("memo_half_cleared", "pos_memo is (−1, y, x) for points outside", Steps(memo=_memo_half_cleared)),
+    _wrong("memo_axes_first", "pos_memo is written as [B, 3, N]", Steps(memo=_memo_axes_first)),
+    *tails_left(_right, "pos_memo", 1, "points", (16, 128)),
+    part_left(_right, "pos_memo", 1, "points"),
+    # Which cell.
+    _wrong("cell_transposed", "output_features is laid out [B, X, Y, C]", Steps(cells=_transposed)),
+    _wrong(
+        "height_as_row_length",
+        "a row of output_features taken as num_voxel_y cells",
+        Steps(cells=_height_as_row_length),
+    ),
+    _wrong(
+        "batch_ignored",
+        "every batch pools into the first",
+        Steps(cells=lambda p: replace(p, batch=np.zeros_like(p.batch)).cells()),
+    ),
+    _wrong("row_by_depth", "z chooses the row in place of y", Steps(cells=lambda p: replace(p, y=p.z).cells())),
+    _wrong("int8_cells", "linear cells kept in 8 bits", Steps(cells=lambda p: wrapped(8)(p.cells()))),
+    # What is added.
+    _wrong("features_channels_first", "input_features read as [B, C, N]", Steps(features=_channels_first)),
+    _wrong(
+        "features_of_batch_0",
+        "every batch adds the first one's features",
+        Steps(features=lambda features, _: np.broadcast_to(features[:1], features.shape)),
+    ),
+    _wrong("features_compacted", "features are counted through the points inside alone", Steps(features=_compacted)),
+    _wrong("half_features", "features rounded to half", Steps(features=_each(through_half))),
+    _wrong("bf16_features", "features rounded to bf16", Steps(features=_each(lambda f: shortened(f, 8)))),
+    _wrong("nan_skipped", "NaN counts as 0", Steps(features=_each(nan_cleared))),
+    _wrong("subnormal_features_flushed", "subnormal features count as 0", Steps(features=_each(flushed))),
+    Mutant("mask_multiplied", "points outside are multiplied by 0 instead of left out", _mask_multiplied),
+    # How it is added.
+    _wrong("last_point_wins", "features are assigned, not added", Steps(add=_last_wins)),
+    _wrong("first_point_wins", "the first point of a cell alone counts", Steps(add=_first_wins)),
+    _wrong(
+        "lost_in_a_vector", "of 16 points that are added at once, one per cell survives", Steps(add=_lost_in_a_vector)
+    ),
+    _wrong("lost_between_threads", "two threads overwrite each other's sums", Steps(add=_lost_between_threads)),
+    _wrong("mean", "sums are divided by the number of points", Steps(add=_mean)),
+    _wrong("largest", "the largest feature of a cell in place of the sum", Steps(add=_largest)),
+    _wrong("half_accumulator", "sums are kept in half precision", Steps(add=_in_half)),
+    _wrong("fixed_point", "features are rounded to multiples of 2^-16 for integer atomics", Steps(add=_fixed_point)),
+    _wrong("subnormal_sums_flushed", "subnormal sums become 0", Steps(add=_afterwards(flushed))),
+    _wrong("infinite_clamped", "infinities become the largest float", Steps(add=_clamped_throughout)),
+    _wrong("last_cell_dropped", "the last cell stays 0", Steps(add=_last_cell_dropped)),
+    _wrong("point_tail_dropped", "points behind the last whole tile of 64 are lost", Steps(add=_point_tail_dropped)),
+    _wrong(
+        "channel_tail_dropped", "channels behind the last whole vector of 64 are lost", Steps(add=_channel_tail_dropped)
+    ),
+    # What was there before.
+    _wrong("output_not_cleared", "output_features is not set to 0 first", Steps(clear=_nothing)),
+    _wrong(
+        "first_batch_cleared", "only the first batch of output_features is set to 0", Steps(clear=_clear_first_batch)
+    ),
+    left("untouched_left", "cells without a point are not written", _right, "output_features", _untouched),
+    # What another call finds.
+    cached_by_shape(_right),
+    sum_goes_on(_right, "output_features"),
+    first_param_kept(_right, "num_voxel_x"),
+    input_cleared(_right, "geom_xyz"),
 )

@@ -79,8 +79,13 @@ def tiny(draw: Draw, cells: Array, channels: int) -> Array:
     return draw.stream("input_features").lattice((len(cells), channels), bits=12, scale=149)
 
 
+def nearly_normal(draw: Draw, cells: Array, channels: int) -> Array:
+    """±k · 2^-149 with k of 22 bits: subnormal all of them, but four may sum to a normal number, exactly."""
+    return draw.stream("input_features").lattice((len(cells), channels), bits=22, scale=149)
+
+
 VALUES: dict[str, Values] = {
-    kind.__name__: kind for kind in (full, exact, positive, leading, wide, wider, cancelling, tiny)
+    kind.__name__: kind for kind in (full, exact, positive, leading, wide, wider, cancelling, tiny, nearly_normal)
 }
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from generators.voxel_pooling_forward.mutants import Pooling
+from generators.voxel_pooling_forward.point_by_point import Steps, apply
 from generators.voxel_pooling_forward.pooling import SEGMENT, pooled
 from generators.voxel_pooling_forward.recipes import INT32_MAX, INT32_MIN, cells_of
 from generators.voxel_pooling_forward.values import VALUES, assert_any_order, ranks
@@ -121,7 +121,7 @@ def test_the_unbroken_base_of_the_wrong_implementations_is_right():
     for seed in range(40):
         call = random_call(seed)
         output, memo = literal_loops(call)
-        assert Pooling().run(call) is Status.SUCCESS
+        assert apply(Steps(), call) is Status.SUCCESS
         assert_close(call.array("output_features"), output)
         np.testing.assert_array_equal(call.array("pos_memo"), memo)
 
