@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import click
 
-from mluops_gtest.cli.lines import complain
+from mluops_gtest.cli.lines import complain, say
 from mluops_gtest.cli.outlets import install
 from mluops_gtest.cli.settings import FILE_NAME, VARIABLE, remark, use_settings
 from mluops_gtest.errors import ExitCode, HarnessError, UnwritableError, suggestion
@@ -71,9 +71,16 @@ Shell completion:  eval "$(_MLUOPS_TEST_COMPLETE=bash_source mluops-test)"
 """
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
+_VERBOSE: Final = f"{__name__}.verbose"
+
 
 class LazyGroup(click.Group):
     """Imports a command's module only when that command is asked for."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click does; --version looks for -v behind it, too."""
+        ctx.meta[_VERBOSE] = bool({"-v", "--verbose"} & set(args))
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """The commands, in the order of the overview."""
@@ -104,8 +111,28 @@ class LazyGroup(click.Group):
                 formatter.write_dl([(name.ljust(width), summary) for name, summary in commands.items()])
 
 
+def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if not wanted or ctx.resilient_parsing:
+        return
+    say(f"mluops-test {__version__}")
+    if ctx.meta[_VERBOSE]:
+        from mluops_gtest.cli.installation import described
+
+        say("\n".join(f"{name} {value}" for name, value in described()))
+    ctx.exit()
+
+
 @click.group(cls=LazyGroup, context_settings=CONTEXT, epilog=_EPILOG)
-@click.version_option(__version__, "-V", "--version", message="mluops-test %(version)s")
+@click.option(
+    "-V",
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Show the version and exit; with -v also what it runs on.",
+)
+@click.option("-v", "--verbose", is_flag=True, expose_value=False, help="With --version: say more.")
 @click.option(
     "--settings",
     metavar="FILE|none",

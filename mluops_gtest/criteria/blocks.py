@@ -14,14 +14,15 @@ import numpy as np
 
 from mluops_gtest.criteria.elements import Elements
 from mluops_gtest.model.dtypes import Array
+from mluops_gtest.native.comparing import CELL
 
-# Parts per block: |e−b| and |b| in float64 and the block itself stay in a core's second-level cache. An even number, so
-# that no complex element is cut.
-BLOCK = 40_000
+# Parts per block: |e−b| and |b| in float64 and the block itself stay in a core's second-level cache. Whole cells, so
+# that no sum depends on it and no complex element is cut.
+BLOCK = CELL
 # Parts from which threads share the work (starting them costs about 0.1 ms), and parts per block then: threads meet at
 # the interpreter's lock after every call into numpy, so calls must be longer than the cache alone would ask for.
 SHARED_FROM = 1_000_000
-SHARED_BLOCK = 120_000
+SHARED_BLOCK = 4 * CELL
 THREADS = 2
 # More shares than threads: one that is held up, or meets only equal blocks, leaves its rest to the other.
 _SHARES: Final = 8
@@ -56,8 +57,9 @@ class Blocks:
 
     def __init__(self, evaluated: Array, baseline: Array, elements: Elements) -> None:
         self.elements = elements
-        self.evaluated = evaluated.reshape(-1).view(elements.real)
-        self.baseline = baseline.reshape(-1).view(elements.real)
+        self.evaluated, self.baseline = (
+            np.ascontiguousarray(side).reshape(-1).view(elements.real) for side in (evaluated, baseline)
+        )
         self._patterns = self.evaluated.view(elements.pattern), self.baseline.view(elements.pattern)
         self._shared = len(self.baseline) >= SHARED_FROM
         self.step = SHARED_BLOCK if self._shared else BLOCK
@@ -79,12 +81,7 @@ class Blocks:
         """`work` on these blocks, in block order; threads share them where there is much to do."""
         if not self._shared:
             return self._walk(work, starts)
-        from concurrent.futures import ThreadPoolExecutor
-
-        share = max(1, -(-len(starts) // _SHARES))
-        shares = [starts[first : first + share] for first in range(0, len(starts), share)]
-        with ThreadPoolExecutor(THREADS) as pool:
-            return list(chain.from_iterable(pool.map(partial(self._walk, work), shares)))
+        return list(chain.from_iterable(in_shares(partial(self._walk, work), starts)))
 
     def _walk(self, work: Callable[[int, Scratch], _T], starts: Sequence[int]) -> list[_T]:
         try:
@@ -103,3 +100,16 @@ class Blocks:
                 results.append(work(start, scratch))
         _IDLE.append(scratch)
         return results
+
+
+_Share = TypeVar("_Share", bound=Sequence[int])
+
+
+def in_shares(work: Callable[[_Share], _T], whole: _Share) -> list[_T]:
+    """`work` on consecutive shares of the whole, on all threads; results in order."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    share = max(1, -(-len(whole) // _SHARES))
+    shares = [whole[first : first + share] for first in range(0, len(whole), share)]
+    with ThreadPoolExecutor(THREADS) as pool:
+        return list(pool.map(work, shares))

@@ -9,8 +9,9 @@ from mluops_gtest.criteria.blocks import Blocks
 from mluops_gtest.criteria.distribution import divergence
 from mluops_gtest.criteria.elements import elements_of
 from mluops_gtest.criteria.figures import EPSILON, EQUAL, BlockStats, merged, timing_stats, weight_of
+from mluops_gtest.criteria.native_pass import NativePass
 from mluops_gtest.criteria.pairs import lower_share
-from mluops_gtest.criteria.sums import total
+from mluops_gtest.criteria.sums import Sums, joined, total
 from mluops_gtest.errors import ContentError
 from mluops_gtest.model.criterion import CriterionKind
 from mluops_gtest.model.dtypes import Array, DType
@@ -44,13 +45,18 @@ def compare(evaluated: Array, baseline: Array, dtype: DType, kinds: Sequence[Cri
     if not evaluated.dtype == baseline.dtype == dtype.storage:
         raise ValueError(f"{evaluated.dtype} and {baseline.dtype} are not the storage of {dtype.value}")
     elements = elements_of(dtype)
-    blocks = Blocks(evaluated, baseline, elements)
     norms = CriterionKind.DIFF1 in asked or CriterionKind.DIFF2 in asked
-    figures = blocks.each(lambda start, scratch: timing_stats(blocks, start, scratch, norms), blocks.starts)
-    whole = merged(figures)
-    diff1, diff2 = _norms(blocks, figures) if norms and whole.unequal.number else (0.0, 0.0)
-    pairs, diff4 = lower_share(blocks, whole.unequal.number) if CriterionKind.DIFF4 in asked else (0, 0.0)
-    diff_kl = divergence(blocks) if CriterionKind.DIFF_KL in asked else 0.0
+    measured_natively = NativePass.over(evaluated, baseline, elements)
+    if measured_natively is not None:
+        whole = measured_natively.stats()
+        diff1, diff2 = _norms(*measured_natively.sums()) if norms and whole.unequal.number else (0.0, 0.0)
+    else:
+        whole, diff1, diff2 = _measured(Blocks(evaluated, baseline, elements), norms)
+    pairs, diff4, diff_kl = 0, 0.0, 0.0
+    if CriterionKind.DIFF4 in asked:
+        pairs, diff4 = lower_share(Blocks(evaluated, baseline, elements), whole.unequal.number)
+    if CriterionKind.DIFF_KL in asked:
+        diff_kl = divergence(Blocks(evaluated, baseline, elements))
     errors = whole.errors
     measured = {
         CriterionKind.DIFF1: diff1,
@@ -98,16 +104,23 @@ def _with_formulas(kinds: tuple[CriterionKind, ...]) -> tuple[CriterionKind, ...
     return tuple(map(require_formula, kinds))
 
 
-def _norms(blocks: Blocks, figures: Sequence[BlockStats]) -> tuple[float, float]:
-    """diff1 and diff2."""
+def _measured(blocks: Blocks, norms: bool) -> tuple[BlockStats, float, float]:
+    """The figures of the whole, diff1 and diff2 (0 unless there are `norms` to measure), by numpy."""
+    figures = blocks.each(lambda start, scratch: timing_stats(blocks, start, scratch, norms), blocks.starts)
+    whole = merged(figures)
+    if not norms or not whole.unequal.number:
+        return whole, 0.0, 0.0
     # Equal blocks were passed over; only now is it known that their share of the denominators is needed.
     passed = [start for start, f in zip(blocks.starts, figures, strict=True) if f is EQUAL]
     weights = [f.errors.weight for f in figures]
     if passed:
         weights += blocks.each(lambda start, scratch: weight_of(blocks, start, scratch), passed)
-    absolute, squared = zip(*(f.errors.difference for f in figures), strict=True)
-    absolute_weight, squared_weight = zip(*weights, strict=True)
-    return _ratio(absolute, absolute_weight), math.sqrt(_ratio(squared, squared_weight))
+    return whole, *_norms(joined(f.errors.difference for f in figures), joined(weights))
+
+
+def _norms(difference: Sums, weight: Sums) -> tuple[float, float]:
+    """diff1 and diff2."""
+    return _ratio(difference[0], weight[0]), math.sqrt(_ratio(difference[1], weight[1]))
 
 
 def _ratio(differences: Sequence[float], weights: Sequence[float]) -> float:

@@ -39,6 +39,11 @@ class Elements:
         object.__setattr__(self, "pattern", np.dtype(f"i{self.real.itemsize}"))
 
     @property
+    def native_part(self) -> str:
+        """What the C library calls a part."""
+        return "bfloat16" if self.upper_half else f"{self.real.kind}{self.real.itemsize}"
+
+    @property
     def exact(self) -> bool:
         """Integers: any difference counts."""
         return self.small is None

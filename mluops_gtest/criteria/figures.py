@@ -30,7 +30,7 @@ class Errors(NamedTuple):
     largest: float = 0.0  # |e−b|
     relative: float = 0.0  # |e−b|/(|b|+1e-9) where |b| is not small
     error: float = 0.0  # diff3
-    worst: int = -1  # the part that has it; −1 where no finite part differs
+    worst: int = -1  # the first part that has it; −1 where no finite part differs
     ulp: int = 0
     difference: Sums = NO_SUMS
     weight: Sums = NO_SUMS  # of the baseline
@@ -79,15 +79,12 @@ def timing_stats(blocks: Blocks, start: int, scratch: Scratch, want_sums: bool) 
         errors = _errors(patterns, elements, scratch, spread, want_sums)
         return BlockStats(bits_unequal, _places(unequal, number, start), NOWHERE, _placed(errors, start))
     unequal = (e != b) & ~(np.isnan(e) & np.isnan(b))
-    finite = np.isfinite(e) & np.isfinite(b)
-    errors = NO_ERRORS
     # In a block of doubles all may be finite and a difference still overflow: its error is infinite then.
-    if finite.any():
-        scratch.cut(int(np.count_nonzero(finite)))
-        spread = _differences(e[finite], b[finite], elements, scratch)
-        errors = _errors((patterns[0][finite], patterns[1][finite]), elements, scratch, spread, want_sums)
-        if errors.worst >= 0:
-            errors = errors._replace(worst=int(np.flatnonzero(finite)[errors.worst]))
+    finite = np.isfinite(e) & np.isfinite(b)
+    e, b = (np.where(finite, side, side.dtype.type(0)) for side in (e, b))
+    spread = _differences(e, b, elements, scratch)
+    evaluated, baseline = (np.where(finite, bits, bits.dtype.type(0)) for bits in patterns)
+    errors = _errors((evaluated, baseline), elements, scratch, spread, want_sums)
     mismatched = unequal & ~finite
     return BlockStats(
         bits_unequal,
@@ -98,13 +95,13 @@ def timing_stats(blocks: Blocks, start: int, scratch: Scratch, want_sums: bool) 
 
 
 def weight_of(blocks: Blocks, start: int, scratch: Scratch) -> Sums:
-    """Σ|b| and Σb² over the finite positions of a block whose two sides are equal."""
+    """Σ|b| and Σb² over the finite parts of the baseline of a block."""
     magnitude = scratch.magnitude
     np.copyto(magnitude, blocks.numbers(start)[1])
     np.abs(magnitude, out=magnitude)
     if not math.isfinite(_peak(magnitude)[0]):
         magnitude[~np.isfinite(magnitude)] = 0.0
-    return sums(magnitude[None])[0]
+    return sums(magnitude[None], scratch.spare)[0]
 
 
 def merged(figures: Iterable[BlockStats]) -> BlockStats:
@@ -175,7 +172,7 @@ def _errors(
     patterns: tuple[Array, Array], elements: Elements, scratch: Scratch, spread: _Spread, want_sums: bool
 ) -> Errors:
     """The errors of finite parts, of which |e−b| and |b| are in the scratch; overwrites the scratch."""
-    difference, weight = sums(scratch.both) if want_sums else (NO_SUMS, NO_SUMS)
+    difference, weight = sums(scratch.both, scratch.spare) if want_sums else (NO_SUMS, NO_SUMS)
     largest, worst, lowest = spread
     if elements.small is None:
         return Errors(largest, 0.0, largest, worst, 0, difference, weight)
@@ -201,5 +198,7 @@ def _relative(scratch: Scratch, small: float, lowest: float) -> tuple[float, flo
     if not_small is None:
         return relative, relative, at
     absolute, absolute_at = _peak(np.multiply(difference, ~not_small, out=difference))
+    if absolute == relative:
+        return relative, relative, min(at, absolute_at)
     # An overflowed difference is infinite at a |b| that is not small; it is NaN here and loses the comparison.
     return (relative, absolute, absolute_at) if absolute > relative else (relative, relative, at)

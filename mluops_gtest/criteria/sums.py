@@ -1,47 +1,63 @@
-"""Σx and Σx² in float64, the same on any number of threads."""
+"""Σx and Σx² in float64, in one fixed order: the same bits on any machine, on any number of threads, natively or not.
+
+Parts are cut into cells of 128 rows of 256. Part i of a cell belongs to lane i mod 256, and each lane adds its parts
+one after the other. Then the upper half of the lanes is added to the lower half, until one is left. Sums of cells are
+added exactly and rounded once. Products are rounded before they are added; parts that do not count are zeros.
+"""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
 
 from mluops_gtest.model.dtypes import Array
+from mluops_gtest.native.comparing import CELL, LANES, ROWS
 
-# Short enough that BLAS, which is under np.vecdot, starts no threads of its own (they would fight ours), and that a
-# row of ones stays in the first-level cache.
-_ROW: Final = 2000
-_ONES: Final = np.ones(_ROW)
-
-# Σx and Σx²: of the differences the numerators of diff1 and diff2, of the baseline their denominators.
-Sums = tuple[float, float]
-NO_SUMS: Final = (0.0, 0.0)
+# Σx and Σx² of each cell: of the differences the numerators of diff1 and diff2, of the baseline their denominators.
+Sums = tuple[list[float], list[float]]
+NO_SUMS: Final[Sums] = ([], [])
 
 
-def sums(numbers: Array) -> list[Sums]:
-    """Σx and Σx² of every row of non-negative numbers."""
+def sums(numbers: Array, spare: Array) -> list[Sums]:
+    """Σx and Σx² of every row of non-negative numbers, each a list with an entry per cell; overwrites `spare`."""
+    plain = cell_sums(numbers)
+    return [(p, cell_sums(np.multiply(x, x, out=spare)[None])[0]) for p, x in zip(plain, numbers, strict=True)]
+
+
+def cell_sums(numbers: Array) -> list[list[float]]:
+    """Of every row the sums of its cells."""
     count, length = numbers.shape
-    whole = length - length % _ROW
-    if length > whole > 0:
-        parts = zip(sums(numbers[:, :whole]), sums(numbers[:, whole:]), strict=True)
-        return [(total((x, y)), total((x2, y2))) for (x, x2), (y, y2) in parts]
-    rows = numbers.reshape(count, -1, _ROW if whole else length)
-    plain, squares = _dots(rows, _ONES[: rows.shape[2]]).tolist(), _dots(rows, rows).tolist()
-    return [(total(x), total(x2)) for x, x2 in zip(plain, squares, strict=True)]
+    cells = length // CELL
+    lanes = np.zeros((count, -(-length // CELL), LANES))
+    # A reduction over an axis that is not the last adds row by row.
+    np.add.reduce(numbers[:, : cells * CELL].reshape(count, cells, ROWS, LANES), axis=2, out=lanes[:, :cells])
+    if length > cells * CELL:
+        rest = numbers[:, cells * CELL :]
+        whole = rest.shape[1] // LANES * LANES
+        np.add.reduce(rest[:, :whole].reshape(count, -1, LANES), axis=1, out=lanes[:, cells])
+        lanes[:, cells, : rest.shape[1] - whole] += rest[:, whole:]
+    width = LANES
+    while width > 1:
+        width //= 2
+        lanes = lanes[:, :, :width] + lanes[:, :, width:]
+    found: list[list[float]] = lanes[:, :, 0].tolist()
+    return found
 
 
-def total(parts: Sequence[float]) -> float:
+def joined(blocks: Iterable[Sums]) -> Sums:
+    """The sums of all cells of these blocks."""
+    plain: list[float] = []
+    squares: list[float] = []
+    for of_block in blocks:
+        plain += of_block[0]
+        squares += of_block[1]
+    return plain, squares
+
+
+def total(parts: Iterable[float]) -> float:
     """The correctly rounded sum of non-negative numbers; infinite where it leaves float64."""
     try:
         return math.fsum(parts)
     except OverflowError:
         return math.inf
-
-
-def _einsum_dots(x: Array, y: Array) -> Array:
-    dots: Array = np.einsum("...i,...i->...", x, y)
-    return dots
-
-
-# np.vecdot came with numpy 2.0; einsum takes four times as long.
-_dots = getattr(np, "vecdot", _einsum_dots)

@@ -13,7 +13,8 @@ import numpy as np
 from mluops_gtest.criteria.blocks import Blocks, Scratch
 from mluops_gtest.criteria.elements import elements_of
 from mluops_gtest.criteria.figures import weight_of
-from mluops_gtest.criteria.sums import total
+from mluops_gtest.criteria.native_pass import NativePass
+from mluops_gtest.criteria.sums import Sums, joined, total
 from mluops_gtest.model.criterion import Criterion, CriterionKind
 from mluops_gtest.model.dtypes import Array, DType
 
@@ -44,6 +45,9 @@ def allowed_error(criteria: Sequence[Criterion]) -> float:
 
 def count_beyond(evaluated: Array, baseline: Array, dtype: DType, threshold: float) -> int:
     """The elements beyond tolerance; NaN and infinities that do not meet their like always are. `threshold` > 0."""
+    natively = NativePass.over(evaluated, baseline, elements_of(dtype))
+    if natively is not None:
+        return natively.beyond(threshold, _root_mean_square(*natively.weights()))
     blocks = Blocks(evaluated, baseline, elements_of(dtype))
     scale = _rms(blocks)
 
@@ -97,8 +101,13 @@ def worst_elements(evaluated: Array, baseline: Array, dtype: DType, number: int)
 
 def _rms(blocks: Blocks) -> float:
     """The root mean square of the finite baseline; 0 where there is none, or where it leaves float64."""
-    squares = total([squared for _, squared in blocks.each(lambda s, x: weight_of(blocks, s, x), blocks.starts)])
+    weights = joined(blocks.each(lambda start, scratch: weight_of(blocks, start, scratch), blocks.starts))
     finite = sum(int(np.count_nonzero(np.isfinite(blocks.numbers(start)[1]))) for start in blocks.starts)
+    return _root_mean_square(weights, finite)
+
+
+def _root_mean_square(weights: Sums, finite: int) -> float:
+    squares = total(weights[1])
     return math.sqrt(squares / finite) if finite and math.isfinite(squares) else 0.0
 
 

@@ -14,6 +14,7 @@ FACTS = {
     "MLUOPS_TEST_DEVICE": "model/backend.py",
     "MLUOPS_TEST_HISTORY": "results/history/store.py",
     "MLUOPS_TEST_KEEP_CALLS": "backends/exec_backend/backend.py",
+    "MLUOPS_TEST_NATIVE": "native/library.py",
     "MLUOPS_TEST_SETTINGS": "cli/settings.py",
     0x5C: "model/guard_zone.py",
     70: "errors.py",

@@ -10,6 +10,7 @@ from zipfile import ZipFile
 import pytest
 
 from mluops_gtest import __version__
+from mluops_gtest.native.building import LIBRARY, compiler
 from tests.support.built_once import built_once
 
 pytestmark = pytest.mark.slow
@@ -86,6 +87,26 @@ def test_the_package_is_complete_and_typed(source: Path, names: set[str]) -> Non
     parts = {p.relative_to(source).as_posix() for p in (source / "mluops_gtest").rglob("*") if p.suffix in kinds}
     assert {"mluops_gtest/py.typed", "mluops_gtest/reports/html/static/9-start.js"} <= parts <= names
     assert not [name for name in names if "__pycache__" in name]
+
+
+def test_the_native_core_is_inside_where_there_is_a_compiler(wheel: Path, names: set[str], unpacked: Path) -> None:
+    library = f"mluops_gtest/native/c/{LIBRARY.name}"
+    assert (library in names) == (compiler() is not None)
+    assert wheel.stem.endswith("-py3-none-any") == (library not in names)
+    (metadata,) = unpacked.glob("*.dist-info/WHEEL")
+    lines = metadata.read_text(encoding="utf-8").splitlines()
+    assert f"Root-Is-Purelib: {str(library not in names).lower()}" in lines
+    assert [line for line in lines if line.startswith("Tag:")] == [f"Tag: py3{wheel.stem.partition('-py3')[2]}"]
+
+
+def test_a_machine_without_a_compiler_builds_a_pure_wheel_that_works(source: Path, tmp_path: Path) -> None:
+    run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path, cwd=source, PATH=str(tmp_path))
+    (built,) = tmp_path.glob("*-py3-none-any.whl")
+    with ZipFile(built) as archive:
+        archive.extractall(tmp_path / "unpacked")
+    assert "native core not used: it was not built" in ask(tmp_path / "unpacked", tmp_path, "--version", "-v")
+    answer = ask(tmp_path / "unpacked", tmp_path, "run", "--op", "masked_im2col_forward", "--tag", "smoke")
+    assert "passed" in answer
 
 
 def test_the_script_is_declared(unpacked: Path) -> None:

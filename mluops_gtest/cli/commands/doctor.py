@@ -8,6 +8,7 @@ _EPILOG = """\b
 Examples:
   mluops-test doctor --backend my_kernels.py:backend
   mluops-test doctor --backend c:./libmykernels.so --op voxel_pooling_forward
+  mluops-test doctor --self
 """
 
 
@@ -15,10 +16,10 @@ Examples:
 @click.option(
     "--backend",
     "-b",
-    required=True,
     help="The backend to check (named as for `run`), e.g. -b my_kernels.py:backend.",
     shell_complete=complete_backends,
 )
+@click.option("--self", "own", is_flag=True, help="Check mluops-test itself: what it runs on, and its native core.")
 @click.option("--op", "operators", multiple=True, help="Only this operator, e.g. --op get_indice_pairs.")
 @click.option(
     "--runtime",
@@ -38,12 +39,22 @@ Examples:
 )
 @root_option
 def command(
-    roots: tuple[str, ...], backend: str, operators: tuple[str, ...], runtime: str | None, serve: bool, timeout: float
+    roots: tuple[str, ...],
+    backend: str | None,
+    own: bool,
+    operators: tuple[str, ...],
+    runtime: str | None,
+    serve: bool,
+    timeout: float,
 ) -> int:
     """Check a backend before you test it: what it offers, which promise it breaks, what to do about it.
 
     It runs small cases in a worker process. Exit 0 if the backend keeps every promise, 1 if it breaks one.
     """
+    if own:
+        return _check_self()
+    if backend is None:
+        raise click.UsageError("Say what to check: --backend BACKEND, or --self.")
     from rich.table import Table
 
     from mluops_gtest.api.session import Session
@@ -89,3 +100,20 @@ def command(
     problems = sum(finding.verdict is Verdict.PROBLEM for finding in findings)
     say(f"{problems} problems" if problems else "every promise is kept")
     return int(ExitCode.FAILED if problems else ExitCode.OK)
+
+
+def _check_self() -> int:
+    from mluops_gtest.cli.installation import described, disagreements
+    from mluops_gtest.cli.lines import say
+    from mluops_gtest.errors import ExitCode
+    from mluops_gtest.native.library import ENVIRONMENT, native_core
+
+    for name, value in described():
+        say(f"{name:12} {value}")
+    wrong = disagreements()
+    if wrong:
+        say(f"the native core finds other figures than numpy for {', '.join(wrong)}: set {ENVIRONMENT}=0 and report it")
+        return int(ExitCode.FAILED)
+    if native_core().library is not None:
+        say("the native core and numpy find the same figures, bit for bit")
+    return int(ExitCode.OK)

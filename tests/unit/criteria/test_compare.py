@@ -14,6 +14,7 @@ from mluops_gtest.criteria import blocks, compare, sums
 from mluops_gtest.errors import ContentError
 from mluops_gtest.model.criterion import CriterionKind
 from mluops_gtest.model.dtypes import Array, DType
+from tests.support.native_core import NATIVE, NUMPY, going
 from tests.unit.criteria.literal import Literal
 
 D1, D2, D3, D3_2, D4, KL = (
@@ -79,14 +80,14 @@ def array_pairs(draw: st.DrawFn, dtype: DType) -> tuple[Array, Array]:
     return tuple(np.array(side, word).view(dtype.storage) for side in (evaluated, baseline))
 
 
-@pytest.fixture(scope="module", autouse=True)
-def small_blocks() -> Iterator[None]:
-    """Blocks of 6 parts, of 8 on threads from 17 parts on, rows of 3: small arrays meet every seam."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in {"BLOCK": 6, "SHARED_FROM": 17, "SHARED_BLOCK": 8}.items():
+@pytest.fixture(scope="module", autouse=True, params=[NUMPY, NATIVE])
+def _both_ways(request: pytest.FixtureRequest) -> Iterator[None]:
+    """By the C library, and by numpy in small blocks and cells, so that small arrays meet every seam there."""
+    with pytest.MonkeyPatch.context() as patch, going(request.param):
+        for name, value in {"BLOCK": 6, "SHARED_FROM": 17, "SHARED_BLOCK": 12}.items():
             patch.setattr(blocks, name, value)
-        patch.setattr(sums, "_ROW", 3)
-        patch.setattr(sums, "_ONES", np.ones(3))
+        for name, value in {"LANES": 2, "ROWS": 3, "CELL": 6}.items():
+            patch.setattr(sums, name, value)
         yield
 
 
@@ -195,19 +196,11 @@ def test_the_number_of_threads_changes_no_bit(threads: int, monkeypatch: pytest.
     baseline = (bits >> np.uint64(40)).astype(np.float32)
     evaluated = baseline * np.float32(1 + 2**-20)
     evaluated[:10_000] = baseline[:10_000]
-    monkeypatch.setattr(blocks, "SHARED_BLOCK", 1000)
+    monkeypatch.setattr(blocks, "SHARED_BLOCK", 1002)
     monkeypatch.setattr(blocks, "THREADS", 1)
     alone = compare(evaluated, baseline, DType.FLOAT, ALL)
     monkeypatch.setattr(blocks, "THREADS", threads)
     assert compare(evaluated, baseline, DType.FLOAT, ALL) == alone
-
-
-def test_the_fallback_for_numpy_1_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    baseline = np.arange(1.0, 51.0, dtype=np.float32)
-    evaluated = baseline + np.float32(0.5)
-    with_vecdot = compare(evaluated, baseline, DType.FLOAT, (D1, D2))
-    monkeypatch.setattr(sums, "_dots", sums._einsum_dots)
-    assert compare(evaluated, baseline, DType.FLOAT, (D1, D2)) == with_vecdot
 
 
 def test_no_conversion_to_float_hides_a_wrong_integer() -> None:

@@ -1,0 +1,72 @@
+"""The figures of two arrays from the C library, in one read; None wherever numpy must find them."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import numpy as np
+
+from mluops_gtest.criteria import blocks
+from mluops_gtest.criteria.elements import Elements
+from mluops_gtest.criteria.figures import EQUAL, NOWHERE, BlockStats, Errors, Occurrences, merged
+from mluops_gtest.criteria.sums import Sums
+from mluops_gtest.model.dtypes import Array
+from mluops_gtest.native.comparing import ComparedArrays, Figures, compared_arrays
+
+_T = TypeVar("_T")
+
+
+class NativePass:
+    """Two arrays that the C library compares."""
+
+    def __init__(self, arrays: ComparedArrays) -> None:
+        self._arrays = arrays
+
+    @staticmethod
+    def over(evaluated: Array, baseline: Array, elements: Elements) -> "NativePass | None":
+        """None where there is no library."""
+        arrays = compared_arrays(evaluated, baseline, elements.native_part, parts=elements.parts, small=elements.small)
+        return None if arrays is None else NativePass(arrays)
+
+    def stats(self) -> BlockStats:
+        """The figures of the whole."""
+        return merged([_stats(figures) for figures in self._each(self._arrays.figures)])
+
+    def sums(self) -> tuple[Sums, Sums]:
+        """Of the differences and of the baseline, after `stats`."""
+        arrays = self._arrays
+        if arrays.equal.any():
+            self._each(lambda first, cells: arrays.weigh(first, cells, arrays.equal))
+        difference, difference_squared, weight, weight_squared = arrays.sums.T.tolist()
+        return (difference, difference_squared), (weight, weight_squared)
+
+    def weights(self) -> tuple[Sums, int]:
+        """Σ|b| and Σb² over the finite parts of the baseline, and how many they are."""
+        wanted = np.ones(self._arrays.cells, np.uint8)
+        finite = sum(self._each(lambda first, cells: self._arrays.weigh(first, cells, wanted)))
+        _, _, weight, weight_squared = self._arrays.sums.T.tolist()
+        return (weight, weight_squared), finite
+
+    def beyond(self, threshold: float, scale: float) -> int:
+        """Elements with |e−b| > threshold · max(|b|, scale)."""
+        return sum(self._each(lambda first, cells: self._arrays.beyond(first, cells, threshold, scale)))
+
+    def _each(self, work: Callable[[int, int], _T]) -> list[_T]:
+        """`work` on shares of the cells, in order."""
+        cells = self._arrays.cells
+        if self._arrays.count < blocks.SHARED_FROM:
+            return [work(0, cells)] if cells else []
+        return blocks.in_shares(lambda share: work(share.start, len(share)), range(cells))
+
+
+def _stats(figures: Figures) -> BlockStats:
+    if not figures.bits_unequal:
+        return EQUAL
+    mismatched = NOWHERE
+    if figures.mismatched:
+        mismatched = Occurrences(figures.mismatched, figures.first_mismatched, figures.last_mismatched)
+    return BlockStats(
+        figures.bits_unequal,
+        Occurrences(figures.unequal, figures.first_unequal, figures.last_unequal),
+        mismatched,
+        Errors(figures.largest, figures.relative, figures.error, figures.worst, figures.ulp),
+    )

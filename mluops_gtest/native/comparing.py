@@ -1,0 +1,131 @@
+"""Two arrays compared by the C library, cell by cell, on the caller's thread and without the interpreter's lock."""
+
+import ctypes
+from functools import cache
+from typing import Any, ClassVar, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mluops_gtest.native.library import native_library
+
+# Parts of one cell: sums are kept for each, so that they do not depend on how an array is cut into shares.
+LANES: Final = 256
+ROWS: Final = 128
+CELL: Final = LANES * ROWS
+
+# By what numpy calls it; the order is that of enum kind in native.h. bfloat16 has no numpy type.
+_KINDS: Final = ("f2", "bfloat16", "f4", "f8", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8")
+
+_Array = npt.NDArray[Any]
+
+
+class Figures(ctypes.Structure):
+    """What one share says; places count parts from the beginning of the arrays, −1 is nowhere."""
+
+    bits_unequal: int
+    unequal: int
+    first_unequal: int
+    last_unequal: int
+    mismatched: int
+    first_mismatched: int
+    last_mismatched: int
+    largest: float
+    relative: float
+    error: float
+    worst: int
+    ulp: int
+
+    _fields_: ClassVar = [
+        *((name, ctypes.c_int64) for name in ("bits_unequal", "unequal", "first_unequal", "last_unequal")),
+        *((name, ctypes.c_int64) for name in ("mismatched", "first_mismatched", "last_mismatched")),
+        *((name, ctypes.c_double) for name in ("largest", "relative", "error")),
+        ("worst", ctypes.c_int64),
+        ("ulp", ctypes.c_uint64),
+    ]
+
+
+class _Pair(ctypes.Structure):
+    _fields_: ClassVar = [
+        ("evaluated", ctypes.c_void_p),
+        ("baseline", ctypes.c_void_p),
+        ("start", ctypes.c_int64),
+        ("count", ctypes.c_int64),
+        ("parts_of_element", ctypes.c_int64),
+        ("small", ctypes.c_double),
+    ]
+
+
+class _Functions:
+    def __init__(self, library: ctypes.CDLL) -> None:
+        pointer = ctypes.c_void_p
+        self.compare, self.weigh, self.beyond = library.mluops_compare, library.mluops_weigh, library.mluops_beyond
+        self.compare.argtypes = [ctypes.c_int, ctypes.POINTER(_Pair), ctypes.POINTER(Figures), pointer, pointer]
+        self.compare.restype = None
+        self.weigh.argtypes = [ctypes.c_int, ctypes.POINTER(_Pair), pointer, pointer]
+        self.weigh.restype = ctypes.c_int64
+        self.beyond.argtypes = [ctypes.c_int, ctypes.POINTER(_Pair), ctypes.c_double, ctypes.c_double]
+        self.beyond.restype = ctypes.c_int64
+
+
+_functions: Final = cache(_Functions)
+
+
+class ComparedArrays:
+    """Two contiguous arrays of one type seen as parts; `sums` has a row per cell: Σ|e−b|, Σ(e−b)², Σ|b|, Σb²."""
+
+    def __init__(
+        self, functions: _Functions, kind: int, evaluated: _Array, baseline: _Array, parts: int, small: float | None
+    ) -> None:
+        # Kept: the addresses below are theirs.
+        self._arrays = evaluated, baseline
+        self._functions, self._kind = functions, kind
+        self._part_size = _SIZES[kind]
+        self.count = baseline.nbytes // self._part_size
+        self.cells = -(-self.count // CELL)
+        self._parts, self._small = parts, 0.0 if small is None else small
+        self._addresses = evaluated.ctypes.data, baseline.ctypes.data
+        self.sums = np.zeros((self.cells, 4))
+        # Cells whose bits are the same on both sides: their sums are zeros until they are weighed.
+        self.equal = np.zeros(self.cells, np.uint8)
+
+    def figures(self, first: int, cells: int) -> Figures:
+        """Compare these cells, and keep their sums."""
+        found = Figures()
+        pair = self._pair(first, cells)
+        self._functions.compare(
+            self._kind, pair, found, self.sums.ctypes.data + 32 * first, self.equal.ctypes.data + first
+        )
+        return found
+
+    def weigh(self, first: int, cells: int, wanted: _Array) -> int:
+        """Fill in the weights of the wanted ones of these cells; how many of their parts are finite."""
+        pair = self._pair(first, cells)
+        sums, marks = self.sums.ctypes.data + 32 * first, wanted.ctypes.data + first
+        return int(self._functions.weigh(self._kind, pair, sums, marks))
+
+    def beyond(self, first: int, cells: int, threshold: float, scale: float) -> int:
+        """Elements of these cells with |e−b| > threshold · max(|b|, scale)."""
+        return int(self._functions.beyond(self._kind, self._pair(first, cells), threshold, scale))
+
+    def _pair(self, first: int, cells: int) -> _Pair:
+        start = first * CELL
+        evaluated, baseline = (address + start * self._part_size for address in self._addresses)
+        return _Pair(evaluated, baseline, start, min(cells * CELL, self.count - start), self._parts, self._small)
+
+
+_SIZES: Final = tuple(2 if kind == "bfloat16" else int(kind[1:]) for kind in _KINDS)
+
+
+def compared_arrays(
+    evaluated: _Array, baseline: _Array, part: str, *, parts: int = 1, small: float | None = None
+) -> ComparedArrays | None:
+    """The arrays for the C library, or None where numpy must compare them.
+
+    `part` is "bfloat16" or the numpy type of a part ("f4"), of which `parts` make an element.
+    """
+    library = native_library()
+    if library is None:
+        return None
+    contiguous = np.ascontiguousarray(evaluated), np.ascontiguousarray(baseline)
+    return ComparedArrays(_functions(library), _KINDS.index(part), *contiguous, parts, small)

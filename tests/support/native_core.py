@@ -1,0 +1,47 @@
+"""Which of the two ways tests go: numpy alone, or the C library with the kernels of one instruction set."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from mluops_gtest.native import library
+from mluops_gtest.native.building import LEVELS, compiler
+from mluops_gtest.native.library import NativeCore, load
+
+NUMPY = "numpy"
+NATIVE = "native"  # with the best kernels that this processor runs
+
+
+@cache
+def built() -> NativeCore:
+    """The library beside the package, whatever the environment says."""
+    return load(Path(os.environ.get("MLUOPS_TEST_NATIVE_FILE") or library.LIBRARY))
+
+
+@contextmanager
+def going(way: str) -> Iterator[None]:
+    """Inside, arrays are compared, numbers read and drawn that way; skipped where this machine cannot."""
+    if way == NUMPY:
+        with library.numpy_alone():
+            yield
+        return
+    core = built()
+    if core.library is None:
+        if compiler() is None:
+            pytest.skip("there is no C compiler, so numpy does everything here")
+        pytest.fail(f"there is a C compiler, but the native core is {core.words}")
+    names = list(LEVELS)
+    way = core.level if way == NATIVE else way
+    used = names[core.library.mluops_use(names.index(way))]
+    try:
+        if used != way:
+            pytest.skip(f"this processor has no {way}")
+        with mock.patch.object(library, "native_core", return_value=NativeCore(core.library, way, None)):
+            yield
+    finally:
+        core.library.mluops_use(names.index(core.level))
