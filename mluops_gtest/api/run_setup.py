@@ -14,6 +14,7 @@ from mluops_gtest.engine.run import RunContext
 from mluops_gtest.engine.stress import Stress
 from mluops_gtest.generate.kept_bounds import KeptBounds
 from mluops_gtest.generate.source import StoredCases
+from mluops_gtest.model.parts import EXACT
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.version import __version__
 
@@ -25,6 +26,7 @@ def options_of(request: RunRequest, catalogue: Catalogue, cases: int, lanes: int
         bitwise=request.bitwise,
         elementwise=_elementwise(request),
         bounds=KeptBounds(lambda operator: catalogue.root_of(operator).generators),
+        arbitrate=(lambda operator: catalogue.operators.part(operator, EXACT)) if request.arbitrate else None,
         stop_at_first=request.stop_at_first,
         timeout=request.timeout,
         reruns=request.reruns,

@@ -67,10 +67,22 @@ def beyond_bound(
     evaluated: Array, baseline: Array, dtype: DType, bound: Bound, precision: Precision = Precision.FLOAT
 ) -> Array:
     """The flat indices of the elements beyond their bound."""
-    found = [np.zeros(0, np.int64)]
+    return _beyond(evaluated, baseline, dtype, bound, precision)[0]
+
+
+def furthest_beyond(
+    evaluated: Array, baseline: Array, dtype: DType, bound: Bound, precision: Precision, most: int
+) -> tuple[int, Array]:
+    """How many elements are beyond their bound, and the flat indices of the `most` that are furthest from it."""
+    places, ratios = _beyond(evaluated, baseline, dtype, bound, precision)
+    return places.size, places[np.argsort(-ratios, kind="stable")[:most]]
+
+
+def _beyond(evaluated: Array, baseline: Array, dtype: DType, bound: Bound, precision: Precision) -> tuple[Array, Array]:
+    found = [(np.zeros(0, np.int64), np.zeros(0))]
     for places, ratios, _ in _unequal(evaluated, baseline, dtype, bound, precision):
-        found.append(places[ratios > 1])
-    return np.concatenate(found)
+        found.append((places[ratios > 1], ratios[ratios > 1]))
+    return np.concatenate([places for places, _ in found]), np.concatenate([ratios for _, ratios in found])
 
 
 def allowances(

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 from mluops_gtest.engine.buffers import Side
@@ -25,6 +26,7 @@ from mluops_gtest.errors import ContentError
 from mluops_gtest.model import cause
 from mluops_gtest.model.bounds import BoundSource, computed_bounds
 from mluops_gtest.model.case import Case
+from mluops_gtest.model.exact_element import ElementsSource
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.result import CaseResult, Outcome
 
@@ -43,6 +45,8 @@ class Options:
     bounds: BoundSource = computed_bounds
     # Find out where and how wrong outputs are wrong; the verdict does not need it.
     explain: bool = True
+    # Operator → what its elements are exactly, to recompute those in dispute; None: nobody asks.
+    arbitrate: ElementsSource | None = None
     stop_at_first: bool = False
     # Seconds per case; None: by the size of the case.
     timeout: float | None = None
@@ -112,10 +116,16 @@ class Executor:
             return replace(blank, outcome=refusal[0], causes=(refusal[1],))
         expectation = expectation_of(case, operator)
         expected = replace(blank, expected_status=expectation.answer.status)
-        return Task(case, operator, expectation, expected, self._second_look(case, operator))
+        allowed = self._second_look(case, operator)
+        look = None if self.options.elementwise is False else allowed
+        arbitrate = self.options.arbitrate
+        if arbitrate is None:
+            return Task(case, operator, expectation, expected, look)
+        # Late: an operator of which nothing is in dispute need not say what its elements are.
+        return Task(case, operator, expectation, expected, look, partial(arbitrate, operator.name), allowed)
 
     def _second_look(self, case: Case, operator: Operator) -> SecondLook | None:
-        if operator.bound is None or self.options.elementwise is False:
+        if operator.bound is None:
             return None
         precision = self.caller.precision.of(operator.name)
         decides = self.options.elementwise is True

@@ -1,8 +1,7 @@
 """From what a backend left in the buffers to a verdict."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,89 +10,24 @@ from mluops_gtest.criteria import Comparison, allowed_error, compare, count_beyo
 from mluops_gtest.criteria.elements import value_text
 from mluops_gtest.engine.buffers import holding, pattern_of
 from mluops_gtest.engine.expectation import Expectation
-from mluops_gtest.engine.failures import traceback_of
-from mluops_gtest.engine.fingerprint import fingerprinted
+from mluops_gtest.engine.judgement import Judgement
 from mluops_gtest.engine.profile import profile_of
 from mluops_gtest.engine.second_look import SecondLook
 from mluops_gtest.model import cause
 from mluops_gtest.model.case import Case
-from mluops_gtest.model.cause import Cause, Excess, Places
+from mluops_gtest.model.cause import Excess, Places
 from mluops_gtest.model.criterion import Criterion, exact
 from mluops_gtest.model.degenerate import owned_rows, proves_little
 from mluops_gtest.model.dtypes import Array, DType
 from mluops_gtest.model.explanation import Explanation
 from mluops_gtest.model.operator import CheckVerdict, Operator, OutputSpec
 from mluops_gtest.model.reasons import reason_of
-from mluops_gtest.model.result import CaseResult, ElementReading, Outcome, Profile, Reading, Worst
+from mluops_gtest.model.result import Reading, Worst
 from mluops_gtest.model.tensor import Tensor
 
 if TYPE_CHECKING:
     from mluops_gtest.engine.explaining import Explainer
-
-# A wrong scalar may be any integer; what it is off by is told as a float.
-_MAX_DIFFERENCE = 2**64
-
-
-@dataclass(slots=True)
-class Judgement:
-    """What is found on one run of a case; the first of the failures is the main one."""
-
-    readings: list[Reading] = field(default_factory=list)
-    # Of the first output that fails, else of the first that differs at all.
-    worst: Worst | None = None
-    profile: Profile | None = None
-    failures: list[Cause] = field(default_factory=list)
-    suspicions: list[Cause] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    elements: list[ElementReading] = field(default_factory=list)
-    explained: list[Explanation] = field(default_factory=list)
-    compared: bool = False
-
-    @property
-    def outcome(self) -> Outcome:
-        """Failed for a cause, suspect when the comparison proves nothing, else passed."""
-        if self.failures:
-            return Outcome.FAILED
-        if self.suspicions or not self.compared:
-            return Outcome.SUSPECT
-        return Outcome.PASSED
-
-    @property
-    def causes(self) -> tuple[Cause, ...]:
-        """The failures, else the suspicions."""
-        if self.failures or self.suspicions:
-            return tuple(self.failures or self.suspicions)
-        return () if self.compared else (cause.NothingCompared(),)
-
-    def explain(self, ask: Callable[[], Explanation | None]) -> None:
-        """Keep what is found out about an output that fails; the verdict stands without it."""
-        try:
-            found = ask()
-        except Exception as error:
-            self.notes.append(f"a bug of mluops-test: the failure is not explained: {traceback_of(error)}")
-            return
-        if found is not None:
-            self.explained.append(found)
-
-    def compare_scalars(self, expected: Mapping[str, int], scalars: Mapping[str, int]) -> None:
-        """Results that are not tensors must be reported and equal."""
-        for name, value in expected.items():
-            self.compared = True
-            got = scalars.get(name)
-            error = float("nan") if got is None else float(min(abs(got - value), _MAX_DIFFERENCE))
-            self.readings.append(Reading(name, "exact", error, 0.0, error == 0.0))
-            if got is None:
-                self.failures.append(cause.ScalarMissing(name, value))
-            elif error:
-                self.failures.append(cause.ScalarWrong(name, str(got), value))
-                self.explain(partial(_scalar_explained, name, got, value))
-
-
-def _scalar_explained(name: str, got: int, value: int) -> Explanation:
-    # Late: what explains failures is loaded when there is one.
-    from mluops_gtest.engine.explaining import scalar_explained
-
-    return scalar_explained(name, got, value)
+    from mluops_gtest.engine.judgement import ArbiterMaker
 
 
 def judge_untouched(case: Case, operator: Operator, buffers: Mapping[str, Array], answer: CheckVerdict) -> Judgement:
@@ -121,13 +55,16 @@ def judge_values(
     bitwise: bool,
     look: SecondLook | None = None,
     explainer: "Callable[[], Explainer] | None" = None,
+    arbiter: "ArbiterMaker | None" = None,
 ) -> Judgement:
     """Every output held to its criteria, every scalar result compared exactly; `look` sees each element by itself.
 
-    `explainer` is made and asked where outputs fail, and only there.
+    `explainer` is made and asked where outputs fail, and only there; `arbiter` also where no order of operations
+    explains an element.
     """
     judgement = Judgement()
-    judgement.compare_scalars(expectation.results, scalars)
+    judgement.compare_scalars(expectation.results, scalars, arbiter)
+    observers = _Observers(look, explainer, arbiter)
     wrong_counts: set[str] = set()
     pairs = list(zip(expectation.outputs, case.criteria, strict=True))
     # What counts the rows of others comes first: where it is wrong, nobody knows which rows to compare.
@@ -142,32 +79,24 @@ def judge_values(
         if tensor.desc.is_empty:
             continue
         failures = len(judgement.failures)
-        _judge_output(judgement, tensor, criteria, operator, expectation, buffers[tensor.id], bitwise, look, explainer)
+        _judge_output(judgement, tensor, criteria, operator, expectation, buffers[tensor.id], bitwise, observers)
         if tensor.id in operator.counts and len(judgement.failures) > failures:
             wrong_counts.add(tensor.id)
     return judgement
 
 
-def judged(result: CaseResult, judgement: Judgement) -> CaseResult:
-    """The result with what was found, and with its fingerprint."""
-    found = replace(
-        result,
-        outcome=judgement.outcome,
-        readings=tuple(judgement.readings),
-        worst=judgement.worst,
-        profile=judgement.profile,
-        elements=tuple(judgement.elements),
-        explained=tuple(judgement.explained),
-        causes=judgement.causes,
-        notes=(*result.notes, *judgement.notes),
-        compared=judgement.compared,
-    )
-    return fingerprinted(found)
-
-
 def wanted_criteria(dtype: DType, criteria: tuple[Criterion, ...], spec: OutputSpec) -> tuple[Criterion, ...]:
     """Integers are exact whatever a file names; a file without criteria gets the operator's own."""
     return exact() if dtype.is_integer else criteria or spec.criteria.get(dtype, ())
+
+
+@dataclass(frozen=True, slots=True)
+class _Observers:
+    """Who looks at outputs beside the criteria; each may be absent."""
+
+    look: SecondLook | None
+    explainer: "Callable[[], Explainer] | None"
+    arbiter: "ArbiterMaker | None"
 
 
 def _judge_output(
@@ -178,8 +107,7 @@ def _judge_output(
     expectation: Expectation,
     array: Array,
     bitwise: bool,
-    look: SecondLook | None,
-    explainer: "Callable[[], Explainer] | None",
+    observers: _Observers,
 ) -> None:
     spec, dtype = operator.output(tensor.id), tensor.desc.dtype
     wanted = wanted_criteria(dtype, criteria, spec)
@@ -190,18 +118,14 @@ def _judge_output(
     evaluated, baseline = array[:rows], tensor.values[:rows]
     if evaluated.size == 0:
         return
+    evaluated, baseline = np.ascontiguousarray(evaluated), np.ascontiguousarray(baseline)
     if spec.filling is None:
-        unwritten = np.flatnonzero(holding(np.ascontiguousarray(evaluated), pattern_of(dtype, None)))
+        unwritten = np.flatnonzero(holding(evaluated, pattern_of(dtype, None)))
         if unwritten.size:
-            judgement.compared = True
-            index = _unravel(int(unwritten[0]), evaluated.shape)
-            judgement.failures.append(cause.Unwritten(tensor.id, _places(unwritten, evaluated.size), index))
-            if explainer is not None:
-                kept = expectation.kept.get(tensor.id)
-                _explain(judgement, explainer, lambda one: one.unwritten(tensor, evaluated, baseline, unwritten, kept))
+            kept = expectation.kept.get(tensor.id)
+            _judge_unwritten(judgement, tensor, evaluated, baseline, unwritten, wanted, kept, observers)
             return
     kinds = tuple(criterion.kind for criterion in wanted)
-    evaluated, baseline = np.ascontiguousarray(evaluated), np.ascontiguousarray(baseline)
     comparison = compare(evaluated, baseline, dtype, kinds)
     judgement.compared = True
     failures, first_failure = len(judgement.failures), not judgement.failures
@@ -210,11 +134,8 @@ def _judge_output(
     if comparison.worst is not None and (judgement.worst is None or (first_failure and judgement.failures)):
         judgement.worst = _worst(tensor.id, dtype, comparison, evaluated, baseline, beyond)
         judgement.profile = profile_of(tensor.id, evaluated, baseline, dtype)
-    if look is not None and comparison.unequal:
-        _look_again(judgement, look, tensor, evaluated, baseline)
-    if explainer is not None and comparison.unequal and len(judgement.failures) > failures:
-        threshold = allowed_error(wanted)
-        _explain(judgement, explainer, lambda one: one.differing(tensor, evaluated, baseline, threshold))
+    if comparison.unequal:
+        _observe(judgement, tensor, evaluated, baseline, wanted, observers, failures)
     if comparison.bits_unequal and not comparison.unequal and all(c.threshold == 0 for c in wanted):
         found = cause.BitsUnequal(tensor.id, comparison.bits_unequal)
         if bitwise:
@@ -223,6 +144,46 @@ def _judge_output(
             judgement.notes.append(reason_of((found,)))
     if expectation.degenerate is None and proves_little(tensor, operator, expectation.counts):
         judgement.suspicions.append(cause.ConstantBaseline(tensor.id))
+
+
+def _judge_unwritten(
+    judgement: Judgement,
+    tensor: Tensor,
+    evaluated: Array,
+    baseline: Array,
+    unwritten: Array,
+    wanted: tuple[Criterion, ...],
+    kept: Array | None,
+    observers: _Observers,
+) -> None:
+    judgement.compared = True
+    index = _unravel(int(unwritten[0]), evaluated.shape)
+    judgement.failures.append(cause.Unwritten(tensor.id, _places(unwritten, evaluated.size), index))
+    explainer, arbiter = observers.explainer, observers.arbiter
+    if explainer is not None:
+        _explain(judgement, explainer, lambda one: one.unwritten(tensor, evaluated, baseline, unwritten, kept))
+    if arbiter is not None:
+        judgement.arbitrate(arbiter, lambda one: one.output(tensor, evaluated, baseline, wanted, unwritten))
+
+
+def _observe(
+    judgement: Judgement,
+    tensor: Tensor,
+    evaluated: Array,
+    baseline: Array,
+    wanted: tuple[Criterion, ...],
+    observers: _Observers,
+    failures: int,
+) -> None:
+    """An output that differs, seen by others; before it there were so many `failures`."""
+    explainer, arbiter = observers.explainer, observers.arbiter
+    beyond = observers.look is not None and _look_again(judgement, observers.look, tensor, evaluated, baseline)
+    fails = len(judgement.failures) > failures
+    if explainer is not None and fails:
+        threshold = allowed_error(wanted)
+        _explain(judgement, explainer, lambda one: one.differing(tensor, evaluated, baseline, threshold))
+    if arbiter is not None and (fails or beyond):
+        judgement.arbitrate(arbiter, lambda one: one.output(tensor, evaluated, baseline, wanted))
 
 
 def _explain(
@@ -236,16 +197,18 @@ def _explain(
     judgement.explain(asked)
 
 
-def _look_again(judgement: Judgement, look: SecondLook, tensor: Tensor, evaluated: Array, baseline: Array) -> None:
+def _look_again(judgement: Judgement, look: SecondLook, tensor: Tensor, evaluated: Array, baseline: Array) -> bool:
+    """True where elements are beyond what any order of operations explains."""
     seen = look.at(tensor, evaluated, baseline)
     if seen is None:
-        return
+        return False
     reading, found = seen
     judgement.elements.append(reading)
     if reading.beyond and look.decides:
         judgement.failures.append(found)
     elif reading.beyond:
         judgement.notes.append(reason_of((found,)))
+    return reading.beyond > 0
 
 
 def _beyond(

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from mluops_gtest.engine.describe import case_info
 from mluops_gtest.engine.expectation import Expectation, expectation_of
-from mluops_gtest.engine.judge import judge_values, judged, wanted_criteria
+from mluops_gtest.engine.judge import judge_values, wanted_criteria
+from mluops_gtest.engine.judgement import judged
 from mluops_gtest.model.case import Case
 from mluops_gtest.model.criterion import Criterion
 from mluops_gtest.model.degenerate import owned_rows

@@ -56,6 +56,8 @@ class RunRequest:
     bitwise: bool = False
     # See Options.
     elementwise: bool | None = None
+    # Disputed elements are recomputed exactly.
+    arbitrate: bool = False
     stop_at_first: bool = False
     reruns: int = 0
     perf: bool = False
@@ -115,6 +117,7 @@ class RunRequest:
             ("--bitwise", self.bitwise),
             ("--elementwise", self.elementwise is True),
             ("--no-elementwise", self.elementwise is False),
+            ("--arbitrate", self.arbitrate),
             ("--guard-pages", self.guard_pages),
             ("--perf", self.perf),
             ("--cold-cache", self.cold_cache),

@@ -5,7 +5,14 @@ from collections.abc import Mapping
 import numpy as np
 
 from mluops_gtest.criteria.elements import value_text
-from mluops_gtest.criteria.elementwise import ElementErrors, allowances, beyond_bound, can_be_bounded, element_errors
+from mluops_gtest.criteria.elementwise import (
+    ElementErrors,
+    allowances,
+    beyond_bound,
+    can_be_bounded,
+    element_errors,
+    furthest_beyond,
+)
 from mluops_gtest.model.bound import Bound, Precision
 from mluops_gtest.model.bounds import BoundSource, computed_bounds
 from mluops_gtest.model.case import Case
@@ -58,6 +65,30 @@ class SecondLook:
         """The flat indices beyond the bound; None where nothing is declared."""
         owned = self._owned(tensor, evaluated)
         return None if owned is None else beyond_bound(evaluated, baseline, *owned, self.precision)
+
+    def furthest_beyond(self, tensor: Tensor, evaluated: Array, baseline: Array, most: int) -> tuple[int, Array]:
+        """How many elements are beyond the bound, and the flat indices of the `most` furthest; 0 without a bound."""
+        owned = self._owned(tensor, evaluated)
+        if owned is None:
+            return 0, np.zeros(0, np.int64)
+        return furthest_beyond(evaluated, baseline, *owned, self.precision, most)
+
+    def beyond_at(
+        self,
+        tensor: Tensor,
+        places: tuple[Array, ...],
+        values: Array,
+        baseline: Array,
+        precision: Precision | None = None,
+    ) -> Array | None:
+        """Which of the values at these places of the output are beyond the bound; None where nothing is declared."""
+        bound = self._bound(tensor.id) if can_be_bounded(tensor.desc.dtype) else None
+        if bound is None:
+            return None
+        here = bound.part(places, tensor.desc.dims)
+        beyond = np.zeros(values.size, bool)
+        beyond[beyond_bound(values, baseline, tensor.desc.dtype, here, precision or self.precision)] = True
+        return beyond
 
     def allowed(self, tensor: Tensor, evaluated: Array, baseline: Array) -> Array | None:
         """What each element may be off by; None where nothing is declared."""

@@ -1,22 +1,26 @@
 """What one call of a case came to: by its reply, by what it left in memory, by its values."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from mluops_gtest.engine.expectation import Expectation
 from mluops_gtest.engine.guarded_call import GuardedCall
-from mluops_gtest.engine.judge import judge_untouched, judge_values, judged
+from mluops_gtest.engine.judge import judge_untouched, judge_values
+from mluops_gtest.engine.judgement import judged
 from mluops_gtest.engine.reply import Ending, Reply
 from mluops_gtest.engine.second_look import SecondLook
 from mluops_gtest.model import cause
 from mluops_gtest.model.case import Case
+from mluops_gtest.model.exact_element import ExactElements
 from mluops_gtest.model.notes import cut_text
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.result import CaseResult, Outcome
 from mluops_gtest.model.status import Status
 
 if TYPE_CHECKING:
+    from mluops_gtest.engine.arbitration import Arbiter
     from mluops_gtest.engine.explaining import Explainer
 
 # Of the backend's remarks, in a reason.
@@ -41,6 +45,9 @@ class Task:
     blank: CaseResult
     # None: elements are not looked at one by one.
     look: SecondLook | None = None
+    # Under --arbitrate: what disputed elements are exactly, and what a right kernel may make of them.
+    elements: Callable[[], ExactElements | None] | None = None
+    allowed: SecondLook | None = None
 
 
 def verdict(
@@ -72,6 +79,7 @@ def verdict(
             bitwise=bitwise,
             look=task.look,
             explainer=cache(lambda: _explainer(task)) if explain else None,
+            arbiter=None if task.elements is None else cache(lambda: _arbiter(task)),
         )
     else:
         judgement = judge_untouched(task.case, task.operator, run.whole_outputs(), wanted)
@@ -81,7 +89,12 @@ def verdict(
         judgement.notes.append("baseline recomputed with the reference (device CPU)")
         if is_reference:
             judgement.suspicions.append(cause.ComparedWithItself())
-    return judged(result, judgement)
+    found = judged(result, judgement)
+    if not judgement.arbitrated:
+        return found
+    from mluops_gtest.engine.arbitration import with_arbitration
+
+    return with_arbitration(found, judgement.arbitrated, ours=_is_ours(task))
 
 
 def _explainer(task: Task) -> "Explainer":
@@ -89,6 +102,21 @@ def _explainer(task: Task) -> "Explainer":
     from mluops_gtest.engine.explaining import Explainer
 
     return Explainer(task.case, task.operator, task.look)
+
+
+def _arbiter(task: Task) -> "Arbiter | None":
+    # Late, like the explainer.
+    from mluops_gtest.engine.arbitration import Arbiter
+
+    elements = None if task.elements is None else task.elements()
+    if elements is None:
+        return None
+    return Arbiter(task.case, task.operator, task.allowed, elements, ours=_is_ours(task))
+
+
+def _is_ours(task: Task) -> bool:
+    """The reference answers for the baseline."""
+    return task.case.declared or task.expectation.recomputed
 
 
 def _wrong_status(task: Task, reply: Reply) -> cause.Cause | None:

@@ -49,7 +49,7 @@ def as_declared(case: Case, draft: CaseDraft, operator: Operator) -> Case:
     """
     expect = replace(case.expect, degenerate=draft.expect.degenerate)
     criteria = declared_criteria(draft, operator, case.outputs)
-    return replace(case, tags=draft.tags, doc=draft.doc, expect=expect, criteria=criteria)
+    return replace(case, tags=draft.tags, doc=draft.doc, expect=expect, criteria=criteria, declared=True)
 
 
 def _plain_params(case: Case) -> dict[str, Any]:

@@ -62,6 +62,8 @@ class Case:
     theory: Mapping[str, float] = field(default_factory=dict)
     # Under --reseed: what that made of the case.
     reseeded: Reseeded | None = None
+    # Declared in a content root, so that its reference answers for the baseline; else a file of the user's.
+    declared: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,13 @@ from mluops_gtest.model.reasons.english import share_words
 from mluops_gtest.model.result import CaseResult, Worst
 
 # Beyond this a distance in ulp says nothing but that the values have nothing to do with each other.
-_MAX_ULP: Final = 10_000
+MAX_ULP: Final = 10_000
 
 
 def told_ulp(worst: Worst) -> int | None:
     """The largest distance in ulp where it says something: it is taken over finite pairs, and NaN or inf is worse."""
     finite = "n" not in f"{worst.evaluated}{worst.baseline}".lower()
-    return worst.max_ulp if worst.max_ulp and worst.max_ulp <= _MAX_ULP and finite else None
+    return worst.max_ulp if worst.max_ulp and worst.max_ulp <= MAX_ULP and finite else None
 
 
 def worst_words(result: CaseResult) -> str:

@@ -11,7 +11,7 @@ from mluops_gtest.model.operator import Mutant, Operator
 
 if TYPE_CHECKING:
     from mluops_gtest.model.c_api import CApi
-    from mluops_gtest.model.exact_element import ExactElement
+    from mluops_gtest.model.exact_element import ExactElements
     from mluops_gtest.model.reduction import Reduction
     from mluops_gtest.model.space import Space
 
@@ -81,17 +81,6 @@ def _are_reductions(value: object) -> bool:
     return isinstance(value, Mapping) and all(isinstance(one, Reduction) for one in value.values())
 
 
-def _are_exact(value: object) -> bool:
-    return isinstance(value, Mapping) and all(map(callable, value.values()))
-
-
-def _mistake_in_exact(exact: "Mapping[str, ExactElement]", operator: Operator) -> str | None:
-    outputs = {spec.id for spec in operator.outputs}
-    if exact.keys() == outputs:
-        return None
-    return f"EXACT must define every output and nothing else: {', '.join(sorted(outputs))}"
-
-
 MUTANTS: Final[Part[tuple[Mutant, ...]]] = Part(
     "mutants", "MUTANTS", "a tuple of mluops_gtest.authoring.Mutant", _are_mutants, _mistake_in_mutants
 )
@@ -105,6 +94,6 @@ SPACE: "Final[Part[Space]]" = Part(
 REDUCTIONS: "Final[Part[Mapping[str, Reduction]]]" = Part(
     "reductions", "REDUCTIONS", "a mapping of names to mluops_gtest.authoring.reductions.Reduction", _are_reductions
 )
-EXACT: "Final[Part[Mapping[str, ExactElement]]]" = Part(
-    "exact", "EXACT", "a mapping of outputs to functions of the call and an index", _are_exact, _mistake_in_exact
+EXACT: "Final[Part[ExactElements]]" = Part(
+    "exact", "elements", "a function elements(call) that gives a function of an index per output", callable
 )

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from mluops_gtest.model.arbitration import Arbitration
 from mluops_gtest.model.cause import Cause
 from mluops_gtest.model.explanation import Explanation
 from mluops_gtest.model.outcome import Outcome
@@ -188,6 +189,8 @@ class CaseResult:
     explained: tuple[Explanation, ...] = ()
     # Of the outputs that differ from their baselines at all, where the operator declares what arithmetic allows.
     elements: tuple[ElementReading, ...] = ()
+    # Under --arbitrate: who is right where the outputs are in dispute.
+    arbitrated: tuple[Arbitration, ...] = ()
     seconds: float = 0.0
     # Why it came to that, the main cause first.
     causes: tuple[Cause, ...] = ()

@@ -51,8 +51,8 @@ class TerminalReporter:
         for line in output_lines(result):
             self._out.print(line, soft_wrap=True)
         if not result.outcome.blocks:
-            for note in result.notes:
-                self._out.print(f"  note: {escape(note)}", soft_wrap=True)
+            for line in (*arbitration_lines(result), *(f"  note: {escape(note)}" for note in result.notes)):
+                self._out.print(line, soft_wrap=True)
 
     def summary(self, report: RunReport, where: str) -> None:
         """The tables, the failures and the closing lines."""
@@ -62,6 +62,7 @@ class TerminalReporter:
             self._skips(report.results)
             self._notices(report.results)
             self._outliers(report.results)
+            self._arbitrated(report.results)
             self._stress(report.results)
         counts = ", ".join(f"{n} {outcome}" for outcome, n in report.summary.items())
         self._out.print(f"{counts} in {report.seconds:.1f} s on {escape(str(report.backend['name']))}", soft_wrap=True)
@@ -127,6 +128,13 @@ class TerminalReporter:
         found = [result for result in results if result.outliers and not result.outcome.blocks]
         if found:
             self._out.print(f"[yellow]beyond[/] {escape(outlier_words(found))}", soft_wrap=True)
+
+    def _arbitrated(self, results: Sequence[CaseResult]) -> None:
+        """Who is right, over all disputes."""
+        if found := [one for result in results for one in result.arbitrated]:
+            from mluops_gtest.model.reasons.arbitrated import arbitration_summary
+
+            self._out.print(f"[yellow]arbitrated[/] {escape(arbitration_summary(found))}", soft_wrap=True)
 
     def _stress(self, results: Sequence[CaseResult]) -> None:
         """How much was repeated, and what varied."""
@@ -221,12 +229,23 @@ def output_lines(result: CaseResult) -> Iterable[str]:
     return (f"  | {line}" for line in escape_lines(result.output))
 
 
+def arbitration_lines(result: CaseResult) -> Iterable[str]:
+    """Who is right about each output that is in dispute."""
+    if not result.arbitrated:
+        return
+    from mluops_gtest.model.reasons.arbitrated import arbitration_words
+
+    for found in result.arbitrated:
+        yield escape(f"  exact:  {arbitration_words(found)}")
+
+
 def failure_lines(result: CaseResult, *, verbose: bool) -> Iterable[str]:
     """A failure in a few lines: what, why, where, and the command that repeats it."""
     yield f"[{result.outcome.tone.terminal}]{result.outcome.value}[/] [bold]{escape(result.case)}[/]"
     yield f"  reason: {escape(result.reason)}"
     if result.worst is not None:
         yield escape(f"  worst:  {worst_words(result)}")
+    yield from arbitration_lines(result)
     if not verbose:
         # With -v it stands beside the case already.
         yield from list(output_lines(result))[-_MAX_OUTPUT_LINES:]

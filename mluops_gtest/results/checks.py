@@ -8,6 +8,7 @@ from typing import Any, Final, NotRequired, TypedDict
 
 from mluops_gtest.errors import shown
 from mluops_gtest.files.typed import MAX_INTEGER, Source, convert, keep_plain
+from mluops_gtest.model.arbitration import MAX_EXAMINED, MAX_EXAMPLES, Arbitration
 from mluops_gtest.model.bound import PRECISIONS
 from mluops_gtest.model.drift import SIZELESS
 from mluops_gtest.model.labels import ANY_NAME
@@ -124,6 +125,8 @@ def check_result(result: CaseResult, source: Source) -> None:
         _check_reading(reading, source, f".readings[{index}]")
     for index, seen in enumerate(result.elements):
         _check_elements(seen, source, f".elements[{index}]")
+    for index, found in enumerate(result.arbitrated):
+        _check_arbitration(found, source, f".arbitrated[{index}]")
     if result.stress is not None:
         _check_stress(result.stress, result, source)
     for index, explained in enumerate(result.explained):
@@ -157,6 +160,18 @@ def _check_elements(seen: ElementReading, source: Source, at: str) -> None:
     _refuse_unless(seen.precision in PRECISIONS, f"{shown(seen.precision)} is not a precision", source, at)
     _refuse_unless(seen.ratio >= 0 and seen.allowed >= 0, "ratio and allowed must be ≥ 0", source, at)
     _refuse_unless((seen.ratio > 1) == (seen.beyond > 0), f"{seen.ratio} with {seen.beyond} beyond", source, at)
+
+
+def _check_arbitration(found: Arbitration, source: Source, at: str) -> None:
+    sides = (found.baseline, found.backend, found.both, found.neither)
+    places = [place for example in found.examples for place in example.index]
+    _refuse_unless(_are_counts((found.disputed, *sides, *places)), f"counts must lie in {_COUNTS}", source, at)
+    possible = 0 < found.examined <= min(found.disputed, MAX_EXAMINED)
+    _refuse_unless(possible, f"{found.examined} of {found.disputed} elements cannot be examined", source, at)
+    some = 0 < len(found.examples) <= min(found.examined, MAX_EXAMPLES)
+    _refuse_unless(some, f"{len(found.examples)} examples of {found.examined}", source, f"{at}.examples")
+    errors = (found.backend_error, found.backend_ulp, found.baseline_error, found.baseline_ulp)
+    _refuse_unless(all(error >= 0 for error in errors), "errors must be ≥ 0", source, at)
 
 
 def _check_stress(stress: StressReading, result: CaseResult, source: Source) -> None:

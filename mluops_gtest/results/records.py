@@ -17,6 +17,7 @@ from mluops_gtest.results.checks import check_report, check_result
 
 # JSON has no such numbers.
 _NUMBERS: Final = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+_ERRORS: Final = ("backend_error", "backend_ulp", "baseline_error", "baseline_ulp")
 _LISTS: Final = ("tags", "readings", "notes", "attempts")
 _KINDS: Final = {kind.__struct_config__.tag for kind in get_args(Cause)}
 _STATUSES: Final = {status.name: status.value for status in Status}
@@ -47,6 +48,11 @@ def result_to_json(result: CaseResult) -> dict[str, Any]:
     else:
         # As it was written before elements were looked at one by one.
         del record["elements"]
+    if result.arbitrated:
+        record["arbitrated"] = [_arbitration(found) for found in record["arbitrated"]]
+    else:
+        # As it was written before disputes were settled.
+        del record["arbitrated"]
     if result.stress is None:
         # As it was written before cases were repeated.
         del record["stress"]
@@ -89,6 +95,13 @@ def _causes(causes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         for excess in cause["criteria"] if cause["kind"] == "exceeded" else ():
             excess |= {key: _word(excess[key]) for key in ("value", "threshold")}
     return list(causes)
+
+
+def _arbitration(found: dict[str, Any]) -> dict[str, Any]:
+    def worded(record: dict[str, Any]) -> dict[str, Any]:
+        return {name: _word(value) if isinstance(value, float) else value for name, value in record.items()}
+
+    return {**worded(found), "examples": [worded(example) for example in found["examples"]]}
 
 
 def _word(value: float) -> float | str:
@@ -139,6 +152,9 @@ def _read_words(record: dict[str, Any]) -> None:
         for key in ("value", "threshold", "ratio", "allowed"):
             if isinstance(reading.get(key), str):
                 reading[key] = _NUMBERS.get(reading[key], reading[key])
+    for found in _objects(record.get("arbitrated")):
+        for one in (found, *_objects(found.get("examples"))):
+            one |= {key: _NUMBERS.get(one[key], one[key]) for key in _ERRORS if isinstance(one.get(key), str)}
     for told in (record, *_objects(record.get("attempts"))):
         _read_causes(told)
     for profile in _objects([record.get("profile")]):

@@ -15,6 +15,7 @@ from mluops_gtest.authoring import (
     checks,
     clouds,
     connections,
+    exact_numbers,
     factors,
     filters,
     interpolation,
@@ -41,6 +42,9 @@ WORDS = {
     "WORKSPACE": "The workspace.",
     "WORKSPACE_SIZE": "Its size in bytes.",
     "ASKED_SIZE": "Where a query writes the size. It starts at 0: a query may succeed and leave it unwritten.",
+    "ExactValue": "An integer or a fraction; a float for what is none of these: NaN, infinities.",
+    "ExactElement": "`element(*index)`, one element; without arguments for a result that is no tensor.",
+    "ExactElements": "`elements(call)`, an `ExactElement` for every output and every result that is no tensor.",
     "CApi": "`C_API`: one `CSignature` per name of the operator; the first that a library exports whole is taken.",
 }
 
@@ -69,6 +73,7 @@ SECTIONS: dict[str, tuple[ModuleType, tuple[str, ...]]] = {
     "Bounds": (authoring, ("Bound",)),
     "Fuzzing: `mluops_gtest.authoring.space`": (space, tuple(space.__all__)),
     "Reductions: `mluops_gtest.authoring.reductions`": (reductions, tuple(reductions.__all__)),
+    "Exact elements: `mluops_gtest.authoring.exact_numbers`": (exact_numbers, tuple(exact_numbers.__all__)),
     "Calls": (
         authoring,
         tuple("OpCall TensorArg TensorDesc Handle Params Array DType Layout Status".split()),  # noqa: SIM905

@@ -38,6 +38,7 @@ Examples:
   mluops-test run --backend c:./libmykernels.so --guard-pages     also find reads outside a buffer
   mluops-test run --backend c:./libmykernels.so --fresh-workers
   mluops-test run --backend c:./libmykernels.so --stress 60       look for races for a minute
+  mluops-test run my_cases/ --backend c:./libmykernels.so --arbitrate   who is right: the kernel or the file?
   mluops-test run --shard 1/4 --out results-1         a quarter of the cases; then: mluops-test merge
   mluops-test run --shard 1/4 --times last-night      quarters that took the same time last night
   mluops-test run --tag network --perf --device-spec host.yaml
@@ -139,6 +140,12 @@ _ONLY_WITH_PERF = {"warmup", "samples", "cold_cache", "device_spec"}
     "--elementwise/--no-elementwise",
     default=None,
     help="Elements further off than arithmetic allows: fail the case, or do not look. Default: report them.",
+)
+@click.option(
+    "--arbitrate",
+    is_flag=True,
+    help="Where outputs differ from their baselines, recompute the worst 1000 elements exactly and say who is right, "
+    "e.g. my_cases/ --backend c:./libmykernels.so --arbitrate.",
 )
 @click.option(
     "-x",

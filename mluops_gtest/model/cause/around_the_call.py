@@ -84,6 +84,20 @@ class ContentError(CauseBase, frozen=True):
     text: str
 
 
+class BaselineWrong(CauseBase, frozen=True):
+    """The exact values of disputed elements refute the baseline; values of the first one as text."""
+
+    output: str
+    # How many of the recomputed elements it is wrong at.
+    elements: int
+    examined: int
+    index: tuple[int, ...]
+    exact: str
+    baseline: str
+    # The reference made the baseline; else it stands in a file of the user's.
+    ours: bool
+
+
 class Unreadable(CauseBase, frozen=True):
     """The system does not give the case's file."""
 
@@ -128,4 +142,4 @@ class NoRoom(CauseBase, frozen=True):
 
 
 # Not the backend's doing.
-NotItsFault = ContentError | Unreadable | TooLarge | Unwritable | Shortage | Bug | Disturbed | NoRoom
+NotItsFault = ContentError | BaselineWrong | Unreadable | TooLarge | Unwritable | Shortage | Bug | Disturbed | NoRoom

@@ -62,6 +62,13 @@ def _wrong_status(cause: c.WrongStatus) -> str:
     return f"返回 {cause.answered}{remarks}，期望 {cause.expected}{check}"
 
 
+def _baseline_wrong(cause: c.BaselineWrong) -> str:
+    whose = "参考实现有误" if cause.ours else "文件中的基准值有误"
+    place = f"{cause.output}{list(cause.index)}" if cause.index else cause.output
+    share = f"{cause.examined} 个有争议的元素中有 {cause.elements} 个"
+    return f"{whose}：{place} 的精确值为 {cause.exact}，基准值为 {cause.baseline}（{share}）"
+
+
 def _unwritten(cause: c.Unwritten) -> str:
     places = cause.places
     return f"{cause.output}：{places.size} 个元素中有 {places.count} 个从未写入，第一个在 {list(cause.index)}"
@@ -102,6 +109,7 @@ WORDS: Final[dict[type, str | Callable[[Any], str]]] = {
     c.DeviceLost: _device_lost,
     c.RunLost: "运行无法继续：{0.text}",
     c.ContentError: "用例有误：{0.text}",
+    c.BaselineWrong: _baseline_wrong,
     c.Unreadable: "{0.case}：无法读取：{0.text}。",
     c.TooLarge: "{0.case}：内存放不下。",
     c.Unwritable: "无法写入：{0.text}",

@@ -29,6 +29,13 @@ def _device_lost(cause: c.DeviceLost) -> str:
     return f"backend {cause.backend}{device} failed its health check three times in a row: {cause.text}"
 
 
+def _baseline_wrong(cause: c.BaselineWrong) -> str:
+    whose = "the reference is wrong" if cause.ours else "the baseline in the file is wrong"
+    place = f"{cause.output}{list(cause.index)}" if cause.index else cause.output
+    share = f"{cause.elements} of {cause.examined} disputed elements"
+    return f"{whose}: {place} is exactly {cause.exact}, and the baseline says {cause.baseline} ({share})"
+
+
 def _disturbed(cause: c.Disturbed) -> str:
     return f"{DISTURBANCES[cause.by]} three times while this case ran"
 
@@ -133,6 +140,7 @@ WORDS: Final[dict[type, str | Callable[[Any], str]]] = {
     c.DeviceLost: _device_lost,
     c.RunLost: "the run cannot go on: {0.text}",
     c.ContentError: "{0.text}",
+    c.BaselineWrong: _baseline_wrong,
     c.Unreadable: "{0.case}: cannot be read: {0.text}.",
     c.TooLarge: "{0.case}: does not fit into memory.",
     c.Unwritable: "{0.text}",

@@ -5,6 +5,8 @@ WORDS = {
     "all_operators": "全部算子",
     "all_tags": "全部标签",
     "all_transitions": "全部变化",
+    "arbitration": "谁是正确的",
+    "arbitration_hint": "由本次调用的输入，以分数和整数精确重算争议最大的元素。",
     "backend": "后端",
     "backend_time": "后端耗时",
     "bandwidth": "带宽",

@@ -5,6 +5,8 @@ WORDS = {
     "all_operators": "All operators",
     "all_tags": "All tags",
     "all_transitions": "All transitions",
+    "arbitration": "Who is right",
+    "arbitration_hint": "The worst disputed elements, recomputed in fractions and integers from the call's inputs.",
     "backend": "Backend",
     "backend_time": "In the backend",
     "bandwidth": "Bandwidth",

@@ -8,6 +8,7 @@ from mluops_gtest.errors import ExitCode
 from mluops_gtest.model.difference import told_ulp
 from mluops_gtest.model.outcome import GRAVEST_FIRST
 from mluops_gtest.model.reasons import reason_of
+from mluops_gtest.model.reasons.arbitrated import arbitration_words
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import (
     CaseInfo,
@@ -111,6 +112,7 @@ def _row(result: CaseResult, pool: Pool, lang: str) -> dict[str, Any]:
         "readings": [_reading(reading, pool) for reading in result.readings],
         "worst": None if result.worst is None else _worst(result.worst, pool),
         "elements": [_elements(seen, pool) for seen in result.elements],
+        "exact": [arbitration_words(found, lang) for found in result.arbitrated],
         "stress": None if result.stress is None else _stress(result.stress),
         "ms": number(result.seconds * 1e3),
         "why": pool.number(shortened(reason, _MAX_PRINTED)) if reason else None,

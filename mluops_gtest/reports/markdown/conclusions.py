@@ -80,9 +80,18 @@ def _problems(report: RunReport, say: Words) -> Iterator[str]:
         words = {"operator": operators, "outcome": say(f"outcome_{first.outcome.value}"), "cases": len(group.members)}
         lines = [say("problem", reason=text(why) or say("none"), **words)]
         lines.append(f"{say('problem_cases')}{say('colon')}{named(group.members, _MAX_NAMED, say)}")
+        lines += [f"{say('arbitrated')}{say('colon')}{text(words)}" for words in _arbitrated(first, language)]
         if first.repro:
             lines.append(f"{say('repro')}{say('colon')}{code(first.repro)}")
         yield "<br>\n   ".join(lines)
+
+
+def _arbitrated(result: CaseResult, language: str) -> Iterator[str]:
+    """Who is right about the outputs in dispute."""
+    if result.arbitrated:
+        from mluops_gtest.model.reasons.arbitrated import arbitration_words
+
+        yield from (arbitration_words(found, language) for found in result.arbitrated)
 
 
 def _slow(result: CaseResult, share: Efficiency, say: Words) -> str:

@@ -177,6 +177,7 @@ WORDS: dict[str, tuple[str, str]] = {
     "problem": ("{operator}, {outcome} ({cases}): {reason}", "{operator}，{outcome}（{cases} 个用例）：{reason}"),
     "problem_cases": ("cases", "用例"),
     "repro": ("repro", "复现"),
+    "arbitrated": ("exact", "精确重算"),
     "low": (
         "{operator}, {case}: {side} efficiency {reached}, {wanted} is asked",
         "{operator}，{case}：{side} {reached}，要求 {wanted}",

@@ -89,7 +89,7 @@ SPACE = Space({"rows": AXIS}, lambda drawn: Drawn("uniform", {"rows": drawn["row
         (SPACE, SPACE_TEXT.replace("AXIS", "Choice(())"), "the axis 'rows' must list different values, at least one."),
         (SPACE, SPACE_TEXT.replace("AXIS", "Choice((1, 1))"), "the axis 'rows' must list different values"),
         (REDUCTIONS, "REDUCTIONS = {'rows': 1}\n", "must define REDUCTIONS, a mapping of names to "),
-        (EXACT, "EXACT = {'outputs': lambda call, index: 0}\n", "EXACT must define every output and nothing else: "),
+        (EXACT, "elements = {}\n", "the file must define elements, a function elements(call) that gives "),
     ],
 )
 def test_a_part_that_does_not_fit_is_refused(tmp_path, part, text, message):

@@ -8,7 +8,8 @@ import pytest
 
 from mluops_gtest.engine.buffers import fill, pattern_of
 from mluops_gtest.engine.expectation import expectation_of
-from mluops_gtest.engine.judge import Judgement, judge_untouched, judge_values, judged
+from mluops_gtest.engine.judge import judge_untouched, judge_values
+from mluops_gtest.engine.judgement import Judgement, judged
 from mluops_gtest.model import cause as c
 from mluops_gtest.model.criterion import exact
 from mluops_gtest.model.dtypes import DType

@@ -40,6 +40,16 @@ SAID = [
     ),
     (c.RunLost("gone"), "the run cannot go on: gone", "运行无法继续：gone"),
     (c.ContentError("f: broken"), "f: broken", "用例有误：f: broken"),
+    (
+        c.BaselineWrong("y", 2, 3, (0, 1), "0.5", "0.75", ours=True),
+        "the reference is wrong: y[0, 1] is exactly 0.5, and the baseline says 0.75 (2 of 3 disputed elements)",
+        "参考实现有误：y[0, 1] 的精确值为 0.5，基准值为 0.75（3 个有争议的元素中有 2 个）",
+    ),
+    (
+        c.BaselineWrong("num", 1, 1, (), "5", "6", ours=False),
+        "the baseline in the file is wrong: num is exactly 5, and the baseline says 6 (1 of 1 disputed elements)",
+        "文件中的基准值有误：num 的精确值为 5，基准值为 6（1 个有争议的元素中有 1 个）",
+    ),
     (c.Unreadable("a/b", "denied"), "a/b: cannot be read: denied.", "a/b：无法读取：denied。"),
     (c.TooLarge("a/b"), "a/b: does not fit into memory.", "a/b：内存放不下。"),
     (c.Unwritable("d: full"), "d: full", "无法写入：d: full"),

@@ -97,6 +97,11 @@ function elementsBlock(row) {
   return block(t("each_element"), "elements wide", table(heads, rows, numbers), el("p", { class: "hint" }, t("each_element_hint")));
 }
 
+function exactBlock(row) {
+  if (!row.exact) return null;
+  return block(t("arbitration"), "exact wide", el("ul", {}, ...row.exact.map((words) => el("li", {}, words))), el("p", { class: "hint" }, t("arbitration_hint")));
+}
+
 function stressBlock(row) {
   if (!row.stress) return null;
   const rows = row.stress.map(([threads, repetitions, failed, differing]) => {
@@ -190,6 +195,7 @@ function caseDetail(row) {
       { class: "blocks-of" },
       criteriaBlock(row),
       elementsBlock(row),
+      exactBlock(row),
       stressBlock(row),
       worstBlock(row),
       profileBlocks(row),
