@@ -10,7 +10,7 @@ from mluops_gtest.criteria.elements import Elements
 from mluops_gtest.criteria.figures import EQUAL, NOWHERE, BlockStats, Errors, Occurrences, merged
 from mluops_gtest.criteria.sums import Sums
 from mluops_gtest.model.dtypes import Array
-from mluops_gtest.native.comparing import ComparedArrays, Figures, compared_arrays
+from mluops_gtest.native.comparing import ComparedArrays, ShareFigures, compared_arrays
 
 _T = TypeVar("_T")
 
@@ -58,7 +58,7 @@ class NativePass:
         return blocks.in_shares(lambda share: work(share.start, len(share)), range(cells))
 
 
-def _stats(figures: Figures) -> BlockStats:
+def _stats(figures: ShareFigures) -> BlockStats:
     if not figures.bits_unequal:
         return EQUAL
     mismatched = NOWHERE

@@ -20,7 +20,7 @@ _KINDS: Final = ("f2", "bfloat16", "f4", "f8", "i1", "u1", "i2", "u2", "i4", "u4
 _Array = npt.NDArray[Any]
 
 
-class Figures(ctypes.Structure):
+class ShareFigures(ctypes.Structure):
     """What one share says; places count parts from the beginning of the arrays, −1 is nowhere."""
 
     bits_unequal: int
@@ -60,7 +60,7 @@ class _Functions:
     def __init__(self, library: ctypes.CDLL) -> None:
         pointer = ctypes.c_void_p
         self.compare, self.weigh, self.beyond = library.mluops_compare, library.mluops_weigh, library.mluops_beyond
-        self.compare.argtypes = [ctypes.c_int, ctypes.POINTER(_Pair), ctypes.POINTER(Figures), pointer, pointer]
+        self.compare.argtypes = [ctypes.c_int, ctypes.POINTER(_Pair), ctypes.POINTER(ShareFigures), pointer, pointer]
         self.compare.restype = None
         self.weigh.argtypes = [ctypes.c_int, ctypes.POINTER(_Pair), pointer, pointer]
         self.weigh.restype = ctypes.c_int64
@@ -89,9 +89,9 @@ class ComparedArrays:
         # Cells whose bits are the same on both sides: their sums are zeros until they are weighed.
         self.equal = np.zeros(self.cells, np.uint8)
 
-    def figures(self, first: int, cells: int) -> Figures:
+    def figures(self, first: int, cells: int) -> ShareFigures:
         """Compare these cells, and keep their sums."""
-        found = Figures()
+        found = ShareFigures()
         pair = self._pair(first, cells)
         self._functions.compare(
             self._kind, pair, found, self.sums.ctypes.data + 32 * first, self.equal.ctypes.data + first

@@ -4,10 +4,10 @@ import ctypes
 
 import pytest
 
-from mluops_gtest.version import __version__
 from mluops_gtest.cli.installation import disagreements
 from mluops_gtest.cli.main import run_main
 from mluops_gtest.native import comparing
+from mluops_gtest.version import __version__
 from tests.support.native_core import NATIVE, going
 
 
