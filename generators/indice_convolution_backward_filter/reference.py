@@ -1,5 +1,6 @@
 """The oracle: §3.1's products of gathered rows with sums that are exact in float64, rounded once."""
 
+import math
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -79,12 +80,13 @@ def float64_is_exact(operands: Operands) -> bool:
     return sums_are_exact(operands.unit_exponent, largest, operands.longest)
 
 
-def products(operands: Operands, offset: int, channel_in: int) -> Array:
-    """What the offset sums for one input channel: float64 [n, Co], all exact."""
+def products(operands: Operands, offset: int, channels_in: slice) -> Array:
+    """What the offset sums for these input channels: float64 [n, channels · Co], all exact."""
     inputs, outputs = operands.pairs[offset]
+    features = operands.features[inputs, channels_in].astype(np.float64)
     # The product of two float32 values has at most 48 bits, and float64 holds 53.
-    terms: Array = operands.features[inputs, channel_in, None].astype(np.float64) * operands.output_grad[outputs]
-    return terms
+    terms: Array = features[:, :, None] * operands.output_grad[outputs][:, None]
+    return terms.reshape(len(terms), math.prod(terms.shape[1:]))
 
 
 def _by_matrix_products(operands: Operands) -> Array:
@@ -101,5 +103,5 @@ def _by_matrix_products(operands: Operands) -> Array:
 def _one_by_one(operands: Operands) -> Array:
     sums = np.zeros(operands.shape, np.float64)
     for offset, channel_in in np.ndindex(operands.shape[:2]):
-        sums[offset, channel_in] = exact_sums(products(operands, offset, channel_in))
+        sums[offset, channel_in] = exact_sums(products(operands, offset, slice(channel_in, channel_in + 1)))
     return sums

@@ -94,16 +94,15 @@ def refuse_unless_sound(operands: Operands, values: Values, dtype: DType) -> Non
 
 def _longest_sums(operands: Operands) -> Array:
     """The products of the longest offsets as columns [T, n], padded with zeros."""
-    offsets, channels_in, channels_out = operands.shape
-    longest = operands.longest
-    columns = max(1, _CONDITION_PRODUCTS // max(1, longest))
+    longest, channels_out = operands.longest, operands.shape[2]
+    columns = min(max(1, _CONDITION_PRODUCTS // max(1, longest)), math.prod(operands.shape))
     lengths = [pairs.shape[1] for pairs in operands.pairs]
-    found = [np.empty((longest, 0))]
-    for offset in sorted(range(offsets), key=lengths.__getitem__, reverse=True):
-        for channel_in in range(channels_in):
-            if columns <= 0:
-                return np.concatenate(found, axis=1)
-            terms = products(operands, offset, channel_in)[:, :columns]
-            found.append(np.pad(terms, ((0, longest - len(terms)), (0, 0))))
-            columns -= channels_out
-    return np.concatenate(found, axis=1)
+    found, filled = np.zeros((longest, columns)), 0
+    for offset in sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True):
+        if filled == columns:
+            break
+        few = slice(0, math.ceil((columns - filled) / channels_out))
+        terms = products(operands, offset, few)[:, : columns - filled]
+        found[: len(terms), filled : filled + terms.shape[1]] = terms
+        filled += terms.shape[1]
+    return found

@@ -140,8 +140,11 @@ def _leading_terms(products: Products) -> Array:
     longest = products.longest_sum
     first = min(_CONDITION_ROWS, max(1, _CONDITION_PRODUCTS // max(1, longest * products.shape[1])))
     leading = replace(products, meetings=tuple(meeting[:, meeting[0] < first] for meeting in products.meetings))
-    padded = [np.pad(terms, ((0, longest - len(terms)), (0, 0))) for _, terms in terms_by_row(leading)]
-    return np.concatenate([np.empty((longest, 0)), *padded], axis=1)
+    found = [terms for _, terms in terms_by_row(leading)]
+    padded = np.zeros((longest, len(found), products.shape[1]))
+    for column, terms in enumerate(found):
+        padded[: len(terms), column] = terms
+    return padded.reshape(longest, len(found) * products.shape[1])
 
 
 def _ascending(meeting: Array) -> Array:

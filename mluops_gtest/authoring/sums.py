@@ -98,9 +98,10 @@ def exact_sums(terms: Array) -> Array:
     columns = np.ascontiguousarray(terms.T, dtype=np.float64)
     finite = np.isfinite(columns).all(axis=1)
     sums = np.empty(len(columns), np.float64)
-    for index in np.flatnonzero(finite):
+    step = max(1, _BLOCK // max(1, columns.shape[1]))
+    for block in _blocks(np.flatnonzero(finite), step):
         # + 0.0: what fsum makes of negative zeros differs between Python versions.
-        sums[index] = math.fsum(columns[index].tolist()) + 0.0
+        sums[block] = [math.fsum(column) + 0.0 for column in columns[block].tolist()]
     for index in np.flatnonzero(~finite):
         # The finite terms cannot change a sum that an infinity or a NaN decides.
         with np.errstate(invalid="ignore"):
