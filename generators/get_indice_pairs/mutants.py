@@ -1,88 +1,15 @@
 """Implementations with one plausible mistake each; Plain has none, and every other overrides one step of it."""
 
-import itertools
 from typing import Any
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, Mutant, OpCall, Status
+from mluops_gtest.authoring import Array, Mutant, OpCall
 from mluops_gtest.authoring.sparse import derive_output_space
 
-
-class Plain:
-    """Every step as the document means it."""
-
-    unused = -1
-
-    def run(self, call: OpCall) -> Status:
-        """Write all outputs of a valid call."""
-        indices = call.array("indices").astype(np.int64)
-        rows, sites = zip(*(self._met(call, indices, offset) for offset in self._offsets(call)), strict=True)
-        keys = [self._keys(call, indices[r, 0], site) for r, site in zip(rows, sites, strict=True)]
-        out_keys, out_sites = self._outputs(call, indices, np.concatenate(rows), np.concatenate(keys), np.vstack(sites))
-        pairs = call.array("indice_pairs")
-        pairs[...] = self.unused
-        for k, (in_rows, key) in enumerate(zip(rows, keys, strict=True)):
-            out_rows = _rows_of(out_keys, key)
-            met = out_rows >= 0
-            found = self._ordered(np.stack([in_rows[met], out_rows[met]]))
-            call.array("indice_num")[k] = found.shape[1]
-            pairs[k, :, : found.shape[1]] = found
-        room = call.array("out_indices")
-        room[: len(out_sites)] = out_sites[: len(room)]
-        call.scalars["num_act_out"] = self._count(call, out_sites)
-        return Status.SUCCESS
-
-    def _offsets(self, call: OpCall) -> list[tuple[int, ...]]:
-        """Kernel offsets in order."""
-        return list(itertools.product(*(range(length) for length in call.param("filter_space"))))
-
-    def _pad(self, call: OpCall) -> Any:
-        """Cells of padding on each axis."""
-        return call.param("pad")
-
-    def _dilation(self, call: OpCall) -> Any:
-        """Distance of neighbouring offsets on each axis."""
-        return call.param("dilation")
-
-    def _space(self, call: OpCall) -> Any:
-        """Length of each axis of the output."""
-        return call.param("output_space")
-
-    def _divide(self, place: Array, stride: Any) -> tuple[Array, Array]:
-        """The output under a padded place, and whether there is one."""
-        site, rest = np.divmod(place, stride)
-        return site, rest == 0
-
-    def _met(self, call: OpCall, indices: Array, offset: tuple[int, ...]) -> tuple[Array, Array]:
-        """The rows that meet an output at this offset, and the outputs' coordinates."""
-        place = indices[:, 1:] + self._pad(call) - np.multiply(offset, self._dilation(call))
-        site, whole = self._divide(place, call.param("stride"))
-        rows = np.flatnonzero(np.all(whole & (site >= 0) & (site < self._space(call)), axis=1))
-        return rows, site[rows]
-
-    def _keys(self, call: OpCall, batch: Array, site: Array) -> Array:
-        """A number per site that is larger for a later one."""
-        _, height, width = call.param("output_space")
-        depth = call.param("output_space")[0]
-        key: Array = ((batch * depth + site[:, 0]) * height + site[:, 1]) * width + site[:, 2]
-        return key
-
-    def _outputs(self, call: OpCall, indices: Array, rows: Array, keys: Array, sites: Array) -> tuple[Array, Array]:
-        """Keys and coordinates (n, d, h, w) of the outputs, in order."""
-        if call.param("sub_m"):
-            return self._keys(call, indices[:, 0], indices[:, 1:]), indices
-        distinct, first = np.unique(keys, return_index=True)
-        return distinct, np.column_stack([indices[rows[first], 0], sites[first]])
-
-    def _ordered(self, pairs: Array) -> Array:
-        """The pairs of one offset in order."""
-        return pairs
-
-    def _count(self, call: OpCall, out_sites: Array) -> int:
-        """num_act_out."""
-        del call
-        return len(out_sites)
+from .plain import Plain
+from .wrong_geometry import WRONG_GEOMETRY
+from .wrong_tables import WRONG_TABLES
 
 
 class PlainDivision(Plain):
@@ -222,16 +149,6 @@ class CountsTheBuffer(Plain):
         return len(call.array("out_indices"))
 
 
-def _rows_of(out_keys: Array, keys: Array) -> Array:
-    """The row of each key among the outputs, −1 where it is none of them."""
-    if not len(out_keys):
-        return np.full(len(keys), -1)
-    order = np.argsort(out_keys, kind="stable")
-    place = np.searchsorted(out_keys, keys, sorter=order).clip(max=len(out_keys) - 1)
-    rows = order[place]
-    return np.where(out_keys[rows] == keys, rows, -1)
-
-
 _MISTAKES = {
     "plain_division": PlainDivision(),
     "reciprocal_division": ReciprocalDivision(),
@@ -252,4 +169,8 @@ _MISTAKES = {
     "counts_the_buffer": CountsTheBuffer(),
 }
 
-MUTANTS = tuple(Mutant(name, mistake.__doc__ or "", mistake.run) for name, mistake in _MISTAKES.items())
+MUTANTS = (
+    *(Mutant(name, mistake.__doc__ or "", mistake.run) for name, mistake in _MISTAKES.items()),
+    *WRONG_GEOMETRY,
+    *WRONG_TABLES,
+)
