@@ -7,7 +7,16 @@ import numpy as np
 
 from mluops_gtest.authoring import Array, Mutant, OpCall, Status
 from mluops_gtest.authoring.interpolation import shortened
+from mluops_gtest.authoring.mistakes import (
+    cached_by_shape,
+    first_length_kept,
+    input_cleared,
+    part_left,
+    sum_goes_on,
+    tails_left,
+)
 from mluops_gtest.authoring.roundings import WRONG_WRITES
+from mluops_gtest.authoring.wrong_triples import WRONG_TRIPLES, Entries
 
 # What kernels cut axes into.
 _TILE: Final = 64
@@ -83,38 +92,17 @@ def variant(
 # What is read.
 
 
-def _triples_first(triples: Array) -> Array:
-    batches, points, _ = triples.shape
-    return triples.reshape(batches, 3, points).swapaxes(1, 2)
-
-
 def _channels_last(grad: Array) -> Array:
     batches, channels, points = grad.shape
     return grad.reshape(batches, points, channels).swapaxes(1, 2)
 
 
-def _first_batch(array: Array) -> Array:
-    return np.broadcast_to(array[:1], array.shape)
+def _entries(change: Callable[[Entries], Entries]) -> Callable[[Operands], Operands]:
+    def read(operands: Operands) -> Operands:
+        entries = change(Entries(operands.indices, operands.weights, operands.cells))
+        return operands._replace(indices=entries.indices, weights=entries.weights)
 
-
-def _normalised(weights: Array) -> Array:
-    return weights / weights.sum(axis=-1, keepdims=True)  # type: ignore[no-any-return]
-
-
-def _without(operands: Operands, dropped: Array) -> Operands:
-    """The entries dropped [B, N, 3] add 0."""
-    return operands._replace(weights=np.where(dropped, np.float32(0), operands.weights))
-
-
-def _counted_once(operands: Operands) -> Operands:
-    first, second, third = np.moveaxis(operands.indices, -1, 0)
-    again = [np.zeros_like(first, bool), second == first, (third == first) | (third == second)]
-    return _without(operands, np.stack(again, axis=-1))
-
-
-def _without_tail_of_points(operands: Operands) -> Operands:
-    points = operands.indices.shape[1]
-    return _without(operands, np.arange(points)[:, None] >= (points // _TILE * _TILE or points))
+    return read
 
 
 def _short_inputs(bits: int) -> Callable[[Operands], Operands]:
@@ -167,9 +155,26 @@ def _lost_between_tiles(scatter: Scatter) -> Array:
     return sums
 
 
+def _lost_between_threads(scatter: Scatter) -> Array:
+    """Of the sums of two halves of the points, the second is written over the first where both have one."""
+    sums = scatter.empty
+    middle = len(scatter.places) // 6 * 3
+    for part in (slice(0, middle), slice(middle, None)):
+        own = scatter._replace(products=scatter.products[part], places=scatter.places[part])
+        sums[own.places] = _added(own)[own.places]
+    return sums
+
+
 def _mean(scatter: Scatter) -> Array:
     counts = np.bincount(scatter.places, minlength=scatter.cells)
     return (_added(scatter) / np.maximum(counts, 1)[:, None]).astype(np.float32)
+
+
+def _largest(scatter: Scatter) -> Array:
+    sums = scatter.empty
+    sums[scatter.places] = -np.inf
+    np.maximum.at(sums, scatter.places, scatter.products)
+    return sums
 
 
 def _in_half(scatter: Scatter) -> Array:
@@ -192,11 +197,6 @@ def _clamped(scatter: Scatter) -> Array:
     return np.clip(sums, -largest, largest)
 
 
-def _two_of_three(scatter: Scatter) -> Array:
-    kept = np.arange(len(scatter.places)) % 3 < 2
-    return _added(scatter._replace(products=scatter.products[kept], places=scatter.places[kept]))
-
-
 def _shortened_products(bits: int) -> Callable[[Scatter], Array]:
     return lambda scatter: _added(scatter._replace(products=shortened(scatter.products, bits)))
 
@@ -207,6 +207,11 @@ def _shortened_products(bits: int) -> Callable[[Scatter], Array]:
 def _transposed(result: Array, total: Array) -> None:
     batches, channels, cells = result.shape
     result.reshape(batches, cells, channels)[...] = total.swapaxes(1, 2)
+
+
+def _into_first_batch(result: Array, total: Array) -> None:
+    result[...] = 0
+    result[0] = total.sum(axis=0)
 
 
 def _onto_the_old(result: Array, total: Array) -> None:
@@ -222,12 +227,6 @@ def _without_tail(axis: int) -> Callable[[Array, Array], None]:
     return write
 
 
-def _without_last(result: Array, total: Array) -> None:
-    result[...] = total
-    if result.shape[2] > 1:
-        result[..., -1] = 0
-
-
 def _where_not_zero(result: Array, total: Array) -> None:
     np.copyto(result, total.astype(result.dtype), where=total != 0)
 
@@ -235,79 +234,45 @@ def _where_not_zero(result: Array, total: Array) -> None:
 def _leaves_untouched_cells(call: OpCall) -> Status:
     result = call.array("grad_features")
     before = result.copy()
-    variant("", "").run(call)
+    _right(call)
     for batch, (was, indices) in enumerate(zip(before, call.array("indices"), strict=True)):
         untouched = np.setdiff1d(np.arange(result.shape[2]), indices)
         result[batch][:, untouched] = was[:, untouched]
     return Status.SUCCESS
 
 
+_right = variant("", "").run
+
 MUTANTS: Final = (
+    *(variant(name, message, read=_entries(change)) for name, message, change in WRONG_TRIPLES),
     variant("last_wins", "assigns instead of adding", add=_last_wins),
     variant("first_wins", "keeps the first contribution to a cell alone", add=_first_wins),
-    variant("repeated_once", "counts a cell that a triple names again once", read=_counted_once),
     variant(
         "lost_in_a_triple", "adds the three of a triple at once, and loses one where two meet", add=_lost_in_a_triple
     ),
     variant("lost_between_tiles", "each tile of 64 points overwrites the sums before it", add=_lost_between_tiles),
-    variant("two_terms", "leaves the third cell of each point out", add=_two_of_three),
+    variant("lost_between_threads", "two threads overwrite each other's sums", add=_lost_between_threads),
+    variant("largest", "takes the largest contribution to a cell", add=_largest),
+    variant("batches_summed", "adds every batch to the first", write=_into_first_batch),
     variant("mean", "divides by the number of contributions", add=_mean),
     variant("result_added_to", "adds to what the buffer held", write=_onto_the_old),
     Mutant("untouched_unwritten", "does not write cells that no index names", _leaves_untouched_cells),
     variant("zeros_unwritten", "does not write sums of 0", write=_where_not_zero),
-    variant("weights_ignored", "takes 1 for every weight", read=lambda o: o._replace(weights=np.ones_like(o.weights))),
-    variant("weights_absolute", "drops the weights' signs", read=lambda o: o._replace(weights=np.abs(o.weights))),
     variant(
-        "weights_normalised",
-        "divides the weights by their sum",
-        read=lambda o: o._replace(weights=_normalised(o.weights)),
+        "grad_of_batch_0",
+        "adds no batch offset to grad_output",
+        read=lambda o: o._replace(grad=np.broadcast_to(o.grad[:1], o.grad.shape)),
     ),
     variant(
-        "next_weight",
-        "pairs the index t + 1 with the weight t",
-        read=lambda o: o._replace(weights=np.roll(o.weights, 1, axis=-1)),
-    ),
-    variant(
-        "grad_of_batch_0", "adds no batch offset to grad_output", read=lambda o: o._replace(grad=_first_batch(o.grad))
-    ),
-    variant(
-        "indices_of_batch_0",
-        "adds no batch offset to indices",
-        read=lambda o: o._replace(indices=_first_batch(o.indices)),
-    ),
-    variant(
-        "weights_of_batch_0",
-        "adds no batch offset to weights",
-        read=lambda o: o._replace(weights=_first_batch(o.weights)),
-    ),
-    variant(
-        "indices_triples_first",
-        "reads indices as [B, 3, N]",
-        read=lambda o: o._replace(indices=_triples_first(o.indices)),
-    ),
-    variant(
-        "weights_triples_first",
-        "reads weights as [B, 3, N]",
-        read=lambda o: o._replace(weights=_triples_first(o.weights)),
+        "first_channel_everywhere",
+        "adds no channel offset to grad_output",
+        read=lambda o: o._replace(grad=np.broadcast_to(o.grad[:, :1], o.grad.shape)),
     ),
     variant(
         "grad_channels_last", "reads grad_output as [B, N, C]", read=lambda o: o._replace(grad=_channels_last(o.grad))
     ),
     variant("result_channels_last", "writes grad_features as [B, M, C]", write=_transposed),
-    variant(
-        "index_shifted",
-        "takes indices as counted from 1",
-        read=lambda o: o._replace(indices=np.maximum(o.indices - 1, 0)),
-    ),
-    variant(
-        "tile_base_lost",
-        "forgets which tile of 64 cells an index is in",
-        read=lambda o: o._replace(indices=o.indices % _TILE),
-    ),
-    variant("last_cell", "loses cell M − 1", write=_without_last),
-    variant("cell_tail", "loses the cells behind the last whole tile of 64", write=_without_tail(2)),
     variant("channel_tail", "loses the channels behind the last whole tile of 64", write=_without_tail(1)),
-    variant("point_tail", "loses the points behind the last whole tile of 64", read=_without_tail_of_points),
     variant("zero_times_inf", "takes 0 · Inf and 0 · NaN for 0", multiply=_zero_times_anything),
     variant("nan_spread", "multiplies zeros with the cells that a point does not name", add=_dense),
     variant("nan_skipped", "counts NaN as 0", add=_without_nan),
@@ -319,4 +284,11 @@ MUTANTS: Final = (
     variant("tf32_products", "rounds products to tf32", add=_shortened_products(11)),
     variant("bf16_products", "rounds products to bf16", add=_shortened_products(8)),
     *(variant(name, message, write=write) for name, message, write in WRONG_WRITES),
+    *tails_left(_right, "grad_features", 2, "cells", (16, 128)),
+    part_left(_right, "grad_features", 1, "channels"),
+    # What another call finds.
+    cached_by_shape(_right),
+    sum_goes_on(_right, "grad_features"),
+    first_length_kept(_right, "grad_features", 2, "cells"),
+    input_cleared(_right, "weights"),
 )

@@ -7,7 +7,16 @@ import numpy as np
 
 from mluops_gtest.authoring import Array, Mutant, OpCall, Status
 from mluops_gtest.authoring.interpolation import shortened
+from mluops_gtest.authoring.mistakes import (
+    cached_by_shape,
+    first_length_kept,
+    input_cleared,
+    part_left,
+    sum_goes_on,
+    tails_left,
+)
 from mluops_gtest.authoring.roundings import WRONG_WRITES
+from mluops_gtest.authoring.wrong_triples import WRONG_TRIPLES, Entries
 
 # What kernels cut axes into.
 _TILE: Final = 64
@@ -69,39 +78,17 @@ def variant(
 # What is read.
 
 
-def _triples_first(triples: Array) -> Array:
-    batches, points, _ = triples.shape
-    return triples.reshape(batches, 3, points).swapaxes(1, 2)
-
-
 def _channels_last(features: Array) -> Array:
     batches, channels, cells = features.shape
     return features.reshape(batches, cells, channels).swapaxes(1, 2)
 
 
-def _first_batch(array: Array) -> Array:
-    return np.broadcast_to(array[:1], array.shape)
+def _entries(change: Callable[[Entries], Entries]) -> Callable[[Operands], Operands]:
+    def read(operands: Operands) -> Operands:
+        entries = change(Entries(operands.indices, operands.weights, operands.cells))
+        return operands._replace(indices=entries.indices, weights=entries.weights)
 
-
-def _normalised(weights: Array) -> Array:
-    return weights / weights.sum(axis=-1, keepdims=True)  # type: ignore[no-any-return]
-
-
-def _summing_to_one(weights: Array) -> Array:
-    first, second, _ = np.moveaxis(weights, -1, 0)
-    return np.stack([first, second, 1 - first - second], axis=-1)
-
-
-def _counted_once(operands: Operands) -> Operands:
-    """A cell that a triple names again adds nothing."""
-    first, second, third = np.moveaxis(operands.indices, -1, 0)
-    again = np.stack([np.zeros_like(first, bool), second == first, (third == first) | (third == second)], axis=-1)
-    return operands._replace(weights=np.where(again, np.float32(0), operands.weights))
-
-
-def _cells_without_tail(operands: Operands) -> Operands:
-    whole = operands.cells // _TILE * _TILE or operands.cells
-    return operands._replace(weights=np.where(operands.indices < whole, operands.weights, np.float32(0)))
+    return read
 
 
 def _short_inputs(bits: int) -> Callable[[Operands], Operands]:
@@ -164,17 +151,10 @@ def _tile_repeated(output: Array, total: Array) -> None:
     output[...] = total[..., np.arange(total.shape[-1]) % _TILE]
 
 
+_right = variant("", "").run
+
 MUTANTS: Final = (
-    variant(
-        "indices_triples_first",
-        "reads indices as [B, 3, N]",
-        read=lambda o: o._replace(indices=_triples_first(o.indices)),
-    ),
-    variant(
-        "weights_triples_first",
-        "reads weights as [B, 3, N]",
-        read=lambda o: o._replace(weights=_triples_first(o.weights)),
-    ),
+    *(variant(name, message, read=_entries(change)) for name, message, change in WRONG_TRIPLES),
     variant(
         "features_channels_last",
         "reads features as [B, M, C]",
@@ -182,62 +162,16 @@ MUTANTS: Final = (
     ),
     variant("output_channels_last", "writes output as [B, N, C]", write=_transposed),
     variant(
-        "next_weight",
-        "pairs the index t + 1 with the weight t",
-        read=lambda o: o._replace(weights=np.roll(o.weights, 1, axis=-1)),
-    ),
-    variant(
         "features_of_batch_0",
         "adds no batch offset to features",
-        read=lambda o: o._replace(features=_first_batch(o.features)),
+        read=lambda o: o._replace(features=np.broadcast_to(o.features[:1], o.features.shape)),
     ),
     variant(
-        "indices_of_batch_0",
-        "adds no batch offset to indices",
-        read=lambda o: o._replace(indices=_first_batch(o.indices)),
+        "first_channel_everywhere",
+        "adds no channel offset to features",
+        read=lambda o: o._replace(features=np.broadcast_to(o.features[:, :1], o.features.shape)),
     ),
-    variant(
-        "weights_of_batch_0",
-        "adds no batch offset to weights",
-        read=lambda o: o._replace(weights=_first_batch(o.weights)),
-    ),
-    variant(
-        "weights_normalised",
-        "divides the weights by their sum",
-        read=lambda o: o._replace(weights=_normalised(o.weights)),
-    ),
-    variant(
-        "weights_sum_to_one",
-        "takes 1 − w0 − w1 for the third weight",
-        read=lambda o: o._replace(weights=_summing_to_one(o.weights)),
-    ),
-    variant("weights_absolute", "drops the weights' signs", read=lambda o: o._replace(weights=np.abs(o.weights))),
-    variant(
-        "mean_of_three",
-        "ignores the weights",
-        read=lambda o: o._replace(weights=np.full_like(o.weights, np.float32(1) / 3)),
-    ),
-    variant("two_terms", "leaves the third cell out", add=lambda products: products[0] + products[1]),
-    variant("first_term", "takes the first cell alone", add=lambda products: products[0]),
-    variant("repeated_once", "counts a cell that a triple names again once", read=_counted_once),
-    variant(
-        "index_shifted",
-        "takes indices as counted from 1",
-        read=lambda o: o._replace(indices=np.maximum(o.indices - 1, 0)),
-    ),
-    variant(
-        "last_cell_clipped",
-        "clips indices at M − 2",
-        read=lambda o: o._replace(indices=np.clip(o.indices, 0, max(0, o.cells - 2))),
-    ),
-    variant(
-        "tile_base_lost",
-        "forgets which tile of 64 cells an index is in",
-        read=lambda o: o._replace(indices=o.indices % _TILE),
-    ),
-    variant("cell_tail", "loses the cells behind the last whole tile of 64", read=_cells_without_tail),
     variant("channel_tail", "loses the channels behind the last whole tile of 64", write=_without_tail(1)),
-    variant("point_tail", "loses the points behind the last whole tile of 64", write=_without_tail(2)),
     variant("tile_repeated", "writes the first tile of 64 points again and again", write=_tile_repeated),
     variant("output_added_to", "adds to what the buffer held", write=_onto_the_old),
     variant("zero_times_inf", "takes 0 · Inf and 0 · NaN for 0", multiply=_zero_times_anything),
@@ -255,4 +189,11 @@ MUTANTS: Final = (
     variant("tf32_products", "rounds products to tf32", add=lambda products: _sum(shortened(products, 11))),
     variant("bf16_products", "rounds products to bf16", add=lambda products: _sum(shortened(products, 8))),
     *(variant(name, message, write=write) for name, message, write in WRONG_WRITES),
+    *tails_left(_right, "output", 2, "points", (16, 128)),
+    part_left(_right, "output", 1, "channels"),
+    # What another call finds.
+    cached_by_shape(_right),
+    sum_goes_on(_right, "output"),
+    first_length_kept(_right, "output", 2, "points"),
+    input_cleared(_right, "weights"),
 )

@@ -30,6 +30,7 @@ from mluops_gtest.authoring import (
     space,
     sparse,
     sums,
+    wrong_triples,
 )
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "authoring.md"
@@ -97,6 +98,7 @@ SECTIONS: dict[str, tuple[ModuleType, tuple[str, ...]]] = {
     "Sweeps themselves: `mluops_gtest.authoring.lidar`": (lidar, _own(lidar)),
     "Points and their neighbours: `mluops_gtest.authoring.points`": (points, _own(points)),
     "Three cells and weights per point: `mluops_gtest.authoring.interpolation`": (interpolation, _own(interpolation)),
+    "Wrong triples: `mluops_gtest.authoring.wrong_triples`": (wrong_triples, _own(wrong_triples)),
 }
 
 
