@@ -18,6 +18,7 @@ from mluops_gtest.version import __version__
 GROUPS: Final = {
     "Test a kernel": {
         "run": "Run cases on a backend and judge the results.",
+        "fuzz": "Draw calls that nobody declared, and keep what fails.",
         "merge": "Put the results of all shards of one run together.",
         "doctor": "Check a backend before you test it.",
         "bench": "Time two backends side by side and say which is faster.",

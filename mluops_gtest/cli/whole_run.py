@@ -2,9 +2,6 @@
 
 import contextlib
 import shlex
-import signal
-import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +12,7 @@ from mluops_gtest.api.run_setup import context_of, options_of, timed
 from mluops_gtest.api.session import Session
 from mluops_gtest.backends.registry import is_native
 from mluops_gtest.cli.consoles import stderr, stdout
+from mluops_gtest.cli.interrupts import one_interrupt
 from mluops_gtest.cli.lines import complain, say
 from mluops_gtest.cli.run_progress import RunProgress
 from mluops_gtest.content.selection import Selected
@@ -63,7 +61,7 @@ def execute(
     progress = RunProgress(stderr(), _costs(source, left, times) if shown else {}, shown=shown)
     if request.isolate is False and is_native(request.backend):
         complain("warning: --no-isolate with native code: if the kernel crashes or hangs, so does this run.")
-    with _one_interrupt(), open_callers(request, session.catalogue) as callers, contextlib.closing(progress):
+    with one_interrupt(), open_callers(request, session.catalogue) as callers, contextlib.closing(progress):
         planned = [PlannedCase(case.id, case.operator, case.tags) for case in cases]
         labels = run_labels(request.labels, request.backend, request.runtime, callers[0].version)
         request = replace(request, labels=labels)
@@ -139,21 +137,3 @@ def _told(error: UnwritableError, found: ExitCode) -> ExitCode:
     """Report the error; the exit code also counts what was found before."""
     complain(f"error: {error}")
     return ExitCode.worst([error.exit_code, found])
-
-
-@contextlib.contextmanager
-def _one_interrupt() -> Iterator[None]:
-    """The first Ctrl-C ends the run; a second one must not lose the report that is then written."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(*_: object) -> None:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGINT, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)

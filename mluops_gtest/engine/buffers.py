@@ -107,7 +107,8 @@ def _stride(size: int) -> int:
 def pattern_of(dtype: DType, preset: int | None) -> Array:
     """One element's bits before the call: the preset value, else the dtype's poison."""
     if preset is not None:
-        return np.array([preset], dtype.storage).view(_cell(dtype))
+        # A faulty call may give the output a type that does not hold it.
+        return np.array([preset]).astype(dtype.storage).view(_cell(dtype))
     return np.frombuffer(dtype.poison, _cell(dtype))
 
 

@@ -41,6 +41,8 @@ class Options:
     bitwise: bool = False
     # Elements beyond what arithmetic allows: True fails the case, None reports them, False does not look.
     elementwise: bool | None = None
+    # Where elements have bounds these alone decide: data that are not conditioned may leave the criteria.
+    bounds_alone: bool = False
     # Where the bounds of a case come from.
     bounds: BoundSource = computed_bounds
     # Find out where and how wrong outputs are wrong; the verdict does not need it.
@@ -128,8 +130,8 @@ class Executor:
         if operator.bound is None:
             return None
         precision = self.caller.precision.of(operator.name)
-        decides = self.options.elementwise is True
-        return SecondLook(case, operator, precision, decides=decides, bounds=self.options.bounds)
+        decides, alone = self.options.elementwise is True, self.options.bounds_alone
+        return SecondLook(case, operator, precision, decides=decides, alone=alone, bounds=self.options.bounds)
 
     def _unsupported(self, operator: str) -> tuple[Outcome, cause.Cause] | None:
         """Why the backend does not run that operator; None where it does. Asked once per operator."""

@@ -129,8 +129,10 @@ def _judge_output(
     comparison = compare(evaluated, baseline, dtype, kinds)
     judgement.compared = True
     failures, first_failure = len(judgement.failures), not judgement.failures
-    beyond = _beyond(comparison, wanted, evaluated, baseline, dtype)
-    _judge_comparison(judgement, tensor.id, comparison, wanted, beyond)
+    bounded = look is not None and look.alone and comparison.unequal > 0 and look.covers(tensor)
+    held_to = () if bounded else wanted
+    beyond = _beyond(comparison, held_to, evaluated, baseline, dtype)
+    _judge_comparison(judgement, tensor.id, comparison, held_to, beyond)
     if comparison.worst is not None and (judgement.worst is None or (first_failure and judgement.failures)):
         judgement.worst = _worst(tensor.id, dtype, comparison, evaluated, baseline, beyond)
         judgement.profile = profile_of(tensor.id, evaluated, baseline, dtype)
@@ -251,7 +253,7 @@ def _judge_comparison(
         judgement.failures.append(
             cause.Exceeded(output, tuple(exceeded), differing, bool(mismatches), equality, beyond, bits)
         )
-    if judged == 0:
+    if wanted and judged == 0:
         judgement.suspicions.append(cause.NotJudged(output))
 
 

@@ -3,13 +3,17 @@
 import queue
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from mluops_gtest.engine.caller import LostDeviceError
 from mluops_gtest.model.cause import Cause
-from mluops_gtest.model.event import Event
+
+T = TypeVar("T")
+E = TypeVar("E")
+T_contra = TypeVar("T_contra", contravariant=True)
+E_co = TypeVar("E_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,24 +25,25 @@ class PlannedCase:
     tags: tuple[str, ...]
 
 
-class Lane(Protocol):
+class Lane(Protocol[T_contra, E_co]):
     """What runs cases one after the other."""
 
-    def start(self, planned: PlannedCase) -> Event:
+    def start(self, planned: T_contra) -> E_co:
         """Say which case comes next."""
         ...
 
-    def run(self, planned: PlannedCase) -> Event:
+    def run(self, planned: T_contra) -> E_co:
         """Run it; LostDeviceError ends the lane."""
         ...
 
 
-class Lanes:
+class Lanes(Generic[T, E]):
     """Runs cases on one or more lanes and yields their events in the caller's thread."""
 
-    def __init__(self, lanes: Sequence[Lane]) -> None:
+    def __init__(self, lanes: Sequence[Lane[T, E]]) -> None:
         self._lanes = lanes
-        self._waiting: deque[PlannedCase] = deque()
+        self._cases: Iterator[T] = iter(())
+        self._given_back: deque[T] = deque()
         self._in_hand = 0
         self._stopped = False
         self._changed = threading.Condition()
@@ -51,14 +56,14 @@ class Lanes:
             self._stopped = True
             self._changed.notify_all()
 
-    def run(self, cases: Sequence[PlannedCase]) -> Iterator[Event]:
-        """The events of every case that is taken."""
-        self._waiting = deque(cases)
+    def run(self, cases: Iterable[T]) -> Iterator[E]:
+        """The events of every case that is taken; each is asked for when a lane is free, by one lane at a time."""
+        self._cases = iter(cases)
         if len(self._lanes) == 1:
             # One lane needs no thread, and an interrupt arrives where the work is.
             yield from self._work(self._lanes[0])
             return
-        events: queue.SimpleQueue[Event | BaseException | None] = queue.SimpleQueue()
+        events: queue.SimpleQueue[E | BaseException | None] = queue.SimpleQueue()
         for lane in self._lanes:
             threading.Thread(target=self._work_aside, args=(lane, events), daemon=True).start()
         running = len(self._lanes)
@@ -72,7 +77,7 @@ class Lanes:
             else:
                 yield event
 
-    def _work_aside(self, lane: Lane, events: "queue.SimpleQueue[Event | BaseException | None]") -> None:
+    def _work_aside(self, lane: Lane[T, E], events: "queue.SimpleQueue[E | BaseException | None]") -> None:
         try:
             for event in self._work(lane):
                 events.put(event)
@@ -81,7 +86,7 @@ class Lanes:
         finally:
             events.put(None)
 
-    def _work(self, lane: Lane) -> Iterator[Event]:
+    def _work(self, lane: Lane[T, E]) -> Iterator[E]:
         while (planned := self._take()) is not None:
             yield lane.start(planned)
             try:
@@ -91,21 +96,22 @@ class Lanes:
                 return
             self._finished()
 
-    def _take(self) -> PlannedCase | None:
+    def _take(self) -> T | None:
         """The next case; while another lane may still give one back, wait for it."""
         with self._changed:
             while not self._stopped:
-                if self._waiting:
+                planned = self._given_back.popleft() if self._given_back else next(self._cases, None)
+                if planned is not None:
                     self._in_hand += 1
-                    return self._waiting.popleft()
+                    return planned
                 if not self._in_hand:
                     return None
                 self._changed.wait()
             return None
 
-    def _put_back(self, planned: PlannedCase, why: Cause) -> None:
+    def _put_back(self, planned: T, why: Cause) -> None:
         with self._changed:
-            self._waiting.appendleft(planned)
+            self._given_back.appendleft(planned)
             self.lost = why
             self._in_hand -= 1
             self._changed.notify_all()

@@ -67,7 +67,7 @@ def run(
     results: dict[str, CaseResult] = dict(done or {})
     todo = [planned for planned in plan if planned.id not in results]
     executors = [_executor(caller, options, keep) for caller in callers]
-    lanes = Lanes([_Lane(executor, operators, source, context) for executor in executors])
+    lanes: Lanes[PlannedCase, Event] = Lanes([_Lane(executor, operators, source, context) for executor in executors])
     started = datetime.datetime.now(datetime.UTC)
     begin = time.perf_counter()
     tell(RunStarted(callers[0].name, len(todo)))
@@ -116,7 +116,9 @@ def _executor(caller: Caller, options: Options, keep: OutputKeeper | None) -> Ex
     return StressedExecutor(caller, options, options.stress, keep)
 
 
-def _events(lanes: Lanes, todo: Sequence[PlannedCase], options: Options, done: Iterable[CaseResult]) -> Iterator[Event]:
+def _events(
+    lanes: Lanes[PlannedCase, Event], todo: Sequence[PlannedCase], options: Options, done: Iterable[CaseResult]
+) -> Iterator[Event]:
     room = ExplanationRoom()
     for result in done:
         room.kept(result)

@@ -33,11 +33,12 @@ class SecondLook:
         precision: Precision,
         *,
         decides: bool,
+        alone: bool = False,
         bounds: BoundSource = computed_bounds,
     ) -> None:
-        """`decides`: an element beyond the bound fails the case."""
+        """`decides`: an element beyond the bound fails the case; `alone`: nothing else about its values does."""
         self._case, self._operator, self._source = case, operator, bounds
-        self.precision, self.decides = precision, decides
+        self.precision, self.decides, self.alone = precision, decides, alone
         self._bounds: Mapping[str, Bound] | None = None
 
     def at(self, tensor: Tensor, evaluated: Array, baseline: Array) -> tuple[ElementReading, BeyondBound] | None:
@@ -60,6 +61,10 @@ class SecondLook:
             found.allowed,
         )
         return reading, BeyondBound(tensor.id, _places(found), self.precision.value)
+
+    def covers(self, tensor: Tensor) -> bool:
+        """The operator declares what arithmetic allows this output."""
+        return can_be_bounded(tensor.desc.dtype) and self._bound(tensor.id) is not None
 
     def beyond(self, tensor: Tensor, evaluated: Array, baseline: Array) -> Array | None:
         """The flat indices beyond the bound; None where nothing is declared."""

@@ -1,6 +1,7 @@
-"""One declared case made complete: its recipe draws the inputs, the reference gives the baseline."""
+"""One declared or drawn case made complete: its recipe draws the inputs, the reference gives the baseline."""
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +12,8 @@ from mluops_gtest.errors import ContentError, DeclarationError, OperatorError
 from mluops_gtest.generate.locking import declared_criteria
 from mluops_gtest.generate.recipe import is_of_author, made_by
 from mluops_gtest.model.baselines import baseline_of
-from mluops_gtest.model.binding import bind_values
+from mluops_gtest.model.binding import bind_values, expected_results
+from mluops_gtest.model.call import Params
 from mluops_gtest.model.case import Case, CaseDraft, Change
 from mluops_gtest.model.degenerate import proves_little, row_counts
 from mluops_gtest.model.dtypes import Array, DType, Layout
@@ -29,8 +31,21 @@ def make_case(draft: CaseDraft, operator: Operator, draw: Draw | None = None) ->
 
     `draw` is the source of its random numbers, by default that of the declared seed.
     """
+    return _told(draft, operator, lambda: _made(draft, operator, Draw(draft.seed) if draw is None else draw))
+
+
+def make_drawn(draft: CaseDraft, operator: Operator, spoil: Callable[[Case], Case]) -> Case:
+    """The complete case of a drawn call, which expects what the checks say of it.
+
+    `spoil` changes the call as the recipe made it. An error where the call is not defined, or computes without values.
+    """
+    return _told(draft, operator, lambda: _made_drawn(draft, operator, spoil))
+
+
+def _told(draft: CaseDraft, operator: Operator, make: Callable[[], Case]) -> Case:
+    """What `make` gives; what the operator's own code raises is told with the case."""
     try:
-        return _made(draft, operator, Draw(draft.seed) if draw is None else draw)
+        return make()
     except Exception as error:
         if not is_of_author(error, operator.reference):
             raise
@@ -44,13 +59,24 @@ def _made(draft: CaseDraft, operator: Operator, draw: Draw) -> Case:
     made = made_by(draft, operator, draw)
     case = _draw(draft, operator, made)
     if draft.changes or draft.changed_params:
-        case = _changed(case, draft)
+        case = changed(case, draft.changes, draft.changed_params)
     answer = operator.answer(bind_values(case, operator))
     _compare_answer(draft, operator, answer)
     _compare_sizes(draft, operator, case, computes=answer.computes)
     if not answer.computes:
         return _without_baseline(case, operator, answer)
-    return _with_theory(_with_baseline(case, draft, operator), operator)
+    case = _with_baseline(case, draft, operator)
+    _refuse_degenerate(draft, operator, case)
+    return _with_theory(case, operator)
+
+
+def _made_drawn(draft: CaseDraft, operator: Operator, spoil: Callable[[Case], Case]) -> Case:
+    case = spoil(_draw(draft, operator, made_by(draft, operator, Draw(draft.seed))))
+    answer = operator.answer(bind_values(case, operator))
+    # Nobody looked at what was drawn: a constant baseline is no mistake.
+    expect = replace(case.expect, status=answer.status, check=answer.check, degenerate="drawn")
+    case = replace(case, expect=expect)
+    return _with_baseline(case, draft, operator) if answer.computes else _without_baseline(case, operator, answer)
 
 
 def _draw(draft: CaseDraft, operator: Operator, made: RecipeOutput) -> Case:
@@ -101,16 +127,18 @@ def _output(spec: OutputSpec, dims: tuple[int, ...], dtype: str) -> Tensor:
     return Tensor(spec.id, TensorDesc(chosen, spec.layouts[0], tuple(dims)))
 
 
-def _changed(case: Case, draft: CaseDraft) -> Case:
+def changed(case: Case, changes: Mapping[str, Change], params: Params) -> Case:
+    """The case with other descriptors and parameters."""
+
     def apply(tensor: Tensor) -> Tensor:
-        change = draft.changes.get(tensor.id)
+        change = changes.get(tensor.id)
         return tensor if change is None else _change(tensor, change)
 
     return replace(
         case,
         inputs=tuple(map(apply, case.inputs)),
         outputs=tuple(map(apply, case.outputs)),
-        params={**case.params, **plain_params(draft.changed_params)},
+        params={**case.params, **plain_params(params)},
     )
 
 
@@ -191,7 +219,6 @@ def _with_baseline(case: Case, draft: CaseDraft, operator: Operator) -> Case:
         raise DeclarationError(f"{draft.where}: case {draft.id}: {broken}; the document does not define that.")
     baseline = baseline_of(operator, call)
     outputs = tuple(_filled(tensor, baseline, draft, operator) for tensor in case.outputs)
-    _refuse_degenerate(draft, operator, outputs, baseline)
     return replace(case, outputs=outputs, params={**case.params, **baseline.scalars})
 
 
@@ -211,10 +238,10 @@ def _filled(tensor: Tensor, baseline: Baseline, draft: CaseDraft, operator: Oper
     return replace(tensor, data=flat)
 
 
-def _refuse_degenerate(draft: CaseDraft, operator: Operator, outputs: tuple[Tensor, ...], baseline: Baseline) -> None:
+def _refuse_degenerate(draft: CaseDraft, operator: Operator, case: Case) -> None:
     """A constant baseline proves little; it must be declared so, and only where it is so."""
-    counts = row_counts(operator, outputs, baseline.scalars)
-    constant = [tensor.id for tensor in outputs if proves_little(tensor, operator, counts)]
+    counts = row_counts(operator, case.outputs, expected_results(case, operator))
+    constant = [tensor.id for tensor in case.outputs if proves_little(tensor, operator, counts)]
     if constant and draft.expect.degenerate is None:
         raise DeclarationError(
             f"{draft.where}: case {draft.id}: the baseline of {', '.join(constant)} is constant, which proves little. "

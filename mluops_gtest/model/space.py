@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from mluops_gtest.model.call import Params
+from mluops_gtest.model.call import OpCall, Params
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,10 @@ class Space:
     draw: Callable[[Mapping[str, Any]], Drawn | None]
     # About how many elements the tensors of the call have; large ones are drawn rarely.
     elements: Callable[[Mapping[str, Any]], int]
+    # Sizes at which the checks of the document draw a line; those beyond are tried as well.
+    limits: tuple[int, ...] = ()
+    # False for a faulty call that is no call at all, because a library reads beyond an array, e.g. of counts.
+    defined: Callable[[OpCall], bool] | None = None
 
     def mistake(self) -> str | None:
         """What no value could be drawn from, in words; None if there is nothing."""

@@ -15,10 +15,12 @@ from mluops_gtest.authoring import (
     checks,
     clouds,
     connections,
+    convolution_space,
     exact_numbers,
     factors,
     filters,
     interpolation,
+    interpolation_space,
     lidar,
     lost_terms,
     mistakes,
@@ -73,6 +75,14 @@ SECTIONS: dict[str, tuple[ModuleType, tuple[str, ...]]] = {
     "Sizes": (authoring, ("SizedAxis",)),
     "Bounds": (authoring, ("Bound",)),
     "Fuzzing: `mluops_gtest.authoring.space`": (space, tuple(space.__all__)),
+    "Fuzzing of sparse convolutions: `mluops_gtest.authoring.convolution_space`": (
+        convolution_space,
+        _own(convolution_space),
+    ),
+    "Fuzzing of interpolations: `mluops_gtest.authoring.interpolation_space`": (
+        interpolation_space,
+        _own(interpolation_space),
+    ),
     "Reductions: `mluops_gtest.authoring.reductions`": (reductions, tuple(reductions.__all__)),
     "Exact elements: `mluops_gtest.authoring.exact_numbers`": (exact_numbers, tuple(exact_numbers.__all__)),
     "Calls": (

@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mluops_gtest.cli.calling_options import backend_options, taken_lanes, worker_options
 from mluops_gtest.cli.options import (
-    BytesType,
-    DevicesType,
     ReseedType,
-    complete_backends,
     file_options,
     report_options,
     selection_options,
@@ -55,61 +53,14 @@ _ONLY_WITH_PERF = {"warmup", "samples", "cold_cache", "device_spec"}
 
 @click.command("run", epilog=_EPILOG)
 @selection_options
-@click.option(
-    "--backend",
-    "-b",
-    default="numpy",
-    show_default=True,
-    help="What to test: numpy, reference, c:LIBRARY, mlu, exec:COMMAND, torch[:DEVICE], an entry point, "
-    "module:attribute or path/file.py[:attribute], e.g. -b my_kernels.py (its `backend`).",
-    shell_complete=complete_backends,
-)
-@click.option(
-    "--runtime",
-    metavar="LIB",
-    help="For c:LIBRARY: the library that has the cnrt functions, e.g. --runtime libcnrt.so.",
-)
-@click.option(
-    "--serve", is_flag=True, help="For exec:COMMAND: keep one process running instead of starting one per case."
-)
+@backend_options
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
     help="Folder for run.json, results.jsonl and report.json, e.g. --out results.  [default: ./mluops-results/<time>]",
 )
 @click.option("--overwrite", is_flag=True, help="Replace the run in the --out folder, e.g. --out results --overwrite.")
-@click.option(
-    "--isolate/--no-isolate",
-    default=None,
-    help="Run the backend in worker processes, or in this one.  [default: isolated, except numpy and reference]",
-)
-@click.option(
-    "-j", "--jobs", type=click.IntRange(1), metavar="N", help="Use N worker processes, e.g. -j 2.  [default: 1]"
-)
-@click.option("--devices", type=DevicesType(), help="Use one worker per device, e.g. --devices 0,1.")
-@click.option(
-    "--timeout",
-    type=click.FloatRange(0, min_open=True),
-    metavar="SECONDS",
-    help="Stop a case in a worker after so long, e.g. --timeout 20.  [default: 60, plus 1 per megabyte of tensors]",
-)
-@click.option(
-    "--memory-limit",
-    type=BytesType(),
-    help="Memory that a case may use beyond the loaded backend and the tensors, e.g. --memory-limit 2G.",
-)
-@click.option(
-    "--fresh-workers",
-    is_flag=True,
-    help="Run every case in a new worker, so that no case sees what another left behind, e.g. --fresh-workers "
-    "--backend c:./libk.so.",
-)
-@click.option(
-    "--guard-pages",
-    is_flag=True,
-    help="Find reads and writes outside a buffer: call every case twice, with inaccessible memory right after every "
-    "buffer, then right before it, e.g. --backend c:./libmykernels.so --guard-pages.",
-)
+@worker_options
 @click.option(
     "--repeat",
     type=click.IntRange(1),
@@ -238,9 +189,7 @@ def command(ctx: click.Context, /, query: Query, resume: Path | None, **options:
     overwrite = options.pop("overwrite")
     if overwrite and out is None:
         raise UsageError("--overwrite replaces the folder of --out; name it, e.g. --out results --overwrite.")
-    jobs, devices = options.pop("jobs"), options.pop("devices") or ()
-    if jobs and devices:
-        raise UsageError("Use either -j or --devices: with --devices each device has one worker.")
+    jobs, devices = taken_lanes(options)
     if options["perf"] and (jobs or 1) > 1:
         raise UsageError(
             "--perf times one call at a time: leave out -j. --devices works, since each device has its own worker."
@@ -259,7 +208,7 @@ def command(ctx: click.Context, /, query: Query, resume: Path | None, **options:
     request = RunRequest(
         selection=query,
         jobs=jobs or 1,
-        devices=tuple(devices),
+        devices=devices,
         times=None if times is None else times.digest,
         **options,
     )

@@ -1,0 +1,122 @@
+"""A hunt as it is asked for: which operators, from which draw on, on which callers, into which corpus."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from mluops_gtest.api.session import Session
+from mluops_gtest.engine.buffers import Side
+from mluops_gtest.engine.caller import Caller, ThreadsCaller
+from mluops_gtest.engine.callers import open_callers
+from mluops_gtest.engine.execute import Executor, Options
+from mluops_gtest.engine.request import RunRequest
+from mluops_gtest.engine.stress import Stress
+from mluops_gtest.engine.stressed_cases import StressedExecutor
+from mluops_gtest.errors import ExitCode, NothingSelectedError, UsageError
+from mluops_gtest.fuzz.corpus import Corpus
+from mluops_gtest.fuzz.draws import Draws
+from mluops_gtest.fuzz.hunt import Execute, FuzzedOperator, Hunt, HuntReport, Ran, RunsCases, is_failure
+from mluops_gtest.model.case import Case
+from mluops_gtest.model.operator import Operator
+from mluops_gtest.model.parts import SPACE
+from mluops_gtest.model.result import CaseResult
+
+FIRST_SEED: Final = 0
+
+
+@dataclass(frozen=True, slots=True)
+class HuntRequest:
+    """What is asked for."""
+
+    # How the backend is called; its selection is not used.
+    run: RunRequest
+    operators: tuple[str, ...]
+    corpus: Path
+    # None: the seed of the newest hunt in the corpus, else the first.
+    seed: int | None = None
+    # Per operator.
+    cases: int | None = None
+    seconds: float | None = None
+
+
+def targets_of(request: HuntRequest, session: Session, corpus: Corpus) -> list[FuzzedOperator]:
+    """The operators to draw for, each from where an earlier hunt stopped; those without a space are left out."""
+    known = session.catalogue.operators
+    chosen = [known.find(name) for name in request.operators] or [known[name] for name in known]
+    found = []
+    for operator in chosen:
+        space = known.part(operator.name, SPACE)
+        if space is None:
+            continue
+        seed = request.seed
+        if seed is None:
+            seed = corpus.last_seed(operator.name, request.run.backend)
+        draws = Draws(operator, space, FIRST_SEED if seed is None else seed)
+        target = FuzzedOperator(operator, draws, request.run.backend)
+        target.resume(corpus.progress(target.begun))
+        found.append(target)
+    if not found:
+        names = ", ".join(operator.name for operator in chosen) or "no operator"
+        raise NothingSelectedError(
+            f"Nothing can be drawn for {names}: there is no space.py; see docs/reference/fuzzing.md."
+        )
+    return found
+
+
+def hunt(
+    request: HuntRequest,
+    session: Session,
+    begin: Callable[[Sequence[FuzzedOperator]], None],
+    tell: Callable[[Ran, HuntReport], None],
+) -> HuntReport:
+    """Run the hunt; `begin` hears what is drawn for once the backend is loaded, `tell` every verdict."""
+    corpus = Corpus(request.corpus, session.catalogue.operators)
+    targets = targets_of(request, session, corpus)
+    options = _options(request.run)
+    with open_callers(request.run, session.catalogue) as callers:
+        runners = [_runner(caller, options) for caller in callers]
+        begin(targets)
+        return Hunt(targets, runners, corpus, _smaller, tell).run(request.cases, request.seconds)
+
+
+def _options(request: RunRequest) -> Options:
+    stress = None if request.stress is None else Stress.parse(request.stress)
+    if stress is not None and stress.times is None:
+        raise UsageError(
+            "--stress: say how often each draw is repeated, e.g. --stress 5x; --seconds is for the whole hunt."
+        )
+    return Options(
+        elementwise=True,
+        bounds_alone=True,
+        timeout=request.timeout,
+        stress=stress,
+        sides=tuple(Side) if request.guard_pages else (None,),
+    )
+
+
+def _runner(caller: Caller, options: Options) -> RunsCases:
+    if options.stress is None:
+        return Executor(caller, options)
+    assert isinstance(caller, ThreadsCaller), "cases under stress run in worker processes"
+    return StressedExecutor(caller, options, options.stress)
+
+
+def _smaller(case: Case, operator: Operator, execute: Execute) -> tuple[Case, CaseResult]:
+    del operator
+    return case, execute(case)
+
+
+def hunt_exit_code(report: HuntReport) -> ExitCode:
+    """What a hunt answers to the shell."""
+    codes = set()
+    if report.findings or report.failed or any(is_failure(result) for _, result in report.corpus):
+        codes.add(ExitCode.FAILED)
+    codes |= {ExitCode.BUG if result.bug else ExitCode.CONTENT for result in report.broken}
+    if report.lost is not None:
+        codes.add(ExitCode.BACKEND)
+    if report.interrupted:
+        return ExitCode.INTERRUPTED
+    if not report.compared:
+        codes.add(ExitCode.EMPTY)
+    return ExitCode.worst(codes)

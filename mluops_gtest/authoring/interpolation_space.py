@@ -1,0 +1,45 @@
+"""What fuzzing draws for operators that read three weighted cells per point."""
+
+from collections.abc import Mapping
+from typing import Any, Final, get_args
+
+from mluops_gtest.authoring.interpolation import Triples, Values, Weights
+from mluops_gtest.model.space import Choice, Drawn, Sizes, Space
+
+_SHAPE: Final = ("batches", "channels", "cells", "points")
+_DRAWN, _NEAREST, _CANCELLING, _LAST_CELLS = "drawn", "nearest", "cancelling", "last_cells"
+
+
+def interpolation_space(special: tuple[str, ...]) -> Space:
+    """The recipes nearest, drawn, cancelling, last_cells, and special of these kinds."""
+
+    def draw(at: Mapping[str, Any]) -> Drawn | None:
+        shape = tuple(at[name] for name in _SHAPE)
+        what, dtype = at["what"], at["dtype"]
+        match what:
+            case "drawn":
+                args = {name: at[name] for name in ("triples", "weights", "values")}
+            case "last_cells":
+                args = {"named": min(at["cells"], 3)}
+            case "nearest" | "cancelling":
+                args = {}
+            case kind:
+                what, args = "special", {"kind": kind}
+        return Drawn(what, {}, {"shape": shape, **args}, dtype)
+
+    return Space(
+        axes={
+            "dtype": Choice(("float", "half")),
+            "batches": Sizes(1, 5),
+            "channels": Sizes(1, 257),
+            "cells": Sizes(1, 1025),
+            "points": Sizes(1, 2049),
+            # What is drawn is most of what there is to find.
+            "what": Choice((_DRAWN, _NEAREST, _CANCELLING, _LAST_CELLS, *special)),
+            "triples": Choice(get_args(Triples)),
+            "weights": Choice(get_args(Weights)),
+            "values": Choice(get_args(Values)),
+        },
+        draw=draw,
+        elements=lambda at: at["batches"] * (at["channels"] * (at["cells"] + at["points"]) + 6 * at["points"]),
+    )

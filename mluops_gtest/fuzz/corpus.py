@@ -1,0 +1,169 @@
+"""The folder that a hunt keeps: a case file per cause, an index of them, and how far each hunt has come."""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from threading import Lock
+from typing import Final, TypeVar
+
+from mluops_gtest.codec.case_files.case import read_case, write_case
+from mluops_gtest.codec.schema.schema import Schema
+from mluops_gtest.content.operators import Operators
+from mluops_gtest.errors import ContentError
+from mluops_gtest.files.case_suffixes import TEXT
+from mluops_gtest.files.typed import Source, convert, decode_json, file_bytes, json_bytes
+from mluops_gtest.files.writing import replace_file
+from mluops_gtest.fuzz.causes import CauseKey
+from mluops_gtest.model.case import Case
+from mluops_gtest.model.operator import Operator
+
+T = TypeVar("T")
+INDEX: Final = "corpus.json"
+STATE: Final = "state.json"
+_FORMAT: Final = 1
+_UNFIT: Final = re.compile(r"[^a-z0-9]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A case file of the corpus, as the index tells it."""
+
+    # Below the corpus.
+    file: str
+    operator: str
+    headline: str
+    cause: tuple[str, ...]
+    backend: str
+    seed: int
+    draw: int
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a hunt has come: so many draws of this seed are done, and these pairs of classes were met."""
+
+    operator: str
+    backend: str
+    seed: int
+    # Of the space that was drawn from; draws of another one are not the same calls.
+    space: str
+    draws: int = 0
+    seen: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Index:
+    format: int
+    cases: tuple[Kept, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    format: int
+    hunts: tuple[Progress, ...]
+
+
+class Corpus:
+    """A folder of cases that once failed; lanes write into it side by side."""
+
+    def __init__(self, folder: Path, operators: Operators) -> None:
+        self.folder = folder
+        self._operators = operators
+        self._lock = Lock()
+        index, state = _read(folder / INDEX, _Index), _read(folder / STATE, _State)
+        self._kept = {} if index is None else {kept.file: kept for kept in index.cases}
+        self._hunts = {} if state is None else {_key(hunt): hunt for hunt in state.hunts}
+
+    @cached_property
+    def _schema(self) -> Schema:
+        return Schema.of(self._operators.values())
+
+    def files(self, operator: str) -> tuple[Path, ...]:
+        """The case files of that operator, also those that somebody put there."""
+        return tuple(sorted((self.folder / operator).glob(f"*{TEXT}")))
+
+    def load(self, file: Path) -> Case:
+        """A case of the corpus; nobody conditioned it, so that a constant baseline is no doubt."""
+        case = read_case(file, self._schema, self._operators, case_id=str(file))
+        return replace(case, expect=replace(case.expect, degenerate="drawn"))
+
+    def headline(self, file: Path) -> str:
+        """What the index says of the file; empty where nothing."""
+        kept = self._kept.get(file.relative_to(self.folder).as_posix())
+        return "" if kept is None else kept.headline
+
+    def name_for(self, operator: str, key: CauseKey) -> Path:
+        """A file for a failure of that cause; one that is there stays."""
+        words = _UNFIT.sub("-", "-".join(word for word in key[1:4] if word).lower()).strip("-")[:48]
+        mark = hashlib.sha256("\0".join(key).encode()).hexdigest()[:6]
+        plain = self.folder / operator / f"{words}-{mark}{TEXT}"
+        path, number = plain, 1
+        while path.exists():
+            number += 1
+            path = plain.with_stem(f"{plain.stem}-{number}")
+        return path
+
+    def keep(self, case: Case, operator: Operator, path: Path, kept: Kept) -> None:
+        """Write the case and its line of the index; what stood there before is replaced."""
+        with self._lock:
+            write_case(case, operator, path, Schema.of([operator]), blobs=True)
+            self._kept[kept.file] = kept
+            self._write_index()
+
+    def retitle(self, headlines: Mapping[str, str]) -> None:
+        """Tell these files with other headlines from now on."""
+        with self._lock:
+            for file, headline in headlines.items():
+                self._kept[file] = replace(self._kept[file], headline=headline)
+            self._write_index()
+
+    def forget(self, path: Path, file: str) -> None:
+        """Remove a case that turned out to be like another one."""
+        with self._lock:
+            for part in path.parent.glob(f"{path.stem}.*"):
+                part.unlink(missing_ok=True)
+            self._kept.pop(file, None)
+            self._write_index()
+
+    def _write_index(self) -> None:
+        cases = [asdict(self._kept[file]) for file in sorted(self._kept)]
+        replace_file(self.folder / INDEX, [json_bytes({"format": _FORMAT, "cases": cases}, indent=1)])
+
+    def progress(self, wanted: Progress) -> Progress:
+        """How far the hunt has come for this operator, backend, seed and space; none of it where it is new."""
+        found = self._hunts.get(_key(wanted), wanted)
+        return found if found.space == wanted.space else wanted
+
+    def last_seed(self, operator: str, backend: str) -> int | None:
+        """The seed of the newest hunt of that operator on that backend."""
+        seeds = [hunt.seed for hunt in self._hunts.values() if (hunt.operator, hunt.backend) == (operator, backend)]
+        return seeds[-1] if seeds else None
+
+    def remember(self, hunts: tuple[Progress, ...]) -> None:
+        """Write down how far these have come."""
+        with self._lock:
+            for hunt in hunts:
+                # The newest last.
+                self._hunts.pop(_key(hunt), None)
+                self._hunts[_key(hunt)] = hunt
+            record = {"format": _FORMAT, "hunts": [asdict(hunt) for hunt in self._hunts.values()]}
+            replace_file(self.folder / STATE, [json_bytes(record, indent=1)])
+
+
+def _key(hunt: Progress) -> tuple[str, str, int]:
+    return hunt.operator, hunt.backend, hunt.seed
+
+
+def _read(path: Path, wanted: type[T]) -> T | None:
+    """What the file holds; None where there is none."""
+    try:
+        data = file_bytes(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ContentError(f"{path}: cannot be read: {error.strerror or error}.") from error
+    source = Source(str(path), "Repair or remove it; the case files beside it are run all the same.")
+    return convert(decode_json(data, source), wanted, source)

@@ -1,0 +1,254 @@
+"""What can be wrong with a call of any operator: nulls, types, layouts, ranks, lengths, strides, parameters, handle.
+
+A fault changes the call alone; what must come back is told by the operator's ordered checks. Some faults leave a call
+that is right, or right but for another one: just valid and just invalid lie beside each other.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any, Final
+
+from mluops_gtest.audit.shapes import Axis, ShapeError, parse_shape
+from mluops_gtest.generate.make import changed
+from mluops_gtest.model.call import OLDEST_ARCH
+from mluops_gtest.model.case import Case, Change
+from mluops_gtest.model.dtypes import Layout
+from mluops_gtest.model.operator import Operator, OutputSpec, ParamField, TensorSpec
+from mluops_gtest.model.tensor import LARGE_ELEMENTS, Tensor, contiguous
+
+# The call with the fault; None where it cannot have it.
+Apply = Callable[[Case, Random], Case | None]
+
+_DTYPES: Final = ("half", "float", "double", "bfloat16", "int8", "uint8", "int16", "int32", "int64", "bool")
+_LAYOUTS: Final = tuple(layout.value for layout in Layout)
+_ARCHES: Final = (0, 1, OLDEST_ARCH - 1, OLDEST_ARCH, OLDEST_ARCH + 1)
+_NRAM_BYTES: Final = (0, 16, 256, 4096)
+_WORKSPACE_BYTES: Final = (1, 16, 4096)
+_MOST: Final = {"int64": 2**31, "int32": 2**31 - 1}
+_FLOATS: Final = (0.0, -0.0, -1.0, -(2.0**-149), math.nan, math.inf, -math.inf, 2.0**127)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that is wrong with a call; faults of one kind are alike for kernels."""
+
+    name: str
+    kind: str
+    apply: Apply
+
+
+def faults_of(operator: Operator, limits: tuple[int, ...] = ()) -> dict[str, Fault]:
+    """Every fault that a call of the operator may have, by name; sizes beyond `limits` are tried, too."""
+    found = [
+        *_of_caller(operator),
+        *(fault for spec in operator.tensors for fault in _of_tensor(spec)),
+        *_of_all_tensors(operator),
+        *_of_symbols(operator, limits),
+        *(fault for field in operator.param_fields if not field.result for fault in _of_param(field)),
+    ]
+    return {fault.name: fault for fault in found}
+
+
+def _of_caller(operator: Operator) -> Iterator[Fault]:
+    """Null pointers of all kinds, and devices."""
+
+    def caller(name: str, kind: str, change: Callable[[Case, Random], dict[str, Any]]) -> Fault:
+        return Fault(name, kind, lambda case, rng: replace(case, expect=replace(case.expect, **change(case, rng))))
+
+    def absent(field: str, name: str) -> Callable[[Case, Random], dict[str, Any]]:
+        return lambda case, _rng: {field: tuple(dict.fromkeys((*getattr(case.expect, field), name)))}
+
+    yield caller("null handle", "null", lambda _case, _rng: {"null_handle": True})
+    yield caller("arch", "device", lambda _case, rng: {"arch": rng.choice(_ARCHES)})
+    yield caller("nram", "device", lambda _case, rng: {"nram_bytes": rng.choice(_NRAM_BYTES)})
+    for name in [spec.id for spec in operator.tensors]:
+        yield caller(f"null descriptor of {name}", "null", absent("null_descriptor", name))
+        yield caller(f"null pointer of {name}", "null", absent("null_pointer", name))
+    if operator.params_descriptor is not None:
+        yield caller("null descriptor of the parameters", "null", absent("null_descriptor", operator.params_descriptor))
+    for name in [field.name for field in operator.param_fields if field.label == "repeated"]:
+        yield caller(f"null pointer of {name}", "null", absent("null_pointer", name))
+    yield caller(
+        "null workspace",
+        "null",
+        lambda case, rng: {
+            "null_pointer": tuple(dict.fromkeys((*case.expect.null_pointer, "workspace"))),
+            "workspace_size": rng.choice(_WORKSPACE_BYTES),
+        },
+    )
+
+
+def _of_tensor(spec: TensorSpec | OutputSpec) -> Iterator[Fault]:
+    name = spec.id
+    for what, kind, change in (
+        ("dtype", "dtype", _other_dtype),
+        ("layout", "layout", _other_layout),
+        ("strides", "strides", _strided),
+        ("rank + 1", "rank", _one_axis_more),
+        ("rank − 1", "rank", _one_axis_less),
+    ):
+        yield Fault(f"{name}: {what}", kind, _changing(name, change))
+    for axis in range(len(_axes(spec.shape) or ())):
+        for what, kind, length in (
+            ("+ 1", "dim", lambda n: n + 1),
+            ("− 1", "dim", lambda n: max(n - 1, 0)),
+            ("0", "empty", lambda _n: 0),
+            ("2^31", "large", lambda _n: LARGE_ELEMENTS),
+        ):
+            yield Fault(f"{name}: dim {axis} {what}", kind, _changing(name, _resizing(axis, length)))
+
+
+def _changing(name: str, change: Callable[[Tensor, Random], Change | None]) -> Apply:
+    def apply(case: Case, rng: Random) -> Case | None:
+        made = change(_tensor(case, name), rng)
+        return None if made is None else changed(case, {name: made}, {})
+
+    return apply
+
+
+def _tensor(case: Case, name: str) -> Tensor:
+    return next(tensor for tensor in (*case.inputs, *case.outputs) if tensor.id == name)
+
+
+def _other_dtype(tensor: Tensor, rng: Random) -> Change:
+    return Change(dtype=rng.choice([word for word in _DTYPES if word != tensor.desc.dtype.value]))
+
+
+def _other_layout(tensor: Tensor, rng: Random) -> Change:
+    return Change(layout=rng.choice([word for word in _LAYOUTS if word != tensor.desc.layout.value]))
+
+
+def _strided(tensor: Tensor, rng: Random) -> Change | None:
+    """Rows with a gap between them, or the axes in another order."""
+    dims = tensor.desc.dims
+    if math.prod(dims) < 2 or tensor.desc.is_large:
+        return None
+    gap = contiguous((*dims[:-1], dims[-1] + 1)) if len(dims) > 1 else (2,)
+    turned = tuple(reversed(contiguous(tuple(reversed(dims)))))
+    return Change(strides=rng.choice((gap, turned)))
+
+
+def _one_axis_more(tensor: Tensor, rng: Random) -> Change:
+    dims = tensor.desc.dims
+    return Change(dims=rng.choice(((*dims, 1), (1, *dims))))
+
+
+def _one_axis_less(tensor: Tensor, rng: Random) -> Change:
+    dims = tensor.desc.dims
+    return Change(dims=rng.choice((dims[:-1], dims[1:])))
+
+
+def _resizing(axis: int, length: Callable[[int], int]) -> Callable[[Tensor, Random], Change | None]:
+    def change(tensor: Tensor, _rng: Random) -> Change | None:
+        dims = tensor.desc.dims
+        return None if axis >= len(dims) else Change(dims=(*dims[:axis], length(dims[axis]), *dims[axis + 1 :]))
+
+    return change
+
+
+def _of_all_tensors(operator: Operator) -> Iterator[Fault]:
+    """Tensors that must be alike, changed alike."""
+    floats = [spec.id for spec in operator.tensors if any(dtype.is_float for dtype in spec.dtypes)]
+    integers = [spec.id for spec in operator.tensors if all(dtype.is_integer for dtype in spec.dtypes)]
+
+    def typed(names: list[str]) -> Apply:
+        def apply(case: Case, rng: Random) -> Case:
+            return changed(case, dict.fromkeys(names, Change(dtype=rng.choice(_DTYPES))), {})
+
+        return apply
+
+    for what, names in (("floats", floats), ("integers", integers)):
+        if len(names) > 1:
+            yield Fault(f"dtype of all {what}", "dtype", typed(names))
+
+
+def _of_symbols(operator: Operator, limits: tuple[int, ...]) -> Iterator[Fault]:
+    """A size that tensors and parameters share, changed in all of them."""
+    factors = (factor for spec in operator.tensors for axis in _axes(spec.shape) or () for factor in axis.factors)
+    for symbol in dict.fromkeys(factor for factor in factors if not factor.isdecimal()):
+        for what, kind, size in (
+            ("0", "empty", 0),
+            ("2^31", "large", LARGE_ELEMENTS),
+            *((f"{limit}", "limit", limit) for limit in limits),
+        ):
+            yield Fault(f"{symbol} {what}", kind, _resymbolled(operator, symbol, size))
+
+
+def _resymbolled(operator: Operator, symbol: str, size: int) -> Apply:
+    shapes = {spec.id: spec for spec in operator.tensors}
+
+    def apply(case: Case, _rng: Random) -> Case | None:
+        changes: dict[str, Change] = {}
+        for tensor in (*case.inputs, *case.outputs):
+            dims = _dims_with(tensor, shapes[tensor.id], symbol, size, case.params)
+            if dims != tensor.desc.dims:
+                changes[tensor.id] = Change(dims=dims)
+        params = {symbol: min(size, _MOST["int32"])} if isinstance(case.params.get(symbol), int) else {}
+        return changed(case, changes, params) if changes else None
+
+    return apply
+
+
+def _dims_with(
+    tensor: Tensor, spec: TensorSpec | OutputSpec, symbol: str, size: int, params: Mapping[str, Any]
+) -> tuple[int, ...]:
+    """The dims where the symbol has another size; other factors of a product stay."""
+    dims = tensor.desc.dims
+    axes = _axes(spec.shape, len(dims))
+    if axes is None or (len(spec.layouts) > 1 and tensor.desc.layout is not Layout.ARRAY):
+        return dims
+    found = []
+    for axis, length in zip(axes, dims, strict=True):
+        others = [factor for factor in axis.factors if factor != symbol]
+        known = [int(factor) if factor.isdecimal() else params.get(factor) for factor in others]
+        rest = math.prod(one for one in known if isinstance(one, int)) or 1
+        found.append(size * rest if symbol in axis.factors else length)
+    return tuple(found)
+
+
+def _axes(shape: str, rank: int | None = None) -> tuple[Axis, ...] | None:
+    try:
+        parsed = parse_shape(shape)
+    except ShapeError:
+        return None
+    return parsed.axes if rank is None else parsed.of_rank(rank)
+
+
+def _of_param(field: ParamField) -> Iterator[Fault]:
+    if field.type in ("float", "double"):
+        yield Fault(f"{field.name}: other", "param", _setting(field, lambda _value, rng: rng.choice(_FLOATS)))
+        yield Fault(f"{field.name}: negative", "param", _setting(field, lambda value, _rng: -value))
+    elif field.type == "bool":
+        yield Fault(f"{field.name}: not", "param", _setting(field, lambda value, _rng: not value))
+    elif field.type != "string":
+        most = _MOST.get(field.type, _MOST["int32"])
+        for what, make in (
+            ("0", lambda _value, _rng: 0),
+            ("−1", lambda _value, _rng: -1),
+            ("+ 1", lambda value, _rng: value + 1),
+            ("− 1", lambda value, _rng: value - 1),
+            ("small", lambda _value, rng: rng.randint(1, 4)),
+            ("most", lambda _value, _rng: most),
+            ("least", lambda _value, _rng: -(2**31)),
+        ):
+            yield Fault(f"{field.name}: {what}", "param", _setting(field, make))
+
+
+def _setting(field: ParamField, make: Callable[[Any, Random], Any]) -> Apply:
+    def apply(case: Case, rng: Random) -> Case | None:
+        value = case.params.get(field.name)
+        if value is None:
+            return None
+        if isinstance(value, tuple):
+            if not value:
+                return None
+            # As many as before: a library reads as many as other arguments say.
+            places = range(len(value)) if rng.random() < 1 / 4 else [rng.randrange(len(value))]
+            new: Any = tuple(make(one, rng) if place in places else one for place, one in enumerate(value))
+        else:
+            new = make(value, rng)
+        return changed(case, {}, {field.name: new})
+
+    return apply
