@@ -16,11 +16,8 @@ from mluops_gtest.engine.stressed_cases import StressedExecutor
 from mluops_gtest.errors import ExitCode, NothingSelectedError, UsageError
 from mluops_gtest.fuzz.corpus import Corpus
 from mluops_gtest.fuzz.draws import Draws
-from mluops_gtest.fuzz.hunt import Execute, FuzzedOperator, Hunt, HuntReport, Ran, RunsCases, is_failure
-from mluops_gtest.model.case import Case
-from mluops_gtest.model.operator import Operator
-from mluops_gtest.model.parts import SPACE
-from mluops_gtest.model.result import CaseResult
+from mluops_gtest.fuzz.hunt import FuzzedOperator, Hunt, HuntReport, Ran, RunsCases, is_failure
+from mluops_gtest.model.parts import REDUCTIONS, SPACE
 
 FIRST_SEED: Final = 0
 
@@ -53,7 +50,8 @@ def targets_of(request: HuntRequest, session: Session, corpus: Corpus) -> list[F
         if seed is None:
             seed = corpus.last_seed(operator.name, request.run.backend)
         draws = Draws(operator, space, FIRST_SEED if seed is None else seed)
-        target = FuzzedOperator(operator, draws, request.run.backend)
+        reductions = known.part(operator.name, REDUCTIONS) or {}
+        target = FuzzedOperator(operator, draws, request.run.backend, reductions)
         target.resume(corpus.progress(target.begun))
         found.append(target)
     if not found:
@@ -77,7 +75,7 @@ def hunt(
     with open_callers(request.run, session.catalogue) as callers:
         runners = [_runner(caller, options) for caller in callers]
         begin(targets)
-        return Hunt(targets, runners, corpus, _smaller, tell).run(request.cases, request.seconds)
+        return Hunt(targets, runners, corpus, tell).run(request.cases, request.seconds)
 
 
 def _options(request: RunRequest) -> Options:
@@ -100,11 +98,6 @@ def _runner(caller: Caller, options: Options) -> RunsCases:
         return Executor(caller, options)
     assert isinstance(caller, ThreadsCaller), "cases under stress run in worker processes"
     return StressedExecutor(caller, options, options.stress)
-
-
-def _smaller(case: Case, operator: Operator, execute: Execute) -> tuple[Case, CaseResult]:
-    del operator
-    return case, execute(case)
 
 
 def hunt_exit_code(report: HuntReport) -> ExitCode:

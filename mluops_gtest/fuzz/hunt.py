@@ -16,11 +16,13 @@ from mluops_gtest.fuzz.causes import KnownCauses, cause_key
 from mluops_gtest.fuzz.corpus import Corpus, Kept, Progress
 from mluops_gtest.fuzz.coverage import Coverage, Pairs
 from mluops_gtest.fuzz.draws import Draws
+from mluops_gtest.minimise.search import minimised
 from mluops_gtest.model.case import Case
 from mluops_gtest.model.cause import Cause
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.reasons import reason_of
 from mluops_gtest.model.reasons.explained import headline_words
+from mluops_gtest.model.reduction import Reduction
 from mluops_gtest.model.result import CaseResult, Outcome
 
 # Results that headlines rest on, per operator: those that pass, and those of one cause.
@@ -28,10 +30,6 @@ _PASSING: Final = 500
 _FAILING: Final = 100
 # Seconds after which the state is written once more: a machine that goes down costs no more than that.
 _SAVED_EVERY: Final = 10.0
-
-Execute = Callable[[Case], CaseResult]
-# The smallest case that fails so, and what came out of it.
-Smaller = Callable[[Case, Operator, Execute], tuple[Case, CaseResult]]
 
 
 class RunsCases(Protocol):
@@ -49,6 +47,8 @@ class FuzzedOperator:
     operator: Operator
     draws: Draws
     backend: str
+    # How its calls become smaller.
+    reductions: Mapping[str, Reduction] = field(default_factory=dict)
     done: int = 0
     coverage: Coverage = field(init=False)
     # Finished draws after one that is not.
@@ -145,7 +145,6 @@ class _Lane:
     runner: RunsCases
     corpus: Corpus
     known: KnownCauses
-    smaller: Smaller
 
     def start(self, planned: Job) -> Job:
         """The job itself: what is drawn needs no further words."""
@@ -180,12 +179,18 @@ class _Lane:
         self.corpus.keep(case, operator, path, kept)
         if result.outcome is Outcome.FLAKY:
             return NewCause(operator.name, path, result, result)
-        small, shown = self.smaller(case, operator, lambda candidate: self.runner.execute(candidate, operator))
-        if cause_key(shown) != key and not self.known.is_new(cause_key(shown)):
+        small = minimised(
+            case, operator, job.target.reductions, lambda candidate: self.runner.execute(candidate, operator)
+        )
+        again = cause_key(small.result)
+        if again != key and not self.known.is_new(again):
+            # Made smaller it turns out to be a failure that is known.
             self.corpus.forget(path, kept.file)
             return None
-        self.corpus.keep(small, operator, path, kept)
-        return NewCause(operator.name, path, shown, result)
+        self.corpus.keep(small.case, operator, path, kept)
+        if small.interrupted:
+            raise KeyboardInterrupt
+        return NewCause(operator.name, path, small.result, result)
 
 
 def is_failure(result: CaseResult) -> bool:
@@ -210,14 +215,13 @@ class Hunt:
         targets: Sequence[FuzzedOperator],
         runners: Sequence[RunsCases],
         corpus: Corpus,
-        smaller: Smaller,
         tell: Callable[[Ran, HuntReport], None] = lambda _ran, _report: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._targets, self._corpus = targets, corpus
         self._tell, self._clock = tell, clock
         self._lanes: Lanes[Job, Job | Ran] = Lanes(
-            [_Lane(runner, corpus, known, smaller) for known in [KnownCauses()] for runner in runners]
+            [_Lane(runner, corpus, known) for known in [KnownCauses()] for runner in runners]
         )
         self._passing: dict[str, list[CaseResult]] = defaultdict(list)
         self._failing: dict[tuple[str, ...], list[CaseResult]] = defaultdict(list)

@@ -72,12 +72,12 @@ def command(ctx: click.Context, /, corpus: Path, quiet: bool, **options: Any) ->
     the smallest case is kept in the corpus. The same seed draws the same calls. Exit 1 if anything fails.
     """
     from mluops_gtest.api.fuzzing import HuntRequest, hunt, hunt_exit_code
+    from mluops_gtest.api.run_conditions import refuse_guard_pages, refuse_inline
     from mluops_gtest.api.session import Session
     from mluops_gtest.cli.consoles import print_page, stderr, stdout
     from mluops_gtest.cli.fuzz_progress import FuzzProgress
     from mluops_gtest.cli.interrupts import one_interrupt
     from mluops_gtest.cli.pages.fuzz import fuzz_page
-    from mluops_gtest.cli.run_conditions import refuse_guard_pages, refuse_inline
     from mluops_gtest.engine.request import RunRequest
     from mluops_gtest.errors import UsageError
     from mluops_gtest.model.query import Query
