@@ -129,6 +129,7 @@ def _judge_output(
     comparison = compare(evaluated, baseline, dtype, kinds)
     judgement.compared = True
     failures, first_failure = len(judgement.failures), not judgement.failures
+    look = observers.look
     bounded = look is not None and look.alone and comparison.unequal > 0 and look.covers(tensor)
     held_to = () if bounded else wanted
     beyond = _beyond(comparison, held_to, evaluated, baseline, dtype)
