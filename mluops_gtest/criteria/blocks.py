@@ -35,14 +35,16 @@ class Scratch:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self._numbers = np.empty((3, size))
+        self._numbers = np.empty((4, size))
         self._mask = np.empty(size, bool)
         self.cut(size)
 
     def cut(self, length: int) -> None:
         """Make all arrays that long; almost always they are already."""
         self.length = length
-        self.difference, self.magnitude, self.spare = self._numbers[:, :length]
+        # All four rows, of which the last two are spare.
+        self.rows = self._numbers[:, :length]
+        self.difference, self.magnitude, self.spare, _ = self.rows
         # |e−b| over |b|: what is done to both is done in one call.
         self.both = self._numbers[:2, :length]
         self.mask = self._mask[:length]

@@ -34,14 +34,13 @@ class Elements:
     upper_half: bool = False
     # The bits of a part as a signed integer: equality needs no sign, the distance in ulp does.
     pattern: "np.dtype[Any]" = field(init=False)
+    # What the C library calls a part.
+    native: str = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "pattern", np.dtype(f"i{self.real.itemsize}"))
-
-    @property
-    def native_part(self) -> str:
-        """What the C library calls a part."""
-        return "bfloat16" if self.upper_half else f"{self.real.kind}{self.real.itemsize}"
+        name = "bfloat16" if self.upper_half else f"{self.real.kind}{self.real.itemsize}"
+        object.__setattr__(self, "native", name)
 
     @property
     def exact(self) -> bool:

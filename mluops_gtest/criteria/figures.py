@@ -101,7 +101,7 @@ def weight_of(blocks: Blocks, start: int, scratch: Scratch) -> Sums:
     np.abs(magnitude, out=magnitude)
     if not math.isfinite(_peak(magnitude)[0]):
         magnitude[~np.isfinite(magnitude)] = 0.0
-    return sums(magnitude[None], scratch.spare)[0]
+    return sums(scratch.rows[1:], 1)[0]
 
 
 def merged(figures: Iterable[BlockStats]) -> BlockStats:
@@ -172,7 +172,7 @@ def _errors(
     patterns: tuple[Array, Array], elements: Elements, scratch: Scratch, spread: _Spread, want_sums: bool
 ) -> Errors:
     """The errors of finite parts, of which |e−b| and |b| are in the scratch; overwrites the scratch."""
-    difference, weight = sums(scratch.both, scratch.spare) if want_sums else (NO_SUMS, NO_SUMS)
+    difference, weight = sums(scratch.rows, 2) if want_sums else (NO_SUMS, NO_SUMS)
     largest, worst, lowest = spread
     if elements.small is None:
         return Errors(largest, 0.0, largest, worst, 0, difference, weight)

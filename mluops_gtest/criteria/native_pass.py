@@ -3,14 +3,12 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-import numpy as np
-
 from mluops_gtest.criteria import blocks
 from mluops_gtest.criteria.elements import Elements
 from mluops_gtest.criteria.figures import EQUAL, NOWHERE, BlockStats, Errors, Occurrences, merged
 from mluops_gtest.criteria.sums import Sums
 from mluops_gtest.model.dtypes import Array
-from mluops_gtest.native.comparing import ComparedArrays, ShareFigures, compared_arrays
+from mluops_gtest.native.comparing import NativePair, ShareFigures, native_pair
 
 _T = TypeVar("_T")
 
@@ -18,13 +16,13 @@ _T = TypeVar("_T")
 class NativePass:
     """Two arrays that the C library compares."""
 
-    def __init__(self, arrays: ComparedArrays) -> None:
+    def __init__(self, arrays: NativePair) -> None:
         self._arrays = arrays
 
     @staticmethod
     def over(evaluated: Array, baseline: Array, elements: Elements) -> "NativePass | None":
         """None where there is no library."""
-        arrays = compared_arrays(evaluated, baseline, elements.native_part, parts=elements.parts, small=elements.small)
+        arrays = native_pair(evaluated, baseline, elements.native, parts=elements.parts, small=elements.small)
         return None if arrays is None else NativePass(arrays)
 
     def stats(self) -> BlockStats:
@@ -33,17 +31,15 @@ class NativePass:
 
     def sums(self) -> tuple[Sums, Sums]:
         """Of the differences and of the baseline, after `stats`."""
-        arrays = self._arrays
-        if arrays.equal.any():
-            self._each(lambda first, cells: arrays.weigh(first, cells, arrays.equal))
-        difference, difference_squared, weight, weight_squared = arrays.sums.T.tolist()
+        if self._arrays.has_equal_cells:
+            self._each(self._arrays.weigh)
+        difference, difference_squared, weight, weight_squared = self._arrays.sums()
         return (difference, difference_squared), (weight, weight_squared)
 
     def weights(self) -> tuple[Sums, int]:
         """Σ|b| and Σb² over the finite parts of the baseline, and how many they are."""
-        wanted = np.ones(self._arrays.cells, np.uint8)
-        finite = sum(self._each(lambda first, cells: self._arrays.weigh(first, cells, wanted)))
-        _, _, weight, weight_squared = self._arrays.sums.T.tolist()
+        finite = sum(self._each(lambda first, cells: self._arrays.weigh(first, cells, all_cells=True)))
+        _, _, weight, weight_squared = self._arrays.sums()
         return (weight, weight_squared), finite
 
     def beyond(self, threshold: float, scale: float) -> int:

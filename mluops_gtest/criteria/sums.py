@@ -19,10 +19,14 @@ Sums = tuple[list[float], list[float]]
 NO_SUMS: Final[Sums] = ([], [])
 
 
-def sums(numbers: Array, spare: Array) -> list[Sums]:
-    """Σx and Σx² of every row of non-negative numbers, each a list with an entry per cell; overwrites `spare`."""
-    plain = cell_sums(numbers)
-    return [(p, cell_sums(np.multiply(x, x, out=spare)[None])[0]) for p, x in zip(plain, numbers, strict=True)]
+def sums(numbers: Array, count: int) -> list[Sums]:
+    """Σx and Σx² of each of the first `count` rows, which are not negative, as lists with an entry per cell.
+
+    The squares are written into as many rows behind them: to sum all rows at once takes half as many calls.
+    """
+    np.multiply(numbers[:count], numbers[:count], out=numbers[count : 2 * count])
+    found = cell_sums(numbers[: 2 * count])
+    return list(zip(found[:count], found[count:], strict=True))
 
 
 def cell_sums(numbers: Array) -> list[list[float]]:
@@ -30,17 +34,20 @@ def cell_sums(numbers: Array) -> list[list[float]]:
     count, length = numbers.shape
     cells = length // CELL
     lanes = np.zeros((count, -(-length // CELL), LANES))
-    # A reduction over an axis that is not the last adds row by row.
-    np.add.reduce(numbers[:, : cells * CELL].reshape(count, cells, ROWS, LANES), axis=2, out=lanes[:, :cells])
+    if cells:
+        # A reduction over an axis that is not the last adds row by row.
+        np.add.reduce(numbers[:, : cells * CELL].reshape(count, cells, ROWS, LANES), axis=2, out=lanes[:, :cells])
     if length > cells * CELL:
         rest = numbers[:, cells * CELL :]
         whole = rest.shape[1] // LANES * LANES
-        np.add.reduce(rest[:, :whole].reshape(count, -1, LANES), axis=1, out=lanes[:, cells])
+        if whole:
+            np.add.reduce(rest[:, :whole].reshape(count, -1, LANES), axis=1, out=lanes[:, cells])
         lanes[:, cells, : rest.shape[1] - whole] += rest[:, whole:]
     width = LANES
     while width > 1:
         width //= 2
-        lanes = lanes[:, :, :width] + lanes[:, :, width:]
+        # Lanes beyond a short array are zeros, which change no sum.
+        lanes = lanes[:, :, :width] + lanes[:, :, width:] if length > width else lanes[:, :, :width]
     found: list[list[float]] = lanes[:, :, 0].tolist()
     return found
 

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 import numpy.typing as npt
 
+from mluops_gtest.native.addresses import address_of
 from mluops_gtest.native.library import native_library
 
 # Parts of one cell: sums are kept for each, so that they do not depend on how an array is cut into shares.
@@ -15,7 +16,9 @@ ROWS: Final = 128
 CELL: Final = LANES * ROWS
 
 # By what numpy calls it; the order is that of enum kind in native.h. bfloat16 has no numpy type.
-_KINDS: Final = ("f2", "bfloat16", "f4", "f8", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8")
+_NAMES: Final = ("f2", "bfloat16", "f4", "f8", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8")
+_KINDS: Final = {name: number for number, name in enumerate(_NAMES)}
+_SIZES: Final = tuple(2 if name == "bfloat16" else int(name[1:]) for name in _NAMES)
 
 _Array = npt.NDArray[Any]
 
@@ -71,8 +74,8 @@ class _Functions:
 _functions: Final = cache(_Functions)
 
 
-class ComparedArrays:
-    """Two contiguous arrays of one type seen as parts; `sums` has a row per cell: Σ|e−b|, Σ(e−b)², Σ|b|, Σb²."""
+class NativePair:
+    """Two contiguous arrays of one type seen as parts, and the sums of their cells."""
 
     def __init__(
         self, functions: _Functions, kind: int, evaluated: _Array, baseline: _Array, parts: int, small: float | None
@@ -84,42 +87,52 @@ class ComparedArrays:
         self.count = baseline.nbytes // self._part_size
         self.cells = -(-self.count // CELL)
         self._parts, self._small = parts, 0.0 if small is None else small
-        self._addresses = evaluated.ctypes.data, baseline.ctypes.data
-        self.sums = np.zeros((self.cells, 4))
+        self._addresses = address_of(evaluated), address_of(baseline)
+        self._sums = (ctypes.c_double * (4 * self.cells))()
         # Cells whose bits are the same on both sides: their sums are zeros until they are weighed.
-        self.equal = np.zeros(self.cells, np.uint8)
+        self._equal = ctypes.create_string_buffer(self.cells)
 
     def figures(self, first: int, cells: int) -> ShareFigures:
         """Compare these cells, and keep their sums."""
         found = ShareFigures()
-        pair = self._pair(first, cells)
-        self._functions.compare(
-            self._kind, pair, found, self.sums.ctypes.data + 32 * first, self.equal.ctypes.data + first
-        )
+        self._functions.compare(self._kind, self._pair(first, cells), found, *self._kept(first))
         return found
 
-    def weigh(self, first: int, cells: int, wanted: _Array) -> int:
-        """Fill in the weights of the wanted ones of these cells; how many of their parts are finite."""
-        pair = self._pair(first, cells)
-        sums, marks = self.sums.ctypes.data + 32 * first, wanted.ctypes.data + first
-        return int(self._functions.weigh(self._kind, pair, sums, marks))
+    def weigh(self, first: int, cells: int, *, all_cells: bool = False) -> int:
+        """Fill in the weights of those of these cells that are equal, or of all; how many of their parts are finite."""
+        if all_cells:
+            ctypes.memset(ctypes.addressof(self._equal) + first, 1, cells)
+        return int(self._functions.weigh(self._kind, self._pair(first, cells), *self._kept(first)))
 
     def beyond(self, first: int, cells: int, threshold: float, scale: float) -> int:
         """Elements of these cells with |e−b| > threshold · max(|b|, scale)."""
         return int(self._functions.beyond(self._kind, self._pair(first, cells), threshold, scale))
 
+    @property
+    def has_equal_cells(self) -> bool:
+        """Some are not weighed yet."""
+        return b"\1" in self._equal.raw
+
+    def sums(self) -> list[list[float]]:
+        """Σ|e−b|, Σ(e−b)², Σ|b| and Σb² of every cell."""
+        numbers = self._sums[:]
+        return [numbers[which::4] for which in range(4)]
+
     def _pair(self, first: int, cells: int) -> _Pair:
         start = first * CELL
-        evaluated, baseline = (address + start * self._part_size for address in self._addresses)
-        return _Pair(evaluated, baseline, start, min(cells * CELL, self.count - start), self._parts, self._small)
+        offset = start * self._part_size
+        evaluated, baseline = self._addresses
+        count = min(cells * CELL, self.count - start)
+        return _Pair(evaluated + offset, baseline + offset, start, count, self._parts, self._small)
+
+    def _kept(self, first: int) -> tuple[int, int]:
+        """Where the sums of the cells from that one on are, and their marks of equality."""
+        return ctypes.addressof(self._sums) + 32 * first, ctypes.addressof(self._equal) + first
 
 
-_SIZES: Final = tuple(2 if kind == "bfloat16" else int(kind[1:]) for kind in _KINDS)
-
-
-def compared_arrays(
+def native_pair(
     evaluated: _Array, baseline: _Array, part: str, *, parts: int = 1, small: float | None = None
-) -> ComparedArrays | None:
+) -> NativePair | None:
     """The arrays for the C library, or None where numpy must compare them.
 
     `part` is "bfloat16" or the numpy type of a part ("f4"), of which `parts` make an element.
@@ -128,4 +141,4 @@ def compared_arrays(
     if library is None:
         return None
     contiguous = np.ascontiguousarray(evaluated), np.ascontiguousarray(baseline)
-    return ComparedArrays(_functions(library), _KINDS.index(part), *contiguous, parts, small)
+    return NativePair(_functions(library), _KINDS[part], *contiguous, parts, small)

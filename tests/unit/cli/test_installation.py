@@ -35,14 +35,14 @@ def test_the_doctor_needs_something_to_check(capsys: pytest.CaptureFixture[str])
 def test_the_doctor_finds_a_core_that_miscounts(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    right = comparing.ComparedArrays.figures
+    right = comparing.NativePair.figures
 
     def wrong(self, first, cells):
         found = right(self, first, cells)
         found.largest = ctypes.c_double(found.largest * (1 + 2**-52)).value
         return found
 
-    monkeypatch.setattr(comparing.ComparedArrays, "figures", wrong)
+    monkeypatch.setattr(comparing.NativePair, "figures", wrong)
     with going(NATIVE):
         assert disagreements()
         assert run_main(["doctor", "--self"]) == 1
