@@ -7,7 +7,7 @@ from mluops_gtest.version import __version__
 if TYPE_CHECKING:
     from mluops_gtest.api.case_handle import CaseHandle
     from mluops_gtest.api.cases import cases
-    from mluops_gtest.api.comparing import ComparedArrays, compare
+    from mluops_gtest.api.comparing import ArrayVerdict, compare
     from mluops_gtest.api.gating import decide
     from mluops_gtest.api.generation import generate_cases
     from mluops_gtest.api.operators import NumpyBackend, reference
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from mluops_gtest.model.status import Status
 
 __all__ = [
+    "ArrayVerdict",
     "Backend",
     "Baseline",
     "CaseHandle",
     "CaseResult",
-    "ComparedArrays",
     "Decision",
     "Declined",
     "HarnessError",
@@ -49,7 +49,7 @@ _HOME = {
     "Baseline": "model.operator",
     "CaseHandle": "api.case_handle",
     "CaseResult": "api.report",
-    "ComparedArrays": "api.comparing",
+    "ArrayVerdict": "api.comparing",
     "Decision": "gate.decision",
     "Declined": "model.call",
     "HarnessError": "errors",

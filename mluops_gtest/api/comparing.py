@@ -15,7 +15,7 @@ from mluops_gtest.model.dtypes import Array, DType
 
 
 @dataclass(frozen=True, slots=True)
-class ComparedArrays:
+class ArrayVerdict:
     """What two arrays came to: every criterion's value, and the worst element."""
 
     # By criterion: its value, its threshold, and whether it is within; None where there are too few elements to say.
@@ -48,7 +48,7 @@ class ComparedArrays:
 
 def compare(
     got: Any, expected: Any, criteria: Mapping[str, float] | Sequence[Criterion], *, dtype: str | None = None
-) -> ComparedArrays:
+) -> ArrayVerdict:
     """Hold `got` to `expected`: `criteria` as in `{"diff1": 3e-3, "diff2": 3e-3}`.
 
     Both must be of one type and shape. `dtype` names a type that numpy lacks, e.g. "bfloat16" for uint16 bits.
@@ -70,7 +70,7 @@ def compare(
         readings[criterion.kind.value] = (value, criterion.threshold, within)
     worst = None if found.worst is None else tuple(map(int, np.unravel_index(found.worst, baseline.shape)))
     got_there, expected_there = (None, None) if worst is None else (evaluated[worst], baseline[worst])
-    return ComparedArrays(readings, found.compared, found.unequal, worst, got_there, expected_there, found.max_ulp)
+    return ArrayVerdict(readings, found.compared, found.unequal, worst, got_there, expected_there, found.max_ulp)
 
 
 def _dtype(array: Array, word: str | None) -> DType:

@@ -67,7 +67,7 @@ def run(
     results: dict[str, CaseResult] = dict(done or {})
     todo = [planned for planned in plan if planned.id not in results]
     executors = [_executor(caller, options, keep) for caller in callers]
-    lanes: Lanes[PlannedCase, Event] = Lanes([_Lane(executor, operators, source, context) for executor in executors])
+    lanes: Lanes[PlannedCase, Event] = Lanes([CaseLane(executor, operators, source, context) for executor in executors])
     started = datetime.datetime.now(datetime.UTC)
     begin = time.perf_counter()
     tell(RunStarted(callers[0].name, len(todo)))
@@ -129,7 +129,7 @@ def _events(
 
 
 @dataclass(frozen=True, slots=True)
-class _Lane:
+class CaseLane:
     """One caller's way through the cases."""
 
     executor: Executor | StressedExecutor
@@ -141,7 +141,7 @@ class _Lane:
         """Say which case comes next."""
         return CaseStarted(planned.id)
 
-    def run(self, planned: PlannedCase) -> Event:
+    def run(self, planned: PlannedCase) -> CaseFinished:
         """Load the case and give its verdict."""
         try:
             case = self.source.load(planned.id)

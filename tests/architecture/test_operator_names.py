@@ -30,8 +30,9 @@ NAMES = re.compile("|".join(sorted(names(), key=len, reverse=True)), re.IGNORECA
 
 
 def shows_a_command(path: Path, line: str) -> bool:
-    """A help text of the command line that shows how a command or an option is typed."""
-    return PACKAGE / "cli" in path.parents and ("mluops-test " in line or "e.g. --" in line)
+    """A help text of the command line or of the pytest plugin that shows how a command or an option is typed."""
+    of_a_door = PACKAGE / "cli" in path.parents or path == PACKAGE / "pytest_plugin.py"
+    return of_a_door and any(word in line for word in ("mluops-test ", "e.g. --", "@pytest.mark."))
 
 
 def named(path: Path) -> Iterator[str]:

@@ -160,7 +160,11 @@ class Reader:
         shutil.copytree(checkout, self.folder)
         programs = folder / "bin"
         programs.mkdir()
-        for name, arguments in (("mluops-test", f"'{self.folder / 'cli.py'}'"), ("python", ""), ("python3", "")):
+        for name, arguments in (
+            ("mluops-test", f"'{self.folder / 'cli.py'}'"),
+            ("python", ""),
+            ("pytest", "-m pytest"),
+        ):
             program = programs / name
             program.write_text(f"#!/bin/sh\nexec '{sys.executable}' {arguments} \"$@\"\n", encoding="utf-8")
             program.chmod(0o755)

@@ -49,7 +49,7 @@ SIGNATURES = {
     "cases": "(*select: str, operators: Sequence[str] = (), tags: Sequence[str] = (), keyword: str = '', "
     "everything: bool = False, roots: Sequence[str] = ('builtin',)) -> list[CaseHandle]",
     "compare": "(got: Any, expected: Any, criteria: Mapping[str, float] | Sequence[Criterion], *, "
-    "dtype: str | None = None) -> ComparedArrays",
+    "dtype: str | None = None) -> ArrayVerdict",
     "decide": "(results: RunReport | str | Path, against: RunReport | str | Path, *, "
     "waivers: str | Path | None = None, subset: bool = False, cross_backend: bool = False, "
     "strict_accuracy: bool = False, strict_perf: bool = False, allow_outliers: bool = False) -> Decision",
@@ -68,10 +68,10 @@ SIGNATURES = {
 }
 MEMBERS = {
     "CaseHandle": "call check check_name computes doc expected id inputs operator params results status tags",
-    "CaseResult": "attempts bug case causes compared content_error debug elements expected_status explained "
+    "CaseResult": "arbitrated attempts bug case causes compared content_error debug elements expected_status explained "
     "fingerprint info notes of operator outcome outliers output passed perf profile readings reason repro "
     "seconds status stress tags worst",
-    "ComparedArrays": "compared expected got index max_ulp passed readings unequal",
+    "ArrayVerdict": "compared expected got index max_ulp passed readings unequal",
     "RunReport": "backend environment exit_code failing failures fixed headlines interrupted labels load "
     "looked_at_elements of passed render reseed results save seconds selection shapes started summary timing "
     "tool_version without_commands",
