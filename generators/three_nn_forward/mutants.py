@@ -1,330 +1,337 @@
 """Implementations with one plausible mistake each; the small cases must catch every one."""
 
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
 import numpy as np
 
-from mluops_gtest.authoring import Array, Mutant, OpCall, Status
+from mluops_gtest.authoring import Array, Mutant, OpCall
+from mluops_gtest.authoring.mistakes import cached_by_shape, first_length_kept, input_cleared, part_left, tails_left
 
-from .search import Search
+from .search import INFINITY, Steps, apply, ascending, differences, filled, sum_of_squares, write
 
-TILE = 64
+# What kernels cut axes into.
+_TILE: Final = 64
+_LARGEST: Final = float(np.finfo(np.float32).max)
 
-
-class Root(Search):
-    """The framework's wrapper takes the root."""
-
-    def found(self, squared: Array, order: Array) -> tuple[Array, Array]:
-        dist2, idx = super().found(squared, order)
-        return np.sqrt(dist2), idx
+_right = partial(apply, Steps())
 
 
-class LastOfEquals(Search):
-    """`<=` where `<` is meant."""
-
-    def order(self, squared: Array) -> Array:
-        backwards: Array = squared.shape[1] - 1 - super().order(squared[:, ::-1])
-        return backwards
+def _wrong(name: str, message: str, steps: Steps) -> Mutant:
+    return Mutant(name, message, partial(apply, steps))
 
 
-class EqualsMerged(Search):
-    """A set of distances: equal ones are one."""
-
-    def order(self, squared: Array) -> Array:
-        order = super().order(squared)
-        ranked = np.take_along_axis(squared, order, axis=1)
-        repeated = np.diff(ranked, axis=1, prepend=np.float32(-1)) == 0
-        return np.take_along_axis(order, np.argsort(repeated, axis=1, kind="stable"), axis=1)
+# Which clouds.
 
 
-class LaterTileWins(Search):
-    """Tiles are merged with `<=`."""
-
-    def order(self, squared: Array) -> Array:
-        place = np.arange(squared.shape[1])
-        keys = np.broadcast_to(-(place // TILE), squared.shape)
-        return np.lexsort((np.broadcast_to(place, squared.shape), keys, squared), axis=1)
+def _axes_first(cloud: Array) -> Array:
+    batches, points, _ = cloud.shape
+    return cloud.reshape(batches, 3, points).swapaxes(1, 2)
 
 
-class BatchOffset(Search):
-    """Indices into all batches."""
-
-    def named(self, idx: Array, base: int) -> Array:
-        return idx + base
+def _first_batch(cloud: Array) -> Array:
+    return np.broadcast_to(cloud[:1], cloud.shape)
 
 
-class FromOne(Search):
-    """Indices counted from 1."""
-
-    def named(self, idx: Array, base: int) -> Array:
-        return super().named(idx, base) + 1
-
-
-class TileBaseLost(Search):
-    """§3.1's listing: indices count within the tile."""
-
-    def named(self, idx: Array, base: int) -> Array:
-        return super().named(idx, base) % TILE
-
-
-class FirstBatchKnown(Search):
-    """All batches search the first cloud."""
-
-    def clouds(self, unknown: Array, known: Array) -> tuple[Array, Array]:
-        return unknown, known[:1]
-
-
-class Swapped(Search):
+def _exchanged(unknown: Array, known: Array) -> tuple[Array, Array]:
     """The nearest unknown points of the known ones, as far as they go."""
+    return known[:, np.arange(unknown.shape[1]) % known.shape[1]], unknown
 
-    def run(self, call: OpCall) -> Status:
-        unknown, known = call.array("unknown").astype("<f4"), call.array("known").astype("<f4")
-        for batch in range(len(unknown)):
-            squared = self.squared(known[batch], unknown[batch])
-            dist2, idx = self.found(squared, self.order(squared))
-            rows = np.arange(unknown.shape[1]) % len(dist2)
-            self.write(call, batch, dist2[rows], idx[rows])
-        return Status.SUCCESS
 
+def _padded(unknown: Array, known: Array) -> tuple[Array, Array]:
+    """Up to a whole vector of 8, with points at 0."""
+    return unknown, np.pad(known, ((0, 0), (0, -known.shape[1] % 8), (0, 0)))
 
-class Manhattan(Search):
-    """|x| + |y| + |z|."""
 
-    def distance(self, difference: Array) -> Array:
-        x, y, z = np.moveaxis(np.abs(difference), -1, 0)
-        distance: Array = x + y + z
-        return distance
+def _both(change: Callable[[Array], Array]) -> Callable[[Array, Array], tuple[Array, Array]]:
+    return lambda unknown, known: (change(unknown), change(known))
 
 
-class Largest(Search):
-    """max(x², y², z²)."""
+def _cleared(cloud: Array) -> Array:
+    return np.where(np.isnan(cloud), np.float32(0), cloud)
 
-    def distance(self, difference: Array) -> Array:
-        x, y, z = np.moveaxis(np.square(difference), -1, 0)
-        largest: Array = np.maximum(np.maximum(x, y), z)
-        return largest
 
-
-class AxisDropped(Search):
-    """Two coordinates decide."""
-
-    def __init__(self, axis: int) -> None:
-        self.axis = axis
-
-    def distance(self, difference: Array) -> Array:
-        return super().distance(np.where(np.arange(3) == self.axis, np.float32(0), difference))
-
-
-class CoincidentSkipped(Search):
-    """A point is not its own neighbour."""
-
-    def squared(self, unknown: Array, known: Array) -> Array:
-        squared = super().squared(unknown, known)
-        return np.where(squared == 0, np.float32(np.inf), squared)
-
-
-class KnownTailDropped(Search):
-    """Whole tiles of known points only, where there is more than one."""
-
-    def squared(self, unknown: Array, known: Array) -> Array:
-        squared = super().squared(unknown, known)
-        whole = len(known) // TILE * TILE or len(known)
-        squared[:, whole:] = np.inf
-        return squared
-
-
-class UnknownTailLost(Search):
-    """Whole tiles of unknown points only, where there is more than one."""
-
-    def write(self, call: OpCall, batch: int, dist2: Array, idx: Array) -> None:
-        whole = len(dist2) // TILE * TILE or len(dist2)
-        call.array("dist2")[batch, :whole], call.array("idx")[batch, :whole] = dist2[:whole], idx[:whole]
-
-
-class PaddingCounts(Search):
-    """Padding up to a whole vector of 8 is taken for points at 0."""
-
-    def clouds(self, unknown: Array, known: Array) -> tuple[Array, Array]:
-        return unknown, np.pad(known, ((0, 0), (0, -known.shape[1] % 8), (0, 0)))
-
-
-class ByIndex(Search):
-    """The right three, ordered by index."""
-
-    def filled(self, dist2: Array, idx: Array) -> tuple[Array, Array]:
-        dist2, idx = super().filled(dist2, idx)
-        order = np.argsort(np.where(np.isfinite(dist2), idx, np.iinfo(np.int64).max), axis=1, kind="stable")
-        return np.take_along_axis(dist2, order, axis=1), np.take_along_axis(idx, order, axis=1)
-
-
-class Descending(Search):
-    """The farthest of the three first."""
-
-    def filled(self, dist2: Array, idx: Array) -> tuple[Array, Array]:
-        dist2, idx = super().filled(dist2, idx)
-        return dist2[:, ::-1], idx[:, ::-1]
-
-
-class OrdersDiffer(Search):
-    """dist2 sorted, idx in the order of the search."""
-
-    def filled(self, dist2: Array, idx: Array) -> tuple[Array, Array]:
-        dist2, idx = super().filled(dist2, idx)
-        return dist2, np.sort(idx, axis=1)
-
-
-class Filled(Search):
-    """Something else where there is no neighbour."""
-
-    def __init__(self, dist2: float | None = None, idx: int | None = None) -> None:
-        self.dist2, self.idx = dist2, idx
-
-    def filled(self, dist2: Array, idx: Array) -> tuple[Array, Array]:
-        missing = ~np.isfinite(dist2)
-        dist2, idx = super().filled(dist2, idx)
-        if self.dist2 is not None:
-            dist2 = np.where(missing, np.float32(self.dist2), dist2)
-        return dist2, idx if self.idx is None else np.where(missing, self.idx, idx)
-
-
-class Repeated(Search):
-    """The nearest is repeated where there are fewer than three."""
-
-    def filled(self, dist2: Array, idx: Array) -> tuple[Array, Array]:
-        missing = ~np.isfinite(dist2)
-        dist2, idx = super().filled(dist2, idx)
-        return np.where(missing, dist2[:, :1], dist2), np.where(missing, idx[:, :1], idx)
-
-
-class FilledFromFirstTile(Search):
-    """Behind more than one tile the index of the first tile's nearest stands for a missing one."""
-
-    def found(self, squared: Array, order: Array) -> tuple[Array, Array]:
-        dist2, idx = super().found(squared, order)
-        if squared.shape[1] <= TILE:
-            return dist2, idx
-        return dist2, np.where(np.isfinite(dist2), idx, squared[:, :TILE].argmin(axis=1)[:, None])
-
-
-class InfiniteCounts(Search):
-    """A distance of +Inf is one: the lowest index that has it is reported."""
-
-    def filled(self, dist2: Array, idx: Array) -> tuple[Array, Array]:
-        return dist2, idx
-
-
-class NanKept(Search):
-    """NaN is reported as it comes."""
-
-    def squared(self, unknown: Array, known: Array) -> Array:
-        return self.distance(self.difference(unknown, known))
-
-    def filled(self, dist2: Array, idx: Array) -> tuple[Array, Array]:
-        return dist2, np.where(np.isfinite(dist2), idx, 0)
-
-
-class NanFirst(NanKept):
-    """The minimum of NaN and anything is NaN."""
-
-    def order(self, squared: Array) -> Array:
-        return super().order(np.where(np.isnan(squared), np.float32(-1), squared))
-
-
-class NanIsZero(Search):
-    """NaN coordinates are cleared."""
-
-    def clouds(self, unknown: Array, known: Array) -> tuple[Array, Array]:
-        return np.nan_to_num(unknown, nan=0, posinf=np.inf, neginf=-np.inf), np.nan_to_num(
-            known, nan=0, posinf=np.inf, neginf=-np.inf
-        )
-
-
-class OneThrice(Search):
-    """§3.1's listing: the minimum is blanked in the results, not in the distances."""
-
-    def order(self, squared: Array) -> Array:
-        return np.repeat(super().order(squared)[:, :1], 3, axis=1)
-
-
-class FirstOnly(Search):
-    """Only the nearest is written."""
-
-    def write(self, call: OpCall, batch: int, dist2: Array, idx: Array) -> None:
-        call.array("dist2")[batch, :, :1], call.array("idx")[batch, :, :1] = dist2[:, :1], idx[:, :1]
-
-
-class RoundedCoordinates(Search):
-    """Coordinates with few bits of mantissa."""
-
-    def __init__(self, bits: int) -> None:
-        self.bits = bits
-
-    def clouds(self, unknown: Array, known: Array) -> tuple[Array, Array]:
-        return _rounded(unknown, self.bits), _rounded(known, self.bits)
-
-
-class RoundedDifferences(Search):
-    """Differences with few bits of mantissa, as matrix units take them."""
-
-    def __init__(self, bits: int) -> None:
-        self.bits = bits
-
-    def difference(self, unknown: Array, known: Array) -> Array:
-        return _rounded(super().difference(unknown, known), self.bits)
-
-
-class Expanded(Search):
-    """|u|² + |k|² − 2u·k."""
-
-    def squared(self, unknown: Array, known: Array) -> Array:
-        squares = self.distance(unknown)[:, None] + self.distance(known)
-        products = sum(unknown[:, axis, None] * known[:, axis] for axis in range(3))
-        squared: Array = np.fmin(np.maximum(squares - 2 * products, np.float32(0)), np.float32(np.inf))
-        return squared
-
-
-def _rounded(values: Array, bits: int) -> Array:
+def _rounded(bits: int) -> Callable[[Array], Array]:
     """To the nearest with so many bits of mantissa behind the point; 7 is bfloat16, 10 is tf32 and half."""
     dropped = np.uint32(23 - bits)
-    pattern = values.astype("<f4").view("<u4")
-    nearest = ((pattern + (np.uint32(1) << (dropped - np.uint32(1)))) >> dropped) << dropped
-    return np.where(np.isfinite(values), nearest.astype("<u4").view("<f4"), values)
+
+    def shorten(values: Array) -> Array:
+        pattern = values.astype("<f4").view("<u4")
+        nearest = ((pattern + (np.uint32(1) << (dropped - np.uint32(1)))) >> dropped) << dropped
+        return np.where(np.isfinite(values), nearest.astype("<u4").view("<f4"), values)
+
+    return shorten
 
 
-MUTANTS = (
-    Mutant("root", "distances instead of their squares", Root().run),
-    Mutant("last_of_equals", "of equal distances the highest index comes first", LastOfEquals().run),
-    Mutant("equals_merged", "equal distances are reported once", EqualsMerged().run),
-    Mutant("later_tile_wins", "of equal distances in two tiles the later comes first", LaterTileWins().run),
-    Mutant("batch_offset", "indices count through all batches", BatchOffset().run),
-    Mutant("from_one", "indices count from 1", FromOne().run),
-    Mutant("tile_base_lost", "indices count within a tile of 64", TileBaseLost().run),
-    Mutant("first_batch_known", "every batch searches the known points of batch 0", FirstBatchKnown().run),
-    Mutant("swapped", "unknown and known are exchanged", Swapped().run),
-    Mutant("manhattan", "sum of differences", Manhattan().run),
-    Mutant("largest", "square of the largest difference", Largest().run),
-    Mutant("x_dropped", "x does not count", AxisDropped(0).run),
-    Mutant("y_dropped", "y does not count", AxisDropped(1).run),
-    Mutant("z_dropped", "z does not count", AxisDropped(2).run),
-    Mutant("coincident_skipped", "a known point at distance 0 is left out", CoincidentSkipped().run),
-    Mutant("known_tail_dropped", "known points behind the last whole tile of 64 are lost", KnownTailDropped().run),
-    Mutant("unknown_tail_lost", "unknown points behind the last whole tile of 64 are lost", UnknownTailLost().run),
-    Mutant("padding_counts", "padding is taken for points at the origin", PaddingCounts().run),
-    Mutant("by_index", "the three nearest are ordered by index", ByIndex().run),
-    Mutant("descending", "the three nearest are ordered downwards", Descending().run),
-    Mutant("orders_differ", "dist2 is ordered by distance, idx by index", OrdersDiffer().run),
-    Mutant("missing_dist2_0", "a missing neighbour has distance 0", Filled(dist2=0).run),
-    Mutant("missing_dist2_largest", "a missing neighbour has the largest float", Filled(dist2=3.4028235e38).run),
-    Mutant("missing_idx_minus_1", "a missing neighbour has index -1", Filled(idx=-1).run),
-    Mutant("missing_repeated", "a missing neighbour repeats the nearest", Repeated().run),
-    Mutant("missing_from_first_tile", "a missing neighbour has the first tile's index", FilledFromFirstTile().run),
-    Mutant("infinite_counts", "a point at distance +Inf is reported with its index", InfiniteCounts().run),
-    Mutant("nan_kept", "NaN distances are reported", NanKept().run),
-    Mutant("nan_first", "NaN is the smallest distance", NanFirst().run),
-    Mutant("nan_is_zero", "NaN coordinates count as 0", NanIsZero().run),
-    Mutant("one_thrice", "the nearest point is reported three times", OneThrice().run),
-    Mutant("first_only", "only the nearest is written", FirstOnly().run),
-    Mutant("bfloat16_coordinates", "coordinates are rounded to 8 bits", RoundedCoordinates(7).run),
-    Mutant("tf32_coordinates", "coordinates are rounded to 11 bits", RoundedCoordinates(10).run),
-    Mutant("bfloat16_differences", "differences are rounded to 8 bits", RoundedDifferences(7).run),
-    Mutant("tf32_differences", "differences are rounded to 11 bits", RoundedDifferences(10).run),
-    Mutant("expanded", "the square is multiplied out", Expanded().run),
+# Which distance.
+
+
+def _of_differences(distance: Callable[[Array], Array]) -> Callable[[Array, Array], Array]:
+    return lambda unknown, known: distance(differences(unknown, known))
+
+
+def _without(axis: int) -> Callable[[Array], Array]:
+    return lambda values: sum_of_squares(np.where(np.arange(3) == axis, np.float32(0), values))
+
+
+def _multiplied_out(unknown: Array, known: Array) -> Array:
+    """|u|² + |k|² − 2u·k."""
+    squares = sum_of_squares(unknown)[:, None] + sum_of_squares(known)
+    products = sum(unknown[:, axis, None] * known[:, axis] for axis in range(3))
+    squared: Array = np.maximum(squares - 2 * products, np.float32(0))
+    return squared
+
+
+def _in_half(unknown: Array, known: Array) -> Array:
+    squares = np.square(differences(unknown, known)).astype(np.float16)
+    total: Array = (squares[..., 0] + squares[..., 1]) + squares[..., 2]
+    return total.astype(np.float32)
+
+
+# Which points are looked at: distances of others become +Inf.
+
+
+def _only(seen: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    return lambda squared: np.where(seen(squared), np.fmin(squared, INFINITY), INFINITY)
+
+
+def _place(squared: Array) -> Array:
+    return np.arange(squared.shape[1])
+
+
+def _before_a_coincident(squared: Array) -> Array:
+    coincident = squared == 0
+    before: Array = np.cumsum(coincident, axis=1) - coincident
+    return before == 0
+
+
+def _nearest_of_tiles(squared: Array) -> Array:
+    """bool [N, M]: of every tile its nearest point."""
+    seen = np.zeros(squared.shape, bool)
+    for first in range(0, squared.shape[1], _TILE):
+        tile = np.fmin(squared[:, first : first + _TILE], INFINITY)
+        seen[np.arange(len(squared)), first + tile.argmin(axis=1)] = True
+    return seen
+
+
+# Which order.
+
+
+def _last_of_equals(squared: Array) -> Array:
+    backwards: Array = squared.shape[1] - 1 - ascending(squared[:, ::-1])
+    return backwards
+
+
+def _equals_merged(squared: Array) -> Array:
+    order = ascending(squared)
+    ranked = np.take_along_axis(squared, order, axis=1)
+    repeated = np.diff(ranked, axis=1, prepend=np.float32(-1)) == 0
+    return np.take_along_axis(order, np.argsort(repeated, axis=1, kind="stable"), axis=1)
+
+
+def _later_tile_first(squared: Array) -> Array:
+    place = _place(squared)
+    keys = np.broadcast_to(-(place // _TILE), squared.shape)
+    return np.lexsort((np.broadcast_to(place, squared.shape), keys, squared), axis=1)
+
+
+def _without_shift(squared: Array) -> Array:
+    """A new nearest replaces the old one, which does not become the second."""
+    rows = np.arange(len(squared))
+    best = np.full((len(squared), 3), INFINITY)
+    place = np.tile(ascending(squared)[:, -1:], 3)
+    for point, distance in enumerate(squared.T):
+        rank = (distance[:, None] >= best).sum(axis=1)
+        better = rank < 3
+        best[rows[better], rank[better]], place[rows[better], rank[better]] = distance[better], point
+    return place
+
+
+# What is reported.
+
+
+def _then(
+    change: Callable[[Array, Array], tuple[Array, Array]],
+) -> Callable[[Array, Array, Array], tuple[Array, Array]]:
+    """The right answer, changed."""
+    return lambda dist2, idx, squared: change(*filled(dist2, idx, squared))
+
+
+def _where_missing(
+    value: float | None = None, index: Callable[[Array], Array | int] | None = None
+) -> Callable[[Array, Array, Array], tuple[Array, Array]]:
+    """Another distance, or another index by all distances, where there is no neighbour."""
+
+    def fill(dist2: Array, idx: Array, squared: Array) -> tuple[Array, Array]:
+        missing = ~np.isfinite(dist2)
+        dist2, idx = filled(dist2, idx, squared)
+        if value is not None:
+            dist2 = np.where(missing, np.float32(value), dist2)
+        return dist2, idx if index is None else np.where(missing, index(squared), idx)
+
+    return fill
+
+
+def _repeated(dist2: Array, idx: Array) -> tuple[Array, Array]:
+    missing = ~np.isfinite(dist2)
+    return np.where(missing, dist2[:, :1], dist2), np.where(missing, idx[:, :1], idx)
+
+
+def _by_index(dist2: Array, idx: Array) -> tuple[Array, Array]:
+    order = np.argsort(np.where(np.isfinite(dist2), idx, np.iinfo(np.int64).max), axis=1, kind="stable")
+    return np.take_along_axis(dist2, order, axis=1), np.take_along_axis(idx, order, axis=1)
+
+
+def _nearest_of_first_tile(squared: Array) -> Array | int:
+    return squared[:, :_TILE].argmin(axis=1)[:, None] if squared.shape[1] > _TILE else 0
+
+
+# What is written.
+
+
+def _whole_tiles(call: OpCall, batch: int, dist2: Array, idx: Array) -> None:
+    whole = len(dist2) // _TILE * _TILE or len(dist2)
+    call.array("dist2")[batch, :whole], call.array("idx")[batch, :whole] = dist2[:whole], idx[:whole]
+
+
+def _first_alone(call: OpCall, batch: int, dist2: Array, idx: Array) -> None:
+    call.array("dist2")[batch, :, :1], call.array("idx")[batch, :, :1] = dist2[:, :1], idx[:, :1]
+
+
+def _ranks_first(call: OpCall, batch: int, dist2: Array, idx: Array) -> None:
+    write(call, batch, dist2.T.reshape(dist2.shape), idx.T.reshape(idx.shape))
+
+
+def _distances_alone(call: OpCall, batch: int, dist2: Array, _: Array) -> None:
+    call.array("dist2")[batch] = dist2
+
+
+MUTANTS: Final = (
+    # Which clouds.
+    _wrong("swapped", "unknown and known are exchanged", Steps(clouds=_exchanged)),
+    _wrong("known_axes_first", "known read as [B, 3, M]", Steps(clouds=lambda u, k: (u, _axes_first(k)))),
+    _wrong("unknown_axes_first", "unknown read as [B, 3, N]", Steps(clouds=lambda u, k: (_axes_first(u), k))),
+    _wrong(
+        "first_batch_known",
+        "every batch searches the known points of batch 0",
+        Steps(clouds=lambda u, k: (u, _first_batch(k))),
+    ),
+    _wrong(
+        "first_batch_unknown",
+        "every batch asks for the unknown points of batch 0",
+        Steps(clouds=lambda u, k: (_first_batch(u), k)),
+    ),
+    _wrong("padding_counts", "padding is taken for points at the origin", Steps(clouds=_padded)),
+    _wrong("nan_is_zero", "NaN coordinates count as 0", Steps(clouds=_both(_cleared))),
+    _wrong("bfloat16_coordinates", "coordinates are rounded to 8 bits", Steps(clouds=_both(_rounded(7)))),
+    _wrong("tf32_coordinates", "coordinates are rounded to 11 bits", Steps(clouds=_both(_rounded(10)))),
+    # Which distance.
+    _wrong("root", "distances instead of their squares", Steps(filled=_then(lambda d, i: (np.sqrt(d), i)))),
+    _wrong("manhattan", "sum of differences", Steps(distances=_of_differences(lambda v: np.abs(v).sum(axis=-1)))),
+    _wrong(
+        "largest",
+        "square of the largest difference",
+        Steps(distances=_of_differences(lambda v: np.square(np.abs(v).max(axis=-1)))),
+    ),
+    _wrong("x_dropped", "x does not count", Steps(distances=_of_differences(_without(0)))),
+    _wrong("y_dropped", "y does not count", Steps(distances=_of_differences(_without(1)))),
+    _wrong("z_dropped", "z does not count", Steps(distances=_of_differences(_without(2)))),
+    _wrong(
+        "bfloat16_differences",
+        "differences are rounded to 8 bits",
+        Steps(distances=_of_differences(lambda v: sum_of_squares(_rounded(7)(v)))),
+    ),
+    _wrong(
+        "tf32_differences",
+        "differences are rounded to 11 bits",
+        Steps(distances=_of_differences(lambda v: sum_of_squares(_rounded(10)(v)))),
+    ),
+    _wrong("half_sums", "squares are rounded to half and added there", Steps(distances=_in_half)),
+    _wrong("expanded", "the square is multiplied out", Steps(distances=_multiplied_out)),
+    # Which points are looked at.
+    _wrong("coincident_skipped", "a known point at distance 0 is left out", Steps(valid=_only(lambda s: s != 0))),
+    _wrong("ends_at_a_coincident", "the search ends at distance 0", Steps(valid=_only(_before_a_coincident))),
+    _wrong("first_known_skipped", "the search begins at known point 1", Steps(valid=_only(lambda s: _place(s) > 0))),
+    _wrong(
+        "last_known_skipped",
+        "the search ends before known point M − 1",
+        Steps(valid=_only(lambda s: _place(s) < s.shape[1] - 1)),
+    ),
+    _wrong(
+        "known_tail_dropped",
+        "known points behind the last whole tile of 64 are lost",
+        Steps(valid=_only(lambda s: _place(s) < (s.shape[1] // _TILE * _TILE or s.shape[1]))),
+    ),
+    _wrong(
+        "last_tile_alone",
+        "each tile of 64 known points forgets what the tiles before found",
+        Steps(valid=_only(lambda s: _place(s) >= (s.shape[1] - 1) // _TILE * _TILE)),
+    ),
+    _wrong(
+        "one_of_each_tile",
+        "each tile of 64 known points gives its nearest alone",
+        Steps(valid=_only(_nearest_of_tiles)),
+    ),
+    _wrong("starts_at_1e10", "distances above 1e10 are not found", Steps(valid=_only(lambda s: s < 1e10))),
+    # Which order.
+    _wrong("last_of_equals", "of equal distances the highest index comes first", Steps(order=_last_of_equals)),
+    _wrong("equals_merged", "equal distances are reported once", Steps(order=_equals_merged)),
+    _wrong("later_tile_wins", "of equal distances in two tiles the later comes first", Steps(order=_later_tile_first)),
+    _wrong(
+        "one_thrice", "the nearest point is reported three times", Steps(order=lambda s: ascending(s)[:, [0, 0, 0]])
+    ),
+    _wrong("without_shift", "a new nearest point does not make the old one the second", Steps(order=_without_shift)),
+    _wrong("farthest", "the three farthest points", Steps(order=lambda s: ascending(-s))),
+    _wrong(
+        "descending",
+        "the three nearest are ordered downwards",
+        Steps(filled=_then(lambda d, i: (d[:, ::-1], i[:, ::-1]))),
+    ),
+    _wrong("by_index", "the three nearest are ordered by index", Steps(filled=_then(_by_index))),
+    _wrong(
+        "orders_differ",
+        "dist2 is ordered by distance, idx by index",
+        Steps(filled=_then(lambda d, i: (d, np.sort(i, axis=1)))),
+    ),
+    # What stands for a missing neighbour.
+    _wrong("missing_dist2_0", "a missing neighbour has distance 0", Steps(filled=_where_missing(0))),
+    _wrong(
+        "missing_dist2_largest", "a missing neighbour has the largest float", Steps(filled=_where_missing(_LARGEST))
+    ),
+    _wrong("missing_idx_minus_1", "a missing neighbour has index -1", Steps(filled=_where_missing(index=lambda _: -1))),
+    _wrong(
+        "missing_idx_m", "a missing neighbour has index M", Steps(filled=_where_missing(index=lambda s: s.shape[1]))
+    ),
+    _wrong("missing_repeated", "a missing neighbour repeats the nearest", Steps(filled=_then(_repeated))),
+    _wrong(
+        "missing_from_first_tile",
+        "a missing neighbour has the first tile's index",
+        Steps(filled=_where_missing(index=_nearest_of_first_tile)),
+    ),
+    _wrong(
+        "infinite_counts", "a point at distance +Inf is reported with its index", Steps(filled=lambda d, i, _: (d, i))
+    ),
+    _wrong("nan_kept", "NaN distances are reported", Steps(valid=lambda squared: squared)),
+    _wrong(
+        "nan_first",
+        "NaN is the smallest distance",
+        Steps(valid=lambda s: s, order=lambda s: ascending(np.where(np.isnan(s), np.float32(-1), s))),
+    ),
+    # Which index.
+    _wrong("batch_offset", "indices count through all batches", Steps(named=lambda idx, base: idx + base)),
+    _wrong("from_one", "indices count from 1", Steps(named=lambda idx, _: idx + 1)),
+    _wrong("tile_base_lost", "indices count within a tile of 64", Steps(named=lambda idx, _: idx % _TILE)),
+    _wrong("byte_indices", "indices kept in 8 bits", Steps(named=lambda idx, _: idx & 0xFF)),
+    # What is written.
+    _wrong("unknown_tail_lost", "unknown points behind the last whole tile of 64 are lost", Steps(write=_whole_tiles)),
+    _wrong("first_only", "only the nearest is written", Steps(write=_first_alone)),
+    _wrong("ranks_first", "dist2 and idx are written as [B, 3, N]", Steps(write=_ranks_first)),
+    _wrong("idx_left", "only dist2 is written", Steps(write=_distances_alone)),
+    *tails_left(_right, "idx", 1, "unknown", (16, 128)),
+    part_left(_right, "dist2", 1, "unknown"),
+    # What another call finds.
+    cached_by_shape(_right),
+    first_length_kept(_right, "dist2", 1, "unknown"),
+    input_cleared(_right, "known"),
 )

@@ -9,11 +9,13 @@ from mluops_gtest.authoring.points import CENTRED, FULL, farthest_sample, offset
 
 from .fairness import on_lattice, with_margin
 
-Values = Literal["lattice", "full", "offset", "wide"]
+Values = Literal["lattice", "far", "full", "offset", "wide"]
 Word = Literal["nan", "inf", "negative_inf", "mixed", "huge"]
 
 # The unit of the lattice and of full mantissas: a half's squared unit must be normal.
 _UNIT = {DType.FLOAT: -10, DType.HALF: -4}
+# Of a lattice whose squared distances come near the largest number, and above all that a search may begin with.
+_FAR = {DType.FLOAT: 50, DType.HALF: 2}
 _FINE = {DType.FLOAT: -24, DType.HALF: -7}
 # Of an offset lattice: no rounding to 11 bits of mantissa tells two such points apart.
 _OFFSET_REACH = 60
@@ -55,9 +57,10 @@ def scattered(
     """Both uniform in a cube, each batch its own; a small `reach` (0: the largest that is fair) repeats points."""
     streams = draw.stream("unknown"), draw.stream("known")
     match values:
-        case "lattice":
+        case "lattice" | "far":
+            unit = (_UNIT if values == "lattice" else _FAR)[dtype]
             queries, points = (
-                placed(_in_cube(stream, (batch, count, 3), reach or CENTRED[dtype]), _UNIT[dtype], dtype)
+                placed(_in_cube(stream, (batch, count, 3), reach or CENTRED[dtype]), unit, dtype)
                 for stream, count in zip(streams, (unknown, known), strict=True)
             )
             return on_lattice(params, queries, points)

@@ -1,14 +1,17 @@
 """three_nn_forward: a third implementation, a scan in exact arithmetic, beside reference and kernel."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from generators.three_nn_forward.search import Steps, apply
 from mluops_gtest.authoring import (
     Array,
     CriterionKind,
@@ -68,10 +71,10 @@ def by_reference(unknown: Array, known: Array) -> Answer:
     return outputs["dist2"], outputs["idx"]
 
 
-def by_kernel(unknown: Array, known: Array) -> Answer:
+def by_kernel(unknown: Array, known: Array, run: Callable[[OpCall], Status] = OPERATOR.kernel) -> Answer:
     outputs = {"dist2": np.full(unknown.shape, np.nan, unknown.dtype), "idx": np.full(unknown.shape, -9, "<i4")}
     call = call_of(OPERATOR.name, {}, {"unknown": unknown, "known": known}, outputs)
-    assert OPERATOR.kernel(call) is Status.SUCCESS
+    assert run(call) is Status.SUCCESS
     return outputs["dist2"], outputs["idx"]
 
 
@@ -94,13 +97,15 @@ def random_clouds(rng: np.random.Generator, dtype: str) -> tuple[Array, Array]:
 
 @FLOATS
 @pytest.mark.parametrize("seed", range(3))
-def test_reference_and_kernel_agree_with_the_scan_on_random_clouds(seed: int, dtype: str) -> None:
+def test_reference_kernel_and_unbroken_mutant_agree_with_the_scan_on_random_clouds(seed: int, dtype: str) -> None:
     rng = np.random.default_rng(seed)
     for _ in range(120):
         clouds = random_clouds(rng, dtype)
         expected = literal(*clouds)
         assert same_bits(by_reference(*clouds), expected), clouds
         assert same_bits(by_kernel(*clouds), expected), clouds
+        with np.errstate(all="ignore"):
+            assert same_bits(by_kernel(*clouds, run=partial(apply, Steps())), expected), clouds
 
 
 @pytest.mark.parametrize("recipe", ["scattered", "sampled"])
