@@ -18,8 +18,8 @@ _SMALL: Final = 9
 
 def plainness(values: Array) -> int:
     """What a reader has to take in: nothing for 0, less for 1 and small integers than for digits behind a point."""
-    wide = values.astype(np.float64)
     with np.errstate(invalid="ignore"):
+        wide = values.astype(np.float64)
         whole = np.isfinite(wide) & (wide == np.rint(wide))
         ranks = np.select(
             [wide == 0, wide == 1, whole & (np.abs(wide) <= _SMALL), whole & (np.abs(wide) < 1000), whole],

@@ -18,6 +18,7 @@ from mluops_gtest.authoring import (
     convolution_space,
     exact_numbers,
     factors,
+    fewer_pairs,
     filters,
     interpolation,
     interpolation_space,
