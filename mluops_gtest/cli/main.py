@@ -29,6 +29,7 @@ GROUPS: Final = {
         "list": "List the declared cases.",
         "show": "Show one case: tensors, parameters, criteria, expected status.",
         "diff": "Show which elements of a case are wrong, and by how much.",
+        "minimise": "Find the smallest case that fails for the same cause.",
         "explain": "Say why cases failed: where, how and when, cause by cause.",
         "report": "Write a report of results: HTML, Markdown, JUnit, CTRF, JSON.",
         "history": "Remember runs and show how cases change over time.",

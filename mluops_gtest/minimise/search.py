@@ -6,6 +6,7 @@ from typing import Final
 
 from mluops_gtest.minimise import plain_values, refused_calls
 from mluops_gtest.minimise.candidate import Candidates, as_made, elements_of
+from mluops_gtest.minimise.limit import LIMIT
 from mluops_gtest.minimise.same_cause import FailureCause, can_be_minimised
 from mluops_gtest.model.binding import bind_values
 from mluops_gtest.model.case import Case
@@ -14,7 +15,6 @@ from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.reduction import Reduction
 from mluops_gtest.model.result import CaseResult
 
-LIMIT: Final = 300
 # Pieces of one length that must stay before shorter ones are tried: the others would mostly stay, too.
 _PATIENCE: Final = 6
 _THOROUGH: Final = 48
@@ -41,6 +41,9 @@ class Minimised:
     interrupted: bool = False
     # With the reference's baseline the case does not fail so: its file holds another one.
     other_baseline: bool = False
+
+    # Nothing was taken away and no value changed.
+    is_unchanged: bool = False
 
     @property
     def fails(self) -> bool:
@@ -95,6 +98,7 @@ def minimised(
         finished=finished,
         interrupted=interrupted,
         other_baseline=search.other_baseline,
+        is_unchanged=search.taken == 0,
     )
 
 
@@ -108,7 +112,7 @@ class _Search:
         limit: int,
         tell: Callable[[Step], None],
     ) -> None:
-        self.best, self.calls = case, 0
+        self.best, self.calls, self.taken = case, 0, 0
         self.result: CaseResult | None = None
         self.other_baseline = False
         self._operator, self._reductions = operator, reductions
@@ -162,6 +166,7 @@ class _Search:
         if not self._cause.is_also_of(result):
             return False
         self.best, self.result = candidate, result
+        self.taken += 1
         return True
 
     def _rebase(self) -> bool:
@@ -170,6 +175,7 @@ class _Search:
         if rebased is None or _same_outputs(rebased, self.best):
             return rebased is not None
         self.other_baseline = not self._takes(rebased, "the baseline of the reference")
+        self.taken = 0
         return not self.other_baseline
 
     def _shrink(self, patience: int) -> bool:

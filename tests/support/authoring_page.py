@@ -85,6 +85,7 @@ SECTIONS: dict[str, tuple[ModuleType, tuple[str, ...]]] = {
         _own(interpolation_space),
     ),
     "Reductions: `mluops_gtest.authoring.reductions`": (reductions, tuple(reductions.__all__)),
+    "Smaller sparse convolutions: `mluops_gtest.authoring.fewer_pairs`": (fewer_pairs, _own(fewer_pairs)),
     "Exact elements: `mluops_gtest.authoring.exact_numbers`": (exact_numbers, tuple(exact_numbers.__all__)),
     "Calls": (
         authoring,

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
 from mluops_gtest.codec.case_files.criteria import write_criteria
 from mluops_gtest.codec.case_files.elements import encode
 from mluops_gtest.codec.case_files.files import write_document
@@ -13,10 +15,13 @@ from mluops_gtest.codec.wire.text_writer import write_text
 from mluops_gtest.errors import ContentError, suggestion
 from mluops_gtest.files.writing import replace_file
 from mluops_gtest.model.case import Case, Expect
+from mluops_gtest.model.dtypes import DType
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.tensor import Tensor
 
 GENERATOR_CPU: Final = 4
+# Types that a float field holds exactly.
+_AS_NUMBERS: Final = (DType.HALF, DType.FLOAT)
 # With blobs, a tensor of more bytes than this goes to a separate file.
 BLOB_BYTES: Final = 1 << 16
 
@@ -26,12 +31,20 @@ def case_text(case: Case, operator: Operator, schema: Schema) -> bytes:
     return b"".join(write_text(case_document(case, operator, schema)))
 
 
-def write_case(case: Case, operator: Operator, path: Path, schema: Schema, *, blobs: bool = False) -> None:
-    """Store the case, text or binary by its name; with `blobs`, large tensors as raw files beside it."""
-    write_document(case_document(case, operator, schema, path if blobs else None), path)
+def write_case(
+    case: Case, operator: Operator, path: Path, schema: Schema, *, blobs: bool = False, readable: bool = False
+) -> None:
+    """Store the case, text or binary by its name; with `blobs`, large tensors as raw files beside it.
+
+    A `readable` file is for people: numbers instead of bit patterns, where a text keeps them, and why the baseline may
+    be constant. A declared case says that in its declaration.
+    """
+    write_document(case_document(case, operator, schema, path if blobs else None, readable=readable), path)
 
 
-def case_document(case: Case, operator: Operator, schema: Schema, blobs_of: Path | None = None) -> Document:
+def case_document(
+    case: Case, operator: Operator, schema: Schema, blobs_of: Path | None = None, *, readable: bool = False
+) -> Document:
     """The case as the fields of its file; large tensors are written beside `blobs_of`, the file's path, where given."""
     node = schema.node()
     node.op_name = operator.released_name
@@ -41,16 +54,19 @@ def case_document(case: Case, operator: Operator, schema: Schema, blobs_of: Path
         if figure in case.theory:
             setattr(node, figure, case.theory[figure])
     _write_params(case, operator, node)
-    if not case.expect.is_plain:
+    remark = case.expect.degenerate if readable else None
+    if remark is not None or not case.expect.is_plain:
         _write_expect(case.expect, node.Extensions[schema.expect])
+    if remark is not None:
+        node.Extensions[schema.expect].degenerate = remark
     document = Document(node)
-    document.inputs = [_tensor(tensor, schema, blobs_of) for tensor in case.inputs]
-    document.outputs = [_tensor(tensor, schema, blobs_of) for tensor in case.outputs]
+    document.inputs = [_tensor(tensor, schema, blobs_of, readable) for tensor in case.inputs]
+    document.outputs = [_tensor(tensor, schema, blobs_of, readable) for tensor in case.outputs]
     write_criteria(case.criteria, document)
     return document
 
 
-def _tensor(tensor: Tensor, schema: Schema, blobs_of: Path | None) -> TensorDocument:
+def _tensor(tensor: Tensor, schema: Schema, blobs_of: Path | None, readable: bool) -> TensorDocument:
     desc = tensor.desc
     document = TensorDocument(schema.tensor())
     message = document.message
@@ -71,6 +87,8 @@ def _tensor(tensor: Tensor, schema: Schema, blobs_of: Path | None) -> TensorDocu
         blob = blobs_of.with_name(f"{blobs_of.stem}.{tensor.id}.bin")
         replace_file(blob, [tensor.data.data])
         message.path = blob.name
+    elif readable and desc.dtype in _AS_NUMBERS and np.isfinite(tensor.data).all():
+        document.values["value_f"] = tensor.data.astype("<f4")
     else:
         field, values = encode(tensor.data, desc.dtype)
         document.values[field] = values

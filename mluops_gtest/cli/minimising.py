@@ -1,0 +1,191 @@
+"""A case made as small as its failure allows, as the command line asks for it: searched, written, told."""
+
+import contextlib
+import os
+import re
+import shlex
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from mluops_gtest.api.run_conditions import refuse_guard_pages, refuse_inline
+from mluops_gtest.api.run_setup import options_of
+from mluops_gtest.api.session import Session
+from mluops_gtest.cli.consoles import stderr
+from mluops_gtest.cli.interrupts import one_interrupt
+from mluops_gtest.cli.lines import complain, say
+from mluops_gtest.codec.case_files.case import write_case
+from mluops_gtest.codec.schema.schema import Schema
+from mluops_gtest.engine.caller import LostDeviceError
+from mluops_gtest.engine.callers import open_callers
+from mluops_gtest.engine.request import RunRequest
+from mluops_gtest.engine.run import shapes_of
+from mluops_gtest.errors import BackendError, CaseFileError, ExitCode, UnwritableError, UsageError
+from mluops_gtest.files.case_suffixes import CASE_SUFFIXES, TEXT
+from mluops_gtest.minimise.description import what_shrank
+from mluops_gtest.minimise.same_cause import FailureCause
+from mluops_gtest.minimise.search import Minimised, Step, minimised
+from mluops_gtest.minimise.trials import Trials
+from mluops_gtest.model.operator import Operator
+from mluops_gtest.model.outcome import Outcome
+from mluops_gtest.model.parts import REDUCTIONS
+from mluops_gtest.model.query import Query
+from mluops_gtest.model.result import CaseResult
+
+_MAX_NAME: Final = 100
+
+
+def minimise(
+    case: str,
+    *,
+    roots: tuple[str, ...],
+    backend: str,
+    out: Path | None,
+    calls: int,
+    strict: bool,
+    allow_outside_paths: bool,
+    reseed: int | None,
+    quiet: bool,
+    settings: str | None,
+    **how: object,
+) -> ExitCode:
+    """Search, write the smallest case, and say what became of it."""
+    session = Session(roots)
+    chosen = session.select_one(case)
+    request = RunRequest(Query((case,)), roots, backend, settings=settings, **how)  # type: ignore[arg-type]
+    _refuse(request)
+    target = _target(out, chosen.id)
+    source = session.source((chosen,), strict=strict, allow_outside_paths=allow_outside_paths, reseed=reseed)
+    loaded = source.load(chosen.id)
+    operator = session.catalogue.operators.get(loaded.operator)
+    if operator is None:
+        raise CaseFileError(f"{chosen.id}: operator {loaded.operator!r} is not known here.")
+    reductions = session.catalogue.operators.part(operator.name, REDUCTIONS) or {}
+    with one_interrupt(), open_callers(request, session.catalogue) as callers, _progress(quiet) as tell:
+        trials = Trials(callers[0], options_of(request, session.catalogue, 1, 1), operator)
+        try:
+            found = minimised(loaded, operator, reductions, trials, calls, tell)
+            if not found.fails:
+                return _told_passing(found, backend)
+            confirmed = found.result if found.interrupted else trials.explained(found.case)
+        except LostDeviceError as error:
+            raise BackendError(f"{backend}: {error}") from error
+    if found.other_baseline:
+        raise CaseFileError(
+            f"{chosen.id}: with a baseline by the reference the case does not fail so: the baseline in the file is "
+            "what differs. `mluops-test run --arbitrate` says who is right."
+        )
+    operators = session.catalogue.operators
+    schema = Schema.of(operators.values())
+    write_case(replace(found.case, id=target.stem), operator, target, schema, readable=True)
+    written = _Written(target, request)
+    _tell(found, confirmed, written, operator, quiet=quiet, has_reductions=bool(reductions))
+    return ExitCode.INTERRUPTED if found.interrupted else ExitCode.OK
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    case: Path
+    request: RunRequest
+
+    @property
+    def repro(self) -> str:
+        return shlex.join(["mluops-test", "run", str(self.case), *self.request.repro_options()])
+
+
+def _refuse(request: RunRequest) -> None:
+    """Options that do not go together, before anything starts."""
+    if not request.isolated:
+        asked = {"timeout": request.timeout, "guard_pages": request.guard_pages}
+        unused = {"memory_limit": None, "fresh_workers": False, "stress": None}
+        refuse_inline(request.backend, None, (), {**asked, **unused})
+    if request.guard_pages:
+        refuse_guard_pages(request)
+
+
+def _target(out: Path | None, case_id: str) -> Path:
+    """Where the case goes; refused before the search where nothing can be written."""
+    name = re.sub(
+        r"[^A-Za-z0-9_.-]", "_", Path(case_id).stem if case_id.endswith(CASE_SUFFIXES) else case_id.rpartition("/")[2]
+    )
+    target = Path(f"{name[:_MAX_NAME]}_minimised{TEXT}") if out is None else out
+    if target.suffix not in CASE_SUFFIXES:
+        raise UsageError(f"--out {target}: the name must end in {' or '.join(CASE_SUFFIXES)}.")
+    if not target.parent.is_dir():
+        raise UsageError(f"--out {target}: there is no folder {target.parent}; make it, or name another file.")
+    if not os.access(target.parent, os.W_OK) and not target.exists():
+        raise UnwritableError(f"{target}: cannot be written: Permission denied. Name another file by --out.")
+    return target
+
+
+@contextlib.contextmanager
+def _progress(quiet: bool) -> Iterator[Callable[[Step], None]]:
+    """A line on a terminal: calls, elements left, what is tried."""
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    console = stderr()
+    columns = (BarColumn(bar_width=20), TextColumn("{task.completed}/{task.total} calls, {task.description}"))
+    with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as progress:
+        task = progress.add_task("the case itself", total=None)
+
+        def tell(step: Step) -> None:
+            words = f"{step.elements} elements left, trying fewer {step.tried}"
+            progress.update(task, completed=step.calls, total=step.limit, description=words)
+
+        yield tell
+
+
+def _told_passing(found: Minimised, backend: str) -> ExitCode:
+    """Why there is nothing to minimise, and the exit code for that."""
+    result = found.result
+    if result.outcome is Outcome.PASSED:
+        complain(f"{result.case} passes on {backend}: there is nothing to minimise.")
+        return ExitCode.EMPTY
+    complain(f"{result.case} on {backend}: {result.outcome.words['en']}: {result.reason}")
+    if result.bug:
+        return ExitCode.BUG
+    if result.content_error:
+        complain("The case itself is broken, so there is no failure of the backend to minimise.")
+        return ExitCode.CONTENT
+    complain("That is no failure of the backend: there is nothing to minimise.")
+    return ExitCode.EMPTY
+
+
+def _tell(
+    found: Minimised, confirmed: CaseResult, written: _Written, operator: Operator, *, quiet: bool, has_reductions: bool
+) -> None:
+    if quiet:
+        say(str(written.case))
+        return
+    before, after = found.elements
+    if found.interrupted:
+        say(f"Interrupted after {found.calls} calls; the best case so far has {after} of {before} elements.")
+    elif found.is_unchanged:
+        say(f"The case is minimal already: nothing can be taken away ({found.calls} calls, {after} elements).")
+    else:
+        say(f"{before} → {after} elements in {found.calls} calls.")
+    say(f"{what_shrank(found)}; fails with: {found.result.outcome.words['en']}: {found.result.reason}")
+    for line in _headlines(confirmed, operator):
+        say(line)
+    if not found.interrupted and not FailureCause.of(found.result).is_also_of(confirmed):
+        say("Asked once more, the case did not fail so: the failure does not come every time. `run --repeat` shows it.")
+    if not found.finished and not found.interrupted:
+        say(f"All {found.calls} calls are used up; --calls {4 * found.calls} goes on looking.")
+    if not has_reductions:
+        say(f"{operator.name} declares no reductions (reductions.py), so only values could become plainer.")
+    say(f"case:  {written.case}")
+    say(f"repro: {written.repro}")
+
+
+def _headlines(result: CaseResult, operator: Operator) -> Iterator[str]:
+    """What is wrong, where and how, where that could be found out."""
+    if not result.explained:
+        return
+    from mluops_gtest.explain.groups import cause_groups
+    from mluops_gtest.model.reasons.explained import headline_words
+
+    shapes = shapes_of({operator.name: operator}, [result])
+    for group in cause_groups([result], [result], shapes):
+        if group.headline is not None:
+            yield headline_words(group.headline)
