@@ -102,8 +102,8 @@ def _place(squared: Array) -> Array:
 
 def _before_a_coincident(squared: Array) -> Array:
     coincident = squared == 0
-    before: Array = np.cumsum(coincident, axis=1) - coincident
-    return before == 0
+    first: Array = np.cumsum(coincident, axis=1) - coincident == 0
+    return first
 
 
 def _nearest_of_tiles(squared: Array) -> Array:

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from generators.ball_query.clear_clouds import clear_cloud
-from generators.ball_query.mutants import _apply, _Rules
 from generators.ball_query.reference import empty_rows
+from generators.ball_query.row_by_row import Rules, apply
 from mluops_gtest.authoring import Draw, DType, Handle, OpCall, Status, TensorArg, argument, call_of
 from mluops_gtest.authoring.points import assert_lattice, clear_of_spheres, squared_distances
 from mluops_gtest.content.declarations import load_declarations
@@ -95,7 +95,7 @@ def test_reference_kernel_and_unbroken_mutant_agree_with_literal_loops(first):
         assert OPERATOR.answer(call).computes
         assert OPERATOR.broken(call) is None
         before = call.array("idx").copy()
-        for run in (OPERATOR.kernel, lambda call: _apply(_Rules(), call)):
+        for run in (OPERATOR.kernel, lambda call: apply(Rules(), call)):
             call.array("idx")[...] = before
             assert run(call) is Status.SUCCESS
             np.testing.assert_array_equal(call.array("idx"), expected)
