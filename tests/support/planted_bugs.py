@@ -58,9 +58,10 @@ def memo_off_by_one(call, outputs, before):
 @bug("voxel_pooling_forward", "all of output_features is as if the last point of every cell wins")
 def last_point_wins(call, outputs, before):
     memo, features, pooled = outputs["pos_memo"], call.array("input_features"), outputs["output_features"]
-    for batch, point in np.argwhere(memo[..., 0] >= 0):
-        _, y, x = memo[batch, point]
-        pooled[batch, y, x] = features[batch, point]
+    batch, point = np.nonzero(memo[..., 0] >= 0)
+    _, y, x = memo[batch, point].T
+    last = last_of_each(np.ravel_multi_index((batch, y, x), pooled.shape[:-1]))
+    pooled[batch[last], y[last], x[last]] = features[batch[last], point[last]]
 
 
 # --- masked_im2col_forward
@@ -159,12 +160,9 @@ def last_writer_wins(call, outputs, before):
     gradient, indices, weights = (call.array(name) for name in ("grad_output", "indices", "weights"))
     result = outputs["grad_features"]
     result[...] = 0
-    for batch in range(len(result)):
-        for point in range(indices.shape[1]):
-            for corner in range(3):
-                result[batch, :, indices[batch, point, corner]] = (
-                    gradient[batch, :, point] * weights[batch, point, corner]
-                )
+    for batch, cells in enumerate(indices.reshape(len(indices), -1)):
+        last = last_of_each(cells)
+        result[batch][:, cells[last]] = gradient[batch][:, last // 3] * weights[batch].reshape(-1)[last]
 
 
 @bug("three_interpolate_backward", "grad_features[:, 1::2] is zero", "when C ≥ {}", (2, 2))
@@ -278,8 +276,9 @@ def last_pair_wins(call, outputs, before):
     features, pairs, out = call.array("features"), call.array("indice_pairs"), outputs["features_out"]
     weights = weights_by_offset(call.array("filters"), call.tensor("filters").layout).astype(np.float64)
     for offset, number in enumerate(call.param("indice_num")):
-        for source, target in pairs[offset, :, :number].T:
-            out[target] = features[source].astype(np.float64) @ weights[offset]
+        sources, targets = pairs[offset, :, :number]
+        last = last_of_each(targets)
+        out[targets[last]] = features[sources[last]].astype(np.float64) @ weights[offset]
 
 
 @bug(
@@ -292,8 +291,9 @@ def last_gradient_wins(call, outputs, before):
     gradient, pairs, out = call.array("output_grad"), call.array("indice_pairs"), outputs["input_grad"]
     weights = weights_by_offset(call.array("filters"), call.tensor("filters").layout).astype(np.float64)
     for offset, number in enumerate(call.param("indice_num")):
-        for target, source in pairs[offset, :, :number].T:
-            out[target] = weights[offset] @ gradient[source].astype(np.float64)
+        targets, sources = pairs[offset, :, :number]
+        last = last_of_each(targets)
+        out[targets[last]] = gradient[sources[last]].astype(np.float64) @ weights[offset].T
 
 
 def to_bfloat16(values):
@@ -301,3 +301,8 @@ def to_bfloat16(values):
     odd = (bits >> 16) & 1
     rounded = (((bits + 0x7FFF + odd) >> 16) << 16).view(np.float32)
     return np.where(np.isfinite(values), rounded, values)
+
+
+def last_of_each(numbers):
+    """Where each number stands for the last time."""
+    return len(numbers) - 1 - np.unique(numbers[::-1], return_index=True)[1]
