@@ -1,5 +1,6 @@
 """What all tests share: the content of this checkout, read once, and folders of their own."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from mluops_gtest.content.root import Root
 from tests.support.built_once import shared_folder
 
 ROOT = Path(__file__).parents[1]
+# There is a worker per core, where threads of BLAS would wait for each other; workers read this when they load numpy.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # How long an example takes depends on what else the machine is doing.
 settings.register_profile(
     "untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
