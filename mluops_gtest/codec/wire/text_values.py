@@ -1,15 +1,16 @@
 """Long value fields in text: runs of `value_f: 1 value_f: 2 …` and lists `value_f: [1, 2, …]` become arrays.
 
-Every run starts on the general path, a regular expression per value. When it goes on, the bulk path takes what
-it can of a window that grows with the run: hexadecimal strings at a fixed distance by numpy, numbers by numpy's own
-parser. Whatever looks irregular is left to the general path, so that both give the same result. Comments are blanks
-by now.
+Every run starts on the general path, a regular expression per value. When it goes on, the bulk path takes what it can:
+the native core all values up to one of an odd form; numpy what is in a window that grows with the run, hexadecimal
+strings at a fixed distance, and numbers by its own parser. Whatever looks irregular is left to the general path, so
+that all give the same result. Comments are blanks by now.
 """
 
 import functools
 import re
 import warnings
-from typing import Any, Final
+from itertools import islice
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from mluops_gtest.codec.schema.document import MAX_DIGITS, ValueField, joined, s
 from mluops_gtest.codec.wire.text_tokens import FIELD_GAP, GAP, strings_at
 from mluops_gtest.errors import CaseFileError
 from mluops_gtest.model.dtypes import Array
+from mluops_gtest.native.text import value_text
 
 _SIGN: Final = rb"(?:[+-]\s*)?"
 REAL: Final = _SIGN + rb"(?:(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?|(?i:infinity|inf|nan))"
@@ -59,20 +61,30 @@ class _Form:
         )
         name = field.name.encode()
         separator = (GAP + b"," if in_list else FIELD_GAP + name + GAP + b":") + GAP
-        self.in_list = in_list
+        self.in_list, self.name = in_list, name
         # Up to _SINGLES values with what separates them from the next; an empty group where the last one is met.
         whole = before + value + behind
         # A string with another one behind it is only a part of a value.
         last = whole + b"(?!%b)" % separator + (b"(?!%b%b)" % (GAP, _QUOTE) if field.storage is None else b"")
         self.run = re.compile(b"(?:%b%b){0,%d}(?:%b())?" % (whole, separator, _SINGLES, last)).match
         self.separator = re.compile(separator).match
-        self.values = re.compile(before + b"(" + value + b")" + behind).findall
+        one_value = re.compile(before + b"(" + value + b")" + behind)
+        self.values, self.each_value = one_value.findall, one_value.finditer
         # What stands between two values in an ordinary file, and what ends a run of them.
         self.label = b"," if in_list else name + b":"
         self.stops = (b"]",) if in_list else (b"{", b"}")
 
 
 _form: Final = functools.cache(_Form)
+
+
+class _Run(NamedTuple):
+    """Words that were read from one place on, and how many there were before."""
+
+    before: int
+    text: bytes
+    start: int
+    form: _Form
 
 
 class ValueColumn:
@@ -82,8 +94,8 @@ class ValueColumn:
         self._field = field
         self._parts: list[Array] = []
         self._words: list[bytes] = []
-        # Where words came from, for messages: (how many came before, position).
-        self._starts: list[tuple[int, int]] = []
+        # Where words came from, for messages.
+        self._runs: list[_Run] = []
 
     def read(self, text: bytes, pos: int) -> int:
         """Take the values behind `name:` and in the fields of the same name that follow; the position behind them."""
@@ -113,29 +125,39 @@ class ValueColumn:
                 if first > start and not form.in_list and text[pos : pos + 1] == b"[":
                     return self.read(text, pos)
                 word, pos = self._odd_string(text, pos)
-                self._starts.append((len(self._words), first))
                 self._words.append(word)
                 found = form.separator(text, pos)
                 if found is None:
                     return pos
                 pos = found.end()
                 continue
-            self._starts.append((len(self._words), first))
+            self._runs.append(_Run(len(self._words), text, first, form))
             self._words += words
             if not more:
                 return pos
-            limit = min(len(text), pos + max(_WINDOW, 4 * (pos - start)))
-            if self._field.storage is None:
-                part, pos = _hex_rows(text, first, pos, limit, words)
-            else:
-                part, pos = _numbers(text, pos, limit, form, self._field)
-            if len(part):
+            parts, pos = self._bulk(text, start, first, pos, form, words)
+            if parts:
                 self._flush()
-                self._parts.append(part)
+                self._parts += parts
                 singles = _SINGLES
             else:
                 # Irregular text: try again only after twice as much as was read in vain.
                 singles *= 2
+
+    def _bulk(
+        self, text: bytes, start: int, first: int, pos: int, form: _Form, words: list[bytes]
+    ) -> tuple[list[Array], int]:
+        """Values behind `words`, which were read from `first` to `pos` in a run from `start`; where they end."""
+        storage = self._field.storage
+        natively = value_text(text, None if form.in_list else form.name)
+        if natively is not None:
+            return natively.hexadecimal(pos, len(words[-1])) if storage is None else natively.numbers(pos, storage)
+        limit = min(len(text), pos + max(_WINDOW, 4 * (pos - start)))
+        if storage is None:
+            part, pos = _hex_rows(text, first, pos, limit, words)
+        else:
+            part, pos = _numbers(text, pos, limit, form, self._field)
+        return [part] if len(part) else [], pos
 
     def _odd_string(self, text: bytes, pos: int) -> tuple[bytes, int]:
         """One hexadecimal value that is written in pieces, with escapes, or with more or fewer digits than others."""
@@ -153,7 +175,7 @@ class ValueColumn:
         if self._words:
             self._parts.append(self._numbers_of_words())
             self._words = []
-            self._starts = []
+            self._runs = []
 
     def _numbers_of_words(self) -> Array:
         field = self._field
@@ -169,16 +191,18 @@ class ValueColumn:
             try:
                 number = integer(word)
             except ValueError as error:
-                raise TextError(self._start(len(numbers)), f"{field.name}: {error}") from None
+                raise TextError(self._place(len(numbers)), f"{field.name}: {error}") from None
             if not low <= number <= high:
-                where = self._start(len(numbers))
+                where = self._place(len(numbers))
                 raise TextError(where, f"{field.name}: {str(number)[:40]} does not fit {field.storage.name}")
             numbers.append(number)
         return np.array(numbers, field.storage)
 
-    def _start(self, index: int) -> int:
-        """Where the run with this word starts."""
-        return max((start for start in self._starts if start[0] <= index), default=(0, 0))[1]
+    def _place(self, index: int) -> int:
+        """Where this word stands."""
+        run = next(run for run in reversed(self._runs) if run.before <= index)
+        found = islice(run.form.each_value(run.text, run.start), index - run.before, None)
+        return next(found).start(1)
 
 
 def _general(text: bytes, pos: int, form: _Form, most: int) -> tuple[list[bytes], int, bool]:
@@ -254,8 +278,11 @@ def _numbers(text: bytes, pos: int, limit: int, form: _Form, field: ValueField) 
         limit = found if found >= 0 else limit
     end = text.rfind(form.label, pos, limit)
     if end > pos:
-        body = text[pos:end] if form.in_list else text[pos:end].replace(form.label, b",")
-        numbers = _parse(body, field)
+        body = text[pos:end]
+        if not form.in_list:
+            # A comma of the text would look like a label: `value_f: 1,5` has no second value.
+            body = b"" if b"," in body else body.replace(form.label, b",")
+        numbers = _parse(body, field) if body else None
         if numbers is not None and len(numbers) == body.count(b",") + 1:
             return numbers, _gap(text, end + len(form.label)).end()  # type: ignore[union-attr]
     return np.empty(0, storage), pos
