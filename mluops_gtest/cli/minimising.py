@@ -15,6 +15,7 @@ from mluops_gtest.api.session import Session
 from mluops_gtest.cli.consoles import stderr
 from mluops_gtest.cli.interrupts import one_interrupt
 from mluops_gtest.cli.lines import complain, say
+from mluops_gtest.cli.standalone import Shown, Standalone, standalone_of
 from mluops_gtest.codec.case_files.case import write_case
 from mluops_gtest.codec.schema.schema import Schema
 from mluops_gtest.engine.caller import LostDeviceError
@@ -23,6 +24,7 @@ from mluops_gtest.engine.request import RunRequest
 from mluops_gtest.engine.run import shapes_of
 from mluops_gtest.errors import BackendError, CaseFileError, ExitCode, UnwritableError, UsageError
 from mluops_gtest.files.case_suffixes import CASE_SUFFIXES, TEXT
+from mluops_gtest.files.writing import replace_text
 from mluops_gtest.minimise.description import what_shrank
 from mluops_gtest.minimise.same_cause import FailureCause
 from mluops_gtest.minimise.search import Minimised, Step, minimised
@@ -42,6 +44,7 @@ def minimise(
     roots: tuple[str, ...],
     backend: str,
     out: Path | None,
+    standalone: str | None,
     calls: int,
     strict: bool,
     allow_outside_paths: bool,
@@ -56,6 +59,7 @@ def minimise(
     request = RunRequest(Query((case,)), roots, backend, settings=settings, **how)  # type: ignore[arg-type]
     _refuse(request)
     target = _target(out, chosen.id)
+    form = None if standalone is None else standalone_of(standalone, backend, request.runtime)
     source = session.source((chosen,), strict=strict, allow_outside_paths=allow_outside_paths, reseed=reseed)
     loaded = source.load(chosen.id)
     operator = session.catalogue.operators.get(loaded.operator)
@@ -79,7 +83,11 @@ def minimise(
     operators = session.catalogue.operators
     schema = Schema.of(operators.values())
     write_case(replace(found.case, id=target.stem), operator, target, schema, readable=True)
-    written = _Written(target, request)
+    written = _Written(
+        target,
+        request,
+        None if form is None else _write_standalone(form, Shown(found.case, confirmed, operator, operators), target),
+    )
     _tell(found, confirmed, written, operator, quiet=quiet, has_reductions=bool(reductions))
     return ExitCode.INTERRUPTED if found.interrupted else ExitCode.OK
 
@@ -88,6 +96,8 @@ def minimise(
 class _Written:
     case: Path
     request: RunRequest
+    # The command that runs the standalone file.
+    standalone: str | None
 
     @property
     def repro(self) -> str:
@@ -152,6 +162,12 @@ def _told_passing(found: Minimised, backend: str) -> ExitCode:
     return ExitCode.EMPTY
 
 
+def _write_standalone(form: Standalone, shown: Shown, target: Path) -> str:
+    path = target.with_suffix(form.suffix)
+    replace_text(path, form.text(shown, path))
+    return form.command(path)
+
+
 def _tell(
     found: Minimised, confirmed: CaseResult, written: _Written, operator: Operator, *, quiet: bool, has_reductions: bool
 ) -> None:
@@ -176,6 +192,8 @@ def _tell(
         say(f"{operator.name} declares no reductions (reductions.py), so only values could become plainer.")
     say(f"case:  {written.case}")
     say(f"repro: {written.repro}")
+    if written.standalone is not None:
+        say(f"alone: {written.standalone}")
 
 
 def _headlines(result: CaseResult, operator: Operator) -> Iterator[str]:

@@ -12,6 +12,8 @@ _EPILOG = """\b
 Examples:
   mluops-test minimise voxel_pooling_forward/bevdepth_twin --backend my_kernels.py
   mluops-test minimise failing.prototxt -b c:./libmykernels.so --out small.prototxt
+  mluops-test minimise get_indice_pairs/subm_3x3x3 -b c:./libmykernels.so --standalone c
+  mluops-test minimise ball_query/random_8_float -b my_kernels.py --standalone py
   mluops-test minimise hangs.prototxt -b my_kernels.py --timeout 5
 """
 
@@ -30,6 +32,11 @@ Examples:
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
     help="The smallest case, .prototxt or .pb, e.g. --out small.prototxt.  [default: ./<case>_minimised.prototxt]",
+)
+@click.option(
+    "--standalone",
+    type=click.Choice(["py", "c"]),
+    help="Also write one file beside --out that shows the failure without mluops-test, e.g. --standalone py.",
 )
 @click.option(
     "--calls",
