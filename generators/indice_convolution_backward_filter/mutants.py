@@ -6,9 +6,19 @@ from typing import Final
 import numpy as np
 
 from mluops_gtest.authoring import Array, Layout, Mutant, OpCall, Status
-from mluops_gtest.authoring.roundings import WRONG_WRITES
+from mluops_gtest.authoring.interpolation import shortened
+from mluops_gtest.authoring.mistakes import (
+    cached_by_shape,
+    input_cleared,
+    part_left,
+    sum_goes_on,
+    tails_left,
+)
+from mluops_gtest.authoring.roundings import WRONG_WRITES, flushed
+from mluops_gtest.authoring.wrong_pairs import Rows, right_rows, wrong_pairs
 
-from .wrong_rows import TILE, WRONG_ROWS, Rows, right_rows
+# Pairs that a kernel adds up at a time.
+_TILE: Final = 64
 
 
 def _right_factors(call: OpCall) -> tuple[Array, Array]:
@@ -53,17 +63,13 @@ def _variant(
     return Mutant(name, message, run)
 
 
+_RIGHT: Final = _variant("", "").run
+
 # With what precision.
 
 
-def _with_mantissa(bits: int) -> Callable[[OpCall], tuple[Array, Array]]:
-    """Both factors rounded to so many bits behind the point, as a matrix unit takes them."""
-    dropped = 23 - bits
-
-    def rounded(values: Array) -> Array:
-        pattern = values.view(np.uint32)
-        half_step = np.uint32(1 << (dropped - 1))
-        return ((pattern + half_step) & np.uint32(2**32 - (1 << dropped))).view(np.float32)
+def _rounded(rounded: Callable[[Array], Array]) -> Callable[[OpCall], tuple[Array, Array]]:
+    """Both factors as a matrix unit takes them."""
 
     def factors(call: OpCall) -> tuple[Array, Array]:
         features, grads = _right_factors(call)
@@ -84,7 +90,7 @@ def _add_in_own_type(features: Array, grads: Array) -> Array:
 
 
 def _last_tile_stays(features: Array, grads: Array) -> Array:
-    first = max(len(features) - 1, 0) // TILE * TILE
+    first = max(len(features) - 1, 0) // _TILE * _TILE
     return features[first:].T @ grads[first:]
 
 
@@ -120,22 +126,8 @@ def _width_is_height(call: OpCall, sums: Array) -> Array:
     return planes
 
 
-def _without_last_offset(_: OpCall, sums: Array) -> Array:
-    sums[-1] = 0
-    return sums
-
-
 def _not_reset(_: OpCall, sums: Array) -> Array:
     return np.cumsum(sums, axis=0)
-
-
-def _channel_tiles_only(axis: int) -> Callable[[OpCall, Array], Array]:
-    def place(_: OpCall, sums: Array) -> Array:
-        whole = max(sums.shape[axis] // TILE * TILE, min(sums.shape[axis], TILE))
-        np.moveaxis(sums, axis, 0)[whole:] = 0
-        return sums
-
-    return place
 
 
 def _sub_m_by_symmetry(call: OpCall, sums: Array) -> Array:
@@ -151,7 +143,7 @@ def _sub_m_by_symmetry(call: OpCall, sums: Array) -> Array:
 def _leaves_empty_offsets(call: OpCall) -> Status:
     by_offset = call.array("filters_grad").reshape(-1, *call.tensor("filters_grad").dims[-2:])
     before = by_offset.copy()
-    _variant("", "").run(call)
+    _RIGHT(call)
     empty = [k for k, count in enumerate(call.param("indice_num")) if count == 0]
     by_offset[empty] = before[empty]
     return Status.SUCCESS
@@ -171,14 +163,14 @@ def _multiplies_all_rows(call: OpCall) -> Status:
 
 
 def _refuses(name: str, message: str, wrongly: Callable[[OpCall], bool]) -> Mutant:
-    right = _variant("", "")
-    return Mutant(name, message, lambda call: Status.BAD_PARAM if wrongly(call) else right.run(call))
+    return Mutant(name, message, lambda call: Status.BAD_PARAM if wrongly(call) else _RIGHT(call))
 
 
 MUTANTS: Final = (
-    *(_variant(name, message, rows=rows) for name, message, rows in WRONG_ROWS),
-    _variant("tf32", "multiplies with 10 bits of mantissa", factors=_with_mantissa(10)),
-    _variant("bfloat16", "multiplies with 7 bits of mantissa", factors=_with_mantissa(7)),
+    *(_variant(one.name, one.message, rows=one.rows) for one in wrong_pairs("features", "output_grad")),
+    _variant("tf32", "multiplies in TF32", factors=_rounded(lambda values: shortened(values, 11))),
+    _variant("bfloat16", "multiplies in bfloat16", factors=_rounded(lambda values: shortened(values, 8))),
+    _variant("tiny_factors_flushed", "takes subnormal features and gradients for 0", factors=_rounded(flushed)),
     _variant("own_type", "accumulates half in half", factors=_own_factors, add_up=_add_in_own_type),
     _variant("tile_overwrites", "keeps the last tile of a sum instead of adding it", add_up=_last_tile_stays),
     _variant("mean", "divides by indice_num", add_up=_mean),
@@ -186,12 +178,15 @@ MUTANTS: Final = (
     _variant("kernel_mirrored", "writes to the opposite offset", place=_mirrored),
     _variant("width_slowest", "counts offsets with the width as the slowest axis", place=_width_slowest),
     _variant("width_is_height", "takes Kh for Kw", place=_width_is_height),
-    _variant("last_offset", "stops before the last offset", place=_without_last_offset),
     _variant("not_reset", "goes on with the sum of the offset before", place=_not_reset),
-    _variant("channels_in_tail", "drops input channels behind a multiple of 64", place=_channel_tiles_only(1)),
-    _variant("channels_out_tail", "drops output channels behind a multiple of 64", place=_channel_tiles_only(2)),
     _variant("by_symmetry", "copies offset k transposed to K−1−k with sub_m", place=_sub_m_by_symmetry),
     *(_variant(name, message, write=write) for name, message, write in WRONG_WRITES),
+    *tails_left(_RIGHT, "filters_grad", -2, "input channels", tiles=(16, 32, 64), name="channels_in"),
+    *tails_left(_RIGHT, "filters_grad", -1, "output channels", tiles=(16, 32, 64), name="channels_out"),
+    part_left(_RIGHT, "filters_grad", -2, "input channels", name="channels_in"),
+    input_cleared(_RIGHT, "output_grad"),
+    cached_by_shape(_RIGHT),
+    sum_goes_on(_RIGHT, "filters_grad"),
     Mutant("empty_offsets", "does not clear offsets without pairs, §3.1 without step 1", _leaves_empty_offsets),
     Mutant("zeros_for_nobody", "multiplies rows without a partner by zeros, and 0 · NaN is NaN", _multiplies_all_rows),
     _refuses("sub_m_checked", "refuses sub_m other than 0 and 1", lambda call: call.param("sub_m") not in (0, 1)),

@@ -12,10 +12,11 @@ from mluops_gtest.model.dtypes import Array, DType
 # The others have every mantissa bit random:
 # full: one exponent; wide: many exponents; cancelling: neighbouring terms nearly cancel; positive: one sign;
 # leading: positive, and the first and the last product are so large that half adds no other to them.
-# The last two have few bits, and factors that are normal numbers. tiny: products are multiples of the smallest number
+# The next two have few bits, and factors that are normal numbers. tiny: products are multiples of the smallest number
 # above 0, and no sum reaches the normal ones. quarters: of a quarter of it, for sums of one product, which must be
 # rounded up, down and from the middle between two numbers.
-Values = Literal["lattice", "exact", "full", "wide", "cancelling", "positive", "leading", "tiny", "quarters"]
+# lifted: the first factor is subnormal, the second so large that their products are not.
+Values = Literal["lattice", "exact", "full", "wide", "cancelling", "positive", "leading", "tiny", "quarters", "lifted"]
 
 _FLOAT64_BITS: Final = 53
 _FLOAT32_BITS: Final = 24
@@ -33,6 +34,9 @@ _TINY_SCALE: Final = {DType.FLOAT: {1: 75, -1: 149 - 75}, DType.HALF: {1: 12, -1
 _SUBNORMAL_BITS: Final = {DType.FLOAT: 23, DType.HALF: 10}
 # Products of up to 15 · 15 quarters: so small that one step of rounding is some percent of them.
 _QUARTERS_BITS: Final = 4
+# By the sign of the factor: up to 15 of the smallest number above 0, and what makes normal numbers of them.
+_LIFTED_SCALE: Final = {DType.FLOAT: {1: 149, -1: -120}, DType.HALF: {1: 24, -1: -10}}
+_LIFTED_BITS: Final = 4
 
 
 def draw_factor(
@@ -48,10 +52,9 @@ def draw_factor(
     """One factor of sums of up to `terms` products along `axis`; of the two factors one has sign 1, the other −1."""
     storage = dtype.storage.str
     match values:
-        case "lattice":
-            return stream.lattice(shape, lattice_bits(dtype, terms), dtype=storage)
-        case "exact":
-            return stream.lattice(shape, lattice_bits(dtype, terms, _FLOAT32_BITS), dtype=storage)
+        case "lattice" | "exact":
+            within = _FLOAT32_BITS if values == "exact" else _FLOAT64_BITS
+            return stream.lattice(shape, lattice_bits(dtype, terms, within), dtype=storage)
         case "full":
             return stream.mantissas(shape, dtype=storage)
         case "wide":
@@ -75,6 +78,8 @@ def draw_factor(
             if terms > 1:
                 raise ValueError(f"quarters are for sums of one product, not of {terms}: others round on the way")
             return stream.lattice(shape, _QUARTERS_BITS, _TINY_SCALE[dtype][sign] + 1, dtype=storage)
+        case "lifted":
+            return stream.lattice(shape, _LIFTED_BITS, _LIFTED_SCALE[dtype][sign], dtype=storage)
 
 
 def lattice_bits(dtype: DType, terms: int, within: int = _FLOAT64_BITS) -> int:

@@ -33,7 +33,9 @@ from mluops_gtest.authoring import (
     space,
     sparse,
     sums,
+    wrong_pairs,
     wrong_triples,
+    wrong_weights,
 )
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "authoring.md"
@@ -106,6 +108,8 @@ SECTIONS: dict[str, tuple[ModuleType, tuple[str, ...]]] = {
     "Wrong roundings: `mluops_gtest.authoring.roundings`": (roundings, _own(roundings)),
     "Mistakes of any operator: `mluops_gtest.authoring.mistakes`": (mistakes, _own(mistakes)),
     "Narrow integers: `mluops_gtest.authoring.narrowing`": (narrowing, _own(narrowing)),
+    "Wrong pairs of rows: `mluops_gtest.authoring.wrong_pairs`": (wrong_pairs, _own(wrong_pairs)),
+    "Wrong weights: `mluops_gtest.authoring.wrong_weights`": (wrong_weights, _own(wrong_weights)),
     "Sites of real sweeps: `mluops_gtest.authoring.clouds`": (clouds, _own(clouds)),
     "Sweeps themselves: `mluops_gtest.authoring.lidar`": (lidar, _own(lidar)),
     "Points and their neighbours: `mluops_gtest.authoring.points`": (points, _own(points)),

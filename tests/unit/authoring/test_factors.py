@@ -89,3 +89,18 @@ def test_quarters_lie_at_below_and_above_the_middle_between_two_numbers(dtype, s
 def test_tiny_sums_of_many_products_are_refused():
     with pytest.raises(ValueError, match="sums of 1024 products"):
         draw_factor(Draw(1).stream("a"), "tiny", DType.HALF, (5,), terms=1024)
+
+
+@pytest.mark.parametrize("dtype", [DType.FLOAT, DType.HALF])
+def test_a_lifted_factor_is_subnormal_and_its_products_are_not(dtype):
+    first, second = (
+        draw_factor(Draw(1).stream(name), "lifted", dtype, (500,), terms=4, sign=sign)
+        for name, sign in (("a", 1), ("b", -1))
+    )
+    normal = np.finfo(dtype.storage).smallest_normal
+    assert np.abs(first).max() < normal
+    products = np.abs(first.astype(np.float64) * second.astype(np.float64))
+    assert normal <= products.min()
+    # Far from what diff1 and diff2 add to what they divide by, and from the largest half.
+    assert products.mean() > 1e-8
+    assert products.max() < 1000
