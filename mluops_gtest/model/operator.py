@@ -201,6 +201,8 @@ class Operator:
     not_together: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     # Name → what cases may be declared for under `sizes`; the audit proves that its first and last index count.
     sizes: Mapping[str, SizedAxis] = field(default_factory=dict)
+    # `output: fault`, as `audit outputs` names it → why no case need tell it.
+    accepted_faults: Mapping[str, str] = field(default_factory=dict)
     # Atomic adds: the document allows any order, so repeated runs may differ in the last bits.
     order_free: bool = False
 

@@ -2,9 +2,10 @@
 
 import click
 
-from mluops_gtest.cli.options import complete_operators, root_option
+from mluops_gtest.cli.options import complete_operators, root_option, selection_options
 from mluops_gtest.errors import ExitCode
 from mluops_gtest.model.counted import counted
+from mluops_gtest.model.query import Query
 
 _EPILOG = """\b
 Examples:
@@ -15,6 +16,16 @@ Examples:
   mluops-test audit operators --rules                      what each rule demands
   mluops-test audit operators --format json                for programs
   mluops-test audit mutants -j 2                           which cases catch which wrong implementation?
+  mluops-test audit outputs                                which wrong outputs do the cases tell?
+"""
+_OUTPUTS_EPILOG = """\b
+Examples:
+  mluops-test audit outputs --first-catch                  is each fault told at all? Takes seconds
+  mluops-test audit outputs --op ball_query                one operator: faults by families of cases
+  mluops-test audit outputs --op ball_query --list         what each case lets through
+  mluops-test audit outputs ball_query/radius_exact_float --list    one case
+  mluops-test audit outputs my_cases/ --list               files of your own
+  mluops-test audit outputs --format markdown              the table of docs/reference/audit.md
 """
 _MUTANTS_EPILOG = """\b
 Examples:
@@ -171,3 +182,52 @@ def mutants(
     if not found and not untried:
         return int(ExitCode.EMPTY)
     return int(ExitCode.FAILED if page.survivors or untried else ExitCode.OK)
+
+
+@command.command("outputs", epilog=_OUTPUTS_EPILOG)
+@selection_options
+@click.option("--first-catch", is_flag=True, help="Leave each fault at the first case that tells it, small ones first.")
+@click.option("--list", "every", is_flag=True, help="Name the faults that each case lets through.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "markdown"]),
+    default="text",
+    show_default=True,
+    help="How to print, e.g. --format json.",
+)
+def outputs(query: Query, roots: tuple[str, ...], first_catch: bool, every: bool, form: str) -> int:
+    """Make wrong outputs from the baselines of cases and count which are told, without any backend.
+
+    Each is judged twice: by the criteria of the documents, and element by element by what arithmetic allows. Without
+    a selection the default set is measured. Exit 1 if no case of an operator tells a fault that it does not accept, or
+    if one tells a fault that it does.
+    """
+    from mluops_gtest.api.session import Session
+    from mluops_gtest.audit.outputs import has_room, measured
+    from mluops_gtest.cli.consoles import stderr
+    from mluops_gtest.cli.lines import say
+    from mluops_gtest.cli.pages.outputs import OutputsPage
+    from mluops_gtest.cli.progress import track
+    from mluops_gtest.engine.costs import case_sizes
+
+    session = Session(roots)
+    selected = session.select(query).cases
+    source = session.source(selected)
+    sizes = case_sizes(source.lock, selected)
+    roomy = {entry.id for entry in source.lock.values() if first_catch and has_room(entry.tensors["outputs"])}
+    known, names = session.catalogue.operators, sorted({case.operator for case in selected})
+    found = []
+    for name in track([name for name in names if name in known], len(names), stderr()):
+        ids = sorted(
+            (case.id for case in selected if case.operator == name), key=lambda one: (one not in roomy, sizes[one])
+        )
+        found.append(measured(known[name], map(source.load, ids), first_catch=first_catch))
+    page = OutputsPage(found, first_catch)
+    if form == "json":
+        say(page.json())
+    else:
+        say("\n".join(page.markdown() if form == "markdown" else page.text(every=every)))
+    if not any(one.let_through for one in found):
+        return int(ExitCode.EMPTY)
+    return int(ExitCode.FAILED if any(one.uncaught or one.stale for one in found) else ExitCode.OK)
