@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from mluops_gtest.minimise.candidate import as_made
 from mluops_gtest.model.case import Case, Expect
 from mluops_gtest.model.dtypes import Array
-from mluops_gtest.model.operator import Operator, ParamField, RecipeOutput
+from mluops_gtest.model.operator import Operator, RecipeOutput
 
 # Tensors of at most so many elements are made plainer element by element.
 MAX_SINGLE: Final = 32
@@ -100,26 +100,19 @@ def _plainer(made: RecipeOutput, name: str, changed: Array) -> Iterator[RecipeOu
 
 
 def plainer_params(case: Case, operator: Operator) -> Iterator[RecipeOutput]:
-    """The call with one parameter at its default, or at 0 or 1."""
+    """The call with one number among its parameters at its default, or at 0 or 1, where that is plainer.
+
+    Lists describe spaces and kernels; what becomes smaller there is the operator's to say.
+    """
     made = as_made(case)
     for field in operator.param_fields:
         value = case.params.get(field.name)
-        if field.result or value is None or isinstance(value, str):
+        if field.result or field.enum is not None or isinstance(value, bool) or not isinstance(value, int | float):
             continue
-        for plain in _plain_params(field, value):
-            if plain == value:
-                break
-            yield replace(made, params={**made.params, field.name: plain})
-
-
-def _plain_params(field: ParamField, value: Any) -> Iterator[Any]:
-    """Values for the parameter, the plainest first."""
-    if field.default is not None:
-        yield field.default
-    if isinstance(value, tuple):
-        yield from (type(value)(type(one)(plain) for one in value) for plain in (0, 1))
-    elif field.enum is None:
-        yield from (type(value)(plain) for plain in (0, 1))
+        defaults = () if field.default is None else (field.default,)
+        for plain in dict.fromkeys((*defaults, type(value)(0), type(value)(1))):
+            if plainness(np.array(plain)) < plainness(np.array(value)):
+                yield replace(made, params={**made.params, field.name: plain})
 
 
 def plainer_caller(case: Case) -> Iterator[Expect]:
