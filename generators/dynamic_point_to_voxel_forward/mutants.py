@@ -1,17 +1,27 @@
 """Implementations with one plausible mistake each; the small cases must catch every one."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from mluops_gtest.authoring import Array, Mutant, OpCall
+from mluops_gtest.authoring.mistakes import (
+    cached_by_shape,
+    input_cleared,
+    part_left,
+    spoilt,
+    sum_goes_on,
+    tails_left,
+)
 from mluops_gtest.authoring.roundings import flushed
 
 from .steps import MAX, MEAN, Found, Steps, below_zero, divided, maxima, sums, without_first, without_invalid
 
 _TILE = 64  # channels, or points, that the mistaken tilings handle at once
 _LARGEST = np.finfo(np.float32).max
+_RIGHT = Steps().run
 
 
 def _mutant(name: str, message: str, **steps: Any) -> Mutant:
@@ -141,6 +151,24 @@ def _clear_invalid_coordinates(call: OpCall, found: Found) -> None:
     call.array("coors")[found.of_point < 0] = 0
 
 
+def _count_in(dtype: type[np.generic]) -> Callable[[OpCall], None]:
+    """The counts of points pass through a narrow type."""
+
+    def spoil(call: OpCall) -> None:
+        counts = call.array("voxel_points_count")[: int(call.array("voxel_num")[0])]
+        counts[...] = counts.astype(dtype)
+
+    return spoil
+
+
+def _in_bytes(name: str) -> Callable[[OpCall], None]:
+    def spoil(call: OpCall) -> None:
+        values = call.array(name)
+        values[...] = np.where(values < 0, values, values & 0xFF)
+
+    return spoil
+
+
 _ORDER = (
     _mutant("first_appearance", "voxels stand in the order in which points meet them", unique=_by_appearance),
     _mutant("descending", "voxels are sorted downwards", keys=lambda rows: np.where(rows < 0, -(2**32), -rows)),
@@ -266,4 +294,16 @@ _WRITTEN = (
     _mutant("coordinates_cleared", "invalid rows of coors become 0, 0, 0", finish=_clear_invalid_coordinates),
 )
 
-MUTANTS = (*_ORDER, *_INVALID, *_REDUCTION, *_WRITTEN)
+# What tiles, threads, counters and earlier calls leave.
+_LEFT = (
+    *tails_left(_RIGHT, "point2voxel_map", 0, "entries", tiles=(16, 32, 64, 128)),
+    part_left(_RIGHT, "point2voxel_map", 0, "entries"),
+    *tails_left(_RIGHT, "voxel_feats", 1, "channels", tiles=(16, 32)),
+    spoilt("byte_counts", "points of a voxel are counted in 8 bits", _RIGHT, _count_in(np.int8)),
+    spoilt("byte_map", "map entries are kept in 8 bits", _RIGHT, _in_bytes("point2voxel_map")),
+    input_cleared(_RIGHT, "feats"),
+    cached_by_shape(_RIGHT),
+    sum_goes_on(_RIGHT, "voxel_points_count"),
+)
+
+MUTANTS = (*_ORDER, *_INVALID, *_REDUCTION, *_WRITTEN, *_LEFT)

@@ -6,6 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from mluops_gtest.authoring import Array, Mutant, OpCall, Status
+from mluops_gtest.authoring.mistakes import (
+    cached_by_shape,
+    input_cleared,
+    part_left,
+    sum_goes_on,
+    tails_left,
+)
 from mluops_gtest.authoring.roundings import flushed
 
 
@@ -23,6 +30,13 @@ class _Rules:
     # The point that receives what no point matches; None: nobody.
     unmatched_to: int | None = None
     clears: bool = True
+    voxel_num: Callable[[int, int], int] = lambda voxel_num, _: voxel_num
+    # The points that are looked at, with their map entries: (point2voxel_map) → pairs.
+    points: Callable[[Array], list[tuple[int, int]]] = lambda entries: list(enumerate(entries.tolist()))
+    # Nobody has claimed anything yet, as far as this point knows: (point, its entry, the entry before) → bool.
+    forgets: Callable[[int, int, int | None], bool] = lambda _point, _entry, _before: False
+    # What a point claims, of what matches: (hits, what was claimed before, one per channel) → hits.
+    claims: Callable[[Array, Array], Array] = lambda hits, claimed: hits & ~claimed
 
 
 def _apply(rules: _Rules, call: OpCall) -> Status:
@@ -34,16 +48,20 @@ def _apply(rules: _Rules, call: OpCall) -> Status:
         return Status.SUCCESS
     voxel_feats = call.array("voxel_feats")
     gradients = rules.gradients(call.array("grad_voxel_feats"), call.array("voxel_points_count"))
-    voxel_num = int(call.array("voxel_num")[0])
+    voxel_num = rules.voxel_num(int(call.array("voxel_num")[0]), rows)
     claimed = np.zeros(voxel_feats.shape, bool)
-    entries = list(enumerate(call.array("point2voxel_map").tolist()))
+    entries = rules.points(call.array("point2voxel_map"))
+    before: int | None = None
     for point, entry in reversed(entries) if rules.last_first else entries:
         row = rules.row(entry, voxel_num, rows)
         if row is None:
             continue
+        if rules.forgets(point, entry, before):
+            claimed[...] = False
+        before = entry
         hits = rules.matches(feats[point], voxel_feats[row])
         if rules.once:
-            hits = hits & ~claimed[row]
+            hits = rules.claims(hits, claimed[row])
         claimed[row] |= hits
         grad_feats[point, hits] = gradients[row, hits]
     if rules.unmatched_to is not None:
@@ -83,6 +101,156 @@ def _truncated(gradients: Array, _: Array) -> Array:
     return (gradients.view("<u4") & np.uint32(0xFFFFF000)).view("<f4")
 
 
+def _right(call: OpCall) -> Status:
+    return _apply(_Rules(), call)
+
+
+def _in_half(values: Array, others: Array) -> Array:
+    return np.equal(values.astype(np.float16), others.astype(np.float16))
+
+
+def _of_channel_0(values: Array, others: Array) -> Array:
+    return np.full(values.shape, values[0] == others[0])
+
+
+def _of_any_channel(values: Array, others: Array) -> Array:
+    return np.full(values.shape, np.equal(values, others).any())
+
+
+def _of_all_channels(values: Array, others: Array) -> Array:
+    return np.full(values.shape, np.equal(values, others).all())
+
+
+def _once_per_voxel(hits: Array, claimed: Array) -> Array:
+    return hits & ~claimed.any()
+
+
+def _first_channel_alone(hits: Array, claimed: Array) -> Array:
+    free = hits & ~claimed
+    return free & (np.cumsum(free) == 1)
+
+
+def _until_outside(entries: Array) -> list[tuple[int, int]]:
+    outside = np.flatnonzero(entries < 0)
+    return list(enumerate(entries[: outside[0] if outside.size else None].tolist()))
+
+
+def _of_next_point(entries: Array) -> list[tuple[int, int]]:
+    return list(enumerate(np.roll(entries, -1).tolist()))
+
+
+def _in_bytes(entries: Array) -> list[tuple[int, int]]:
+    return list(enumerate(np.where(entries < 0, entries, entries & 0xFF).tolist()))
+
+
+def _in_blocks(block: int) -> Callable[[OpCall], Status]:
+    """Blocks of points are handled by threads that do not know of each other's claims."""
+
+    def run(call: OpCall) -> Status:
+        seen: list[int] = []
+
+        def forgets(point: int, _entry: int, _before: int | None) -> bool:
+            seen.append(point // block)
+            return seen[-1:] != seen[-2:-1]
+
+        return _apply(_Rules(forgets=forgets), call)
+
+    return run
+
+
+def _shares_ties(call: OpCall) -> Status:
+    """All points with the maximum get their share of the gradient."""
+    status = _apply(_Rules(once=False), call)
+    if call.tensor("voxel_feats").dims[0] == 0:
+        return status
+    feats, voxel_feats = call.array("feats"), call.array("voxel_feats")
+    entries, ties = call.array("point2voxel_map"), np.zeros(voxel_feats.shape, np.float32)
+    inside = np.flatnonzero((entries >= 0) & (entries < int(call.array("voxel_num")[0])))
+    np.add.at(ties, entries[inside], (feats[inside] == voxel_feats[entries[inside]]).astype(np.float32))
+    call.array("grad_feats")[inside] /= np.maximum(ties, 1)[entries[inside]]
+    return status
+
+
+def _adds_to_what_was_there(call: OpCall) -> Status:
+    before = call.array("grad_feats").copy()
+    status = _right(call)
+    call.array("grad_feats")[...] += before
+    return status
+
+
+_WHO = (
+    _mutant("last_voxel_lost", "the last voxel counts as none", _Rules(voxel_num=lambda given, _: given - 1)),
+    _mutant(
+        "one_voxel_more",
+        "a map entry equal to voxel_num names a voxel",
+        _Rules(voxel_num=lambda given, rows: min(given + 1, rows)),
+    ),
+    _mutant("no_voxels_are_all", "voxel_num 0 means all M rows", _Rules(voxel_num=lambda given, rows: given or rows)),
+    _mutant("byte_voxel_num", "voxel_num is kept in 8 bits", _Rules(voxel_num=lambda given, _: given & 0xFF)),
+    _mutant("byte_map", "map entries are kept in 8 bits", _Rules(points=_in_bytes)),
+    _mutant(
+        "minus_one_is_0",
+        "a map entry of -1 names voxel 0",
+        _Rules(row=lambda entry, voxel_num, _: max(entry, 0) if max(entry, 0) < voxel_num else None),
+    ),
+    _mutant("until_outside", "points behind the first one outside are not looked at", _Rules(points=_until_outside)),
+    _mutant("map_of_next", "a point is looked up by the map entry of the next one", _Rules(points=_of_next_point)),
+    _mutant(
+        "first_point_lost", "the first point is not looked at", _Rules(points=lambda e: list(enumerate(e.tolist()))[1:])
+    ),
+    _mutant(
+        "last_point_lost", "the last point is not looked at", _Rules(points=lambda e: list(enumerate(e.tolist()))[:-1])
+    ),
+)
+
+_TIES = (
+    _mutant("once_per_voxel", "a voxel hands out the gradients of one point alone", _Rules(claims=_once_per_voxel)),
+    _mutant("one_channel_per_point", "a point gets the gradient of one channel", _Rules(claims=_first_channel_alone)),
+    _mutant(
+        "ties_of_neighbours",
+        "ties are seen among neighbouring points alone",
+        _Rules(forgets=lambda _point, entry, before: entry != before),
+    ),
+    *(
+        Mutant(f"ties_of_{block}_points", f"every block of {block} points has a winner of its own", _in_blocks(block))
+        for block in (16, 64)
+    ),
+    Mutant("ties_share", "points with the maximum share the gradient", _shares_ties),
+    _mutant("compares_halves", "values that are equal in half match", _Rules(matches=_in_half)),
+    _mutant(
+        "compares_magnitudes", "signs do not matter", _Rules(matches=lambda one, other: np.abs(one) == np.abs(other))
+    ),
+    _mutant("channel_0_decides", "what channel 0 says holds for all", _Rules(matches=_of_channel_0)),
+    _mutant("any_channel_decides", "one channel that matches is enough for all", _Rules(matches=_of_any_channel)),
+    _mutant("all_channels_decide", "a point must match in every channel", _Rules(matches=_of_all_channels)),
+)
+
+_WRITTEN = (
+    _mutant(
+        "half_gradients",
+        "gradients pass through half precision",
+        _Rules(gradients=lambda given, _: given.astype(np.float16).astype(np.float32)),
+    ),
+    _mutant(
+        "gradients_of_next",
+        "the gradient of the next voxel is taken",
+        _Rules(gradients=lambda g, _: np.roll(g, -1, axis=0)),
+    ),
+    _mutant(
+        "gradients_reversed",
+        "channels are counted from the last one",
+        _Rules(gradients=lambda given, _: given[:, ::-1]),
+    ),
+    Mutant("not_cleared", "gradients are added to what the output held", _adds_to_what_was_there),
+    *tails_left(_right, "grad_feats", 0, "points", tiles=(16, 32, 64, 128)),
+    *tails_left(_right, "grad_feats", 1, "channels", tiles=(16, 32, 64)),
+    part_left(_right, "grad_feats", 0, "points"),
+    input_cleared(_right, "grad_voxel_feats"),
+    input_cleared(_right, "point2voxel_map"),
+    cached_by_shape(_right),
+    sum_goes_on(_right, "grad_feats"),
+)
+
 MUTANTS = (
     _mutant("last_index_wins", "the largest matching point index gets the gradient", _Rules(last_first=True)),
     _mutant("every_tie_wins", "all points with the maximum get the gradient", _Rules(once=False)),
@@ -113,4 +281,7 @@ MUTANTS = (
     _mutant("unmatched_to_last_point", "an unmatched gradient goes to the last point", _Rules(unmatched_to=-1)),
     _mutant("rounds_the_gradient", "gradients lose their low mantissa bits on the way", _Rules(gradients=_truncated)),
     _mutant("leaves_the_rest", "elements without a gradient are not set to 0", _Rules(clears=False)),
+    *_WHO,
+    *_TIES,
+    *_WRITTEN,
 )

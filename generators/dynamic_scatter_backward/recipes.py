@@ -11,7 +11,7 @@ from mluops_gtest.authoring import Array, Draw, DType, Params, RecipeOutput, Str
 from .checks import REDUCE_MODE_MAX
 
 Placement = Literal["shuffled", "sorted"]
-Values = Literal["lattice", "wide", "ulps", "subnormal", "tiny"]
+Values = Literal["lattice", "wide", "ulps", "subnormal", "signs", "tiny"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,7 @@ _VALUES: Mapping[Values, Callable[[Stream, tuple[int, int]], Array]] = {
     "ulps": lambda stream, shape: (stream.integers(0, 4, shape) + 0x3F800000).astype("<u4").view("<f4"),
     "subnormal": lambda stream, shape: stream.integers(1, 6, shape).astype("<u4").view("<f4"),
     # All bits of a subnormal float in use.
+    "signs": lambda stream, shape: np.array([-2, -1, 1, 2], "<f4")[stream.integers(0, 4, shape)] / 4,
     "tiny": lambda stream, shape: stream.integers(1, 1 << 23, shape).astype("<u4").view("<f4"),
 }
 
