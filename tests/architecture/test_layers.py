@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.source_trees import generators, modules
+
 ROOT = Path(__file__).parents[2]
-MODULES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "mluops_gtest").rglob("*.py")}
-GENERATORS = {path: ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "generators").rglob("*.py")}
 MAX_LINES = 400
 # What --help, --version and a bare import must not pay for.
 HEAVY = ("numpy", "rich", "yaml", "google.protobuf", "zstandard", "msgspec")
@@ -40,8 +40,8 @@ def heavy_modules_after(code: str) -> list[str]:
 
 
 def test_there_is_something_to_look_at() -> None:
-    assert ROOT / "mluops_gtest" / "criteria" / "comparison.py" in MODULES
-    assert ROOT / "generators" / "masked_im2col_forward" / "__init__.py" in GENERATORS
+    assert ROOT / "mluops_gtest" / "criteria" / "comparison.py" in modules()
+    assert ROOT / "generators" / "masked_im2col_forward" / "__init__.py" in generators()
 
 
 def may_be_in_a_generator(module: str, file: str = "reference.py") -> bool:
@@ -57,7 +57,7 @@ def may_be_in_a_generator(module: str, file: str = "reference.py") -> bool:
 def test_generators_import_authoring_alone() -> None:
     wrong = [
         f"{place(path, line)} imports {module}"
-        for path, tree in GENERATORS.items()
+        for path, tree in generators().items()
         for line, module in imports(tree)
         if not may_be_in_a_generator(module, path.name)
     ]
@@ -69,7 +69,7 @@ def test_nobody_imports_an_optional_part_or_torch() -> None:
     parts = {".mutants", ".torch_kernel", ".c_api", "torch"}
     wrong = [
         f"{place(path, line)} imports {module}"
-        for path, tree in (MODULES | GENERATORS).items()
+        for path, tree in (modules() | generators()).items()
         for line, module in imports(tree)
         if module in parts and not (module == "torch" and path.name == "torch_kernel.py")
     ]
@@ -104,7 +104,7 @@ def test_a_torch_kernel_may_import_torch() -> None:
 def test_the_engine_imports_no_generator() -> None:
     wrong = [
         place(path, line)
-        for path, tree in MODULES.items()
+        for path, tree in modules().items()
         for line, module in imports(tree)
         if module.partition(".")[0] == "generators"
     ]
@@ -133,13 +133,13 @@ def test_files_and_terminals_are_written_by_one_door() -> None:
     """files/writing.py (whole or not at all), cli/lines.py and reports/markup.py (text from outside stays text)."""
     wrong = [
         f"{place(path, line)} calls {name}"
-        for path, tree in MODULES.items()
+        for path, tree in modules().items()
         for line, name in calls_of(tree, set(WRITERS))
         if path.relative_to(ROOT / "mluops_gtest").as_posix() not in WRITERS[name]
     ]
     assert wrong == []
     assert [
-        place(path, line) for path, tree in MODULES.items() for line, m in imports(tree) if m == "rich.markup"
+        place(path, line) for path, tree in modules().items() for line, m in imports(tree) if m == "rich.markup"
     ] == []
 
 
@@ -159,7 +159,7 @@ def test_importing_a_module_registers_nothing() -> None:
     scripts = {ROOT / "mluops_gtest" / "__main__.py"}
     wrong = [
         place(path, line)
-        for path, tree in (MODULES | GENERATORS).items()
+        for path, tree in (modules() | generators()).items()
         if path not in scripts
         for line in lone_calls(tree)
     ]
@@ -178,7 +178,7 @@ def test_no_module_reads_the_environment_when_imported() -> None:
     lazy = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
     wrong = [
         place(path, node.lineno)
-        for path, tree in MODULES.items()
+        for path, tree in modules().items()
         for node in tree.body
         if not isinstance(node, lazy)
         for child in ast.walk(node)
@@ -188,11 +188,11 @@ def test_no_module_reads_the_environment_when_imported() -> None:
 
 
 def test_every_module_begins_with_its_promise() -> None:
-    assert [place(path) for path, tree in (MODULES | GENERATORS).items() if not ast.get_docstring(tree)] == []
+    assert [place(path) for path, tree in (modules() | generators()).items() if not ast.get_docstring(tree)] == []
 
 
 def test_no_module_is_long() -> None:
-    lengths = {place(path): len(path.read_text(encoding="utf-8").splitlines()) for path in MODULES | GENERATORS}
+    lengths = {place(path): len(path.read_text(encoding="utf-8").splitlines()) for path in modules() | generators()}
     assert {where: length for where, length in lengths.items() if length > MAX_LINES} == {}
 
 
@@ -229,5 +229,5 @@ def test_nobody_reads_words() -> None:
     assert reads(ast.parse("'workspace' in result.reason", mode="eval").body)
     assert reads(ast.parse("_SIGNAL.search(result.reason)", mode="eval").body)
     assert reads(ast.parse("result.reason.startswith('declined')", mode="eval").body)
-    found = [place(path, node.lineno) for path, tree in MODULES.items() for node in ast.walk(tree) if reads(node)]
+    found = [place(path, node.lineno) for path, tree in modules().items() for node in ast.walk(tree) if reads(node)]
     assert found == []

@@ -3,8 +3,9 @@
 import ast
 from pathlib import Path
 
+from tests.support.source_trees import modules
+
 ROOT = Path(__file__).parents[2]
-MODULES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "mluops_gtest").rglob("*.py")}
 # The literal, and the module that has it.
 FACTS = {
     ".prototxt": "files/case_suffixes.py",
@@ -25,7 +26,7 @@ FACTS = {
 
 def test_a_fact_stands_in_one_module() -> None:
     found: dict[object, list[str]] = {fact: [] for fact in FACTS}
-    for path, tree in MODULES.items():
+    for path, tree in modules().items():
         for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and type(node.value) in (str, int) and node.value in found:
                 found[node.value].append(path.relative_to(ROOT / "mluops_gtest").as_posix())
@@ -38,7 +39,7 @@ def test_a_class_has_a_name_of_its_own() -> None:
     What Python programs get may extend the class of the same name: it is one, and means the same.
     """
     places: dict[str, list[str]] = {}
-    for path, tree in MODULES.items():
+    for path, tree in modules().items():
         for node in tree.body:
             if not isinstance(node, ast.ClassDef) or node.name.startswith("_") or path.parent.name == "cause":
                 continue

@@ -12,8 +12,9 @@ from re import _parser as parser
 
 import pytest
 
+from tests.support.source_trees import generators, modules
+
 ROOT = Path(__file__).parents[2]
-SOURCES = sorted(path for folder in ("mluops_gtest", "generators") for path in (ROOT / folder).rglob("*.py"))
 WRONG_BEFORE_3_11_5 = {"POSSESSIVE_REPEAT", "ATOMIC_GROUP"}
 
 # Every pattern that is compiled when all modules are imported, as (module, repr of the pattern).
@@ -83,8 +84,7 @@ def test_no_compiled_pattern_has_them(compiled):
 @pytest.mark.slow
 def test_no_literal_of_a_module_with_patterns_has_them():
     found = []
-    for path in SOURCES:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+    for path, tree in (modules() | generators()).items():
         imports = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
         if "re" not in imports:
             continue
