@@ -1,7 +1,6 @@
 """three_interpolate_backward: a third implementation, exact sums of literal loops, beside reference and kernel."""
 
 import itertools
-import random
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,8 @@ from mluops_gtest.criteria.elementwise import element_errors
 from mluops_gtest.generate.make import make_case
 from mluops_gtest.model.reseed import Reseed
 from mluops_gtest.model.result import Outcome
-from tests.support.interpolation import made_wrong, random_operands, rounded_sum, sized, tensor_of, with_desc
+from tests.support.interpolation import made_wrong_calls, random_operands, rounded_sum, sized, with_desc
+from tests.support.kernel_answers import answering_checks, reachable
 from tests.support.torch_needed import needs_torch
 
 ROOT = Path(__file__).parents[2]
@@ -205,26 +205,11 @@ def test_an_index_outside_is_not_defined(index):
 # The checks.
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 2400, 800))
 def test_the_kernels_own_checks_agree_with_the_list(first):
-    answers = set()
-    for seed in range(first, first + 800):
-        rng = random.Random(seed)
-        call = call_for(*made("drawn", (2, 3, 5, 4), seed=seed))
-        for _ in range(rng.randint(1, 3)):
-            call = made_wrong(call, rng)
-        answer = OPERATOR.answer(call)
-        if answer.computes and any(call.tensor(name).array is None for name in TENSORS):
-            continue  # the change took the buffer of a call that is still valid
-        answers.add(answer.check)
-        result = tensor_of(call, "grad_features")
-        before = None if result is None or result.array is None else result.array.copy()
-        assert OPERATOR.kernel(call) is answer.status, (seed, answer)
-        if not answer.computes and before is not None:
-            np.testing.assert_array_equal(result.array.view(np.uint8), before.view(np.uint8))
-    reachable = {check.name for check in OPERATOR.checks if check.subsumed is None}
-    assert len(answers) > 0.8 * len(reachable)
+    base = call_for(*made("drawn", (2, 3, 5, 4)))
+    answers = answering_checks(OPERATOR, made_wrong_calls(base, range(first, first + 800)))
+    assert len(answers) > 0.8 * len(reachable(OPERATOR))
 
 
 def test_what_is_said_to_be_subsumed_is():

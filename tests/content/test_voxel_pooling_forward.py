@@ -19,6 +19,7 @@ from mluops_gtest.content.declarations import load_declarations
 from mluops_gtest.content.operators import load_operator
 from mluops_gtest.errors import ContentError
 from mluops_gtest.model.tensor import contiguous
+from tests.support.kernel_answers import answering_checks
 
 ROOT = Path(__file__).parents[2]
 OPERATOR = load_operator(ROOT / "generators" / "voxel_pooling_forward" / "__init__.py")
@@ -289,25 +290,19 @@ def fitted(call: OpCall) -> OpCall:
     return call
 
 
-@pytest.mark.parametrize("first", range(0, 2000, 500))
-def test_the_kernels_own_checks_agree_with_the_list(first):
-    answers = set()
-    for seed in range(first, first + 500):
+def wrong_calls(seeds):
+    """Small calls with one or two things changed."""
+    for seed in seeds:
         rng = random.Random(seed)
         call = call_for([[[0, 1, 0], [1, 0, 0], [0, 1, 0]]] * 2, np.ones((2, 3, 4)), (2, 2, 1))
         for _ in range(rng.randint(1, 2)):
             call = mutated(call, rng)
-        answer = OPERATOR.answer(call)
-        if answer.computes and any(call.tensor(name).array is None for name in TENSORS):
-            continue  # the mutation took the buffer of a call that is still valid
-        answers.add(answer.check)
-        before = [arg.array.copy() for arg in call.outputs.values() if arg is not None and arg.array is not None]
-        assert OPERATOR.kernel(call) is answer.status, (seed, answer)
-        if not answer.computes:
-            after = [arg.array for arg in call.outputs.values() if arg is not None and arg.array is not None]
-            for was, now in zip(before, after, strict=True):
-                np.testing.assert_array_equal(was.view("<u4"), now.view("<u4"))
-    assert len(answers) > 25
+        yield call
+
+
+@pytest.mark.parametrize("first", range(0, 2000, 500))
+def test_the_kernels_own_checks_agree_with_the_list(first):
+    assert len(answering_checks(OPERATOR, wrong_calls(range(first, first + 500)))) > 25
 
 
 def test_a_large_memo_is_refused_for_its_coordinates_already():

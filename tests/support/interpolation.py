@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from fractions import Fraction
 
@@ -123,6 +123,16 @@ def made_wrong(call: OpCall, rng: random.Random) -> OpCall:
         case kind:
             arg = tensor_of(call, name)
             return call if arg is None else with_desc(call, name, **_change(kind, arg, rng))
+
+
+def made_wrong_calls(base: OpCall, seeds: Iterable[int]) -> Iterator[OpCall]:
+    """For each seed the call with one to three things changed."""
+    for seed in seeds:
+        rng = random.Random(seed)
+        call = base
+        for _ in range(rng.randint(1, 3)):
+            call = made_wrong(call, rng)
+        yield call
 
 
 def _change(kind: str, arg: TensorArg, rng: random.Random) -> dict[str, object]:
