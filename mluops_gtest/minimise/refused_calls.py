@@ -12,6 +12,14 @@ from mluops_gtest.model.operator import Operator, OutputSpec, TensorSpec
 from mluops_gtest.model.tensor import Tensor, TensorDesc
 
 
+def with_usual_criteria(case: Case, operator: Operator) -> Case:
+    """The case with criteria for every output, whatever its type: nobody uses them, but a file has one list for all."""
+    specs = (operator.output(tensor.id) for tensor in case.outputs)
+    criteria = (spec.criteria.get(tensor.desc.dtype) for spec, tensor in zip(specs, case.outputs, strict=True))
+    usual = (next(iter(operator.output(tensor.id).criteria.values())) for tensor in case.outputs)
+    return replace(case, criteria=tuple(own or other for own, other in zip(criteria, usual, strict=True)))
+
+
 def without_values(case: Case) -> Case:
     """The call without input values: nobody reads them."""
     return _with_tensors(case, {tensor.id: tensor.desc for tensor in (*case.inputs, *case.outputs)})

@@ -93,7 +93,7 @@ def minimised(
         case=search.best,
         result=search.result,
         calls=search.calls,
-        sizes={name: (before[name], after[name]) for name in before},
+        sizes={name: (before[name], after[name]) for name in before if name in after},
         elements=(elements_of(case), elements_of(search.best)),
         finished=finished,
         interrupted=interrupted,
@@ -126,6 +126,7 @@ class _Search:
         self._cause = FailureCause.of(self.result)
         self._candidates = Candidates.like(self.best, self._operator)
         if not self._candidates.answer.computes:
+            self.best = refused_calls.with_usual_criteria(self.best, self._operator)
             self._plainer(self._refused)
             return True
         if not self._rebase():

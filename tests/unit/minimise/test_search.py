@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mluops_gtest.authoring.reductions import along
+from mluops_gtest.authoring.reductions import Reduction, along
 from mluops_gtest.engine.caller import InlineCaller
 from mluops_gtest.engine.execute import Executor, Options
 from mluops_gtest.minimise.description import what_shrank
@@ -179,8 +179,12 @@ def test_a_refused_call_loses_its_values_and_keeps_its_check():
 
     case = doubling(tuple(range(1, 9)), sign=-3, status=Status.BAD_PARAM, check="sign_positive")
     executor = Executor(InlineCaller(Accepts()), Options(explain=False))
-    found = minimised(case, DOUBLES, REDUCTIONS, lambda one: executor.execute(one, DOUBLES))
+    total = Reduction(lambda call: int(call.array("x").sum()), lambda call, start, stop: None)
+    reductions = {**REDUCTIONS, "total": total}
+    found = minimised(case, DOUBLES, reductions, lambda one: executor.execute(one, DOUBLES))
     assert found.case.inputs[0].data is None
     assert found.case.inputs[0].desc.dims == (1,)
     assert found.case.params["sign"] == 0
+    # What only values could tell is not told of a call that lost them.
+    assert found.sizes == {"values": (8, 1)}
     assert found.result.outcome is Outcome.WRONG_STATUS
