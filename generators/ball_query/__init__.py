@@ -8,6 +8,7 @@ from .precondition import precondition
 from .recipes import RECIPES
 from .reference import empty_rows, reference, theory
 from .sizes import SIZES
+from .suspects import SUSPECTS
 
 _FLOATS = (DType.FLOAT, DType.HALF)
 
@@ -36,6 +37,7 @@ OPERATOR = Operator(
     reference=reference,
     precondition=precondition,
     kernel=kernel,
+    suspects=SUSPECTS,
     recipes=RECIPES,
     sizes=SIZES,
     theory=theory,

@@ -1,6 +1,6 @@
 """The oracle: every centre against every point in float64; and the figures for efficiency."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -15,15 +15,15 @@ def reference(call: OpCall) -> Baseline:
     """The first nsample points in the shell of every centre; 0 where there is none, as the caller leaves it (§1.2)."""
     batches, centres, _ = call.tensor("new_xyz").dims
     idx = np.zeros((batches, centres, call.param("nsample")), "<i4")
-    for batch, rows, inside in _shells(call):
-        idx[batch, rows] = _first(inside, call.param("nsample"))
+    for batch, rows, inside in shells(call):
+        idx[batch, rows] = first_inside(inside, call.param("nsample"))
     return Baseline({"idx": idx})
 
 
 def empty_rows(call: OpCall) -> Array:
     """bool [B, M]: no point is in the shell, so the row keeps what the caller put there."""
     empty = np.empty(call.tensor("new_xyz").dims[:2], bool)
-    for batch, rows, inside in _shells(call):
+    for batch, rows, inside in shells(call):
         empty[batch, rows] = ~inside.any(axis=1)
     return empty
 
@@ -47,7 +47,18 @@ def blocks(call: OpCall) -> Iterator[tuple[int, slice, slice]]:
                 yield batch, slice(row, min(row + height, centres)), slice(point, min(point + _PAIRS, points))
 
 
-def _shells(call: OpCall) -> Iterator[tuple[int, slice, Array]]:
+def in_shell(distance: Array, low: np.float32, high: np.float32) -> Array:
+    """bool: the squared distance is one of the shell between these squared radii."""
+    # §3.1 step 6: a coincident point always counts, also where the shell excludes it (the prose forgets it);
+    # min_radius itself is inside, max_radius is not; min_radius may be the larger one, then nothing else counts.
+    # NaN fails all three, Inf is never below the upper bound.
+    inside: Array = (distance == 0) | ((distance >= low) & (distance < high))
+    return inside
+
+
+def shells(
+    call: OpCall, holds: Callable[[Array, np.float32, np.float32], Array] = in_shell
+) -> Iterator[tuple[int, slice, Array]]:
     """Some centres of a batch at a time, with bool [m, N]: the point lies in the centre's shell."""
     new_xyz, xyz = call.array("new_xyz"), call.array("xyz")
     low, high = squared_radii(call)
@@ -58,15 +69,12 @@ def _shells(call: OpCall) -> Iterator[tuple[int, slice, Array]]:
         # Exact on lattices. Elsewhere float64 errs by some 2^-50, and legal data keep much farther from both bounds
         # (precondition.py): this is the answer of exact arithmetic.
         distance = squared_distances(new_xyz[batch, rows], xyz[batch, columns])
-        # §3.1 step 6: a coincident point always counts, also where the shell excludes it (the prose forgets it);
-        # min_radius itself is inside, max_radius is not; min_radius may be the larger one, then nothing else counts.
-        # NaN fails all three, Inf is never below the upper bound.
-        inside[:, columns] = (distance == 0) | ((distance >= low) & (distance < high))
+        inside[:, columns] = holds(distance, low, high)
         if columns.stop == xyz.shape[1]:
             yield batch, rows, inside
 
 
-def _first(inside: Array, nsample: int) -> Array:
+def first_inside(inside: Array, nsample: int) -> Array:
     """int32 [m, nsample]: the columns that are inside, ascending; the first of them again behind the last (§3.1)."""
     row, column = np.nonzero(inside)
     counts = np.count_nonzero(inside, axis=1)

@@ -18,6 +18,7 @@ from .precondition import precondition
 from .recipes import RECIPES
 from .reference import marked, reference, theory
 from .sizes import SIZES
+from .suspects import SUSPECTS
 from .values import CRITERIA
 
 _INT32 = (DType.INT32,)
@@ -55,6 +56,7 @@ OPERATOR = Operator(
     bound=bound,
     precondition=precondition,
     kernel=kernel,
+    suspects=SUSPECTS,
     recipes=RECIPES,
     theory=theory,
     sizes=SIZES,

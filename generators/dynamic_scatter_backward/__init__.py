@@ -20,6 +20,7 @@ from .precondition import precondition
 from .recipes import RECIPES
 from .reference import reference
 from .sizes import SIZES
+from .suspects import SUSPECTS
 
 _FLOAT = (DType.FLOAT,)
 _INT32 = (DType.INT32,)
@@ -65,6 +66,7 @@ OPERATOR = Operator(
     reference=reference,
     precondition=precondition,
     kernel=kernel,
+    suspects=SUSPECTS,
     recipes=RECIPES,
     theory=theory,
     sizes=SIZES,

@@ -16,6 +16,7 @@ from .precondition import precondition
 from .recipes import RECIPES
 from .reference import reference, theory
 from .sizes import SIZES
+from .suspects import SUSPECTS
 
 # §1.5.1: indices are exact, so diff3 = 0.
 _INDICES = {DType.INT32: exact()}
@@ -57,6 +58,7 @@ OPERATOR = Operator(
     reference=reference,
     precondition=precondition,
     kernel=kernel,
+    suspects=SUSPECTS,
     recipes=RECIPES,
     theory=theory,
     sizes=SIZES,

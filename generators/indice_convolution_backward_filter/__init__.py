@@ -21,6 +21,7 @@ from .precondition import precondition
 from .recipes import network, random_pairs, sites
 from .reference import bound, reference
 from .sizes import SIZES
+from .suspects import SUSPECTS
 from .values import CRITERIA
 
 _FLOATS: Final = (DType.FLOAT, DType.HALF)
@@ -62,6 +63,7 @@ OPERATOR: Final = Operator(
     reference=reference,
     precondition=precondition,
     kernel=kernel,
+    suspects=SUSPECTS,
     recipes={"random_pairs": random_pairs, "sites": sites, "network": network, "nonfinite": nonfinite},
     theory=theory,
     bound=bound,

@@ -52,7 +52,7 @@ def reference(call: OpCall) -> Baseline:
     operands = Operands.of(call)
     # Sums beyond the largest half become infinite, and infinite inputs may make NaN: answers, not accidents.
     with np.errstate(over="ignore", invalid="ignore"):
-        sums = _by_matrix_products(operands) if float64_is_exact(operands) else _one_by_one(operands)
+        sums = by_matrix_products(operands) if float64_is_exact(operands) else _one_by_one(operands)
         by_offset = sums.astype(operands.features.dtype)
     # Which NaN an operation gives differs between processors.
     by_offset[np.isnan(by_offset)] = np.nan
@@ -67,7 +67,7 @@ def bound(call: OpCall) -> dict[str, Bound]:
     *kernel, channels_in, channels_out = call.tensor("filters_grad").dims
     magnitudes = operands._replace(features=np.abs(operands.features), output_grad=np.abs(operands.output_grad))
     with np.errstate(over="ignore", invalid="ignore"):
-        sums = _by_matrix_products(magnitudes).astype(np.float32)
+        sums = by_matrix_products(magnitudes).astype(np.float32)
     terms = np.array([pairs.shape[1] for pairs in operands.pairs]).reshape(*kernel, 1, 1)
     # Where all inputs are 0 the exponent is beyond that of any float.
     unit = 2.0 ** min(operands.unit_exponent, _LARGEST_EXPONENT)
@@ -89,7 +89,8 @@ def products(operands: Operands, offset: int, channels_in: slice) -> Array:
     return terms.reshape(len(terms), math.prod(terms.shape[1:]))
 
 
-def _by_matrix_products(operands: Operands) -> Array:
+def by_matrix_products(operands: Operands) -> Array:
+    """The sums [K, Ci, Co] in float64, in an order that BLAS chooses."""
     # §3.1 step 1 clears filters_grad, so offsets without pairs are +0.
     sums = np.zeros(operands.shape, np.float64)
     for k, pairs in enumerate(operands.pairs):

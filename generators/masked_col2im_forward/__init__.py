@@ -8,6 +8,7 @@ from .precondition import precondition
 from .recipes import RECIPES
 from .reference import reference, theory
 from .sizes import SIZES
+from .suspects import SUSPECTS
 
 OPERATOR = Operator(
     name="masked_col2im_forward",
@@ -27,6 +28,7 @@ OPERATOR = Operator(
     reference=reference,
     precondition=precondition,
     kernel=kernel,
+    suspects=SUSPECTS,
     recipes=RECIPES,
     sizes=SIZES,
     theory=theory,

@@ -17,6 +17,7 @@ from .kernel import kernel
 from .recipes import RECIPES
 from .reference import reference, theory
 from .sizes import SIZES
+from .suspects import SUSPECTS
 
 OPERATOR = Operator(
     name="masked_im2col_forward",
@@ -46,6 +47,7 @@ OPERATOR = Operator(
     answered_anyway=ANSWERED_ANYWAY,
     reference=reference,
     kernel=kernel,
+    suspects=SUSPECTS,
     recipes=RECIPES,
     sizes=SIZES,
     theory=theory,

@@ -4,6 +4,9 @@ import numpy as np
 
 from mluops_gtest.authoring import Array, OpCall
 from mluops_gtest.authoring.lost_terms import Terms, lost_terms
+from mluops_gtest.authoring.suspects import as_read, with_inputs
+
+from .reference import reference
 
 
 def _contributions(call: OpCall) -> Terms:
@@ -19,4 +22,9 @@ def _shaped(sums: Array, call: OpCall) -> Array:
     return sums.reshape(batches, cells, channels).swapaxes(1, 2)
 
 
-SUSPECTS = lost_terms("grad_features", "contribution", "cell", _contributions, _shaped)
+SUSPECTS = {
+    **lost_terms("grad_features", "contribution", "cell", _contributions, _shaped),
+    "every weight is 1": as_read(
+        reference, lambda call: with_inputs(call, weights=np.ones_like(call.array("weights")))
+    ),
+}

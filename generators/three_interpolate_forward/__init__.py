@@ -10,6 +10,7 @@ from .recipes import CRITERIA, RECIPES
 from .reference import reference, theory
 from .sizes import SIZES
 from .special import special
+from .suspects import SUSPECTS
 
 FLOATS = (DType.FLOAT, DType.HALF)
 
@@ -29,6 +30,7 @@ OPERATOR = Operator(
     answered_anyway=ANSWERED_ANYWAY,
     reference=reference,
     kernel=kernel,
+    suspects=SUSPECTS,
     recipes={**RECIPES, "special": special},
     sizes=SIZES,
     theory=theory,

@@ -9,6 +9,7 @@ from .precondition import precondition
 from .recipes import RECIPES
 from .reference import reference, theory
 from .sizes import SIZES
+from .suspects import SUSPECTS
 
 _FLOATS = (DType.FLOAT, DType.HALF)
 
@@ -31,6 +32,7 @@ OPERATOR = Operator(
     bound=bound,
     precondition=precondition,
     kernel=kernel,
+    suspects=SUSPECTS,
     recipes=RECIPES,
     sizes=SIZES,
     theory=theory,

@@ -1,12 +1,12 @@
 """Rows multiplied with matrices and summed up elsewhere, as sparse convolutions do it: exact, rounded once."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
-from mluops_gtest.authoring.lost_terms import Terms
+from mluops_gtest.authoring.lost_terms import Terms, lost_terms
 from mluops_gtest.authoring.sums import (
     assert_conditioned,
     exact_sums,
@@ -15,7 +15,9 @@ from mluops_gtest.authoring.sums import (
     lattice_unit,
     sums_are_exact,
 )
+from mluops_gtest.authoring.suspects import Suspect
 from mluops_gtest.model.bound import Bound
+from mluops_gtest.model.call import OpCall
 from mluops_gtest.model.criterion import Criterion
 from mluops_gtest.model.dtypes import Array
 
@@ -161,7 +163,31 @@ def _add_rows(sums: Array, targets: Array, part: Array) -> None:
         np.add.at(sums, targets, part)
 
 
-def terms_of_pairs(products: Products) -> Terms:
+def products_suspects(output: str, products_of: Callable[[OpCall], Products]) -> Mapping[str, Suspect]:
+    """`suspects` of an operator whose output are these sums: lost pairs, and matrices that are exchanged."""
+
+    def misread(change: Callable[[Products], Products | None]) -> Suspect:
+        def outputs(call: OpCall) -> Mapping[str, Array]:
+            products = change(products_of(call))
+            return {} if products is None else {output: summed(products)}
+
+        return outputs
+
+    return {
+        **lost_terms(output, "pair", "row", lambda call: _terms_of_pairs(products_of(call)), lambda sums, _: sums),
+        "the matrix of the opposite offset is taken": misread(
+            lambda given: replace(given, matrices=given.matrices[::-1])
+        ),
+        "the matrix of every offset is transposed": misread(_transposed),
+    }
+
+
+def _transposed(products: Products) -> Products | None:
+    _, rows, columns = products.matrices.shape
+    return replace(products, matrices=products.matrices.swapaxes(1, 2)) if rows == columns else None
+
+
+def _terms_of_pairs(products: Products) -> Terms:
     """One term per pair, offset by offset: its row times its matrix."""
     parts = [
         products.rows[sources].astype(np.float64) @ matrix.astype(np.float64)

@@ -33,6 +33,7 @@ from mluops_gtest.authoring import (
     space,
     sparse,
     sums,
+    suspects,
     wrong_pairs,
     wrong_triples,
     wrong_weights,
@@ -105,6 +106,7 @@ SECTIONS: dict[str, tuple[ModuleType, tuple[str, ...]]] = {
     "Factors of products: `mluops_gtest.authoring.factors`": (factors, _own(factors)),
     "Sums of products: `mluops_gtest.authoring.products`": (products, _own(products)),
     "Sums that lose terms: `mluops_gtest.authoring.lost_terms`": (lost_terms, _own(lost_terms)),
+    "Calls that are misread: `mluops_gtest.authoring.suspects`": (suspects, _own(suspects)),
     "Wrong roundings: `mluops_gtest.authoring.roundings`": (roundings, _own(roundings)),
     "Mistakes of any operator: `mluops_gtest.authoring.mistakes`": (mistakes, _own(mistakes)),
     "Narrow integers: `mluops_gtest.authoring.narrowing`": (narrowing, _own(narrowing)),
@@ -156,7 +158,7 @@ def _signature(function: Any, *, method: bool = False) -> str:
         if parameter.kind is parameter.KEYWORD_ONLY and not star:
             parts.append("*")
         star = star or parameter.kind in (parameter.KEYWORD_ONLY, parameter.VAR_POSITIONAL)
-        mark = "*" if parameter.kind is parameter.VAR_POSITIONAL else ""
+        mark = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
         default = "" if parameter.default is parameter.empty else f"={_default(parameter)}"
         parts.append(f"{mark}{parameter.name}{default}")
     return f"({', '.join(parts)})"

@@ -1,0 +1,32 @@
+"""Mistakes that an operator suspects: what its reference says of a call that is read in a wrong way."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from mluops_gtest.model.call import OpCall
+from mluops_gtest.model.dtypes import Array
+from mluops_gtest.model.operator import Baseline
+
+Suspect = Callable[[OpCall], Mapping[str, Array]]
+
+
+def with_params(call: OpCall, **params: Any) -> OpCall:
+    """The call with these parameters instead of its own."""
+    return replace(call, params={**(call.params or {}), **params})
+
+
+def with_inputs(call: OpCall, **arrays: Array) -> OpCall:
+    """The call with these values instead of its own, each of its tensor's shape and type."""
+    changed = {name: replace(call.tensor(name), array=array) for name, array in arrays.items()}
+    return replace(call, inputs={**call.inputs, **changed})
+
+
+def as_read(reference: Callable[[OpCall], Baseline], misread: Callable[[OpCall], OpCall | None]) -> Suspect:
+    """What the reference says of the call as `misread` gives it; nothing where that is None."""
+
+    def outputs(call: OpCall) -> Mapping[str, Array]:
+        read = misread(call)
+        return {} if read is None else reference(read).outputs
+
+    return outputs
