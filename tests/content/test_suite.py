@@ -13,6 +13,7 @@ from mluops_gtest.model.parts import MUTANTS
 from tests.conftest import ROOT
 
 NAMES = sorted(path.parent.name for path in ROOT.glob("generators/*/__init__.py"))
+MOST_CASES_OF_ORDER = 80
 pytestmark = pytest.mark.parametrize("name", NAMES)
 
 
@@ -35,6 +36,13 @@ def test_every_family_has_many_cases(catalogue, operators, name):
     if any(dtype.is_float for spec in operators[name].outputs for dtype in spec.dtypes):
         assert counts["precision"] >= 3
     assert len(operators.part(name, MUTANTS)) >= 4
+
+
+def test_the_order_of_checks_is_told_by_few_cases(catalogue, name):
+    """One such case breaks a check together with as many later ones as it can."""
+    ordered = [draft for draft in drafts_of(catalogue, name) if "_before_" in draft.id and "negative" in draft.tags]
+    assert 0 < len(ordered) <= MOST_CASES_OF_ORDER
+    assert all(draft.expect.check for draft in ordered)
 
 
 def test_a_space_that_passes_2_31_is_noted(catalogue, name):
