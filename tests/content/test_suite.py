@@ -14,6 +14,7 @@ from tests.conftest import ROOT
 
 NAMES = sorted(path.parent.name for path in ROOT.glob("generators/*/__init__.py"))
 MOST_CASES_OF_ORDER = 80
+BATCHES = (127, 128, 129, 255, 256, 257, 1025)
 pytestmark = pytest.mark.parametrize("name", NAMES)
 
 
@@ -43,6 +44,14 @@ def test_the_order_of_checks_is_told_by_few_cases(catalogue, name):
     ordered = [draft for draft in drafts_of(catalogue, name) if "_before_" in draft.id and "negative" in draft.tags]
     assert 0 < len(ordered) <= MOST_CASES_OF_ORDER
     assert all(draft.expect.check for draft in ordered)
+
+
+def test_batches_have_the_sizes_around_tiles_in_every_type(catalogue, operators, name):
+    if "batches" not in operators[name].sizes:
+        pytest.skip("no axis of batches")
+    drafts = [draft for draft in drafts_of(catalogue, name) if not draft.expect.check]
+    declared = {(draft.dtype, draft.sizes["batches"]) for draft in drafts if "batches" in draft.sizes}
+    assert {(dtype, size) for dtype in {draft.dtype for draft in drafts} for size in BATCHES} <= declared
 
 
 def test_a_space_that_passes_2_31_is_noted(catalogue, name):
