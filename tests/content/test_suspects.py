@@ -205,7 +205,7 @@ MISTAKES = {
     "three_interpolate_forward": (
         (LAST_WINS.format("cell of every point"), cells_of_points((0, 0, 1)), "propagation_512x16x64_twin_float"),
         (FIRST_MISSING.format("cell of every point"), cells_of_points((0, 1, 1)), "propagation_512x16x64_twin_float"),
-        (LAST_MISSING.format("cell of every point"), "two_terms", "propagation_512x16x64_twin_float"),
+        (LAST_MISSING.format("cell of every point"), "third_left_out", "propagation_512x16x64_twin_float"),
         ("every weight is 1/3", "mean_of_three", "propagation_512x16x64_twin_float"),
         ("every weight is 1", weights_of_1, "propagation_512x16x64_twin_float"),
     ),
