@@ -33,7 +33,9 @@ def trials(plan: TrialPlan) -> Iterator[Trial]:
     deadline = None if plan.budget is None else time.monotonic() + plan.budget
     work = _Work(plan.names, deadline)
     if plan.jobs <= 1:
-        while (task := work.take("")) is not None:
+        operator = ""
+        while (task := work.take(operator)) is not None:
+            operator = task[0]
             yield _try(plan.roots, *task, plan.first_kill)
         return
     yield from _in_processes(plan, work)
