@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mluops_gtest.audit.outputs import MeasuredFaults, FaultRow
+from mluops_gtest.audit.outputs import FaultRow, MeasuredFaults
 from mluops_gtest.model.case import TAGS
 from mluops_gtest.model.counted import counted
 
