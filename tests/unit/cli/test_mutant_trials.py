@@ -1,5 +1,7 @@
 """The order in which wrong implementations are tried."""
 
+from itertools import pairwise
+
 from mluops_gtest.cli import mutant_trials
 from mluops_gtest.cli.mutant_trials import TrialPlan, trials
 
@@ -11,4 +13,4 @@ def test_one_process_finishes_an_operator_before_the_next(monkeypatch):
     tried = list(trials(TrialPlan((), names)))
     assert sorted(tried) == [(operator, name) for operator, these in sorted(names.items()) for name in these]
     operators = [operator for operator, _ in tried]
-    assert sum(one != other for one, other in zip(operators, operators[1:], strict=False)) == len(names) - 1
+    assert sum(one != other for one, other in pairwise(operators)) == len(names) - 1
