@@ -127,7 +127,8 @@ def _once_per_voxel(hits: Array, claimed: Array) -> Array:
 
 def _first_channel_alone(hits: Array, claimed: Array) -> Array:
     free = hits & ~claimed
-    return free & (np.cumsum(free) == 1)
+    first: Array = free & (np.cumsum(free) == 1)
+    return first
 
 
 def _until_outside(entries: Array) -> list[tuple[int, int]]:

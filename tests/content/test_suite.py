@@ -11,6 +11,7 @@ from mluops_gtest.codec.lock import lock_path, read_lock
 from mluops_gtest.generate.produce import COMMITTED_LIMIT
 from mluops_gtest.model.parts import MUTANTS
 from tests.conftest import ROOT
+from tests.support.mutants_table import counts, measured, shown
 
 NAMES = sorted(path.parent.name for path in ROOT.glob("generators/*/__init__.py"))
 MOST_CASES_OF_ORDER = 80
@@ -30,13 +31,22 @@ def test_the_operator_keeps_the_rules(capsys, name):
     assert code == 0
 
 
+@pytest.mark.slow
+def test_the_cases_catch_every_wrong_implementation_and_status(name):
+    """`python -m tests.support.mutants_table` writes the table of docs/reference/audit.md."""
+    (row,) = measured("--op", name)[2:]
+    assert row in shown()
+    wrong, caught, statuses, refused = counts(["", "", row])[name]
+    assert (caught, refused) == (wrong, statuses)
+
+
 def test_every_family_has_many_cases(catalogue, operators, name):
     counts = Counter(tag for draft in drafts_of(catalogue, name) for tag in draft.tags)
     assert counts["boundary"] >= 20
     assert counts["negative"] >= 20
     if any(dtype.is_float for spec in operators[name].outputs for dtype in spec.dtypes):
         assert counts["precision"] >= 3
-    assert len(operators.part(name, MUTANTS)) >= 4
+    assert len(operators.part(name, MUTANTS)) >= 40
 
 
 def test_the_order_of_checks_is_told_by_few_cases(catalogue, name):
