@@ -1,4 +1,4 @@
-"""The score of the suite against wrong implementations, as pages show it; `python -m tests.support.mutants_table` writes."""
+"""The score of the suite against wrong implementations; `python -m tests.support.mutants_table` writes the pages."""
 
 import contextlib
 import io
