@@ -51,16 +51,23 @@ static int FN(differ)(const FN(row) *e, const FN(row) *b, int64_t i) {
     return e->bits[i] != b->bits[i] && ((e->bits[i] | b->bits[i]) & MAGNITUDE) != 0;
 }
 
-static UNSIGNED FN(max_ulp)(const PATTERN *e, const PATTERN *b) {
-    UNSIGNED most = 0;
+/* How the bits of a row of finite numbers differ. */
+typedef struct {
+    UNSIGNED bits, unequal, ulp;
+} FN(distances);
+
+static FN(distances) FN(distances_of)(const PATTERN *e, const PATTERN *b) {
+    UNSIGNED bits = 0, unequal = 0, most = 0;
     for (int i = 0; i < LANES; i++) {
         /* Steps up from zero; -0 and +0 are one number. */
         PATTERN p = e[i] < 0 ? (PATTERN)-(e[i] & MAGNITUDE) : e[i];
         PATTERN q = b[i] < 0 ? (PATTERN)-(b[i] & MAGNITUDE) : b[i];
-        UNSIGNED steps = p > q ? (UNSIGNED)((UNSIGNED)p - (UNSIGNED)q) : (UNSIGNED)((UNSIGNED)q - (UNSIGNED)p);
+        UNSIGNED steps = (UNSIGNED)((UNSIGNED)(p > q ? p : q) - (UNSIGNED)(p > q ? q : p));
+        bits += e[i] != b[i];
+        unequal += steps != 0;
         most = steps > most ? steps : most;
     }
-    return most;
+    return (FN(distances)){bits, unequal, most};
 }
 
 static void FN(add_weights)(const VALUE *b, lanes *sums) {
@@ -141,14 +148,14 @@ static void FN(compare_row)(const pair *given, int64_t from, int64_t left, FN(ce
     FN(row) e, b;
     FN(take)(&e, given->evaluated + from * (int64_t)sizeof(STORED), left);
     FN(take)(&b, from_b, left);
-    UNSIGNED bits = 0, unequal = 0, infinite = 0;
+    PATTERN different = 0, largest = 0;
     for (int i = 0; i < LANES; i++) {
-        PATTERN p = e.bits[i], q = b.bits[i];
-        bits += p != q;
-        unequal += (p != q) & (((p | q) & MAGNITUDE) != 0);
-        infinite |= (UNSIGNED)(((p & MAGNITUDE) > LARGEST_FINITE) | ((q & MAGNITUDE) > LARGEST_FINITE));
+        PATTERN p = e.bits[i] & MAGNITUDE, q = b.bits[i] & MAGNITUDE;
+        different |= e.bits[i] ^ b.bits[i];
+        largest = p > largest ? p : largest;
+        largest = q > largest ? q : largest;
     }
-    if (!bits) {
+    if (!different) {
         if (cell->passed >= 0) {
             cell->passed++;
         } else {
@@ -164,24 +171,24 @@ static void FN(compare_row)(const pair *given, int64_t from, int64_t left, FN(ce
         FN(add_weights)(passed.values, &cell->sums);
     }
     cell->passed = -1;
-    if (infinite || given->parts_of_element > 1) {
-        FN(note_all)(&e, &b, at, given->parts_of_element, f);
-    } else {
-        f->bits_unequal += bits;
-        f->unequal += unequal;
-        if (unequal && f->first_unequal < 0)
-            for (f->first_unequal = at; !FN(differ)(&e, &b, f->first_unequal - at);) f->first_unequal++;
-        if (unequal)
-            for (f->last_unequal = at + LANES - 1; !FN(differ)(&e, &b, f->last_unequal - at);) f->last_unequal--;
-    }
+    const int infinite = largest > LARGEST_FINITE, counted = infinite || given->parts_of_element > 1;
+    if (counted) FN(note_all)(&e, &b, at, given->parts_of_element, f);
     if (infinite) {
         FN(keep_finite)(&e, &b);
     } else {
         FN(take_values)(&e);
         FN(take_values)(&b);
     }
-    UNSIGNED ulp = FN(max_ulp)(e.bits, b.bits);
-    f->ulp = ulp > f->ulp ? ulp : f->ulp;
+    FN(distances) found = FN(distances_of)(e.bits, b.bits);
+    f->ulp = found.ulp > f->ulp ? found.ulp : f->ulp;
+    if (!counted) {
+        f->bits_unequal += found.bits;
+        f->unequal += found.unequal;
+        if (found.unequal && f->first_unequal < 0)
+            for (f->first_unequal = at; !FN(differ)(&e, &b, f->first_unequal - at);) f->first_unequal++;
+        if (found.unequal)
+            for (f->last_unequal = at + LANES - 1; !FN(differ)(&e, &b, f->last_unequal - at);) f->last_unequal--;
+    }
     FN(add_row)(e.values, b.values, given->small, at, f, &cell->sums);
 }
 
