@@ -9,6 +9,7 @@ import numpy as np
 from mluops_gtest.model.cause import Overrun
 from mluops_gtest.model.dtypes import Array, DType
 from mluops_gtest.model.guard_zone import GUARD_BYTES, GUARD_PATTERN
+from mluops_gtest.native.scans import native_count_holding, native_first_difference
 
 # The slab of an earlier, larger case goes on behind the last buffer. Bytes of it that are looked at, too: a fixed
 # number costs 7 µs whatever ran before. Punching a hole there and asking for data in it (SEEK_DATA) would see all of
@@ -117,19 +118,37 @@ def fill(data: Array, pattern: Array) -> None:
     data.view(pattern.dtype)[:] = pattern[0]
 
 
-def holding(values: Array, pattern: Array) -> Array:
-    """Which elements still hold the pattern, as a flat mask."""
-    mask: Array = values.reshape(-1).view(pattern.dtype) == pattern[0]
-    return mask
+def places_holding(values: Array, pattern: Array) -> Array:
+    """The flat indices of the elements that still hold the pattern."""
+    cells = _cells(values, pattern)
+    # Almost always there are none: to know that takes one read, without a mask.
+    if native_count_holding(cells, pattern) == 0:
+        return np.zeros(0, np.int64)
+    return np.flatnonzero(cells == pattern[0])
+
+
+def places_touched(values: Array, pattern: Array) -> Array:
+    """The flat indices of the elements that no longer hold it."""
+    cells = _cells(values, pattern)
+    if native_count_holding(cells, pattern) == cells.size:
+        return np.zeros(0, np.int64)
+    return np.flatnonzero(cells != pattern[0])
 
 
 def first_difference(left: Array, right: Array) -> int | None:
-    """The offset of the first byte that differs between two byte arrays of one size, in blocks."""
+    """The offset of the first byte that differs between two byte arrays of one size."""
+    found = native_first_difference(left, right)
+    if found is not None:
+        return found if found >= 0 else None
     for start in range(0, left.size, _BLOCK):
         a, b = left[start : start + _BLOCK], right[start : start + _BLOCK]
         if not _same_bytes(a, b):
             return start + int(np.flatnonzero(a != b)[0])
     return None
+
+
+def _cells(values: Array, pattern: Array) -> Array:
+    return np.ascontiguousarray(values).reshape(-1).view(pattern.dtype)
 
 
 def _same_bytes(left: Array, right: Array) -> bool:

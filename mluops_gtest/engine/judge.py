@@ -8,7 +8,7 @@ import numpy as np
 
 from mluops_gtest.criteria import Comparison, allowed_error, compare, count_beyond, judge, judge_finite
 from mluops_gtest.criteria.elements import value_text
-from mluops_gtest.engine.buffers import holding, pattern_of
+from mluops_gtest.engine.buffers import pattern_of, places_holding, places_touched
 from mluops_gtest.engine.expectation import Expectation
 from mluops_gtest.engine.judgement import Judgement
 from mluops_gtest.engine.profile import profile_of
@@ -38,7 +38,7 @@ def judge_untouched(case: Case, operator: Operator, buffers: Mapping[str, Array]
         if array is None or array.size == 0:
             continue
         pattern = pattern_of(tensor.desc.dtype, operator.output(tensor.id).filling)
-        touched = np.flatnonzero(~holding(array, pattern))
+        touched = places_touched(array, pattern)
         if touched.size:
             places = _places(touched, array.size)
             judgement.failures.append(cause.WrittenAnyway(tensor.id, places, answer.status.name, str(answer.check)))
@@ -120,7 +120,7 @@ def _judge_output(
         return
     evaluated, baseline = np.ascontiguousarray(evaluated), np.ascontiguousarray(baseline)
     if spec.filling is None:
-        unwritten = np.flatnonzero(holding(evaluated, pattern_of(dtype, None)))
+        unwritten = places_holding(evaluated, pattern_of(dtype, None))
         if unwritten.size:
             kept = expectation.kept.get(tensor.id)
             _judge_unwritten(judgement, tensor, evaluated, baseline, unwritten, wanted, kept, observers)
