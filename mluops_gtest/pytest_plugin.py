@@ -197,7 +197,7 @@ class CaseCollection:
 
             request = RunRequest(selection=Query(), roots=self._roots, backend=self._backend)
             try:
-                self._runner = CaseRunner(self.session, request, self._cases).__enter__()
+                self._runner = CaseRunner(self.session, request).__enter__()
             except HarnessError as error:
                 pytest.exit(str(error), int(error.exit_code))
         return self._runner

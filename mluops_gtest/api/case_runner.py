@@ -8,28 +8,33 @@ from mluops_gtest.api.run_setup import context_of, options_of
 from mluops_gtest.api.session import Session
 from mluops_gtest.content.selection import Selected
 from mluops_gtest.engine.callers import open_callers
-from mluops_gtest.engine.execute import Executor
 from mluops_gtest.engine.lanes import PlannedCase
 from mluops_gtest.engine.request import RunRequest
-from mluops_gtest.engine.run import CaseLane
+from mluops_gtest.engine.run import CaseLane, executor_of
+from mluops_gtest.generate.source import StoredCases
+from mluops_gtest.model.case import Case
 
 
 class CaseRunner:
-    """The backend of a request, and the cases that it may be asked to run."""
+    """The backend of a request, open for any number of cases."""
 
-    def __init__(self, session: Session, request: RunRequest, cases: tuple[Selected, ...]) -> None:
-        self._session, self._request, self._cases = session, request, cases
+    def __init__(self, session: Session, request: RunRequest) -> None:
+        self._session, self._request = session, request
         self._open = contextlib.ExitStack()
         self._lane: CaseLane | None = None
+        # What the backend says of its version; empty where it says nothing.
+        self.version = ""
 
     def __enter__(self) -> "CaseRunner":
         """Load the backend; an error says why that is impossible."""
         catalogue, request = self._session.catalogue, self._request
         callers = self._open.enter_context(open_callers(request, catalogue))
-        options = options_of(request, catalogue, len(self._cases), len(callers))
-        context = context_of(request, catalogue.root_paths, callers[0].name, len(self._cases), 0, None)
-        source = self._session.source(self._cases, reseed=request.reseed)
-        self._lane = CaseLane(Executor(callers[0], options), catalogue.operators, source, context)
+        options = options_of(request, catalogue, 1, len(callers))
+        context = context_of(request, catalogue.root_paths, callers[0].name, 1, 0, None)
+        executor = executor_of(callers[0], options)
+        self.version = callers[0].version
+        self._source = _OneByOne(self._session, request)
+        self._lane = CaseLane(executor, catalogue.operators, self._source, context)
         return self
 
     def __exit__(
@@ -47,4 +52,33 @@ class CaseRunner:
     def run(self, case: Selected) -> CaseResult:
         """Load the case, call the backend, judge."""
         assert self._lane is not None, "the runner is open"
+        self._source.case = case
         return CaseResult.of(self._lane.run(PlannedCase(case.id, case.operator, case.tags)).result)
+
+
+class _OneByOne:
+    """Loads the case that is asked for next; locks and schema are read once per operator."""
+
+    def __init__(self, session: Session, request: RunRequest) -> None:
+        self._session, self._request = session, request
+        self._sources: dict[str, StoredCases] = {}
+        self.case: Selected | None = None
+
+    def load(self, case_id: str) -> Case:
+        """The complete case."""
+        case = self.case
+        assert case is not None, "a case is asked for"
+        assert case.id == case_id, "the case is the one that is asked for"
+        if case.draft is None:
+            return self._source((case,)).load(case_id)
+        if case.operator not in self._sources:
+            drafts = self._session.catalogue.drafts_of(case.operator).values()
+            declared = tuple(Selected(one.id, one.operator, one.tags, draft=one) for one in drafts)
+            self._sources[case.operator] = self._source(declared)
+        return self._sources[case.operator].load(case_id)
+
+    def _source(self, cases: tuple[Selected, ...]) -> StoredCases:
+        request = self._request
+        return self._session.source(
+            cases, strict=request.strict, allow_outside_paths=request.allow_outside_paths, reseed=request.reseed
+        )

@@ -58,3 +58,24 @@ def refuse_guard_pages(request: RunRequest) -> None:
             f"--guard-pages works on host memory, but {what} has its own memory; use it with Python objects, "
             "numpy and reference with --isolate, and c:LIBRARY without a runtime."
         )
+
+
+def refuse_on_cluster(request: RunRequest, jobs: int | None) -> None:
+    """Refuse what a cluster cannot do, and what only a cluster can."""
+    if request.cluster is None:
+        if request.ship:
+            raise UsageError("--ship sends files to the workers of a cluster: add --cluster ADDRESS.")
+        return
+    refused = {
+        "-j": (jobs or 1) > 1,
+        "--save-outputs": request.save_outputs is not None,
+        "--stress SECONDS": request.stress is not None and not request.stress.endswith("x"),
+    }
+    advice = {
+        "-j": "a cluster has as many workers as it has",
+        "--save-outputs": "outputs stay on the workers; run the failing case here with it",
+        "--stress SECONDS": "say how often each case is repeated, e.g. --stress 20x",
+    }
+    for name, given in refused.items():
+        if given:
+            raise UsageError(f"{name} does not go with --cluster: {advice[name]}.")

@@ -2,7 +2,8 @@
 
 import contextlib
 import shlex
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +21,10 @@ from mluops_gtest.engine.callers import open_callers
 from mluops_gtest.engine.costs import RecordedTimes, case_sizes, costs_of
 from mluops_gtest.engine.lanes import PlannedCase
 from mluops_gtest.engine.request import RunRequest
-from mluops_gtest.engine.run import run
+from mluops_gtest.engine.run import run, run_lanes
 from mluops_gtest.errors import ContentError, ExitCode, UnwritableError
 from mluops_gtest.generate.source import StoredCases
-from mluops_gtest.model.event import Listener
+from mluops_gtest.model.event import CaseFinished, CaseStarted, Event, Listener
 from mluops_gtest.model.report import exit_code
 from mluops_gtest.model.result import CaseResult
 from mluops_gtest.reports.terminal import TerminalReporter
@@ -32,6 +33,8 @@ from mluops_gtest.results.writer import ResultFiles
 
 if TYPE_CHECKING:
     from mluops_gtest.cli.output_saver import OutputSaver
+    from mluops_gtest.cluster.dispatch import ClusterLanes, HostTally
+    from mluops_gtest.engine.caller import Caller
 
 
 def execute(
@@ -61,13 +64,14 @@ def execute(
     progress = RunProgress(stderr(), _costs(source, left, times) if shown else {}, shown=shown)
     if request.isolate is False and is_native(request.backend):
         complain("warning: --no-isolate with native code: if the kernel crashes or hangs, so does this run.")
-    with one_interrupt(), open_callers(request, session.catalogue) as callers, contextlib.closing(progress):
+    costs = _costs(source, left, times) if request.cluster is not None else {}
+    with one_interrupt(), _opened(request, session, left, costs) as opened, contextlib.closing(progress):
         planned = [PlannedCase(case.id, case.operator, case.tags) for case in cases]
-        labels = run_labels(request.labels, request.backend, request.runtime, callers[0].version)
+        labels = run_labels(request.labels, request.backend, request.runtime, opened.version)
         request = replace(request, labels=labels)
         record = request.to_json([case.id for case in cases], left_out)
-        options = options_of(request, session.catalogue, len(left), len(callers))
-        context = context_of(request, session.catalogue.root_paths, callers[0].name, len(cases), left_out, device)
+        options = options_of(request, session.catalogue, len(left), max(len(opened.callers), 1))
+        context = context_of(request, session.catalogue.root_paths, opened.name, len(cases), left_out, device)
         if not resumed:
             folder.clear()
         saver = _saver(request, folder)
@@ -75,7 +79,13 @@ def execute(
             operators = session.catalogue.operators
             listeners: list[Listener] = [files, reporter, progress]
             try:
-                report = run(planned, callers, operators, source, context, options, listeners, done, saver)
+                if opened.cluster is None:
+                    report = run(planned, opened.callers, operators, source, context, options, listeners, done, saver)
+                else:
+                    listeners.append(_HostNotes(opened.cluster.hosts, progress))
+                    report = run_lanes(
+                        planned, opened.name, opened.cluster, operators, context, options, listeners, dict, done
+                    )
             except UnwritableError as error:
                 return _told(error, exit_code(files.finished))
             report = timed(report, source, files.seconds)
@@ -102,6 +112,42 @@ def execute(
             "--tag network the network scales."
         )
     return code
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """What runs the cases: callers of this machine, or a cluster; and what the backend says of itself there."""
+
+    name: str
+    version: str
+    callers: "list[Caller]" = field(default_factory=list)
+    cluster: "ClusterLanes | None" = None
+
+
+@contextlib.contextmanager
+def _opened(
+    request: RunRequest, session: Session, left: tuple[Selected, ...], costs: dict[str, int]
+) -> Iterator[_Opened]:
+    if request.cluster is None:
+        with open_callers(request, session.catalogue) as callers:
+            yield _Opened(callers[0].name, callers[0].version, callers)
+        return
+    from mluops_gtest.cluster.opening import open_cluster
+
+    with open_cluster(request, left, costs, complain) as cluster:
+        yield _Opened(cluster.name, cluster.version, cluster=cluster.lanes)
+
+
+class _HostNotes:
+    """Tells the progress line what each host of a cluster does."""
+
+    def __init__(self, hosts: "Mapping[str, HostTally]", progress: RunProgress) -> None:
+        self._hosts, self._progress = hosts, progress
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, CaseStarted | CaseFinished):
+            words = (f"{host}: {len(one.running)} running, {one.done} done" for host, one in self._hosts.items())
+            self._progress.note(" · ".join(words))
 
 
 def _saver(request: RunRequest, folder: ResultsFolder) -> "OutputSaver | None":

@@ -49,6 +49,7 @@ class Lanes(Generic[T, E]):
         self._changed = threading.Condition()
         # Why no lane is left, once that is so.
         self.lost: Cause | None = None
+        self.interrupted = False
 
     def stop(self) -> None:
         """Take no further case."""

@@ -78,6 +78,10 @@ class RunRequest:
     labels: dict[str, str] = field(default_factory=dict)
     # Format → file, written at the end.
     reports: dict[ReportFormat, str] = field(default_factory=dict)
+    # Address of a Dask cluster, `local:N`, or a function that makes one; None: this machine.
+    cluster: str | None = None
+    # Files of the backend that are sent to the cluster's workers.
+    ship: tuple[str, ...] = ()
     # The settings file that was in force; its values are resolved here.
     settings: str | None = None
 

@@ -3,9 +3,9 @@
 import datetime
 import shlex
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 from mluops_gtest.engine.caller import Caller, LostDeviceError, ThreadsCaller
 from mluops_gtest.engine.execute import Executor, Options
@@ -55,7 +55,48 @@ def run(
     done: Mapping[str, CaseResult] | None = None,
     keep: OutputKeeper | None = None,
 ) -> RunReport:
-    """Run every planned case that is not `done` already, side by side on the callers; `keep` may save outputs.
+    """Run every planned case that is not `done` already, side by side on the callers; `keep` may save outputs."""
+    executors = [executor_of(caller, options, keep) for caller in callers]
+    lanes: Lanes[PlannedCase, Event] = Lanes([CaseLane(executor, operators, source, context) for executor in executors])
+
+    def timing() -> dict[str, float]:
+        return {
+            "backend": sum(executor.times.backend for executor in executors),
+            "compare": sum(executor.times.compare for executor in executors),
+        }
+
+    return run_lanes(plan, callers[0].name, lanes, operators, context, options, listeners, timing, done)
+
+
+class CaseEvents(Protocol):
+    """What runs cases and tells of each: lanes of this machine, or a cluster."""
+
+    # Why nothing can be run any more, once that is so.
+    lost: cause.Cause | None
+    # It ended before its time, and the run can be resumed.
+    interrupted: bool
+
+    def run(self, cases: Iterable[PlannedCase]) -> Iterator[Event]:
+        """The events of every case."""
+        ...
+
+    def stop(self) -> None:
+        """Begin no further case."""
+        ...
+
+
+def run_lanes(
+    plan: Sequence[PlannedCase],
+    backend: str,
+    lanes: CaseEvents,
+    operators: Mapping[str, Operator],
+    context: RunContext,
+    options: Options,
+    listeners: Sequence[Listener],
+    timing: Callable[[], dict[str, float]],
+    done: Mapping[str, CaseResult] | None = None,
+) -> RunReport:
+    """Run every planned case that is not `done` already.
 
     Cases that are not reached are not_run, and an interrupt still gives a report.
     """
@@ -66,11 +107,9 @@ def run(
 
     results: dict[str, CaseResult] = dict(done or {})
     todo = [planned for planned in plan if planned.id not in results]
-    executors = [_executor(caller, options, keep) for caller in callers]
-    lanes: Lanes[PlannedCase, Event] = Lanes([CaseLane(executor, operators, source, context) for executor in executors])
     started = datetime.datetime.now(datetime.UTC)
     begin = time.perf_counter()
-    tell(RunStarted(callers[0].name, len(todo)))
+    tell(RunStarted(backend, len(todo)))
     interrupted = False
     try:
         for event in _events(lanes, todo, options, results.values()):
@@ -97,11 +136,8 @@ def run(
         started=started.isoformat(timespec="seconds"),
         seconds=time.perf_counter() - begin,
         results=tuple(results[planned.id] for planned in plan),
-        timing={
-            "backend": sum(executor.times.backend for executor in executors),
-            "compare": sum(executor.times.compare for executor in executors),
-        },
-        interrupted=interrupted,
+        timing=timing(),
+        interrupted=interrupted or lanes.interrupted,
         labels=context.labels,
         shapes=shapes_of(operators, results.values()),
     )
@@ -109,7 +145,8 @@ def run(
     return report
 
 
-def _executor(caller: Caller, options: Options, keep: OutputKeeper | None) -> Executor | StressedExecutor:
+def executor_of(caller: Caller, options: Options, keep: OutputKeeper | None = None) -> Executor | StressedExecutor:
+    """What runs cases through one caller in the way that the options ask for."""
     if options.stress is None:
         return Executor(caller, options, keep)
     assert isinstance(caller, ThreadsCaller), "cases under stress run in worker processes"
@@ -117,7 +154,7 @@ def _executor(caller: Caller, options: Options, keep: OutputKeeper | None) -> Ex
 
 
 def _events(
-    lanes: Lanes[PlannedCase, Event], todo: Sequence[PlannedCase], options: Options, done: Iterable[CaseResult]
+    lanes: CaseEvents, todo: Sequence[PlannedCase], options: Options, done: Iterable[CaseResult]
 ) -> Iterator[Event]:
     room = ExplanationRoom()
     for result in done:

@@ -208,6 +208,9 @@ class CaseResult:
     profile: Profile | None = None
     perf: Perf | None = None
     info: CaseInfo = CaseInfo()
+    # Of a run on a cluster: where the case ran.
+    host: str = ""
+    device: int | None = None
     # The case itself or its content is broken, not the backend: exit 3.
     content_error: bool = False
     # The harness itself failed: exit 70.

@@ -56,6 +56,10 @@ def result_to_json(result: CaseResult) -> dict[str, Any]:
     if result.stress is None:
         # As it was written before cases were repeated.
         del record["stress"]
+    for name in ("host", "device"):
+        if not getattr(result, name) and record[name] != 0:
+            # As it was written before runs had several hosts.
+            del record[name]
     if not result.explained:
         # As it was written before failures were explained.
         del record["explained"]

@@ -1,6 +1,7 @@
 """`mluops-test run`."""
 
 import datetime
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,14 +41,15 @@ Examples:
   mluops-test run --shard 1/4 --out results-1         a quarter of the cases; then: mluops-test merge
   mluops-test run --shard 1/4 --times last-night      quarters that took the same time last night
   mluops-test run --tag network --perf --device-spec host.yaml
+  mluops-test run --all --cluster tcp://node1:8786    on many machines, see docs/how-to/many-machines.md
   mluops-test run --junit junit.xml --html report.html
   mluops-test run --reseed 7                          other random values, fresh baselines
   mluops-test run --failed results --out again        what did not pass there, the smallest case first
   mluops-test run --resume results                    go on after a crash, Ctrl-C or a full disk
   mluops-test run --out results --overwrite           the same folder again
 """
-# Options allowed beside --resume: they change what is printed, not what is run.
-_BESIDE_RESUME = {"resume", "quiet", "verbose"}
+# Options allowed beside --resume: they change what is printed or where it runs, not what is run.
+_BESIDE_RESUME = {"resume", "quiet", "verbose", "cluster"}
 _ONLY_WITH_PERF = {"warmup", "samples", "cold_cache", "device_spec"}
 
 
@@ -148,6 +150,20 @@ _ONLY_WITH_PERF = {"warmup", "samples", "cold_cache", "device_spec"}
     metavar="DIR",
     help="Finish an interrupted run with the options it had, e.g. --resume mluops-results/20260101-120000.",
 )
+@click.option(
+    "--cluster",
+    metavar="ADDRESS",
+    help="Run on a Dask cluster: tcp://SCHEDULER:8786, local:N for N processes here, or path/file.py:FUNCTION that "
+    "makes one, e.g. --cluster tcp://node1:8786.",
+)
+@click.option(
+    "--ship",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="PATH",
+    help="Send this file of the backend to the cluster's workers, e.g. --backend c:./libk.so --ship ./libk.so "
+    "--cluster local:2.",
+)
 @report_options
 @click.option(
     "--label",
@@ -168,7 +184,7 @@ def command(ctx: click.Context, /, query: Query, resume: Path | None, **options:
     selection the default set runs: every declared case except those tagged network, race, heavy or undefined.
     """
     from mluops_gtest.api.report_files import check_reports
-    from mluops_gtest.api.run_conditions import refuse_guard_pages, refuse_inline, under_stress
+    from mluops_gtest.api.run_conditions import refuse_guard_pages, refuse_inline, refuse_on_cluster, under_stress
     from mluops_gtest.api.session import Session
     from mluops_gtest.cli.labels import given_labels
     from mluops_gtest.cli.run_plan import empty_shard, only_failed, plan_new
@@ -179,7 +195,7 @@ def command(ctx: click.Context, /, query: Query, resume: Path | None, **options:
     options.pop("verbose", None)
     if resume is not None:
         _refuse_beside_resume(ctx)
-        return _resume(resume, verbosity)
+        return _resume(resume, verbosity, options["cluster"])
     if not options["perf"]:
         _refuse_without_perf(ctx)
     _leave_out_unfit(ctx, options)
@@ -212,7 +228,8 @@ def command(ctx: click.Context, /, query: Query, resume: Path | None, **options:
         times=None if times is None else times.digest,
         **options,
     )
-    if not request.isolated:
+    refuse_on_cluster(request, jobs)
+    if not request.isolated and request.cluster is None:
         refuse_inline(request.backend, jobs, devices, options)
     if request.guard_pages:
         refuse_guard_pages(request)
@@ -276,7 +293,7 @@ def _options(ctx: click.Context, names: list[str]) -> str:
     return ", ".join(parameter.opts[0] for parameter in ctx.command.params if parameter.name in names)
 
 
-def _resume(path: Path, verbosity: int) -> int:
+def _resume(path: Path, verbosity: int, cluster: str | None) -> int:
     from mluops_gtest.api.report_files import check_reports
     from mluops_gtest.api.session import Session
     from mluops_gtest.cli.lines import say
@@ -290,6 +307,8 @@ def _resume(path: Path, verbosity: int) -> int:
     with ResultsFolder(path) as folder:
         record, source = read_request(path), request_source(path)
         request, planned = RunRequest.from_json(record, source), convert(record, RunRecord, source)
+        if cluster is not None:
+            request = replace(request, cluster=cluster)
         if (path / REPORT).exists():
             report = read_report(path)
             if not report.interrupted:

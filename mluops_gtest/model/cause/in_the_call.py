@@ -74,8 +74,17 @@ class ProgramDied(CauseBase, frozen=True):
     printed: str
 
 
+class WorkerLost(CauseBase, frozen=True):
+    """Workers of a cluster were lost while they ran the case; the last of them on `host`."""
+
+    times: int
+    host: str
+
+
 # A call without an answer.
-NoReply = Raised | SupportsRaised | BadAnswer | ProtocolBroken | TimedOut | Exited | Killed | Fault | ProgramDied
+NoReply = (
+    Raised | SupportsRaised | BadAnswer | ProtocolBroken | TimedOut | Exited | Killed | Fault | ProgramDied | WorkerLost
+)
 
 
 class Overrun(CauseBase, frozen=True):

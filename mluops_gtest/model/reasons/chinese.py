@@ -108,6 +108,7 @@ WORDS: Final[dict[type, str | Callable[[Any], str]]] = {
     c.StoppedAtFailure: "已在第一个失败处停止",
     c.DeviceLost: _device_lost,
     c.RunLost: "运行无法继续：{0.text}",
+    c.WorkerLost: "运行该用例时工作进程丢失 {0.times} 次，最后一次在 {0.host}",
     c.ContentError: "用例有误：{0.text}",
     c.BaselineWrong: _baseline_wrong,
     c.Unreadable: "{0.case}：无法读取：{0.text}。",

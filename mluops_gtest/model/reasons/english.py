@@ -139,6 +139,7 @@ WORDS: Final[dict[type, str | Callable[[Any], str]]] = {
     c.StoppedAtFailure: "stopped at the first failure",
     c.DeviceLost: _device_lost,
     c.RunLost: "the run cannot go on: {0.text}",
+    c.WorkerLost: "the worker was lost {0.times} times while it ran this case, last on {0.host}",
     c.ContentError: "{0.text}",
     c.BaselineWrong: _baseline_wrong,
     c.Unreadable: "{0.case}: cannot be read: {0.text}.",

@@ -68,9 +68,9 @@ SIGNATURES = {
 }
 MEMBERS = {
     "CaseHandle": "call check check_name computes doc expected id inputs operator params results status tags",
-    "CaseResult": "arbitrated attempts bug case causes compared content_error debug elements expected_status explained "
-    "fingerprint info notes of operator outcome outliers output passed perf profile readings reason repro "
-    "seconds status stress tags worst",
+    "CaseResult": "arbitrated attempts bug case causes compared content_error debug device elements expected_status "
+    "explained fingerprint host info notes of operator outcome outliers output passed perf profile readings reason "
+    "repro seconds status stress tags worst",
     "ArrayVerdict": "compared expected got index max_ulp passed readings unequal",
     "RunReport": "backend environment exit_code failing failures fixed headlines interrupted labels load "
     "looked_at_elements of passed render reseed results save seconds selection shapes started summary timing "
@@ -104,7 +104,7 @@ def test_every_option_of_a_run_has_its_argument():
     """Except for what is about the terminal, files of reports, and dividing a run."""
     elsewhere = set(
         "quiet verbose resume shard times failed allow_empty_shard html markdown junit ctrf save_outputs cold_cache "  # noqa: SIM905
-        "warmup device_spec serve runtime fresh_workers strict allow_outside_paths arbitrate".split()
+        "warmup device_spec serve runtime fresh_workers strict allow_outside_paths arbitrate cluster ship".split()
     )
     options = {parameter.name for parameter in commands.get_command(None, "run").params}
     known = set(inspect.signature(mt.run).parameters)

@@ -1,0 +1,151 @@
+"""A cluster made ready for a run: workers looked at, files sent, the backend tried."""
+
+import contextlib
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mluops_gtest.cluster import worker
+from mluops_gtest.cluster.connecting import connected
+from mluops_gtest.cluster.dispatch import Checked, ClusterLanes
+from mluops_gtest.content.selection import Selected
+from mluops_gtest.engine.request import RunRequest
+from mluops_gtest.errors import BackendError, UsageError
+from mluops_gtest.version import __version__
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCluster:
+    """Lanes that run cases, and what the backend says of itself there."""
+
+    lanes: ClusterLanes
+    name: str
+    version: str
+
+
+@contextlib.contextmanager
+def open_cluster(
+    request: RunRequest, cases: Sequence[Selected], costs: Mapping[str, int], complain: Callable[[str], None]
+) -> Iterator[OpenCluster]:
+    """The cluster that the request names; workers that cannot run its cases are refused, and told to `complain`."""
+    assert request.cluster is not None, "the request names a cluster"
+    with connected(request.cluster) as client:
+        client.wait_for_workers(1, timeout=60)
+        opening = _Opening(client, request, cases, complain)
+        first, run = opening.usable(), uuid.uuid4().hex
+        there = replace(request, roots=worker.roots_of(request.roots), reports={}, devices=())
+        setup = {"request": there.to_json([], 0), "parcels": opening.digests}
+        tried = client.run(worker.try_backend, run, setup, opening.devices(first), workers=[first])[first]
+        if "error" in tried:
+            raise BackendError(f"On the worker {first}: {tried['error']}")
+        lanes = ClusterLanes(client, run, setup, costs, admit=opening.admit, in_order=request.stop_at_first)
+        yield OpenCluster(lanes, tried["name"], tried["version"])
+
+
+def _parcels(request: RunRequest, cases: Sequence[Selected]) -> dict[str, dict[str, bytes]]:
+    """The files that travel: the user's cases with the values beside them, and what --ship names."""
+    for name in request.ship:
+        if name not in request.backend:
+            raise UsageError(f"--ship {name}: --backend {request.backend} does not name that file.")
+    found = {}
+    for name, file in (
+        *((case.id, case.path) for case in cases if case.path is not None),
+        *((name, Path(name)) for name in request.ship),
+    ):
+        beside = () if name in request.ship else file.parent.glob(f"{file.stem}.*.bin*")
+        try:
+            found[name] = {one.name: one.read_bytes() for one in (file, *beside)}
+        except OSError as error:
+            raise UsageError(f"{file}: cannot be sent to the cluster: {error.strerror}.") from error
+    return found
+
+
+class _Opening:
+    """What is known of the workers of one run."""
+
+    def __init__(
+        self, client: "Client", request: RunRequest, cases: Sequence[Selected], complain: Callable[[str], None]
+    ) -> None:
+        self._client, self._request, self._complain = client, request, complain
+        self._roots = worker.roots_of(request.roots)
+        self._operators = tuple(sorted({case.operator for case in cases if case.draft is not None}))
+        self._content = worker.content_digests(self._roots, self._operators)
+        self._parcels = _parcels(request, cases)
+        # The controller's name → digest.
+        self.digests = {name: worker.parcel_digest(files) for name, files in self._parcels.items()}
+        # How many workers of each host have been given devices.
+        self._ranks: Counter[str] = Counter()
+        self._checked: dict[str, Checked] = {}
+
+    def usable(self) -> str:
+        """A worker that can run the cases; BackendError where there is none, with what is wrong with the first."""
+        problems = []
+        for address in self._client.scheduler_info(n_workers=-1)["workers"]:
+            problem = self._problem(address)
+            if problem is None:
+                return str(address)
+            problems.append(problem)
+        raise BackendError(f"No worker of the cluster can run these cases. {problems[0] if problems else ''}".strip())
+
+    def admit(self, address: str) -> Checked | None:
+        """The worker, if it can run the cases; else why not is told once."""
+        problem = self._problem(address)
+        if problem is not None:
+            self._complain(f"warning: {problem}")
+            return None
+        return self._checked[address]
+
+    def devices(self, address: str) -> tuple[int, ...]:
+        """The devices that this worker uses."""
+        return self._checked[address].devices
+
+    def _problem(self, address: str) -> str | None:
+        """Why that worker cannot run the cases; None where it can."""
+        if address in self._checked:
+            return None
+        try:
+            told = self._client.run(worker.describe, self._roots, self._operators, workers=[address])[address]
+        except Exception as error:
+            # Whatever keeps it from answering, a missing package first of all.
+            return (
+                f"The worker {address} does not know mluops-test {__version__} or its roots "
+                f"({type(error).__name__}: {error}); install the same version there."
+            )
+        if told["version"] != __version__:
+            return (
+                f"The worker {address} ({told['host']}) has mluops-test {told['version']}, this is {__version__}; "
+                "install the same version there."
+            )
+        for operator, digest in self._content.items():
+            if told["content"].get(operator) != digest:
+                has = "another lock" if told["content"].get(operator) else "no lock"
+                return (
+                    f"The worker {address} ({told['host']}) has {has} of {operator} "
+                    f"(prototxt/{operator}/baselines.lock) than this machine; bring it to the same commit."
+                )
+        self._send(address)
+        self._checked[address] = self._with_devices(address, told["host"])
+        return None
+
+    def _with_devices(self, address: str, host: str) -> Checked:
+        """As many lanes as the worker has threads, or devices; workers of one host share its devices evenly."""
+        info: Mapping[str, Any] = self._client.scheduler_info(n_workers=-1)["workers"].get(address, {})
+        lanes = int(info.get("resources", {}).get("DEVICE", 0)) or int(info.get("nthreads", 1))
+        rank = self._ranks[host]
+        self._ranks[host] += 1
+        devices = self._request.devices
+        own = tuple(devices[(rank * lanes + lane) % len(devices)] for lane in range(lanes)) if devices else ()
+        return Checked(host, lanes, own)
+
+    def _send(self, address: str) -> None:
+        """Give the worker what it lacks of the files that travel."""
+        for name, files in self._parcels.items():
+            digest = self.digests[name]
+            if not self._client.run(worker.has_parcel, digest, workers=[address])[address]:
+                self._client.run(worker.keep_parcel, digest, files, workers=[address])

@@ -1,0 +1,18 @@
+"""A Dask cluster in a process of its own: prints its address, and ends with its standard input."""
+
+import sys
+
+from distributed import LocalCluster
+
+if __name__ == "__main__":
+    workers, port = int(sys.argv[1]), int(sys.argv[2])
+    with LocalCluster(
+        workers,
+        threads_per_worker=1,
+        processes=True,
+        dashboard_address=None,
+        scheduler_port=port,
+        silence_logs=50,
+    ) as cluster:
+        print(cluster.scheduler_address, flush=True)
+        sys.stdin.read()
