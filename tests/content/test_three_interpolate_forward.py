@@ -11,22 +11,20 @@ import pytest
 from generators.three_interpolate_forward.mutants import MUTANTS, variant
 from generators.three_interpolate_forward.recipes import terms
 from generators.three_interpolate_forward.reference import odd_sum
-from mluops_gtest.audit.subject import judged
 from mluops_gtest.authoring import Draw, DType, OpCall, Status, call_of
 from mluops_gtest.authoring.sums import lattice_exponent
 from mluops_gtest.content.declarations import load_declarations
 from mluops_gtest.content.operators import load_operator
 from mluops_gtest.criteria.elementwise import element_errors
-from mluops_gtest.generate.make import make_case
-from mluops_gtest.model.reseed import Reseed
-from mluops_gtest.model.result import Outcome
 from tests.support.interpolation import (
+    assert_all_half_cases_pass,
+    assert_subsumed,
+    diff2,
     made_wrong_calls,
     random_operands,
     rounded,
     rounded_sum,
     sized,
-    with_desc,
 )
 from tests.support.kernel_answers import answering_checks, reachable
 
@@ -34,7 +32,6 @@ ROOT = Path(__file__).parents[2]
 OPERATOR = load_operator(ROOT / "generators" / "three_interpolate_forward" / "__init__.py")
 DRAFTS = load_declarations(ROOT / "cases" / "three_interpolate_forward.yaml", OPERATOR)
 TENSORS = ("features", "indices", "weights", "output")
-ON_REQUEST = {"network", "race", "heavy", "undefined"}
 
 
 def call_for(features, indices, weights) -> OpCall:
@@ -212,21 +209,9 @@ def test_the_kernels_own_checks_agree_with_the_list(first):
 
 
 def test_what_is_said_to_be_subsumed_is():
-    """Behind the checks before it no descriptor is large or empty for these alone."""
-    base = call_for(*OPERATOR.recipes["drawn"](Draw(1), {}, DType.FLOAT, shape=(2, 3, 5, 4)).inputs.values())
-    names = [check.name for check in OPERATOR.checks]
-    subsumed = [check for check in OPERATOR.checks if check.subsumed is not None]
-    assert [check.name for check in subsumed] == ["weights_large", "indices_empty", "weights_empty"]
-    seen = dict.fromkeys(subsumed, 0)
-    lengths = (0, 1, 3, 2**16, 715827882, 715827883)
-    for sizes in itertools.product((0, 1, 2), (0, 1, 2**15), (0, 1, 2**16), lengths):
-        call = sized(base, **dict(zip("BCMN", sizes, strict=True)))
-        odd = with_desc(call, "weights", dims=(sizes[0], 0, 3))
-        for candidate, check in itertools.product((call, odd), subsumed):
-            if not check.holds(candidate):
-                seen[check] += 1
-                assert not all(other.holds(candidate) for other in OPERATOR.checks[: names.index(check.name)])
-    assert min(seen.values()) > 20
+    assert_subsumed(
+        OPERATOR, call_for(*OPERATOR.recipes["drawn"](Draw(1), {}, DType.FLOAT, shape=(2, 3, 5, 4)).inputs.values())
+    )
 
 
 def test_no_cells_succeed_and_no_outputs_do_not():
@@ -272,15 +257,6 @@ def test_nearest_cells_are_weighted_by_distance(shape, dtype):
     assert lattice_exponent(made.inputs["features"]) + lattice_exponent(made.inputs["weights"]) >= -51
 
 
-def default_cases(dtype):
-    """The drafts of all cases of that type that compute and run of their own accord."""
-    return [
-        draft
-        for draft in DRAFTS
-        if draft.dtype == dtype and ON_REQUEST.isdisjoint(draft.tags) and draft.expect.check is None
-    ]
-
-
 def half_arithmetic(order):
     def run(call: OpCall) -> Status:
         features, weights = call.array("features"), call.array("weights")
@@ -295,17 +271,7 @@ def half_arithmetic(order):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [None, 1, 2])
 def test_kernels_that_round_to_half_after_every_step_pass_all_half_cases(seed):
-    drafts = default_cases("half")
-    assert len(drafts) > 60
-    for draft in drafts:
-        draw = Draw(draft.seed) if seed is None else Draw(draft.seed, Reseed(seed))
-        case = make_case(draft, OPERATOR, draw)
-        for order in ((0, 1, 2), (2, 1, 0)):
-            assert judged("half", half_arithmetic(order), case, OPERATOR).outcome is Outcome.PASSED, draft.id
-
-
-def diff2(evaluated, baseline):
-    return np.sqrt(np.square(evaluated - baseline).sum() / np.square(baseline).sum())
+    assert_all_half_cases_pass(OPERATOR, DRAFTS, seed, map(half_arithmetic, ((0, 1, 2), (2, 1, 0))))
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,26 @@
 """For the tests of both interpolations: sums in exact arithmetic, and calls that are wrong in any number of ways."""
 
+import itertools
 import math
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, DType, Handle, Layout, OpCall, TensorArg
+from mluops_gtest.audit.subject import judged
+from mluops_gtest.authoring import Array, Draw, DType, Handle, Layout, OpCall, Operator, Status, TensorArg
+from mluops_gtest.generate.make import make_case
+from mluops_gtest.model.case import CaseDraft
+from mluops_gtest.model.reseed import Reseed
+from mluops_gtest.model.result import Outcome
 from mluops_gtest.model.tensor import contiguous
 
 # Significant bits, and the exponent of the smallest normal number.
 FORMATS = {"<f4": (24, -126), "<f2": (11, -14)}
+# Cases with one of these tags do not run of their own accord.
+ON_REQUEST = {"network", "race", "heavy", "undefined"}
 # What the axes of each tensor are called.
 AXES = {
     "features": "BCM",
@@ -145,3 +153,38 @@ def _change(kind: str, arg: TensorArg, rng: random.Random) -> dict[str, object]:
         "dim": {"dims": (*arg.dims[:axis], rng.choice((0, 1, 2, 4)), *arg.dims[axis + 1 :]), "strides": None},
         "stride": {"strides": rng.choice((strides, tuple(2 * stride for stride in strides)))},
     }[kind]
+
+
+def assert_subsumed(operator: Operator, base: OpCall) -> None:
+    """Behind the checks before it no descriptor is large or empty for the subsumed ones alone."""
+    names = [check.name for check in operator.checks]
+    subsumed = [check for check in operator.checks if check.subsumed is not None]
+    assert [check.name for check in subsumed] == ["weights_large", "indices_empty", "weights_empty"]
+    seen = dict.fromkeys(subsumed, 0)
+    lengths = (0, 1, 3, 2**16, 715827882, 715827883)
+    for sizes in itertools.product((0, 1, 2), (0, 1, 2**15), (0, 1, 2**16), lengths):
+        call = sized(base, **dict(zip("BCMN", sizes, strict=True)))
+        odd = with_desc(call, "weights", dims=(sizes[0], 0, 3))
+        for candidate, check in itertools.product((call, odd), subsumed):
+            if not check.holds(candidate):
+                seen[check] += 1
+                assert not all(other.holds(candidate) for other in operator.checks[: names.index(check.name)])
+    assert min(seen.values()) > 20
+
+
+def assert_all_half_cases_pass(
+    operator: Operator, drafts: Iterable[CaseDraft], seed: int | None, kernels: Iterable[Callable[[OpCall], Status]]
+) -> None:
+    """Every half case that computes and runs of its own accord passes with each of the kernels."""
+    chosen = [one for one in drafts if one.dtype == "half" and ON_REQUEST.isdisjoint(one.tags) and not one.expect.check]
+    assert len(chosen) > 60
+    runs = tuple(kernels)
+    for draft in chosen:
+        case = make_case(draft, operator, Draw(draft.seed, None if seed is None else Reseed(seed)))
+        for run in runs:
+            assert judged("half", run, case, operator).outcome is Outcome.PASSED, draft.id
+
+
+def diff2(evaluated: Array, baseline: Array) -> float:
+    """The criterion of that name."""
+    return float(np.sqrt(np.square(evaluated - baseline).sum() / np.square(baseline).sum()))
