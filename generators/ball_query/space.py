@@ -23,6 +23,9 @@ def draw(at: Mapping[str, Any]) -> Drawn | None:
             args = {**clouds, "spread": at["spread"], "offset": True}
             params |= {"min_radius": at["radii"][0], "max_radius": at["radii"][1]}
         case "planted":
+            # All places of the shell are listed.
+            if at["radii"][1] > 9 or at["radii"][1] == 0:
+                return None
             last = at["points"] - 1
             places = dict.fromkeys((0, last // 2, last))
             rows = tuple((place + at["centres"] - 1) % at["centres"] for place in places)
@@ -34,6 +37,9 @@ def draw(at: Mapping[str, Any]) -> Drawn | None:
             args = {"squares": squares, "each": each, "batches": at["batches"], "centres": at["centres"]}
             args["exponent"] = exponent
         case "precise":
+            # Of half rows few keep clear of all points.
+            if at["centres"] * at["points"] > (512 if at["dtype"] == "half" else 8192):
+                return None
             args = clouds
             params |= {"min_radius": at["radii"][0] / 16, "max_radius": at["radii"][1] / 16}
             if at["dtype"] == "half":

@@ -21,10 +21,10 @@ def draw(at: Mapping[str, Any]) -> Drawn | None:
 SPACE = Space(
     axes={
         "dtype": Choice(("float", "half")),
-        "channels": Sizes(1, 129),
-        "height": Sizes(1, 65),
-        "width": Sizes(1, 129),
-        "masks": Sizes(1, 1025),
+        "channels": Sizes(1, 1025),
+        "height": Sizes(1, 4097),
+        "width": Sizes(1, 65537),
+        "masks": Sizes(1, 4097),
         "values": Choice(tuple(KINDS)),
         "what": Choice(("detected", "rows", "columns", "descending", "shuffled")),
     },

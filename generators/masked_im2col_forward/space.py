@@ -8,6 +8,8 @@ from mluops_gtest.authoring.space import Choice, Drawn, Sizes, Space
 from .recipes import SIDES
 from .values import KINDS
 
+# Mask positions grow with the pad: beyond 2^15, 2^16 and 2^24 they leave what narrow integers and floats hold.
+_PADS = (0, 1, 2, 4, 9, 300, 40_000, 70_001, 16_777_301)
 _WINDOW = ("kernel_h", "kernel_w", "pad_h", "pad_w")
 
 
@@ -39,13 +41,13 @@ SPACE = Space(
     axes={
         "dtype": Choice(("float", "half")),
         "channels": Sizes(1, 129),
-        "height": Sizes(1, 65),
-        "width": Sizes(1, 129),
+        "height": Sizes(1, 4097),
+        "width": Sizes(1, 65537),
         "masks": Sizes(1, 1025),
         "kernel_h": Sizes(1, 9),
         "kernel_w": Sizes(1, 9),
-        "pad_h": Sizes(0, 9),
-        "pad_w": Sizes(0, 9),
+        "pad_h": Choice(_PADS),
+        "pad_w": Choice(_PADS),
         "values": Choice(tuple(KINDS)),
         "what": Choice(
             ("mask_grid", "scattered", "sweep", *(f"{side} {how}" for side in SIDES for how in ("across", "clear")))

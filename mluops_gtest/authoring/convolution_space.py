@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, get_args
 
 from mluops_gtest.authoring.connections import Tail
+from mluops_gtest.authoring.filters import axis_letters, extents
 from mluops_gtest.authoring.sparse import Triple
 from mluops_gtest.model.call import OpCall
 from mluops_gtest.model.space import Choice, Drawn, Sizes, Space
@@ -30,6 +31,8 @@ def convolution_space(
 
     def draw(at: Mapping[str, Any]) -> Drawn | None:
         what, kernel, sub_m = at["what"], at["kernel"], at["sub_m"]
+        if at["values"] in special:
+            what = at["values"]
         channels = {name: at[name] for name in ("channels_in", "channels_out")}
         params = {"sub_m": sub_m}
         laid_out = {"layout": at["layout"]} if layouts else {}
@@ -64,7 +67,7 @@ def convolution_space(
             number *= length
         tensors = rows_in * channels_in + rows_out * channels_out + number * (channels_in * channels_out + 2 * rows_in)
         # Products take their time, too.
-        return tensors + number * min(rows_in, rows_out) * channels_in * channels_out // 64
+        return tensors + number * min(rows_in, rows_out) * channels_in * channels_out // 8
 
     def defined(call: OpCall) -> bool:
         """A library reads as many counts as the tensors have offsets."""
@@ -83,10 +86,10 @@ def convolution_space(
             "channels_in": Sizes(1, 129),
             "channels_out": Sizes(1, 129),
             "kernel": Choice((*_KERNELS, *kernels)),
-            "what": Choice(("random_pairs", "sites", *special)),
+            "what": Choice(("random_pairs", "sites")),
             "sub_m": Choice((0, 1)),
             "tail": Choice(get_args(Tail)),
-            "values": Choice(values),
+            "values": Choice((*values, *special)),
             "side": Choice(_SIDES),
             "stride": Choice(((1, 1, 1), (2, 2, 2), (1, 2, 1))),
             "dilation": Choice(((1, 1, 1), (2, 2, 2))),
@@ -97,6 +100,14 @@ def convolution_space(
         limits=(1_000_001,),
         defined=defined,
     )
+
+
+def filter_offsets(call: OpCall) -> int | None:
+    """The kernel offsets that filters claims; None where its layout has no such axes."""
+    filters = call.inputs["filters"]
+    if filters is None or len(axis_letters(filters.layout, len(filters.dims))) != len(filters.dims):
+        return None
+    return extents(filters.desc).offsets
 
 
 def _strided(at: Mapping[str, Any]) -> dict[str, Triple]:

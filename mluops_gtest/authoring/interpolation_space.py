@@ -7,7 +7,7 @@ from mluops_gtest.authoring.interpolation import Triples, Values, Weights
 from mluops_gtest.model.space import Choice, Drawn, Sizes, Space
 
 _SHAPE: Final = ("batches", "channels", "cells", "points")
-_DRAWN, _NEAREST, _CANCELLING, _LAST_CELLS = "drawn", "nearest", "cancelling", "last_cells"
+_DRAWN: Final = "drawn"
 
 
 def interpolation_space(special: tuple[str, ...]) -> Space:
@@ -15,17 +15,17 @@ def interpolation_space(special: tuple[str, ...]) -> Space:
 
     def draw(at: Mapping[str, Any]) -> Drawn | None:
         shape = tuple(at[name] for name in _SHAPE)
-        what, dtype = at["what"], at["dtype"]
+        what = at["values"]
         match what:
-            case "drawn":
-                args = {name: at[name] for name in ("triples", "weights", "values")}
+            case _ if what in get_args(Values):
+                args, what = {name: at[name] for name in ("triples", "weights", "values")}, _DRAWN
             case "last_cells":
                 args = {"named": min(at["cells"], 3)}
             case "nearest" | "cancelling":
                 args = {}
             case kind:
                 what, args = "special", {"kind": kind}
-        return Drawn(what, {}, {"shape": shape, **args}, dtype)
+        return Drawn(what, {}, {"shape": shape, **args}, at["dtype"])
 
     return Space(
         axes={
@@ -34,11 +34,9 @@ def interpolation_space(special: tuple[str, ...]) -> Space:
             "channels": Sizes(1, 257),
             "cells": Sizes(1, 1025),
             "points": Sizes(1, 2049),
-            # What is drawn is most of what there is to find.
-            "what": Choice((_DRAWN, _NEAREST, _CANCELLING, _LAST_CELLS, *special)),
             "triples": Choice(get_args(Triples)),
             "weights": Choice(get_args(Weights)),
-            "values": Choice(get_args(Values)),
+            "values": Choice((*get_args(Values), "nearest", "cancelling", "last_cells", *special)),
         },
         draw=draw,
         elements=lambda at: at["batches"] * (at["channels"] * (at["cells"] + at["points"]) + 6 * at["points"]),

@@ -60,10 +60,10 @@ def _size_classes(axis: Sizes) -> Iterator[SizeClass]:
 
 @dataclass(frozen=True, slots=True)
 class SpacePoint:
-    """One value per axis of a space, and the class that each was drawn from."""
+    """One value per axis of a space, and the places of the classes that they were drawn from."""
 
     values: Mapping[str, Any]
-    classes: Mapping[str, AxisClass]
+    places: Mapping[str, int]
 
 
 class Axes:
@@ -75,15 +75,19 @@ class Axes:
 
     def draw(self, random: Random) -> SpacePoint:
         """Any class of each axis, and any value of the class."""
-        chosen = {name: random.choice(classes) for name, classes in self.classes.items()}
-        return SpacePoint({name: one.draw(random) for name, one in chosen.items()}, chosen)
+        places = {name: int(random.random() * len(classes)) for name, classes in self.classes.items()}
+        return SpacePoint({name: self.classes[name][place].draw(random) for name, place in places.items()}, places)
 
     def smaller(self, point: SpacePoint, random: Random) -> SpacePoint | None:
         """The point with another axis in a class of smaller sizes; None where all sizes are the smallest."""
-        places = {name: self.classes[name].index(point.classes[name]) for name in self._sizes}
-        able = [name for name, place in places.items() if place]
+        able = [name for name in self._sizes if point.places[name]]
         if not able:
             return None
-        name = random.choice(able)
-        chosen = self.classes[name][random.randrange(places[name])]
-        return SpacePoint({**point.values, name: chosen.draw(random)}, {**point.classes, name: chosen})
+        name = able[int(random.random() * len(able))]
+        place = int(random.random() * point.places[name])
+        value = self.classes[name][place].draw(random)
+        return SpacePoint({**point.values, name: value}, {**point.places, name: place})
+
+    def names(self, point: SpacePoint) -> dict[str, str]:
+        """Axis → the name of the class."""
+        return {axis: self.classes[axis][place].name for axis, place in point.places.items()}

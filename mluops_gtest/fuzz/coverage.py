@@ -1,4 +1,4 @@
-"""Which classes have been drawn together: pairs of them, and pairs of faults."""
+"""Which classes have been drawn together: pairs of them, and of the checks that do not hold."""
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
@@ -6,38 +6,47 @@ from collections.abc import Iterable, Mapping, Sequence
 # A pair is a number: the places of its two features, the lower one first, in a table that never changes.
 Pairs = frozenset[int]
 
-_FAULT = "fault"
+_FAULT, _ONE, _CHECK = "fault", "one fault", "check"
 SOUND = "none"
 
 
 class Features:
-    """Everything that a draw may have: a class of each axis, a kind of fault, the faults themselves."""
+    """Everything that a draw may have: a class of each axis, a kind of fault, the faults, the checks they break."""
 
-    def __init__(self, axes: Mapping[str, Sequence[str]], faults: Mapping[str, str]) -> None:
+    def __init__(self, axes: Mapping[str, Sequence[str]], faults: Mapping[str, str], checks: Sequence[str]) -> None:
         """`axes` gives the names of the classes of each, `faults` the kind of each fault by its name."""
         kinds = (SOUND, *dict.fromkeys(faults.values()))
         columns = {**axes, _FAULT: kinds}
+        alone = (*((_ONE, name) for name in faults), *((_CHECK, name) for name in checks))
         features = [(axis, name) for axis, names in columns.items() for name in names]
-        self._faults = faults
-        self._places = {feature: place for place, feature in enumerate((*features, *((None, name) for name in faults)))}
+        self._faults, self.count = faults, len(features) + len(alone)
+        self._places = {feature: place for place, feature in enumerate((*features, *alone))}
         sizes = [len(names) for names in columns.values()]
-        self.total = sum(a * b for a, b in itertools.combinations(sizes, 2)) + len(faults) * (len(faults) + 1) // 2
+        pairs = sum(a * b for a, b in itertools.combinations(sizes, 2))
+        self.total = pairs + len(faults) + len(checks) * (len(checks) + 1) // 2
 
-    @property
-    def count(self) -> int:
-        return len(self._places)
+    def of_classes(self, classes: Mapping[str, str]) -> Pairs:
+        """The pairs that a draw of these classes covers, whatever is wrong with it."""
+        return self._numbers(itertools.combinations(self._axes(classes), 2))
 
-    def pairs(self, classes: Mapping[str, str], faults: Sequence[str]) -> Pairs:
-        """The pairs that a draw of these classes with these faults covers."""
-        kinds = dict.fromkeys(self._faults[name] for name in faults) or {SOUND: None}
-        axes = [self._places[feature] for feature in classes.items()]
-        wrong = [self._places[None, name] for name in faults]
-        found = {
-            *itertools.combinations(axes, 2),
-            *((place, self._places[_FAULT, kind]) for place in axes for kind in kinds),
-            *itertools.combinations_with_replacement(sorted(wrong), 2),
-        }
-        return frozenset(low * self.count + high for low, high in found)
+    def of_faults(self, classes: Mapping[str, str], faults: Sequence[str], broken: Sequence[str]) -> Pairs:
+        """What such a draw covers beside that with these faults, which break these checks."""
+        kinds = [self._places[_FAULT, kind] for kind in {self._faults[name] for name in faults} or {SOUND}]
+        pairs = ((place, kind) for place in self._axes(classes) for kind in kinds)
+        return self._numbers(pairs) | self.of_checks(faults, broken)
+
+    def of_checks(self, faults: Sequence[str], broken: Sequence[str]) -> Pairs:
+        """Each fault, and the checks that do not hold, in order: the first meets the others, or itself if alone."""
+        wrong = [self._places[_ONE, name] for name in faults]
+        checks = [self._places[_CHECK, name] for name in broken]
+        met = ((checks[0], place) for place in checks[1:] or checks[:1])
+        return self._numbers((*((place, place) for place in wrong), *met))
+
+    def _axes(self, classes: Mapping[str, str]) -> list[int]:
+        return [self._places[feature] for feature in classes.items()]
+
+    def _numbers(self, pairs: Iterable[tuple[int, int]]) -> Pairs:
+        return frozenset(low * self.count + high for low, high in pairs)
 
 
 class Coverage:

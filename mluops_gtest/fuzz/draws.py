@@ -1,9 +1,12 @@
 """The calls of one operator that a seed gives, one after the other: what comes next depends on what was drawn before,
 never on what came back or on how fast it did."""
 
+import contextlib
 import hashlib
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from random import Random
 from typing import Final
 
@@ -11,7 +14,7 @@ from mluops_gtest.content.vocabulary import Vocabulary
 from mluops_gtest.errors import DeclarationError, OperatorError
 from mluops_gtest.fuzz.classes import Axes, SpacePoint
 from mluops_gtest.fuzz.coverage import Coverage, Features, Pairs
-from mluops_gtest.fuzz.faults import Fault, faults_of
+from mluops_gtest.fuzz.faults import STRIDES, faults_of
 from mluops_gtest.generate.make import make_drawn
 from mluops_gtest.model.binding import bind_values
 from mluops_gtest.model.case import Case, CaseDraft, Expect
@@ -23,14 +26,22 @@ _CANDIDATES: Final = 6
 # Sets of candidates of which none can be made before a number is passed over.
 _ROUNDS: Final = 8
 # Of all draws: without a fault, and with one or none; the rest has two.
-_SOUND, _ONE_FAULT = 0.55, 0.8
+_SOUND, _ONE_FAULT = 0.55, 0.75
+# Of so many sets of faults the one that breaks checks in the most new pairs is taken; each is the best of a few by what
+# its faults break alone.
+_FAULT_SETS: Final = 8
+_LOOKED_AT: Final = 8
+# Valid calls that are asked what a fault breaks alone.
+_PROBED: Final = 3
+# Second faults that are like the first.
+_ALIKE: Final = 0.5
 # A call of more elements is large, and one draw in fifty may be.
 LARGE: Final = 1 << 14
 _LARGE_EVERY: Final = 50
 _LARGE_BITS: Final = (14.0, 20.0)
 # Elements of the others, as powers of two: most calls are small, and all are quick.
 _SMALL_BITS: Final = (3.0, 13.0)
-_FAULTY_BITS: Final = (3.0, 9.0)
+_FAULTY_BITS: Final = (3.0, 12.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +54,16 @@ class DrawnCase:
     faults: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidate:
-    point: SpacePoint
+class _UnfitError(DeclarationError):
+    """No fault goes with the call."""
+
+
+@dataclass(slots=True)
+class _Spoiling:
+    """What was done to a call, and the pairs that it covers."""
+
     faults: tuple[str, ...]
     pairs: Pairs
-
-
-class _UnfitError(DeclarationError):
-    """The faults do not go with the call."""
 
 
 class Draws:
@@ -64,26 +76,31 @@ class Draws:
         self._faults = faults_of(operator, space.limits)
         self._dtype = Vocabulary(operator).default_dtype
         names = {axis: [one.name for one in classes] for axis, classes in self._axes.classes.items()}
-        self.features = Features(names, {fault.name: fault.kind for fault in self._faults.values()})
-        words = repr((sorted(names.items()), sorted(self._faults), seed))
+        kinds = {fault.name: fault.kind for fault in self._faults.values()}
+        self.features = Features(names, kinds, [check.name for check in operator.checks])
+        words = repr((sorted(names.items()), sorted(kinds.items()), seed))
         # What the sequence of draws follows from; the operator's recipes may still make other calls of them.
         self.digest = hashlib.sha256(words.encode()).hexdigest()[:16]
         self.coverage = Coverage(self.features)
+        self._order = {check.name: place for place, check in enumerate(operator.checks)}
 
     def draw(self, number: int) -> DrawnCase | None:
         """The call of that number, and its pairs are covered from now on; None where none could be made."""
         random = Random(f"{self.seed}/{self.operator.name}/{number}")
         bits, faults = self._kind(number, random)
+        if faults:
+            # Here, where a mistake in it is not taken for a call that cannot be made.
+            _ = self._breaks
         for _ in range(_ROUNDS):
-            for candidate in self._candidates(random, bits, faults):
-                case = self._made(number, candidate, random)
-                if case is not None:
-                    self.coverage.add(candidate.pairs)
-                    return DrawnCase(number, case, candidate.pairs, candidate.faults)
+            for point in self._candidates(random, bits):
+                drawn = self._made(number, point, faults, random)
+                if drawn is not None:
+                    self.coverage.add(drawn.pairs)
+                    return drawn
         return None
 
     def _kind(self, number: int, random: Random) -> tuple[tuple[float, float], int]:
-        """The range of elements as powers of two, and how many faults."""
+        """The range of elements as powers of two, and how many faults at most."""
         if number % _LARGE_EVERY == _LARGE_EVERY - 1:
             return _LARGE_BITS, 0
         share = random.random()
@@ -91,15 +108,12 @@ class Draws:
             return _SMALL_BITS, 0
         return _FAULTY_BITS, 1 if share < _ONE_FAULT else 2
 
-    def _candidates(self, random: Random, bits: tuple[float, float], faults: int) -> Sequence[_Candidate]:
+    def _candidates(self, random: Random, bits: tuple[float, float]) -> Sequence[SpacePoint]:
         """Those with the most new pairs first."""
-        found = []
-        for _ in range(_CANDIDATES):
-            point = self._point(random, 2.0 ** random.uniform(*bits))
-            chosen = tuple(random.sample(tuple(self._faults), faults))
-            classes = {axis: one.name for axis, one in point.classes.items()}
-            found.append(_Candidate(point, chosen, self.features.pairs(classes, chosen)))
-        return sorted(found, key=lambda candidate: -self.coverage.new(candidate.pairs))
+        points = [self._point(random, 2.0 ** random.uniform(*bits)) for _ in range(_CANDIDATES)]
+        # What does not become small by its sizes alone is left to the draws that may be large.
+        fitting = [point for point in points if self._space.elements(point.values) <= 2.0 ** bits[1]]
+        return sorted(fitting, key=lambda point: -self.coverage.new(self.features.of_classes(self._axes.names(point))))
 
     def _point(self, random: Random, most: float) -> SpacePoint:
         """Any point with at most so many elements: what is too large shrinks along one axis after the other."""
@@ -111,13 +125,31 @@ class Draws:
             point = smaller
         return point
 
-    def _made(self, number: int, candidate: _Candidate, random: Random) -> Case | None:
+    def _made(self, number: int, point: SpacePoint, faults: int, random: Random) -> DrawnCase | None:
         """The complete case; None where the call is not defined, or the recipe cannot make it."""
-        drawn = self._space.draw(candidate.point.values)
+        draft = self._draft(number, point, random)
+        if draft is None:
+            return None
+        classes = self._axes.names(point)
+        done = _Spoiling((), self.features.of_faults(classes, (), ()))
+
+        def spoil(case: Case) -> Case:
+            return self._spoilt(case, classes, faults, random, done) if faults else case
+
+        try:
+            case = make_drawn(draft, self.operator, spoil)
+        except OperatorError:
+            raise
+        except DeclarationError:
+            return None
+        return DrawnCase(number, case, self.features.of_classes(classes) | done.pairs, done.faults)
+
+    def _draft(self, number: int, point: SpacePoint, random: Random) -> CaseDraft | None:
+        drawn = self._space.draw(point.values)
         if drawn is None:
             return None
         name = self.operator.name
-        draft = CaseDraft(
+        return CaseDraft(
             id=f"{name}/fuzz_{self.seed}_{number}",
             operator=name,
             tags=("random",),
@@ -136,21 +168,95 @@ class Draws:
             where=f"space.py of {name}",
             digest="",
         )
-        faults = [self._faults[fault] for fault in candidate.faults]
-        try:
-            return make_drawn(draft, self.operator, lambda case: self._spoilt(case, faults, random))
-        except OperatorError:
-            raise
-        except DeclarationError:
-            return None
 
-    def _spoilt(self, case: Case, faults: Sequence[Fault], random: Random) -> Case:
-        for fault in faults:
-            changed = fault.apply(case, random)
-            if changed is None:
-                raise _UnfitError(f"{case.id} cannot have the fault {fault.name!r}")
-            case = changed
-        defined = self._space.defined
-        if faults and defined is not None and not defined(bind_values(case, self.operator)):
-            raise _UnfitError(f"{case.id} would be no call at all")
-        return replace(case, doc=", ".join(fault.name for fault in faults))
+    def _spoilt(self, case: Case, classes: Mapping[str, str], faults: int, random: Random, done: _Spoiling) -> Case:
+        """The call with the faults that cover most new pairs, out of several sets of them."""
+        best: Case | None = None
+        sets = [self._fault_set(faults, random) for _ in range(_FAULT_SETS * _LOOKED_AT)]
+        sets.sort(key=lambda names: -self.coverage.new(self._expected(names)))
+        for names in sets[:_FAULT_SETS]:
+            spoilt = self._with_faults(case, names, random)
+            if spoilt is None:
+                continue
+            broken = self._broken(spoilt)
+            if broken is None:
+                continue
+            pairs = self.features.of_faults(classes, names, broken)
+            if best is None or self.coverage.new(pairs) > self.coverage.new(done.pairs):
+                best, done.faults, done.pairs = spoilt, names, pairs
+        if best is None:
+            raise _UnfitError(f"{case.id} can have none of the faults")
+        return replace(best, doc=", ".join(done.faults))
+
+    def _fault_set(self, faults: int, random: Random) -> tuple[str, ...]:
+        """As many faults; of two often both of one kind, since what must agree is often wrong together."""
+        names = tuple(self._faults)
+        first = random.choice(names)
+        if faults == 1:
+            return (first,)
+        kind = self._faults[first].kind
+        alike = tuple(name for name in names if self._faults[name].kind == kind and name != first)
+        second = random.choice(alike if alike and random.random() < _ALIKE else names)
+        # A new length makes a tensor contiguous again, so that strides come last.
+        return tuple(sorted(dict.fromkeys((first, second)), key=lambda name: self._faults[name].kind == STRIDES))
+
+    def _expected(self, names: Sequence[str]) -> Pairs:
+        """The pairs that these faults cover if each breaks what it breaks alone."""
+        broken = {check for name in names for check in self._breaks.get(name, ())}
+        return self.features.of_checks(names, sorted(broken, key=self._order.__getitem__))
+
+    @cached_property
+    def _breaks(self) -> dict[str, frozenset[str]]:
+        """Fault → the checks that it breaks alone, in a few valid calls."""
+        found: dict[str, set[str]] = defaultdict(set)
+        for number in range(_PROBED):
+            random = Random(f"{self.seed}/{self.operator.name}/probe {number}")
+            for _ in range(_ROUNDS):
+                call = self._valid(self._point(random, 2.0 ** _FAULTY_BITS[1]), random)
+                if call is None:
+                    continue
+                for name, fault in self._faults.items():
+                    spoilt = fault.apply(call, random)
+                    found[name].update((spoilt and self._broken(spoilt)) or ())
+                break
+        return {name: frozenset(checks) for name, checks in found.items()}
+
+    def _valid(self, point: SpacePoint, random: Random) -> Case | None:
+        """The call as the recipe makes it, without a baseline; None where it cannot."""
+        made: list[Case] = []
+
+        def take(case: Case) -> Case:
+            made.append(case)
+            raise _UnfitError("the call is all that is wanted")
+
+        draft = self._draft(-1, point, random)
+        with contextlib.suppress(DeclarationError):
+            if draft is not None:
+                make_drawn(draft, self.operator, take)
+        return made[0] if made else None
+
+    def _with_faults(self, case: Case, names: Sequence[str], random: Random) -> Case | None:
+        spoilt: Case | None = case
+        for name in names:
+            spoilt = None if spoilt is None else self._faults[name].apply(spoilt, random)
+        return spoilt
+
+    def _broken(self, case: Case) -> tuple[str, ...] | None:
+        """The checks that do not hold, in order; None for a call that is none, or computes without values."""
+        call = bind_values(case, self.operator)
+        if self._space.defined is not None and not self._space.defined(call):
+            return None
+        broken: list[str] = []
+        for check in self.operator.checks:
+            try:
+                holds = check.holds(call)
+            except Exception:
+                # A check relies on those before it; the first that does not hold has answered.
+                if not broken:
+                    return None
+                break
+            if not holds:
+                broken.append(check.name)
+        answer = self.operator.check(broken[0]) if broken else None
+        bare = any(tensor.data is None and not tensor.desc.is_empty for tensor in case.inputs)
+        return None if bare and (answer is None or answer.writes) else tuple(broken)

@@ -7,6 +7,7 @@ that is right, or right but for another one: just valid and just invalid lie bes
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from random import Random
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ from mluops_gtest.model.tensor import LARGE_ELEMENTS, Tensor, contiguous
 # The call with the fault; None where it cannot have it.
 Apply = Callable[[Case, Random], Case | None]
 
+STRIDES: Final = "strides"
 _DTYPES: Final = ("half", "float", "double", "bfloat16", "int8", "uint8", "int16", "int32", "int64", "bool")
 _LAYOUTS: Final = tuple(layout.value for layout in Layout)
 _ARCHES: Final = (0, 1, OLDEST_ARCH - 1, OLDEST_ARCH, OLDEST_ARCH + 1)
@@ -85,7 +87,7 @@ def _of_tensor(spec: TensorSpec | OutputSpec) -> Iterator[Fault]:
     for what, kind, change in (
         ("dtype", "dtype", _other_dtype),
         ("layout", "layout", _other_layout),
-        ("strides", "strides", _strided),
+        ("strides", STRIDES, _strided),
         ("rank + 1", "rank", _one_axis_more),
         ("rank − 1", "rank", _one_axis_less),
     ):
@@ -121,10 +123,12 @@ def _other_layout(tensor: Tensor, rng: Random) -> Change:
 
 
 def _strided(tensor: Tensor, rng: Random) -> Change | None:
-    """Rows with a gap between them, or the axes in another order."""
+    """Rows with a gap between them, or the axes in another order; a single element gets a neighbour."""
     dims = tensor.desc.dims
-    if math.prod(dims) < 2 or tensor.desc.is_large:
+    if not dims or tensor.desc.is_empty or tensor.desc.is_large:
         return None
+    if math.prod(dims) == 1:
+        return Change(dims=(*dims[:-1], 2), strides=(*((4,) * (len(dims) - 1)), 2))
     gap = contiguous((*dims[:-1], dims[-1] + 1)) if len(dims) > 1 else (2,)
     turned = tuple(reversed(contiguous(tuple(reversed(dims)))))
     return Change(strides=rng.choice((gap, turned)))
@@ -167,13 +171,15 @@ def _of_all_tensors(operator: Operator) -> Iterator[Fault]:
 def _of_symbols(operator: Operator, limits: tuple[int, ...]) -> Iterator[Fault]:
     """A size that tensors and parameters share, changed in all of them."""
     factors = (factor for spec in operator.tensors for axis in _axes(spec.shape) or () for factor in axis.factors)
-    for symbol in dict.fromkeys(factor for factor in factors if not factor.isdecimal()):
-        for what, kind, size in (
-            ("0", "empty", 0),
-            ("2^31", "large", LARGE_ELEMENTS),
-            *((f"{limit}", "limit", limit) for limit in limits),
-        ):
-            yield Fault(f"{symbol} {what}", kind, _resymbolled(operator, symbol, size))
+    for symbol in dict.fromkeys(factors):
+        if symbol.isdecimal():
+            sizes = [("+ 1", "dim", int(symbol) + 1), ("− 1", "dim", int(symbol) - 1)]
+        else:
+            # Two of 2^16 are large together, where each alone is not.
+            powers = ((f"2^{power}", "large", 1 << power) for power in (16, 30, 31))
+            sizes = [*powers, *((str(limit), "limit", limit) for limit in limits)]
+        for what, kind, size in (("0", "empty", 0), *sizes):
+            yield Fault(f"{symbol}: {what}", kind, _resymbolled(operator, symbol, size))
 
 
 def _resymbolled(operator: Operator, symbol: str, size: int) -> Apply:
@@ -208,6 +214,7 @@ def _dims_with(
     return tuple(found)
 
 
+@cache
 def _axes(shape: str, rank: int | None = None) -> tuple[Axis, ...] | None:
     try:
         parsed = parse_shape(shape)

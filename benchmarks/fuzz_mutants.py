@@ -1,0 +1,121 @@
+"""What fuzzing finds from scratch: `python -m benchmarks.fuzz_mutants [--op OP] [--cases N] [--seed N] [-v]`.
+
+Every wrong implementation that an operator ships, and every wrong answer to faulty calls that its ordered checks allow
+(a check forgotten, another status, two checks exchanged, outputs written before the call is refused), is the backend of
+a hunt of its own: how many draws it takes until one fails. All of them see the same draws, so that each is made once;
+an implementation that is found sees no more. Shipped implementations check nothing, so that they see calls that compute
+alone. The table is that of docs/reference/fuzzing.md.
+"""
+
+import argparse
+import statistics
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from mluops_gtest.api.session import Session
+from mluops_gtest.audit.status_mutants import status_mutants
+from mluops_gtest.audit.subject import Implementation
+from mluops_gtest.engine.caller import InlineCaller
+from mluops_gtest.engine.execute import Executor, Options
+from mluops_gtest.fuzz.draws import DrawnCase, Draws
+from mluops_gtest.fuzz.hunt import is_failure
+from mluops_gtest.model.call import OpCall
+from mluops_gtest.model.case import Case
+from mluops_gtest.model.operator import Mutant, Operator
+from mluops_gtest.model.outcome import Outcome
+from mluops_gtest.model.parts import MUTANTS, SPACE
+from mluops_gtest.model.status import Status
+
+HEAD: Final = "| operator | wrong implementations | found | draws, median | most | wrong statuses | found | not found |"
+
+
+@dataclass(frozen=True, slots=True)
+class Hunted:
+    """What became of the wrong implementations of one kind: the number of draws until each was found."""
+
+    draws: Mapping[str, int | None]
+
+    @property
+    def found(self) -> list[int]:
+        return [number for number in self.draws.values() if number is not None]
+
+    @property
+    def missed(self) -> list[str]:
+        return [name for name, number in self.draws.items() if number is None]
+
+
+class _Suspect:
+    """A wrong implementation that is not found yet."""
+
+    def __init__(self, mutant: Mutant, checks: tuple[str, ...] | None = None) -> None:
+        """`checks`: its answers differ only for calls that one of these refuses; None: for calls that compute."""
+        self.mutant, self._checks = mutant, checks
+        run: Callable[[OpCall], Status] = mutant.fresh()
+        options = Options(elementwise=True, bounds_alone=True, explain=False)
+        self._executor = Executor(InlineCaller(Implementation(mutant.name, run)), options)
+
+    def fails(self, case: Case, operator: Operator) -> bool:
+        """The case tells; an exception of the mutant's own proves nothing."""
+        computes = operator.computes(case.expect.status, case.expect.check)
+        if not (computes if self._checks is None else case.expect.check in self._checks):
+            return False
+        with np.errstate(all="ignore"):
+            result = self._executor.execute(case, operator)
+        return is_failure(result) and result.outcome is not Outcome.ERROR
+
+
+def hunted(operator: Operator, drawn: Iterator[DrawnCase], mutants: tuple[Mutant, ...]) -> tuple[Hunted, Hunted]:
+    """The shipped implementations and the wrong statuses, each hunted with these draws."""
+    statuses = [_Suspect(one.mutant, one.checks) for one in status_mutants(operator) if not one.writes]
+    kinds = [[_Suspect(mutant) for mutant in mutants], statuses]
+    found: list[dict[str, int | None]] = [dict.fromkeys(one.mutant.name for one in kind) for kind in kinds]
+    for one in drawn:
+        for kind, known in zip(kinds, found, strict=True):
+            for suspect in tuple(kind):
+                if suspect.fails(one.case, operator):
+                    known[suspect.mutant.name] = one.number + 1
+                    kind.remove(suspect)
+        if not any(kinds):
+            break
+    return Hunted(found[0]), Hunted(found[1])
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print the table; exit 1 where less is found than the documentation says."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--op", action="append", help="only this operator; repeat it for several")
+    parser.add_argument("--cases", type=int, default=2000, help="draws per operator (default: 2000)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("-v", action="store_true", help="name what was not found, and when the rest was")
+    options = parser.parse_args(arguments)
+    known = Session().catalogue.operators
+    print(HEAD, "|---|" + "---|" * 7, sep="\n")
+    good = True
+    for name in options.op or list(known):
+        operator, space = known.find(name), known.part(known.find(name).name, SPACE)
+        assert space is not None, f"{name} has no space.py"
+        draws = Draws(operator, space, options.seed)
+        cases = (one for number in range(options.cases) if (one := draws.draw(number)) is not None)
+        wrong, statuses = hunted(operator, cases, known.part(operator.name, MUTANTS) or ())
+        good = good and len(wrong.found) >= 0.95 * len(wrong.draws) and not statuses.missed
+        print(_row(operator.name, wrong, statuses), flush=True)
+        if options.v:
+            for kind in (wrong, statuses):
+                late = sorted((number or 0, name) for name, number in kind.draws.items())
+                print("  ", ", ".join(f"{name} {number or 'not found'}" for number, name in late), file=sys.stderr)
+    return 0 if good else 1
+
+
+def _row(operator: str, wrong: Hunted, statuses: Hunted) -> str:
+    found = wrong.found or [0]
+    missed = ", ".join((*wrong.missed, *statuses.missed)) or "–"
+    cells = (operator, len(wrong.draws), len(wrong.found), round(statistics.median(found)), max(found))
+    return f"| {' | '.join(map(str, (*cells, len(statuses.draws), len(statuses.found), missed)))} |"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,38 @@
+"""What fuzzing draws for each operator: the numpy kernels answer every call as the references say."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mluops_gtest.audit.subject import Implementation
+from mluops_gtest.content.operators import load_operators
+from mluops_gtest.engine.caller import InlineCaller
+from mluops_gtest.engine.execute import Executor, Options
+from mluops_gtest.fuzz.draws import Draws
+from mluops_gtest.model.outcome import Outcome
+from mluops_gtest.model.parts import SPACE
+
+OPERATORS = load_operators(Path(__file__).parents[2])
+# CI draws other calls than the benchmarks.
+SEED, CASES = 1, 200
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OPERATORS)
+def test_the_kernel_answers_every_drawn_call_as_the_reference(name):
+    operator, space = OPERATORS[name], OPERATORS.part(name, SPACE)
+    assert space is not None, "every operator can be fuzzed"
+    draws = Draws(operator, space, SEED)
+    options = Options(elementwise=True, bounds_alone=True)
+    executor = Executor(InlineCaller(Implementation(name, operator.kernel)), options)
+    computed = 0
+    with np.errstate(all="ignore"):
+        drawn = [one for one in map(draws.draw, range(CASES)) if one is not None]
+        for one in drawn:
+            result = executor.execute(one.case, operator)
+            computed += operator.computes(one.case.expect.status, one.case.expect.check)
+            assert result.outcome is Outcome.PASSED, f"{one.case.id} {one.faults}: {result.reason}"
+    assert len(drawn) > 0.9 * CASES, "few draws are passed over"
+    assert computed > 0.4 * CASES, "most calls compute"
+    assert len({one.case.expect.check for one in drawn}) > 20, "and the others reach many checks"

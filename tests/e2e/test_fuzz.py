@@ -1,0 +1,136 @@
+"""mluops-test fuzz: what is wrong is found, kept small, run first the next time; what is right passes."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+OP = "three_interpolate_forward"
+SUPPORT = Path(__file__).parents[1] / "support"
+SPACE = """
+from mluops_gtest.authoring.space import Choice, Drawn, Sizes, Space
+
+SPACE = Space(
+    axes={"count": Sizes(1, 300), "factor": Choice((2, 3, -1))},
+    draw=lambda at: Drawn("noise", {"factor": at["factor"]}, {"count": at["count"]}),
+    elements=lambda at: 2 * at["count"],
+    # Its checks do not look at types.
+    defined=lambda call: all(
+        arg is None or arg.dtype.value == "float" for arg in (*call.inputs.values(), *call.outputs.values())
+    ),
+)
+"""
+
+
+@pytest.fixture
+def fuzz(cli, tmp_path):
+    """A hunt on one of the wrong backends, in this process."""
+
+    def call(name, *arguments, cases=60):
+        backend = f"{SUPPORT / 'fuzzed_backends.py'}:{name}"
+        corpus = tmp_path / "corpus"
+        where = ("--op", OP, "--cases", cases, "--corpus", corpus)
+        result = cli("fuzz", "--backend", backend, *where, *(arguments or ("--no-isolate",)))
+        index = corpus / "corpus.json"
+        result.kept = json.loads(index.read_text())["cases"] if index.exists() else []
+        result.corpus = corpus
+        return result
+
+    return call
+
+
+@pytest.mark.slow
+def test_values_that_are_wrong_beyond_a_size_are_found_with_that_size(fuzz):
+    result = fuzz("tail")
+    assert result.code == 1
+    (kept,) = result.kept
+    assert kept["headline"].startswith(f"{OP}: output[:, :, 64:] is zero, when N ≥ ")
+    assert f"found  {kept['headline']}" in result.lines
+    assert (result.corpus / kept["file"]).is_file()
+
+
+@pytest.mark.slow
+def test_a_forgotten_check_is_found(fuzz):
+    result = fuzz("lenient", cases=150)
+    assert result.code == 1
+    (kept,) = result.kept
+    assert "answered SUCCESS, expected BAD_PARAM (check weights_rank" in kept["headline"]
+
+
+@pytest.mark.slow
+def test_a_write_behind_a_buffer_is_found(fuzz):
+    result = fuzz("overrunning", cases=20)
+    assert result.code == 1
+    assert [kept["headline"].partition(", ")[0] for kept in result.kept] == [
+        f"{OP}: memory: wrote past the end of output"
+    ]
+
+
+@pytest.mark.slow
+def test_a_crash_costs_one_draw_and_is_found_in_workers_side_by_side(fuzz):
+    result = fuzz("crashing", "-j", 2, cases=20)
+    assert result.code == 1
+    assert [kept["headline"] for kept in result.kept] == [f"{OP}: crashed: killed by SIGSEGV"]
+    assert "20 draws in" in result.out
+
+
+@pytest.mark.slow
+def test_the_corpus_is_run_first_and_the_draws_go_on(fuzz, cli):
+    first = fuzz("tail", cases=30)
+    again = fuzz("tail", cases=10)
+    assert again.code == 1
+    assert again.kept == first.kept, "what is known is not kept twice"
+    assert "1 case of the corpus, 1 still failing" in again.out
+    assert f"{OP}     0            40" in again.out
+    right = cli("fuzz", "--op", OP, "--cases", 0, "--corpus", again.corpus)
+    assert right.code == 0
+    assert "1 case of the corpus, 0 still failing" in right.out
+
+
+@pytest.mark.slow
+def test_a_file_of_the_corpus_fails_in_a_run_as_the_hunt_says(fuzz, run):
+    result = fuzz("tail")
+    (command,) = [line.split() for line in result.lines if line.startswith("  mluops-test run ")]
+    again = run(*command[2:])
+    assert again.code == 1
+    (found,) = again.results.values()
+    assert found["outcome"] == "failed"
+
+
+@pytest.mark.slow
+def test_an_operator_of_another_root_is_drawn_by_its_own_space(cli, toy_with, tmp_path):
+    root = toy_with(space=SPACE)
+    result = cli("fuzz", "--root", root, "--cases", 60, "--seed", 3, "--corpus", tmp_path / "corpus")
+    assert result.code == 1
+    # Its kernel does not look at pointers.
+    assert "found  scale_by: error: ValueError: scale_by: the data pointer of 'x' is null" in result.out
+    assert "scale_by     3            60" in result.out
+
+
+def test_an_operator_without_a_space_cannot_be_drawn(cli, toy, tmp_path):
+    result = cli("fuzz", "--root", toy, "--cases", 1, "--corpus", tmp_path / "corpus")
+    assert result.code == 5
+    assert "Nothing can be drawn for scale_by" in result.err
+
+
+@pytest.mark.slow
+def test_a_right_kernel_passes_and_says_what_was_drawn(cli, tmp_path):
+    result = cli("fuzz", "--op", "masked_col2im_forward", "--cases", 30, "--corpus", tmp_path / "corpus")
+    assert result.code == 0
+    assert "30 draws in" in result.out
+    assert "0 failed, for 0 new causes" in result.out
+    assert list((tmp_path / "corpus").iterdir()) == [tmp_path / "corpus" / "state.json"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--stress", "60", "--isolate"), "say how often each draw is repeated"),
+        (("--stress", "5x", "--guard-pages", "--isolate"), "leave out --guard-pages"),
+        (("-j", "2"), "needs worker processes"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(cli, arguments, words):
+    result = cli("fuzz", "--op", "ball_query", "--cases", 1, *arguments)
+    assert result.code == 2
+    assert words in result.err

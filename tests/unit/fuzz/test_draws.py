@@ -1,0 +1,144 @@
+"""Draws follow from the seed alone, keep what is defined, and go where nobody was."""
+
+import dataclasses
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from mluops_gtest.content.operators import load_operators
+from mluops_gtest.errors import OperatorError
+from mluops_gtest.fuzz.draws import LARGE, Draws
+from mluops_gtest.fuzz.faults import faults_of
+from mluops_gtest.model.binding import bind_values
+from mluops_gtest.model.digest import digest_tensors
+from mluops_gtest.model.parts import SPACE
+from mluops_gtest.model.space import Choice, Drawn, Sizes, Space
+
+ROOT = Path(__file__).parents[3]
+NAME = "masked_col2im_forward"
+
+
+@cache
+def operators():
+    return load_operators(ROOT)
+
+
+def draws(seed=0, space=None):
+    known = operators()
+    return Draws(known[NAME], space or known.part(NAME, SPACE), seed)
+
+
+def mark(drawn):
+    case = drawn.case
+    descs = [tensor.desc for tensor in (*case.inputs, *case.outputs)]
+    return drawn.faults, descs, case.params, case.expect, digest_tensors(case.inputs), digest_tensors(case.outputs)
+
+
+def test_one_seed_gives_one_sequence():
+    first, second = draws(3), draws(3)
+    assert [mark(first.draw(n)) for n in range(40)] == [mark(second.draw(n)) for n in range(40)]
+
+
+def test_another_seed_gives_other_calls():
+    first, second = draws(3), draws(4)
+    assert [mark(first.draw(n)) for n in range(10)] != [mark(second.draw(n)) for n in range(10)]
+
+
+def test_draws_go_on_from_a_coverage_as_if_they_had_never_stopped():
+    whole, first = draws(5), draws(5)
+    expected = [mark(whole.draw(n)) for n in range(40)]
+    for number in range(20):
+        first.draw(number)
+    again = draws(5)
+    again.coverage.seen = set(first.coverage.seen)
+    assert [mark(again.draw(n)) for n in range(20, 40)] == expected[20:]
+
+
+@pytest.mark.slow
+def test_a_case_expects_what_the_checks_say():
+    one, known = draws(), operators()[NAME]
+    answers = Counter()
+    for number in range(150):
+        case = one.draw(number).case
+        answer = known.answer(bind_values(case, known))
+        assert (case.expect.status, case.expect.check) == (answer.status, answer.check)
+        answers[answer.check] += 1
+        if answer.computes:
+            assert known.broken(bind_values(case, known)) is None
+            assert all(tensor.data is not None for tensor in (*case.inputs, *case.outputs))
+    assert answers[None] > 50
+    assert len(answers) > 25, "faults reach many checks"
+
+
+@pytest.mark.slow
+def test_at_most_one_draw_in_fifty_is_large():
+    one = draws()
+    sizes = [
+        sum(tensor.desc.count for tensor in one.draw(n).case.inputs if tensor.data is not None) for n in range(200)
+    ]
+    assert sum(size > LARGE for size in sizes) <= 4
+
+
+@pytest.mark.slow
+def test_candidates_with_new_pairs_are_taken():
+    steered = draws()
+    for number in range(60):
+        steered.draw(number)
+    blind = draws()
+    for number in range(60):
+        # With everything seen no candidate is better than another.
+        seen = blind.coverage.seen
+        blind.coverage.seen = set(range(blind.features.count**2))
+        drawn = blind.draw(number)
+        blind.coverage.seen = seen | drawn.pairs
+    assert len(steered.coverage.seen) > 1.1 * len(blind.coverage.seen)
+
+
+def small(draw, defined=None):
+    return Space(
+        axes={"masks": Sizes(1, 4), "dtype": Choice(("float",))},
+        draw=draw,
+        elements=lambda at: 16 + 2 * at["masks"],
+        defined=defined,
+    )
+
+
+def plain(at):
+    return Drawn("pixels", {}, {"image": (1, 4, 4), "masks": at["masks"]}, at["dtype"])
+
+
+def test_values_that_do_not_go_together_are_drawn_again():
+    one = draws(space=small(lambda at: plain(at) if at["masks"] == 3 else None))
+    assert {one.draw(n).case.inputs[1].desc.dims for n in range(49) if not one.draw(n).faults} == {(3,)}
+
+
+def test_where_nothing_can_be_drawn_the_number_is_passed_over():
+    assert draws(space=small(lambda _at: None)).draw(0) is None
+
+
+def test_calls_that_are_none_are_not_drawn():
+    one = draws(space=small(plain, defined=lambda call: call.handle is not None))
+    assert all(not one.draw(number).case.expect.null_handle for number in range(60))
+
+
+def test_a_mistake_in_the_operator_is_told():
+    def odd(at):
+        return Drawn("odd", {}, {}, at["dtype"])
+
+    def broken(draw, params, dtype):
+        return None
+
+    operator = dataclasses.replace(operators()[NAME], recipes={"odd": broken})
+    with pytest.raises(OperatorError, match="the recipe 'odd' returns None"):
+        Draws(operator, small(odd), 0).draw(0)
+
+
+def test_faults_of_an_operator_have_names_of_their_own_and_reach_every_tensor():
+    operator = operators()["indice_convolution_backward_data"]
+    faults = faults_of(operator, (1_000_001,))
+    assert len(faults) > 100
+    for spec in operator.tensors:
+        assert {f"null descriptor of {spec.id}", f"{spec.id}: dtype", f"{spec.id}: strides"} <= faults.keys()
+    assert {"null handle", "arch", "null workspace", "null pointer of indice_num", "L: 1000001"} <= faults.keys()
