@@ -48,7 +48,8 @@ SPACE = Space(
         "num_voxel_x": Sizes(1, 129),
         "num_voxel_y": Sizes(1, 65),
         "num_voxel_z": Sizes(1, 9),
-        "margin": Choice((0, 1, 3, 100)),
+        # Beyond 2^24 floats do not hold every coordinate.
+        "margin": Choice((0, 1, 3, 100, 1 << 25)),
         "corner": Choice((0, 1)),
         "values": Choice(get_args(Kind)),
         "what": Choice(("scattered", "crowded", *_OWN_POINTS, *get_args(NonFinite))),

@@ -50,7 +50,9 @@ def faults_of(operator: Operator, limits: tuple[int, ...] = ()) -> dict[str, Fau
         *_of_symbols(operator, limits),
         *(fault for field in operator.param_fields if not field.result for fault in _of_param(field)),
     ]
-    return {fault.name: fault for fault in found}
+    named = {fault.name: fault for fault in found}
+    assert len(named) == len(found), "every fault has a name of its own"
+    return named
 
 
 def _of_caller(operator: Operator) -> Iterator[Fault]:
@@ -179,7 +181,7 @@ def _of_symbols(operator: Operator, limits: tuple[int, ...]) -> Iterator[Fault]:
             powers = ((f"2^{power}", "large", 1 << power) for power in (16, 30, 31))
             sizes = [*powers, *((str(limit), "limit", limit) for limit in limits)]
         for what, kind, size in (("0", "empty", 0), *sizes):
-            yield Fault(f"{symbol}: {what}", kind, _resymbolled(operator, symbol, size))
+            yield Fault(f"{symbol} everywhere: {what}", kind, _resymbolled(operator, symbol, size))
 
 
 def _resymbolled(operator: Operator, symbol: str, size: int) -> Apply:
