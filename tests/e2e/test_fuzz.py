@@ -103,7 +103,8 @@ def test_an_operator_of_another_root_is_drawn_by_its_own_space(cli, toy_with, tm
     result = cli("fuzz", "--root", root, "--cases", 60, "--seed", 3, "--corpus", tmp_path / "corpus")
     assert result.code == 1
     # Its kernel does not look at pointers.
-    assert "found  scale_by: error: ValueError: scale_by: the data pointer of 'x' is null" in result.out
+    assert "found  scale_by: error: " in result.out
+    assert "is null" in result.out
     assert "scale_by     3            60" in result.out
 
 
