@@ -24,9 +24,10 @@ __all__ = [
     "total",
 ]
 
-# Bits of a float64's mantissa, and how it is cut so that int64 sums of the pieces cannot overflow below 2^36 terms.
+# Bits of a float64's mantissa, and how it is cut so that float64 sums of the pieces are exact below 2^26 terms.
 _MANTISSA: Final = 53
 _LOWER: Final = 26
+_LOWER_BITS: Final = (1 << _LOWER) - 1
 # The smallest number that rounds to infinity: half a unit in the last place above the largest one.
 _OVERFLOW: Final = {2: Fraction(2**12 - 1) * 2**4, 4: Fraction(2**25 - 1) * 2**103}
 
@@ -44,20 +45,19 @@ def products(left: Array, right: Array) -> Array:
 
 
 def total(terms: Iterable[Array] | Array) -> Fraction | float:
-    """The sum of float64 values without any rounding; NaN and infinities follow IEEE."""
-    values = np.concatenate([np.zeros(0), *(np.ravel(part) for part in terms)])
+    """The sum of float64 values, an array or several vectors, without any rounding; NaN and infinities follow IEEE."""
+    values = np.concatenate([np.zeros(0), *((terms.ravel(),) if isinstance(terms, np.ndarray) else terms)])
     special = values[~np.isfinite(values)]
     if special.size:
         with np.errstate(invalid="ignore"):  # Inf − Inf is NaN
             return float(special.sum())
     mantissas, exponents = np.frexp(values)
     integers = np.ldexp(mantissas, _MANTISSA).astype(np.int64)
-    found = Fraction(0)
-    for exponent in np.unique(exponents).tolist():
-        same = integers[exponents == exponent]
-        high, low = int((same >> _LOWER).sum()), int((same & ((1 << _LOWER) - 1)).sum())
-        found += ((high << _LOWER) + low) * Fraction(2) ** (exponent - _MANTISSA)
-    return found
+    lowest = int(exponents.min(initial=0))
+    # Sums of the pieces by exponent, whole numbers that float64 holds.
+    high, low = (np.bincount(exponents - lowest, piece) for piece in (integers >> _LOWER, integers & _LOWER_BITS))
+    whole = sum((((int(h) << _LOWER) + int(w)) << place) for place, (h, w) in enumerate(zip(high, low, strict=True)))
+    return whole * Fraction(2) ** (lowest - _MANTISSA)
 
 
 def as_integers(values: Array) -> tuple[Array, int]:

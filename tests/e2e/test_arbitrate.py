@@ -9,6 +9,7 @@ from mluops_gtest.api.session import Session
 from mluops_gtest.codec.case_files.case import write_case
 from mluops_gtest.codec.schema.schema import Schema
 from mluops_gtest.engine import arbitration
+from mluops_gtest.model.criterion import exact
 from tests.e2e.conftest import wrong
 from tests.support.toy_root import GENERATOR
 
@@ -135,6 +136,35 @@ def test_a_baseline_that_another_kernel_rounded_is_right(run, file_with):
     assert result.code == 0
 
 
+def test_a_result_that_is_no_tensor_is_settled_too(run):
+    case = "get_indice_pairs/all_slots_valid_kernel_1"
+    result = run(case, "--backend", wrong("WrongScalars"), "--arbitrate", "--no-isolate")
+    assert result.code == 1
+    found = {one["output"]: one for one in result.results[case]["arbitrated"]}
+    assert found["num_act_out"]["baseline"] == 1
+    assert found["num_act_out"]["backend_error"] == 1
+    assert found["num_act_out"]["examples"][0]["index"] == []
+
+
+def test_both_may_be_right_where_criteria_are_sharper_than_arithmetic(run, tmp_path):
+    """Full mantissas, summed in another order than the baseline, and a file that asks for equal bits."""
+    session = Session()
+    name = "voxel_pooling_forward/precision_full"
+    case, operator = (
+        session.source((session.select_one(name),)).load(name),
+        session.catalogue.operators["voxel_pooling_forward"],
+    )
+    path = tmp_path / "sharp.prototxt"
+    write_case(replace(case, criteria=(exact(), exact())), operator, path, Schema.of([operator]))
+    result = run(path, "--arbitrate")
+    assert result.code == 1
+    (result_of,) = result.results.values()
+    (found,) = result_of["arbitrated"]
+    assert found["both"] == found["disputed"] > 1
+    assert f"both are within what arithmetic allows at all {found['both']}" in result.out
+    assert found["baseline_ulp"] <= 0.5 < found["backend_ulp"]
+
+
 def test_a_call_that_computes_nothing_has_nothing_to_arbitrate(run):
     case = "voxel_pooling_forward/handle_null"
     result = run(case, "--arbitrate", "--backend", wrong("WritesOnFailure"), "--no-isolate")
@@ -179,8 +209,8 @@ class TestAnotherRoot:
         assert case["notes"] == ["not arbitrated: the operator has no exact.py, which says what one element is"]
 
     def test_a_definition_that_fails_costs_the_arbitration_alone(self, run, toy_with):
-        exact = EXACT.replace("fraction(call", "fraction(1 / 0 + call")
-        result = run("scale_by/ramp_3", "--root", toy_with(__init__=WRONG_KERNEL, exact=exact), "--arbitrate")
+        broken = EXACT.replace("fraction(call", "fraction(1 / 0 + call")
+        result = run("scale_by/ramp_3", "--root", toy_with(__init__=WRONG_KERNEL, exact=broken), "--arbitrate")
         assert result.code == 1
         (case,) = result.results.values()
         assert "not arbitrated: " in case["notes"][0]
