@@ -7,6 +7,11 @@ import sys
 
 import pytest
 
+from mluops_gtest.api.session import Session
+from mluops_gtest.cli.standalone import Shown, standalone_of
+from mluops_gtest.model.outcome import Outcome
+from mluops_gtest.model.query import Query
+from mluops_gtest.model.result import CaseResult
 from tests.conftest import ROOT
 from tests.e2e.conftest import SUPPORT
 from tests.e2e.test_minimise import CASE, mistake
@@ -172,3 +177,51 @@ def test_what_makes_no_sense_is_refused_before_the_search(cli, form, backend, wo
     result = cli("minimise", CASE, "-b", backend, "--standalone", form)
     assert result.code == 2
     assert words in result.err
+
+
+@pytest.fixture(scope="module")
+def right_library(tmp_path_factory):
+    """The whole C example, which is right."""
+
+    def build(folder):
+        folder.mkdir()
+        compile_library(
+            folder / "right.so", *sorted(EXAMPLE.glob("*.c")), flags=("-std=c11", "-pthread", f"-I{EXAMPLE}", "-lm")
+        )
+
+    return built_once(tmp_path_factory, "standalone-right", build) / "right.so"
+
+
+@pytest.mark.slow
+class TestEveryOperator:
+    pytestmark = needs_gcc
+
+    @pytest.fixture
+    def shown(self, catalogue):
+        """What stands in a file: a small case that computes, and one that is refused."""
+        session = Session()
+        session.catalogue = catalogue
+
+        def find(operator):
+            chosen = session.select(Query((operator,))).cases
+            smoke = next(one for one in chosen if "smoke" in one.tags and "negative" not in one.tags)
+            refused = next(one for one in chosen if "negative" in one.tags and one.id.endswith("_desc_null"))
+            source = session.source((smoke, refused))
+            known = catalogue.operators[operator]
+            for one in (smoke, refused):
+                blank = CaseResult(one.id, operator, (), Outcome.FAILED)
+                yield Shown(source.load(one.id), blank, known, catalogue.operators)
+
+        return find
+
+    @pytest.mark.parametrize("operator", sorted(path.parent.name for path in (ROOT / "generators").glob("*/c_api.py")))
+    def test_a_right_library_passes_its_files(self, alone, shown, right_library, tmp_path, operator):
+        for number, one in enumerate(shown(operator)):
+            c_file, python_file = tmp_path / f"case_{number}.c", tmp_path / f"case_{number}.py"
+            in_c = standalone_of("c", f"c:{right_library}", None)
+            c_file.write_text(in_c.text(one, c_file))
+            done = shell(in_c.command(c_file).replace("gcc ", "gcc -Wall -Wextra -Werror ", 1))
+            assert done.returncode == 0, done
+            python_file.write_text(standalone_of("py", f"c:{right_library}", None).text(one, python_file))
+            done = alone(sys.executable, python_file)
+            assert done.returncode == 0, done

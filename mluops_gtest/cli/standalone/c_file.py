@@ -78,21 +78,23 @@ def _data(facts: Facts, signature: CSignature) -> Iterator[str]:
 
 def _buffer(facts: TensorFacts) -> Iterator[str]:
     name, desc = facts.name, facts.tensor.desc
-    if desc.dtype not in _C_TYPES:
+    if desc.dtype not in _C_TYPES and facts.expected is not None:
         raise UsageError(f"--standalone c: {name} has the type {desc.dtype.value}; use --standalone py.")
+    # A call that is refused may have any type: its bytes do.
+    c_type = _C_TYPES.get(desc.dtype, "unsigned char")
     arrays: dict[str, str] = {}
     for field in ("values", "may_become"):
         array = getattr(facts, field)
         if array is not None and array.size:
             arrays[field] = f"{name}_{field}"
-            yield f"static const {_C_TYPES[desc.dtype]} {arrays[field]}[] = {{{_elements(array, desc.dtype)}}};"
+            yield f"static const {c_type} {arrays[field]}[] = {{{_elements(array, desc.dtype)}}};"
     if facts.is_output:
         arrays["poison"] = f"{name}_poison"
         yield f"static const unsigned char {arrays['poison']}[] = {{{', '.join(map(str, desc.dtype.poison))}}};"
     if facts.preset is not None:
-        arrays["preset"] = f"&{name}_preset"
+        arrays["preset"] = f"{name}_preset"
         preset = _elements(np.array([facts.preset], desc.dtype.storage), desc.dtype)
-        yield f"static const {_C_TYPES[desc.dtype]} {name}_preset = {preset};"
+        yield f"static const {c_type} {arrays['preset']}[] = {{{preset}}};"
     if facts.kept is not None:
         arrays["kept"] = f"{name}_kept"
         yield f"static const unsigned char {arrays['kept']}[] = {{{_joined([str(int(k)) for k in facts.kept])}}};"
@@ -266,6 +268,8 @@ def _double(value: float) -> str:
 
 
 def _elements(array: Array, dtype: DType) -> str:
+    if dtype not in _C_TYPES:
+        return _joined([str(byte) for byte in np.ascontiguousarray(array).view(np.uint8)])
     if dtype is DType.HALF:
         return _joined([f"0x{bits:04x} /* {value} */" for bits, value in zip(array.view("<u2"), array, strict=True)])
     if dtype is DType.FLOAT:
