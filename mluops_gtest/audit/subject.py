@@ -2,18 +2,23 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 
 from mluops_gtest.engine.caller import InlineCaller
 from mluops_gtest.engine.execute import Executor, Options
+from mluops_gtest.engine.expectation import Expectation, expectation_of
 from mluops_gtest.model.call import OpCall
 from mluops_gtest.model.case import Case, CaseDraft
 from mluops_gtest.model.operator import Check, Mutant, Operator
 from mluops_gtest.model.result import CaseResult
 from mluops_gtest.model.status import Status
+
+# Dozens of wrong implementations are held to the same cases.
+_ANSWERS_KEPT: Final = 512
 
 
 class Reseeding(Protocol):
@@ -67,6 +72,31 @@ class Subject:
         return next(draft.where for draft in self.drafts if draft.id == case_id)
 
 
+class _Question:
+    """What the right answer to a case is: the same question for the same objects alone."""
+
+    __slots__ = ("case", "operator")
+
+    def __init__(self, case: Case, operator: Operator) -> None:
+        self.case = case
+        self.operator = operator
+
+    def __hash__(self) -> int:
+        return hash((id(self.case), id(self.operator)))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Question) and self.case is other.case and self.operator is other.operator
+
+
+def _kept_expectation(case: Case, operator: Operator) -> Expectation:
+    return _answered(_Question(case, operator))
+
+
+@lru_cache(_ANSWERS_KEPT)
+def _answered(question: _Question) -> Expectation:
+    return expectation_of(question.case, question.operator)
+
+
 class Implementation:
     """A function that may be right or wrong, as a backend."""
 
@@ -79,6 +109,6 @@ def judged(
     name: str, run: Callable[[OpCall], Status], case: Case, operator: Operator, *, each_element: bool = False
 ) -> CaseResult:
     """The verdict on one case with this implementation as the backend; `each_element` is held to its bound, too."""
-    options = Options(elementwise=None if each_element else False, explain=False)
+    options = Options(elementwise=None if each_element else False, explain=False, expect=_kept_expectation)
     with np.errstate(all="ignore"):  # a wrong implementation may well overflow
         return Executor(InlineCaller(Implementation(name, run)), options).execute(case, operator)
