@@ -157,7 +157,9 @@ class Reader:
 
     def __init__(self, folder: Path, checkout: Path) -> None:
         self.folder = folder / "checkout"
-        shutil.copytree(checkout, self.folder)
+        shutil.copytree(checkout, self.folder, ignore=shutil.ignore_patterns("prototxt"))
+        # Thousands of stored cases, which commands replace and never write into.
+        shutil.copytree(checkout / "prototxt", self.folder / "prototxt", copy_function=os.link)
         programs = folder / "bin"
         programs.mkdir()
         for name, arguments in (
