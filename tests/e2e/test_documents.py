@@ -88,6 +88,7 @@ NOT_HERE = {
     "mluops-test run --backend exec:./my_program": "tests/e2e/test_exec_examples.py",
     "mluops-test run --perf --tag network": "minutes; tests/e2e/test_perf.py",
     "mluops-test run --tag network": "seconds; .ci/run",
+    "mluops-test run --elementwise": "the default set; tests/e2e/test_run.py",
     "mluops-test run --reseed random": "the default set; tests/e2e/test_reseed.py",
     "mluops-test verify --all": "seconds; .ci/run",
     "mluops-test generate --all --check": "seconds; .ci/run",
