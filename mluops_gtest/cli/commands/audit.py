@@ -23,7 +23,7 @@ Examples:
   mluops-test audit outputs --first-catch                  is each fault told at all? Takes seconds
   mluops-test audit outputs --op ball_query                one operator: faults by families of cases
   mluops-test audit outputs --op ball_query --list         what each case lets through
-  mluops-test audit outputs ball_query/radius_exact_float --list    one case
+  mluops-test audit outputs ball_query/hits_around_nsample_float --list    one case
   mluops-test audit outputs my_cases/ --list               files of your own
   mluops-test audit outputs --format markdown              the table of docs/reference/audit.md
 """
