@@ -179,6 +179,26 @@ def test_a_passing_run_asks_nobody(run, monkeypatch):
     assert "arbitrated" not in result.out
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"baseline": 0}, "0 of 1 elements cannot be examined"),
+        ({"neither": 1}, "2 of 1 elements cannot be examined"),
+        ({"disputed": -1}, "counts must lie in"),
+        ({"examples": []}, "0 examples of 1"),
+        ({"backend_error": "nan"}, "errors must be ≥ 0"),
+    ],
+)
+def test_a_record_that_cannot_be_is_refused(run, cli, change, message):
+    folder = run(CASE, "--backend", wrong("OneElementWrong"), "--arbitrate", "--no-isolate").folder
+    report = json.loads((folder / "report.json").read_text())
+    report["results"][0]["arbitrated"][0] |= change
+    (folder / "report.json").write_text(json.dumps(report))
+    result = cli("report", folder / "report.json", "--format", "text")
+    assert result.code == 3
+    assert message in result.err
+
+
 class TestAnotherRoot:
     def test_a_wrong_reference_of_a_declared_case_is_a_bug(self, cli, run, toy_with):
         root = toy_with(exact=EXACT, __init__=WRONG_REFERENCE)

@@ -9,6 +9,7 @@ import pytest
 
 from mluops_gtest.explain.output import explained
 from mluops_gtest.explain.wrong_output import WrongOutput
+from mluops_gtest.model.arbitration import Arbitration, DisputedElement
 from mluops_gtest.model.result import ElementReading, Outcome, Perf, Profile, StressReading, ThreadsReading
 from mluops_gtest.reports.html import render_html
 from tests.support.chromium import Chromium, needs_chromium
@@ -184,6 +185,16 @@ def test_elements_beyond_what_arithmetic_allows_have_a_sign_of_their_own(show):
     assert texts(page, ".chip.outliers") == ["△ outliers: 3"]
     page.click(".list .row")
     assert texts(page, ".elements tbody td") == ["out", "3 / 2,560", "∞ ×", "[3, 17] = 2.5", "0.25 ± 0", "tf32"]
+
+
+def test_who_is_right_stands_beside_the_criteria(show):
+    example = DisputedElement((3, 1), "baseline", "0.25", "0.5", "0.25", 0.25, 4.2e6, 0.0, 0.0)
+    settled = Arbitration("out", 1, 1, 0, 0, 0, True, (example,), 0.25, 4.2e6, 0.0, 0.0)
+    page = show(report(failed("toy/disputed", arbitrated=(settled,))), "#search=disputed")
+    page.click(".list .row")
+    (words,) = texts(page, ".exact li")
+    assert words.startswith("out, 1 disputed element: the baseline is right at it; ")
+    assert words.endswith("[3, 1] is exactly 0.25, backend 0.5, baseline 0.25")
 
 
 def test_repetitions_with_changing_numbers_of_threads_have_a_row_each(show):
