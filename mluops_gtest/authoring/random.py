@@ -8,11 +8,14 @@ Each element depends on its own lane(s) alone, so any part of a tensor can be dr
 
 import hashlib
 import math
+from collections.abc import Callable
 
 import numpy as np
 
 from mluops_gtest.model.dtypes import Array
 from mluops_gtest.model.reseed import Reseed
+from mluops_gtest.native.library import native_library
+from mluops_gtest.native.random import fill_lanes, fill_lattice
 
 _LANES_PER_BLOCK = 8  # a Philox4x64 block is four 64-bit words
 _CHUNK = 1 << 22  # lanes drawn by one thread at a time: 16 MiB
@@ -35,18 +38,16 @@ class Stream:
         """`count` uint32 lanes from lane `start` on."""
         if count > MAX_LANES:
             raise ValueError(f"{count} random numbers are asked for; at most {MAX_LANES} are drawn at once")
-        if count <= _CHUNK:
+        if count <= _CHUNK and native_library() is None:
             return self._block(start, count)
-        from concurrent.futures import ThreadPoolExecutor
-
         out = np.empty(count, np.uint32)
 
         def fill(offset: int) -> None:
             part = out[offset : offset + _CHUNK]
-            part[:] = self._block(start + offset, len(part))
+            if not fill_lanes(self._key, start + offset, part):
+                part[:] = self._block(start + offset, len(part))
 
-        with ThreadPoolExecutor(_THREADS) as pool:
-            list(pool.map(fill, range(0, count, _CHUNK)))
+        _in_chunks(fill, count)
         return out
 
     def _block(self, start: int, count: int) -> Array:
@@ -72,13 +73,27 @@ class Stream:
         most = 11 if np.dtype(dtype).itemsize == 2 else 24
         if not 1 <= bits <= most:
             raise ValueError(f"lattice: {bits} bits; {dtype} holds 1 to {most}")
+        factor = np.float32(2.0 ** -(bits if scale is None else scale))
+        drawn = self._native_lattice(_count(shape), bits, factor)
+        if drawn is not None:
+            return drawn.astype(dtype, copy=False).reshape(shape)
         lanes = self.lanes(_count(shape))
         # The lowest bit is the sign, the other 31 pick the magnitude.
         magnitude = ((lanes >> np.uint32(1)).astype(np.uint64) * np.uint64((1 << bits) - 1)) >> np.uint64(31)
         values = (magnitude + np.uint64(1)).astype(np.float32)
         np.negative(values, out=values, where=(lanes & np.uint32(1)).astype(bool))
-        values *= np.float32(2.0 ** -(bits if scale is None else scale))
+        values *= factor
         return values.astype(dtype, copy=False).reshape(shape)
+
+    def _native_lattice(self, count: int, bits: int, factor: np.float32) -> Array | None:
+        """As float32, without the lanes in between; None where numpy must draw them."""
+        if native_library() is None or count > MAX_LANES:
+            return None
+        out = np.empty(count, np.float32)
+        _in_chunks(
+            lambda offset: fill_lattice(self._key, offset, bits, float(factor), out[offset : offset + _CHUNK]), count
+        )
+        return out
 
     def mantissas(self, shape: Shape, exponents: tuple[int, int] = (0, 0), dtype: str = "<f4") -> Array:
         """±1.m · 2^e with every mantissa bit random and e uniform in [lo, hi]; float32 or float16.
@@ -141,3 +156,14 @@ class Draw:
 
 def _count(shape: Shape) -> int:
     return shape if isinstance(shape, int) else math.prod(shape)
+
+
+def _in_chunks(fill: Callable[[int], object], count: int) -> None:
+    """`fill` at every offset where a chunk begins; threads share many."""
+    if count <= _CHUNK:
+        fill(0)
+        return
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        list(pool.map(fill, range(0, count, _CHUNK)))
