@@ -10,6 +10,8 @@ from functools import cached_property
 from random import Random
 from typing import Final
 
+import numpy as np
+
 from mluops_gtest.content.vocabulary import Vocabulary
 from mluops_gtest.errors import DeclarationError, OperatorError
 from mluops_gtest.fuzz.classes import Axes, SpacePoint
@@ -27,10 +29,10 @@ _CANDIDATES: Final = 6
 _ROUNDS: Final = 8
 # Of all draws: without a fault, and with one or none; the rest has two.
 _SOUND, _ONE_FAULT = 0.55, 0.75
-# Of so many sets of faults the one that breaks checks in the most new pairs is taken; each is the best of a few by what
-# its faults break alone.
-_FAULT_SETS: Final = 8
-_LOOKED_AT: Final = 8
+# Of so many sets of faults the one that breaks checks in the most new pairs is taken; half of them are the best of a
+# few by what their faults break alone.
+_FAULT_SETS: Final = 16
+_LOOKED_AT: Final = 4
 # Valid calls that are asked what a fault breaks alone.
 _PROBED: Final = 3
 # Second faults that are like the first.
@@ -86,6 +88,11 @@ class Draws:
 
     def draw(self, number: int) -> DrawnCase | None:
         """The call of that number, and its pairs are covered from now on; None where none could be made."""
+        # Values that overflow are drawn on purpose.
+        with np.errstate(all="ignore"):
+            return self._draw(number)
+
+    def _draw(self, number: int) -> DrawnCase | None:
         random = Random(f"{self.seed}/{self.operator.name}/{number}")
         bits, faults = self._kind(number, random)
         if faults:
@@ -172,9 +179,7 @@ class Draws:
     def _spoilt(self, case: Case, classes: Mapping[str, str], faults: int, random: Random, done: _Spoiling) -> Case:
         """The call with the faults that cover most new pairs, out of several sets of them."""
         best: Case | None = None
-        sets = [self._fault_set(faults, random) for _ in range(_FAULT_SETS * _LOOKED_AT)]
-        sets.sort(key=lambda names: -self.coverage.new(self._expected(names)))
-        for names in sets[:_FAULT_SETS]:
+        for names in self._fault_sets(faults, random):
             spoilt = self._with_faults(case, names, random)
             if spoilt is None:
                 continue
@@ -187,6 +192,13 @@ class Draws:
         if best is None:
             raise _UnfitError(f"{case.id} can have none of the faults")
         return replace(best, doc=", ".join(done.faults))
+
+    def _fault_sets(self, faults: int, random: Random) -> Sequence[tuple[str, ...]]:
+        """Half of them promise the most new pairs by what their faults break alone; the others are any."""
+        sets = [self._fault_set(faults, random) for _ in range(_FAULT_SETS * _LOOKED_AT)]
+        half = _FAULT_SETS // 2
+        promising = sorted(sets[half:], key=lambda names: -self.coverage.new(self._expected(names)))
+        return (*promising[:half], *sets[:half])
 
     def _fault_set(self, faults: int, random: Random) -> tuple[str, ...]:
         """As many faults; of two often both of one kind, since what must agree is often wrong together."""
