@@ -24,9 +24,9 @@ def require(
 
 
 def _place() -> str:
-    """The line of the operator's file that asks this module for a check."""
+    """The line of the operator's file that asks for a check, here or in a family of operators beside this module."""
     frame = inspect.currentframe()
-    while frame is not None and frame.f_globals is globals():
+    while frame is not None and frame.f_globals.get("__package__") == __package__:
         frame = frame.f_back
     return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
 

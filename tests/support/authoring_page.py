@@ -21,6 +21,7 @@ from mluops_gtest.authoring import (
     fewer_pairs,
     filters,
     interpolation,
+    interpolation_checks,
     interpolation_space,
     lidar,
     lost_terms,
@@ -116,6 +117,7 @@ SECTIONS: dict[str, tuple[ModuleType, tuple[str, ...]]] = {
     "Sweeps themselves: `mluops_gtest.authoring.lidar`": (lidar, _own(lidar)),
     "Points and their neighbours: `mluops_gtest.authoring.points`": (points, _own(points)),
     "Three cells and weights per point: `mluops_gtest.authoring.interpolation`": (interpolation, _own(interpolation)),
+    "Their checks: `mluops_gtest.authoring.interpolation_checks`": (interpolation_checks, _own(interpolation_checks)),
     "Wrong triples: `mluops_gtest.authoring.wrong_triples`": (wrong_triples, _own(wrong_triples)),
 }
 
