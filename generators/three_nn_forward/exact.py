@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from fractions import Fraction
 from functools import cache
+from heapq import nsmallest
 
 from mluops_gtest.authoring import OpCall
 from mluops_gtest.authoring.exact_numbers import ExactElement, overflows, squared_distances_to
@@ -18,12 +19,10 @@ def elements(call: OpCall) -> Mapping[str, ExactElement]:
     @cache
     def nearest(batch: int, point: int) -> list[tuple[Fraction | float, int]]:
         distances = distances_in(batch)(unknown[batch, point])
-        found = sorted(
-            (squared, place)
-            for place, squared in enumerate(distances)
-            if squared is not None and not overflows(squared, unknown.itemsize)
-        )
-        return [*found[:3], *[(math.inf, 0)] * (3 - len(found))]
+        candidates = ((squared, place) for place, squared in enumerate(distances) if squared is not None)
+        # Distances first, then indices; whatever overflows is behind all that do not.
+        found = [one for one in nsmallest(3, candidates) if not overflows(one[0], unknown.itemsize)]
+        return [*found, *[(math.inf, 0)] * (3 - len(found))]
 
     return {
         "dist2": lambda batch, point, rank: nearest(batch, point)[rank][0],

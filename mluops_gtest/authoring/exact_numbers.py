@@ -80,9 +80,9 @@ def squared_distances_to(points: Array) -> Callable[[Array], list[Fraction | Non
         own, own_exponent = as_integers(point)
         unit = min(exponent, own_exponent)
         apart = (own << (own_exponent - unit)) - (known << (exponent - unit))
-        squares = (apart * apart).sum(axis=1)
+        squares, scale = (apart * apart).sum(axis=1), Fraction(2) ** (2 * unit)
         for place, square in zip(np.flatnonzero(finite).tolist(), squares.tolist(), strict=True):
-            found[place] = square * Fraction(2) ** (2 * unit)
+            found[place] = square * scale
         return found
 
     return distances
