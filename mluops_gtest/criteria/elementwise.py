@@ -153,6 +153,8 @@ def _gamma(roundings: Array | np.float64, bits: int) -> Array:
 def _half_ulp(values: Array, dtype: DType) -> Array:
     significant, smallest = _FORMATS[dtype]
     _, exponents = np.frexp(values)
+    # frexp gives 0 the exponent of 1; what was rounded to 0 was at most half of the smallest number.
+    exponents = np.where(values == 0, smallest, exponents)
     half: Array = np.ldexp(0.5, np.maximum(exponents, smallest) - significant)
     return half
 

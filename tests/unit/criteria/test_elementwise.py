@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mluops_gtest.criteria.blocks import BLOCK
-from mluops_gtest.criteria.elementwise import can_be_bounded, element_errors
+from mluops_gtest.criteria.elementwise import allowances, can_be_bounded, element_errors
 from mluops_gtest.model.bound import Bound, Precision, WorkingPrecision
 from mluops_gtest.model.dtypes import DType
 
@@ -248,3 +248,12 @@ def test_where_infinities_meet_in_a_sum_no_number_is_allowed():
     found = element_errors(np.array([0.0, 1.0], np.float32), baseline, DType.FLOAT, bound)
     assert (found.beyond, found.worst) == (1, 0)
     assert found.allowed >= 0
+
+
+@pytest.mark.parametrize(("dtype", "smallest"), [(DType.HALF, 2.0**-24), (DType.FLOAT, 2.0**-149)])
+def test_a_baseline_of_zero_allows_no_more_than_what_rounds_to_zero(dtype: DType, smallest: float) -> None:
+    baseline = np.zeros(2, dtype.storage)
+    evaluated = np.array([0, 1e-6], dtype.storage)
+    bound = Bound(smallest / 8, 1)
+    assert element_errors(evaluated, baseline, dtype, bound).beyond == 1
+    assert allowances(baseline, baseline, dtype, bound).max() <= 2 * smallest
