@@ -16,7 +16,7 @@ from mluops_gtest.content.vocabulary import Vocabulary
 from mluops_gtest.errors import DeclarationError, OperatorError
 from mluops_gtest.fuzz.classes import Axes, SpacePoint
 from mluops_gtest.fuzz.coverage import Coverage, Features, Pairs
-from mluops_gtest.fuzz.faults import STRIDES, faults_of
+from mluops_gtest.fuzz.faults import SIZE_KINDS, STRIDES, faults_of
 from mluops_gtest.generate.make import make_drawn
 from mluops_gtest.model.binding import bind_values
 from mluops_gtest.model.case import Case, CaseDraft, Expect
@@ -206,8 +206,8 @@ class Draws:
         first = random.choice(names)
         if faults == 1:
             return (first,)
-        kind = self._faults[first].kind
-        alike = tuple(name for name in names if self._faults[name].kind == kind and name != first)
+        kinds = SIZE_KINDS if self._faults[first].kind in SIZE_KINDS else {self._faults[first].kind}
+        alike = tuple(name for name in names if self._faults[name].kind in kinds and name != first)
         second = random.choice(alike if alike and random.random() < _ALIKE else names)
         # A new length makes a tensor contiguous again, so that strides come last.
         return tuple(sorted(dict.fromkeys((first, second)), key=lambda name: self._faults[name].kind == STRIDES))

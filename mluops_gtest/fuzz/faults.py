@@ -23,6 +23,8 @@ from mluops_gtest.model.tensor import LARGE_ELEMENTS, Tensor, contiguous
 Apply = Callable[[Case, Random], Case | None]
 
 STRIDES: Final = "strides"
+# Of lengths that are too large, too small or none: checks of them often tell only where one meets another.
+SIZE_KINDS: Final = frozenset({"empty", "large", "limit"})
 _DTYPES: Final = ("half", "float", "double", "bfloat16", "int8", "uint8", "int16", "int32", "int64", "bool")
 _LAYOUTS: Final = tuple(layout.value for layout in Layout)
 _ARCHES: Final = (0, 1, OLDEST_ARCH - 1, OLDEST_ARCH, OLDEST_ARCH + 1)
