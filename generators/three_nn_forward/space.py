@@ -45,7 +45,7 @@ def draw(at: Mapping[str, Any]) -> Drawn | None:
 def elements(at: Mapping[str, Any]) -> int:
     """Points and distances; where these are not exact in float64, a margin is proved for each."""
     rounds = at["what"] in ("full", "wide", "sampled") or at["what"].startswith("huge")
-    pairs = at["unknown"] * at["known"] // (1 if rounds else 16)
+    pairs = at["unknown"] * at["known"] * 8 if rounds else at["unknown"] * at["known"] // 16
     return int(at["batch"] * (9 * at["unknown"] + 3 * at["known"] + pairs))
 
 
