@@ -109,7 +109,7 @@ class Corpus:
     def keep(self, case: Case, operator: Operator, path: Path, kept: Kept) -> None:
         """Write the case and its line of the index; what stood there before is replaced."""
         with self._lock:
-            write_case(case, operator, path, Schema.of([operator]), blobs=True)
+            write_case(case, operator, path, Schema.of([operator]), blobs=True, readable=True)
             self._kept[kept.file] = kept
             self._write_index()
 
