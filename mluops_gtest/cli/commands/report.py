@@ -4,6 +4,8 @@ from pathlib import Path
 
 import click
 
+from mluops_gtest.errors import UsageError
+
 _EPILOG = """\b
 Examples:
   mluops-test report results -o report.html                     one page for the browser
@@ -12,11 +14,12 @@ Examples:
   mluops-test report results --format junit -o junit.xml        for the CI system
   mluops-test report results --against baseline.json -o report.html
   mluops-test report results --history .mluops-test/history.sqlite -o report.html
+  mluops-test report numpy-run torch-run mlu-run -o matrix.html   several backends, machines or commits side by side
 """
 
 
 @click.command("report", epilog=_EPILOG)
-@click.argument("results", type=click.Path(path_type=Path, exists=True))
+@click.argument("results", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True))
 @click.option(
     "--format",
     "form",
@@ -52,16 +55,32 @@ Examples:
     help="Where to write, e.g. -o report.html.  [default: standard output]",
 )
 def command(
-    results: Path, form: str, lang: str, against: Path | None, history: Path | None, output: Path | None
+    results: tuple[Path, ...], form: str, lang: str, against: Path | None, history: Path | None, output: Path | None
 ) -> None:
-    """Write a report of RESULTS, a results folder or a report.json.
+    """Write a report of RESULTS, a results folder or a report.json; of several, a page that shows them side by side.
 
     The exit code is 0 when the report was written, even if cases failed: `mluops-test gate` judges them.
     """
     from mluops_gtest.api.report_files import past_of, render, transitions_of, write
     from mluops_gtest.results.files import read_report
 
-    report = read_report(results)
+    if len(results) > 1:
+        write(_matrix(results, form, lang, beside=against or history), output)
+        return
+    report = read_report(results[0])
     transitions = None if against is None else transitions_of(report, against)
     past = None if history is None else past_of(report, history)
     write(render(report, form, lang, transitions, past), output)
+
+
+def _matrix(results: tuple[Path, ...], form: str, lang: str, beside: Path | None) -> str:
+    from mluops_gtest.reports.html.matrix import render_matrix
+    from mluops_gtest.results.files import read_report
+
+    if form != "html":
+        raise UsageError(f"--format {form} is for one run; several runs side by side are a page: --format html.")
+    if beside is not None:
+        raise UsageError("--against and --history are for one run; leave them out, or name one folder.")
+    if len(set(results)) < len(results):
+        raise UsageError("RESULTS: the same folder is named twice; name each run once.")
+    return render_matrix({str(path): read_report(path) for path in results}, lang)

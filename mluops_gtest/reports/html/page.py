@@ -1,22 +1,19 @@
 """The report as one HTML file: nothing is loaded from anywhere, and nothing in it is read as markup by mistake."""
 
-import base64
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping
 from html import escape
-from importlib.resources import files
 from typing import Any
 
 from mluops_gtest.errors import UsageError
-from mluops_gtest.model.outcome import Outcome
 from mluops_gtest.model.plain_text import plain, plain_values
 from mluops_gtest.model.reasons import reason_of
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult
 from mluops_gtest.reports.html.favicon import favicon
 from mluops_gtest.reports.html.payload import payload, verdict
+from mluops_gtest.reports.html.styles import digest, static, styles
 from mluops_gtest.reports.html.translations import LANGUAGE_TAGS, WORDS
 from mluops_gtest.reports.html.trends import HistoryTrends
 
@@ -45,11 +42,11 @@ def render_html(
     if lang not in WORDS:
         raise UsageError(f"Unknown language {lang!r}; the page speaks {', '.join(WORDS)}.")
     words = WORDS[lang]
-    style = _tones() + _static(".css")
+    style = styles()
     data = payload(report, transitions, history, device, lang)
-    script = f'(() => {{\n"use strict";\n{_READ}\n{_static(".js")}}})();'
+    script = f'(() => {{\n"use strict";\n{_READ}\n{static(".js")}}})();'
     policy = (
-        f"default-src 'none'; img-src data:; style-src {_digest(style)}; script-src {_digest(script)}; base-uri 'none'"
+        f"default-src 'none'; img-src data:; style-src {digest(style)}; script-src {digest(script)}; base-uri 'none'"
     )
     backend = str(report.backend.get("name", "?"))
     return f"""<!DOCTYPE html>
@@ -77,23 +74,6 @@ def render_html(
 
 _READ = """const WORDS = JSON.parse(document.getElementById("words").textContent);
 const DATA = JSON.parse(document.getElementById("data").textContent);"""
-
-
-def _static(ending: str) -> str:
-    """All files of one kind, in the order of their names."""
-    found = [file for file in files(__package__).joinpath("static").iterdir() if file.name.endswith(ending)]
-    return "".join(file.read_text(encoding="utf-8") for file in sorted(found, key=lambda file: file.name))
-
-
-def _tones() -> str:
-    """The colours of every outcome."""
-    rules = "{{ --word: var(--{0}); --under: var(--{0}-ground); --solid: var(--fill-{0}); }}\n"
-    return "".join(f".o-{outcome.value} {rules.format(outcome.tone.value)}" for outcome in Outcome)
-
-
-def _digest(text: str) -> str:
-    """The source expression that allows this one inline text."""
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode('utf-8')).digest()).decode('ascii')}'"
 
 
 def _embedded(value: Any) -> str:

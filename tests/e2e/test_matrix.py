@@ -1,0 +1,54 @@
+"""`report A B C`: several runs on one page."""
+
+import pytest
+
+from mluops_gtest.errors import ExitCode
+from tests.e2e.conftest import SUPPORT
+
+SELECTED = ("masked_im2col_forward/edge_top_float", "masked_im2col_forward/handle_null")
+
+
+@pytest.fixture
+def runs(run):
+    """One run on numpy, one on a backend that is wrong, one that lacks a case."""
+    wrong = run(*SELECTED, "--backend", f"{SUPPORT}/wrong_backends.py:AllZero", "--no-isolate")
+    return run(*SELECTED).folder, wrong.folder, run(SELECTED[0], "--backend", "reference").folder
+
+
+def test_runs_stand_side_by_side(cli, runs):
+    page = cli("report", *runs).out
+    assert "<h1>3 runs side by side</h1>" in page
+    assert "2 cases in all, 0 with one outcome in every run" in page
+    # Of the operator: one column per run.
+    assert page.count("<th>masked_im2col_forward</th>") == 1
+    assert page.count("<details>") == 2
+    assert "not in this run" in page
+    assert "<script" not in page
+    assert cli("report", *runs).out == page
+
+
+def test_runs_that_agree_say_so(cli, run):
+    first, second = (run(*SELECTED).folder for _ in range(2))
+    page = cli("report", first, second).out
+    assert "The runs agree on every case." in page
+    # Runs of one backend, commit and machine are told apart by their folders.
+    assert f"numpy · {first}" in page
+
+
+def test_the_page_speaks_chinese(cli, runs):
+    page = cli("report", *runs, "--lang", "zh").out
+    assert "3 次运行并列比较" in page
+    assert "not in this run" not in page
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--format", "junit"), "--format junit is for one run"),
+        (("--against", "{0}"), "--against and --history are for one run"),
+        (("{0}",), "the same folder is named twice"),
+    ],
+)
+def test_what_is_for_one_run_is_refused(cli, runs, arguments, message):
+    result = cli("report", *runs[:2], *(argument.format(runs[0]) for argument in arguments))
+    assert (result.code, message in result.err) == (int(ExitCode.USAGE), True)
