@@ -12,13 +12,17 @@ from mluops_gtest.content import operators as operators_module
 from mluops_gtest.content.catalogue import Catalogue
 from mluops_gtest.content.root import Root
 from tests.support.built_once import shared_folder
+from tests.support.examples import examples
 
 ROOT = Path(__file__).parents[1]
 # There is a worker per core, where threads of BLAS would wait for each other; workers read this when they load numpy.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # How long an example takes depends on what else the machine is doing.
 settings.register_profile(
-    "untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+    "untimed",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+    max_examples=examples(),
 )
 settings.load_profile("untimed")
 

@@ -12,6 +12,7 @@ from mluops_gtest.criteria import blocks, compare, count_beyond
 from mluops_gtest.model.dtypes import Array, DType
 from mluops_gtest.native.building import LEVELS
 from mluops_gtest.native.comparing import CELL, LANES
+from tests.support.examples import examples
 from tests.support.native_core import NATIVE, NUMPY, going
 from tests.unit.criteria.test_compare import ALL, COMPLEX, FLOATS, INTEGERS, SPECIAL, part_size
 
@@ -67,7 +68,7 @@ def test_every_length_has_the_same_figures(dtype: DType, level: str) -> None:
 def test_any_two_arrays_have_the_same_figures(dtype: DType) -> None:
     chances = st.sampled_from((0.0, 0.01, 0.3, 1.0))
 
-    @settings(derandomize=True, max_examples=60, database=None)
+    @settings(derandomize=True, max_examples=examples(60), database=None)
     @given(
         st.integers(0, 2**32),
         st.integers(0, 3 * LANES),

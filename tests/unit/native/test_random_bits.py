@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from mluops_gtest.authoring import random
 from mluops_gtest.authoring.random import Stream
+from tests.support.examples import examples
 from tests.support.native_core import NATIVE, NUMPY, going
 
 
@@ -17,7 +18,7 @@ def drawn(way: str, ask) -> bytes:
         return ask(Stream(2024, "x")).tobytes()
 
 
-@settings(derandomize=True, max_examples=60, database=None)
+@settings(derandomize=True, max_examples=examples(60), database=None)
 @given(st.integers(0, 2**40), st.integers(0, 70))
 def test_lanes_from_anywhere(start: int, count: int) -> None:
     assert drawn(NATIVE, lambda s: s.lanes(count, start)) == drawn(NUMPY, lambda s: s.lanes(count, start))

@@ -29,6 +29,7 @@ def test_the_tests_of_the_library_pass_under_sanitizers(tmp_path: Path) -> None:
         # The interpreter itself leaks, and numpy asks for more than there is.
         "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",
         "MLUOPS_TEST_NATIVE_FILE": str(target),
+        "MLUOPS_TEST_EXAMPLES": "20",
     }
     command = [sys.executable, "-m", "pytest", "-n0", "-p", "no:cacheprovider", "-m", "not slow", *TESTS]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)

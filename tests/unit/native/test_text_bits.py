@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from mluops_gtest.codec.schema.document import VALUE_FIELDS, ValueField
 from mluops_gtest.codec.wire.text_values import TextError, ValueColumn
 from mluops_gtest.native.text import value_text
+from tests.support.examples import examples
 from tests.support.native_core import NATIVE, NUMPY, going
 
 FIELDS = {field.name: field for field in VALUE_FIELDS}
@@ -77,7 +78,7 @@ def test_any_run_is_read_alike(name: str) -> None:
     words = st.one_of(st.sampled_from(ORDINARY[name]), st.sampled_from(ODD[name]))
     ordinary = st.lists(st.sampled_from(ORDINARY[name]), min_size=66, max_size=80)
 
-    @settings(derandomize=True, max_examples=100, database=None)
+    @settings(derandomize=True, max_examples=examples(100), database=None)
     @given(ordinary, st.lists(words, max_size=3), ordinary, st.sampled_from(["", " ", "\n", "\t \r\n"]))
     def property_holds(before: list[str], odd: list[str], after: list[str], gaps: str) -> None:
         both(as_list(before + odd + after, gaps), field)

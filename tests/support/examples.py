@@ -1,0 +1,7 @@
+"""How many examples a property is tried on: fewer where each takes long, as under sanitizers."""
+
+import os
+
+
+def examples(most: int = 100) -> int:
+    return min(most, int(os.environ.get("MLUOPS_TEST_EXAMPLES", most)))
