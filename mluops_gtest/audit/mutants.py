@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice, zip_longest
-from typing import Final, Literal
+from typing import Literal
 
 from mluops_gtest.audit.status_mutants import status_mutants
 from mluops_gtest.audit.subject import Subject, judged
@@ -16,10 +16,6 @@ from mluops_gtest.model.source_place import source_of
 
 # `implementation`: shipped by the operator. `status`: made from its ordered checks.
 Kind = Literal["implementation", "status"]
-# An exception of the mutant's own is none of these: it may be a slip in the mutant, and proves nothing of the cases.
-_CAUGHT: Final = frozenset(
-    {Outcome.FAILED, Outcome.WRONG_STATUS, Outcome.MEMORY, Outcome.CRASHED, Outcome.TIMED_OUT, Outcome.SUSPECT}
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +72,8 @@ class Catches:
         run = self._mutant.fresh()
         for name in self._ids:
             result = judged(self._mutant.name, run, self._case_of(name), self._operator)
-            if result.outcome in _CAUGHT:
+            # An exception of its own may be a slip in the mutant, and proves nothing of the cases.
+            if result.outcome.tells_a_mistake:
                 yield name
             elif result.outcome is Outcome.ERROR and not self.raised:
                 self.raised = f"{name}: {result.reason}"

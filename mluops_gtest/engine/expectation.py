@@ -1,7 +1,7 @@
 """What must come back from a case: status, outputs, scalar results; decided before the backend runs."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from mluops_gtest.errors import CaseFileError, OperatorError
@@ -121,4 +121,4 @@ def _filled(tensor: Tensor, array: Array, case: Case) -> Tensor:
             f"{case.id}: the output {tensor.id!r} has dims {list(tensor.desc.dims)}, the reference gives "
             f"{list(array.shape)}. Correct the dims in the file."
         )
-    return replace(tensor, data=array.astype(tensor.desc.dtype.storage, copy=False).reshape(-1))
+    return tensor.holding(array)

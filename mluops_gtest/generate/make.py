@@ -235,7 +235,7 @@ def _filled(tensor: Tensor, baseline: Baseline, draft: CaseDraft, operator: Oper
     poison = np.frombuffer(desc.dtype.poison, desc.dtype.bits)[0]
     if (flat.view(desc.dtype.bits) == poison).any():
         raise ContentError(f"{draft.id}: the baseline of {tensor.id!r} contains the poison pattern; change the data.")
-    return replace(tensor, data=flat)
+    return tensor.holding(array)
 
 
 def _refuse_degenerate(draft: CaseDraft, operator: Operator, case: Case) -> None:

@@ -77,6 +77,11 @@ class Outcome(Enum):
         return self.blocks and not self.passes and self not in (Outcome.SUSPECT, Outcome.NOT_RUN)
 
     @property
+    def tells_a_mistake(self) -> bool:
+        """What the backend did was looked at and is wrong, or proves nothing; an error may be anybody's slip."""
+        return self.blocks and self.was_called and not self.passes and self not in (Outcome.ERROR, Outcome.FLAKY)
+
+    @property
     def was_called(self) -> bool:
         """The backend was asked."""
         return self not in (Outcome.SKIPPED, Outcome.NOT_RUN)

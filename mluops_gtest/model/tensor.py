@@ -88,6 +88,14 @@ class Tensor:
     desc: TensorDesc
     data: Array | None = None
 
+    def holding(self, array: Array) -> "Tensor":
+        """The tensor with these values, an array of shape `dims`, laid out as its descriptor says; 0 between them."""
+        if not self.desc.is_strided:
+            return replace(self, data=np.ascontiguousarray(array, self.desc.dtype.storage).reshape(-1))
+        data = np.zeros(self.desc.extent, self.desc.dtype.storage)
+        self.desc.view(data)[...] = array
+        return replace(self, data=data)
+
     @property
     def values(self) -> Array:
         """The elements as an array of shape `dims`; only for a tensor that has data."""

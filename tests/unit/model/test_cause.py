@@ -87,6 +87,11 @@ SAID = [
     ),
     (c.ProgramDied("p", "SIGBUS", ""), "p died by SIGBUS", "p 被信号 SIGBUS 终止"),
     (
+        c.WorkerLost(3, "node7"),
+        "the worker was lost 3 times while it ran this case, last on node7",
+        "运行该用例时工作进程丢失 3 次，最后一次在 node7",
+    ),
+    (
         c.Overrun("y", "in front", 4),
         "wrote before the start of y, first at byte 4 in front of it",
         "越界写入 y 起始之前，最近处距其起始 4 字节",
