@@ -52,6 +52,9 @@ def _named(out: WrongOutput, surprise: Callable[[Array], bool]) -> Iterator[Fit]
             yield _moved(out, ReversedAlong(axis), partial(np.flip, axis=axis), surprise)
         if 2 <= length <= _SHORT:
             yield from _permuted(out, axis, surprise)
+            if length == 2:
+                # Two that are swapped are two in reverse, too: longer outputs of the same kernel tell which it is.
+                yield _moved(out, ReversedAlong(axis), partial(np.flip, axis=axis), surprise)
         elif length > _SHORT:
             yield _moved(out, RepeatedAlong(axis, 0), partial(_first_of, axis), surprise)
     for order in _orders_of_axes(out.baseline.ndim):
