@@ -89,6 +89,8 @@ def _facts(result: CaseResult, transition: str) -> Iterator[tuple[str, str]]:
         yield f"{reading.output}.{reading.criterion}.threshold", f"{reading.threshold:.9g}"
     if result.fingerprint:
         yield "fingerprint", result.fingerprint
+    if result.host:
+        yield "host", result.host
     if result.repro:
         yield "repro", result.repro
 

@@ -66,6 +66,8 @@ class TerminalReporter:
             self._stress(report.results)
         counts = ", ".join(f"{n} {outcome}" for outcome, n in report.summary.items())
         self._out.print(f"{counts} in {report.seconds:.1f} s on {escape(str(report.backend['name']))}", soft_wrap=True)
+        if words := host_words(report.results):
+            self._out.print(escape(words), soft_wrap=True)
         if report.reseed is not None:
             self._out.print(reseed_words(report), soft_wrap=True)
         if report.labels and (self._verbosity > 0 or self._whole):
@@ -151,6 +153,21 @@ class TerminalReporter:
                 f"; {counted(rest, 'more case')} {'has' if rest == 1 else 'have'} notices, -v shows all" if rest else ""
             )
             self._out.print(f"[yellow]notice[/] {escape(first)}{more}", soft_wrap=True)
+
+
+def host_words(results: Sequence[CaseResult]) -> str:
+    """How each host of a cluster fared; empty where all cases ran on one."""
+    hosts: dict[str, Counter[Outcome]] = defaultdict(Counter)
+    for result in results:
+        if result.host:
+            hosts[result.host][result.outcome] += 1
+    if len(hosts) < 2:
+        return ""
+    told = (
+        f"{host}: {', '.join(f'{count} {outcome.value}' for outcome, count in tally.items())}"
+        for host, tally in sorted(hosts.items())
+    )
+    return f"Hosts: {'; '.join(told)}"
 
 
 def stress_words(results: Sequence[CaseResult]) -> str:

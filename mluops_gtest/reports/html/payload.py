@@ -119,13 +119,20 @@ def _row(result: CaseResult, pool: Pool, lang: str) -> dict[str, Any]:
         # What stands around the case's own name, so that lines which differ by it alone are one value.
         "repro": pool.number(result.repro.split(result.case)) if result.repro else None,
         "debug": pool.number(result.debug.split(result.case)) if result.debug else None,
-        "notes": [shortened(note, _MAX_PRINTED) for note in result.notes],
+        "notes": [*_host(result), *(shortened(note, _MAX_PRINTED) for note in result.notes)],
         "printed": shortened(result.output, _MAX_PRINTED),
         "attempts": [[list(Outcome).index(a.outcome), pool.number(reason_of(a.causes, lang))] for a in result.attempts],
         "mark": pool.number(result.fingerprint) if result.fingerprint else None,
         "profile": None if result.profile is None else profile_record(result.profile),
         **_info(result.info, pool),
     }
+
+
+def _host(result: CaseResult) -> list[str]:
+    """Where the case ran, of a run on a cluster."""
+    if not result.host:
+        return []
+    return [f"{result.host}" + ("" if result.device is None else f" #{result.device}")]
 
 
 def _reading(reading: Reading, pool: Pool) -> list[Any]:
