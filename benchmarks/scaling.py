@@ -1,0 +1,77 @@
+"""What a cluster costs: `python -m benchmarks.scaling` runs the same cases on this machine and on local Dask workers.
+
+The backend sleeps for a fixed time per case, so that two cores can hold many workers: what is left is what handing out,
+judging and keeping costs. Start-up is not counted. Prints a Markdown table and the model that follows.
+"""
+
+import argparse
+import tempfile
+from pathlib import Path
+
+import mluops_gtest as mt
+from mluops_gtest.cli.main import run_main
+
+BACKEND = """\
+import time
+import mluops_gtest as mt
+
+
+class Sleeping(mt.NumpyBackend):
+    name = "sleeping"
+
+    def run(self, call):
+        time.sleep({seconds})
+        return super().run(call)
+
+
+backend = Sleeping()
+"""
+WORKERS = (1, 2, 4)
+CASES = 10**6
+DEVICES = 100
+
+
+def seconds_of(folder: Path, *arguments: str) -> tuple[float, int]:
+    """Seconds of a run without its start-up, and its cases."""
+    code = run_main(["run", "-q", "--out", str(folder), "--overwrite", *arguments])
+    report = mt.RunReport.load(folder)
+    if code != 0:
+        raise SystemExit(f"the run ended with {code}: {report.summary}")
+    return report.seconds, len(report.results)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sleep", type=float, default=0.02, help="seconds that the backend takes per case")
+    parser.add_argument("--select", default="ball_query/*", help="the cases")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        file = folder / "sleeping.py"
+        file.write_text(BACKEND.format(seconds=options.sleep))
+        common = (options.select, "--backend", str(file))
+        rows = []
+        for workers in WORKERS:
+            here, cases = seconds_of(folder / "here", *common, "-j", str(workers))
+            there, _ = seconds_of(folder / "there", *common, "--cluster", f"local:{workers}", "--ship", str(file))
+            rows.append((workers, cases, here, there))
+    ideal = rows[0][1] * options.sleep
+    print(
+        "| workers | cases | one machine, -j | cluster | cluster / one machine | efficiency | ms per case and worker |"
+    )
+    print("|---|---|---|---|---|---|---|")
+    for workers, cases, here, there in rows:
+        efficiency, more = ideal / workers / there, (there * workers - ideal) / cases * 1e3
+        cells = (workers, cases, f"{here:.2f} s", f"{there:.2f} s", f"{there / here:.2f}×", f"{efficiency:.0%}")
+        print(f"| {' | '.join(map(str, cells))} | {more:.1f} |")
+    busy = rows[-1]
+    rate = busy[1] / busy[3]
+    print(
+        f"\n{busy[0]} workers were served at {rate:.0f} cases/s. At this rate the controller, which reads, keeps and "
+        f"writes every result, needs {CASES / rate / 60:.0f} minutes for {CASES} cases; {DEVICES} devices that take "
+        f"{options.sleep * 1e3:.0f} ms a case need {CASES * options.sleep / DEVICES / 60:.0f}."
+    )
+
+
+if __name__ == "__main__":
+    main()
