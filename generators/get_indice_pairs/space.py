@@ -10,11 +10,14 @@ _KERNELS = ((3, 3, 3), (1, 1, 1), (2, 2, 2), (1, 1, 3), (3, 1, 1), (1, 2, 3), (5
 _STEPS = ((1, 1, 1), (2, 2, 2), (1, 2, 1), (3, 1, 2))
 _PADS = ((0, 0, 0), (1, 1, 1), (0, 1, 2), (2, 2, 2))
 _AXES = ("depth", "height", "width")
+# Of coordinates that neither a byte nor 16 bits hold.
+_LONG = 256
+_MOST_CELLS = 1 << 17
 
 
 def draw(at: Mapping[str, Any]) -> Drawn | None:
     """Sites of one of the recipes in a space of these axes."""
-    space = tuple(at[name] for name in _AXES)
+    space = _space(at)
     params: dict[str, Any] = {
         "batch": at["batch"],
         "input_space": space,
@@ -34,13 +37,22 @@ def draw(at: Mapping[str, Any]) -> Drawn | None:
                 return None
             args = {"sites": at["sites"], "ascending": at["ascending"]}
         case "everywhere":
+            if math.prod(space) > _MOST_CELLS:
+                return None
             args = {"shuffled": not at["ascending"]}
     return Drawn(at["what"], params, args)
 
 
+def _space(at: Mapping[str, Any]) -> tuple[int, ...]:
+    """The axes as drawn; beside a long one the others are short, since references look at every cell."""
+    if at["width"] > _LONG:
+        return (1, min(at["height"], 2), at["width"])
+    return tuple(at[name] for name in _AXES)
+
+
 def elements(at: Mapping[str, Any]) -> int:
     """Sites and pairs; where every cell is one, those of the whole space."""
-    cells = int(at["batch"] * math.prod(at[name] for name in _AXES))
+    cells = int(at["batch"] * math.prod(_space(at)))
     sites = cells if at["what"] == "everywhere" else min(cells, at["sites"])
     return int(sites * (8 + 3 * math.prod(at["kernel"])))
 
@@ -50,7 +62,7 @@ SPACE = Space(
         "batch": Sizes(1, 4),
         "depth": Sizes(1, 33),
         "height": Sizes(1, 65),
-        "width": Sizes(1, 129),
+        "width": Sizes(1, 65_537),
         "sites": Sizes(1, 1025),
         "kernel": Choice(_KERNELS),
         "stride": Choice(_STEPS),
