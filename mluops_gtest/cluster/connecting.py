@@ -42,7 +42,9 @@ def _local(address: str) -> Any:
     number = address.partition(":")[2]
     if not number.isdecimal() or not 1 <= int(number) <= 1024:
         raise UsageError(f"--cluster {address}: write the number of processes, e.g. --cluster local:2.")
-    return LocalCluster(int(number), threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50)
+    return LocalCluster(
+        n_workers=int(number), threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=50
+    )
 
 
 def _made(address: str) -> Any:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from mluops_gtest.cluster import worker
 from mluops_gtest.cluster.connecting import connected
@@ -18,6 +18,9 @@ from mluops_gtest.version import __version__
 
 if TYPE_CHECKING:
     from distributed import Client
+
+# Seconds to wait for the first workers.
+_PATIENCE: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +39,28 @@ def open_cluster(
     """The cluster that the request names; workers that cannot run its cases are refused, and told to `complain`."""
     assert request.cluster is not None, "the request names a cluster"
     with connected(request.cluster) as client:
-        client.wait_for_workers(1, timeout=60)
+        try:
+            client.wait_for_workers(_expected(request.cluster), timeout=_PATIENCE)
+        except TimeoutError as error:
+            raise BackendError(f"--cluster {request.cluster}: {error} s; start its workers, then run again.") from error
         opening = _Opening(client, request, cases, complain)
-        first, run = opening.usable(), uuid.uuid4().hex
+        usable, run = opening.usable(), uuid.uuid4().hex
         there = replace(request, roots=worker.roots_of(request.roots), reports={}, devices=())
         setup = {"request": there.to_json([], 0), "parcels": opening.digests}
-        tried = client.run(worker.try_backend, run, setup, opening.devices(first), workers=[first])[first]
-        if "error" in tried:
-            raise BackendError(f"On the worker {first}: {tried['error']}")
+        # On all of them at once, before the clock of the run starts.
+        answers = client.run(worker.try_backend, run, setup, opening.devices(usable), workers=usable)
+        for address, tried in answers.items():
+            if "error" in tried:
+                raise BackendError(f"On the worker {address}: {tried['error']}")
+        tried = answers[usable[0]]
         lanes = ClusterLanes(client, run, setup, costs, admit=opening.admit, in_order=request.stop_at_first)
         yield OpenCluster(lanes, tried["name"], tried["version"])
+
+
+def _expected(address: str) -> int:
+    """How many workers to wait for: all of a cluster that this run starts, one of any other."""
+    number = address.partition("local:")[2]
+    return int(number) if number else 1
 
 
 def _parcels(request: RunRequest, cases: Sequence[Selected]) -> dict[str, dict[str, bytes]]:
@@ -82,16 +97,19 @@ class _Opening:
         # How many workers of each host have been given devices.
         self._ranks: Counter[str] = Counter()
         self._checked: dict[str, Checked] = {}
+        self._told: dict[str, Any] = {}
 
-    def usable(self) -> str:
-        """A worker that can run the cases; BackendError where there is none, with what is wrong with the first."""
-        problems = []
-        for address in self._client.scheduler_info(n_workers=-1)["workers"]:
-            problem = self._problem(address)
-            if problem is None:
-                return str(address)
-            problems.append(problem)
-        raise BackendError(f"No worker of the cluster can run these cases. {problems[0] if problems else ''}".strip())
+    def usable(self) -> list[str]:
+        """The workers that can run the cases; BackendError where there is none, with what is wrong with the first."""
+        addresses = list(self._client.scheduler_info(n_workers=-1)["workers"])
+        self._told = self._client.run(worker.describe, self._roots, self._operators, on_error="return")
+        problems = {address: self._problem(address) for address in addresses}
+        found = [address for address, problem in problems.items() if problem is None]
+        if not found:
+            raise BackendError(
+                f"No worker of the cluster can run these cases. {next(iter(problems.values()), '')}".strip()
+            )
+        return found
 
     def admit(self, address: str) -> Checked | None:
         """The worker, if it can run the cases; else why not is told once."""
@@ -101,16 +119,18 @@ class _Opening:
             return None
         return self._checked[address]
 
-    def devices(self, address: str) -> tuple[int, ...]:
-        """The devices that this worker uses."""
-        return self._checked[address].devices
+    def devices(self, addresses: Sequence[str]) -> dict[str, tuple[int, ...]]:
+        """The devices that each of these workers uses."""
+        return {address: self._checked[address].devices for address in addresses}
 
     def _problem(self, address: str) -> str | None:
         """Why that worker cannot run the cases; None where it can."""
         if address in self._checked:
             return None
         try:
-            told = self._client.run(worker.describe, self._roots, self._operators, workers=[address])[address]
+            told = self._asked(address)
+            if isinstance(told, Exception):
+                raise told
         except Exception as error:
             # Whatever keeps it from answering, a missing package first of all.
             return (
@@ -132,6 +152,12 @@ class _Opening:
         self._send(address)
         self._checked[address] = self._with_devices(address, told["host"])
         return None
+
+    def _asked(self, address: str) -> Any:
+        """What the worker says of itself; it was asked together with the others, or came later."""
+        if address not in self._told:
+            self._told |= self._client.run(worker.describe, self._roots, self._operators, workers=[address])
+        return self._told[address]
 
     def _with_devices(self, address: str, host: str) -> Checked:
         """As many lanes as the worker has threads, or devices; workers of one host share its devices evenly."""

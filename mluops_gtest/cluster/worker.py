@@ -124,10 +124,12 @@ def run_batch(run: str, setup: Mapping[str, Any], devices: tuple[int, ...], case
     return results
 
 
-def try_backend(run: str, setup: Mapping[str, Any], devices: tuple[int, ...]) -> dict[str, Any]:
-    """The name and the version that the backend gives itself on this worker, or why it does not load."""
+def try_backend(
+    run: str, setup: Mapping[str, Any], devices: Mapping[str, tuple[int, ...]], dask_worker: Any
+) -> dict[str, Any]:
+    """What the backend calls itself on this worker, which Dask hands in, and its version; or why it does not load."""
     try:
-        with _runners(run, setup, devices).taken() as (runner, _):
+        with _runners(run, setup, devices[dask_worker.address]).taken() as (runner, _):
             return {"name": runner.backend, "version": runner.version}
     except HarnessError as error:
         return {"error": str(error), "exit_code": int(error.exit_code)}

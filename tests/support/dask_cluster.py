@@ -7,10 +7,10 @@ from distributed import LocalCluster
 if __name__ == "__main__":
     workers, port = int(sys.argv[1]), int(sys.argv[2])
     with LocalCluster(
-        workers,
+        n_workers=workers,
         threads_per_worker=1,
         processes=True,
-        dashboard_address=None,
+        dashboard_address=":0",
         scheduler_port=port,
         silence_logs=50,
     ) as cluster:
