@@ -75,8 +75,8 @@ def main() -> None:
         print(f"| {workers} | {' | '.join(cells)} | {spent / cases * 1e3:.1f} |")
     each = min(spent / cases for _, cases, _, _, spent in rows)
     print(
-        f"\nThe controller and the scheduler, both in this process, spend {each * 1e3:.1f} ms of processor time per case, "
-        f"\ntheir start included: {CASES * each / 60:.0f} minutes for {CASES} cases; {DEVICES} devices that take "
+        f"\nThe controller and the scheduler, both in this process, spend {each * 1e3:.1f} ms of processor time per "
+        f"case,\ntheir start included: {CASES * each / 60:.0f} minutes for {CASES} cases; {DEVICES} devices that take "
         f"{options.sleep * 1e3:.0f} ms a case need {CASES * options.sleep / DEVICES / 60:.0f}."
     )
 
