@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 # Few, so that a lost worker takes little with it, and enough that a worker never waits for the next.
 _IN_FLIGHT: Final = 2
+# Errors by which Dask tells that a worker is gone.
+_LOST: Final = ("KilledWorker", "CommClosedError", "FutureCancelledError", "CancelledError", "FutureLostError")
 # A case that runs when a worker is lost may have to do with it; at the third time nobody believes in chance.
 MAX_LOSSES: Final = 3
 # Seconds between two looks at which workers there are.
@@ -185,11 +187,8 @@ class ClusterLanes:
             for record in records or ():
                 yield from self._finish(result_from_json(record, Source("a worker's answer", "")))
             return
-        error = future.exception()
-        if type(error).__name__ in ("KilledWorker", "CommClosedError", "FutureCancelledError"):
-            yield from self._put_back(batch, address)
-            return
-        raise BackendError(f"The worker {address} cannot run cases: {type(error).__name__}: {error}")
+        _refuse_unless_lost(future.exception(), address)
+        yield from self._put_back(batch, address)
 
     def _fetched(self, future: "Future", address: str) -> list[Any] | None:
         """The results, which lie on the worker that has them; None where it was lost before it handed them over."""
@@ -198,7 +197,8 @@ class ClusterLanes:
                 records: list[Any] = future.result(timeout=_FETCH)
             except TimeoutError:
                 self._look()
-            except Exception:
+            except Exception as error:
+                _refuse_unless_lost(error, address)
                 return None
             else:
                 return records
@@ -251,6 +251,12 @@ class ClusterLanes:
             for future in self._flying:
                 future.cancel()
             self._client.run(worker.end_run, self._run, workers=list(self._workers), on_error="ignore")
+
+
+def _refuse_unless_lost(error: BaseException, address: str) -> None:
+    """What Dask says of a worker that is gone means that its cases run elsewhere; anything else ends the run."""
+    if type(error).__name__ not in _LOST:
+        raise BackendError(f"The worker {address} cannot run cases: {type(error).__name__}: {error}") from error
 
 
 def _addresses(dask_scheduler: Any) -> list[str]:

@@ -4,6 +4,7 @@ import dataclasses
 from collections import Counter
 from functools import cache
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -143,3 +144,16 @@ def test_faults_of_an_operator_have_names_of_their_own_and_reach_every_tensor():
         assert {f"null descriptor of {spec.id}", f"{spec.id}: dtype", f"{spec.id}: strides"} <= faults.keys()
     others = {"null handle", "arch", "null workspace", "null pointer of indice_num", "L everywhere: 1000001"}
     assert others <= faults.keys()
+
+
+def test_an_output_that_is_owed_has_a_buffer_in_every_draw():
+    """Without masks the operator clears the image before it looks at pointers: a null one leaves that undefined."""
+    hunt, faults = draws(), faults_of(operators()[NAME])
+    nulls = [faults["null pointer of im"], faults["null pointer of col"]]
+    drawn = next(one for one in map(hunt.draw, range(50)) if one is not None and not one.faults)
+    rng = Random(0)
+    empty = faults["m everywhere: 0"].apply(drawn.case, rng)
+    assert hunt._broken(empty)[0] == "mask_h_idx_empty"
+    im, col = (hunt._broken(fault.apply(empty, rng)) for fault in nulls)
+    assert im is None
+    assert col[0] == "mask_h_idx_empty"
