@@ -11,6 +11,23 @@ from mluops_gtest.errors import UsageError
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+def adapter_options(function: F) -> F:
+    """--runtime, --serve."""
+    decorators = [
+        click.option(
+            "--runtime",
+            metavar="LIB",
+            help="For c:LIBRARY: the library that has the cnrt functions, e.g. --runtime libcnrt.so.",
+        ),
+        click.option(
+            "--serve", is_flag=True, help="For exec:COMMAND: keep one process running instead of starting one per case."
+        ),
+    ]
+    for decorator in reversed(decorators):
+        function = decorator(function)
+    return function
+
+
 def backend_options(function: F) -> F:
     """--backend, --runtime, --serve."""
     decorators = [
@@ -23,15 +40,8 @@ def backend_options(function: F) -> F:
             "module:attribute or path/file.py[:attribute], e.g. -b my_kernels.py (its `backend`).",
             shell_complete=complete_backends,
         ),
-        click.option(
-            "--runtime",
-            metavar="LIB",
-            help="For c:LIBRARY: the library that has the cnrt functions, e.g. --runtime libcnrt.so.",
-        ),
-        click.option(
-            "--serve", is_flag=True, help="For exec:COMMAND: keep one process running instead of starting one per case."
-        ),
     ]
+    function = adapter_options(function)
     for decorator in reversed(decorators):
         function = decorator(function)
     return function

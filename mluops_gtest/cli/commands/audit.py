@@ -37,19 +37,22 @@ Examples:
 """
 
 
-@click.group("audit", epilog=_EPILOG)
-def command() -> None:
-    """Check operators against the rules of the suite."""
-
-
-@command.command("operators", epilog=_EPILOG)
-@click.option(
+_operators_option = click.option(
     "--op",
     "names",
     multiple=True,
     help="Only this operator, e.g. --op voxel_pooling_forward.",
     shell_complete=complete_operators,
 )
+
+
+@click.group("audit", epilog=_EPILOG)
+def command() -> None:
+    """Check operators against the rules of the suite."""
+
+
+@command.command("operators", epilog=_EPILOG)
+@_operators_option
 @root_option
 @click.option(
     "--seeds",
@@ -110,13 +113,7 @@ def operators(roots: tuple[str, ...], names: tuple[str, ...], seeds: int, rules:
 
 
 @command.command("mutants", epilog=_MUTANTS_EPILOG)
-@click.option(
-    "--op",
-    "names",
-    multiple=True,
-    help="Only this operator, e.g. --op voxel_pooling_forward.",
-    shell_complete=complete_operators,
-)
+@_operators_option
 @root_option
 @click.option("--first-kill", is_flag=True, help="Leave each wrong implementation at the first case that catches it.")
 @click.option(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mluops_gtest.cli.calling_options import adapter_options
 from mluops_gtest.cli.options import complete_backends, complete_ids, file_options, root_option
 from mluops_gtest.cli.settings import stands_in_settings
 from mluops_gtest.errors import UsageError
@@ -64,14 +65,7 @@ _BESIDE_FROM = {"case", "results", "number", "save_to"}
     metavar="N",
     help="Use the values of `run --reseed N`, e.g. --reseed 7.",
 )
-@click.option(
-    "--runtime",
-    metavar="LIB",
-    help="For c:LIBRARY: the library that has the cnrt functions, e.g. --runtime libcnrt.so.",
-)
-@click.option(
-    "--serve", is_flag=True, help="For exec:COMMAND: keep one process running instead of starting one per case."
-)
+@adapter_options
 @click.option(
     "--isolate/--no-isolate",
     default=None,

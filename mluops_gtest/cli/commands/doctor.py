@@ -2,6 +2,7 @@
 
 import click
 
+from mluops_gtest.cli.calling_options import adapter_options
 from mluops_gtest.cli.options import complete_backends, root_option
 
 _EPILOG = """\b
@@ -21,14 +22,7 @@ Examples:
 )
 @click.option("--self", "own", is_flag=True, help="Check mluops-test itself: what it runs on, and its native core.")
 @click.option("--op", "operators", multiple=True, help="Only this operator, e.g. --op get_indice_pairs.")
-@click.option(
-    "--runtime",
-    metavar="LIB",
-    help="For c:LIBRARY: the library that has the cnrt functions, e.g. --runtime libcnrt.so.",
-)
-@click.option(
-    "--serve", is_flag=True, help="For exec:COMMAND: keep one process running instead of starting one per case."
-)
+@adapter_options
 @click.option(
     "--timeout",
     type=click.FloatRange(0, min_open=True),

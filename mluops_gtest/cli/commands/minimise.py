@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from mluops_gtest.cli.calling_options import adapter_options
 from mluops_gtest.cli.options import ReseedType, complete_backends, complete_ids, file_options, root_option
 from mluops_gtest.minimise.limit import LIMIT
 
@@ -46,14 +47,7 @@ Examples:
     metavar="N",
     help="Call the backend at most so often, e.g. --calls 1000.",
 )
-@click.option(
-    "--runtime",
-    metavar="LIB",
-    help="For c:LIBRARY: the library that has the cnrt functions, e.g. --runtime libcnrt.so.",
-)
-@click.option(
-    "--serve", is_flag=True, help="For exec:COMMAND: keep one process running instead of starting one per case."
-)
+@adapter_options
 @click.option(
     "--isolate/--no-isolate",
     default=None,
