@@ -12,7 +12,7 @@ _PADS = ((0, 0, 0), (1, 1, 1), (0, 1, 2), (2, 2, 2))
 _AXES = ("depth", "height", "width")
 # Of coordinates that neither a byte nor 16 bits hold.
 _LONG = 256
-_MOST_CELLS = 1 << 17
+_MAX_CELLS = 1 << 17
 
 
 def draw(at: Mapping[str, Any]) -> Drawn | None:
@@ -37,7 +37,7 @@ def draw(at: Mapping[str, Any]) -> Drawn | None:
                 return None
             args = {"sites": at["sites"], "ascending": at["ascending"]}
         case "everywhere":
-            if math.prod(space) > _MOST_CELLS:
+            if math.prod(space) > _MAX_CELLS:
                 return None
             args = {"shuffled": not at["ascending"]}
     return Drawn(at["what"], params, args)

@@ -28,7 +28,7 @@ CRITERIA: Final = diff1_and_diff2(3e-3)
 # Products that the conditioning test looks at: small cases wholly, others by their first channels.
 _TESTED: Final = 1 << 20
 # Contributions per cell, on average: beyond some hundreds a kernel that adds in half leaves the criterion.
-_MOST_HALVES: Final = 128
+_MAX_HALVES: Final = 128
 # What a cell of the cancelling recipe keeps of the 24 bits of its terms is at most a thousandth.
 _FACTOR_BITS, _GRADIENT_BITS, _SPREAD = 11, 12, 16
 
@@ -122,8 +122,8 @@ def made(params: Params, dtype: DType, shape: Shape, grad: Array, indices: Array
     """The inputs of a case that right kernels can meet."""
     batches, channels, cells, _ = shape
     met = contributions(indices)
-    if dtype is DType.HALF and met.mean() > _MOST_HALVES:
-        raise ValueError(f"{met.mean():.0f} contributions meet in a cell; half adds at most {_MOST_HALVES}")
+    if dtype is DType.HALF and met.mean() > _MAX_HALVES:
+        raise ValueError(f"{met.mean():.0f} contributions meet in a cell; half adds at most {_MAX_HALVES}")
     tested = max(1, _TESTED // (len(met) * int(met.max())))
     refuse_ill_conditioned(terms(grad[:, :tested], indices, weights), dtype, CRITERIA)
     return RecipeOutput(

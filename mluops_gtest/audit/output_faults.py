@@ -10,7 +10,7 @@ from mluops_gtest.model.dtypes import Array, DType
 
 # Of a block that is written twice, and of what a last partial tile has.
 _BLOCK: Final = 64
-MOST_DROPPED: Final = 1024
+MAX_DROPPED: Final = 1024
 # Within the loosest thresholds that documents have.
 _SCALE: Final = 1.002
 
@@ -168,7 +168,7 @@ _ANY: Final[Mapping[str, Fault]] = {
     "one element": _at_one_place(_another),
     "last 1 dropped": _dropped(1),
     "last 64 dropped": _dropped(64),
-    "last 1024 dropped": _dropped(MOST_DROPPED),
+    "last 1024 dropped": _dropped(MAX_DROPPED),
     "block repeated": _repeated,
     "rows swapped": _rows_swapped,
     "transposed": _transposed,

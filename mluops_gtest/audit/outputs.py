@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from mluops_gtest.audit.output_faults import MOST_DROPPED, faults_of, has_place, untouched_output, wrong_outputs
+from mluops_gtest.audit.output_faults import MAX_DROPPED, faults_of, has_place, untouched_output, wrong_outputs
 from mluops_gtest.codec.lock import LockedTensor
 from mluops_gtest.engine.expectation import Expectation, expectation_of
 from mluops_gtest.engine.judge import judge_values
@@ -176,7 +176,7 @@ class MeasuredFaults:
 
 def has_room(outputs: Iterable[LockedTensor]) -> bool:
     """Every fault has room in these outputs: the first few such cases tell nearly all."""
-    return any(math.prod(tensor["dims"]) > MOST_DROPPED for tensor in outputs)
+    return any(math.prod(tensor["dims"]) > MAX_DROPPED for tensor in outputs)
 
 
 def measured(operator: Operator, cases: Iterable[Case], *, first_catch: bool = False) -> MeasuredFaults:

@@ -10,7 +10,7 @@ from mluops_gtest.model.result import CaseResult
 # What tells two causes of one kind apart; everything else in a cause is a figure, a place or a text.
 _TELLING: Final = ("output", "input", "buffer", "side", "signal", "code", "exception", "answered", "expected", "check")
 # Laws of wrong values vary with the size of an output: so many are kept of failures that are alike otherwise.
-_MOST_LAWS: Final = 3
+_MAX_LAWS: Final = 3
 
 CauseKey = tuple[str, ...]
 
@@ -43,7 +43,7 @@ class KnownCauses:
     def is_new(self, key: CauseKey) -> bool:
         """Nobody met it before; from now on it is known."""
         with self._lock:
-            if key in self._met or self._alike[key[:-1]] >= _MOST_LAWS:
+            if key in self._met or self._alike[key[:-1]] >= _MAX_LAWS:
                 return False
             self._met.add(key)
             self._alike[key[:-1]] += 1

@@ -30,7 +30,7 @@ _LAYOUTS: Final = tuple(layout.value for layout in Layout)
 _ARCHES: Final = (0, 1, OLDEST_ARCH - 1, OLDEST_ARCH, OLDEST_ARCH + 1)
 _NRAM_BYTES: Final = (0, 16, 256, 4096)
 _WORKSPACE_BYTES: Final = (1, 16, 4096)
-_MOST: Final = {"int64": 2**31, "int32": 2**31 - 1}
+_MAX_VALUE: Final = {"int64": 2**31, "int32": 2**31 - 1}
 _FLOATS: Final = (0.0, -0.0, -1.0, -(2.0**-149), math.nan, math.inf, -math.inf, 2.0**127)
 
 
@@ -195,7 +195,7 @@ def _resymbolled(operator: Operator, symbol: str, size: int) -> Apply:
             dims = _dims_with(tensor, shapes[tensor.id], symbol, size, case.params)
             if dims != tensor.desc.dims:
                 changes[tensor.id] = Change(dims=dims)
-        params = {symbol: min(size, _MOST["int32"])} if isinstance(case.params.get(symbol), int) else {}
+        params = {symbol: min(size, _MAX_VALUE["int32"])} if isinstance(case.params.get(symbol), int) else {}
         return changed(case, changes, params) if changes else None
 
     return apply
@@ -234,7 +234,7 @@ def _of_param(field: ParamField) -> Iterator[Fault]:
     elif field.type == "bool":
         yield Fault(f"{field.name}: not", "param", _setting(field, lambda value, _rng: not value))
     elif field.type != "string":
-        most = _MOST.get(field.type, _MOST["int32"])
+        most = _MAX_VALUE.get(field.type, _MAX_VALUE["int32"])
         for what, make in (
             ("0", lambda _value, _rng: 0),
             ("−1", lambda _value, _rng: -1),

@@ -10,7 +10,7 @@ from mluops_gtest.gate.decision import Decision
 from mluops_gtest.gate.findings import GateFinding, findings, verdict
 
 # GitHub shows ten errors and ten warnings of a step and drops the rest without a word.
-_MOST = 10
+_MAX_ANNOTATIONS = 10
 _TOOL = "mluops-test gate"
 
 
@@ -51,13 +51,13 @@ def _shown(found: Sequence[GateFinding]) -> list[GateFinding]:
 
 
 def _cut(found: list[GateFinding]) -> list[GateFinding]:
-    if len(found) <= _MOST:
+    if len(found) <= _MAX_ANNOTATIONS:
         return found
-    rest = found[_MOST - 1 :]
+    rest = found[_MAX_ANNOTATIONS - 1 :]
     cases = len({case for finding in rest for case in finding.cases})
-    titles = "\n".join(finding.title for finding in rest[:_MOST])
+    titles = "\n".join(finding.title for finding in rest[:_MAX_ANNOTATIONS])
     title = f"{len(rest)} more findings, {cases} cases"
-    return [*found[: _MOST - 1], replace(rest[0], key="more", title=title, text=titles, file="", line=0)]
+    return [*found[: _MAX_ANNOTATIONS - 1], replace(rest[0], key="more", title=title, text=titles, file="", line=0)]
 
 
 def _data(text: str) -> str:

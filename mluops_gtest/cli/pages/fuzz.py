@@ -12,7 +12,7 @@ from mluops_gtest.model.reasons import reason_of
 from mluops_gtest.model.result import CaseResult
 from mluops_gtest.reports.markup import escape
 
-_MOST_BROKEN = 5
+_MAX_BROKEN = 5
 
 
 def fuzz_page(report: HuntReport, repro: tuple[str, ...], folder: Path) -> Iterator[Table | str]:
@@ -23,7 +23,7 @@ def fuzz_page(report: HuntReport, repro: tuple[str, ...], folder: Path) -> Itera
     still = [(file, result) for file, result in report.corpus if is_failure(result)]
     for file, result in still:
         yield f"[bold red]still fails[/]  {escape(str(file))}  {escape(result.reason)}"
-    for result in report.broken[:_MOST_BROKEN]:
+    for result in report.broken[:_MAX_BROKEN]:
         yield f"[bold red]broken[/]  {escape(result.case)}: {escape(result.reason)}"
     for operator, reason in report.skipped.items():
         yield f"skipped: {escape(operator)}: {escape(reason)}"

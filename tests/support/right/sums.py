@@ -9,7 +9,7 @@ import numpy as np
 from mluops_gtest.model.dtypes import Array
 
 # Products that one case is summed from; of larger cases some rows are taken.
-MOST_PRODUCTS = 1 << 16
+MAX_PRODUCTS = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -27,12 +27,12 @@ class Sums:
 
     def few_enough(self) -> tuple["Sums", Array]:
         """The sums of so many rows that they stay affordable, and which: the ends, the most crowded, others."""
-        if (len(self.rows) + self.count) * self.width <= MOST_PRODUCTS:
+        if (len(self.rows) + self.count) * self.width <= MAX_PRODUCTS:
             return self, np.arange(self.count)
         sizes = np.bincount(self.rows, minlength=self.count)
-        others = np.random.default_rng(1).integers(0, self.count, MOST_PRODUCTS // self.width + 1)
+        others = np.random.default_rng(1).integers(0, self.count, MAX_PRODUCTS // self.width + 1)
         order = np.concatenate([[0, self.count - 1, sizes.argmax()], others])
-        fitting = int((np.cumsum((sizes[order] + 1) * self.width) <= MOST_PRODUCTS).sum())
+        fitting = int((np.cumsum((sizes[order] + 1) * self.width) <= MAX_PRODUCTS).sum())
         taken = np.unique(order[: max(3, fitting)])
         place = np.full(self.count, -1)
         place[taken] = np.arange(len(taken))
