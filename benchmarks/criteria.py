@@ -1,31 +1,93 @@
-"""Speed of the accuracy criteria beside the machine's read limit and beside peers: `python -m benchmarks.criteria`.
+"""The accuracy criteria beside np.testing, torch.testing, the plain formulas and the machine's read limit."""
 
-Every figure is the median of rounds in which all contestants run in turn, so that a busy machine slows all alike.
-"""
-
-import argparse
-import statistics
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 
 import numpy as np
 
+from benchmarks.plain_c import at, compiled, number
+from benchmarks.rows import Goal, Round, Rounds, Row, interleaved, share
 from mluops_gtest.criteria import compare
+from mluops_gtest.criteria.elementwise import element_errors
+from mluops_gtest.model.bound import Bound
 from mluops_gtest.model.criterion import CriterionKind
 from mluops_gtest.model.dtypes import Array, DType
-from mluops_gtest.native.library import native_core, numpy_alone
+from mluops_gtest.native.library import numpy_alone
 
 KINDS = (CriterionKind.DIFF1, CriterionKind.DIFF2, CriterionKind.DIFF3, CriterionKind.DIFF3_2)
-Contestants = dict[str, Callable[[], object]]
+LARGE = 10_000_000
+LIMIT = "reading the bytes, 2 threads"
+NP_TESTING, TORCH_TESTING = "np.testing.assert_allclose", "torch.testing.assert_close"
 # The share of the read limit that is to be reached with the native core; without it a twelfth.
-GOALS = {DType.FLOAT: 0.45, DType.INT32: 0.45, DType.HALF: 0.25, DType.BFLOAT16: 0.25}
-GOAL_WITHOUT = 0.08
+SHARES = {DType.FLOAT: 0.45, DType.INT32: 0.45, DType.HALF: 0.25, DType.BFLOAT16: 0.25}
+SHARE_WITHOUT = 0.08
+# Below 10^4 elements a call costs at most so much.
+MOST_SECONDS = {"20 µs": 20e-6}
+MOST_SECONDS_WITHOUT = {"80 µs": 80e-6}
 
 
-def data(count: int, dtype: DType, equal: bool) -> tuple[Array, Array]:
+def rows() -> list[Row]:
+    no_slower = (Goal(NP_TESTING, 1), Goal(TORCH_TESTING, 1))
+    small = [
+        Row(
+            f"criteria/float/{count}",
+            f"{count} float32",
+            partial(_rounds, count, DType.FLOAT, fixed=MOST_SECONDS if count < 10_000 else {}),
+            (Goal("20 µs", 1),) if count < 10_000 else no_slower,
+            quick=count == 10_000,
+        )
+        for count in (10, 1000, 10_000, 100_000, 1_000_000)
+    ]
+    large = [
+        Row(
+            f"criteria/{dtype.value}/10M",
+            f"10 M {dtype.value}, diff1, diff2, diff3, diff3_2 and what a verdict needs",
+            partial(_rounds, LARGE, dtype),
+            (share(LIMIT, least), *(no_slower if dtype is DType.FLOAT else ())),
+            LIMIT,
+            quick=True,
+        )
+        for dtype, least in SHARES.items()
+    ]
+    return [
+        *small,
+        *large,
+        Row("criteria/equal/10M", "10 M float32 that are equal", partial(_rounds, LARGE, DType.FLOAT, True), (), LIMIT),
+        Row(
+            "criteria/bound/10M",
+            "10 M float32 with the second look: each element against a bound of its own (its bytes count as read)",
+            _second_look,
+            (share(LIMIT, 0.45),),
+            LIMIT,
+        ),
+        Row(
+            "criteria/numpy/1000",
+            "1000 float32 without the native core",
+            partial(_rounds, 1000, DType.FLOAT, native=False, fixed=MOST_SECONDS_WITHOUT),
+            (Goal("80 µs", 1),),
+        ),
+        Row(
+            "criteria/numpy/10M",
+            "10 M float32 without the native core",
+            partial(_rounds, LARGE, DType.FLOAT, native=False),
+            (share(LIMIT, SHARE_WITHOUT), *no_slower),
+            LIMIT,
+            quick=True,
+        ),
+        Row(
+            "criteria/growth",
+            "seconds per element: 30 M float32 beside 3 M",
+            _growth,
+            (Goal("3 M", 1.25),),
+        ),
+    ]
+
+
+def data(count: int, dtype: DType, equal: bool = False) -> tuple[Array, Array]:
+    """Two arrays that differ nearly everywhere by a little, as a kernel's answer does; or nowhere."""
     rng = np.random.default_rng(7)
     if dtype.is_integer:
         baseline = rng.integers(-(10**6), 10**6, count).astype(dtype.storage)
@@ -42,19 +104,83 @@ def data(count: int, dtype: DType, equal: bool) -> tuple[Array, Array]:
     return (baseline.copy() if equal else evaluated), baseline
 
 
-def read(evaluated: Array, baseline: Array) -> None:
-    """The limit: both arrays read once by two threads, with the cheapest reduction numpy has."""
-
-    def halves(array: Array) -> list[Array]:
-        words = array.view(np.uint64)
-        return [words[: len(words) // 2], words[len(words) // 2 :]]
-
+def _rounds(
+    count: int, dtype: DType, equal: bool = False, *, native: bool = True, fixed: Round | None = None
+) -> Rounds:
+    evaluated, baseline = data(count, dtype, equal)
+    ours = "compare" if native else "compare by numpy"
     with ThreadPoolExecutor(2) as pool:
-        list(pool.map(np.bitwise_or.reduce, halves(evaluated) + halves(baseline)))
+        contestants = {
+            ours: partial(compare if native else _by_numpy, evaluated, baseline, dtype, KINDS),
+            **_peers(evaluated, baseline, dtype),
+        }
+        if evaluated.nbytes >= 1 << 22:  # larger than the caches
+            contestants[LIMIT] = partial(read, pool, evaluated, baseline)
+        for one in interleaved(contestants):
+            yield one | (fixed or {})
 
 
-def naive(e: Array, b: Array) -> tuple[float, float, float, float]:
-    """The formulas as they are written, on float64 copies."""
+def _peers(evaluated: Array, baseline: Array, dtype: DType) -> dict[str, Callable[[], object]]:
+    if dtype is DType.BFLOAT16:
+        return {}
+    peers: dict[str, Callable[[], object]] = {
+        NP_TESTING: lambda: np.testing.assert_allclose(evaluated, baseline, rtol=0.1, atol=2),
+    }
+    if baseline.size < LARGE:  # it takes seconds there
+        peers["the formulas in numpy"] = partial(formulas, evaluated, baseline)
+    if find_spec("torch"):
+        torch = import_module("torch")
+        e, b = torch.from_numpy(evaluated), torch.from_numpy(baseline)
+        peers[TORCH_TESTING] = lambda: torch.testing.assert_close(e, b, rtol=0.1, atol=2)
+    library = compiled()
+    if library is not None and dtype is DType.FLOAT:
+        sums = np.empty(6)
+        peers["the formulas in one C loop"] = lambda: library.formulas(
+            at(evaluated), at(baseline), number(baseline.size), at(sums)
+        )
+    return peers
+
+
+def _by_numpy(evaluated: Array, baseline: Array, dtype: DType, kinds: tuple[CriterionKind, ...]) -> None:
+    with numpy_alone():
+        compare(evaluated, baseline, dtype, kinds)
+
+
+def _second_look() -> Rounds:
+    evaluated, baseline = data(LARGE, DType.FLOAT)
+    bound = Bound(np.abs(baseline).astype(np.float64) * 4, 30)
+    with ThreadPoolExecutor(2) as pool:
+
+        def both() -> None:
+            compare(evaluated, baseline, DType.FLOAT, KINDS)
+            element_errors(evaluated, baseline, DType.FLOAT, bound)
+
+        yield from interleaved(
+            {"compare and second look": both, LIMIT: partial(read, pool, evaluated, baseline, bound.magnitude)}
+        )
+
+
+def _growth() -> Rounds:
+    evaluated, baseline = data(30_000_000, DType.FLOAT)
+    few = evaluated[:3_000_000], baseline[:3_000_000]
+    for one in interleaved(
+        {
+            "30 M": lambda: compare(evaluated, baseline, DType.FLOAT, KINDS),
+            "3 M": lambda: compare(*few, DType.FLOAT, KINDS),
+        }
+    ):
+        yield {"30 M": one["30 M"] / 30e6, "3 M": one["3 M"] / 3e6}
+
+
+def read(pool: ThreadPoolExecutor, *arrays: Array) -> None:
+    """The limit: every byte read once by two threads, with the cheapest reduction that numpy has."""
+    words = [array.view(np.uint64) for array in arrays]
+    halves = [half for one in words for half in (one[: len(one) // 2], one[len(one) // 2 :])]
+    list(pool.map(np.bitwise_or.reduce, halves))
+
+
+def formulas(e: Array, b: Array) -> tuple[float, float, float, float]:
+    """As they are written, on float64 copies."""
     e, b = e.astype(np.float64), b.astype(np.float64)
     finite = np.isfinite(e) & np.isfinite(b)
     difference = np.abs(e[finite] - b[finite])
@@ -63,75 +189,3 @@ def naive(e: Array, b: Array) -> tuple[float, float, float, float]:
     diff2 = np.sqrt((difference**2).sum() / ((size**2).sum() + 1e-9))
     diff3 = np.where(size >= 1e-6, difference / (size + 1e-9), difference).max()
     return diff1, diff2, diff3, difference.max()
-
-
-def contestants(evaluated: Array, baseline: Array, dtype: DType) -> Contestants:
-    def by_numpy() -> None:
-        with numpy_alone():
-            compare(evaluated, baseline, dtype, KINDS)
-
-    table: Contestants = {
-        "compare": lambda: compare(evaluated, baseline, dtype, KINDS),
-        "compare, numpy alone": by_numpy,
-    }
-    if dtype is DType.BFLOAT16:
-        return table | limit(evaluated, baseline)
-    table |= {
-        "np.testing.assert_allclose": lambda: np.testing.assert_allclose(evaluated, baseline, rtol=0.1, atol=2),
-        "naive numpy formulas": lambda: naive(evaluated, baseline),
-    }
-    if find_spec("torch"):
-        torch = import_module("torch")
-        e, b = torch.from_numpy(evaluated), torch.from_numpy(baseline)
-        table["torch.testing.assert_close"] = lambda: torch.testing.assert_close(e, b, rtol=0.1, atol=2)
-    return table | limit(evaluated, baseline)
-
-
-def limit(evaluated: Array, baseline: Array) -> Contestants:
-    """The read limit, for arrays that are larger than the caches."""
-    return {"read limit, 2 threads": lambda: read(evaluated, baseline)} if evaluated.nbytes >= 1 << 22 else {}
-
-
-def medians(table: Contestants, rounds: int, seconds: float) -> dict[str, float]:
-    """Seconds per call; a quick contestant repeats within its turn."""
-    times: dict[str, list[float]] = {name: [] for name in table}
-    for work in table.values():
-        work()
-    end = time.perf_counter() + seconds
-    while min(map(len, times.values())) < rounds and (time.perf_counter() < end or not all(times.values())):
-        for name, work in table.items():
-            repeats, start = 0, time.perf_counter()
-            while repeats == 0 or time.perf_counter() - start < 2e-3:
-                work()
-                repeats += 1
-            times[name].append((time.perf_counter() - start) / repeats)
-    return {name: statistics.median(values) for name, values in times.items()}
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--elements", type=int, default=10_000_000, help="size of the large arrays")
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--seconds", type=float, default=10.0, help="at most this long per row (one round at least)")
-    options = parser.parse_args()
-    rows = [(count, DType.FLOAT, False) for count in (10, 1000, 10_000, 100_000, 1_000_000)]
-    rows += [(options.elements, dtype, False) for dtype in GOALS]
-    rows += [(options.elements, DType.FLOAT, True)]
-    for count, dtype, equal in rows:
-        evaluated, baseline = data(count, dtype, equal)
-        seconds = medians(contestants(evaluated, baseline, dtype), options.rounds, options.seconds)
-        print(f"\n{count} x {dtype.value}{', equal' if equal else ''}, native core {native_core().words}")
-        for name, value in seconds.items():
-            print(f"  {name:28} {value * 1e6:12.1f} us  {value / seconds['compare']:8.2f} x compare")
-        reading = next((value for name, value in seconds.items() if name.startswith("read limit")), None)
-        if reading is not None:
-            shares = reading / seconds["compare"], reading / seconds["compare, numpy alone"]
-            print(
-                f"  share of the read limit ({2 * evaluated.nbytes / reading / 1e9:.1f} GB/s): {shares[0]:.1%}, goal ",
-                end="",
-            )
-            print(f"{GOALS[dtype]:.0%}; numpy alone {shares[1]:.1%}, goal {GOAL_WITHOUT:.0%}")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,65 @@
+"""Ours, the peers and the machine's limit side by side: `python -m benchmarks [ROW…] [--quick] [--json FILE]`."""
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks import criteria
+from benchmarks.page import line, page
+from benchmarks.rows import Row
+from benchmarks.table import Measured, Table, grossly_worse
+
+COMMITTED = Path(__file__).with_name("table.json")
+
+
+def all_rows() -> Iterator[Row]:
+    for module in (criteria,):
+        yield from module.rows()
+
+
+def chosen(words: list[str], quick: bool) -> list[Row]:
+    rows = list(all_rows())
+    for word in words:
+        if not any(_begins(row, word) for row in rows):
+            raise SystemExit(f"No row begins with {word!r}. The rows are:\n" + "\n".join(row.name for row in rows))
+    return [
+        row
+        for row in rows
+        if (not words or any(_begins(row, word) for word in words)) and (words or not quick or row.quick)
+    ]
+
+
+def _begins(row: Row, word: str) -> bool:
+    return f"{row.name}/".startswith(f"{word.rstrip('/')}/")
+
+
+def tell(row: Measured) -> None:
+    print("\n".join(line(row)), flush=True)
+
+
+def main() -> int:
+    """0, or 1 where a quick row is grossly worse than in the committed table."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").partition(":")[0] + ".")
+    parser.add_argument("rows", nargs="*", metavar="ROW", help="only rows whose names begin so, e.g. criteria/float")
+    parser.add_argument("--quick", action="store_true", help="only rows of a few seconds; fail where one is 3× worse")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
+    parser.add_argument("--page", type=Path, metavar="FILE", help="write the page docs/reference/performance.md")
+    parser.add_argument("--read", type=Path, metavar="FILE", help="measure nothing: take what --json wrote")
+    options = parser.parse_args()
+    if options.read:
+        table = Table.read(options.read)
+    else:
+        table = Table.of(chosen(options.rows, options.quick), tell, seconds=0.5 if options.quick else 5.0)
+    if options.json:
+        table.write(options.json)
+    if options.page:
+        options.page.write_text(page(table, {row.name: row.why for row in all_rows()}), encoding="utf-8")
+    worse = grossly_worse(table, Table.read(COMMITTED)) if options.quick else []
+    for found in worse:
+        print(f"Grossly worse: {found}", file=sys.stderr)
+    return int(bool(worse))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

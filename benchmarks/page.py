@@ -1,0 +1,90 @@
+"""The table in words: as lines while it is measured, and as docs/reference/performance.md."""
+
+from collections.abc import Iterator, Mapping
+
+from benchmarks.rows import Goal, Unit
+from benchmarks.table import Measured, Spread, Table
+
+_HEAD = """\
+# How fast it is
+
+`python -m benchmarks --json benchmarks/table.json --page docs/reference/performance.md` makes this page: ours and the
+peers run on the same data, in one run and in turn, so that what else the machine does meets all alike. The machine is
+shared with other work: times are what they were, **ratios** are what to read. A ratio is the median over rounds of
+ours / theirs in the same round (at least 5 rounds), in brackets its quartiles; below 1 ours is faster. The share of
+the limit is what the machine can do at all for that work (reading the bytes, copying them, plain C) / ours. `python
+-m benchmarks ROW…` measures rows by the beginning of their names, `--quick` those that every change is held to: it
+fails where a row is more than 3 times worse than `benchmarks/table.json`.
+
+"""
+
+
+def line(row: Measured) -> Iterator[str]:
+    """A row as it is told on the terminal."""
+    yield f"{row.name}: {row.what} ({row.rounds} rounds)"
+    for name, takes in row.takes.items():
+        ratio = row.ratios.get(name)
+        words = "" if ratio is None else f"  {_times(ratio)}"
+        yield f"  {name:44} {_amount(takes.median, row.unit):>10}{words}"
+    for goal in row.goals:
+        yield f"  {_goal(row, goal)}"
+
+
+def page(table: Table, reasons: Mapping[str, str]) -> str:
+    """The whole page; `reasons` tell by a row's name where its time goes."""
+    parts = [_HEAD, f"Taken on {table.taken}: {table.machine}.\n"]
+    groups: dict[str, list[Measured]] = {}
+    for row in table.rows:
+        groups.setdefault(row.name.partition("/")[0], []).append(row)
+    for name, rows in groups.items():
+        parts.append(f"\n## {name.replace('-', ' ').capitalize()}\n\n{_table(rows)}")
+    missed = [row for row in table.rows if row.missed()]
+    if missed:
+        parts.append("\n## Goals that are missed, and where the time goes\n\n")
+        parts += [_gap(row, reasons.get(row.name, "")) for row in missed]
+    return "".join(parts)
+
+
+def _table(rows: list[Measured]) -> str:
+    lines = ["| row | ours | beside | share of the limit | goal |\n", "|---|---|---|---|---|\n"]
+    for row in rows:
+        peers = [f"{name} {_times(ratio)}" for name, ratio in row.ratios.items() if name != row.limit]
+        limit = row.ratios.get(row.limit)
+        told = "" if limit is None else f"{1 / limit.median:.0%} of {row.limit}"
+        goals = "<br>".join(_goal(row, goal) for goal in row.goals)
+        ours = _amount(row.takes[row.ours].median, row.unit)
+        lines.append(f"| `{row.name}`: {row.what} | {ours} | {'<br>'.join(peers)} | {told} | {goals} |\n")
+    return "".join(lines)
+
+
+def _gap(row: Measured, reason: str) -> str:
+    gaps = "; ".join(_goal(row, goal) for goal in row.missed())
+    return f"- `{row.name}`: {gaps}. {reason}".rstrip() + "\n"
+
+
+def _goal(row: Measured, goal: Goal) -> str:
+    if goal.against not in row.ratios:
+        return f"{goal.against} is not there"
+    as_share = goal.against == row.limit
+    wanted = f"≥ {1 / goal.at_most:.0%} of {goal.against}" if as_share else f"≤ {goal.at_most:g}× {goal.against}"
+    if row.ratio(goal) <= goal.at_most:
+        return f"{wanted}: met"
+    has = f"{1 / row.ratio(goal):.0%}" if as_share else f"{row.ratio(goal):.2f}×"
+    return f"{wanted}: **missed**, {has}"
+
+
+def _times(ratio: Spread) -> str:
+    return f"{_short(ratio.median)}× ({_short(ratio.low)}–{_short(ratio.high)})"
+
+
+def _short(value: float) -> str:
+    return f"{value:.0f}" if value >= 100 else f"{value:.2g}" if value < 1 else f"{value:.2f}"
+
+
+def _amount(value: float, unit: Unit) -> str:
+    if unit == "B":
+        return f"{value / 1e6:.1f} MB"
+    for scale, name in ((1.0, "s"), (1e-3, "ms")):
+        if value >= scale:
+            return f"{value / scale:.3g} {name}"
+    return f"{value * 1e6:.3g} µs"
