@@ -27,26 +27,26 @@ class Features:
 
     def of_classes(self, classes: Mapping[str, str]) -> Pairs:
         """The pairs that a draw of these classes covers, whatever is wrong with it."""
-        return self._numbers(itertools.combinations(self._axes(classes), 2))
+        count = self.count
+        return frozenset([low * count + high for low, high in itertools.combinations(self._axes(classes), 2)])
 
     def of_faults(self, classes: Mapping[str, str], faults: Sequence[str], broken: Sequence[str]) -> Pairs:
         """What such a draw covers beside that with these faults, which break these checks."""
         kinds = [self._places[_FAULT, kind] for kind in {self._faults[name] for name in faults} or {SOUND}]
-        pairs = ((place, kind) for place in self._axes(classes) for kind in kinds)
-        return self._numbers(pairs) | self.of_checks(faults, broken)
+        count = self.count
+        pairs = frozenset([place * count + kind for place in self._axes(classes) for kind in kinds])
+        return pairs | self.of_checks(faults, broken)
 
     def of_checks(self, faults: Sequence[str], broken: Sequence[str]) -> Pairs:
         """Each fault, and the checks that do not hold, in order: the first meets the others, or itself if alone."""
         wrong = [self._places[_ONE, name] for name in faults]
         checks = [self._places[_CHECK, name] for name in broken]
-        met = ((checks[0], place) for place in checks[1:] or checks[:1])
-        return self._numbers((*((place, place) for place in wrong), *met))
+        first = checks[0] * self.count if checks else 0
+        met = [first + place for place in checks[1:] or checks[:1]]
+        return frozenset([*(place * self.count + place for place in wrong), *met])
 
     def _axes(self, classes: Mapping[str, str]) -> list[int]:
         return [self._places[feature] for feature in classes.items()]
-
-    def _numbers(self, pairs: Iterable[tuple[int, int]]) -> Pairs:
-        return frozenset(low * self.count + high for low, high in pairs)
 
 
 class Coverage:

@@ -79,6 +79,9 @@ class Draws:
         self._dtype = Vocabulary(operator).default_dtype
         names = {axis: [one.name for one in classes] for axis, classes in self._axes.classes.items()}
         kinds = {fault.name: fault.kind for fault in self._faults.values()}
+        self._fault_names = tuple(kinds)
+        self._like = {name: _alike(name, kinds) for name in kinds}
+        self._promises: dict[tuple[str, ...], Pairs] = {}
         self.features = Features(names, kinds, [check.name for check in operator.checks])
         words = repr((sorted(names.items()), sorted(kinds.items()), seed))
         # What the sequence of draws follows from; the operator's recipes may still make other calls of them.
@@ -202,20 +205,20 @@ class Draws:
 
     def _fault_set(self, faults: int, random: Random) -> tuple[str, ...]:
         """As many faults; of two often both of one kind, since what must agree is often wrong together."""
-        names = tuple(self._faults)
-        first = random.choice(names)
+        first = random.choice(self._fault_names)
         if faults == 1:
             return (first,)
-        kinds = SIZE_KINDS if self._faults[first].kind in SIZE_KINDS else {self._faults[first].kind}
-        alike = tuple(name for name in names if self._faults[name].kind in kinds and name != first)
-        second = random.choice(alike if alike and random.random() < _ALIKE else names)
+        alike = self._like[first]
+        second = random.choice(alike if alike and random.random() < _ALIKE else self._fault_names)
         # A new length makes a tensor contiguous again, so that strides come last.
         return tuple(sorted(dict.fromkeys((first, second)), key=lambda name: self._faults[name].kind == STRIDES))
 
-    def _expected(self, names: Sequence[str]) -> Pairs:
+    def _expected(self, names: tuple[str, ...]) -> Pairs:
         """The pairs that these faults cover if each breaks what it breaks alone."""
-        broken = {check for name in names for check in self._breaks.get(name, ())}
-        return self.features.of_checks(names, sorted(broken, key=self._order.__getitem__))
+        if names not in self._promises:
+            broken = {check for name in names for check in self._breaks.get(name, ())}
+            self._promises[names] = self.features.of_checks(names, sorted(broken, key=self._order.__getitem__))
+        return self._promises[names]
 
     @cached_property
     def _breaks(self) -> dict[str, frozenset[str]]:
@@ -274,3 +277,9 @@ class Draws:
         # An early success may owe outputs before pointers are looked at: without a buffer nobody defines what it does.
         nowhere = any(tensor.id in case.expect.null_pointer for tensor in case.outputs)
         return None if (bare or nowhere) and (answer is None or answer.writes) else tuple(broken)
+
+
+def _alike(fault: str, kinds: Mapping[str, str]) -> tuple[str, ...]:
+    """The other faults of its kind."""
+    wanted = SIZE_KINDS if kinds[fault] in SIZE_KINDS else {kinds[fault]}
+    return tuple(name for name, kind in kinds.items() if kind in wanted and name != fault)

@@ -1,6 +1,7 @@
 """A case and its buffers bound into the call that a backend gets."""
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 import numpy as np
 
@@ -9,6 +10,9 @@ from mluops_gtest.model.case import BUFFER_LIMIT, Case, Expect
 from mluops_gtest.model.dtypes import Array
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.tensor import Tensor, TensorDesc
+
+# A zero of any type.
+_ZERO: Final = bytes(16)
 
 
 def bind(
@@ -38,13 +42,14 @@ def bind(
 
 def bind_values(case: Case, operator: Operator) -> OpCall:
     """The call with the case's input values; outputs and workspace exist on paper only: for checks and references."""
-    paper = {
-        tensor.id: np.broadcast_to(np.zeros((), tensor.desc.dtype.storage), tensor.desc.dims)
-        for tensor in case.outputs
-        if not tensor.desc.is_large
-    }
+    paper = {tensor.id: _on_paper(tensor.desc) for tensor in case.outputs if not tensor.desc.is_large}
     values = {tensor.id: tensor.values if tensor.data is not None else None for tensor in case.inputs}
     return bind(case, operator, values, paper, workspace=np.empty(0, np.uint8))
+
+
+def _on_paper(desc: TensorDesc) -> Array:
+    """Zeros that are one zero, read only: as np.broadcast_to makes them, at a tenth of its price."""
+    return np.ndarray(desc.dims, desc.dtype.storage, _ZERO, strides=(0,) * len(desc.dims))
 
 
 def expected_results(case: Case, operator: Operator) -> dict[str, int]:

@@ -1,0 +1,115 @@
+"""Several backends hunted with the same draws: `python -m benchmarks.fuzz_backends --cases N BACKEND…`.
+
+As `mluops-test fuzz`, but each call is drawn, and what must come back is computed, once for all backends: that is most
+of the work of a hunt. The corpus keeps failures and how far each operator has come, so that the same command goes on
+where the last one stopped; `--cases` is the number of draws per operator in all. Prints one row per operator.
+"""
+
+import argparse
+import contextlib
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, TypeVar
+
+from mluops_gtest.api.fuzzing import HuntRequest, targets_of
+from mluops_gtest.api.session import Session
+from mluops_gtest.engine.callers import open_callers
+from mluops_gtest.engine.execute import Executor, Options
+from mluops_gtest.engine.expectation import expectation_of
+from mluops_gtest.engine.request import RunRequest
+from mluops_gtest.fuzz.corpus import Corpus
+from mluops_gtest.fuzz.hunt import FuzzedOperator, Hunt, is_failure
+from mluops_gtest.model.bounds import computed_bounds
+from mluops_gtest.model.case import Case
+from mluops_gtest.model.operator import Operator
+from mluops_gtest.model.outcome import Outcome
+from mluops_gtest.model.query import Query
+from mluops_gtest.model.result import CaseResult
+
+T = TypeVar("T")
+HEAD: Final = "| operator | draws in all | of which now | failed | pairs of classes | seconds |"
+
+
+def kept_for_one(compute: Callable[[Case, Operator], T]) -> Callable[[Case, Operator], T]:
+    """What `compute` says of the last case: the backends ask one after the other."""
+    last: list[tuple[Case, T]] = []
+
+    def kept(case: Case, operator: Operator) -> T:
+        if not last or last[0][0] is not case:
+            last[:] = [(case, compute(case, operator))]
+        return last[0][1]
+
+    return kept
+
+
+class EveryBackend:
+    """Runs a case on one backend after the other; the first that fails gives the verdict."""
+
+    def __init__(self, executors: Mapping[str, Executor]) -> None:
+        self._executors = executors
+        self._asked: Counter[str] = Counter()
+
+    def execute(self, case: Case, operator: Operator | None) -> CaseResult:
+        """The first failure, else the first verdict."""
+        results = {name: executor.execute(case, operator) for name, executor in self._executors.items()}
+        self._asked["refused" if case.expect.check else "computing"] += 1
+        self._asked.update(name for name, result in results.items() if result.outcome is not Outcome.SKIPPED)
+        for name, result in results.items():
+            if is_failure(result):
+                print(f"{case.id} on {name}: {result.outcome.value}: {result.reason}", file=sys.stderr, flush=True)
+                return result
+        return next(iter(results.values()))
+
+    @property
+    def words(self) -> str:
+        """How many calls of each kind were made, and how many each backend answered."""
+        return ", ".join(f"{name} {self._asked[name]}" for name in ("computing", "refused", *self._executors))
+
+
+def hunted(target: FuzzedOperator, runner: EveryBackend, corpus: Corpus, cases: int) -> int:
+    """Print the row of an operator after as many draws as are missing; how many of them failed."""
+    report = Hunt([target], [runner], corpus).run(max(0, cases - target.done), None)
+    for result in report.broken:
+        print(f"broken: {result.case}: {result.reason}", file=sys.stderr)
+    failed = report.failed + len(report.broken)
+    covered = f"{len(target.coverage.seen)} of {target.draws.features.total}"
+    cells = (target.operator.name, target.done, runner.words, failed, covered, f"{report.seconds:.0f} s")
+    print(f"| {' | '.join(map(str, cells))} |", flush=True)
+    if report.interrupted:
+        raise KeyboardInterrupt
+    return failed
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Hunt operator by operator; exit 1 where anything failed."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("backends", nargs="+", help="as for --backend of mluops-test")
+    parser.add_argument("--op", action="append", default=[], help="only this operator; repeat it for several")
+    parser.add_argument("--cases", type=int, default=20_000, help="draws per operator in all (default: 20000)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--corpus", type=Path, default=Path("mluops-corpus"))
+    options = parser.parse_args(arguments)
+    session = Session()
+    corpus = Corpus(options.corpus, session.catalogue.operators)
+    judged = Options(
+        elementwise=True,
+        bounds_alone=True,
+        expect=kept_for_one(expectation_of),
+        bounds=kept_for_one(computed_bounds),
+    )
+    together = RunRequest(Query(), ("builtin",), " ".join(options.backends), elementwise=True)
+    with contextlib.ExitStack() as stack:
+        executors = {}
+        for backend in options.backends:
+            (caller,) = stack.enter_context(open_callers(replace(together, backend=backend), session.catalogue))
+            executors[backend] = Executor(caller, judged)
+        print(HEAD, "|---" * HEAD.count(" | ") + "|---|", sep="\n")
+        targets = targets_of(HuntRequest(together, tuple(options.op), options.corpus, options.seed), session, corpus)
+        return int(sum(hunted(target, EveryBackend(executors), corpus, options.cases) for target in targets) > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

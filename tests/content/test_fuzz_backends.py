@@ -1,0 +1,47 @@
+"""The hunt on several backends at once: each is asked, and what one of them gets wrong is kept."""
+
+from pathlib import Path
+
+from benchmarks.fuzz_backends import EveryBackend, hunted, kept_for_one
+
+from mluops_gtest.api.fuzzing import HuntRequest, targets_of
+from mluops_gtest.api.session import Session
+from mluops_gtest.audit.subject import Implementation
+from mluops_gtest.engine.caller import InlineCaller
+from mluops_gtest.engine.execute import Executor, Options
+from mluops_gtest.engine.request import RunRequest
+from mluops_gtest.fuzz.corpus import Corpus
+from mluops_gtest.model.query import Query
+from mluops_gtest.model.status import Status
+
+NAME = "masked_col2im_forward"
+
+
+def test_what_one_backend_gets_wrong_is_found_whatever_the_others_say(tmp_path: Path, capsys):
+    session = Session()
+    operator = session.catalogue.operators[NAME]
+
+    def forgetful(call):
+        return operator.early_answer(call) or Status.SUCCESS
+
+    executors = {
+        name: Executor(InlineCaller(Implementation(name, run)), Options(elementwise=True, bounds_alone=True))
+        for name, run in (("right", operator.kernel), ("wrong", forgetful))
+    }
+    corpus = Corpus(tmp_path, session.catalogue.operators)
+    request = HuntRequest(RunRequest(Query(), ("builtin",), "both"), (NAME,), tmp_path, seed=0)
+    (target,) = targets_of(request, session, corpus)
+    assert hunted(target, EveryBackend(executors), corpus, cases=6) > 0
+    out, err = capsys.readouterr()
+    assert f"| {NAME} | 6 |" in out
+    assert ", right 11, wrong 11 |" in out, "six draws, and what making the failure smaller took"
+    assert "on wrong: failed: " in err
+    assert "on right" not in err
+    assert corpus.files(NAME)
+
+
+def test_what_must_come_back_is_computed_once_per_case():
+    asked = []
+    kept = kept_for_one(lambda case, operator: asked.append((case, operator)) or len(asked))
+    one, other = object(), object()
+    assert [kept(case, None) for case in (one, one, other, other, one)] == [1, 1, 2, 2, 3]
