@@ -65,12 +65,14 @@ def _gap(row: Measured, reason: str) -> str:
 def _goal(row: Measured, goal: Goal) -> str:
     if goal.against not in row.ratios:
         return f"{goal.against} is not there"
-    as_share = goal.against == row.limit
-    wanted = f"≥ {1 / goal.at_most:.0%} of {goal.against}" if as_share else f"≤ {goal.at_most:g}× {goal.against}"
-    if row.ratio(goal) <= goal.at_most:
-        return f"{wanted}: met"
-    has = f"{1 / row.ratio(goal):.0%}" if as_share else f"{row.ratio(goal):.2f}×"
-    return f"{wanted}: **missed**, {has}"
+    ratio = row.ratio(goal)
+    if goal.against == row.limit:
+        wanted, has = f"≥ {1 / goal.at_most:.0%} of {goal.against}", f"{1 / ratio:.0%}"
+    elif goal.at_most < 0.5:
+        wanted, has = f"≥ {1 / goal.at_most:g} times as fast as {goal.against}", f"{1 / ratio:.3g}"
+    else:
+        wanted, has = f"≤ {goal.at_most:g}× {goal.against}", f"{ratio:.3g}×"
+    return f"{wanted}: met" if ratio <= goal.at_most else f"{wanted}: **missed**, {has}"
 
 
 def _times(ratio: Spread) -> str:

@@ -1,6 +1,7 @@
 /* Plain loops, one thread, as a careful programmer writes them first; benchmarks/plain_c.py compiles them. */
 #include <math.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* diff1, diff2, diff3 and diff3_2 with the count of pairs that are not finite. */
@@ -26,4 +27,13 @@ void formulas(const float *e, const float *b, int64_t n, double *out) {
   out[2] = relative;
   out[3] = largest;
   out[4] = (double)odd;
+}
+
+/* Numbers between spaces. */
+void parse_floats(const char *text, int64_t n, float *out) {
+  char *end;
+  for (int64_t i = 0; i < n; i++) {
+    out[i] = strtof(text, &end);
+    text = end;
+  }
 }
