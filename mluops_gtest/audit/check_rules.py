@@ -1,6 +1,7 @@
 """Rules on the ordered checks: each has its cases, their order shows, and none can be forgotten unnoticed."""
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from mluops_gtest.audit.finding import Problem, Problems
@@ -24,28 +25,45 @@ def checks_asked(subject: Subject) -> Problems:
 
 
 def checks_in_order(subject: Subject) -> Problems:
-    """Moving any later check of another status to the front changes some answer, unless the operator lists the pair."""
+    """Moving any later check of another status to the front changes some answer, unless the operator lists the pair.
+
+    A case that breaks both shows it. Without one, the pair is told apart by two others: a case that breaks the later
+    one together with a check between them, which it would pass as well, and one that breaks the first together with
+    another check of the later one's status.
+    """
     declared = subject.operator.not_together
-    answered = {
-        check.name: [call for _, name, call in _refused(subject) if name == check.name] for check in subject.reachable
-    }
+    seen = _seen_together(subject)
     for place, first in enumerate(subject.reachable):
-        for second in subject.reachable[place + 1 :]:
+        later = subject.reachable[place + 1 :]
+        told = {second.status for second in later if False in seen[first.name, second.name]}
+        for nth, second in enumerate(later):
             if first.status == second.status:
                 continue
-            seen = {_holds(second, call) for call in answered[first.name]}
+            held = seen[first.name, second.name]
+            passed = [check for check in later[:nth] if check.status != second.status]
+            between = any(False in seen[check.name, second.name] for check in passed)
+            apart = False in held or (between and second.status in told)
             excused = second.name in declared.get(first.name, ())
             # None alone: what the first check refuses (a null descriptor) leaves nothing for the second to look at.
-            if False not in seen and True in seen and not excused:
+            if not apart and True in held and not excused:
                 yield _of_check(
                     subject,
                     first,
                     f"no case tells whether it comes before {second.name}",
                     f"Declare a case that breaks both and expects {first.name}, or add it to `not_together`.",
                 )
-            if excused and (False in seen or True not in seen):
+            if excused and (False in held or True not in held):
                 remedy = f"Remove {second.name} from `not_together`."
                 yield _of_check(subject, first, f"a case breaks {second.name} together with it", remedy)
+
+
+def shows_order(operator: Operator, expected: str, call: OpCall) -> bool:
+    """The call breaks the expected check and a later one of another status, so that their order decides the answer."""
+    order = [check.name for check in operator.checks]
+    first, *later = operator.checks[order.index(expected) :]
+    return any(
+        check.status != first.status and check.subsumed is None and _holds(check, call) is False for check in later
+    )
 
 
 def no_check_forgotten(subject: Subject) -> Problems:
@@ -70,6 +88,17 @@ def no_check_forgotten(subject: Subject) -> Problems:
         if not unnoticed and check.name in subject.operator.answered_anyway:
             remedy = "Remove `answered_anyway`: a case tells the check apart."
             yield _of_check(subject, check, "it is declared as answered anyway, and is not", remedy)
+
+
+def _seen_together(subject: Subject) -> Mapping[tuple[str, str], set[bool | None]]:
+    """For a check and a later one: what the later one says of the calls that the first refuses."""
+    places = {check.name: place for place, check in enumerate(subject.reachable)}
+    seen: dict[tuple[str, str], set[bool | None]] = defaultdict(set)
+    for _, name, call in _refused(subject):
+        # A check that is declared as never reached has no place.
+        for second in subject.reachable[places.get(name, len(places)) + 1 :]:
+            seen[name, second.name].add(_holds(second, call))
+    return seen
 
 
 def _holds(check: Check, call: OpCall) -> bool | None:
