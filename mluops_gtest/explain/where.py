@@ -59,7 +59,8 @@ def where_wrong(wrong: Array, allowed: Array, classes: dict[str, Array] | None =
     elements, or nothing.
     """
     count = int(np.count_nonzero(wrong))
-    candidates = [*_products(wrong, allowed), *_outside(wrong, allowed), *_valued(wrong, allowed, classes or {})]
+    sets = _everything(wrong) if allowed.all() else [*_products(wrong, allowed), *_outside(wrong, allowed)]
+    candidates = [*sets, *_valued(wrong, allowed, classes or {})]
     if candidates:
         best, *others = sorted(candidates, key=lambda candidate: candidate.cost)
         also = [other.where for other in others if not other.where.is_all]
@@ -70,7 +71,14 @@ def where_wrong(wrong: Array, allowed: Array, classes: dict[str, Array] | None =
 
 def hull_of(wrong: Array) -> tuple[AxisSet, ...]:
     """Along each axis the indices that wrong elements have."""
-    return tuple(axis_set(np.any(wrong, axis=_others(wrong.ndim, axis))) for axis in range(wrong.ndim))
+    return tuple(map(axis_set, _met(wrong)))
+
+
+def _met(wrong: Array) -> Iterator[Array]:
+    """Along each axis the mask of these indices; what one axis no longer needs is folded before the next."""
+    while wrong.ndim:
+        yield wrong.any(axis=tuple(range(1, wrong.ndim)))
+        wrong = wrong.any(axis=0)
 
 
 def _others(axes: int, axis: int) -> tuple[int, ...]:
@@ -89,6 +97,11 @@ def _products(wrong: Array, allowed: Array) -> Iterator[_Candidate]:
                 yield _Candidate(where, _cost(sets) + _cost_of_spans(spans, wrong.ndim), _size(sets))
 
 
+def _everything(wrong: Array) -> list[_Candidate]:
+    """Where all is allowed."""
+    return [_Candidate(Where(tuple(map(everything, wrong.shape))), 0.0, wrong.size)]
+
+
 def _is_open(one: AxisSet) -> bool:
     """Up to an end of the axis, or repeated: what a loop over several axes at once may leave."""
     return not one.listed and one.width == 1 and (one.step > 1 or one.start == 0 or one.stop == one.length)
@@ -96,10 +109,13 @@ def _is_open(one: AxisSet) -> bool:
 
 def _outside(wrong: Array, allowed: Array) -> Iterator[_Candidate]:
     """All but a product of sets, such as the border of an image."""
-    if allowed.all() or wrong.ndim < 2:
+    if wrong.ndim < 2:
         return
-    sets, *_ = _widened(hull_of(~allowed), ~wrong) or [()]
+    hull = hull_of(~allowed)
     # Along one axis alone it is an interval, or two.
+    if sum(not one.is_all for one in hull) < 2:
+        return
+    sets, *_ = _widened(hull, ~wrong) or [()]
     if sum(not one.is_all for one in sets) < 2:
         return
     if all(one.is_interval for one in sets) and _size(sets) >= _EXCEPTION * wrong.size:
@@ -166,12 +182,20 @@ def _extended(sets: tuple[AxisSet, ...], allowed: Array) -> tuple[AxisSet, ...]:
         for other, chosen in enumerate(sets):
             if other != axis:
                 picked = picked[(slice(None),) * other + (selector(chosen),)]
-        barred = np.flatnonzero(~picked.all(axis=_others(len(sets), axis)))
-        below, above = barred[barred < one.start], barred[barred >= one.stop]
-        start = int(below[-1]) + 1 if below.size else 0
-        stop = int(above[0]) if above.size else one.length
+        picked = np.moveaxis(picked, axis, 0)
+        # Most are as far as they can be: the next index says so.
+        start = one.start - _reach(picked[: one.start][::-1])
+        stop = one.stop + _reach(picked[one.stop :])
         sets = (*sets[:axis], AxisSet(one.length, start, stop), *sets[axis + 1 :])
     return sets
+
+
+def _reach(allowed: Array) -> int:
+    """How many indices, from the first one on, have nothing but what is allowed."""
+    if not len(allowed) or not allowed[0].all():
+        return 0
+    barred = np.flatnonzero(~allowed.all(axis=tuple(range(1, allowed.ndim))))
+    return int(barred[0]) if barred.size else len(allowed)
 
 
 def replace_loose(one: AxisSet) -> AxisSet:
