@@ -1,6 +1,8 @@
 """What all tests share: the content of this checkout, read once, and folders of their own."""
 
 import os
+import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,12 @@ from tests.support.examples import examples
 ROOT = Path(__file__).parents[1]
 # There is a worker per core, where threads of BLAS would wait for each other; workers read this when they load numpy.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# Where the environment forbids compiled modules beside their sources they are kept here: to compile all takes a worker
+# ten seconds, and a process of a test one. Workers and processes inherit it.
+if sys.dont_write_bytecode:
+    sys.dont_write_bytecode = False
+    sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(ROOT / ".pytest_cache" / "compiled")
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # How long an example takes depends on what else the machine is doing.
 settings.register_profile(
     "untimed",
@@ -29,13 +37,13 @@ settings.load_profile("untimed")
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_folders(tmp_path_factory):
-    """Tests neither use nor fill the user's cache of cases, and processes compile our modules once for all tests."""
-    shared = shared_folder(tmp_path_factory)
+    """Tests neither use nor fill the user's cache of cases, and what they write leaves no compiled modules."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MLUOPS_TEST_CACHE", str(shared / "cases-cache"))
-        patch.setenv("PYTHONPYCACHEPREFIX", str(shared / "compiled"))
-        patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+        patch.setenv("MLUOPS_TEST_CACHE", str(shared_folder(tmp_path_factory) / "cases-cache"))
         yield
+    if sys.pycache_prefix:
+        own = tmp_path_factory.getbasetemp()
+        shutil.rmtree(Path(sys.pycache_prefix) / own.relative_to(own.anchor), ignore_errors=True)
 
 
 @pytest.fixture(scope="session", autouse=True)
