@@ -127,6 +127,8 @@ def convert(value: Any, wanted: type[T], source: Source) -> T:
 
 def keep_plain(value: Any, source: Source, at: str = "", levels: int = MAX_LEVELS) -> None:
     """Refuse untyped values that are nested too deeply or hold too large integers."""
+    if _is_plain(value, levels):
+        return
     if type(value) is int and abs(value) > MAX_INTEGER:
         raise source.error(f"{shown(value)} is too large", at)
     if isinstance(value, (dict, list)):
@@ -134,6 +136,16 @@ def keep_plain(value: Any, source: Source, at: str = "", levels: int = MAX_LEVEL
             raise source.error("nested too deeply", at)
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
             keep_plain(item, source, f"{at}.{key}" if isinstance(value, dict) else f"{at}[{key}]", levels - 1)
+
+
+def _is_plain(value: Any, levels: int) -> bool:
+    """The same as a question: places are named only where something is refused."""
+    if type(value) is int:
+        return -MAX_INTEGER <= value <= MAX_INTEGER
+    if isinstance(value, (dict, list)):
+        items = value.values() if isinstance(value, dict) else value
+        return levels > 0 and all(_is_plain(item, levels - 1) for item in items)
+    return True
 
 
 def _told(error: msgspec.ValidationError, value: Any, wanted: Any, source: Source) -> ContentError:

@@ -15,7 +15,7 @@ from mluops_gtest.model.labels import ANY_NAME
 from mluops_gtest.model.outcome import Outcome
 from mluops_gtest.model.query import Query
 from mluops_gtest.model.report import RunReport
-from mluops_gtest.model.result import CaseResult, ElementReading, Perf, Profile, Reading, StressReading, Worst
+from mluops_gtest.model.result import CaseInfo, CaseResult, ElementReading, Perf, Profile, Reading, StressReading, Worst
 from mluops_gtest.results.explanation_checks import check_explanation
 
 # Part I of N; more digits are no count of machines.
@@ -89,7 +89,8 @@ def check_report(report: RunReport, summary: Any, source: Source) -> None:
         ) from None
     seen: set[str] = set()
     for index, result in enumerate(report.results):
-        _refuse_unless(result.case not in seen, f"{shown(result.case)} occurs twice", source, f".results[{index}]")
+        if result.case in seen:
+            raise source.error(f"{shown(result.case)} occurs twice", f".results[{index}]")
         seen.add(result.case)
     if summary is not None and summary != report.summary:
         raise source.error(f"it says {shown(summary)}, but the results are {shown(report.summary)}", ".summary")
@@ -120,9 +121,10 @@ def check_labels(labels: Mapping[str, str], source: Source) -> None:
 
 def check_result(result: CaseResult, source: Source) -> None:
     """Refuse a result that no run can have."""
-    _refuse_unless(_are_amounts([result.seconds]), f"{result.seconds} is not a number of seconds", source, ".seconds")
+    if not _is_amount(result.seconds):
+        raise source.error(f"{result.seconds} is not a number of seconds", ".seconds")
     for index, reading in enumerate(result.readings):
-        _check_reading(reading, source, f".readings[{index}]")
+        _check_reading(reading, source, index)
     for index, seen in enumerate(result.elements):
         _check_elements(seen, source, f".elements[{index}]")
     for index, found in enumerate(result.arbitrated):
@@ -130,36 +132,42 @@ def check_result(result: CaseResult, source: Source) -> None:
     if result.stress is not None:
         _check_stress(result.stress, result, source)
     for index, explained in enumerate(result.explained):
-        check_explanation(explained, source, f".explained[{index}]")
+        check_explanation(explained, source, index)
     if result.worst is not None:
         _check_worst(result.worst, result, source)
     if result.profile is not None:
         _check_profile(result.profile, source)
     if result.perf is not None:
         _check_perf(result.perf, source)
-    info = result.info
+    _check_info(result.info, source)
+
+
+def _check_info(info: CaseInfo, source: Source) -> None:
     for tensor in (*info.inputs, *info.outputs):
         if not _are_counts(tensor.dims):
             raise source.error(f"dims of {shown(tensor.id)} must lie in {_COUNTS}", ".info")
     keep_plain(info.params, source, ".info.params", _PARAM_LEVELS)
-    theory = (info.theory_io_bytes or 0.0, info.theory_ops or 0.0)
-    _refuse_unless(_are_amounts(theory), "theory must be ≥ 0", source, ".info")
+    if not (_is_amount(info.theory_io_bytes or 0.0) and _is_amount(info.theory_ops or 0.0)):
+        raise source.error("theory must be ≥ 0", ".info")
 
 
-def _check_reading(reading: Reading, source: Source, at: str) -> None:
-    _refuse_unless(not math.isnan(reading.threshold), "a threshold cannot be NaN", source, f"{at}.threshold")
+def _check_reading(reading: Reading, source: Source, index: int) -> None:
+    if math.isnan(reading.threshold):
+        raise source.error("a threshold cannot be NaN", f".readings[{index}].threshold")
     # A threshold below 0 is beyond what even equal integers reach.
     measured = reading.criterion != SIZELESS and reading.threshold >= 0
     if measured and reading.within and not reading.value <= reading.threshold:
-        raise source.error(f"{reading.value} is not within {reading.threshold}", f"{at}.within")
+        raise source.error(f"{reading.value} is not within {reading.threshold}", f".readings[{index}].within")
 
 
 def _check_elements(seen: ElementReading, source: Source, at: str) -> None:
     _refuse_unless(_are_counts((seen.beyond, seen.compared, *seen.index)), f"counts must lie in {_COUNTS}", source, at)
     _refuse_unless(seen.beyond <= seen.compared, "more elements are beyond than there are", source, f"{at}.beyond")
-    _refuse_unless(seen.precision in PRECISIONS, f"{shown(seen.precision)} is not a precision", source, at)
+    if seen.precision not in PRECISIONS:
+        raise source.error(f"{shown(seen.precision)} is not a precision", at)
     _refuse_unless(seen.ratio >= 0 and seen.allowed >= 0, "ratio and allowed must be ≥ 0", source, at)
-    _refuse_unless((seen.ratio > 1) == (seen.beyond > 0), f"{seen.ratio} with {seen.beyond} beyond", source, at)
+    if (seen.ratio > 1) != (seen.beyond > 0):
+        raise source.error(f"{seen.ratio} with {seen.beyond} beyond", at)
 
 
 def _check_arbitration(found: Arbitration, source: Source, at: str) -> None:
@@ -200,16 +208,18 @@ def _check_worst(worst: Worst, result: CaseResult, source: Source) -> None:
         if tensor.id == worst.output:
             pairs = zip(worst.index, tensor.dims, strict=False)
             inside = len(worst.index) == len(tensor.dims) and all(place < length for place, length in pairs)
-            what = f"{list(worst.index)} is outside of {worst.output}{list(tensor.dims)}"
-            _refuse_unless(inside, what, source, ".worst.index")
+            if not inside:
+                what = f"{list(worst.index)} is outside of {worst.output}{list(tensor.dims)}"
+                raise source.error(what, ".worst.index")
 
 
 def _check_profile(profile: Profile, source: Source) -> None:
     counts = (*profile.histogram, profile.rows, profile.columns, profile.width)
     _refuse_unless(_are_counts(counts), f"counts must lie in {_COUNTS}", source, ".profile")
     cells = profile.rows * profile.columns
-    what = f"{profile.rows} × {profile.columns} cells are {cells}, not {len(profile.cells)}"
-    _refuse_unless(cells == len(profile.cells), what, source, ".profile.cells")
+    if cells != len(profile.cells):
+        what = f"{profile.rows} × {profile.columns} cells are {cells}, not {len(profile.cells)}"
+        raise source.error(what, ".profile.cells")
 
 
 def _check_perf(perf: Perf, source: Source) -> None:
@@ -231,4 +241,8 @@ def _are_counts(values: Sequence[int]) -> bool:
 
 
 def _are_amounts(values: Iterable[float]) -> bool:
-    return all(math.isfinite(value) and value >= 0 for value in values)
+    return all(map(_is_amount, values))
+
+
+def _is_amount(value: float) -> bool:
+    return 0 <= value < math.inf

@@ -1,11 +1,14 @@
 """Explanations that have the right types and still cannot be: no headline may rest on them."""
 
 import math
+from functools import lru_cache
 from itertools import pairwise
+from operator import lt
 from typing import Any, Final
 
 import msgspec
 
+from mluops_gtest.errors import ContentError
 from mluops_gtest.files.typed import MAX_INTEGER, Source
 from mluops_gtest.model.explanation import (
     MAX_CELLS,
@@ -25,29 +28,36 @@ from mluops_gtest.model.explanation import (
 _SIGNS: Final = frozenset(".123456789#")
 
 
-def check_explanation(explained: Explanation, source: Source, at: str) -> None:
-    """Refuse an explanation that no run makes."""
+def check_explanation(explained: Explanation, source: Source, index: int) -> None:
+    """Refuse an explanation that no run makes; it is the one at that index of its result."""
 
-    def refuse_unless(holds: bool, what: str, part: str = "") -> None:
-        if not holds:
-            raise source.error(what, f"{at}{part}")
+    def refused(what: str, part: str) -> ContentError:
+        return source.error(what, f".explained[{index}]{part}")
 
     dims = explained.dims
-    refuse_unless(all(0 < length <= MAX_INTEGER for length in dims), "lengths must be at least 1", ".dims")
+    if not all(0 < length <= MAX_INTEGER for length in dims):
+        raise refused("lengths must be at least 1", ".dims")
     size = math.prod(dims)
-    refuse_unless(0 < explained.wrong <= size, f"{explained.wrong} of {size} elements cannot be wrong", ".wrong")
-    refuse_unless(bool(explained.fitted), "it must have at least one set", ".fitted")
-    for index, fitted in enumerate(explained.fitted):
-        refuse_unless(_can_be(fitted, explained), "it does not fit the output", f".fitted[{index}]")
-    refuse_unless(_is_hull(explained.hull, dims), "it does not fit the dims", ".hull")
-    refuse_unless(len(explained.samples) <= MAX_STORED_SAMPLES, f"more than {MAX_STORED_SAMPLES} samples", ".samples")
-    for index, sample in enumerate(explained.samples):
-        inside = len(sample.index) == len(dims) and all(
-            0 <= place < length for place, length in zip(sample.index, dims, strict=True)
-        )
-        refuse_unless(inside, f"{list(sample.index)} is outside of {list(dims)}", f".samples[{index}].index")
-    if explained.map is not None:
-        refuse_unless(_is_map(explained.map), "it is no map", ".map")
+    if not 0 < explained.wrong <= size:
+        raise refused(f"{explained.wrong} of {size} elements cannot be wrong", ".wrong")
+    if not explained.fitted:
+        raise refused("it must have at least one set", ".fitted")
+    for number, fitted in enumerate(explained.fitted):
+        if not _can_be(fitted, explained):
+            raise refused("it does not fit the output", f".fitted[{number}]")
+    if not _is_hull(explained.hull, dims):
+        raise refused("it does not fit the dims", ".hull")
+    if len(explained.samples) > MAX_STORED_SAMPLES:
+        raise refused(f"more than {MAX_STORED_SAMPLES} samples", ".samples")
+    for number, sample in enumerate(explained.samples):
+        if not _is_inside(sample.index, dims):
+            raise refused(f"{list(sample.index)} is outside of {list(dims)}", f".samples[{number}].index")
+    if explained.map is not None and not _is_map(explained.map):
+        raise refused("it is no map", ".map")
+
+
+def _is_inside(index: tuple[int, ...], dims: tuple[int, ...]) -> bool:
+    return len(index) == len(dims) and min(index, default=0) >= 0 and all(map(lt, index, dims))
 
 
 def _can_be(fitted: Fitted, explained: Explanation) -> bool:
@@ -57,6 +67,8 @@ def _can_be(fitted: Fitted, explained: Explanation) -> bool:
     return counts and all(_is_place(where, explained.dims) for where in places) and _is_law(fitted, len(explained.dims))
 
 
+# Cases that fail for one cause have much the same sets.
+@lru_cache(maxsize=4096)
 def _is_place(where: Where, dims: tuple[int, ...]) -> bool:
     """Sets along axes of the lengths that these dims have, taken together as the spans say."""
     if not where.axes:

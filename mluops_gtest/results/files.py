@@ -1,18 +1,26 @@
 """The files of a results folder, read back: run.json, results.jsonl, report.json."""
 
+import itertools
+import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from mluops_gtest.errors import UsageError
-from mluops_gtest.files.typed import Source, convert, decode_json, file_bytes
+from mluops_gtest.errors import ContentError, UsageError
+from mluops_gtest.files.plain_file import open_plain_file
+from mluops_gtest.files.typed import MAX_BYTES, Source, convert, decode_json, file_bytes
 from mluops_gtest.garbage import no_garbage_collection
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
-from mluops_gtest.results.records import report_from_json, result_from_json
+from mluops_gtest.results.lines import ResultReader
+from mluops_gtest.results.records import report_from_json, with_results
 
 RUN = "run.json"
 RESULTS = "results.jsonl"
 REPORT = "report.json"
+# The lines of a report before and behind those of its results.
+BEFORE_RESULTS = b' "results": [\n'
+AFTER_RESULTS = b"]\n"
 
 
 def read_request(folder: Path, option: str = "--resume") -> dict[str, Any]:
@@ -43,7 +51,7 @@ def read_done(folder: Path) -> dict[str, CaseResult]:
         if not line or number == len(lines):
             continue
         source = Source(f"{path}:{number}", "Remove the line, and `--resume` runs its case again.")
-        result = result_from_json(decode_json(line, source), source)
+        result = ResultReader(source).read(line)
         if result.outcome is not Outcome.NOT_RUN:
             done[result.case] = result
     return done
@@ -52,10 +60,49 @@ def read_done(folder: Path) -> dict[str, CaseResult]:
 def read_report(folder: Path) -> RunReport:
     """The report of a finished run: a results folder, or the report's own path."""
     path = folder / REPORT if folder.is_dir() else folder
+    source = report_source(path)
     try:
-        data = file_bytes(path)
+        with no_garbage_collection():
+            return _by_lines(path, source) or report_from_json(decode_json(file_bytes(path), source), source)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror or error}); name a results folder.") from error
-    source = Source(str(path), "`mluops-test run` and `merge` write reports: name one of theirs, or run again.")
-    with no_garbage_collection():
-        return report_from_json(decode_json(data, source), source)
+
+
+def report_source(path: Path) -> Source:
+    """For messages about a report."""
+    return Source(str(path), "`mluops-test run` and `merge` write reports: name one of theirs, or run again.")
+
+
+def _by_lines(path: Path, source: Source) -> RunReport | None:
+    """The report in a file that has a line per result, as we write it; None where anything is otherwise.
+
+    What is wrong with it is then found and told by whoever reads the document as a whole.
+    """
+    reader = ResultReader(source)
+    try:
+        with open_plain_file(path) as file:
+            if os.fstat(file.fileno()).st_size > MAX_BYTES:
+                return None
+            head = list(itertools.takewhile(lambda line: line != BEFORE_RESULTS, file))
+            lines = itertools.takewhile(lambda line: line != AFTER_RESULTS, file)
+            results = tuple(reader.read(line) for line in _items(lines))
+            record = decode_json(b"".join([*head, BEFORE_RESULTS, AFTER_RESULTS, file.read()]), source)
+        # Its summary tells of the results, which the document has not.
+        summary = record.pop("summary", None) if isinstance(record, dict) else None
+        return with_results(report_from_json(record, source), results, summary, source)
+    except ContentError:
+        return None
+
+
+def _items(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """The items of a list with one in each line; ContentError where a comma is missing or one too many."""
+    more = True
+    for line in lines:
+        if not more:
+            break
+        more = line.endswith(b",\n")
+        yield line[:-2] if more else line
+    else:
+        if not more:
+            return
+    raise ContentError("The lines are not a list.")

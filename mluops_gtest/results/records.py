@@ -140,8 +140,13 @@ def report_from_json(record: Any, source: Source) -> RunReport:
         result_from_json(result, Source(source.file, source.remedy, f"$.results[{index}]"))
         for index, result in enumerate(records)
     )
+    return with_results(head, results, record.get("summary"), source)
+
+
+def with_results(head: RunReport, results: tuple[CaseResult, ...], summary: Any, source: Source) -> RunReport:
+    """The report of these results, checked as a whole; `summary` is what the file says of them."""
     report = replace(head, results=results)
-    check_report(report, record.get("summary"), source)
+    check_report(report, summary, source)
     return report
 
 

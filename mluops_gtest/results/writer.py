@@ -12,7 +12,7 @@ from mluops_gtest.files.writing import replace_file
 from mluops_gtest.model.event import CaseFinished, CaseStarted, Event, RunFinished, RunStarted
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult
-from mluops_gtest.results.files import REPORT, RESULTS, RUN
+from mluops_gtest.results.files import AFTER_RESULTS, BEFORE_RESULTS, REPORT, RESULTS, RUN
 from mluops_gtest.results.folder import ResultsFolder
 from mluops_gtest.results.records import report_to_json, result_to_json
 
@@ -113,7 +113,7 @@ def _document(report: RunReport) -> list[bytes]:
     results = record.pop("results")
     head = json_bytes(record, indent=1).removesuffix(b"\n}")
     lines = b",\n".join(map(json_bytes, results))
-    return [head, b',\n "results": [\n', lines, b"\n]\n}\n"]
+    return [head, b",\n", BEFORE_RESULTS, lines, b"\n", AFTER_RESULTS, b"}\n"]
 
 
 def _line(result: CaseResult) -> bytes:

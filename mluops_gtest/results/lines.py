@@ -1,0 +1,78 @@
+"""Results read straight from their lines into their types; what these do not take as it stands goes the long way."""
+
+from dataclasses import MISSING, Field, fields
+from operator import attrgetter
+from typing import Any, Final, get_type_hints
+
+import msgspec
+
+from mluops_gtest.errors import ContentError
+from mluops_gtest.files.typed import Source, decode_json
+from mluops_gtest.model.result import CaseInfo, CaseResult, TensorInfo
+from mluops_gtest.model.status import Status
+from mluops_gtest.results.checks import check_result
+from mluops_gtest.results.records import result_from_json
+
+
+def _twin(kind: type[Any], **other: tuple[Any, Any]) -> Any:
+    """A Struct of the dataclass's fields, quick to make and open to changes; other fields with type and default."""
+    types = get_type_hints(kind)
+    known = [(one.name, types[one.name], _default(one)) for one in fields(kind) if one.name not in other]
+    further = [(name, *rest) for name, rest in other.items()]
+    return msgspec.defstruct(f"Written{kind.__name__}", [*known, *further], kw_only=True)
+
+
+def _default(one: "Field[Any]") -> Any:
+    if one.default_factory is not MISSING:
+        return msgspec.field(default_factory=one.default_factory)
+    return msgspec.field() if one.default is MISSING else msgspec.field(default=one.default)
+
+
+_Info: Final = _twin(CaseInfo)
+# As lines have it: statuses go by name, and a reason stands beside its causes.
+_Written: Final = _twin(
+    CaseResult,
+    status=(str | None, None),
+    expected_status=(str | None, None),
+    info=(_Info, msgspec.field(default_factory=_Info)),
+    reason=(str, ""),
+)
+_DECODER: Final = msgspec.json.Decoder(_Written)
+_OF_INFO: Final = attrgetter(*(one.name for one in fields(CaseInfo)))
+_OF_RESULT: Final = attrgetter(*(one.name for one in fields(CaseResult)))
+_STATUSES: Final[dict[str | None, Status | None]] = {None: None, **{status.name: status for status in Status}}
+
+
+class ResultReader:
+    """Reads results one after the other; what many of them have in common is kept once."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._kept: dict[Any, Any] = {}
+
+    def read(self, line: bytes) -> CaseResult:
+        """The result that the line holds; ContentError names the place of what is none, and the case."""
+        try:
+            return self._typed(line)
+        except (msgspec.MsgspecError, KeyError, ValueError, RecursionError, ContentError):
+            # A word for what JSON has no number for, a cause of a later version, or a mistake, which is told there.
+            return result_from_json(decode_json(line, self._source), self._source)
+
+    def _typed(self, line: bytes) -> CaseResult:
+        written = _DECODER.decode(line)
+        if written.attempts or (written.reason and not written.causes):
+            raise KeyError("causes in words")
+        kept = self._kept
+        written.status = _STATUSES[written.status]
+        written.expected_status = _STATUSES[written.expected_status]
+        written.operator = kept.setdefault(written.operator, written.operator)
+        written.tags = kept.setdefault(written.tags, written.tags)
+        info = written.info
+        info.inputs, info.outputs = self._tensors(info.inputs), self._tensors(info.outputs)
+        written.info = CaseInfo(*_OF_INFO(info))
+        result = CaseResult(*_OF_RESULT(written))
+        check_result(result, self._source)
+        return result
+
+    def _tensors(self, tensors: tuple[TensorInfo, ...]) -> tuple[TensorInfo, ...]:
+        return tuple([self._kept.setdefault(tensor, tensor) for tensor in tensors])

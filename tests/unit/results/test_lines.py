@@ -1,0 +1,93 @@
+"""Reports are read line by line; whatever a file looks like, that comes to the same as reading it as a whole."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from mluops_gtest.errors import ContentError
+from mluops_gtest.files.typed import decode_json
+from mluops_gtest.model.result import Attempt, Outcome
+from mluops_gtest.results import files
+from mluops_gtest.results.files import read_report
+from mluops_gtest.results.records import report_from_json
+from mluops_gtest.results.writer import _document
+from tests.support.page_report import failed, report, result, small_report
+from tests.support.reports import told
+
+LINE = b'{"case":"toy/a",'
+
+
+def document(*results):
+    return b"".join(_document(report(*results)))
+
+
+def as_a_whole(data, source):
+    return report_from_json(decode_json(data, source), source)
+
+
+def outcome(read, *arguments):
+    try:
+        return read(*arguments)
+    except ContentError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        small_report(),
+        report(),
+        report(replace(result("toy/a"), attempts=(Attempt(Outcome.FAILED, told("x")),))),
+        report(result("toy/a", Outcome.SKIPPED, status=None, expected_status=None, readings=(), compared=False)),
+    ],
+    ids=["all kinds", "empty", "attempts", "skipped"],
+)
+def test_what_was_written_is_read(tmp_path, known):
+    path = tmp_path / "report.json"
+    path.write_bytes(b"".join(_document(known)))
+    read = read_report(path)
+    # NaN is not equal to itself.
+    assert repr(read) == repr(known)
+    path.write_text(json.dumps(json.loads(path.read_bytes()), indent=2))
+    assert repr(read_report(path)) == repr(known)
+
+
+def test_a_line_per_result_is_never_read_as_a_whole(tmp_path, monkeypatch):
+    path = tmp_path / "report.json"
+    path.write_bytes(document(result("toy/a"), failed("toy/b")))
+    monkeypatch.setattr(files, "file_bytes", None)
+    assert [one.case for one in read_report(path).results] == ["toy/a", "toy/b"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"},\n{", b"}\n{"),
+        (b"},\n{", b"},\n\n{"),
+        (b"},\n{", b"},{"),
+        (b"}\n]", b"},\n]"),
+        (b"]\n}", b"]\n"),
+        (b"]\n}", b'],\n "seconds": 1}'),
+        (b"]\n}", b"]\n}]"),
+        (LINE, b'{"case":"toy/b",'),
+        (LINE, b'{"case":"toy/a"'),
+        (LINE, b'{"case":7,'),
+        (b'"status":"SUCCESS"', b'"status":"NONE"'),
+        (b'"status":"SUCCESS"', b'"status":0'),
+        (b'"outcome":"passed"', b'"outcome":"failed"'),
+        (b'"compared":true', b'"compared":false'),
+        (b'"seconds":0.00125', b'"seconds":-1'),
+        (b'"causes":[]', b'"causes":[{"kind":"of a later version"}],"reason":"words"'),
+        (b'"causes":[]', b'"notes":[]'),
+        (b'"reason":""', b'"reason":"of an earlier version"'),
+        (b'"dims":[64,40]', b'"dims":[64,-40]'),
+    ],
+)
+def test_damage_is_told_as_of_a_whole_document(tmp_path, old, new):
+    path = tmp_path / "report.json"
+    data = document(result("toy/a"), result("toy/b"))
+    assert old in data
+    path.write_bytes(data.replace(old, new, 1))
+    source = files.report_source(path)
+    assert repr(outcome(read_report, path)) == repr(outcome(as_a_whole, path.read_bytes(), source))
