@@ -30,9 +30,8 @@ from mluops_gtest.engine.execute import Executor, Options
 from mluops_gtest.engine.judge import judge_values
 from mluops_gtest.engine.outputs import CaseOutputs, OutputPair
 from mluops_gtest.engine.second_look import SecondLook
-from mluops_gtest.model.binding import bind_values
+from mluops_gtest.generate.kept_bounds import KeptBounds
 from mluops_gtest.model.bound import Bound, Precision
-from mluops_gtest.model.bounds import bounds_of
 from mluops_gtest.model.cause import BeyondBound
 from mluops_gtest.model.criterion import CriterionKind
 from mluops_gtest.model.dtypes import Array
@@ -129,36 +128,40 @@ def _block_sums(values: Array) -> Iterator[float]:
     return (float(values[start : start + (1 << 15)].sum()) for start in range(0, values.size, 1 << 15))
 
 
-def tally_of(outputs: CaseOutputs, places: int, verify: int) -> Tally:
+def tally_of(outputs: CaseOutputs, bounds: Mapping[str, Bound], places: int, verify: int) -> Tally:
     """All changes of all float outputs of one case."""
     tally, random = Tally(), np.random.default_rng(zlib.crc32(outputs.case.id.encode()))
-    bounds = bounds_of(outputs.operator, bind_values(outputs.case, outputs.operator))
     for pair in outputs.pairs():
         dtype = pair.tensor.desc.dtype
         if not can_be_bounded(dtype) or not pair.got.size:
             continue
-        bound = bounds.get(pair.tensor.id)
         with np.errstate(all="ignore"):  # NaN and Inf are changed like any other value
             sums, flat = Sums(pair), pair.got.reshape(-1)
             for change in CHANGES.values():
                 chosen = np.arange(flat.size) if flat.size <= places else random.integers(0, flat.size, places)
-                tally.add(_tally(outputs, pair, bound, sums, chosen, change(flat, chosen), verify))
+                tally.add(_tally(outputs, pair, bounds, sums, chosen, change(flat, chosen), verify))
     return tally
 
 
 def _tally(
-    outputs: CaseOutputs, pair: OutputPair, bound: Bound | None, sums: Sums, places: Array, changed: Array, verify: int
+    outputs: CaseOutputs,
+    pair: OutputPair,
+    bounds: Mapping[str, Bound],
+    sums: Sums,
+    places: Array,
+    changed: Array,
+    verify: int,
 ) -> Tally:
     right, b = (array.reshape(-1)[places].astype(np.float64) for array in (pair.got, pair.expected))
     wrong = changed.astype(np.float64)
     moved = (wrong != right) & (wrong != b) & ~(np.isnan(wrong) & np.isnan(b))
     places, changed, right, wrong, b = (values[moved] for values in (places, changed, right, wrong, b))
     by_criteria = sums.found(places, wrong)
-    beyond, allowed = _second_look(pair, bound, places, changed)
+    beyond, allowed = _second_look(pair, bounds.get(pair.tensor.id), places, changed)
     found = by_criteria | beyond
     large = ~(np.abs(wrong - right) <= 2 * allowed)
     sample = slice(0, verify if pair.got.size <= _JUDGED_WHOLE else 0)
-    _verify(outputs, pair, places[sample], changed[sample], by_criteria[sample], beyond[sample])
+    _verify(outputs, pair, bounds, places[sample], changed[sample], by_criteria[sample], beyond[sample])
     return Tally(
         changed=places.size,
         by_criteria=int(by_criteria.sum()),
@@ -183,14 +186,20 @@ def _second_look(pair: OutputPair, bound: Bound | None, places: Array, changed: 
 
 
 def _verify(
-    outputs: CaseOutputs, pair: OutputPair, places: Array, changed: Array, by_criteria: Array, beyond: Array
+    outputs: CaseOutputs,
+    pair: OutputPair,
+    bounds: Mapping[str, Bound],
+    places: Array,
+    changed: Array,
+    by_criteria: Array,
+    beyond: Array,
 ) -> None:
     """The real judge says the same of outputs that hold these elements."""
     flat = pair.got.reshape(-1)
     for place, value, *predicted in zip(places, changed, by_criteria, beyond, strict=True):
         arrays = {**outputs.arrays, pair.tensor.id: outputs.arrays[pair.tensor.id].copy()}
         arrays[pair.tensor.id][np.unravel_index(place, pair.got.shape)] = value
-        look = SecondLook(outputs.case, outputs.operator, Precision.FLOAT, decides=True)
+        look = SecondLook(outputs.case, outputs.operator, Precision.FLOAT, decides=True, bounds=lambda *_: bounds)
         judged = judge_values(
             outputs.case, outputs.operator, outputs.expectation, arrays, outputs.scalars, bitwise=False, look=look
         )
@@ -206,6 +215,7 @@ def tallies(
     """Every case that computes a float output and passes on numpy."""
     selected = tuple(selected)
     source, operators = session.source(selected), session.catalogue.operators
+    bounds = KeptBounds(lambda operator: session.catalogue.root_of(operator).generators)
     seen: list[CaseOutputs] = []
     executor = Executor(InlineCaller(NumpyBackend(operators)), Options(elementwise=False), seen.append)
     for chosen in selected:
@@ -215,7 +225,7 @@ def tallies(
         if result.outcome is not Outcome.PASSED:
             raise AssertionError(f"{case.id} {result.outcome.value} on numpy: {result.reason}")
         # The buffers stay as they are until the next call.
-        tally = tally_of(seen[0], places, verify) if seen else Tally()
+        tally = tally_of(seen[0], bounds(case, operators[case.operator]), places, verify) if seen else Tally()
         if tally.changed:
             yield chosen, tally
 
