@@ -6,8 +6,10 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 
 from mluops_gtest.authoring import Array, Draw, DType, RecipeOutput
+from mluops_gtest.authoring.connected import any_pairs, connected
+from mluops_gtest.authoring.connections import Connections
 
-from .recipes import random_pairs
+from .recipes import made
 
 # …_idle: where nothing may show, in the weights of an offset without pairs and in a row that no pair names.
 Kind = Literal[
@@ -36,38 +38,25 @@ class _Places(NamedTuple):
     idle_row: int
 
 
-def nonfinite(
+def _planted(
     draw: Draw,
     params: Mapping[str, Any],
     dtype: DType,
+    connections: Connections,
     *,
-    kernel: tuple[int, ...],
-    rows_in: int,
-    rows_out: int,
     channels_in: int,
     channels_out: int,
-    counts: tuple[int, ...],
     kind: Kind,
 ) -> RecipeOutput:
     """Random pairs; few values are not finite, so that most rows stay so and are still compared."""
     if channels_out < 2:
         raise ValueError("channels_out must be at least 2, so that two products meet in one sum")
-    made = random_pairs(
-        draw,
-        params,
-        dtype,
-        kernel=kernel,
-        rows_in=rows_in,
-        rows_out=rows_out,
-        channels_in=channels_in,
-        channels_out=channels_out,
-        counts=counts,
-    )
-    grad = made.inputs["output_grad"]
+    case = made(draw, params, dtype, connections, channels_in=channels_in, channels_out=channels_out)
+    grad = case.inputs["output_grad"]
     # ARRAY is [K…, Ci, Co] already, so this is a view.
-    weights = made.inputs["filters"].reshape(-1, channels_in, channels_out)
-    _plant(kind, grad, weights, _places(made.inputs["indice_pairs"], counts, rows_out))
-    return made
+    weights = case.inputs["filters"].reshape(-1, channels_in, channels_out)
+    _plant(kind, grad, weights, _places(connections))
+    return case
 
 
 def _plant(kind: Kind, grad: Array, weights: Array, at: _Places) -> None:
@@ -95,12 +84,15 @@ def _plant(kind: Kind, grad: Array, weights: Array, at: _Places) -> None:
             grad[at.row, 0] = weights[at.offset, 0, 0] = _LARGE[grad.dtype.itemsize]
 
 
-def _places(pairs: Array, counts: tuple[int, ...], rows_out: int) -> _Places:
-    rows_in = pairs.shape[2]
-    used = [k for k, count in enumerate(counts) if 0 < count < rows_in]
+def _places(connections: Connections) -> _Places:
+    pairs, counts = connections.pairs, connections.counts
+    used = [k for k, count in enumerate(counts) if 0 < count < connections.rows_in]
     idle = [k for k, count in enumerate(counts) if count == 0]
     named = np.concatenate([pairs[k, 1, :count] for k, count in enumerate(counts)])
-    unnamed = np.setdiff1d(np.arange(rows_out), named)
+    unnamed = np.setdiff1d(np.arange(connections.rows_out), named)
     if not used or not idle or not unnamed.size:
         raise ValueError("some offset must have pairs for a part of the rows, one none, and a row must be in no pair")
     return _Places(used[0], int(pairs[used[0], 1, 0]), idle[0], int(unnamed[0]))
+
+
+nonfinite: Final = connected(any_pairs, _planted)

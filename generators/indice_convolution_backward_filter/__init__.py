@@ -18,7 +18,7 @@ from .checks import ANSWERED_ANYWAY, CHECKS, NOT_TOGETHER
 from .kernel import kernel
 from .nonfinite import nonfinite
 from .precondition import precondition
-from .recipes import network, random_pairs, sites
+from .recipes import RECIPES
 from .reference import bound, reference
 from .sizes import SIZES
 from .suspects import SUSPECTS
@@ -64,7 +64,7 @@ OPERATOR: Final = Operator(
     precondition=precondition,
     kernel=kernel,
     suspects=SUSPECTS,
-    recipes={"random_pairs": random_pairs, "sites": sites, "network": network, "nonfinite": nonfinite},
+    recipes={**RECIPES, "nonfinite": nonfinite},
     theory=theory,
     bound=bound,
     sizes=SIZES,

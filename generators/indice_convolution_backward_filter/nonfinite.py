@@ -1,13 +1,15 @@
 """The recipe of values that are not finite: where they stand, and which sums they must not reach."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 
 from mluops_gtest.authoring import Array, Draw, DType, RecipeOutput
+from mluops_gtest.authoring.connected import any_pairs, connected
+from mluops_gtest.authoring.connections import Connections
 
-from .recipes import random_pairs
+from .recipes import made
 
 # …_idle: in a row that no pair names, where nothing may show.
 Kind = Literal[
@@ -23,38 +25,25 @@ Kind = Literal[
 ]
 
 
-def nonfinite(
+def _planted(
     draw: Draw,
     params: Mapping[str, Any],
     dtype: DType,
+    connections: Connections,
     *,
-    kernel: tuple[int, ...],
-    rows_in: int,
-    rows_out: int,
     channels_in: int,
     channels_out: int,
-    counts: tuple[int, ...],
     kind: Kind,
 ) -> RecipeOutput:
     """Random pairs; few values are not finite, so that most sums stay so and are still compared."""
-    made = random_pairs(
-        draw,
-        params,
-        dtype,
-        kernel=kernel,
-        rows_in=rows_in,
-        rows_out=rows_out,
-        channels_in=channels_in,
-        channels_out=channels_out,
-        counts=counts,
-    )
-    pairs = made.inputs["indice_pairs"]
+    case = made(draw, params, dtype, connections, channels_in=channels_in, channels_out=channels_out)
+    pairs, counts = connections.pairs, connections.counts
     if kind in ("feature_idle", "grad_idle"):
         side, name = (0, "features") if kind == "feature_idle" else (1, "output_grad")
-        made.inputs[name][_idle_row(pairs, counts, side, len(made.inputs[name]))] = np.nan
+        case.inputs[name][_idle_row(pairs, counts, side, len(case.inputs[name]))] = np.nan
     else:
-        _plant(kind, made.inputs["features"], made.inputs["output_grad"], _used_pairs(pairs, counts))
-    return made
+        _plant(kind, case.inputs["features"], case.inputs["output_grad"], _used_pairs(pairs, counts))
+    return case
 
 
 def _plant(kind: Kind, features: Array, grad: Array, used: Array) -> None:
@@ -92,3 +81,6 @@ def _used_pairs(pairs: Array, counts: tuple[int, ...]) -> Array:
     if counts[longest] < 2 or min(counts) > 0:
         raise ValueError("some offset must have two pairs and another none")
     return pairs[longest, :, :2]
+
+
+nonfinite: Final = connected(any_pairs, _planted)

@@ -9,7 +9,7 @@ from .checks import ANSWERED_ANYWAY, CHECKS, LAYOUTS, NOT_TOGETHER
 from .kernel import kernel
 from .nonfinite import nonfinite
 from .precondition import precondition
-from .recipes import network, random_pairs, sites
+from .recipes import RECIPES
 from .reference import bound, reference
 from .sizes import SIZES
 from .suspects import SUSPECTS
@@ -54,7 +54,7 @@ OPERATOR: Final = Operator(
     reference=reference,
     precondition=precondition,
     kernel=kernel,
-    recipes={"random_pairs": random_pairs, "sites": sites, "network": network, "nonfinite": nonfinite},
+    recipes={**RECIPES, "nonfinite": nonfinite},
     theory=theory,
     bound=bound,
     sizes=SIZES,

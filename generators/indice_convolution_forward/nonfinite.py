@@ -1,14 +1,15 @@
 """The recipe of values that are not finite: where they stand, and which rows they must not reach."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 
 from mluops_gtest.authoring import Draw, DType, RecipeOutput
-from mluops_gtest.authoring.sparse import Triple
+from mluops_gtest.authoring.connected import connected
+from mluops_gtest.authoring.connections import Connections
 
-from .recipes import random_pairs
+from .recipes import made, some_unmet
 
 # …_idle: where nothing may show, in the weights of an offset without pairs and in a row that no pair names.
 Kind = Literal[
@@ -24,38 +25,26 @@ Kind = Literal[
 ]
 
 
-def nonfinite(
+def _planted(
     draw: Draw,
     params: Mapping[str, Any],
     dtype: DType,
+    connections: Connections,
     *,
-    kernel: Triple,
-    rows_in: int,
-    rows_out: int,
     channels_in: int,
     channels_out: int,
-    counts: tuple[int, ...],
     kind: Kind,
 ) -> RecipeOutput:
     """Random pairs; few values are not finite, so that most rows stay so and are still compared."""
-    made = random_pairs(
-        draw,
-        params,
-        dtype,
-        kernel=kernel,
-        rows_in=rows_in,
-        rows_out=rows_out,
-        channels_in=channels_in,
-        channels_out=channels_out,
-        counts=counts,
-    )
-    features, pairs = made.inputs["features"], made.inputs["indice_pairs"]
+    case = made(draw, params, dtype, connections, channels_in=channels_in, channels_out=channels_out)
+    counts, rows_out = connections.counts, connections.rows_out
+    features, pairs = case.inputs["features"], connections.pairs
     # ARRAY is [K…, Ci, Co] already, so this is a view.
-    weights = made.inputs["filters"].reshape(-1, channels_in, channels_out)
+    weights = case.inputs["filters"].reshape(-1, channels_in, channels_out)
     offset = next((k for k, count in enumerate(counts) if 0 < count < rows_out), None)
     idle_offset = next((k for k, count in enumerate(counts) if count == 0), None)
     named = np.concatenate([pairs[k, 0, :count] for k, count in enumerate(counts)])
-    idle_rows = np.setdiff1d(np.arange(rows_in), named)
+    idle_rows = np.setdiff1d(np.arange(connections.rows_in), named)
     if offset is None or idle_offset is None or not idle_rows.size or channels_in < 2:
         raise ValueError("some offset must have few pairs and one none, an input row no pair, a sum two products")
     row = pairs[offset, 0, 0]
@@ -79,4 +68,7 @@ def nonfinite(
         case "zero_times_nan":
             # At every offset: the two rows may meet at another one, too.
             features[row, 0], weights[:, 0, 0] = np.nan, 0
-    return made
+    return case
+
+
+nonfinite: Final = connected(some_unmet, _planted)

@@ -2,18 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 
 from mluops_gtest.authoring import Draw, DType, Layout, RecipeOutput
-from mluops_gtest.authoring.connections import (
-    Connections,
-    Tail,
-    layer_connections,
-    random_connections,
-    site_connections,
-)
+from mluops_gtest.authoring.connected import any_pairs, connected, pairs_of_layer
+from mluops_gtest.authoring.connections import Connections, Tail, site_connections
 from mluops_gtest.authoring.factors import Values
 from mluops_gtest.authoring.filters import laid_out
 from mluops_gtest.authoring.sparse import Triple, derive_geometry
@@ -25,51 +20,36 @@ from .values import draw_operands, refuse_unless_sound
 LayoutName = Literal["ndhwc", "ncdhw", "array"]
 
 
-def random_pairs(
+def some_unmet(
     draw: Draw,
     params: Mapping[str, Any],
-    dtype: DType,
     *,
     kernel: Triple,
     rows_in: int,
     rows_out: int,
-    channels_in: int,
-    channels_out: int,
     counts: tuple[int, ...] = (),
     unmet: tuple[int, ...] = (),
     tail: Tail = "minus_one",
-    layout: LayoutName = "array",
-    values: Values = "lattice",
-) -> RecipeOutput:
-    """Any rows meet, in any order: `counts` pairs per offset; one number is for all, none leaves it to chance.
-
-    No pair names the output rows `unmet`. With sub_m the middle offset pairs every row with itself.
-    """
-    sub_m = params.get("sub_m", 0) == 1
+) -> Connections:
+    """Any rows meet, but no pair names the output rows `unmet`."""
     met = rows_out - len(unmet)
-    connections = random_connections(draw, kernel, rows_in, met, counts=counts, tail=tail, sub_m=sub_m)
-    connections = _with_unmet_rows(connections, unmet)
-    return _made(draw, params, dtype, connections, (channels_in, channels_out), layout, values)
+    found = any_pairs(draw, params, kernel=kernel, rows_in=rows_in, rows_out=met, counts=counts, tail=tail)
+    return _with_unmet_rows(found, unmet)
 
 
-def sites(
+def _sites(
     draw: Draw,
     params: Mapping[str, Any],
-    dtype: DType,
     *,
     space: Triple,
     kernel: Triple,
     count: int,
-    channels_in: int,
-    channels_out: int,
     batch: int = 1,
     stride: Triple = (1, 1, 1),
     pad: Triple = (0, 0, 0),
     dilation: Triple = (1, 1, 1),
     within: bool = False,
-    layout: LayoutName = "array",
-    values: Values = "lattice",
-) -> RecipeOutput:
+) -> Connections:
     """The pairs of a convolution over `count` random active sites; `within` the sites themselves are the outputs.
 
     With sub_m they are so too, and the pad must put the middle of the kernel onto the site.
@@ -78,23 +58,7 @@ def sites(
     if sub_m and any(2 * p != k - 1 for p, k in zip(pad, kernel, strict=True)):
         raise ValueError(f"with pad {pad} the middle of kernel {kernel} is no identity; give `within` without sub_m")
     geometry = derive_geometry(batch, space, kernel, stride, pad, dilation, sub_m=sub_m or within)
-    connections = replace(site_connections(draw, geometry, count), sub_m=sub_m)
-    return _made(draw, params, dtype, connections, (channels_in, channels_out), layout, values)
-
-
-def network(
-    draw: Draw,
-    params: Mapping[str, Any],
-    dtype: DType,
-    *,
-    layer: str,
-    channels_in: int,
-    channels_out: int,
-    keep: int = 0,
-) -> RecipeOutput:
-    """A layer of the detection network (§3.7); `keep` makes its twin: that many neighbouring sites of a small cloud."""
-    connections = layer_connections(draw, layer, keep)
-    return _made(draw, params, dtype, connections, (channels_in, channels_out), "array", "lattice")
+    return replace(site_connections(draw, geometry, count), sub_m=sub_m)
 
 
 def _with_unmet_rows(connections: Connections, unmet: tuple[int, ...]) -> Connections:
@@ -109,17 +73,19 @@ def _with_unmet_rows(connections: Connections, unmet: tuple[int, ...]) -> Connec
     return replace(connections, pairs=pairs, rows_out=rows_out)
 
 
-def _made(
+def made(
     draw: Draw,
     params: Mapping[str, Any],
     dtype: DType,
     connections: Connections,
-    channels: tuple[int, int],
-    layout: LayoutName,
-    values: Values,
+    *,
+    channels_in: int,
+    channels_out: int,
+    layout: LayoutName = "array",
+    values: Values = "lattice",
 ) -> RecipeOutput:
     """The case around the connections: weights are drawn as [K, Ci, Co], so every layout gets the same ones."""
-    features, weights = draw_operands(draw, values, dtype, connections, channels)
+    features, weights = draw_operands(draw, values, dtype, connections, (channels_in, channels_out))
     refuse_unless_sound(forward_products(features, weights, connections.used, connections.rows_out), values, dtype)
     chosen = Layout.named(layout.upper())
     return RecipeOutput(
@@ -136,5 +102,12 @@ def _made(
             "indice_num": connections.counts,
         },
         layouts={"filters": chosen},
-        outputs={"features_out": (connections.rows_out, channels[1])},
+        outputs={"features_out": (connections.rows_out, channels_out)},
     )
+
+
+RECIPES: Final = {
+    "random_pairs": connected(some_unmet, made),
+    "sites": connected(_sites, made),
+    "network": connected(pairs_of_layer, made),
+}
