@@ -37,6 +37,7 @@ from mluops_gtest.authoring import (
     sums,
     suspects,
     wrong_pairs,
+    wrong_products,
     wrong_triples,
     wrong_weights,
 )
@@ -115,6 +116,7 @@ SECTIONS: dict[str, tuple[ModuleType, tuple[str, ...]]] = {
     "Narrow integers: `mluops_gtest.authoring.narrowing`": (narrowing, _own(narrowing)),
     "Wrong pairs of rows: `mluops_gtest.authoring.wrong_pairs`": (wrong_pairs, _own(wrong_pairs)),
     "Wrong weights: `mluops_gtest.authoring.wrong_weights`": (wrong_weights, _own(wrong_weights)),
+    "Wrong sums of products: `mluops_gtest.authoring.wrong_products`": (wrong_products, _own(wrong_products)),
     "Sites of real sweeps: `mluops_gtest.authoring.clouds`": (clouds, _own(clouds)),
     "Sweeps themselves: `mluops_gtest.authoring.lidar`": (lidar, _own(lidar)),
     "Points and their neighbours: `mluops_gtest.authoring.points`": (points, _own(points)),
