@@ -90,6 +90,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--op", action="append", default=[], help="only this operator; repeat it for several")
     parser.add_argument("--cases", type=int, default=20_000, help="draws per operator in all (default: 20000)")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--no-isolate", action="store_true", help="call the backends in this process: a crash ends it")
     parser.add_argument("--corpus", type=Path, default=Path("mluops-corpus"))
     options = parser.parse_args(arguments)
     session = Session()
@@ -100,7 +101,8 @@ def main(arguments: list[str] | None = None) -> int:
         expect=kept_for_one(expectation_of),
         bounds=kept_for_one(computed_bounds),
     )
-    together = RunRequest(Query(), ("builtin",), " ".join(options.backends), elementwise=True)
+    isolate = False if options.no_isolate else None
+    together = RunRequest(Query(), ("builtin",), " ".join(options.backends), isolate=isolate, elementwise=True)
     with contextlib.ExitStack() as stack:
         executors = {}
         for backend in options.backends:

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from benchmarks.fuzz_backends import EveryBackend, hunted, kept_for_one
-
 from mluops_gtest.api.fuzzing import HuntRequest, targets_of
 from mluops_gtest.api.session import Session
 from mluops_gtest.audit.subject import Implementation
