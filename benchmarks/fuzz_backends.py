@@ -21,7 +21,9 @@ from mluops_gtest.engine.execute import Executor, Options
 from mluops_gtest.engine.expectation import expectation_of
 from mluops_gtest.engine.request import RunRequest
 from mluops_gtest.fuzz.corpus import Corpus
-from mluops_gtest.fuzz.hunt import FuzzedOperator, Hunt, is_failure
+from mluops_gtest.fuzz.hunt import Hunt, lanes_here
+from mluops_gtest.fuzz.keeping import is_failure
+from mluops_gtest.fuzz.targets import FuzzedOperator
 from mluops_gtest.model.bounds import computed_bounds
 from mluops_gtest.model.case import Case
 from mluops_gtest.model.operator import Operator
@@ -71,7 +73,7 @@ class EveryBackend:
 
 def hunted(target: FuzzedOperator, runner: EveryBackend, corpus: Corpus, cases: int) -> int:
     """Print the row of an operator after as many draws as are missing; how many of them failed."""
-    report = Hunt([target], [runner], corpus).run(max(0, cases - target.done), None)
+    report = Hunt([target], lanes_here([runner], corpus), corpus).run(max(0, cases - target.done), None)
     for result in report.broken:
         print(f"broken: {result.case}: {result.reason}", file=sys.stderr)
     failed = report.failed + len(report.broken)

@@ -12,6 +12,7 @@ from mluops_gtest.engine.lanes import PlannedCase
 from mluops_gtest.engine.request import RunRequest
 from mluops_gtest.engine.run import CaseLane, executor_of
 from mluops_gtest.generate.source import StoredCases
+from mluops_gtest.model import result as model_result
 from mluops_gtest.model.case import Case
 
 
@@ -51,9 +52,13 @@ class CaseRunner:
 
     def run(self, case: Selected) -> CaseResult:
         """Load the case, call the backend, judge."""
+        return CaseResult.of(self.result_of(case))
+
+    def result_of(self, case: Selected) -> model_result.CaseResult:
+        """The same for those inside."""
         assert self._lane is not None, "the runner is open"
         self._source.case = case
-        return CaseResult.of(self._lane.run(PlannedCase(case.id, case.operator, case.tags)).result)
+        return self._lane.run(PlannedCase(case.id, case.operator, case.tags)).result
 
 
 class _OneByOne:

@@ -1,8 +1,10 @@
 """A hunt as it is asked for: which operators, from which draw on, on which callers, into which corpus."""
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 from typing import Final
 
 from mluops_gtest.api.session import Session
@@ -16,8 +18,13 @@ from mluops_gtest.engine.stressed_cases import StressedExecutor
 from mluops_gtest.errors import ExitCode, NothingSelectedError, UsageError
 from mluops_gtest.fuzz.corpus import Corpus
 from mluops_gtest.fuzz.draws import Draws
-from mluops_gtest.fuzz.hunt import FuzzedOperator, Hunt, HuntReport, Ran, RunsCases, is_failure
+from mluops_gtest.fuzz.hunt import Hunt, HuntReport, Ran, RunsCases, lanes_here
+from mluops_gtest.fuzz.keeping import is_failure
+from mluops_gtest.fuzz.targets import FuzzedOperator
+from mluops_gtest.minimise.search import Minimised, minimised
+from mluops_gtest.model.case import Case
 from mluops_gtest.model.parts import REDUCTIONS, SPACE
+from mluops_gtest.model.result import CaseResult
 
 FIRST_SEED: Final = 0
 
@@ -75,7 +82,38 @@ def hunt(
     with open_callers(request.run, session.catalogue) as callers:
         runners = [_runner(caller, options) for caller in callers]
         begin(targets)
-        return Hunt(targets, runners, corpus, tell).run(request.cases, request.seconds)
+        return Hunt(targets, lanes_here(runners, corpus), corpus, tell).run(request.cases, request.seconds)
+
+
+class HuntRunner:
+    """The backend of a hunt, open for any number of calls that somebody else draws."""
+
+    def __init__(self, session: Session, request: RunRequest) -> None:
+        self._operators, self._request, self._catalogue = session.catalogue.operators, request, session.catalogue
+        self._open = contextlib.ExitStack()
+        # What the backend says of itself.
+        self.backend = self.version = ""
+
+    def __enter__(self) -> "HuntRunner":
+        """Load the backend; an error says why that is impossible."""
+        (caller,) = self._open.enter_context(open_callers(self._request, self._catalogue))
+        self._runner = _runner(caller, _options(self._request))
+        self.backend, self.version = caller.name, caller.version
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open.__exit__(kind, error, trace)
+
+    def run(self, case: Case, smaller: bool) -> tuple[CaseResult, Minimised | None]:
+        """The verdict on a call; on the smallest one that fails for the same cause if that is asked for, with it."""
+        operator = self._operators[case.operator]
+        if not smaller:
+            return self._runner.execute(case, operator), None
+        reductions = self._operators.part(operator.name, REDUCTIONS) or {}
+        small = minimised(case, operator, reductions, lambda one: self._runner.execute(one, operator))
+        return small.result, small
 
 
 def _options(request: RunRequest) -> Options:

@@ -90,6 +90,29 @@ def worker_options(function: F) -> F:
     return function
 
 
+def cluster_options(function: F) -> F:
+    """--cluster, --ship."""
+    decorators = [
+        click.option(
+            "--cluster",
+            metavar="ADDRESS",
+            help="Run on a Dask cluster: tcp://SCHEDULER:8786, local:N for N processes here, or path/file.py:FUNCTION "
+            "that makes one, e.g. --cluster tcp://node1:8786.",
+        ),
+        click.option(
+            "--ship",
+            multiple=True,
+            type=click.Path(exists=True, dir_okay=False),
+            metavar="PATH",
+            help="Send this file of the backend to the cluster's workers, e.g. --backend c:./libk.so --ship ./libk.so "
+            "--cluster local:2.",
+        ),
+    ]
+    for decorator in reversed(decorators):
+        function = decorator(function)
+    return function
+
+
 def taken_lanes(options: dict[str, Any]) -> tuple[int | None, tuple[int, ...]]:
     """The jobs, None where none are asked for, and the devices, taken out of the options of a command."""
     jobs, devices = options.pop("jobs"), options.pop("devices") or ()

@@ -1,18 +1,21 @@
 """The line that shows how a hunt goes: draws, their rate, coverage, failures; in a pipe now and then a plain one."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 from rich.text import Text
 
 from mluops_gtest.cli.run_progress import clock_words
-from mluops_gtest.fuzz.hunt import FuzzedOperator, HuntReport, Ran
+from mluops_gtest.fuzz.hunt import HuntReport, Ran
+from mluops_gtest.fuzz.targets import FuzzedOperator
 from mluops_gtest.model.counted import counted
 
 if TYPE_CHECKING:
     from rich.live import Live
+
+    from mluops_gtest.cluster.dispatch import HostTally
 
 # Seconds between two lines in a pipe.
 _EVERY: Final = 30.0
@@ -29,6 +32,7 @@ class FuzzProgress:
         self._begin = self._last = clock()
         self._note = ""
         self._report: HuntReport | None = None
+        self._hosts: Mapping[str, HostTally] = {}
         self._shown = shown
         self._live = self._made() if shown and console.is_terminal else None
 
@@ -37,8 +41,9 @@ class FuzzProgress:
 
         return Live(get_renderable=self._line, console=self._console, transient=True)
 
-    def start(self, targets: Sequence[FuzzedOperator]) -> None:
-        """The hunt begins."""
+    def start(self, targets: Sequence[FuzzedOperator], hosts: "Mapping[str, HostTally] | None" = None) -> None:
+        """The hunt begins, on these hosts if not on this machine alone."""
+        self._hosts = self._hosts if hosts is None else hosts
         self._begin = self._last = self._clock()
         self._note = targets[0].operator.name
         if self._live is not None:
@@ -73,6 +78,7 @@ class FuzzProgress:
         parts.append(clock_words(seconds))
         if self._limit is not None:
             parts.append(f"{clock_words(max(self._limit - seconds, 0))} left")
+        parts += [f"{host}: {one.workers} workers, {one.done} done" for host, one in self._hosts.items()]
         return "  ".join(parts)
 
 

@@ -33,7 +33,8 @@ from mluops_gtest.results.writer import ResultFiles
 
 if TYPE_CHECKING:
     from mluops_gtest.cli.output_saver import OutputSaver
-    from mluops_gtest.cluster.dispatch import ClusterLanes, HostTally
+    from mluops_gtest.cluster.dispatch import HostTally
+    from mluops_gtest.cluster.lanes import ClusterLanes
     from mluops_gtest.engine.caller import Caller
 
 
@@ -132,10 +133,18 @@ def _opened(
         with open_callers(request, session.catalogue) as callers:
             yield _Opened(callers[0].name, callers[0].version, callers)
         return
+    from mluops_gtest.cluster.lanes import ClusterLanes
     from mluops_gtest.cluster.opening import open_cluster
 
-    with open_cluster(request, left, costs, complain) as cluster:
-        yield _Opened(cluster.name, cluster.version, cluster=cluster.lanes)
+    operators = [case.operator for case in left if case.draft is not None]
+    files = {case.id: case.path for case in left if case.path is not None}
+    with open_cluster(request, operators, files, _id_of, complain) as cluster:
+        lanes = ClusterLanes(cluster.dispatcher, costs, in_order=request.stop_at_first)
+        yield _Opened(cluster.name, cluster.version, cluster=lanes)
+
+
+def _id_of(planned: PlannedCase) -> str:
+    return planned.id
 
 
 class _HostNotes:

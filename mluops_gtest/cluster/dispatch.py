@@ -3,21 +3,17 @@
 import contextlib
 import queue
 import time
+import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from mluops_gtest.cluster import worker
-from mluops_gtest.cluster.batches import Batch, batches_of
 from mluops_gtest.engine.fingerprint import fingerprinted
-from mluops_gtest.engine.lanes import PlannedCase
 from mluops_gtest.errors import BackendError
-from mluops_gtest.files.typed import Source
 from mluops_gtest.model import cause
-from mluops_gtest.model.event import CaseFinished, CaseStarted, Event
 from mluops_gtest.model.result import CaseResult, Outcome
-from mluops_gtest.results.records import result_from_json
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -34,6 +30,44 @@ _LOOK_EVERY: Final = 0.5
 _FETCH: Final = 2.0
 # Seconds without any worker after which the run ends.
 PATIENCE: Final = 60.0
+
+
+class Unit(Protocol):
+    """What a worker does at a time: run a case."""
+
+    @property
+    def id(self) -> str:
+        """Its own, of all units of the run."""
+        ...
+
+    @property
+    def operator(self) -> str:
+        """The operator of the case."""
+        ...
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The tags of the case."""
+        ...
+
+
+U = TypeVar("U", bound=Unit)
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A worker has begun with a unit."""
+
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answered(Generic[U]):
+    """A unit is done: its verdict, and what else its task answers."""
+
+    unit: U
+    result: CaseResult
+    more: Any = None
 
 
 @dataclass(slots=True)
@@ -55,33 +89,34 @@ class Checked:
     devices: tuple[int, ...]
 
 
-class ClusterLanes:
-    """Runs cases on the workers of a cluster; implements engine.run.CaseEvents."""
+class Dispatcher(Generic[U]):
+    """Hands batches of units to the workers of a cluster."""
 
     def __init__(
         self,
         client: "Client",
         run: str,
         setup: Mapping[str, Any],
-        costs: Mapping[str, int],
-        *,
+        order: Callable[[U], Any],
         admit: Callable[[str], Checked | None],
-        in_order: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`setup` is for the workers, see worker.run_batch; `admit` looks at a worker that is new."""
+        """`setup` and the `order` of each unit are for worker.run_batch; `admit` looks at a worker that is new."""
+        # Why nothing can be run any more, once that is so; the run can be resumed.
         self.lost: cause.Cause | None = None
-        self.interrupted = False
         self.hosts: dict[str, HostTally] = {}
-        self._client, self._run, self._setup, self._costs = client, run, dict(setup), costs
-        self._admit, self._in_order, self._clock = admit, in_order, clock
+        self._client, self._run, self._setup = client, run, dict(setup)
+        self._order, self._admit, self._clock = order, admit, clock
         self._workers: dict[str, Checked] = {}
         self._refused: set[str] = set()
-        self._waiting: deque[Batch] = deque()
-        self._flying: dict[Any, tuple[str, Batch]] = {}
+        # Before anything else of the source.
+        self._waiting: deque[tuple[U, ...]] = deque()
+        self._source: Iterator[tuple[U, ...]] = iter(())
+        self._flying: dict[Any, tuple[str, tuple[U, ...]]] = {}
+        # The worker that has each unit, and the one that has begun with it.
+        self._held: dict[str, str] = {}
         self._begun: dict[str, str] = {}
         self._losses: Counter[str] = Counter()
-        self._finished: set[str] = set()
         self._stopped = False
         # ("begun", message) and ("done", future), in the order in which they arrive.
         self._news: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
@@ -90,13 +125,19 @@ class ClusterLanes:
         """Hand out nothing more; what runs is forgotten."""
         self._stopped = True
 
-    def run(self, cases: Iterable[PlannedCase]) -> Iterator[Event]:
-        """The events of every case, from whichever worker."""
+    def add(self, unit: U) -> None:
+        """Hand out this one next."""
+        self._waiting.appendleft((unit,))
+
+    def run(self, batches: Callable[[int], Iterable[tuple[U, ...]]]) -> Iterator[Begun | Answered[U]]:
+        """What comes of every unit, from whichever worker; `batches` hears how many run at once.
+
+        A batch is asked for when a worker needs one.
+        """
         self._client.subscribe_topic(worker.topic_of(self._run), self._heard)
         try:
             self._look()
-            lanes = sum(one.lanes for one in self._workers.values())
-            self._waiting.extend(batches_of(tuple(cases), self._costs, in_order=self._in_order, workers=lanes))
+            self._source = iter(batches(sum(one.lanes for one in self._workers.values())))
             yield from self._work()
         finally:
             self._end()
@@ -104,28 +145,36 @@ class ClusterLanes:
     def _heard(self, event: Any) -> None:
         self._news.put(("begun", event[1] if isinstance(event, tuple | list) else event))
 
-    def _work(self) -> Iterator[Event]:
+    def _work(self) -> Iterator[Begun | Answered[U]]:
         looked = alone_since = self._clock()
-        while (self._waiting or self._flying) and not self._stopped:
+        while not self._stopped:
+            if not self._flying and not self._waiting:
+                batch = next(self._source, None)
+                if batch is None:
+                    return
+                self._waiting.append(batch)
             self._hand_out()
             with contextlib.suppress(queue.Empty):
-                what, news = self._news.get(timeout=_LOOK_EVERY)
-                yield from self._started(news) if what == "begun" else self._landed(news)
+                yield from self._heeded(*self._news.get(timeout=_LOOK_EVERY))
             now = self._clock()
             if now - looked >= _LOOK_EVERY:
                 looked = now
                 if self._client.status not in ("running", "connecting") or not self._look():
-                    self._give_up("the scheduler of the cluster was lost")
+                    self.lost = cause.RunLost("the scheduler of the cluster was lost")
                     return
-                yield from self._taken_back()
+                if any(address not in self._workers for address, _ in self._flying.values()):
+                    # What a worker said before it was lost counts.
+                    while not self._news.empty():
+                        yield from self._heeded(*self._news.get())
+                    yield from self._taken_back()
             if self._workers:
                 alone_since = now
             elif now - alone_since > PATIENCE:
-                self._give_up(f"the cluster had no worker for {PATIENCE:.0f} s")
+                self.lost = cause.RunLost(f"the cluster had no worker for {PATIENCE:.0f} s")
                 return
 
-    def _give_up(self, why: str) -> None:
-        self.lost, self.interrupted = cause.RunLost(why), True
+    def _heeded(self, what: str, news: Any) -> Iterator[Begun | Answered[U]]:
+        yield from self._started(news) if what == "begun" else self._landed(news)
 
     def _look(self) -> bool:
         """Which workers there are; new ones are looked at before they get anything. False: nobody can tell."""
@@ -147,76 +196,90 @@ class ClusterLanes:
         return True
 
     def _hand_out(self) -> None:
-        """To each worker as much as it needs to be busy."""
+        """To each worker as much as it needs to be busy; every one gets its first batch before any gets a second."""
         load = Counter(address for address, _ in self._flying.values())
-        for address, checked in self._workers.items():
-            while self._waiting and load[address] < checked.lanes * _IN_FLIGHT:
-                batch = self._waiting.popleft()
-                future: Future = self._client.submit(
-                    worker.run_batch,
-                    self._run,
-                    self._setup,
-                    checked.devices,
-                    [case.id for case in batch],
-                    workers=[address],
-                    allow_other_workers=False,
-                    pure=False,
-                    retries=0,
-                )
-                self._flying[future] = (address, batch)
-                load[address] += 1
-                future.add_done_callback(lambda done: self._news.put(("done", done)))
+        for depth in range(_IN_FLIGHT):
+            for address, checked in self._workers.items():
+                while load[address] < checked.lanes * (depth + 1):
+                    batch = self._waiting.popleft() if self._waiting else next(self._source, None)
+                    if batch is None:
+                        return
+                    self._submit(batch, address, checked)
+                    load[address] += 1
 
-    def _started(self, news: Mapping[str, Any]) -> Iterator[Event]:
-        case_id, address = news["case"], news["worker"]
-        if case_id in self._finished or address not in self._workers:
+    def _submit(self, batch: tuple[U, ...], address: str, checked: Checked) -> None:
+        orders = [(unit.id, self._order(unit)) for unit in batch]
+        with warnings.catch_warnings():
+            # Of a large case Dask says that it is large.
+            warnings.simplefilter("ignore", UserWarning)
+            future: Future = self._client.submit(
+                worker.run_batch,
+                self._run,
+                self._setup,
+                checked.devices,
+                orders,
+                workers=[address],
+                allow_other_workers=False,
+                pure=False,
+                retries=0,
+            )
+        self._flying[future] = (address, batch)
+        self._held.update((unit.id, address) for unit in batch)
+        future.add_done_callback(lambda done: self._news.put(("done", done)))
+
+    def _started(self, news: Mapping[str, Any]) -> Iterator[Begun]:
+        unit, address = news["unit"], news["worker"]
+        if self._held.get(unit) != address:
             return
-        self._begun[case_id] = address
-        self.hosts[self._workers[address].host].running.add(case_id)
-        yield CaseStarted(case_id)
+        self._begun[unit] = address
+        if address in self._workers:
+            self.hosts[self._workers[address].host].running.add(unit)
+        yield Begun(unit)
 
-    def _landed(self, future: "Future") -> Iterator[Event]:
-        """The results of a batch, or why there are none."""
+    def _landed(self, future: "Future") -> Iterator[Answered[U]]:
+        """The answers of a batch, or why there are none."""
         if future not in self._flying or future.status in ("cancelled", "lost"):
             return
         address, batch = self._flying.pop(future)
         if future.status == "finished":
-            records = self._fetched(future, address)
-            if records is None:
-                yield from self._put_back(batch, address)
-            for record in records or ():
-                yield from self._finish(result_from_json(record, Source("a worker's answer", "")))
+            answers = self._fetched(future, address)
+        else:
+            _refuse_unless_lost(future.exception(), address)
+            answers = None
+        if answers is None:
+            yield from self._put_back(batch, address)
             return
-        _refuse_unless_lost(future.exception(), address)
-        yield from self._put_back(batch, address)
+        for unit, (result, more) in zip(batch, answers, strict=True):
+            yield self._finished(Answered(unit, result, more))
 
-    def _fetched(self, future: "Future", address: str) -> list[Any] | None:
-        """The results, which lie on the worker that has them; None where it was lost before it handed them over."""
+    def _fetched(self, future: "Future", address: str) -> list[tuple[CaseResult, Any]] | None:
+        """The answers, which lie on the worker that has them; None where it was lost before it handed them over."""
         while address in self._workers:
             try:
-                records: list[Any] = future.result(timeout=_FETCH)
+                answers: list[tuple[CaseResult, Any]] = future.result(timeout=_FETCH)
             except TimeoutError:
                 self._look()
             except Exception as error:
                 _refuse_unless_lost(error, address)
                 return None
             else:
-                return records
+                return answers
         future.cancel()
         return None
 
-    def _finish(self, result: CaseResult) -> Iterator[Event]:
-        if result.case in self._finished:
-            return
-        self._finished.add(result.case)
-        self._begun.pop(result.case, None)
-        for host in self.hosts.values():
-            host.running.discard(result.case)
-        if result.host:
-            self.hosts.setdefault(result.host, HostTally()).done += 1
-        yield CaseFinished(result)
+    def _finished(self, answered: Answered[U]) -> Answered[U]:
+        self._let_go(answered.unit)
+        self._begun.pop(answered.unit.id, None)
+        if answered.result.host:
+            self.hosts.setdefault(answered.result.host, HostTally()).done += 1
+        return answered
 
-    def _taken_back(self) -> Iterator[Event]:
+    def _let_go(self, unit: U) -> None:
+        self._held.pop(unit.id, None)
+        for host in self.hosts.values():
+            host.running.discard(unit.id)
+
+    def _taken_back(self) -> Iterator[Answered[U]]:
         """What lost workers had: run elsewhere, except for a case with which too many were lost."""
         for future, (address, batch) in list(self._flying.items()):
             if address in self._workers:
@@ -225,24 +288,20 @@ class ClusterLanes:
             future.cancel()
             yield from self._put_back(batch, address)
 
-    def _put_back(self, batch: Batch, address: str) -> Iterator[Event]:
-        for case in batch:
-            if case.id in self._finished:
-                continue
-            if self._begun.get(case.id) == address:
-                del self._begun[case.id]
-                self._losses[case.id] += 1
-            if self._losses[case.id] >= MAX_LOSSES:
+    def _put_back(self, batch: tuple[U, ...], address: str) -> Iterator[Answered[U]]:
+        for unit in batch:
+            self._let_go(unit)
+            if self._begun.get(unit.id) == address:
+                del self._begun[unit.id]
+                self._losses[unit.id] += 1
+            if self._losses[unit.id] >= MAX_LOSSES:
                 host = address.rpartition("://")[2]
-                lost = cause.WorkerLost(self._losses[case.id], host)
-                yield from self._finish(
-                    fingerprinted(
-                        CaseResult(case.id, case.operator, case.tags, Outcome.CRASHED, causes=(lost,), compared=True)
-                    )
-                )
+                lost = cause.WorkerLost(self._losses[unit.id], host)
+                result = CaseResult(unit.id, unit.operator, unit.tags, Outcome.CRASHED, causes=(lost,), compared=True)
+                yield self._finished(Answered(unit, fingerprinted(result)))
                 continue
             # One by one: whoever is to blame takes nobody with it the next time.
-            self._waiting.appendleft((case,))
+            self._waiting.appendleft((unit,))
 
     def _end(self) -> None:
         """Forget what still runs, and let the workers close the backends."""

@@ -6,12 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic
 
 from mluops_gtest.cluster import worker
 from mluops_gtest.cluster.connecting import connected
-from mluops_gtest.cluster.dispatch import Checked, ClusterLanes
-from mluops_gtest.content.selection import Selected
+from mluops_gtest.cluster.dispatch import Checked, Dispatcher, U
 from mluops_gtest.engine.request import RunRequest
 from mluops_gtest.errors import BackendError, UsageError
 from mluops_gtest.version import __version__
@@ -24,37 +23,46 @@ _PATIENCE: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
-class OpenCluster:
-    """Lanes that run cases, and what the backend says of itself there."""
+class OpenCluster(Generic[U]):
+    """What hands work to the cluster, and what the backend says of itself there."""
 
-    lanes: ClusterLanes
+    dispatcher: Dispatcher[U]
     name: str
     version: str
 
 
 @contextlib.contextmanager
 def open_cluster(
-    request: RunRequest, cases: Sequence[Selected], costs: Mapping[str, int], complain: Callable[[str], None]
-) -> Iterator[OpenCluster]:
-    """The cluster that the request names; workers that cannot run its cases are refused, and told to `complain`."""
+    request: RunRequest,
+    operators: Sequence[str],
+    files: Mapping[str, Path],
+    order: Callable[[U], Any],
+    complain: Callable[[str], None],
+    *,
+    drawn: bool = False,
+) -> Iterator[OpenCluster[U]]:
+    """The cluster that the request names; workers that cannot run its cases are refused, and told to `complain`.
+
+    `files` are case files that travel, by their names; `order` is what a worker is told of a unit, see
+    worker.run_batch: calls that were `drawn` come complete.
+    """
     assert request.cluster is not None, "the request names a cluster"
     with connected(request.cluster) as client:
         try:
             client.wait_for_workers(_expected(request.cluster), timeout=_PATIENCE)
         except TimeoutError as error:
             raise BackendError(f"--cluster {request.cluster}: {error} s; start its workers, then run again.") from error
-        opening = _Opening(client, request, cases, complain)
+        opening = _Opening(client, request, operators, files, complain)
         usable, run = opening.usable(), uuid.uuid4().hex
         there = replace(request, roots=worker.roots_of(request.roots), reports={}, devices=())
-        setup = {"request": there.to_json([], 0), "parcels": opening.digests}
+        setup = {"request": there.to_json([], 0), "parcels": opening.digests, "drawn": drawn}
         # On all of them at once, before the clock of the run starts.
         answers = client.run(worker.try_backend, run, setup, opening.devices(usable), workers=usable)
         for address, tried in answers.items():
             if "error" in tried:
                 raise BackendError(f"On the worker {address}: {tried['error']}")
         tried = answers[usable[0]]
-        lanes = ClusterLanes(client, run, setup, costs, admit=opening.admit, in_order=request.stop_at_first)
-        yield OpenCluster(lanes, tried["name"], tried["version"])
+        yield OpenCluster(Dispatcher(client, run, setup, order, opening.admit), tried["name"], tried["version"])
 
 
 def _expected(address: str) -> int:
@@ -63,16 +71,13 @@ def _expected(address: str) -> int:
     return int(number) if number else 1
 
 
-def _parcels(request: RunRequest, cases: Sequence[Selected]) -> dict[str, dict[str, bytes]]:
+def _parcels(request: RunRequest, files: Mapping[str, Path]) -> dict[str, dict[str, bytes]]:
     """The files that travel: the user's cases with the values beside them, and what --ship names."""
     for name in request.ship:
         if name not in request.backend:
             raise UsageError(f"--ship {name}: --backend {request.backend} does not name that file.")
     found = {}
-    for name, file in (
-        *((case.id, case.path) for case in cases if case.path is not None),
-        *((name, Path(name)) for name in request.ship),
-    ):
+    for name, file in (*files.items(), *((name, Path(name)) for name in request.ship)):
         beside = () if name in request.ship else file.parent.glob(f"{file.stem}.*.bin*")
         try:
             found[name] = {one.name: one.read_bytes() for one in (file, *beside)}
@@ -85,13 +90,18 @@ class _Opening:
     """What is known of the workers of one run."""
 
     def __init__(
-        self, client: "Client", request: RunRequest, cases: Sequence[Selected], complain: Callable[[str], None]
+        self,
+        client: "Client",
+        request: RunRequest,
+        operators: Sequence[str],
+        files: Mapping[str, Path],
+        complain: Callable[[str], None],
     ) -> None:
         self._client, self._request, self._complain = client, request, complain
         self._roots = worker.roots_of(request.roots)
-        self._operators = tuple(sorted({case.operator for case in cases if case.draft is not None}))
+        self._operators = tuple(sorted(set(operators)))
         self._content = worker.content_digests(self._roots, self._operators)
-        self._parcels = _parcels(request, cases)
+        self._parcels = _parcels(request, files)
         # The controller's name → digest.
         self.digests = {name: worker.parcel_digest(files) for name, files in self._parcels.items()}
         # How many workers of each host have been given devices.

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mluops_gtest.api.case_runner import CaseRunner
+from mluops_gtest.api.fuzzing import HuntRunner
 from mluops_gtest.api.session import Session
 from mluops_gtest.content.root import BUILTIN
 from mluops_gtest.content.selection import Selected
@@ -19,7 +20,7 @@ from mluops_gtest.errors import HarnessError
 from mluops_gtest.files.cache_folder import cache_folder
 from mluops_gtest.files.typed import Source
 from mluops_gtest.files.writing import replace_file
-from mluops_gtest.results.records import result_to_json
+from mluops_gtest.model.result import CaseResult
 from mluops_gtest.version import __version__
 
 # Written last into the folder of a parcel.
@@ -79,6 +80,9 @@ def _shipped(name: str, parcels: Mapping[str, str]) -> Path | None:
     return _parcel(parcels[name]) / Path(name).name if name in parcels else None
 
 
+_Runner = CaseRunner | HuntRunner
+
+
 @dataclass(slots=True)
 class _Runners:
     """The open backends of one run on this worker: as many as it has threads that run cases."""
@@ -88,18 +92,20 @@ class _Runners:
     # Files that came with the run: the controller's name → the digest of its parcel.
     parcels: Mapping[str, str]
     devices: tuple[int, ...]
-    free: "queue.SimpleQueue[tuple[CaseRunner, int | None]]" = field(default_factory=queue.SimpleQueue)
-    opened: list[CaseRunner] = field(default_factory=list)
+    # Whole calls come, not cases of the content.
+    drawn: bool
+    free: "queue.SimpleQueue[tuple[_Runner, int | None]]" = field(default_factory=queue.SimpleQueue)
+    opened: "list[_Runner]" = field(default_factory=list)
 
     @contextlib.contextmanager
-    def taken(self) -> Iterator[tuple[CaseRunner, int | None]]:
+    def taken(self) -> "Iterator[tuple[_Runner, int | None]]":
         """One that nobody else uses meanwhile."""
         try:
             runner, device = self.free.get_nowait()
         except queue.Empty:
             device = self.devices[len(self.opened) % len(self.devices)] if self.devices else None
             request = replace(self.request, devices=() if device is None else (device,), jobs=1)
-            runner = CaseRunner(self.session, request).__enter__()
+            runner = (HuntRunner if self.drawn else CaseRunner)(self.session, request).__enter__()
             self.opened.append(runner)
         try:
             yield runner, device
@@ -111,17 +117,26 @@ _RUNS: dict[str, _Runners] = {}
 _OPENING = threading.Lock()
 
 
-def run_batch(run: str, setup: Mapping[str, Any], devices: tuple[int, ...], cases: Sequence[str]) -> list[Any]:
-    """The results of these cases, in order; each is announced before it begins."""
+def run_batch(
+    run: str, setup: Mapping[str, Any], devices: tuple[int, ...], orders: Sequence[tuple[str, Any]]
+) -> list[tuple[CaseResult, Any]]:
+    """What comes of each order, in turn; its unit is announced before it begins.
+
+    An order is the id of a case, or a call that was drawn and whether it shall be made smaller.
+    """
     runners = _runners(run, setup, devices)
     announce = _announcing(run)
-    results = []
+    host = socket.gethostname()
+    answers = []
     with runners.taken() as (runner, device):
-        for case_id in cases:
-            announce(case_id)
-            result = runner.run(_selected(runners, case_id))
-            results.append(result_to_json(replace(result, host=socket.gethostname(), device=device)))
-    return results
+        for unit, order in orders:
+            announce(unit)
+            if isinstance(runner, HuntRunner):
+                result, more = runner.run(*order)
+            else:
+                result, more = runner.result_of(_selected(runners, order)), None
+            answers.append((replace(result, host=host, device=device), more))
+    return answers
 
 
 def try_backend(
@@ -152,7 +167,7 @@ def _runners(run: str, setup: Mapping[str, Any], devices: tuple[int, ...]) -> _R
             for name in request.ship:
                 backend = backend.replace(name, str(_shipped(name, setup["parcels"])))
             request = replace(request, backend=backend, cluster=None, ship=())
-            _RUNS[run] = _Runners(request, Session(request.roots), setup["parcels"], devices)
+            _RUNS[run] = _Runners(request, Session(request.roots), setup["parcels"], devices, setup["drawn"])
         return _RUNS[run]
 
 
@@ -160,7 +175,7 @@ def _announcing(run: str) -> Callable[[str], None]:
     from distributed import get_worker
 
     worker = get_worker()
-    return lambda case_id: worker.log_event(topic_of(run), {"case": case_id, "worker": worker.address})
+    return lambda unit: worker.log_event(topic_of(run), {"unit": unit, "worker": worker.address})
 
 
 def topic_of(run: str) -> str:

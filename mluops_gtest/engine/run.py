@@ -71,10 +71,15 @@ def run(
 class CaseEvents(Protocol):
     """What runs cases and tells of each: lanes of this machine, or a cluster."""
 
-    # Why nothing can be run any more, once that is so.
-    lost: cause.Cause | None
-    # It ended before its time, and the run can be resumed.
-    interrupted: bool
+    @property
+    def lost(self) -> cause.Cause | None:
+        """Why nothing can be run any more, once that is so."""
+        ...
+
+    @property
+    def interrupted(self) -> bool:
+        """It ended before its time, and the run can be resumed."""
+        ...
 
     def run(self, cases: Iterable[PlannedCase]) -> Iterator[Event]:
         """The events of every case."""

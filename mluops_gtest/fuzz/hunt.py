@@ -3,26 +3,20 @@
 import itertools
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Lock
 from typing import Final, Protocol
 
-from mluops_gtest.engine.failures import not_loaded
 from mluops_gtest.engine.lanes import Lanes
-from mluops_gtest.explain.groups import cause_groups
-from mluops_gtest.fuzz.causes import KnownCauses, cause_key
-from mluops_gtest.fuzz.corpus import Corpus, Kept, Progress
-from mluops_gtest.fuzz.coverage import Coverage, Pairs
-from mluops_gtest.fuzz.draws import Draws
+from mluops_gtest.fuzz.causes import cause_key
+from mluops_gtest.fuzz.corpus import Corpus
+from mluops_gtest.fuzz.keeping import Keeper, NewCause, headline_of, is_failure
+from mluops_gtest.fuzz.targets import FuzzedOperator, Job
 from mluops_gtest.minimise.search import minimised
 from mluops_gtest.model.case import Case
 from mluops_gtest.model.cause import Cause
 from mluops_gtest.model.operator import Operator
-from mluops_gtest.model.reasons import reason_of
-from mluops_gtest.model.reasons.explained import headline_words
-from mluops_gtest.model.reduction import Reduction
 from mluops_gtest.model.result import CaseResult, Outcome
 
 # Results that headlines rest on, per operator: those that pass, and those of one cause.
@@ -38,72 +32,6 @@ class RunsCases(Protocol):
     def execute(self, case: Case, operator: Operator | None) -> CaseResult:
         """The verdict."""
         ...
-
-
-@dataclass(slots=True)
-class FuzzedOperator:
-    """An operator that is drawn for, and how far that has come without a gap."""
-
-    operator: Operator
-    draws: Draws
-    backend: str
-    # How its calls become smaller.
-    reductions: Mapping[str, Reduction] = field(default_factory=dict)
-    done: int = 0
-    coverage: Coverage = field(init=False)
-    # Finished draws after one that is not.
-    _ahead: dict[int, Pairs] = field(default_factory=dict)
-    _lock: Lock = field(default_factory=Lock)
-
-    def __post_init__(self) -> None:
-        self.coverage = Coverage(self.draws.features)
-
-    @property
-    def begun(self) -> Progress:
-        """The hunt, as if nothing were done."""
-        return Progress(self.operator.name, self.backend, self.draws.seed, self.draws.digest)
-
-    @property
-    def progress(self) -> Progress:
-        """How far the hunt is."""
-        new = self.begun
-        return Progress(new.operator, new.backend, new.seed, new.space, self.done, self.coverage.to_text())
-
-    def resume(self, progress: Progress) -> None:
-        """Go on behind what is done."""
-        self.done = progress.draws
-        self.coverage = Coverage.from_text(self.draws.features, progress.seen)
-        self.draws.coverage.seen = set(self.coverage.seen)
-
-    def finished(self, number: int, pairs: Pairs) -> None:
-        """This draw is done; others before it may still run."""
-        with self._lock:
-            self._ahead[number] = pairs
-            while self.done in self._ahead:
-                self.coverage.add(self._ahead.pop(self.done))
-                self.done += 1
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """A case to run: one of the corpus, or a draw."""
-
-    target: FuzzedOperator
-    case: Case | None = None
-    number: int = -1
-    pairs: Pairs = frozenset()
-    file: Path | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class NewCause:
-    """A failure of a cause that was new, with the file that shows it."""
-
-    operator: str
-    file: Path
-    result: CaseResult
-    # The failure as it was drawn.
-    drawn: CaseResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,13 +66,34 @@ class HuntReport:
     lost: Cause | None = None
 
 
+class HuntLanes(Protocol):
+    """What runs jobs and tells of each: callers of this machine, or a cluster."""
+
+    @property
+    def lost(self) -> Cause | None:
+        """Why nothing can be run any more, once that is so."""
+        ...
+
+    @property
+    def interrupted(self) -> bool:
+        """It ended before its time, and the hunt can go on."""
+        ...
+
+    def run(self, cases: Iterable[Job]) -> Iterator[Job | Ran]:
+        """What comes of every job; each is asked for when somebody can run it."""
+        ...
+
+    def stop(self) -> None:
+        """Begin no further job."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class _Lane:
     """One caller's way through the jobs."""
 
     runner: RunsCases
-    corpus: Corpus
-    known: KnownCauses
+    keeper: Keeper
 
     def start(self, planned: Job) -> Job:
         """The job itself: what is drawn needs no further words."""
@@ -152,77 +101,39 @@ class _Lane:
 
     def run(self, planned: Job) -> Ran:
         """The verdict, and where the cause of a failure is new the smallest case that fails so, in its file."""
-        operator = planned.target.operator
-        try:
-            case = planned.case if planned.file is None else self.corpus.load(planned.file)
-            assert case is not None, "a job has a case or a file"
-        except Exception as error:
-            return Ran(planned, not_loaded(str(planned.file), operator.name, (), error))
+        operator, case = planned.target.operator, self.keeper.case_of(planned)
+        if isinstance(case, CaseResult):
+            return Ran(planned, case)
         result = self.runner.execute(case, operator)
-        is_new = is_failure(result) and self.known.is_new(cause_key(result))
-        finding = self._kept(planned, case, result) if is_new and planned.file is None else None
-        return Ran(planned, result, finding)
-
-    def _kept(self, job: Job, case: Case, result: CaseResult) -> NewCause | None:
-        operator, key = job.target.operator, cause_key(result)
-        path = self.corpus.name_for(operator.name, key)
-        kept = Kept(
-            path.relative_to(self.corpus.folder).as_posix(),
-            operator.name,
-            headline_of([result], [result], operator),
-            key,
-            job.target.backend,
-            job.target.draws.seed,
-            job.number,
-        )
-        # As it was drawn first: whatever ends the search for a smaller one, the failure is not lost.
-        self.corpus.keep(case, operator, path, kept)
-        if result.outcome is Outcome.FLAKY:
-            return NewCause(operator.name, path, result, result)
-        small = minimised(
-            case, operator, job.target.reductions, lambda candidate: self.runner.execute(candidate, operator)
-        )
-        again = cause_key(small.result)
-        if again != key and not self.known.is_new(again):
-            # Made smaller it turns out to be a failure that is known.
-            self.corpus.forget(path, kept.file)
-            return None
-        self.corpus.keep(small.case, operator, path, kept)
+        found = self.keeper.found(planned, case, result)
+        if found is None or not found.can_shrink:
+            return Ran(planned, result, None if found is None else found.as_drawn)
+        small = minimised(case, operator, planned.target.reductions, lambda one: self.runner.execute(one, operator))
+        finding = self.keeper.smallest(found, small)
         if small.interrupted:
             raise KeyboardInterrupt
-        return NewCause(operator.name, path, small.result, result)
+        return Ran(planned, result, finding)
 
 
-def is_failure(result: CaseResult) -> bool:
-    """The backend is wrong; broken content and bugs of ours are not its doing."""
-    return result.outcome.fails and not result.content_error and not result.bug
-
-
-def headline_of(failing: Sequence[CaseResult], everything: Sequence[CaseResult], operator: Operator) -> str:
-    """These failures of one cause in a sentence; those that passed tell when it does not happen."""
-    shapes = {operator.name: {spec.id: spec.shape for spec in operator.tensors}}
-    group = cause_groups(failing, everything, shapes)[0]
-    if group.headline is not None:
-        return headline_words(group.headline)
-    return f"{operator.name}: {group.first.outcome.words['en']}: {reason_of(group.first.causes)}"
+def lanes_here(runners: Sequence[RunsCases], corpus: Corpus) -> Lanes[Job, Job | Ran]:
+    """Lanes of this machine."""
+    keeper = Keeper(corpus)
+    return Lanes([_Lane(runner, keeper) for runner in runners])
 
 
 class Hunt:
-    """Runs the corpus and then draws on one or more callers."""
+    """Runs the corpus and then draws."""
 
     def __init__(
         self,
         targets: Sequence[FuzzedOperator],
-        runners: Sequence[RunsCases],
+        lanes: HuntLanes,
         corpus: Corpus,
         tell: Callable[[Ran, HuntReport], None] = lambda _ran, _report: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._targets, self._corpus = targets, corpus
+        self._targets, self._lanes, self._corpus = targets, lanes, corpus
         self._tell, self._clock = tell, clock
-        self._lanes: Lanes[Job, Job | Ran] = Lanes(
-            [_Lane(runner, corpus, known) for known in [KnownCauses()] for runner in runners]
-        )
         self._passing: dict[str, list[CaseResult]] = defaultdict(list)
         self._failing: dict[tuple[str, ...], list[CaseResult]] = defaultdict(list)
         self.report = HuntReport(targets)
@@ -246,6 +157,7 @@ class Hunt:
             self._save()
         self.report.seconds = self._clock() - begin
         self.report.lost = self._lanes.lost
+        self.report.interrupted = self.report.interrupted or self._lanes.interrupted
         self._title()
         return self.report
 

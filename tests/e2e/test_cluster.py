@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib.util
+import json
 import os
 import signal
 import subprocess
@@ -186,6 +187,25 @@ def test_a_scheduler_that_is_lost_ends_the_run_and_it_can_be_resumed(run, cli, a
     again = cli("run", "--resume", result.folder, "--cluster", address)
     assert again.code == 0, again.out + again.err
     assert f"{len(result.results)} passed" in again.out
+
+
+def test_a_hunt_draws_here_and_calls_there(cli, address, kernels, tmp_path):
+    """As on one machine: the same calls are drawn, the same cause is found and kept here, the next hunt goes on."""
+    operator = "voxel_pooling_forward"
+    hunt = ("fuzz", "--op", operator, "--backend", kernels, "--seed", "3")
+    here = cli(*hunt, "--no-isolate", "--cases", "24", "--corpus", tmp_path / "here")
+    cluster = ("--no-isolate", "--cluster", address, "--ship", kernels, "--corpus", tmp_path / "there")
+    there = cli(*hunt, "--cases", "24", *cluster)
+    assert (there.code, here.code) == (1, 1), there.out + there.err
+    states = [json.loads((tmp_path / name / "state.json").read_text()) for name in ("here", "there")]
+    assert states[0] == states[1]
+    kept = [json.loads((tmp_path / name / "corpus.json").read_text())["cases"] for name in ("here", "there")]
+    assert kept[1]
+    assert [one["cause"] for one in kept[0]] == [one["cause"] for one in kept[1]]
+    again = cli(*hunt, "--cases", "4", *cluster)
+    assert f"{len(kept[1])} case" in again.out, again.out + again.err
+    assert f", {len(kept[1])} still failing" in again.out
+    assert f"{operator}     3            28" in again.out
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from mluops_gtest.cli.calling_options import backend_options, taken_lanes, worker_options
+from mluops_gtest.cli.calling_options import backend_options, cluster_options, taken_lanes, worker_options
 from mluops_gtest.cli.options import complete_operators, root_option
 
 _SECONDS = 60.0
@@ -19,6 +19,7 @@ Examples:
   mluops-test fuzz --backend c:./libk.so --guard-pages           also find reads outside a buffer
   mluops-test fuzz --backend c:./libk.so --stress 5x             each draw five times, with changing threads
   mluops-test fuzz --backend c:./libk.so --corpus corpus         go on where the last hunt stopped, old failures first
+  mluops-test fuzz --backend mlu --cluster tcp://node1:8786      on many machines, see docs/how-to/many-machines.md
 """
 
 
@@ -61,6 +62,7 @@ Examples:
 )
 @backend_options
 @worker_options
+@cluster_options
 @click.option("-q", "--quiet", is_flag=True, help="Print only what is found and the closing lines.")
 @root_option
 @click.pass_context
@@ -72,11 +74,12 @@ def command(ctx: click.Context, /, corpus: Path, quiet: bool, **options: Any) ->
     the smallest case is kept in the corpus. The same seed draws the same calls. Exit 1 if anything fails.
     """
     from mluops_gtest.api.fuzzing import HuntRequest, hunt, hunt_exit_code
-    from mluops_gtest.api.run_conditions import refuse_guard_pages, refuse_inline
+    from mluops_gtest.api.run_conditions import refuse_guard_pages, refuse_inline, refuse_on_cluster
     from mluops_gtest.api.session import Session
     from mluops_gtest.cli.consoles import print_page, stderr, stdout
     from mluops_gtest.cli.fuzz_progress import FuzzProgress
     from mluops_gtest.cli.interrupts import one_interrupt
+    from mluops_gtest.cli.lines import complain
     from mluops_gtest.cli.pages.fuzz import fuzz_page
     from mluops_gtest.engine.request import RunRequest
     from mluops_gtest.errors import UsageError
@@ -90,13 +93,20 @@ def command(ctx: click.Context, /, corpus: Path, quiet: bool, **options: Any) ->
         raise UsageError("--stress repeats every case itself: leave out --guard-pages.")
     settings = None if ctx.obj is None else str(ctx.obj.path)
     run = RunRequest(selection=Query(), jobs=jobs or 1, devices=devices, elementwise=True, settings=settings, **options)
-    if not run.isolated:
+    refuse_on_cluster(run, jobs)
+    if not run.isolated and run.cluster is None:
         refuse_inline(run.backend, jobs, devices, options)
     if run.guard_pages:
         refuse_guard_pages(run)
     request = HuntRequest(run=run, corpus=corpus, **taken)
     progress = FuzzProgress(stderr(), taken["seconds"], shown=not quiet)
+    session = Session(options["roots"])
     with one_interrupt(), contextlib.closing(progress):
-        report = hunt(request, Session(options["roots"]), progress.start, progress)
+        if run.cluster is None:
+            report = hunt(request, session, progress.start, progress)
+        else:
+            from mluops_gtest.cluster.hunting import hunt_on_cluster
+
+            report = hunt_on_cluster(request, session, progress.start, progress, complain)
     print_page(stdout(), fuzz_page(report, run.repro_options(), corpus))
     return int(hunt_exit_code(report))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mluops_gtest.cli.calling_options import backend_options, taken_lanes, worker_options
+from mluops_gtest.cli.calling_options import backend_options, cluster_options, taken_lanes, worker_options
 from mluops_gtest.cli.options import (
     ReseedType,
     file_options,
@@ -150,20 +150,7 @@ _ONLY_WITH_PERF = {"warmup", "samples", "cold_cache", "device_spec"}
     metavar="DIR",
     help="Finish an interrupted run with the options it had, e.g. --resume mluops-results/20260101-120000.",
 )
-@click.option(
-    "--cluster",
-    metavar="ADDRESS",
-    help="Run on a Dask cluster: tcp://SCHEDULER:8786, local:N for N processes here, or path/file.py:FUNCTION that "
-    "makes one, e.g. --cluster tcp://node1:8786.",
-)
-@click.option(
-    "--ship",
-    multiple=True,
-    type=click.Path(exists=True, dir_okay=False),
-    metavar="PATH",
-    help="Send this file of the backend to the cluster's workers, e.g. --backend c:./libk.so --ship ./libk.so "
-    "--cluster local:2.",
-)
+@cluster_options
 @report_options
 @click.option(
     "--label",

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from rich.table import Table
 
-from mluops_gtest.fuzz.hunt import HuntReport, NewCause, is_failure
+from mluops_gtest.fuzz.hunt import HuntReport
+from mluops_gtest.fuzz.keeping import NewCause, is_failure
 from mluops_gtest.model.counted import counted
 from mluops_gtest.model.reasons import reason_of
 from mluops_gtest.model.result import CaseResult

@@ -1,0 +1,136 @@
+"""A hunt on a cluster: this process draws and keeps what fails, the workers call and judge."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from mluops_gtest.api.fuzzing import HuntRequest, targets_of
+from mluops_gtest.api.session import Session
+from mluops_gtest.cluster.dispatch import Answered, Begun, Dispatcher, HostTally
+from mluops_gtest.cluster.opening import open_cluster
+from mluops_gtest.fuzz.corpus import Corpus
+from mluops_gtest.fuzz.hunt import Hunt, HuntReport, Ran
+from mluops_gtest.fuzz.keeping import Found, Keeper
+from mluops_gtest.fuzz.targets import FuzzedOperator, Job
+from mluops_gtest.minimise.candidate import elements_of
+from mluops_gtest.minimise.search import Minimised
+from mluops_gtest.model.case import Case
+from mluops_gtest.model.cause import Cause
+from mluops_gtest.model.result import CaseResult
+
+# A batch of draws: few enough that a lost worker takes little with it.
+_DRAWS: Final = 16
+_ELEMENTS: Final = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnCall:
+    """A call for a worker: to be judged, or where it was found wrong to be made smaller."""
+
+    job: Job
+    case: Case
+    found: Found | None = None
+
+    @property
+    def id(self) -> str:
+        """Its own, of all units of the hunt."""
+        return self.case.id if self.found is None else f"{self.case.id}, smaller"
+
+    @property
+    def operator(self) -> str:
+        """The operator that is called."""
+        return self.case.operator
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The tags of the case."""
+        return self.case.tags
+
+
+def _order(call: DrawnCall) -> tuple[Case, bool]:
+    """What the worker is told, see HuntRunner.run."""
+    return call.case, call.found is not None
+
+
+def in_batches(calls: Iterable[DrawnCall]) -> Iterator[tuple[DrawnCall, ...]]:
+    """The calls in their order, large ones alone."""
+    batch: list[DrawnCall] = []
+    elements = 0
+    for call in calls:
+        own = elements_of(call.case)
+        if batch and (len(batch) == _DRAWS or elements + own > _ELEMENTS):
+            yield tuple(batch)
+            batch, elements = [], 0
+        batch.append(call)
+        elements += own
+    if batch:
+        yield tuple(batch)
+
+
+class ClusterHuntLanes:
+    """Runs the jobs of a hunt on the workers of a cluster; implements fuzz.hunt.HuntLanes."""
+
+    def __init__(self, dispatcher: Dispatcher[DrawnCall], keeper: Keeper) -> None:
+        self._dispatcher, self._keeper = dispatcher, keeper
+        # Files of the corpus that hold no case.
+        self._unread: list[Ran] = []
+
+    @property
+    def lost(self) -> Cause | None:
+        """Why nothing can be run any more, once that is so."""
+        return self._dispatcher.lost
+
+    @property
+    def interrupted(self) -> bool:
+        """It ended before its time, and the hunt can go on."""
+        return self._dispatcher.lost is not None
+
+    def stop(self) -> None:
+        """Hand out nothing more; what runs is forgotten."""
+        self._dispatcher.stop()
+
+    def run(self, cases: Iterable[Job]) -> Iterator[Ran]:
+        """What comes of every job, from whichever worker."""
+        for news in self._dispatcher.run(lambda _workers: in_batches(self._calls(cases))):
+            if not isinstance(news, Begun):
+                yield from self._taken(news)
+        yield from self._unread
+
+    def _calls(self, jobs: Iterable[Job]) -> Iterator[DrawnCall]:
+        for job in jobs:
+            case = self._keeper.case_of(job)
+            if isinstance(case, CaseResult):
+                self._unread.append(Ran(job, case))
+            else:
+                yield DrawnCall(job, case)
+
+    def _taken(self, news: Answered[DrawnCall]) -> Iterator[Ran]:
+        """The job is done, unless a smaller case shall be found first."""
+        call, small = news.unit, news.more
+        if call.found is None:
+            found = self._keeper.found(call.job, call.case, news.result)
+            if found is not None and found.can_shrink:
+                self._dispatcher.add(DrawnCall(call.job, call.case, found))
+                return
+            yield Ran(call.job, news.result, None if found is None else found.as_drawn)
+            return
+        # Without an answer workers were lost over it: the failure stays as it was drawn.
+        finding = self._keeper.smallest(call.found, small) if isinstance(small, Minimised) else call.found.as_drawn
+        yield Ran(call.job, call.found.result, finding)
+
+
+def hunt_on_cluster(
+    request: HuntRequest,
+    session: Session,
+    begin: Callable[[Sequence[FuzzedOperator], Mapping[str, HostTally]], None],
+    tell: Callable[[Ran, HuntReport], None],
+    complain: Callable[[str], None],
+) -> HuntReport:
+    """As api.fuzzing.hunt; `begin` also hears of the hosts, `complain` of workers that cannot be used."""
+    corpus = Corpus(request.corpus, session.catalogue.operators)
+    targets = targets_of(request, session, corpus)
+    names = [target.operator.name for target in targets]
+    with open_cluster(request.run, names, {}, _order, complain, drawn=True) as cluster:
+        begin(targets, cluster.dispatcher.hosts)
+        lanes = ClusterHuntLanes(cluster.dispatcher, Keeper(corpus))
+        return Hunt(targets, lanes, corpus, tell).run(request.cases, request.seconds)

@@ -1,0 +1,126 @@
+"""A hunt on a cluster: what workers answer is kept as on one machine, also where they are lost."""
+
+from dataclasses import replace
+
+from mluops_gtest.api.fuzzing import HuntRequest, targets_of
+from mluops_gtest.api.session import Session
+from mluops_gtest.audit.subject import Implementation
+from mluops_gtest.cluster.dispatch import Answered, Begun
+from mluops_gtest.cluster.hunting import ClusterHuntLanes, DrawnCall, in_batches
+from mluops_gtest.engine.caller import InlineCaller
+from mluops_gtest.engine.execute import Executor, Options
+from mluops_gtest.engine.request import RunRequest
+from mluops_gtest.fuzz.corpus import Corpus
+from mluops_gtest.fuzz.hunt import Hunt
+from mluops_gtest.fuzz.keeping import Keeper
+from mluops_gtest.minimise.candidate import elements_of
+from mluops_gtest.minimise.search import minimised
+from mluops_gtest.model.cause import RunLost, WorkerLost
+from mluops_gtest.model.query import Query
+from mluops_gtest.model.result import Outcome
+from mluops_gtest.model.status import Status
+
+NAME = "masked_col2im_forward"
+
+
+class Workers:
+    """Answers as workers do: every computing call is wrong; those in `losing` lose the worker, `ends` the scheduler."""
+
+    def __init__(self, losing=(), ends=None):
+        self.lost, self.asked, self._added, self._losing, self._ends = None, [], [], losing, ends
+        operator = Session().catalogue.operators[NAME]
+        implementation = Implementation("idle", lambda call: operator.early_answer(call) or Status.SUCCESS)
+        self._operator = operator
+        self._executor = Executor(InlineCaller(implementation), Options(elementwise=True, bounds_alone=True))
+
+    def add(self, unit):
+        self._added.append(unit)
+
+    def stop(self):
+        pass
+
+    def run(self, batches):
+        for batch in batches(2):
+            for unit in batch:
+                yield from self._of(unit)
+                while self._added:
+                    yield from self._of(self._added.pop())
+            if self._ends is not None and len(self.asked) >= self._ends:
+                self.lost = RunLost("the scheduler of the cluster was lost")
+                return
+
+    def _of(self, unit):
+        self.asked.append(unit)
+        yield Begun(unit.id)
+        result = self._executor.execute(unit.case, self._operator)
+        if (unit.found is not None, result.outcome.fails) in self._losing:
+            lost = replace(result, outcome=Outcome.CRASHED, causes=(WorkerLost(3, "node"),), explained=())
+            yield Answered(unit, lost)
+        elif unit.found is None:
+            yield Answered(unit, result)
+        else:
+            reductions = unit.job.target.reductions
+            execute = lambda one: self._executor.execute(one, self._operator)  # noqa: E731
+            small = minimised(unit.case, self._operator, reductions, execute)
+            yield Answered(unit, small.result, small)
+
+
+def hunted(folder, workers, cases=8):
+    session = Session()
+    corpus = Corpus(folder, session.catalogue.operators)
+    request = HuntRequest(RunRequest(Query(), ("builtin",), "numpy"), (NAME,), folder, seed=0)
+    targets = targets_of(request, session, corpus)
+    report = Hunt(targets, ClusterHuntLanes(workers, Keeper(corpus)), corpus).run(cases, None)
+    return report, corpus, targets[0]
+
+
+def test_a_failure_is_made_smaller_by_a_worker_and_kept_here(tmp_path):
+    workers = Workers()
+    report, corpus, target = hunted(tmp_path, workers)
+    ((finding, _),) = report.findings
+    (file,) = corpus.files(NAME)
+    smaller = [unit for unit in workers.asked if unit.found is not None]
+    assert (finding.file, len(smaller), target.done, report.draws) == (file, 1, 8, 8)
+    assert elements_of(corpus.load(file)) < elements_of(smaller[0].case)
+
+
+def test_a_worker_that_is_lost_over_the_search_leaves_the_failure_as_it_was_drawn(tmp_path):
+    report, corpus, _ = hunted(tmp_path, Workers(losing=[(True, True)]))
+    ((finding, _),) = report.findings
+    assert finding.result is finding.drawn
+    assert corpus.files(NAME) == (finding.file,)
+
+
+def test_a_call_that_kills_workers_is_kept_and_kills_no_more_of_them(tmp_path):
+    workers = Workers(losing=[(False, True)])
+    report, _, _ = hunted(tmp_path, workers)
+    assert report.failed > 0
+    assert all(unit.found is None for unit in workers.asked)
+    ((_, headline),) = report.findings
+    assert "the worker was lost 3 times" in headline
+
+
+def test_a_lost_scheduler_ends_the_hunt_and_the_next_one_goes_on(tmp_path):
+    report, _, target = hunted(tmp_path, Workers(ends=1), cases=40)
+    assert report.interrupted
+    assert 0 < target.done < 40
+    again, _, target = hunted(tmp_path, Workers(), cases=40 - target.done)
+    assert (again.interrupted, target.done) == (False, 40)
+
+
+def test_a_file_that_holds_no_case_is_told(tmp_path):
+    (tmp_path / NAME).mkdir()
+    (tmp_path / NAME / "mine.prototxt").write_text("not a case")
+    report, _, _ = hunted(tmp_path, Workers(), cases=0)
+    ((file, result),) = report.corpus
+    assert (file.name, result.content_error) == ("mine.prototxt", True)
+
+
+def test_large_calls_travel_alone(tmp_path):
+    session = Session()
+    request = HuntRequest(RunRequest(Query(), ("builtin",), "numpy"), (NAME,), tmp_path, seed=0)
+    (target,) = targets_of(request, session, Corpus(tmp_path, session.catalogue.operators))
+    small = target.draws.draw(0).case
+    large = max((target.draws.draw(number).case for number in (49, 99)), key=elements_of)
+    calls = [DrawnCall(None, case) for case in [small] * 20 + [large, small]]
+    assert [len(batch) for batch in in_batches(calls)] == [16, 4, 1, 1]
