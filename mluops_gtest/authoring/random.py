@@ -9,6 +9,7 @@ Each element depends on its own lane(s) alone, so any part of a tensor can be dr
 import hashlib
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -18,10 +19,10 @@ from mluops_gtest.native.library import native_library
 from mluops_gtest.native.random import fill_lanes, fill_lattice
 
 _LANES_PER_BLOCK = 8  # a Philox4x64 block is four 64-bit words
-_CHUNK = 1 << 22  # lanes drawn by one thread at a time: 16 MiB
+_CHUNK = 1 << 18  # lanes that one thread draws and maps at a time: in 64-bit words 2 MiB
 _THREADS = 2
 # Every element of a drawn tensor takes one: 256 Mi of them are seven times the largest tensor of a real network here,
-# and six gigabytes while values are made of them.
+# and two gigabytes where values have 64 bits.
 MAX_LANES = 1 << 28
 
 Shape = int | tuple[int, ...]
@@ -36,19 +37,14 @@ class Stream:
 
     def lanes(self, count: int, start: int = 0) -> Array:
         """`count` uint32 lanes from lane `start` on."""
-        if count > MAX_LANES:
-            raise ValueError(f"{count} random numbers are asked for; at most {MAX_LANES} are drawn at once")
         if count <= _CHUNK and native_library() is None:
             return self._block(start, count)
-        out = np.empty(count, np.uint32)
 
-        def fill(offset: int) -> None:
-            part = out[offset : offset + _CHUNK]
+        def fill(offset: int, part: Array) -> None:
             if not fill_lanes(self._key, start + offset, part):
                 part[:] = self._block(start + offset, len(part))
 
-        _in_chunks(fill, count)
-        return out
+        return _filled(count, np.dtype(np.uint32), fill)
 
     def _block(self, start: int, count: int) -> Array:
         first, skip = divmod(start, _LANES_PER_BLOCK)
@@ -62,8 +58,13 @@ class Stream:
         span = high - low
         if not 0 < span <= 2**32:
             raise ValueError(f"integers: empty or too wide range [{low}, {high})")
-        lanes = self.lanes(_count(shape)).astype(np.uint64)
-        return (((lanes * np.uint64(span)) >> np.uint64(32)).astype(np.int64) + low).reshape(shape)
+
+        def fill(start: int, part: Array) -> None:
+            lanes = self.lanes(len(part), start).astype(np.uint64)
+            part[:] = (lanes * np.uint64(span)) >> np.uint64(32)
+            part += low
+
+        return _filled(shape, np.dtype(np.int64), fill)
 
     def lattice(self, shape: Shape, bits: int, scale: int | None = None, dtype: str = "<f4") -> Array:
         """±k · 2^-scale with k uniform in 1 … 2^bits − 1; never 0, so that a dropped element shows.
@@ -74,26 +75,20 @@ class Stream:
         if not 1 <= bits <= most:
             raise ValueError(f"lattice: {bits} bits; {dtype} holds 1 to {most}")
         factor = np.float32(2.0 ** -(bits if scale is None else scale))
-        drawn = self._native_lattice(_count(shape), bits, factor)
-        if drawn is not None:
-            return drawn.astype(dtype, copy=False).reshape(shape)
-        lanes = self.lanes(_count(shape))
-        # The lowest bit is the sign, the other 31 pick the magnitude.
-        magnitude = ((lanes >> np.uint32(1)).astype(np.uint64) * np.uint64((1 << bits) - 1)) >> np.uint64(31)
-        values = (magnitude + np.uint64(1)).astype(np.float32)
-        np.negative(values, out=values, where=(lanes & np.uint32(1)).astype(bool))
-        values *= factor
-        return values.astype(dtype, copy=False).reshape(shape)
 
-    def _native_lattice(self, count: int, bits: int, factor: np.float32) -> Array | None:
-        """As float32, without the lanes in between; None where numpy must draw them."""
-        if native_library() is None or count > MAX_LANES:
-            return None
-        out = np.empty(count, np.float32)
-        _in_chunks(
-            lambda offset: fill_lattice(self._key, offset, bits, float(factor), out[offset : offset + _CHUNK]), count
-        )
-        return out
+        def fill(start: int, part: Array) -> None:
+            values = part if part.dtype == np.float32 else np.empty(len(part), np.float32)
+            if not fill_lattice(self._key, start, bits, float(factor), values):
+                lanes = self.lanes(len(part), start)
+                # The lowest bit is the sign, the other 31 pick the magnitude.
+                magnitude = ((lanes >> np.uint32(1)).astype(np.uint64) * np.uint64((1 << bits) - 1)) >> np.uint64(31)
+                values[:] = magnitude + np.uint64(1)
+                np.negative(values, out=values, where=(lanes & np.uint32(1)).astype(bool))
+                values *= factor
+            if values is not part:
+                part[:] = values
+
+        return _filled(shape, np.dtype(dtype), fill)
 
     def mantissas(self, shape: Shape, exponents: tuple[int, int] = (0, 0), dtype: str = "<f4") -> Array:
         """±1.m · 2^e with every mantissa bit random and e uniform in [lo, hi]; float32 or float16.
@@ -103,17 +98,19 @@ class Stream:
         """
         lo, hi = exponents
         count = _count(shape)
-        lanes = self.lanes(count)
-        spread = (self.lanes(count, start=count).astype(np.uint64) * np.uint64(hi - lo + 1)) >> np.uint64(32)
-        exponent = spread.astype(np.int64) + lo
         half = np.dtype(dtype).itemsize == 2
         word, mantissa_bits, bias = (np.dtype("<u2"), 10, 15) if half else (np.dtype("<u4"), 23, 127)
         if lo < 1 - bias or hi > bias:
             raise ValueError(f"mantissas: exponents {lo}…{hi} leave the normal range {1 - bias}…{bias}")
-        mantissa = lanes & np.uint32((1 << mantissa_bits) - 1)
-        sign = (lanes >> np.uint32(31)) << np.uint32(8 * word.itemsize - 1)
-        pattern: Array = sign | ((exponent + bias).astype(np.uint32) << np.uint32(mantissa_bits)) | mantissa
-        return pattern.astype(word).view(dtype).reshape(shape)
+
+        def fill(start: int, part: Array) -> None:
+            lanes = self.lanes(len(part), start)
+            spread = (self.lanes(len(part), count + start).astype(np.uint64) * np.uint64(hi - lo + 1)) >> np.uint64(32)
+            exponent = (spread.astype(np.int64) + (lo + bias)).astype(np.uint32) << np.uint32(mantissa_bits)
+            sign = (lanes >> np.uint32(31)) << np.uint32(8 * word.itemsize - 1)
+            part[:] = sign | exponent | (lanes & np.uint32((1 << mantissa_bits) - 1))
+
+        return _filled(shape, word, fill).view(dtype)
 
     def permutation(self, count: int) -> Array:
         """A permutation of 0 … count − 1: the stable order of 64-bit keys (lanes 2i and 2i+1)."""
@@ -158,12 +155,17 @@ def _count(shape: Shape) -> int:
     return shape if isinstance(shape, int) else math.prod(shape)
 
 
-def _in_chunks(fill: Callable[[int], object], count: int) -> None:
-    """`fill` at every offset where a chunk begins; threads share many."""
+def _filled(shape: Shape, dtype: "np.dtype[Any]", fill: Callable[[int, Array], None]) -> Array:
+    """Values of which `fill(start, part)` writes those from `start` on; threads share many."""
+    count = _count(shape)
+    if count > MAX_LANES:
+        raise ValueError(f"{count} random numbers are asked for; at most {MAX_LANES} are drawn at once")
+    out = np.empty(count, dtype)
     if count <= _CHUNK:
-        fill(0)
-        return
+        fill(0, out)
+        return out.reshape(shape)
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(_THREADS) as pool:
-        list(pool.map(fill, range(0, count, _CHUNK)))
+        list(pool.map(lambda start: fill(start, out[start : start + _CHUNK]), range(0, count, _CHUNK)))
+    return out.reshape(shape)

@@ -6,6 +6,7 @@ from enum import Enum
 
 import numpy as np
 
+from mluops_gtest.files.mapped import pieces
 from mluops_gtest.model.cause import Overrun
 from mluops_gtest.model.dtypes import Array, DType
 from mluops_gtest.model.guard_zone import GUARD_BYTES, GUARD_PATTERN
@@ -137,6 +138,14 @@ def places_touched(values: Array, pattern: Array) -> Array:
 
 def first_difference(left: Array, right: Array) -> int | None:
     """The offset of the first byte that differs between two byte arrays of one size."""
+    for place, piece in pieces(right):
+        offset = _difference_in_piece(left[place], piece)
+        if offset is not None:
+            return int(place.start) + offset
+    return None
+
+
+def _difference_in_piece(left: Array, right: Array) -> int | None:
     found = native_first_difference(left, right)
     if found is not None:
         return found if found >= 0 else None

@@ -6,6 +6,7 @@ from mluops_gtest.engine.buffers import Buffer, Side, Wanted, fill, first_differ
 from mluops_gtest.engine.caller import Caller
 from mluops_gtest.engine.expectation import Expectation
 from mluops_gtest.engine.reply import NoAnswerError, Reply
+from mluops_gtest.files.mapped import pieces
 from mluops_gtest.model.binding import bind, has_buffer
 from mluops_gtest.model.call import OpCall
 from mluops_gtest.model.case import BUFFER_LIMIT, Case
@@ -119,7 +120,8 @@ class GuardedCall:
 
     def _input(self, tensor: Tensor) -> Array:
         data = self._buffers[tensor.id].data
-        data[:] = _bytes_of(tensor)
+        for place, piece in pieces(_bytes_of(tensor)):
+            data[place] = piece
         return tensor.desc.view(data.view(tensor.desc.dtype.storage))
 
     def _output(self, tensor: Tensor) -> Array:

@@ -13,6 +13,7 @@ from mluops_gtest.engine.expectation import Expectation
 from mluops_gtest.engine.judgement import Judgement
 from mluops_gtest.engine.profile import profile_of
 from mluops_gtest.engine.second_look import SecondLook
+from mluops_gtest.files.mapped import let_go
 from mluops_gtest.model import cause
 from mluops_gtest.model.case import Case
 from mluops_gtest.model.cause import Excess, Places
@@ -147,6 +148,7 @@ def _judge_output(
             judgement.notes.append(reason_of((found,)))
     if expectation.degenerate is None and proves_little(tensor, operator, expectation.counts):
         judgement.suspicions.append(cause.ConstantBaseline(tensor.id))
+    let_go(baseline)
 
 
 def _judge_unwritten(

@@ -21,7 +21,8 @@ CASE_FILE: Final = "case.pb"
 MADE_FILE: Final = "made.json"
 # What `publish` is given to make: <case>-<16 digits>-<16 digits>, with nothing but these files in it.
 _ENTRY: Final = re.compile(r"[a-z0-9_]{1,255}-[0-9a-f]{16}-[0-9a-f]{16}")
-_BOUND: Final = r"bound-[0-9a-f]{16}\.npz"
+# The second is what earlier versions wrote.
+_BOUND: Final = r"bound-[0-9a-f]{16}\.(?:arrays|npz)"
 # The last is what a killed process leaves of a file that it was writing.
 _FILE: Final = re.compile(
     rf"{re.escape(CASE_FILE)}|case\.[A-Za-z0-9_]{{1,255}}\.bin|{re.escape(MADE_FILE)}|{_BOUND}"
@@ -35,7 +36,7 @@ _ABANDONED_SECONDS: Final = 3600.0
 
 def bound_file(code: str) -> str:
     """In the folder of a cached case: what arithmetic allows it, as the code with this digest computes it."""
-    return f"bound-{code}.npz"
+    return f"bound-{code}.arrays"
 
 
 def bound_files(entry: Path) -> list[Path]:

@@ -4,8 +4,6 @@ The folder of a cached case is named after its declaration and its values, the f
 neither a change of the case nor one of the operator ever meets an old bound. What is damaged is computed again.
 """
 
-import io
-import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -14,7 +12,9 @@ from typing import Any, Final
 import numpy as np
 
 from mluops_gtest.errors import UnwritableError
+from mluops_gtest.files.array_file import array_file, read_array_file
 from mluops_gtest.files.cache_folder import cache_folder
+from mluops_gtest.files.mapped import let_go
 from mluops_gtest.files.writing import replace_file
 from mluops_gtest.generate.cache import CASE_FILE, bound_file, bound_files
 from mluops_gtest.generate.reseeding import code_digest
@@ -43,8 +43,13 @@ class KeptBounds:
             if kept is not None and mistake_in(operator, call, kept) is None:
                 return kept
         bounds = bounds_of(operator, call)
+        for tensor in case.inputs:
+            if tensor.data is not None:
+                let_go(tensor.data)
         if path is not None and any(np.ndim(getattr(bound, part)) for bound in bounds.values() for part in _PARTS):
             _keep(path, bounds)
+            # As they are kept, so that their memory is free again.
+            return _read(path) or bounds
         return bounds
 
     def _path(self, case: Case) -> Path | None:
@@ -55,29 +60,24 @@ class KeptBounds:
 
 
 def _read(path: Path) -> dict[str, Bound] | None:
-    """The bounds as they were kept; None where there are none, or the disk damaged them."""
+    """The bounds as they were kept, in the mapped file; None where there are none, or the disk damaged them."""
     parts: dict[str, dict[str, Any]] = {}
     try:
-        # A zip: every array comes with a checksum that reading it checks.
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as kept:
-            for name in kept.files:
-                output, _, part = name.rpartition(".")
-                values = kept[name]
-                parts.setdefault(output, {})[part] = values if values.ndim else values.item()
+        for name, values in read_array_file(path).items():
+            output, _, part = name.rpartition(".")
+            parts.setdefault(output, {})[part] = values if values.ndim else values.item()
         return {output: Bound(**values) for output, values in parts.items()}
-    except (OSError, ValueError, TypeError, EOFError, LookupError, zipfile.BadZipFile):
+    except (OSError, ValueError, TypeError):
         return None
 
 
 def _keep(path: Path, bounds: Mapping[str, Bound]) -> None:
     """Write them whole, and remove those of other code; what cannot be written costs time and nothing else."""
-    file = io.BytesIO()
     arrays = {
         f"{output}.{part}": np.asarray(getattr(bound, part)) for output, bound in bounds.items() for part in _PARTS
     }
-    np.savez(file, **arrays)  # type: ignore[arg-type]  # the stubs take any name for that of an option
     try:
-        replace_file(path, [file.getbuffer()], make_folder=False)
+        replace_file(path, array_file(arrays), make_folder=False)
         for old in bound_files(path.parent):
             if old != path:
                 old.unlink(missing_ok=True)

@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from mluops_gtest.files.mapped import pieces
 from mluops_gtest.model.tensor import Tensor
 
 _DIGITS: Final = 32
@@ -25,5 +26,6 @@ def digest_tensors(tensors: Iterable[Tensor]) -> str:
         head = [tensor.id, desc.dtype.value, desc.dims, desc.strides, tensor.data is not None]
         digest.update(json.dumps(head).encode() + b"\n")
         if tensor.data is not None:
-            digest.update(np.ascontiguousarray(tensor.data).reshape(-1).view(np.uint8).data)
+            for _, piece in pieces(np.ascontiguousarray(tensor.data).reshape(-1).view(np.uint8)):
+                digest.update(piece.data)
     return digest.hexdigest()[:_DIGITS]

@@ -1,6 +1,5 @@
 """Values in separate files beside the case: raw bytes, plain or compressed with zstd."""
 
-import mmap
 import os
 import stat
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import IO, Any, Final
 import numpy as np
 
 from mluops_gtest.errors import CaseFileError, shown
+from mluops_gtest.files.mapped import mapped
 from mluops_gtest.model.dtypes import Array
 
 # Larger files are mapped instead of read: unused pages are never loaded.
@@ -28,7 +28,7 @@ def file_bytes(path: Path) -> memoryview:
         if not stat.S_ISREG(status.st_mode):
             raise CaseFileError(f"{path}: cannot be read: it is not a regular file.")
         if status.st_size >= _MAP_FROM:
-            return memoryview(mmap.mmap(handle, 0, access=mmap.ACCESS_READ))
+            return mapped(handle)
         return memoryview(os.read(handle, _MAP_FROM))
     finally:
         os.close(handle)
