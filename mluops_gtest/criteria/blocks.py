@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 import numpy as np
 
 from mluops_gtest.criteria.elements import Elements
+from mluops_gtest.files.mapped import let_go
 from mluops_gtest.model.dtypes import Array
 from mluops_gtest.native.comparing import CELL
 
@@ -101,6 +102,8 @@ class Blocks:
                     scratch.cut(length)
                 results.append(work(start, scratch))
         _IDLE.append(scratch)
+        if starts:
+            let_go(self.baseline[starts[0] : starts[-1] + self.step])
         return results
 
 

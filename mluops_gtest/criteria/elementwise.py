@@ -14,6 +14,7 @@ import numpy as np
 
 from mluops_gtest.criteria.blocks import BLOCK
 from mluops_gtest.criteria.elements import elements_of
+from mluops_gtest.files.mapped import let_go
 from mluops_gtest.model.bound import Bound, Precision
 from mluops_gtest.model.dtypes import Array, DType
 
@@ -112,6 +113,8 @@ def _unequal(
             e, b = (values[unequal].astype(np.float64) for values in (e, b))
             allowed = np.broadcast_to(_allowed(e, b, dtype, here, precision), b.shape)
             yield start + places, _ratios(e, b, allowed), allowed
+            let_go(baseline[index])
+            let_go(np.asarray(bound.part(index, baseline.shape).magnitude))
 
 
 def _blocks(shape: tuple[int, ...]) -> Iterator[tuple[tuple[int | slice, ...], int]]:

@@ -3,12 +3,15 @@
 from collections.abc import Callable
 from typing import TypeVar
 
+import numpy as np
+
 from mluops_gtest.criteria import blocks
 from mluops_gtest.criteria.elements import Elements
 from mluops_gtest.criteria.figures import EQUAL, NOWHERE, BlockStats, Errors, Occurrences, merged
 from mluops_gtest.criteria.sums import Sums
+from mluops_gtest.files.mapped import let_go
 from mluops_gtest.model.dtypes import Array
-from mluops_gtest.native.comparing import NativePair, ShareFigures, native_pair
+from mluops_gtest.native.comparing import CELL, NativePair, ShareFigures, native_pair
 
 _T = TypeVar("_T")
 
@@ -16,18 +19,19 @@ _T = TypeVar("_T")
 class NativePass:
     """Two arrays that the C library compares."""
 
-    def __init__(self, arrays: NativePair) -> None:
+    def __init__(self, arrays: NativePair, baseline: Array) -> None:
         self._arrays = arrays
+        self._baseline = baseline
 
     @staticmethod
     def over(evaluated: Array, baseline: Array, elements: Elements) -> "NativePass | None":
         """None where there is no library."""
         arrays = native_pair(evaluated, baseline, elements.native, parts=elements.parts, small=elements.small)
-        return None if arrays is None else NativePass(arrays)
+        return None if arrays is None else NativePass(arrays, baseline)
 
     def stats(self) -> BlockStats:
         """The figures of the whole."""
-        return merged([_stats(figures) for figures in self._each(self._arrays.figures)])
+        return merged([_stats(figures) for figures in self._each(self._figures)])
 
     def sums(self) -> tuple[Sums, Sums]:
         """Of the differences and of the baseline, after `stats`."""
@@ -45,6 +49,14 @@ class NativePass:
     def beyond(self, threshold: float, scale: float) -> int:
         """Elements with |e−b| > threshold · max(|b|, scale)."""
         return sum(self._each(lambda first, cells: self._arrays.beyond(first, cells, threshold, scale)))
+
+    def _figures(self, first: int, cells: int) -> ShareFigures:
+        figures = self._arrays.figures(first, cells)
+        if cells < self._arrays.cells:
+            # A share of many: of a mapped file no more is kept in memory than is being read.
+            parts = self._baseline.reshape(-1).view(np.uint8).reshape(self._arrays.count, -1)
+            let_go(parts[first * CELL : (first + cells) * CELL])
+        return figures
 
     def _each(self, work: Callable[[int, int], _T]) -> list[_T]:
         """`work` on shares of the cells, in order."""

@@ -10,7 +10,7 @@ import numpy.typing as npt
 # Bytes that are handled at once where more would need as much memory again.
 PIECE: Final = 1 << 24
 # Less is not worth a call.
-_LEAST: Final = 1 << 18
+_LEAST: Final = 1 << 16
 _DONT_NEED: Final[int | None] = getattr(mmap, "MADV_DONTNEED", None)
 
 

@@ -8,6 +8,7 @@ import pytest
 from mluops_gtest.files import mapped as mapped_files
 from mluops_gtest.files.array_file import array_file, read_array_file
 from mluops_gtest.files.mapped import let_go, mapped, pieces
+from tests.support.resident import resident
 
 BYTES = np.arange(1 << 20, dtype=np.uint32).view(np.uint8)
 
@@ -18,19 +19,6 @@ def array(tmp_path):
     path.write_bytes(BYTES.tobytes())
     with path.open("rb") as file:
         return np.frombuffer(mapped(file.fileno()), np.uint8)
-
-
-def resident(array):
-    """Bytes of the mapping of this array that are in memory, by the kernel's own count."""
-    address = np.frombuffer(array.base.obj, np.uint8).ctypes.data
-    with open("/proc/self/smaps", encoding="ascii") as lines:
-        inside = False
-        for line in lines:
-            if "-" in line.split()[0]:
-                inside = line.startswith(f"{address:x}-")
-            elif inside and line.startswith("Rss:"):
-                return int(line.split()[1]) << 10
-    raise AssertionError("the mapping is not there")
 
 
 @pytest.mark.skipif(not hasattr(mmap, "MADV_DONTNEED"), reason="the system cannot be told to drop pages")

@@ -1,0 +1,131 @@
+"""A run of network cases from a warm cache: two workers beside one, and the memory that it takes."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.rows import Goal, Rounds, Row, interleaved
+from mluops_gtest.api.session import Session
+from mluops_gtest.authoring import Draw
+from mluops_gtest.model.dtypes import DType
+from mluops_gtest.model.query import Query
+
+# The largest of most operators, and the largest of all.
+CASES = (
+    "voxel_pooling_forward/bevdepth",
+    "three_interpolate_forward/propagation_1024x128x4096_float",
+    "three_interpolate_forward/propagation_1024x128x4096_half",
+    "three_interpolate_backward/propagation_1024x128x4096_float",
+    "get_indice_pairs/network_subm_41x1440x1440",
+    "get_indice_pairs/network_down_21x720x720",
+    "indice_convolution_forward/centerpoint_2_float",
+    "indice_convolution_backward_data/centerpoint_2_float",
+    "indice_convolution_backward_filter/centerpoint_1_float",
+    "three_nn_forward/network_b2_16384_float",
+)
+ONE, BOTH_CORES = "one worker, 1 thread", "one worker, 2 threads"
+TENSORS = "tensors of the largest case"
+DRAWN = 75_700_000
+
+
+def rows() -> list[Row]:
+    return [
+        Row(
+            "large/two-workers",
+            f"{len(CASES)} network cases from a warm cache, two workers with 1 thread each",
+            _two_workers,
+            (Goal(ONE, 1 / 1.5), Goal(BOTH_CORES, 1)),
+        ),
+        Row(
+            "large/memory",
+            f"peak memory of a run of {len(CASES)} network cases from a warm cache",
+            _memory,
+            (Goal(TENSORS, 2),),
+            unit="B",
+        ),
+        Row(
+            "large/random",
+            "75.7 M float32 lattice values, the same on every machine",
+            _random,
+            (Goal("Generator.random", 1),),
+            "raw Philox words, 1 thread",
+        ),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    seconds: float
+    peak_bytes: int
+
+
+@contextmanager
+def warm_runs() -> Iterator[partial[Taken]]:
+    """What runs the cases in a process of its own; the first run, which is not measured, fills the cache."""
+    with tempfile.TemporaryDirectory() as folder:
+        run = partial(_run, folder)
+        run("1", "2")
+        yield run
+
+
+def _run(folder: str, workers: str, threads: str) -> Taken:
+    """One run with so many workers; libraries use so many threads in each."""
+    words = ["run", *CASES, "-q", "-j", workers, "--out", f"{folder}/results", "--overwrite"]
+    names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+    environment = {**os.environ, **dict.fromkeys(names, threads), "MLUOPS_TEST_CACHE": f"{folder}/cache"}
+    start = time.perf_counter()
+    process = subprocess.Popen([sys.executable, "-m", "mluops_gtest", *words], env=environment, cwd=_ROOT)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"the run of network cases ended with {process.returncode}")
+    return Taken(time.perf_counter() - start, usage.ru_maxrss * 1024)
+
+
+_ROOT = Path(__file__).parents[1]
+
+
+def _two_workers() -> Rounds:
+    ways = {"two workers, 1 thread each": ("2", "1"), ONE: ("1", "1"), BOTH_CORES: ("1", "2")}
+    with warm_runs() as run:
+        while True:
+            yield {name: run(*way).seconds for name, way in ways.items()}
+
+
+def _memory() -> Rounds:
+    largest = max(map(_tensor_bytes, CASES))
+    with warm_runs() as run:
+        while True:
+            yield {"peak": run("1", "1").peak_bytes, TENSORS: largest}
+
+
+def _tensor_bytes(case_id: str) -> int:
+    session = Session()
+    chosen = session.select(Query((case_id,))).cases
+    tensors = session.source(chosen).lock[case_id].tensors
+    return sum(
+        DType.named(tensor["dtype"]).itemsize * int(np.prod(tensor["dims"]))
+        for side in ("inputs", "outputs")
+        for tensor in tensors[side]
+    )
+
+
+def _random() -> Rounds:
+    generator = np.random.default_rng(1)
+    yield from interleaved(
+        {
+            "Stream.lattice": lambda: Draw(1).stream("values").lattice(DRAWN, 20),
+            "Generator.random": lambda: generator.random(DRAWN, np.float32),
+            "Generator.standard_normal": lambda: generator.standard_normal(DRAWN, np.float32),
+            "raw Philox words, 1 thread": lambda: np.random.Philox(1).random_raw(DRAWN // 2),
+        }
+    )
