@@ -1,9 +1,10 @@
 """Sets of elements that several cases of different sizes have in common."""
 
 import math
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from itertools import product
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterator, Sequence
+from functools import lru_cache
+from itertools import chain, product
 from typing import Final
 
 from mluops_gtest.explain.axis_sets import is_within
@@ -35,10 +36,17 @@ _GOOD_PART: Final = 0.6
 
 def places_of(cases: Sequence[tuple[Explanation, Fitted]]) -> Iterator[tuple[WhereReading, tuple[int, ...]]]:
     """Every set that fits some of the cases, with the numbers of the cases that it fits; the simplest sets first."""
-    offered = Counter(reading for case, fitted in cases for reading in readings_of(case, fitted))
+    # Cases with the same sets on the same dims are asked once.
+    alike: dict[Hashable, list[int]] = defaultdict(list)
+    for number, (case, fitted) in enumerate(cases):
+        alike[case.dims, case.hull, fitted.where, fitted.also, case.is_exact(fitted)].append(number)
+    offered: Counter[WhereReading] = Counter()
+    for numbers in alike.values():
+        offered.update(dict.fromkeys(readings_of(*cases[numbers[0]]), len(numbers)))
     tried = sorted(offered, key=lambda reading: (-offered[reading], cost_of(reading), repr(reading)))[:_MAX_TRIED]
     for reading in sorted(tried, key=lambda reading: (cost_of(reading), repr(reading))):
-        yield reading, tuple(number for number, (case, fitted) in enumerate(cases) if agrees(reading, case, fitted))
+        agreeing = [numbers for numbers in alike.values() if agrees(reading, *cases[numbers[0]])]
+        yield reading, tuple(sorted(chain.from_iterable(agreeing)))
 
 
 def readings_of(case: Explanation, fitted: Fitted) -> tuple[WhereReading, ...]:
@@ -59,12 +67,12 @@ def cost_of(reading: WhereReading) -> float:
 
 def agrees(reading: WhereReading, case: Explanation, fitted: Fitted) -> bool:
     """The set is that of the case, or holds all its wrong elements where these fill no simple set."""
-    return fits(reading, case, fitted) if case.is_exact(fitted) else holds(reading, case)
+    return _is_one_of(reading, case, fitted) if case.is_exact(fitted) else holds(reading, case)
 
 
 def fits(reading: WhereReading, case: Explanation, fitted: Fitted) -> bool:
     """The set has all wrong elements of the case, and besides them only such as are right by accident."""
-    return case.is_exact(fitted) and any(_is(reading, where, case) for where in (fitted.where, *fitted.also))
+    return case.is_exact(fitted) and _is_one_of(reading, case, fitted)
 
 
 def holds(reading: WhereReading, case: Explanation) -> bool:
@@ -91,8 +99,14 @@ def _names(where: Where, hull: tuple[AxisSet, ...]) -> Iterator[WhereReading]:
         yield WhereReading(axes, where.spans, where.outside)
 
 
+def _is_one_of(reading: WhereReading, case: Explanation, fitted: Fitted) -> bool:
+    spans = reading.spans
+    # Most sets differ in their spans already.
+    return any(where.spans == spans and _is(reading, where, case) for where in (fitted.where, *fitted.also))
+
+
 def _is(reading: WhereReading, where: Where, case: Explanation) -> bool:
-    if (reading.value, reading.outside, reading.spans) != (where.value, where.outside, where.spans):
+    if reading.outside != where.outside or reading.value != where.value:
         return False
     if reading.value:
         return True
@@ -100,13 +114,15 @@ def _is(reading: WhereReading, where: Where, case: Explanation) -> bool:
         return where.is_all or (bool(where.most) and all(one.is_all for one in where.most))
     if len(reading.axes) != len(where.axes):
         return False
-    named = [axis.of(known.length) for axis, known in zip(reading.axes, where.axes, strict=True)]
     if where.outside:
-        return named == list(where.axes)
-    return all(
-        one is not None and is_within(least, one) and is_within(one, most)
-        for one, least, most in zip(named, *_limits(where, case.hull), strict=True)
-    )
+        return all(axis.of(known.length) == known for axis, known in zip(reading.axes, where.axes, strict=True))
+    return all(map(_is_between, reading.axes, *_limits(where, case.hull)))
+
+
+@lru_cache(maxsize=1 << 16)
+def _is_between(axis: AxisReading, least: AxisSet, most: AxisSet) -> bool:
+    one = axis.of(most.length)
+    return one is not None and is_within(least, one) and is_within(one, most)
 
 
 def _limits(where: Where, hull: tuple[AxisSet, ...]) -> tuple[tuple[AxisSet, ...], tuple[AxisSet, ...]]:

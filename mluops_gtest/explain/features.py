@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any, Final
 
 from mluops_gtest.model.headline import Feature
@@ -65,6 +66,7 @@ def _dims(tensor: TensorInfo, symbols: Sequence[str]) -> Iterable[tuple[Feature,
         yield (Feature("dim", symbol) if symbol else Feature("dim", tensor.id, axis)), length
 
 
+@cache
 def symbols_of(shape: str) -> tuple[str, ...]:
     """The symbol of every axis; empty for an axis that has none of its own, such as C·kernel_h or 3."""
     found = _SYMBOLS.search(shape)

@@ -72,7 +72,7 @@ def _candidates(feature: Feature, column: Sequence[Value], failing: int) -> Iter
     wrong, right = column[:failing], column[failing:]
 
     def candidate(sign: str, value: Value, holds: Sequence[bool]) -> _Candidate:
-        bits = sum(1 << place for place, one in enumerate(holds) if one)
+        bits = int("".join("1" if one else "0" for one in reversed(holds)) or "0", 2)
         # That few cases have one size in common is mostly how they were declared.
         cost = _COST[sign] + _COST_OF_SIZE * (sign == "=" and feature.kind in ("dim", "elements"))
         cost += _COST_OF_ELEMENTS * (feature.kind == "elements")

@@ -21,6 +21,11 @@ def plain(text: str) -> str:
     return _UNFIT.sub(_escaped, _COLOURS.sub("", text.replace("\r\n", "\n")))
 
 
+def is_plain(text: str) -> bool:
+    """`plain` would change nothing."""
+    return "\r\n" not in text and not _UNFIT.search(text)
+
+
 def plain_line(text: str) -> str:
     """The same on one line, so that nothing in it passes for a line of ours or for a command of a CI system."""
     return " ".join(plain(text).split("\n"))

@@ -11,7 +11,7 @@ from mluops_gtest.explain.output import explained
 from mluops_gtest.explain.wrong_output import WrongOutput
 from mluops_gtest.model.arbitration import Arbitration, DisputedElement
 from mluops_gtest.model.result import ElementReading, Outcome, Perf, Profile, StressReading, ThreadsReading
-from mluops_gtest.reports.html import render_html
+from mluops_gtest.reports.html import embedding, render_html
 from tests.support.chromium import Chromium, needs_chromium
 from tests.support.page_report import DEVICE, HOSTILE, failed, large_report, report, result, small_report
 
@@ -66,6 +66,10 @@ def choose(browser, label, value):
 
 def focused(browser):
     return browser.value("document.activeElement.querySelector('.id')?.innerText ?? document.activeElement.id")
+
+
+def until(condition):
+    return f"new Promise((done) => {{ const look = () => ({condition} ? done() : setTimeout(look, 5)); look(); }})"
 
 
 def expand_all(browser):
@@ -432,6 +436,40 @@ def test_two_thousand_cases_are_listed_as_the_reader_goes(show):
         "while (!document.querySelector('.cases > .more').hidden) document.querySelector('.cases > .more').click()"
     )
     assert page.value(count) == 2000
+
+
+def test_a_large_page_unpacks_itself(show, monkeypatch):
+    monkeypatch.setattr(embedding, "_MUCH", 0)
+    page = show(small_report(), lang="zh", **EVERYTHING)
+    seen = "document.querySelectorAll('{}').length"
+    page.value(until(seen.format(".item")))
+    assert len(ids(page)) == 18
+    expand_all(page)
+    page.value(until(f"{seen.format('.detail')} === 18"))
+    assert texts(page, ".headline p") == ["17 个用例中有 12 个阻塞"]
+
+
+def test_of_a_long_list_only_what_is_near_is_there(show):
+    page = show(report(*(result(f"toy/case_{n:04}") for n in range(6000))), "#case=toy/case_5990")
+    count = "document.querySelectorAll('.item').length"
+    assert focused(page) == "toy/case_5990"
+    assert page.value(count) < 500
+    page.press("ArrowLeft", "End")
+    assert focused(page) == "toy/case_5999"
+    page.press("Home", "ArrowDown")
+    assert focused(page) == "toy/case_0001"
+    # To the end step by step: what lies far behind is given up again.
+    for _ in range(50):
+        page.press("End", "ArrowDown")
+    assert focused(page) >= "toy/case_5000"
+    assert page.value(count) <= 4000
+    page.press("Home")
+    assert focused(page) == "toy/case_0000"
+    page.press("/")
+    page.type("case_31")
+    assert ids(page) == [f"toy/case_31{n:02}" for n in range(100)]
+    page.printed()
+    assert page.value(count) == 100
 
 
 def test_a_case_far_down_the_list_is_reached_from_its_group(show):

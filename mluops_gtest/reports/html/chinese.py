@@ -99,6 +99,7 @@ WORDS = {
     "peak": "峰值",
     "performance": "性能",
     "precision": "计算精度",
+    "print_cut": "列表在约 {n} 个用例处截断；筛选列表可打印其他用例。",
     "print_note": "仅打印阻塞和已展开的用例；筛选列表可打印其他用例。",
     "printed": "后端打印内容",
     "reached": "{side} 侧达到要求的 {share}",

@@ -1,11 +1,10 @@
 """Values in few characters: the page of 2000 results must stay small enough to attach to a change."""
 
-import json
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
-from mluops_gtest.model.result import Profile
+from mluops_gtest.model.result import Profile, Reading
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 ABSENT = "."
@@ -13,19 +12,19 @@ NON_FINITE = "!"
 
 
 class Pool:
-    """Distinct JSON values, each kept once; rows name them by number."""
+    """Distinct values, each kept once; rows name them by number."""
 
     def __init__(self) -> None:
-        self.values: list[Any] = []
-        self._numbers: dict[str, int] = {}
+        self._numbers: dict[Hashable, int] = {}
 
-    def number(self, value: Any) -> int:
-        """The number under which the page finds this value."""
-        key = json.dumps(value)
-        if key not in self._numbers:
-            self._numbers[key] = len(self.values)
-            self.values.append(value)
-        return self._numbers[key]
+    @property
+    def values(self) -> list[Any]:
+        """The values in the order of their numbers."""
+        return list(self._numbers)
+
+    def number(self, value: Hashable) -> int:
+        """The number under which the page finds this value, a text or a tuple."""
+        return self._numbers.setdefault(value, len(self._numbers))
 
 
 def digit(number: int) -> str:
@@ -39,6 +38,20 @@ def number(value: float, digits: int = 4) -> float | int | str:
         return str(value)
     rounded = float(f"{value:.{digits}g}")
     return int(rounded) if rounded.is_integer() and abs(rounded) < 2**53 else rounded
+
+
+def largest_ratio(readings: Iterable[Reading]) -> float | int | str | None:
+    """The largest reading as a multiple of its threshold, of which 0 allows only 0; None where nothing was read."""
+    ratios = [_ratio(reading.value, reading.threshold) for reading in readings]
+    return number(max(ratios)) if ratios else None
+
+
+def _ratio(value: float, threshold: float) -> float:
+    if not math.isfinite(value):
+        return math.inf
+    if threshold > 0:
+        return value / threshold
+    return math.inf if value > 0 else 0.0
 
 
 def shortened(text: str, most: int) -> str:

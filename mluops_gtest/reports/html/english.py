@@ -100,6 +100,7 @@ WORDS = {
     "peak": "Peak",
     "performance": "Performance",
     "precision": "Computed in",
+    "print_cut": "The list is cut after about {n} cases: filter it to print others.",
     "print_note": "Blocking and opened cases; filter the list to print others.",
     "printed": "Printed by the backend",
     "reached": "Reaches the accepted {share} on the {side} side",

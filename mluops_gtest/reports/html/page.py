@@ -1,16 +1,16 @@
 """The report as one HTML file: nothing is loaded from anywhere, and nothing in it is read as markup by mistake."""
 
-import json
 from collections import Counter
 from collections.abc import Mapping
 from html import escape
 from typing import Any
 
 from mluops_gtest.errors import UsageError
-from mluops_gtest.model.plain_text import plain, plain_values
+from mluops_gtest.model.plain_text import plain
 from mluops_gtest.model.reasons import reason_of
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult
+from mluops_gtest.reports.html.embedding import elements_of, json_line
 from mluops_gtest.reports.html.favicon import favicon
 from mluops_gtest.reports.html.payload import payload, verdict
 from mluops_gtest.reports.html.styles import digest, static, styles
@@ -43,8 +43,8 @@ def render_html(
         raise UsageError(f"Unknown language {lang!r}; the page speaks {', '.join(WORDS)}.")
     words = WORDS[lang]
     style = styles()
-    data = payload(report, transitions, history, device, lang)
-    script = f'(() => {{\n"use strict";\n{_READ}\n{static(".js")}}})();'
+    data, lines = payload(report, transitions, history, device, lang)
+    script = f'(() => {{\n"use strict";\n{static(".js")}}})();'
     policy = (
         f"default-src 'none'; img-src data:; style-src {digest(style)}; script-src {digest(script)}; base-uri 'none'"
     )
@@ -64,21 +64,12 @@ def render_html(
 <svg id="svg-namespace" width="0" height="0" hidden></svg>
 <div id="page"></div>
 <noscript>{_without_script(report, words, lang)}</noscript>
-<script type="application/json" id="words">{_embedded(words)}</script>
-<script type="application/json" id="data">{_embedded(plain_values(data))}</script>
+<script type="application/json" id="words">{json_line(words).decode()}</script>
+{elements_of({"data": [json_line(data)], "lines": lines})}
 <script>{script}</script>
 </body>
 </html>
 """
-
-
-_READ = """const WORDS = JSON.parse(document.getElementById("words").textContent);
-const DATA = JSON.parse(document.getElementById("data").textContent);"""
-
-
-def _embedded(value: Any) -> str:
-    """JSON that cannot end its script element: no `<` is left, so neither `</script>` nor `<!--`."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
 
 
 def _headline(report: RunReport, words: Mapping[str, str]) -> str:

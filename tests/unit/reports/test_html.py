@@ -15,7 +15,7 @@ import pytest
 from mluops_gtest.errors import UsageError
 from mluops_gtest.model.cause import Exited, Overrun, PassedAtTry
 from mluops_gtest.model.result import Attempt, Outcome, Perf, Profile
-from mluops_gtest.reports.html import render_html
+from mluops_gtest.reports.html import embedding, render_html
 from mluops_gtest.reports.html.compact import error_class, number, profile_record
 from mluops_gtest.reports.html.timing import distribution
 from mluops_gtest.reports.html.translations import WORDS
@@ -61,7 +61,18 @@ def page_of(*arguments, **options):
 
 
 def rows_of(page):
-    return {row["id"]: row for row in page.json("data")["rows"]}
+    """By case: what the list has of it, and what is shown when it is opened."""
+    data = page.json("data")
+    columns, timed = data["columns"], data["timed"]
+    lines = page.texts.get(("script", "lines"), "").splitlines()
+    listed = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    rows = [
+        {name: value for name, value in row.items() if value is not None}
+        | json.loads(line)
+        | {"roof": timed.get(str(n))}
+        for n, (row, line) in enumerate(zip(listed, lines, strict=True))
+    ]
+    return {row["id"]: row for row in rows}
 
 
 def test_the_same_report_gives_the_same_text():
@@ -93,9 +104,9 @@ def test_only_the_page_s_own_script_and_style_may_run():
 def test_what_a_case_says_stays_text():
     text = render_html(small_report())
     page = Page(text)
-    assert [a.get("type") for a in page.attributes("script")] == ["application/json", "application/json", None]
+    assert [a.get("type") for a in page.attributes("script")] == [*["application/json"] * 3, None]
     assert HOSTILE in rows_of(page)
-    assert text.count("</script>") == 3
+    assert text.count("</script>") == 4
     assert "<!--" not in text
     assert "&lt;script&gt;window.hacked=1" in text
 
@@ -117,10 +128,19 @@ def test_two_thousand_results_with_times_and_history_stay_under_two_megabytes():
     large = large_report()
     history = {r.case: [(f"2026-01-{day:02}", "passed", 0.1, "") for day in range(1, 29)] for r in large.results}
     text = render_html(large, device=DEVICE, history=history)
-    data = Page(text).json("data")
-    assert len(data["rows"]) == 2000
-    assert sum("profile" in row for row in data["rows"]) == 200
+    rows = rows_of(Page(text))
+    assert len(rows) == 2000
+    assert sum("profile" in row for row in rows.values()) == 200
     assert len(text.encode()) <= 2_000_000
+
+
+def test_much_data_is_packed_and_holds_the_same(monkeypatch):
+    plain = Page(render_html(small_report()))
+    monkeypatch.setattr(embedding, "_MUCH", 0)
+    packed = Page(render_html(small_report()))
+    for name in ("data", "lines"):
+        unpacked = zlib.decompress(base64.b64decode(packed.texts[("script", name)])).decode()
+        assert unpacked.strip() == plain.texts[("script", name)]
 
 
 def test_readings_thresholds_and_worst_arrive():
@@ -208,12 +228,15 @@ def test_reasons_are_in_the_language_of_the_page():
     chinese = "首次运行失败，第 2 次运行通过：越界写入 out 尾部之后，最近处距其尾部 4 字节"
     text = render_html(whole, lang="zh")
     data = Page(text).json("data")
-    (row,) = data["rows"]
+    (row,) = rows_of(Page(text)).values()
     assert data["pool"][row["why"]] == chinese
     assert data["pool"][row["attempts"][0][1]] == "进程以退出码 3 结束"
     assert f"<td>{chinese}</td>" in text  # without script
-    (row,) = (english := page_of(whole).json("data"))["rows"]
-    assert english["pool"][row["why"]].startswith("passed at try 2 after failed: wrote past the end of out")
+    english = page_of(whole)
+    (row,) = rows_of(english).values()
+    assert english.json("data")["pool"][row["why"]].startswith(
+        "passed at try 2 after failed: wrote past the end of out"
+    )
 
 
 def test_every_word_is_used_and_every_used_word_exists():
@@ -307,11 +330,11 @@ def test_equal_samples_are_one_bin():
 
 def test_efficiencies_follow_the_device():
     timed = result("toy/a", perf=Perf((20_000,) * 9))
-    roof = rows_of(page_of(report(timed), device=DEVICE))["toy/a"]["perf"]["roof"]
+    roof = rows_of(page_of(report(timed), device=DEVICE))["toy/a"]["roof"]
     # 80 000 bytes in 20 µs of 1e10 B/s; 160 000 operations of 4e10 op/s.
     assert (roof["io"], roof["compute"], roof["side"], roof["accepted"]) == (0.4, 0.2, "io", True)
-    roof = rows_of(page_of(report(timed)))["toy/a"]["perf"]["roof"]
-    assert roof == {"io_rate": 4_000_000_000, "op_rate": 8_000_000_000}
+    roof = rows_of(page_of(report(timed)))["toy/a"]["roof"]
+    assert roof == {"io_rate": 4_000_000_000, "op_rate": 8_000_000_000, "intensity": 2}
 
 
 def test_a_trend_is_one_character_per_run():

@@ -1,5 +1,6 @@
 // Elements and figures. Text always goes in as text nodes: what a case or a backend says is never read as markup.
 
+const WORDS = JSON.parse(document.getElementById("words").textContent);
 // The page holds an empty <svg>, which knows the name of its namespace.
 const SVG = document.getElementById("svg-namespace").namespaceURI;
 

@@ -1,23 +1,82 @@
-// The report's data, unfolded: rows with their pooled values in place, and what follows from them.
+// The report's data: a row per case for the list, the whole case when it is opened, filters and orders.
 
-const OUTCOMES = DATA.outcomes.map(([word]) => word);
-// A case of the baseline without a result here: no outcome of a run, but it blocks and stands before those that did not run.
-const BLOCKING_FIRST = DATA.gravest.flatMap((word) => (word === "not_run" ? ["missing", word] : [word]));
-const BLOCKS = new Set(["missing", ...DATA.outcomes.filter(([, blocks]) => blocks).map(([word]) => word)]);
-const MARKS = { missing: "∅", ...Object.fromEntries(DATA.outcomes.map(([word, , sign]) => [word, sign])) };
+// Known when the data is read.
+let DATA, OUTCOMES, BLOCKING_FIRST, BLOCKS, MARKS, GRAVITY;
+const RESULTS = [];
+const ROWS = [];
+const BY_ID = new Map();
 
-const pooled = (number) => (number === undefined ? undefined : DATA.pool[number]);
+const pooled = (number) => (number === undefined || number === null ? undefined : DATA.pool[number]);
 
-// The largest reading as a multiple of its threshold; a threshold of 0 allows nothing but 0.
-function largestRatio(readings) {
-  let largest = null;
-  for (const { value, threshold } of readings) {
-    const reading = numeric(value);
-    let ratio = Infinity;
-    if (Number.isFinite(reading)) ratio = threshold > 0 ? reading / threshold : reading > 0 ? Infinity : 0;
-    if (largest === null || ratio > largest) largest = ratio;
+// A row of the list, from the columns; the rest of the case is read when it is opened.
+class Row {
+  constructor(number) {
+    const { columns, timed } = DATA;
+    const of = (name) => (columns[name] ? columns[name][number] : null);
+    this.number = number;
+    this.id = columns.id[number];
+    this.operator = pooled(of("op"));
+    this.tags = pooled(of("tags"));
+    this.outcome = OUTCOMES[of("outcome") || 0];
+    this.blocks = BLOCKS.has(this.outcome);
+    this.ms = of("ms") || 0;
+    // The largest reading as a multiple of its threshold.
+    const ratio = of("ratio");
+    this.ratio = ratio === null ? null : numeric(ratio);
+    this.outliers = of("outliers") || 0;
+    this.why = pooled(of("why")) || "";
+    this.mark = pooled(of("mark")) || "";
+    this.size = of("size") || 0;
+    this.moved = pooled(of("moved"));
+    this.trend = of("trend") && of("trend").map(pooled);
+    // Undefined where the case was not timed, null where its times say nothing of the device.
+    this.roof = timed[number];
+    this.absent = false;
   }
-  return largest;
+
+  // What the search looks into; made when somebody searches.
+  get text() {
+    const text = [this.id, ...this.tags, this.outcome, this.mark, this.why, this.outliers ? "outliers" : ""].join("\n").toLowerCase();
+    Object.defineProperty(this, "text", { value: text });
+    return text;
+  }
+}
+
+// A case of the baseline without a result here still has a row, so that it can be found.
+const missingRow = ([id, moved], number) => ({
+  id, number, moved, outcome: "missing", blocks: true, operator: id.split("/")[0], tags: [], ratio: null, ms: 0, outliers: 0, size: 0,
+  why: t("missing_why"), mark: "", absent: true, text: `${id}\nmissing`.toLowerCase(),
+});
+
+function takeData(data) {
+  DATA = data;
+  OUTCOMES = DATA.outcomes.map(([word]) => word);
+  // A case of the baseline without a result here: no outcome of a run, but it blocks and stands before those that did not run.
+  BLOCKING_FIRST = DATA.gravest.flatMap((word) => (word === "not_run" ? ["missing", word] : [word]));
+  BLOCKS = new Set(["missing", ...DATA.outcomes.filter(([, blocks]) => blocks).map(([word]) => word)]);
+  MARKS = { missing: "∅", ...Object.fromEntries(DATA.outcomes.map(([word, , sign]) => [word, sign])) };
+  GRAVITY = new Map(BLOCKING_FIRST.map((word, place) => [word, place]));
+  for (let number = 0; number < DATA.cases; number += 1) RESULTS.push(new Row(number));
+  DATA.causes.forEach((cause, place) => cause.rows.forEach((number) => (RESULTS[number].cause = place + 1)));
+  for (const row of RESULTS) ROWS.push(row);
+  for (const entry of DATA.missing) ROWS.push(missingRow(entry, ROWS.length));
+  for (const row of ROWS) BY_ID.set(row.id, row);
+  // Names are compared once; afterwards their order is a number.
+  [...ROWS].sort((a, b) => (a.id < b.id ? -1 : 1)).forEach((row, place) => (row.place = place));
+}
+
+// What is shown of an opened case, a line of JSON each; null until it is unpacked.
+const LINES = { texts: null, waiting: [] };
+
+function takeLines(text) {
+  LINES.texts = text.split("\n");
+  for (const call of LINES.waiting.splice(0)) call();
+}
+
+// At once where the lines are there, as they are on all but large pages.
+function whenRead(call) {
+  if (LINES.texts) call();
+  else LINES.waiting.push(call);
 }
 
 function unfoldTensor([number, ...dims]) {
@@ -25,37 +84,27 @@ function unfoldTensor([number, ...dims]) {
   return { id, dtype, layout, dims };
 }
 
-function unfold(row, number) {
-  const outcome = OUTCOMES[row.outcome];
-  const readings = (row.readings || []).map(([what, value, within]) => {
+// The row of an opened case with everything that is known of it.
+function unfolded(row) {
+  if (row.absent) return { ...row, readings: [], inputs: [], outputs: [] };
+  const line = JSON.parse(LINES.texts[row.number]);
+  const readings = (line.readings || []).map(([what, value, within]) => {
     const [output, criterion, threshold] = pooled(what);
     return { output, criterion, threshold: numeric(threshold), value, within: within === 1 };
   });
-  const [status, expected] = pooled(row.status);
-  const tags = pooled(row.tags);
-  const why = pooled(row.why) || "";
-  const mark = pooled(row.mark) || "";
-  const [repro, debug] = [row.repro, row.debug].map((words) => pooled(words)?.join(row.id));
+  const [status, expected] = pooled(line.status);
+  const [repro, debug] = [line.repro, line.debug].map((words) => pooled(words)?.join(row.id));
   return {
-    ...row, number, outcome, readings, status, expected, tags, why, mark,
-    outliers: (row.elements || []).reduce((sum, [, beyond]) => sum + beyond, 0),
-    inputs: (row.inputs || []).map(unfoldTensor), outputs: (row.outputs || []).map(unfoldTensor),
-    operator: pooled(row.op), blocks: BLOCKS.has(outcome), ratio: largestRatio(readings), moved: pooled(row.moved),
-    repro, debug, trend: row.trend && row.trend.map(pooled),
-    text: [row.id, ...tags, outcome, mark, why, (row.elements || []).some(([, beyond]) => beyond) ? "outliers" : ""].join("\n").toLowerCase(),
+    ...row, ...line, readings, status, expected, repro, debug,
+    inputs: (line.inputs || []).map(unfoldTensor), outputs: (line.outputs || []).map(unfoldTensor),
   };
 }
 
-// A case of the baseline without a result here still has a row, so that it can be found.
-const unfoldMissing = ([id, moved], number) => ({
-  id, number, moved, outcome: "missing", blocks: true, operator: id.split("/")[0], tags: [], readings: [], inputs: [], outputs: [], ratio: null, ms: 0,
-  why: t("missing_why"), mark: "", absent: true, text: `${id}\nmissing`.toLowerCase(),
-});
-
-const RESULTS = DATA.rows.map(unfold);
-DATA.causes.forEach((cause, place) => cause.rows.forEach((number) => (RESULTS[number].cause = place + 1)));
-const ROWS = [...RESULTS, ...DATA.missing.map((entry, place) => unfoldMissing(entry, RESULTS.length + place))];
-const BY_ID = new Map(ROWS.map((row) => [row.id, row]));
+// The text of a script element with data; of a large page it is packed.
+async function unpacked(node) {
+  const packed = Uint8Array.from(atob(node.textContent), (sign) => sign.charCodeAt(0));
+  return new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"))).text();
+}
 
 // Counts per word, in the order given or else by name.
 function counted(rows, words, order) {
@@ -86,28 +135,30 @@ const FIELDS = {
   "cause:": (row, word) => String(row.cause) === word,
 };
 
-function matches(row, word) {
+// Whether a row has that word of the search.
+function asking(word) {
   const field = Object.keys(FIELDS).find((prefix) => word.startsWith(prefix));
-  return field ? FIELDS[field](row, word.slice(field.length)) : row.text.includes(word);
+  const rest = field && word.slice(field.length);
+  return field ? (row) => FIELDS[field](row, rest) : (row) => row.text.includes(word);
 }
 
 const ORDERS = {
-  severity: (a, b) => BLOCKING_FIRST.indexOf(a.outcome) - BLOCKING_FIRST.indexOf(b.outcome),
+  severity: (a, b) => GRAVITY.get(a.outcome) - GRAVITY.get(b.outcome),
   id: () => 0,
   ratio: (a, b) => (b.ratio === null ? -1 : b.ratio) - (a.ratio === null ? -1 : a.ratio) || 0,
   time: (a, b) => b.ms - a.ms,
 };
 
 function selected() {
-  const words = FILTER.search.toLowerCase().split(/\s+/).filter(Boolean);
+  const asked = FILTER.search.toLowerCase().split(/\s+/).filter(Boolean).map(asking);
   const rows = ROWS.filter(
     (row) =>
       (!FILTER.outcome || (FILTER.outcome === "blocking" ? row.blocks : row.outcome === FILTER.outcome)) &&
       (!FILTER.operator || row.operator === FILTER.operator) &&
       (!FILTER.tag || row.tags.includes(FILTER.tag)) &&
       (!FILTER.moved || row.moved === FILTER.moved) &&
-      words.every((word) => matches(row, word)),
+      asked.every((matches) => matches(row)),
   );
   const order = ORDERS[FILTER.order];
-  return rows.sort((a, b) => order(a, b) || (a.id < b.id ? -1 : 1));
+  return rows.sort((a, b) => order(a, b) || a.place - b.place);
 }

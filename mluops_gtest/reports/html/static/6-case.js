@@ -141,7 +141,7 @@ function timesBlock(record, title) {
 }
 
 function roofBlock(row) {
-  const roof = row.perf && row.perf.roof;
+  const { roof } = row;
   if (!roof) return null;
   const figures = facts([
     [t("io_rate"), rate(roof.io_rate, "B/s")],
@@ -182,7 +182,8 @@ function commandLine(command) {
   return el("div", { class: "repro" }, el("span", { class: "prompt", "aria-hidden": "true" }, "$"), el("code", {}, command), copyButton(command));
 }
 
-function caseDetail(row) {
+function caseDetail(listed) {
+  const row = unfolded(listed);
   const trend = row.trend && trendPicture(row);
   return el(
     "div",
@@ -208,7 +209,7 @@ function caseDetail(row) {
     el(
       "p",
       { class: "foot" },
-      pooled(row.doc) && el("span", {}, `${t("doc")}: ${pooled(row.doc)}`),
+      row.doc && el("span", {}, `${t("doc")}: ${row.doc}`),
       row.mark && el("span", {}, `${t("fingerprint")}: `, el("code", {}, row.mark)),
       !row.absent && row.status && row.status === row.expected && el("span", {}, `${t("status")}: `, el("code", {}, row.status)),
     ),

@@ -1,7 +1,10 @@
-// The list of cases: filters, a row per case, the keyboard. Rows are made as the reader comes near them.
+// The list of cases: filters, a row per case, the keyboard. Rows are made as the reader comes near them, in batches; what
+// is not there yet, or no longer, is a gap of its height.
 
 const BATCH = 100;
-const LIST = { rows: [], shown: 0, open: new Set(), body: null, more: null, count: null, fields: {} };
+// Batches that are there at the same time.
+const MAX_BATCHES = 40;
+const LIST = { rows: [], batches: [], filled: [], open: new Set(), body: null, more: null, count: null, fields: {} };
 
 const chip = (word, name) => el("span", { class: `chip ${name}` }, word);
 
@@ -39,7 +42,9 @@ function listRow(row) {
 function expand(row, item) {
   LIST.open.add(row.number);
   item.firstChild.setAttribute("aria-expanded", "true");
-  if (item.children.length === 1) item.append(caseDetail(row));
+  whenRead(() => {
+    if (LIST.open.has(row.number) && item.children.length === 1) item.append(caseDetail(row));
+  });
 }
 
 function toggle(row, item) {
@@ -49,21 +54,73 @@ function toggle(row, item) {
   }
   LIST.open.delete(row.number);
   item.firstChild.setAttribute("aria-expanded", "false");
-  item.lastChild.remove();
+  if (item.children.length > 1) item.lastChild.remove();
 }
 
-function showMore(until = LIST.shown + BATCH) {
-  const next = LIST.rows.slice(LIST.shown, until);
-  LIST.body.append(...next.map(listRow));
-  LIST.shown += next.length;
-  LIST.more.hidden = LIST.shown >= LIST.rows.length;
+const GAPS = new IntersectionObserver((entries) => entries.filter((entry) => entry.isIntersecting).forEach((entry) => fillBatch(BATCHES.get(entry.target))), { rootMargin: "600px" });
+const BATCHES = new WeakMap();
+
+function emptyBatches(rows) {
+  return Array.from({ length: Math.ceil(rows.length / BATCH) }, (_, place) => {
+    const gap = el("li", { class: "gap", role: "presentation", "--rows": Math.min(BATCH, rows.length - place * BATCH) });
+    const batch = { place, gap, items: [] };
+    BATCHES.set(gap, batch);
+    return batch;
+  });
+}
+
+function fillBatch(batch, most = MAX_BATCHES) {
+  if (batch.items.length) return;
+  const start = batch.place * BATCH;
+  batch.items = LIST.rows.slice(start, start + BATCH).map(listRow);
+  GAPS.unobserve(batch.gap);
+  batch.gap.replaceWith(...batch.items);
+  LIST.filled.push(batch);
+  if (LIST.filled.length > most) leaveBatch(batch);
+  LIST.more.hidden = LIST.filled.length >= Math.min(LIST.batches.length, MAX_BATCHES);
+}
+
+// The batch that is furthest from where the reader is becomes a gap again.
+function leaveBatch(here) {
+  const away = (batch) => Math.abs(batch.place - here.place);
+  const left = LIST.filled.filter((batch) => !batch.items.some((item) => item.contains(document.activeElement))).reduce((a, b) => (away(b) > away(a) ? b : a));
+  const [first, last] = [left.items[0], left.items[left.items.length - 1]].map((item) => item.getBoundingClientRect());
+  left.gap.style.setProperty("--rows", (last.bottom - first.top) / LIST.height);
+  left.items[0].before(left.gap);
+  left.items.forEach((item) => item.remove());
+  left.items = [];
+  LIST.filled.splice(LIST.filled.indexOf(left), 1);
+  GAPS.observe(left.gap);
+}
+
+const showMore = () => {
+  const next = LIST.batches.find((batch) => !batch.items.length);
+  if (next) fillBatch(next);
+};
+
+// Paper has no scrolling: what it shows of the current filter must be there, up to a number of rows that it can take.
+function showForPrint() {
+  const filtered = LIST.print.hidden;
+  const wanted = new Set();
+  LIST.rows.forEach((row, place) => (filtered || row.blocks || LIST.open.has(row.number)) && wanted.add(Math.floor(place / BATCH)));
+  [...wanted].slice(0, MAX_BATCHES).forEach((place) => fillBatch(LIST.batches[place], Infinity));
+  LIST.cut.hidden = wanted.size <= MAX_BATCHES;
 }
 
 function refreshList() {
+  GAPS.disconnect();
   LIST.rows = selected();
-  LIST.shown = 0;
-  LIST.body.replaceChildren();
-  showMore();
+  LIST.batches = emptyBatches(LIST.rows);
+  LIST.filled = [];
+  LIST.body.replaceChildren(...LIST.batches.map((batch) => batch.gap));
+  LIST.more.hidden = true;
+  if (LIST.batches.length) {
+    fillBatch(LIST.batches[0]);
+    const { items } = LIST.batches[0];
+    LIST.height = Math.max((items[items.length - 1].getBoundingClientRect().bottom - items[0].getBoundingClientRect().top) / items.length, 1);
+    LIST.body.style.setProperty("--row-height", `${LIST.height}px`);
+    LIST.batches.slice(1).forEach((batch) => GAPS.observe(batch.gap));
+  }
   LIST.count.textContent = t("shown", { n: whole(LIST.rows.length), all: whole(ROWS.length) });
   LIST.empty.hidden = LIST.rows.length > 0;
   const filtered = Object.entries(FILTER).some(([name, value]) => value && name !== "order");
@@ -97,11 +154,31 @@ function goToList(changes) {
 function goToCase(row) {
   if (!LIST.rows.includes(row)) resetFilter();
   const place = LIST.rows.indexOf(row);
-  if (place >= LIST.shown) showMore(place + BATCH);
-  const item = LIST.body.children[place];
+  const batch = LIST.batches[Math.floor(place / BATCH)];
+  fillBatch(batch);
+  const item = batch.items[place % BATCH];
   expand(row, item);
   item.firstChild.focus({ preventScroll: true });
   item.scrollIntoView();
+}
+
+// The item beside this one, made if it is not there.
+function neighbour(item, side) {
+  const beside = item[side];
+  if (!beside || !BATCHES.has(beside)) return beside;
+  fillBatch(BATCHES.get(beside));
+  return item[side];
+}
+
+// The last item that is there behind this one without a gap between.
+function lastShown(item) {
+  while (item.nextElementSibling && !BATCHES.has(item.nextElementSibling)) item = item.nextElementSibling;
+  return item;
+}
+
+function firstItem() {
+  if (LIST.batches.length) fillBatch(LIST.batches[0]);
+  return LIST.body.firstElementChild;
 }
 
 function moveFocus(event) {
@@ -109,9 +186,9 @@ function moveFocus(event) {
   if (!head || event.altKey || event.ctrlKey || event.metaKey) return;
   const item = head.parentElement;
   const row = ROWS[Number(head.dataset.row)];
-  if (event.key === "ArrowDown" && !item.nextElementSibling) showMore();
   const open = LIST.open.has(row.number);
-  const target = { ArrowDown: item.nextElementSibling, ArrowUp: item.previousElementSibling, Home: LIST.body.firstElementChild, End: LIST.body.lastElementChild }[event.key];
+  const targets = { ArrowDown: () => neighbour(item, "nextElementSibling"), ArrowUp: () => neighbour(item, "previousElementSibling"), Home: firstItem, End: () => lastShown(item) };
+  const target = targets[event.key] && targets[event.key]();
   if (target) target.firstChild.focus();
   else if ((event.key === "ArrowRight" && !open) || (event.key === "ArrowLeft" && open)) toggle(row, item);
   else if (event.key === "ArrowUp") LIST.fields.search.focus();
@@ -145,18 +222,19 @@ function casesSection() {
   const search = el("input", { type: "search", id: "search", placeholder: t("search_hint"), "aria-label": t("search"), autocomplete: "off", spellcheck: "false" });
   search.addEventListener("input", () => setFilter({ search: search.value }));
   search.addEventListener("keydown", (event) => {
-    if (event.key !== "ArrowDown" || !LIST.body.firstChild) return;
-    LIST.body.firstChild.firstChild.focus();
+    const first = event.key === "ArrowDown" && firstItem();
+    if (!first) return;
+    first.firstChild.focus();
     event.preventDefault();
   });
   LIST.fields.search = search;
   LIST.body = el("ul", { class: "list", keydown: moveFocus });
   LIST.more = el("button", { type: "button", class: "more", click: () => showMore() }, t("more"));
   LIST.print = el("p", { class: "hint print-note" }, t("print_note"));
+  LIST.cut = el("p", { class: "hint print-note", hidden: true }, t("print_cut", { n: whole(BATCH * MAX_BATCHES) }));
   LIST.count = el("span", { class: "count", role: "status" });
   LIST.empty = el("p", { class: "nothing", hidden: true }, t("nothing_found"));
   LIST.reset = el("button", { type: "button", class: "reset", hidden: true, click: () => resetFilter() }, t("reset"));
-  new IntersectionObserver((entries) => entries.some((entry) => entry.isIntersecting) && LIST.shown < LIST.rows.length && showMore(), { rootMargin: "600px" }).observe(LIST.more);
   return el(
     "section",
     { id: "cases", class: "cases" },
@@ -165,6 +243,7 @@ function casesSection() {
       { class: "toolbar" },
       el("div", { class: "toolbar-line" }, el("h2", {}, t("cases")), LIST.count, LIST.reset, el("span", { class: "keys" }, t("keys"))),
       LIST.print,
+      LIST.cut,
       el(
         "div",
         { class: "toolbar-line" },

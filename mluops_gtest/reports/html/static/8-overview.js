@@ -6,10 +6,9 @@ const panel = (id, title, hint, ...children) => el("section", { id, class: "pane
 const blockedRows = () => RESULTS.filter((row) => row.blocks);
 const fact = (pairs, name) => (pairs.find(([key]) => key === name) || [])[1];
 
-function verdictSection() {
+function verdictSection(groups) {
   const blocked = blockedRows().length;
   const counts = counted(RESULTS, (row) => [row.outcome], BLOCKING_FIRST);
-  const groups = failureGroups().length;
   const backendMs = RESULTS.reduce((sum, row) => sum + row.ms, 0);
   const words = t("verdict_" + DATA.verdict, { n: whole(blocked), all: whole(RESULTS.length) });
   const sign = { clear: "✓", blocked: "✗", empty: "∅", interrupted: "◼" }[DATA.verdict];
@@ -24,7 +23,7 @@ function verdictSection() {
       card(t("cases"), whole(RESULTS.length)),
       card(t("o_passed"), whole(counts.get("passed") || 0)),
       card(t("blocking"), whole(blocked), blocked ? "bad" : ""),
-      card(t("distinct"), whole(groups)),
+      card(t("distinct"), whole(groups.length)),
       card(t("operators"), whole(new Set(RESULTS.map((row) => row.operator)).size)),
       card(t("backend_time"), duration(backendMs * 1e6)),
       card(t("run_time"), duration(DATA.run.seconds * 1e9)),
@@ -36,7 +35,7 @@ function summaryTable(title, groups, filterName) {
   const rows = [...groups].sort(([a], [b]) => (a < b ? -1 : 1)).map(([word, members]) => {
     const counts = counted(members, (row) => [row.outcome], BLOCKING_FIRST);
     const blocked = members.filter((row) => row.blocks).length;
-    const ratios = members.map((row) => row.ratio).filter((ratio) => ratio !== null && Number.isFinite(ratio));
+    const worst = members.reduce((most, { ratio }) => (ratio !== null && Number.isFinite(ratio) ? Math.max(most, ratio) : most), -1);
     return el(
       "tr",
       {},
@@ -45,7 +44,7 @@ function summaryTable(title, groups, filterName) {
       el("td", { class: "number" }, whole(members.length)),
       el("td", { class: `number ${blocked ? "bad" : "faint"}` }, blocked ? el("button", { type: "button", class: "link bad", click: () => goToList({ [filterName]: word, outcome: "blocking" }) }, whole(blocked)) : "0"),
       el("td", { class: "number" }, shareText(counts.get("passed") || 0, members.length)),
-      el("td", { class: "number optional" }, ratios.length ? figure(Math.max(...ratios).toPrecision(2)) : "—"),
+      el("td", { class: "number optional" }, worst < 0 ? "—" : figure(worst.toPrecision(2))),
       el("td", { class: "number optional" }, duration(members.reduce((sum, row) => sum + row.ms, 0) * 1e6)),
     );
   });
@@ -94,18 +93,15 @@ function failureGroup([mark, members]) {
   );
 }
 
-const elementsOf = (row) => [...row.inputs, ...row.outputs].reduce((sum, { dims }) => sum + dims.reduce((product, dim) => product * dim, 1), 0);
-
 // Blocking cases by cause, those that have none by fingerprint, else by what is said of them. The smallest case stands for
 // its group.
 function failureGroups() {
   const groups = [...groupedBy(blockedRows(), (row) => [row.cause ? `cause ${row.cause}` : row.mark || `${row.outcome}: ${row.why}`])];
-  for (const [, members] of groups) members.sort((a, b) => elementsOf(a) - elementsOf(b) || (a.id < b.id ? -1 : 1));
+  for (const [, members] of groups) members.sort((a, b) => a.size - b.size || a.place - b.place);
   return groups.sort(([, a], [, b]) => ORDERS.severity(a[0], b[0]) || b.length - a.length);
 }
 
-function failuresSection() {
-  const groups = failureGroups();
+function failuresSection(groups) {
   if (!groups.length) return null;
   const body = el("div", { class: "groups" }, groups.slice(0, 20).map(failureGroup));
   const rest = groups.slice(20);
@@ -139,7 +135,7 @@ function transitionsSection() {
 }
 
 function performanceSection() {
-  const timed = RESULTS.filter((row) => row.perf);
+  const timed = RESULTS.filter((row) => row.roof !== undefined);
   if (!timed.length) return null;
   const { device } = DATA.run;
   const drawing = roofline(timed, device, null);

@@ -81,10 +81,11 @@ function pageKeys(event) {
 
 function start() {
   const page = document.getElementById("page");
+  const groups = failureGroups();
   const sections = [
-    verdictSection(),
+    verdictSection(groups),
     transitionsSection(),
-    failuresSection(),
+    failuresSection(groups),
     trendsSection(),
     el(
       "div",
@@ -101,8 +102,23 @@ function start() {
   document.addEventListener("keydown", pageKeys);
   document.addEventListener("pointermove", moveTip);
   window.addEventListener("hashchange", readAddress);
-  // Paper has no scrolling: all rows of the current filter must be there.
-  window.addEventListener("beforeprint", () => showMore(LIST.rows.length));
+  window.addEventListener("beforeprint", showForPrint);
+  // For whoever measures: the first screen is made, and will be seen with the next frame.
+  requestAnimationFrame(() => performance.mark("first screen"));
 }
 
-start();
+// A large page is unpacked first: what the first screen needs, and behind it what opened cases show.
+async function startPacked(data, lines) {
+  takeData(JSON.parse(await unpacked(data)));
+  start();
+  await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+  takeLines(await unpacked(lines));
+}
+
+const [data, lines] = ["data", "lines"].map((id) => document.getElementById(id));
+if ("packed" in data.dataset) startPacked(data, lines);
+else {
+  takeData(JSON.parse(data.textContent));
+  takeLines(lines.textContent);
+  start();
+}
