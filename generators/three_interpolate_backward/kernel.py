@@ -4,7 +4,8 @@ from typing import Final
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, DType, Layout, OpCall, Status, TensorArg
+from mluops_gtest.authoring import Array, OpCall, Status
+from mluops_gtest.authoring.interpolation_verdict import interpolation_verdict
 
 # Channels that are on the chip at a time.
 CHANNELS: Final = 64
@@ -12,7 +13,7 @@ CHANNELS: Final = 64
 
 def kernel(call: OpCall) -> Status:
     """Check the call, then add up the contributions to every cell."""
-    status, computes = _verdict(call)
+    status, computes = interpolation_verdict(call, points="grad_output", cells="grad_features")
     if computes:
         for batch in range(call.tensor("grad_output").dims[0]):
             _accumulate(call, batch)
@@ -34,40 +35,3 @@ def _accumulate(call: OpCall, batch: int) -> None:
         with np.errstate(over="ignore", invalid="ignore"):
             result[channels] = 0
             result[channels, cells] = np.add.reduceat(tile[points] * weights, starts, axis=0).T
-
-
-def _verdict(call: OpCall) -> tuple[Status, bool]:
-    """The status, and whether there is anything to compute."""
-    grad, indices, weights = (call.inputs[name] for name in ("grad_output", "indices", "weights"))
-    result = call.outputs["grad_features"]
-    if call.handle is None or grad is None or indices is None or weights is None or result is None:
-        return Status.BAD_PARAM, False
-    tensors = (grad, indices, weights, result)
-    if not _types_agree(*tensors) or not _shapes_agree(*tensors):
-        return Status.BAD_PARAM, False
-    if any(arg.desc.is_strided or arg.desc.is_large for arg in tensors):
-        return Status.NOT_SUPPORTED, False
-    if 0 in grad.dims:
-        return Status.BAD_PARAM, False
-    if result.dims[2] == 0:
-        return Status.SUCCESS, False
-    if any(arg.null for arg in tensors):
-        return Status.BAD_PARAM, False
-    return Status.SUCCESS, True
-
-
-def _types_agree(grad: TensorArg, indices: TensorArg, weights: TensorArg, result: TensorArg) -> bool:
-    layouts = {arg.layout for arg in (grad, indices, weights, result)}
-    return (
-        layouts == {Layout.ARRAY}
-        and indices.dtype is DType.INT32
-        and grad.dtype is weights.dtype is result.dtype
-        and weights.dtype in (DType.HALF, DType.FLOAT)
-    )
-
-
-def _shapes_agree(grad: TensorArg, indices: TensorArg, weights: TensorArg, result: TensorArg) -> bool:
-    if len(grad.dims) != 3 or len(result.dims) != 3:
-        return False
-    batches, channels, points = grad.dims
-    return indices.dims == weights.dims == (batches, points, 3) and result.dims[:2] == (batches, channels)

@@ -7,28 +7,10 @@ import numpy as np
 
 from mluops_gtest.authoring import Array, Mutant, OpCall, Status
 from mluops_gtest.authoring.interpolation import shortened
-from mluops_gtest.authoring.mistakes import (
-    cached_by_shape,
-    first_length_kept,
-    input_cleared,
-    part_left,
-    sum_goes_on,
-    tails_left,
-)
-from mluops_gtest.authoring.roundings import WRONG_WRITES
-from mluops_gtest.authoring.wrong_triples import WRONG_TRIPLES, Entries
+from mluops_gtest.authoring.wrong_interpolation import Operands, wrong_calls, wrong_reads, wrong_writes
 
 # What kernels cut axes into.
 _TILE: Final = 64
-
-
-class Operands(NamedTuple):
-    """The inputs in float32: gradients [B, C, N], indices and weights [B, N, 3]; and M."""
-
-    grad: Array
-    indices: Array
-    weights: Array
-    cells: int
 
 
 class Scatter(NamedTuple):
@@ -81,37 +63,12 @@ def variant(
             operands = read(Operands(grad, call.array("indices"), weights, result.shape[2]))
             scatters = (
                 Scatter(multiply(grad, weights), indices.reshape(-1), operands.cells)
-                for grad, indices, weights in zip(operands.grad, operands.indices, operands.weights, strict=True)
+                for grad, indices, weights in zip(*operands[:3], strict=True)
             )
             write(result, np.stack([add(scatter).T for scatter in scatters]))
         return Status.SUCCESS
 
     return Mutant(name, message, run)
-
-
-# What is read.
-
-
-def _channels_last(grad: Array) -> Array:
-    batches, channels, points = grad.shape
-    return grad.reshape(batches, points, channels).swapaxes(1, 2)
-
-
-def _entries(change: Callable[[Entries], Entries]) -> Callable[[Operands], Operands]:
-    def read(operands: Operands) -> Operands:
-        entries = change(Entries(operands.indices, operands.weights, operands.cells))
-        return operands._replace(indices=entries.indices, weights=entries.weights)
-
-    return read
-
-
-def _short_inputs(bits: int) -> Callable[[Operands], Operands]:
-    return lambda o: o._replace(grad=shortened(o.grad, bits), weights=shortened(o.weights, bits))
-
-
-def _half_inputs(operands: Operands) -> Operands:
-    grad, weights = (array.astype(np.float16).astype(np.float32) for array in (operands.grad, operands.weights))
-    return operands._replace(grad=grad, weights=weights)
 
 
 # How it is multiplied and added.
@@ -204,27 +161,9 @@ def _shortened_products(bits: int) -> Callable[[Scatter], Array]:
 # What is written.
 
 
-def _transposed(result: Array, total: Array) -> None:
-    batches, channels, cells = result.shape
-    result.reshape(batches, cells, channels)[...] = total.swapaxes(1, 2)
-
-
 def _into_first_batch(result: Array, total: Array) -> None:
     result[...] = 0
     result[0] = total.sum(axis=0)
-
-
-def _onto_the_old(result: Array, total: Array) -> None:
-    result[...] = result + total
-
-
-def _without_tail(axis: int) -> Callable[[Array, Array], None]:
-    def write(result: Array, total: Array) -> None:
-        whole = result.shape[axis] // _TILE * _TILE or result.shape[axis]
-        result[...] = 0
-        np.moveaxis(result, axis, 0)[:whole] = np.moveaxis(total, axis, 0)[:whole]
-
-    return write
 
 
 def _where_not_zero(result: Array, total: Array) -> None:
@@ -244,7 +183,9 @@ def _leaves_untouched_cells(call: OpCall) -> Status:
 _right = variant("", "").run
 
 MUTANTS: Final = (
-    *(variant(name, message, read=_entries(change)) for name, message, change in WRONG_TRIPLES),
+    *(variant(name, message, read=read) for name, message, read in wrong_reads("grad_output", "grad", "N")),
+    *(variant(name, message, write=write) for name, message, write in wrong_writes("grad_features", "result", "M")),
+    *wrong_calls(_right, "grad_features", "cells"),
     variant("last_wins", "assigns instead of adding", add=_last_wins),
     variant("first_wins", "keeps the first contribution to a cell alone", add=_first_wins),
     variant(
@@ -255,40 +196,13 @@ MUTANTS: Final = (
     variant("largest", "takes the largest contribution to a cell", add=_largest),
     variant("batches_summed", "adds every batch to the first", write=_into_first_batch),
     variant("mean", "divides by the number of contributions", add=_mean),
-    variant("result_added_to", "adds to what the buffer held", write=_onto_the_old),
     Mutant("untouched_unwritten", "does not write cells that no index names", _leaves_untouched_cells),
     variant("zeros_unwritten", "does not write sums of 0", write=_where_not_zero),
-    variant(
-        "grad_of_batch_0",
-        "adds no batch offset to grad_output",
-        read=lambda o: o._replace(grad=np.broadcast_to(o.grad[:1], o.grad.shape)),
-    ),
-    variant(
-        "first_channel_everywhere",
-        "adds no channel offset to grad_output",
-        read=lambda o: o._replace(grad=np.broadcast_to(o.grad[:, :1], o.grad.shape)),
-    ),
-    variant(
-        "grad_channels_last", "reads grad_output as [B, N, C]", read=lambda o: o._replace(grad=_channels_last(o.grad))
-    ),
-    variant("result_channels_last", "writes grad_features as [B, M, C]", write=_transposed),
-    variant("channel_tail", "loses the channels behind the last whole tile of 64", write=_without_tail(1)),
     variant("zero_times_inf", "takes 0 · Inf and 0 · NaN for 0", multiply=_zero_times_anything),
     variant("nan_spread", "multiplies zeros with the cells that a point does not name", add=_dense),
     variant("nan_skipped", "counts NaN as 0", add=_without_nan),
     variant("infinite_clamped", "infinities become the largest float", add=_clamped),
     variant("half_sums", "adds in half where the type is float", add=_in_half),
-    variant("half_inputs", "rounds float inputs to half", read=_half_inputs),
-    variant("bf16_inputs", "rounds float inputs to bf16", read=_short_inputs(8)),
-    variant("tf32_inputs", "rounds float inputs to tf32", read=_short_inputs(11)),
     variant("tf32_products", "rounds products to tf32", add=_shortened_products(11)),
     variant("bf16_products", "rounds products to bf16", add=_shortened_products(8)),
-    *(variant(name, message, write=write) for name, message, write in WRONG_WRITES),
-    *tails_left(_right, "grad_features", 2, "cells", (16, 128)),
-    part_left(_right, "grad_features", 1, "channels"),
-    # What another call finds.
-    cached_by_shape(_right),
-    sum_goes_on(_right, "grad_features"),
-    first_length_kept(_right, "grad_features", 2, "cells"),
-    input_cleared(_right, "weights"),
 )

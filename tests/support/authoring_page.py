@@ -24,6 +24,7 @@ from mluops_gtest.authoring import (
     interpolation,
     interpolation_checks,
     interpolation_space,
+    interpolation_verdict,
     lidar,
     lost_terms,
     mistakes,
@@ -36,6 +37,7 @@ from mluops_gtest.authoring import (
     sparse,
     sums,
     suspects,
+    wrong_interpolation,
     wrong_pairs,
     wrong_products,
     wrong_triples,
@@ -122,7 +124,15 @@ SECTIONS: dict[str, tuple[ModuleType, tuple[str, ...]]] = {
     "Points and their neighbours: `mluops_gtest.authoring.points`": (points, _own(points)),
     "Three cells and weights per point: `mluops_gtest.authoring.interpolation`": (interpolation, _own(interpolation)),
     "Their checks: `mluops_gtest.authoring.interpolation_checks`": (interpolation_checks, _own(interpolation_checks)),
+    "Checks of their kernels: `mluops_gtest.authoring.interpolation_verdict`": (
+        interpolation_verdict,
+        _own(interpolation_verdict),
+    ),
     "Wrong triples: `mluops_gtest.authoring.wrong_triples`": (wrong_triples, _own(wrong_triples)),
+    "Wrong interpolations: `mluops_gtest.authoring.wrong_interpolation`": (
+        wrong_interpolation,
+        _own(wrong_interpolation),
+    ),
 }
 
 
