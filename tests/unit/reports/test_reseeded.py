@@ -56,7 +56,7 @@ def test_junit_and_ctrf_and_html():
     assert {p.get("name"): p.get("value") for p in properties}["reseed"] == "7"
     extra = json.loads(render_ctrf(reseeded()))["results"]["environment"]["extra"]
     assert (extra["reseed"], extra["fixed"]) == (7, 1)
-    facts = dict(payload(reseeded(0), None, None, None)["run"]["selection"])
+    facts = dict(payload(reseeded(0), None, None, None)[0]["run"]["selection"])
     assert facts == {"reseed": "0", "fixed": "1"}
 
 
