@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
+from typing import Final, NamedTuple
 
 from mluops_gtest.criteria.blocks import Blocks
 from mluops_gtest.criteria.distribution import divergence
@@ -16,9 +16,18 @@ from mluops_gtest.errors import ContentError
 from mluops_gtest.model.criterion import CriterionKind
 from mluops_gtest.model.dtypes import Array, DType
 
+# What is measured, in this order.
+_MEASURED: Final = (
+    CriterionKind.DIFF1,
+    CriterionKind.DIFF2,
+    CriterionKind.DIFF3,
+    CriterionKind.DIFF3_2,
+    CriterionKind.DIFF4,
+    CriterionKind.DIFF_KL,
+)
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+
+class Comparison(NamedTuple):
     """What was measured; it decides nothing (`judge` does). Indices are flat, of elements."""
 
     readings: Mapping[CriterionKind, float]  # by canonical kind, for each kind asked for
@@ -39,40 +48,32 @@ class Comparison:
 
 def compare(evaluated: Array, baseline: Array, dtype: DType, kinds: Sequence[CriterionKind]) -> Comparison:
     """Everything there is to say about two arrays of that type and of equal shape."""
-    asked = _with_formulas(tuple(kinds))
+    asked = _asked(tuple(kinds))
     if evaluated.shape != baseline.shape:
         raise ValueError(f"shapes {evaluated.shape} and {baseline.shape} differ; a comparison needs equal ones")
     if not evaluated.dtype == baseline.dtype == dtype.storage:
         raise ValueError(f"{evaluated.dtype} and {baseline.dtype} are not the storage of {dtype.value}")
     elements = elements_of(dtype)
-    norms = CriterionKind.DIFF1 in asked or CriterionKind.DIFF2 in asked
     measured_natively = NativePass.over(evaluated, baseline, elements)
     if measured_natively is not None:
         whole = measured_natively.stats()
-        diff1, diff2 = _norms(*measured_natively.sums()) if norms and whole.unequal.number else (0.0, 0.0)
+        diff1, diff2 = _norms(*measured_natively.sums()) if asked.norms and whole.unequal.number else (0.0, 0.0)
     else:
-        whole, diff1, diff2 = _measured(Blocks(evaluated, baseline, elements), norms)
+        whole, diff1, diff2 = _measured(Blocks(evaluated, baseline, elements), asked.norms)
     pairs, diff4, diff_kl = 0, 0.0, 0.0
-    if CriterionKind.DIFF4 in asked:
+    if asked.pairs:
         pairs, diff4 = lower_share(Blocks(evaluated, baseline, elements), whole.unequal.number)
-    if CriterionKind.DIFF_KL in asked:
+    if asked.divergence:
         diff_kl = divergence(Blocks(evaluated, baseline, elements))
     errors = whole.errors
-    measured = {
-        CriterionKind.DIFF1: diff1,
-        CriterionKind.DIFF2: diff2,
-        CriterionKind.DIFF3: errors.error,
-        CriterionKind.DIFF3_2: errors.largest,
-        CriterionKind.DIFF4: diff4,
-        CriterionKind.DIFF_KL: diff_kl,
-    }
+    measured = diff1, diff2, errors.error, errors.largest, diff4, diff_kl
 
     def element(part: int) -> int | None:
         return part // elements.parts if part >= 0 else None
 
     mismatch = element(whole.mismatched.first)
     return Comparison(
-        readings={kind: measured[kind] for kind in asked},
+        readings={kind: measured[place] for kind, place in asked.places},
         compared=baseline.size,
         unequal=whole.unequal.number,
         bits_unequal=whole.bits_unequal,
@@ -99,9 +100,24 @@ def require_formula(kind: CriterionKind) -> CriterionKind:
     return kind.canonical
 
 
+class _Asked(NamedTuple):
+    """The kinds that are asked for, each with its place in what is measured, and what they need."""
+
+    places: tuple[tuple[CriterionKind, int], ...]
+    norms: bool
+    pairs: bool
+    divergence: bool
+
+
 @cache
-def _with_formulas(kinds: tuple[CriterionKind, ...]) -> tuple[CriterionKind, ...]:
-    return tuple(map(require_formula, kinds))
+def _asked(kinds: tuple[CriterionKind, ...]) -> _Asked:
+    canonical = tuple(map(require_formula, kinds))
+    return _Asked(
+        tuple((kind, _MEASURED.index(kind)) for kind in canonical),
+        CriterionKind.DIFF1 in canonical or CriterionKind.DIFF2 in canonical,
+        CriterionKind.DIFF4 in canonical,
+        CriterionKind.DIFF_KL in canonical,
+    )
 
 
 def _measured(blocks: Blocks, norms: bool) -> tuple[BlockStats, float, float]:

@@ -4,6 +4,10 @@
  * of two finite numbers may leave double. */
 #define FN(name) JOIN(name, NAME)
 
+/* Rows that are looked at together: each lane's sums stay in a register while their parts are added, and the band that
+ * follows is fetched; both bands and all sums fit in the smallest cache. */
+enum { FN(BAND) = sizeof(STORED) == 8 ? 2 : 4, FN(BAND_PARTS) = FN(BAND) * LANES };
+
 /* One row of one side: where its bits and its numbers are, and room for those that must be made. */
 typedef struct {
     const PATTERN *bits;
@@ -14,7 +18,7 @@ typedef struct {
 
 static void FN(take_values)(FN(row) *row) {
 #if defined(WIDEN)
-    WIDEN((const uint16_t *)row->bits, row->own_values);
+    WIDEN((const uint16_t *)row->bits, row->own_values, LANES);
     row->values = row->own_values;
 #else
     row->values = (const VALUE *)row->bits;
@@ -46,19 +50,32 @@ static void FN(keep_finite)(FN(row) *e, FN(row) *b) {
     FN(take_values)(b);
 }
 
-/* Finite numbers: -0 and +0 differ in bits alone. */
-static int FN(differ)(const FN(row) *e, const FN(row) *b, int64_t i) {
-    return e->bits[i] != b->bits[i] && ((e->bits[i] | b->bits[i]) & MAGNITUDE) != 0;
+static inline doubles FN(widened)(const VALUE *values) {
+    doubles wide;
+    for (int i = 0; i < WIDTH; i++) wide[i] = (double)values[i];
+    return wide;
 }
 
-/* How the bits of a row of finite numbers differ. */
+/* Finite numbers: -0 and +0 differ in bits alone. */
+static int FN(differ)(PATTERN p, PATTERN q) { return p != q && ((p | q) & MAGNITUDE) != 0; }
+
+/* How the bits of finite numbers differ: parts that do, those that are other numbers, the most steps between two. */
 typedef struct {
     UNSIGNED bits, unequal, ulp;
 } FN(distances);
 
-static FN(distances) FN(distances_of)(const PATTERN *e, const PATTERN *b) {
-    UNSIGNED bits = 0, unequal = 0, most = 0;
-    for (int i = 0; i < LANES; i++) {
+static inline FN(distances) FN(distances_of)(const PATTERN *e, const PATTERN *b, int count) {
+    UNSIGNED signs = 0, bits = 0, unequal = 0, most = 0;
+    for (int i = 0; i < count; i++) {
+        /* Patterns of one sign are ordered like magnitudes, and their difference cannot overflow. */
+        UNSIGNED steps = (UNSIGNED)((UNSIGNED)(e[i] > b[i] ? e[i] : b[i]) - (UNSIGNED)(e[i] > b[i] ? b[i] : e[i]));
+        signs |= (UNSIGNED)(e[i] ^ b[i]);
+        unequal += steps != 0;
+        most = steps > most ? steps : most;
+    }
+    if (!(signs & ~(UNSIGNED)MAGNITUDE)) return (FN(distances)){unequal, unequal, most};
+    unequal = most = 0;
+    for (int i = 0; i < count; i++) {
         /* Steps up from zero; -0 and +0 are one number. */
         PATTERN p = e[i] < 0 ? (PATTERN)-(e[i] & MAGNITUDE) : e[i];
         PATTERN q = b[i] < 0 ? (PATTERN)-(b[i] & MAGNITUDE) : b[i];
@@ -98,17 +115,12 @@ static void FN(new_maxima)(const VALUE *e, const VALUE *b, double small, int64_t
     }
 }
 
-/* The figures of a row of finite numbers. */
-static void FN(add_row)(const VALUE *restrict e, const VALUE *restrict b, double small, int64_t at, figures *f,
-                        lanes *restrict sums) {
+/* The maxima with a row of finite numbers; divides only where a product says that one may be larger. */
+static void FN(raise_maxima)(const VALUE *e, const VALUE *b, double small, int64_t at, figures *f) {
     const double largest = f->largest, error = f->error, relative = cautious(f->relative);
     int64_t above = 0;
     for (int i = 0; i < LANES; i++) {
-        double y = (double)b[i], d = fabs((double)e[i] - y), m = fabs(y);
-        sums->difference[i] += d;
-        sums->difference_squared[i] += d * d;
-        sums->weight[i] += m;
-        sums->weight_squared[i] += m * m;
+        double m = fabs((double)b[i]), d = fabs((double)e[i] - (double)b[i]);
         double limit = m >= small ? relative * (m + EPSILON) : error;
         limit = limit < largest ? limit : largest;
 #if defined(MAY_OVERFLOW)
@@ -117,6 +129,38 @@ static void FN(add_row)(const VALUE *restrict e, const VALUE *restrict b, double
         above |= d > limit ? -1 : 0;
     }
     if (above) FN(new_maxima)(e, b, small, at, f);
+}
+
+enum { FN(FINITE) = 1, FN(ABOVE) = 2 };
+
+/* Add rows to the sums that count, giving the others. Whether the sums of the differences are finite, and whether an
+ * error may be above one that is known: where |b| is small it errs on the side of yes. `next` is needed soon. */
+static inline int FN(add_rows)(const VALUE *restrict e, const VALUE *restrict b, int rows, walk *w, const figures *f,
+                               const PATTERN *next_e, const PATTERN *next_b) {
+    const lanes *restrict from = &w->sums[w->now];
+    lanes *restrict to = &w->sums[!w->now];
+    const double largest = f->largest, relative = cautious(f->relative);
+    masks above = {0}, finite = ~(masks){0};
+    for (int i = 0; i < LANES; i += WIDTH) {
+        __builtin_prefetch(next_e + rows * i);
+        __builtin_prefetch(next_b + rows * i);
+        doubles difference = loaded(from->difference + i), difference_squared = loaded(from->difference_squared + i);
+        doubles weight = loaded(from->weight + i), weight_squared = loaded(from->weight_squared + i);
+        for (int k = i; k < rows * LANES; k += LANES) {
+            doubles y = FN(widened)(b + k), d = magnitudes(FN(widened)(e + k) - y), m = magnitudes(y);
+            difference += d;
+            difference_squared += d * d;
+            weight += m;
+            weight_squared += m * m;
+            above |= d > lower(m * relative, largest);
+        }
+        memcpy(to->difference + i, &difference, sizeof(doubles));
+        memcpy(to->difference_squared + i, &difference_squared, sizeof(doubles));
+        memcpy(to->weight + i, &weight, sizeof(doubles));
+        memcpy(to->weight_squared + i, &weight_squared, sizeof(doubles));
+        finite &= difference <= 0x1.fffffffffffffp1023;
+    }
+    return (any(~finite) ? 0 : FN(FINITE)) | (any(above) ? FN(ABOVE) : 0);
 }
 
 /* Places and numbers of what is unequal, where single parts are not elements or some part is no finite number. */
@@ -136,72 +180,109 @@ static void FN(note_all)(const FN(row) *e, const FN(row) *b, int64_t at, int64_t
     note(mismatched, at, parts, &f->mismatched, &f->first_mismatched, &f->last_mismatched);
 }
 
-/* What is carried from row to row of one cell. */
-typedef struct {
-    int64_t passed; /* rows before the first unequal one, whose weights wait; then -1 */
-    lanes sums;
-} FN(cell);
+/* The weights of the rows that were passed over, which end at `until`. */
+static void FN(catch_up)(walk *w, const unsigned char *until) {
+    for (; w->passed > 0; w->passed--) {
+        FN(row) row;
+        FN(take)(&row, until - w->passed * LANES * (int64_t)sizeof(STORED), LANES);
+        FN(take_values)(&row);
+        FN(add_weights)(row.values, &w->sums[w->now]);
+    }
+    w->passed = -1;
+}
 
-static void FN(compare_row)(const pair *given, int64_t from, int64_t left, FN(cell) *cell, figures *f) {
+/* One row of anything, or the parts that are left. */
+static void FN(compare_row)(const pair *given, int64_t from, int64_t left, walk *w, figures *f) {
     const unsigned char *from_b = given->baseline + from * (int64_t)sizeof(STORED);
     const int64_t at = given->start + from;
     FN(row) e, b;
     FN(take)(&e, given->evaluated + from * (int64_t)sizeof(STORED), left);
     FN(take)(&b, from_b, left);
-    PATTERN different = 0, largest = 0;
-    for (int i = 0; i < LANES; i++) {
-        PATTERN p = e.bits[i] & MAGNITUDE, q = b.bits[i] & MAGNITUDE;
-        different |= e.bits[i] ^ b.bits[i];
-        largest = p > largest ? p : largest;
-        largest = q > largest ? q : largest;
-    }
-    if (!different) {
-        if (cell->passed >= 0) {
-            cell->passed++;
-        } else {
-            FN(take_values)(&b);
-            FN(add_weights)(b.values, &cell->sums);
-        }
+    if (w->passed >= 0 && memcmp(e.bits, b.bits, LANES * sizeof(STORED)) == 0) {
+        w->passed++;
         return;
     }
-    for (int64_t rows = cell->passed; rows > 0; rows--) {
-        FN(row) passed;
-        FN(take)(&passed, from_b - rows * LANES * (int64_t)sizeof(STORED), LANES);
-        FN(take_values)(&passed);
-        FN(add_weights)(passed.values, &cell->sums);
-    }
-    cell->passed = -1;
-    const int infinite = largest > LARGEST_FINITE, counted = infinite || given->parts_of_element > 1;
-    if (counted) FN(note_all)(&e, &b, at, given->parts_of_element, f);
-    if (infinite) {
-        FN(keep_finite)(&e, &b);
-    } else {
-        FN(take_values)(&e);
-        FN(take_values)(&b);
-    }
-    FN(distances) found = FN(distances_of)(e.bits, b.bits);
+    FN(catch_up)(w, from_b);
+    FN(note_all)(&e, &b, at, given->parts_of_element, f);
+    FN(keep_finite)(&e, &b);
+    FN(distances) found = FN(distances_of)(e.bits, b.bits, LANES);
     f->ulp = found.ulp > f->ulp ? found.ulp : f->ulp;
-    if (!counted) {
-        f->bits_unequal += found.bits;
-        f->unequal += found.unequal;
-        if (found.unequal && f->first_unequal < 0)
-            for (f->first_unequal = at; !FN(differ)(&e, &b, f->first_unequal - at);) f->first_unequal++;
-        if (found.unequal)
-            for (f->last_unequal = at + LANES - 1; !FN(differ)(&e, &b, f->last_unequal - at);) f->last_unequal--;
+    FN(add_rows)(e.values, b.values, 1, w, f, e.bits, b.bits);
+    w->now = !w->now;
+    FN(raise_maxima)(e.values, b.values, given->small, at, f);
+}
+
+/* A band of single parts; false, and nothing done, where one is no finite number. */
+static int FN(compare_band)(const PATTERN *e, const PATTERN *b, const pair *given, int64_t from, walk *w, figures *f) {
+    FN(distances) found = FN(distances_of)(e, b, FN(BAND_PARTS));
+    if (w->passed >= 0 && !found.bits) {
+        w->passed += FN(BAND);
+        return 1;
     }
-    FN(add_row)(e.values, b.values, given->small, at, f, &cell->sums);
+#if defined(WIDEN)
+    _Alignas(64) VALUE values_e[FN(BAND_PARTS)], values_b[FN(BAND_PARTS)];
+    WIDEN((const uint16_t *)e, values_e, FN(BAND_PARTS));
+    WIDEN((const uint16_t *)b, values_b, FN(BAND_PARTS));
+#else
+    const VALUE *values_e = (const VALUE *)e, *values_b = (const VALUE *)b;
+#endif
+    FN(catch_up)(w, given->baseline + from * (int64_t)sizeof(STORED));
+    int seen = FN(add_rows)(values_e, values_b, FN(BAND), w, f, e + FN(BAND_PARTS), b + FN(BAND_PARTS));
+    if (!(seen & FN(FINITE))) return 0;
+    w->now = !w->now;
+    f->bits_unequal += found.bits;
+    f->unequal += found.unequal;
+    f->ulp = found.ulp > f->ulp ? found.ulp : f->ulp;
+    const int64_t at = given->start + from;
+    if (found.unequal) {
+        w->last = from;
+        if (f->first_unequal < 0) {
+            int64_t i = 0;
+            while (!FN(differ)(e[i], b[i])) i++;
+            f->first_unequal = at + i;
+        }
+    }
+    if (seen & FN(ABOVE))
+        for (int i = 0; i < FN(BAND_PARTS); i += LANES)
+            FN(raise_maxima)(values_e + i, values_b + i, given->small, at + i, f);
+    return 1;
+}
+
+/* Where the band at `from` is: its own memory, or a copy with zeros behind it. */
+static const PATTERN *FN(taken)(const unsigned char *side, int64_t from, int64_t left, PATTERN *own) {
+    const unsigned char *address = side + from * (int64_t)sizeof(STORED);
+    if (left >= FN(BAND_PARTS) && (uintptr_t)address % sizeof(STORED) == 0) return (const PATTERN *)address;
+    const int64_t count = left < FN(BAND_PARTS) ? left : FN(BAND_PARTS);
+    memcpy(own, address, (size_t)count * sizeof(STORED));
+    memset(own + count, 0, (size_t)(FN(BAND_PARTS) - count) * sizeof(STORED));
+    return own;
 }
 
 static void FN(compare)(const pair *given, figures *f, cell_sums *out, uint8_t *equal) {
+    _Alignas(64) PATTERN own_e[FN(BAND_PARTS)], own_b[FN(BAND_PARTS)];
+    walk w;
+    w.now = 0;
+    w.last = -1;
     begin(f);
     for (int64_t cell = 0; cell * CELL < given->count; cell++) {
         int64_t end = given->count < (cell + 1) * CELL ? given->count : (cell + 1) * CELL;
-        FN(cell) here;
-        memset(&here, 0, sizeof here);
-        for (int64_t i = cell * CELL; i < end; i += LANES) FN(compare_row)(given, i, end - i, &here, f);
-        equal[cell] = here.passed >= 0;
-        if (here.passed < 0) out[cell] = folded_sums(&here.sums);
+        w.passed = 0;
+        memset(&w.sums[w.now], 0, sizeof w.sums[w.now]);
+        for (int64_t i = cell * CELL; i < end; i += FN(BAND_PARTS))
+            if (given->parts_of_element > 1 ||
+                !FN(compare_band)(FN(taken)(given->evaluated, i, end - i, own_e),
+                                  FN(taken)(given->baseline, i, end - i, own_b), given, i, &w, f))
+                for (int64_t k = i; k < end && k < i + FN(BAND_PARTS); k += LANES)
+                    FN(compare_row)(given, k, end - k, &w, f);
+        equal[cell] = w.passed >= 0;
+        if (w.passed < 0) out[cell] = folded_sums(&w.sums[w.now]);
     }
+    if (w.last < 0 || given->start + w.last < f->last_unequal) return;
+    const PATTERN *e = FN(taken)(given->evaluated, w.last, given->count - w.last, own_e);
+    const PATTERN *b = FN(taken)(given->baseline, w.last, given->count - w.last, own_b);
+    int64_t i = FN(BAND_PARTS) - 1;
+    while (!FN(differ)(e[i], b[i])) i--;
+    f->last_unequal = given->start + w.last + i;
 }
 
 static int64_t FN(weigh)(const pair *given, cell_sums *out, const uint8_t *wanted) {

@@ -16,6 +16,44 @@ typedef struct {
     _Alignas(64) double difference[LANES], difference_squared[LANES], weight[LANES], weight_squared[LANES];
 } lanes;
 
+/* What is carried from row to row of a cell, and from cell to cell. */
+typedef struct {
+    int64_t passed; /* rows before the first unequal one, whose weights wait; then -1 */
+    int64_t last;   /* the last band with something unequal, of which the place is not known yet; -1 before */
+    int now;        /* which of the sums count: rows are added to them into the others, which count then */
+    lanes sums[2];
+} walk;
+
+/* As many doubles as a register holds: the compiler would choose as many floats, and run out of registers. */
+#if defined(__AVX512F__)
+enum { WIDTH = 8 };
+#elif defined(__AVX__)
+enum { WIDTH = 4 };
+#else
+enum { WIDTH = 2 };
+#endif
+typedef double doubles __attribute__((vector_size(WIDTH * sizeof(double))));
+typedef int64_t masks __attribute__((vector_size(WIDTH * sizeof(int64_t))));
+
+static inline doubles loaded(const double *numbers) {
+    doubles vector;
+    memcpy(&vector, numbers, sizeof vector);
+    return vector;
+}
+
+static inline doubles magnitudes(doubles numbers) { return (doubles)((masks)numbers & INT64_MAX); }
+
+static inline doubles lower(doubles numbers, double limit) {
+    for (int i = 0; i < WIDTH; i++) numbers[i] = numbers[i] < limit ? numbers[i] : limit;
+    return numbers;
+}
+
+static inline int any(masks found) {
+    int64_t all = 0;
+    for (int i = 0; i < WIDTH; i++) all |= found[i];
+    return all != 0;
+}
+
 static double folded(double *lane) {
     for (int width = LANES / 2; width > 0; width /= 2)
         for (int i = 0; i < width; i++) lane[i] += lane[i + width];
@@ -55,13 +93,13 @@ static void note(const uint8_t *marks, int64_t at, int64_t parts, int64_t *numbe
     *last = at + i;
 }
 
-static void widen_half(const uint16_t *stored, float *values) {
+static void widen_half(const uint16_t *stored, float *values, int count) {
 #if defined(__F16C__)
-    for (int i = 0; i < LANES; i += 8)
+    for (int i = 0; i < count; i += 8)
         _mm256_storeu_ps(values + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(stored + i))));
 #else
     uint32_t *words = (uint32_t *)values;
-    for (int i = 0; i < LANES; i++) {
+    for (int i = 0; i < count; i++) {
         /* The exponent moves by a product with a power of two, which also makes subnormal halves normal. */
         uint32_t bits = stored[i], magnitude = (bits & 0x7fff) << 13;
         words[i] = magnitude;
@@ -71,9 +109,9 @@ static void widen_half(const uint16_t *stored, float *values) {
 #endif
 }
 
-static void widen_bfloat16(const uint16_t *stored, float *values) {
+static void widen_bfloat16(const uint16_t *stored, float *values, int count) {
     uint32_t *words = (uint32_t *)values;
-    for (int i = 0; i < LANES; i++) words[i] = (uint32_t)stored[i] << 16;
+    for (int i = 0; i < count; i++) words[i] = (uint32_t)stored[i] << 16;
 }
 
 #define NAME float32
