@@ -3,6 +3,7 @@
 import click
 
 from mluops_gtest.cli.options import complete_operators, root_option, selection_options
+from mluops_gtest.cli.plain_options import format_option, jobs_option
 from mluops_gtest.errors import ExitCode
 from mluops_gtest.model.counted import counted
 from mluops_gtest.model.query import Query
@@ -63,14 +64,7 @@ def command() -> None:
     help="Compare kernel and reference under N other seeds, e.g. --seeds 2.",
 )
 @click.option("--rules", is_flag=True, help="Only print the rules and what each demands.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="How to print, e.g. --format json.",
-)
+@format_option("text", "json")
 def operators(roots: tuple[str, ...], names: tuple[str, ...], seeds: int, rules: bool, form: str) -> int:
     """Check every operator: its checks and their order, cases, twins, shapes, mutants and kernel.
 
@@ -122,24 +116,9 @@ def operators(roots: tuple[str, ...], names: tuple[str, ...], seeds: int, rules:
     metavar="SECONDS",
     help="Begin nothing more after that time, e.g. --budget 60; what is not tried does not count as passed.",
 )
-@click.option(
-    "-j",
-    "--jobs",
-    type=click.IntRange(1),
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="Use N processes, e.g. -j 2.",
-)
+@jobs_option
 @click.option("--list", "every", is_flag=True, help="Name every wrong implementation and the cases that catch it.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "json", "markdown"]),
-    default="text",
-    show_default=True,
-    help="How to print, e.g. --format json.",
-)
+@format_option("text", "json", "markdown")
 def mutants(
     roots: tuple[str, ...],
     names: tuple[str, ...],
@@ -185,14 +164,7 @@ def mutants(
 @selection_options
 @click.option("--first-catch", is_flag=True, help="Leave each fault at the first case that tells it, small ones first.")
 @click.option("--list", "every", is_flag=True, help="Name the faults that each case lets through.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "json", "markdown"]),
-    default="text",
-    show_default=True,
-    help="How to print, e.g. --format json.",
-)
+@format_option("text", "json", "markdown")
 def outputs(query: Query, roots: tuple[str, ...], first_catch: bool, every: bool, form: str) -> int:
     """Make wrong outputs from the baselines of cases and count which are told, without any backend.
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from mluops_gtest.cli.plain_options import format_option
 from mluops_gtest.errors import ExitCode
 
 _EPILOG = """\b
@@ -20,14 +21,7 @@ Examples:
 @click.argument("after", metavar="B", type=click.Path(path_type=Path, exists=True))
 @click.option("--all", "everything", is_flag=True, help="Also show the cases that differ only in time.")
 @click.option("--gate", is_flag=True, help="Exit 1 when a case of A is missing in B or has a worse outcome there.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="How to print, e.g. --format json.",
-)
+@format_option("table", "json")
 def command(before: Path, after: Path, everything: bool, gate: bool, form: str) -> int:
     """Show two sets of results side by side: outcome, readings, time.
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from mluops_gtest.cli.options import file_options, selection_options
+from mluops_gtest.cli.plain_options import format_option
 from mluops_gtest.errors import ContentError, ExitCode
 from mluops_gtest.model.counted import counted
 from mluops_gtest.model.query import Query
@@ -25,14 +26,7 @@ Examples:
     type=click.Path(path_type=Path, file_okay=False),
     help="Write to this new or empty folder, e.g. --out released.",
 )
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["prototxt", "pb"]),
-    default="prototxt",
-    show_default=True,
-    help="Text or binary files, e.g. --format pb.",
-)
+@format_option("prototxt", "pb", words="Text or binary files, e.g. --format pb.")
 @file_options
 def command(query: Query, roots: tuple[str, ...], out: Path, form: str, strict: bool, allow_outside_paths: bool) -> int:
     """Write cases for the released runner (mluop_gtest).

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mluops_gtest.cli.plain_options import format_option
+
 if TYPE_CHECKING:
     from mluops_gtest.gate.decision import Decision
 
@@ -79,14 +81,7 @@ _FOLDER_OR_FILE = click.Path(path_type=Path, exists=True)
     help="Another --perf run of the baseline's build (with --update: of the build in RESULTS), to learn how much times "
     "vary without a change, e.g. --aa perf-2.",
 )
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["table", "json", "markdown", "github", "gitlab"]),
-    default="table",
-    show_default=True,
-    help="What to print, e.g. --format github.",
-)
+@format_option("table", "json", "markdown", "github", "gitlab", words="What to print, e.g. --format github.")
 def command(form: str, update: bool, **options: Any) -> int:
     """Decide whether a change may be merged: compare RESULTS, a results folder or a report.json, with BASELINE.
 

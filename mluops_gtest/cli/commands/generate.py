@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mluops_gtest.cli.options import selection_options
+from mluops_gtest.cli.plain_options import format_option, jobs_option
 from mluops_gtest.errors import ExitCode, UnwritableError
 from mluops_gtest.model.counted import counted
 from mluops_gtest.model.query import Query
@@ -31,23 +32,8 @@ Examples:
     help="Write every selected case there, large ones too, e.g. --out cases.  "
     "[default: prototxt/ in the root of each operator]",
 )
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["prototxt", "pb"]),
-    default="prototxt",
-    show_default=True,
-    help="Text or binary files, e.g. --format pb.",
-)
-@click.option(
-    "-j",
-    "--jobs",
-    type=click.IntRange(1),
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="Use N processes, e.g. -j 2.",
-)
+@format_option("prototxt", "pb", words="Text or binary files, e.g. --format pb.")
+@jobs_option
 @click.option("--check", is_flag=True, help="Write nothing; compare with the stored files and the lock file.")
 def command(query: Query, roots: tuple[str, ...], out: Path | None, form: str, jobs: int, check: bool) -> int:
     """Make cases: the recipes make the inputs, the references make the baselines.

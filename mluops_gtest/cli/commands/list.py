@@ -3,6 +3,7 @@
 import click
 
 from mluops_gtest.cli.options import selection_options
+from mluops_gtest.cli.plain_options import format_option
 from mluops_gtest.errors import ExitCode
 from mluops_gtest.model.counted import counted
 from mluops_gtest.model.query import Query
@@ -18,14 +19,7 @@ Examples:
 
 @click.command("list", epilog=_EPILOG)
 @selection_options
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["table", "json", "ids"]),
-    default="table",
-    show_default=True,
-    help="How to print, e.g. --format json.",
-)
+@format_option("table", "json", "ids")
 def command(query: Query, roots: tuple[str, ...], form: str) -> int:
     """List declared cases: the default set, or those that you select."""
     from mluops_gtest.api.session import Session

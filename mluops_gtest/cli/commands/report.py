@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from mluops_gtest.cli.plain_options import format_option
 from mluops_gtest.errors import UsageError
 
 _EPILOG = """\b
@@ -20,14 +21,7 @@ Examples:
 
 @click.command("report", epilog=_EPILOG)
 @click.argument("results", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True))
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["html", "markdown", "text", "junit", "ctrf", "json"]),
-    default="html",
-    show_default=True,
-    help="What to write, e.g. --format markdown.",
-)
+@format_option("html", "markdown", "text", "junit", "ctrf", "json", words="What to write, e.g. --format markdown.")
 @click.option(
     "--lang",
     type=click.Choice(["en", "zh"]),

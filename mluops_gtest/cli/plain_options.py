@@ -1,0 +1,27 @@
+"""Options that many commands have, apart from those that know cases: a help page needs no more than click."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def format_option(*forms: str, words: str = "How to print, e.g. --format json.") -> Callable[[F], F]:
+    """--format, by default the first of these, which the command gets as `form`."""
+    choice = click.Choice(forms)
+    return click.option("--format", "form", type=choice, default=forms[0], show_default=True, help=words)
+
+
+def jobs_option(function: F) -> F:
+    """-j: how many processes do the work."""
+    return click.option(
+        "-j",
+        "--jobs",
+        type=click.IntRange(1),
+        default=1,
+        show_default=True,
+        metavar="N",
+        help="Use N processes, e.g. -j 2.",
+    )(function)
