@@ -123,7 +123,7 @@ def _run(
         report = run_planned(planned, callers, session.catalogue.operators, source, context, options, listeners)
         report = timed(report, source, 0.0 if files is None else files.seconds)
         if files is not None:
-            files.write_report(report)
+            files.write_report(report, (case.id for case in chosen.cases))
     return RunReport.of(report)
 
 

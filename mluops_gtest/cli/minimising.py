@@ -203,7 +203,7 @@ def _headlines(result: CaseResult, operator: Operator) -> Iterator[str]:
     from mluops_gtest.explain.groups import cause_groups
     from mluops_gtest.model.reasons.explained import headline_words
 
-    shapes = shapes_of({operator.name: operator}, [result])
+    shapes = shapes_of({operator.name: operator}, {result.operator})
     for group in cause_groups([result], [result], shapes):
         if group.headline is not None:
             yield headline_words(group.headline)

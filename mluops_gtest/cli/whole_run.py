@@ -25,7 +25,7 @@ from mluops_gtest.engine.run import run, run_lanes
 from mluops_gtest.errors import ContentError, ExitCode, UnwritableError
 from mluops_gtest.generate.source import StoredCases
 from mluops_gtest.model.event import CaseFinished, CaseStarted, Event, Listener
-from mluops_gtest.model.report import exit_code
+from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult
 from mluops_gtest.reports.terminal import TerminalReporter
 from mluops_gtest.results.folder import ResultsFolder
@@ -66,35 +66,60 @@ def execute(
     if request.isolate is False and is_native(request.backend):
         complain("warning: --no-isolate with native code: if the kernel crashes or hangs, so does this run.")
     costs = _costs(source, left, times) if request.cluster is not None else {}
-    with one_interrupt(), _opened(request, session, left, costs) as opened, contextlib.closing(progress):
-        planned = [PlannedCase(case.id, case.operator, case.tags) for case in cases]
-        labels = run_labels(request.labels, request.backend, request.runtime, opened.version)
-        request = replace(request, labels=labels)
-        record = request.to_json([case.id for case in cases], left_out)
-        options = options_of(request, session.catalogue, len(left), max(len(opened.callers), 1))
-        context = context_of(request, session.catalogue.root_paths, opened.name, len(cases), left_out, device)
-        if not resumed:
-            folder.clear()
-        saver = _saver(request, folder)
-        with ResultFiles(folder, record, tuple(done[case.id] for case in cases if case.id in done)) as files:
+    with contextlib.ExitStack() as kept:
+        with one_interrupt(), _opened(request, session, left, costs) as opened, contextlib.closing(progress):
+            ids = [case.id for case in cases]
+            planned = [PlannedCase(case.id, case.operator, case.tags) for case in cases]
+            labels = run_labels(request.labels, request.backend, request.runtime, opened.version)
+            request = replace(request, labels=labels)
+            record = request.to_json(ids, left_out)
+            options = options_of(request, session.catalogue, len(left), max(len(opened.callers), 1))
+            context = context_of(request, session.catalogue.root_paths, opened.name, len(cases), left_out, device)
+            if not resumed:
+                folder.clear()
+            saver = _saver(request, folder)
+            before = (done.pop(case) for case in ids if case in done)
+            files = kept.enter_context(ResultFiles(folder, record, before))
             operators = session.catalogue.operators
-            listeners: list[Listener] = [files, reporter, progress]
+            listeners: list[Listener] = [reporter, progress]
             try:
                 if opened.cluster is None:
-                    report = run(planned, opened.callers, operators, source, context, options, listeners, done, saver)
+                    report = run(planned, opened.callers, operators, source, context, options, listeners, files, saver)
                 else:
                     listeners.append(_HostNotes(opened.cluster.hosts, progress))
                     report = run_lanes(
-                        planned, opened.name, opened.cluster, operators, context, options, listeners, dict, done
+                        planned, opened.name, opened.cluster, operators, context, options, listeners, dict, files
                     )
             except UnwritableError as error:
-                return _told(error, exit_code(files.finished))
+                return _told(error, files.tally.exit_code)
             report = timed(report, source, files.seconds)
             code = report.exit_code
             try:
-                files.write_report(report)
+                files.write_report(report, ids)
             except UnwritableError as error:
                 code = _told(error, code)
+        code = _tell_end(report, request, folder, reporter, saver, code, verbosity)
+    if report.interrupted:
+        say(f"Interrupted. To run what is left: {shlex.join(['mluops-test', 'run', '--resume', str(folder.path)])}")
+    # A user who selected cases knows that the rest is left out.
+    if left_out and request.selection.is_default and verbosity >= 0:
+        say(
+            f"{left_out} declared cases were not selected; --all selects all except those tagged undefined or heavy, "
+            "--tag network the network scales."
+        )
+    return code
+
+
+def _tell_end(
+    report: RunReport,
+    request: RunRequest,
+    folder: ResultsFolder,
+    reporter: TerminalReporter,
+    saver: "OutputSaver | None",
+    code: ExitCode,
+    verbosity: int,
+) -> ExitCode:
+    """Print the summary and write the reports that were asked for; the exit code with what that adds."""
     if request.perf and verbosity >= 0:
         from mluops_gtest.cli.pages.performance import print_performance
 
@@ -104,14 +129,6 @@ def execute(
         code = _saved(saver, code)
     for trouble in write_reports(report, request.reports):
         code = _told(trouble, code)
-    if report.interrupted:
-        say(f"Interrupted. To run what is left: {shlex.join(['mluops-test', 'run', '--resume', str(folder.path)])}")
-    # A user who selected cases knows that the rest is left out.
-    if left_out and request.selection.is_default and verbosity >= 0:
-        say(
-            f"{left_out} declared cases were not selected; --all selects all except those tagged undefined or heavy, "
-            "--tag network the network scales."
-        )
     return code
 
 

@@ -16,6 +16,8 @@ from mluops_gtest.errors import ContentError
 from mluops_gtest.model.criterion import CriterionKind
 from mluops_gtest.model.dtypes import Array, DType
 
+# Bytes up to which they are compared as such before anything is measured.
+_SMALL: Final = 1 << 14
 # What is measured, in this order.
 _MEASURED: Final = (
     CriterionKind.DIFF1,
@@ -54,8 +56,10 @@ def compare(evaluated: Array, baseline: Array, dtype: DType, kinds: Sequence[Cri
     if not evaluated.dtype == baseline.dtype == dtype.storage:
         raise ValueError(f"{evaluated.dtype} and {baseline.dtype} are not the storage of {dtype.value}")
     elements = elements_of(dtype)
-    measured_natively = NativePass.over(evaluated, baseline, elements)
-    if measured_natively is not None:
+    # Of few elements the bytes tell at once that all are equal, which is so in most cases.
+    if evaluated.nbytes <= _SMALL and evaluated.tobytes() == baseline.tobytes():
+        whole, diff1, diff2 = EQUAL, 0.0, 0.0
+    elif (measured_natively := NativePass.over(evaluated, baseline, elements)) is not None:
         whole = measured_natively.stats()
         diff1, diff2 = _norms(*measured_natively.sums()) if asked.norms and whole.unequal.number else (0.0, 0.0)
     else:

@@ -55,10 +55,10 @@ class Buffer:
 
     def overrun(self, name: str) -> Overrun | None:
         """Where a guard zone of the buffer of that name was written; None when both are intact."""
-        if not _GUARDED.startswith(self.after.tobytes()):
+        if not _GUARDED.startswith(self.after.data):
             distance = int(np.flatnonzero(self.after != GUARD_PATTERN)[0]) + 1
             return Overrun(name, "behind", distance)
-        if not _GUARDED.startswith(self.before.tobytes()):
+        if not _GUARDED.startswith(self.before.data):
             distance = self.before.size - int(np.flatnonzero(self.before != GUARD_PATTERN)[-1])
             return Overrun(name, "in front", distance)
         return None
@@ -69,12 +69,14 @@ class Arena:
 
     def __init__(self) -> None:
         self._slab: Array = np.empty(0, np.uint8)
+        # Where in the slab the first aligned byte is.
+        self._start = 0
 
     def lay_out(self, wanted: Sequence[Wanted], side: Side | None = None) -> dict[str, Buffer]:
         """Aligned buffers with fresh guard zones and undefined contents; all earlier ones are forgotten."""
         assert side is None, "this memory has no pages that are inaccessible"
         self._reserve(_ALIGNMENT + sum(_stride(one.size) for one in wanted) + TAIL_BYTES)
-        start = -self._slab.ctypes.data % _ALIGNMENT
+        start = self._start
         buffers = {}
         for number, one in enumerate(wanted, 1):
             first, end = start + GUARD_BYTES, start + GUARD_BYTES + one.size
@@ -90,6 +92,7 @@ class Arena:
         if size > self._slab.size:
             self._slab = np.empty(0, np.uint8)  # freed before the larger one is taken
             self._slab = self._allocate(size)
+            self._start = -self._slab.ctypes.data % _ALIGNMENT
 
     def _allocate(self, size: int) -> Array:
         """A slab of that size; an arena that is shared between processes takes it elsewhere."""
@@ -123,7 +126,7 @@ def places_holding(values: Array, pattern: Array) -> Array:
     """The flat indices of the elements that still hold the pattern."""
     cells = _cells(values, pattern)
     # Almost always there are none: to know that takes one read, without a mask.
-    if native_count_holding(cells, pattern) == 0:
+    if cells.nbytes > _SMALL and native_count_holding(cells, pattern) == 0:
         return np.zeros(0, np.int64)
     return np.flatnonzero(cells == pattern[0])
 
@@ -138,6 +141,8 @@ def places_touched(values: Array, pattern: Array) -> Array:
 
 def first_difference(left: Array, right: Array) -> int | None:
     """The offset of the first byte that differs between two byte arrays of one size."""
+    if left.size <= _SMALL and left.tobytes() == right.tobytes():
+        return None
     for place, piece in pieces(right):
         offset = _difference_in_piece(left[place], piece)
         if offset is not None:

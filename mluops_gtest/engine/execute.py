@@ -26,6 +26,7 @@ from mluops_gtest.errors import ContentError
 from mluops_gtest.model import cause
 from mluops_gtest.model.bounds import BoundSource, computed_bounds
 from mluops_gtest.model.case import Case
+from mluops_gtest.model.changing import changed
 from mluops_gtest.model.exact_element import ElementsSource
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.result import CaseResult, Outcome
@@ -102,7 +103,8 @@ class Executor:
 
     def begin(self, case: Case, operator: Operator | None) -> tuple[CaseResult, TimedCase | None]:
         """The verdict on one case, and the case ready to be timed where it computes and passed."""
-        task = _told(_blank(case), lambda: self._prepared(case, operator))
+        blank = _blank(case)
+        task = _told(blank, lambda: self._prepared(case, operator, blank))
         if isinstance(task, CaseResult):
             return task, None
         result = _told(task.blank, lambda: on_every_side(self.options.sides, lambda side: self._repeated(task, side)))
@@ -110,16 +112,15 @@ class Executor:
             return result, None
         return result, TimedCase(self, task, result)
 
-    def _prepared(self, case: Case, operator: Operator | None) -> Task | CaseResult:
+    def _prepared(self, case: Case, operator: Operator | None, blank: CaseResult) -> Task | CaseResult:
         """The case ready to be called, or the result of one that will not be."""
-        blank = _blank(case)
         if operator is None:
             return replace(blank, causes=(cause.UnknownOperator(case.operator),))
         refusal = self._unsupported(operator.name)
         if refusal is not None:
             return replace(blank, outcome=refusal[0], causes=(refusal[1],))
         expectation = self.options.expect(case, operator)
-        expected = replace(blank, expected_status=expectation.answer.status)
+        expected = changed(blank, expected_status=expectation.answer.status)
         allowed = self._second_look(case, operator)
         look = None if self.options.elementwise is False else allowed
         arbitrate = self.options.arbitrate

@@ -1,7 +1,7 @@
 """What is found on one run of a case, and the result that follows."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -10,6 +10,7 @@ from mluops_gtest.engine.fingerprint import fingerprinted
 from mluops_gtest.model import cause
 from mluops_gtest.model.arbitration import Arbitration
 from mluops_gtest.model.cause import Cause
+from mluops_gtest.model.changing import changed
 from mluops_gtest.model.explanation import Explanation
 from mluops_gtest.model.result import CaseResult, ElementReading, Outcome, Profile, Reading, Worst
 
@@ -113,7 +114,7 @@ def _scalar_explained(name: str, got: int, value: int) -> Explanation:
 
 def judged(result: CaseResult, judgement: Judgement) -> CaseResult:
     """The result with what was found, and with its fingerprint."""
-    found = replace(
+    found = changed(
         result,
         outcome=judgement.outcome,
         readings=tuple(judgement.readings),

@@ -127,6 +127,8 @@ def _words(error: BaseException) -> str:
 
 
 def _status(backend: OfferedBackend, answer: Any) -> Status:
+    if isinstance(answer, Status):
+        return answer
     if isinstance(answer, bool) or not isinstance(answer, (int, np.integer)):
         raise TypeError(f"backend {backend.name}: run() returned {short(answer)}; it must return a Status.")
     if int(answer) not in Status.__members__.values():

@@ -3,8 +3,8 @@
 import datetime
 import shlex
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from mluops_gtest.engine.caller import Caller, LostDeviceError, ThreadsCaller
@@ -14,9 +14,11 @@ from mluops_gtest.engine.failures import not_judged, not_loaded
 from mluops_gtest.engine.fingerprint import fingerprinted
 from mluops_gtest.engine.lanes import Lanes, PlannedCase
 from mluops_gtest.engine.outputs import OutputKeeper
+from mluops_gtest.engine.result_store import ResultsInMemory, ResultStore
 from mluops_gtest.engine.stressed_cases import StressedExecutor
 from mluops_gtest.model import cause
 from mluops_gtest.model.case import Case, CaseSource
+from mluops_gtest.model.changing import changed
 from mluops_gtest.model.event import CaseFinished, CaseStarted, Event, Listener, RunFinished, RunStarted
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.report import RunReport
@@ -38,9 +40,8 @@ class RunContext:
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
-def shapes_of(operators: Mapping[str, Operator], results: Iterable[CaseResult]) -> dict[str, dict[str, str]]:
+def shapes_of(operators: Mapping[str, Operator], failed: Set[str]) -> dict[str, dict[str, str]]:
     """The shapes in symbols of the operators of which some case failed: they name what the cases have in common."""
-    failed = {result.operator for result in results if result.explained}
     return {name: {one.id: one.shape for one in operators[name].tensors} for name in sorted(failed & operators.keys())}
 
 
@@ -52,10 +53,10 @@ def run(
     context: RunContext,
     options: Options,
     listeners: Sequence[Listener],
-    done: Mapping[str, CaseResult] | None = None,
+    store: ResultStore | None = None,
     keep: OutputKeeper | None = None,
 ) -> RunReport:
-    """Run every planned case that is not `done` already, side by side on the callers; `keep` may save outputs."""
+    """Run every planned case without a result in the store, side by side on the callers; `keep` may save outputs."""
     executors = [executor_of(caller, options, keep) for caller in callers]
     lanes: Lanes[PlannedCase, Event] = Lanes([CaseLane(executor, operators, source, context) for executor in executors])
 
@@ -65,7 +66,7 @@ def run(
             "compare": sum(executor.times.compare for executor in executors),
         }
 
-    return run_lanes(plan, callers[0].name, lanes, operators, context, options, listeners, timing, done)
+    return run_lanes(plan, callers[0].name, lanes, operators, context, options, listeners, timing, store)
 
 
 class CaseEvents(Protocol):
@@ -99,27 +100,33 @@ def run_lanes(
     options: Options,
     listeners: Sequence[Listener],
     timing: Callable[[], dict[str, float]],
-    done: Mapping[str, CaseResult] | None = None,
+    store: ResultStore | None = None,
 ) -> RunReport:
-    """Run every planned case that is not `done` already.
+    """Run every planned case that has no result in the store yet.
 
     Cases that are not reached are not_run, and an interrupt still gives a report.
     """
+    store = ResultsInMemory() if store is None else store
+    told: tuple[Listener, ...] = (store, *listeners)
 
     def tell(event: Event) -> None:
-        for listener in listeners:
+        for listener in told:
             listener(event)
 
-    results: dict[str, CaseResult] = dict(done or {})
-    todo = [planned for planned in plan if planned.id not in results]
+    room, explained = ExplanationRoom(), set()
+    for result in store:
+        room.kept(result)
+        if result.explained:
+            explained.add(result.operator)
+    todo = [planned for planned in plan if planned.id not in store]
     started = datetime.datetime.now(datetime.UTC)
     begin = time.perf_counter()
     tell(RunStarted(backend, len(todo)))
     interrupted = False
     try:
-        for event in _events(lanes, todo, options, results.values()):
-            if isinstance(event, CaseFinished):
-                results[event.result.case] = event.result
+        for event in _events(lanes, todo, options, room):
+            if isinstance(event, CaseFinished) and event.result.explained:
+                explained.add(event.result.operator)
             tell(event)
     except KeyboardInterrupt:
         interrupted = True
@@ -129,10 +136,9 @@ def run_lanes(
         lanes.stop()
         raise
     for planned in todo:
-        if planned.id not in results:
+        if planned.id not in store:
             why = cause.Interrupted() if interrupted else lanes.lost or cause.StoppedAtFailure()
-            results[planned.id] = _not_run(planned, context, why)
-            tell(CaseFinished(results[planned.id]))
+            tell(CaseFinished(_not_run(planned, context, why)))
     report = RunReport(
         tool_version=context.tool_version,
         backend=context.backend,
@@ -140,11 +146,11 @@ def run_lanes(
         selection=context.selection,
         started=started.isoformat(timespec="seconds"),
         seconds=time.perf_counter() - begin,
-        results=tuple(results[planned.id] for planned in plan),
+        results=store.in_order(planned.id for planned in plan),
         timing=timing(),
         interrupted=interrupted or lanes.interrupted,
         labels=context.labels,
-        shapes=shapes_of(operators, results.values()),
+        shapes=shapes_of(operators, explained),
     )
     tell(RunFinished(report))
     return report
@@ -158,12 +164,7 @@ def executor_of(caller: Caller, options: Options, keep: OutputKeeper | None = No
     return StressedExecutor(caller, options, options.stress, keep)
 
 
-def _events(
-    lanes: CaseEvents, todo: Sequence[PlannedCase], options: Options, done: Iterable[CaseResult]
-) -> Iterator[Event]:
-    room = ExplanationRoom()
-    for result in done:
-        room.kept(result)
+def _events(lanes: CaseEvents, todo: Sequence[PlannedCase], options: Options, room: ExplanationRoom) -> Iterator[Event]:
     for event in lanes.run(todo):
         yield CaseFinished(room.kept(event.result)) if isinstance(event, CaseFinished) else event
         if options.stop_at_first and isinstance(event, CaseFinished) and event.result.outcome.blocks:
@@ -192,7 +193,7 @@ class CaseLane:
         else:
             result = self._executed(planned, case)
         return CaseFinished(
-            replace(result, repro=_repro(planned, self.context), debug=_debug(planned, self.context, result))
+            changed(result, repro=_repro(planned, self.context), debug=_debug(planned, self.context, result))
         )
 
     def _executed(self, planned: PlannedCase, case: Case) -> CaseResult:
@@ -214,7 +215,7 @@ def _not_run(planned: PlannedCase, context: RunContext, why: cause.Cause) -> Cas
 
 
 def _repro(planned: PlannedCase, context: RunContext) -> str:
-    return shlex.join(["mluops-test", "run", planned.id, *context.repro_options])
+    return f"mluops-test run {shlex.join((planned.id, *context.repro_options))}"
 
 
 def _debug(planned: PlannedCase, context: RunContext, result: CaseResult) -> str:

@@ -13,6 +13,7 @@ from mluops_gtest.engine.reply import Ending, Reply
 from mluops_gtest.engine.second_look import SecondLook
 from mluops_gtest.model import cause
 from mluops_gtest.model.case import Case
+from mluops_gtest.model.changing import changed
 from mluops_gtest.model.exact_element import ExactElements
 from mluops_gtest.model.notes import cut_text
 from mluops_gtest.model.operator import Operator
@@ -57,7 +58,7 @@ def verdict(
     left = (f"{what}; its worker was replaced" for what in reply.left)
     notes = (*task.blank.notes, *reply.notes, *left)
     compared = reply.ended not in (Ending.DECLINED, Ending.ERROR)
-    result = replace(
+    result = changed(
         task.blank, status=reply.status, seconds=reply.seconds, notes=notes, output=reply.output, compared=compared
     )
     if reply.ended is not None:

@@ -67,8 +67,9 @@ def cause_groups(
         else:
             others[mark_of(result)].append(result)
     by_operator = defaultdict(list)
-    for result in everything:
-        by_operator[result.operator].append(result)
+    for result in everything if explained else ():
+        if result.operator in explained:
+            by_operator[result.operator].append(result)
     groups = [
         group
         for operator, results in explained.items()

@@ -7,18 +7,19 @@ from typing import Any
 
 from mluops_gtest.codec.lock import LockedTensor, LockEntry
 from mluops_gtest.model.case import Case, CaseDraft
+from mluops_gtest.model.changing import changed
 from mluops_gtest.model.criterion import Criterion
-from mluops_gtest.model.digest import digest_bytes, digest_tensors
+from mluops_gtest.model.digest import digest_tensors
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.tensor import Tensor
 
 
-def lock_entry(case: Case, declared: str, text: bytes | None = None) -> LockEntry:
-    """What the lock file records of a case; `declared` is the digest of its declaration, `text` its committed file."""
+def lock_entry(case: Case, declared: str, stored: str = "") -> LockEntry:
+    """What the lock file records of a case, with the digests of its declaration and of its committed file."""
     return LockEntry(
         id=case.id,
         declared=declared,
-        stored="" if text is None else digest_bytes(text),
+        stored=stored,
         inputs=digest_tensors(case.inputs),
         baseline=digest_tensors(case.outputs),
         tensors={"inputs": _described(case.inputs), "outputs": _described(case.outputs)},
@@ -47,9 +48,11 @@ def as_declared(case: Case, draft: CaseDraft, operator: Operator) -> Case:
 
     The file in a cache may be older than the criteria.
     """
-    expect = replace(case.expect, degenerate=draft.expect.degenerate)
+    expect, degenerate = case.expect, draft.expect.degenerate
+    if expect.degenerate != degenerate:
+        expect = replace(expect, degenerate=degenerate)
     criteria = declared_criteria(draft, operator, case.outputs)
-    return replace(case, tags=draft.tags, doc=draft.doc, expect=expect, criteria=criteria, declared=True)
+    return changed(case, tags=draft.tags, doc=draft.doc, expect=expect, criteria=criteria, declared=True)
 
 
 def _plain_params(case: Case) -> dict[str, Any]:

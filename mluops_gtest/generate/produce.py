@@ -18,6 +18,7 @@ from mluops_gtest.files.case_suffixes import TEXT
 from mluops_gtest.generate.locking import as_declared, lock_entry
 from mluops_gtest.generate.make import make_case
 from mluops_gtest.model.case import Case, CaseDraft
+from mluops_gtest.model.digest import digest_bytes
 from mluops_gtest.model.operator import Operator
 
 # What is committed: a file of at most this many bytes. Larger cases are made into the cache on first use.
@@ -160,7 +161,7 @@ class _Worker:
         operator = self._catalogue.operators[draft.operator]
         case = make_case(draft, operator)
         text = self._committed(case, operator) if target.committed_only else None
-        entry = lock_entry(case, draft.digest, text)
+        entry = lock_entry(case, draft.digest, "" if text is None else digest_bytes(text))
         path = target.path(case_id)
         if self._check:
             difference = self._difference(entry, target, text)

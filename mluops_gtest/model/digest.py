@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -22,10 +23,15 @@ def digest_tensors(tensors: Iterable[Tensor]) -> str:
     """SHA-256 of id, type, dims, strides and bytes of these tensors in order, shortened to 32 digits."""
     digest = hashlib.sha256()
     for tensor in tensors:
-        desc = tensor.desc
-        head = [tensor.id, desc.dtype.value, desc.dims, desc.strides, tensor.data is not None]
-        digest.update(json.dumps(head).encode() + b"\n")
-        if tensor.data is not None:
-            for _, piece in pieces(np.ascontiguousarray(tensor.data).reshape(-1).view(np.uint8)):
+        desc, data = tensor.desc, tensor.data
+        digest.update(_head(tensor.id, desc.dtype.value, desc.dims, desc.strides, data is not None))
+        if data is not None:
+            for _, piece in pieces(np.ascontiguousarray(data).reshape(-1).view(np.uint8)):
                 digest.update(piece.data)
     return digest.hexdigest()[:_DIGITS]
+
+
+# Many cases of a run have the same descriptors.
+@lru_cache(1024)
+def _head(name: str, dtype: str, dims: tuple[int, ...], strides: tuple[int, ...] | None, has_data: bool) -> bytes:
+    return json.dumps([name, dtype, dims, strides, has_data]).encode() + b"\n"

@@ -23,9 +23,10 @@ def cut_text(text: str, most: int) -> str:
 class Notes(list[str]):
     """A list of remarks that stays within `most` characters, however much is added to it."""
 
+    _size = _cut = _head = 0
+
     def __init__(self, notes: Iterable[object] = (), most: int = NOTES_LIMIT) -> None:
-        super().__init__()
-        self._most, self._size, self._cut, self._head = most, 0, 0, 0
+        self._most = most
         self.extend(notes)
 
     def append(self, note: object) -> None:
@@ -51,6 +52,8 @@ class Notes(list[str]):
 
     def kept(self) -> tuple[str, ...]:
         """The remarks within the limit, and between head and tail the number of those that were cut."""
+        if not self:
+            return ()
         self._shorten()
         if not self._cut:
             return tuple(self)

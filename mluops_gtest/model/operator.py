@@ -205,6 +205,16 @@ class Operator:
     accepted_faults: Mapping[str, str] = field(default_factory=dict)
     # Atomic adds: the document allows any order, so repeated runs may differ in the last bits.
     order_free: bool = False
+    # The parameter fields that are results of the call, and the outputs that say how many rows of others it owns.
+    results: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    counts: frozenset[str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """What every case asks for is found once."""
+        results = tuple(one.name for one in self.param_fields if one.result)
+        rows = frozenset(spec.rows_owned for spec in self.outputs if spec.rows_owned)
+        object.__setattr__(self, "results", results)
+        object.__setattr__(self, "counts", rows - set(results))
 
     def answer(self, call: OpCall) -> CheckVerdict:
         """The status of the call by the ordered checks, and the check that gave it."""
@@ -249,11 +259,6 @@ class Operator:
                 return spec
         raise KeyError(name)
 
-    @property
-    def counts(self) -> frozenset[str]:
-        """The outputs that say how many rows of others the operator owns."""
-        return frozenset(spec.rows_owned for spec in self.outputs if spec.rows_owned) - set(self.results)
-
     def input(self, name: str) -> TensorSpec:
         """The input of that id."""
         for spec in self.inputs:
@@ -270,11 +275,6 @@ class Operator:
     def names(self) -> tuple[str, ...]:
         """Every name that a user may type."""
         return (self.name,) if self.name == self.released_name else (self.name, self.released_name)
-
-    @property
-    def results(self) -> tuple[str, ...]:
-        """The parameter fields that are results of the call."""
-        return tuple(f.name for f in self.param_fields if f.result)
 
     @property
     def param_fields(self) -> tuple[ParamField, ...]:

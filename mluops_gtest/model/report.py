@@ -1,7 +1,7 @@
 """A whole run: its results, what it ran on, and the exit code that follows."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,6 +9,56 @@ from mluops_gtest.errors import ExitCode
 from mluops_gtest.model.result import CaseResult, Outcome
 
 FORMAT = 1
+
+
+class Tally:
+    """What follows from all results of a run together, gathered one by one."""
+
+    def __init__(self, results: Iterable[CaseResult] = ()) -> None:
+        self.cases = 0
+        # Cases that --reseed left with the values that they have without it, and those that drew more than once.
+        self.fixed = self.redrawn = 0
+        self._outcomes: Counter[Outcome] = Counter()
+        self._codes: set[ExitCode] = set()
+        self._compared = False
+        for result in results:
+            self.add(result)
+
+    def add(self, result: CaseResult) -> None:
+        """Count it."""
+        self.cases += 1
+        self._outcomes[result.outcome] += 1
+        self._compared = self._compared or result.compared
+        if result.bug:
+            self._codes.add(ExitCode.BUG)
+        elif result.content_error:
+            self._codes.add(ExitCode.CONTENT)
+        elif result.outcome.blocks:
+            self._codes.add(ExitCode.FAILED)
+        if result.info.reseeded is not None:
+            self.fixed += result.info.reseeded.fixed
+            self.redrawn += result.info.reseeded.redraws > 0
+
+    @property
+    def summary(self) -> dict[str, int]:
+        """How many results have each outcome, in the order of the outcomes; absent ones are left out."""
+        return {outcome.value: self._outcomes[outcome] for outcome in Outcome if self._outcomes[outcome]}
+
+    @property
+    def failing(self) -> int:
+        """Cases that ran and block."""
+        return sum(n for outcome, n in self._outcomes.items() if _fails(outcome))
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """Broken content, blocking outcomes, nothing compared: the worst of what applies."""
+        return ExitCode.worst(self._codes if self._compared else {*self._codes, ExitCode.EMPTY})
+
+
+class TalliedResults(Sequence[CaseResult]):
+    """Results that are read when they are asked for; what is asked of all together is known without that."""
+
+    tally: Tally
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +71,7 @@ class RunReport:
     selection: Mapping[str, Any]
     started: str
     seconds: float
-    results: tuple[CaseResult, ...]
+    results: Sequence[CaseResult]
     # Seconds by phase: generate, load, backend, compare, write.
     timing: Mapping[str, float] = field(default_factory=dict)
     interrupted: bool = False
@@ -31,15 +81,19 @@ class RunReport:
     shapes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
+    def tally(self) -> Tally:
+        """What follows from all results together."""
+        return self.results.tally if isinstance(self.results, TalliedResults) else Tally(self.results)
+
+    @property
     def failing(self) -> tuple[CaseResult, ...]:
         """Cases that ran and block."""
-        return tuple(r for r in self.results if r.outcome.blocks and r.outcome is not Outcome.NOT_RUN)
+        return tuple(r for r in self.results if _fails(r.outcome)) if self.tally.failing else ()
 
     @property
     def summary(self) -> dict[str, int]:
         """How many results have each outcome, in the order of the outcomes; absent ones are left out."""
-        counts = Counter(result.outcome for result in self.results)
-        return {outcome.value: counts[outcome] for outcome in Outcome if counts[outcome]}
+        return self.tally.summary
 
     @property
     def reseed(self) -> int | None:
@@ -55,26 +109,18 @@ class RunReport:
     @property
     def fixed(self) -> int:
         """How many cases --reseed left with the values that they have without it."""
-        return sum(r.info.reseeded is not None and r.info.reseeded.fixed for r in self.results)
+        return self.tally.fixed
 
     @property
     def exit_code(self) -> ExitCode:
         """What the run answers to the shell."""
-        return ExitCode.INTERRUPTED if self.interrupted else exit_code(self.results)
+        return ExitCode.INTERRUPTED if self.interrupted else self.tally.exit_code
 
 
 def exit_code(results: Iterable[CaseResult]) -> ExitCode:
-    """Broken content, blocking outcomes, nothing compared: the worst of what applies."""
-    codes = set()
-    compared = False
-    for result in results:
-        compared = compared or result.compared
-        if result.bug:
-            codes.add(ExitCode.BUG)
-        elif result.content_error:
-            codes.add(ExitCode.CONTENT)
-        elif result.outcome.blocks:
-            codes.add(ExitCode.FAILED)
-    if not compared:
-        codes.add(ExitCode.EMPTY)
-    return ExitCode.worst(codes)
+    """What these results answer to the shell."""
+    return Tally(results).exit_code
+
+
+def _fails(outcome: Outcome) -> bool:
+    return outcome.blocks and outcome is not Outcome.NOT_RUN

@@ -1,6 +1,6 @@
 """The report as JUnit XML, which every CI system reads: a suite per operator, a testcase per result."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
@@ -38,7 +38,7 @@ def _suite(
     return suite
 
 
-def _counts(results: tuple[CaseResult, ...]) -> dict[str, str]:
+def _counts(results: Sequence[CaseResult]) -> dict[str, str]:
     elements = [_element(result.outcome) for result in results]
     return {
         "tests": str(len(results)),

@@ -2,7 +2,6 @@
 
 import io
 import shlex
-from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -14,8 +13,9 @@ from mluops_gtest.model.counted import counted
 from mluops_gtest.model.difference import worst_outlier, worst_words
 from mluops_gtest.model.event import CaseFinished, Event
 from mluops_gtest.model.report import RunReport
-from mluops_gtest.model.result import CaseResult, Outcome
+from mluops_gtest.model.result import CaseResult, Outcome, StressReading
 from mluops_gtest.reports.markup import escape, escape_lines
+from mluops_gtest.reports.run_facts import RunFacts
 
 if TYPE_CHECKING:
     from mluops_gtest.explain.groups import CauseGroup
@@ -38,11 +38,14 @@ class TerminalReporter:
         self._out = out
         self._whole = whole
         self._verbosity = verbosity
+        self._heard = RunFacts()
 
     def __call__(self, event: Event) -> None:
         """Listen to the run."""
-        if isinstance(event, CaseFinished) and self._verbosity > 0:
-            self._case(event.result)
+        if isinstance(event, CaseFinished):
+            self._heard.add(event.result)
+            if self._verbosity > 0:
+                self._case(event.result)
 
     def _case(self, result: CaseResult) -> None:
         word = f"[{result.outcome.tone.terminal}]{result.outcome.value:12}[/]"
@@ -55,18 +58,19 @@ class TerminalReporter:
                 self._out.print(line, soft_wrap=True)
 
     def summary(self, report: RunReport, where: str) -> None:
-        """The tables, the failures and the closing lines."""
+        """The tables, the failures and the closing lines; results that were not heard of are read."""
+        facts = self._heard if self._heard.cases == len(report.results) else RunFacts.of(report.results)
         if self._verbosity >= 0:
-            self._out.print(operator_table(report))
+            self._out.print(_table(facts))
             self._failures(report, where)
-            self._skips(report.results)
-            self._notices(report.results)
-            self._outliers(report.results)
-            self._arbitrated(report.results)
-            self._stress(report.results)
+            self._skips(facts)
+            self._notices(facts)
+            self._outliers(facts)
+            self._arbitrated(facts)
+            self._stress(facts)
         counts = ", ".join(f"{n} {outcome}" for outcome, n in report.summary.items())
         self._out.print(f"{counts} in {report.seconds:.1f} s on {escape(str(report.backend['name']))}", soft_wrap=True)
-        if words := host_words(report.results):
+        if words := host_words(facts):
             self._out.print(escape(words), soft_wrap=True)
         if report.reseed is not None:
             self._out.print(reseed_words(report), soft_wrap=True)
@@ -118,61 +122,52 @@ class TerminalReporter:
         rest = f" and {len(names) - _MAX_OTHERS} more, to list them: {escape(everything)}" if cut else ""
         yield f"  others: {', '.join(names[:_MAX_OTHERS])}{rest}"
 
-    def _skips(self, results: Sequence[CaseResult]) -> None:
-        for outcome in (Outcome.SKIPPED, Outcome.NOT_RUN):
-            reasons = Counter(result.reason for result in results if result.outcome is outcome)
+    def _skips(self, facts: RunFacts) -> None:
+        for outcome, reasons in facts.not_tested.items():
             for reason, count in reasons.most_common(_MAX_SKIP_REASONS):
                 word = f"[{outcome.tone.terminal}]{outcome.value}[/]"
                 self._out.print(f"{word} {count}: {escape(reason)}", soft_wrap=True)
 
-    def _outliers(self, results: Sequence[CaseResult]) -> None:
+    def _outliers(self, facts: RunFacts) -> None:
         """What the documents let pass and arithmetic does not."""
-        found = [result for result in results if result.outliers and not result.outcome.blocks]
-        if found:
-            self._out.print(f"[yellow]beyond[/] {escape(outlier_words(found))}", soft_wrap=True)
+        if facts.outlier is not None:
+            self._out.print(f"[yellow]beyond[/] {escape(outlier_words(facts, facts.outlier))}", soft_wrap=True)
 
-    def _arbitrated(self, results: Sequence[CaseResult]) -> None:
+    def _arbitrated(self, facts: RunFacts) -> None:
         """Who is right, over all disputes."""
-        if found := [one for result in results for one in result.arbitrated]:
+        if facts.arbitrated:
             from mluops_gtest.model.reasons.arbitrated import arbitration_summary
 
-            self._out.print(f"[yellow]arbitrated[/] {escape(arbitration_summary(found))}", soft_wrap=True)
+            self._out.print(f"[yellow]arbitrated[/] {escape(arbitration_summary(facts.arbitrated))}", soft_wrap=True)
 
-    def _stress(self, results: Sequence[CaseResult]) -> None:
+    def _stress(self, facts: RunFacts) -> None:
         """How much was repeated, and what varied."""
-        if found := [result for result in results if result.stress is not None]:
-            self._out.print(f"[yellow]stress[/] {escape(stress_words(found))}", soft_wrap=True)
+        if facts.stress:
+            self._out.print(f"[yellow]stress[/] {escape(stress_words(facts.stress))}", soft_wrap=True)
 
-    def _notices(self, results: Iterable[CaseResult]) -> None:
+    def _notices(self, facts: RunFacts) -> None:
         """What was tolerated in cases that are no failures: a padded input, a field that nobody knows."""
-        noted = [result for result in results if result.notes and not result.outcome.blocks and not result.outliers]
-        if noted:
-            first = f"{noted[0].case}: {noted[0].notes[0]}"
-            rest = len(noted) - 1
+        if facts.noted:
+            rest = facts.noted - 1
             more = (
                 f"; {counted(rest, 'more case')} {'has' if rest == 1 else 'have'} notices, -v shows all" if rest else ""
             )
-            self._out.print(f"[yellow]notice[/] {escape(first)}{more}", soft_wrap=True)
+            self._out.print(f"[yellow]notice[/] {escape(facts.first_note)}{more}", soft_wrap=True)
 
 
-def host_words(results: Sequence[CaseResult]) -> str:
+def host_words(facts: RunFacts) -> str:
     """How each host of a cluster fared; empty where all cases ran on one."""
-    hosts: dict[str, Counter[Outcome]] = defaultdict(Counter)
-    for result in results:
-        if result.host:
-            hosts[result.host][result.outcome] += 1
-    if len(hosts) < 2:
+    if len(facts.hosts) < 2:
         return ""
     told = (
         f"{host}: {', '.join(f'{count} {outcome.value}' for outcome, count in tally.items())}"
-        for host, tally in sorted(hosts.items())
+        for host, tally in sorted(facts.hosts.items())
     )
     return f"Hosts: {'; '.join(told)}"
 
 
-def stress_words(results: Sequence[CaseResult]) -> str:
+def stress_words(readings: Sequence[StressReading]) -> str:
     """How often cases were repeated with how many threads, and how many of them failed or left other bits."""
-    readings = [result.stress for result in results if result.stress is not None]
     threads = sorted({row.threads for reading in readings for row in reading.by_threads})
     repetitions = sum(reading.repetitions for reading in readings)
     failing = sum(reading.failed > 0 for reading in readings)
@@ -184,15 +179,12 @@ def stress_words(results: Sequence[CaseResult]) -> str:
     )
 
 
-def outlier_words(results: Sequence[CaseResult]) -> str:
+def outlier_words(facts: RunFacts, worst: CaseResult) -> str:
     """How many elements of cases that pass no order of operations explains, and the worst of them."""
-    elements = sum(result.outliers for result in results)
-    precisions = sorted({reading.precision for result in results for reading in result.elements if reading.beyond})
-    cases = "1 case passed" if len(results) == 1 else f"{len(results)} cases passed"
-    many = "1 element" if elements == 1 else f"{elements} elements"
-    worst = max(results, key=lambda result: max(reading.ratio for reading in result.elements))
+    cases = "1 case passed" if facts.with_outliers == 1 else f"{facts.with_outliers} cases passed"
+    many = "1 element" if facts.outliers == 1 else f"{facts.outliers} elements"
     return (
-        f"{cases} with {many} that no order of {' or '.join(precisions)} operations explains, "
+        f"{cases} with {many} that no order of {' or '.join(sorted(facts.precisions))} operations explains, "
         f"the worst in {worst.case}: {worst_outlier(worst)}; --elementwise fails such cases"
     )
 
@@ -214,19 +206,19 @@ def content_words(report: RunReport) -> str:
 
 def reseed_words(report: RunReport) -> str:
     """The seed, and how much of the run it reached."""
-    redrawn = sum(r.info.reseeded is not None and r.info.reseeded.redraws > 0 for r in report.results)
-    again = f"; {redrawn} drew more than once to meet their conditions" if redrawn else ""
-    same = f"{counted(report.fixed, 'case')} {'is' if report.fixed == 1 else 'are'} the same without it"
+    tally = report.tally
+    again = f"; {tally.redrawn} drew more than once to meet their conditions" if tally.redrawn else ""
+    same = f"{counted(tally.fixed, 'case')} {'is' if tally.fixed == 1 else 'are'} the same without it"
     return f"Values of --reseed {report.reseed}; {same}{again}"
 
 
 def operator_table(report: RunReport) -> Table:
     """A row per operator: how many cases of each outcome, and the seconds inside the backend."""
-    counts: dict[str, Counter[Outcome]] = defaultdict(Counter)
-    seconds: Counter[str] = Counter()
-    for result in report.results:
-        counts[result.operator or "?"][result.outcome] += 1
-        seconds[result.operator or "?"] += result.seconds  # type: ignore[assignment]
+    return _table(RunFacts.of(report.results))
+
+
+def _table(facts: RunFacts) -> Table:
+    counts, seconds = facts.outcomes, facts.seconds
     present = [outcome for outcome in Outcome if any(row[outcome] for row in counts.values())]
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("operator", no_wrap=True)

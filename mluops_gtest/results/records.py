@@ -74,7 +74,12 @@ def result_to_json(result: CaseResult) -> dict[str, Any]:
 
 
 def report_to_json(report: RunReport) -> dict[str, Any]:
-    """The whole report as plain JSON values; one without labels and shapes is written as before there were any."""
+    """The whole report as plain JSON values."""
+    return {**head_to_json(report), "results": [result_to_json(result) for result in report.results]}
+
+
+def head_to_json(report: RunReport) -> dict[str, Any]:
+    """All but the results; a report without labels and shapes is written as before there were any."""
     labels = {"labels": dict(report.labels)} if report.labels else {}
     return {
         "format": FORMAT,
@@ -89,7 +94,6 @@ def report_to_json(report: RunReport) -> dict[str, Any]:
         **labels,
         **({"shapes": {name: dict(shapes) for name, shapes in report.shapes.items()}} if report.shapes else {}),
         "summary": report.summary,
-        "results": [result_to_json(result) for result in report.results],
     }
 
 

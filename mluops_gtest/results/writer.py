@@ -4,46 +4,60 @@ import contextlib
 import os
 import shlex
 import time
+from array import array
+from collections.abc import Iterable, Iterator
 from typing import Any, assert_never
 
 from mluops_gtest.errors import UnwritableError
-from mluops_gtest.files.typed import json_bytes
+from mluops_gtest.files.typed import Source, json_bytes
 from mluops_gtest.files.writing import replace_file
 from mluops_gtest.model.event import CaseFinished, CaseStarted, Event, RunFinished, RunStarted
-from mluops_gtest.model.report import RunReport
+from mluops_gtest.model.report import RunReport, Tally
 from mluops_gtest.model.result import CaseResult
 from mluops_gtest.results.files import AFTER_RESULTS, BEFORE_RESULTS, REPORT, RESULTS, RUN
 from mluops_gtest.results.folder import ResultsFolder
-from mluops_gtest.results.records import report_to_json, result_to_json
+from mluops_gtest.results.records import head_to_json, result_to_json
+from mluops_gtest.results.stored import StoredResults
+
+
+class _ShortenedError(UnwritableError):
+    """What was written is no longer there."""
 
 
 class ResultFiles:
-    """Writes the results of one run; every finished case is on disk before the next one starts."""
+    """Writes the results of one run; every finished case is on disk before the next one starts.
 
-    def __init__(self, folder: ResultsFolder, request: dict[str, Any], done: tuple[CaseResult, ...] = ()) -> None:
+    Nothing of a result stays in memory but its place in the file.
+    """
+
+    def __init__(self, folder: ResultsFolder, request: dict[str, Any], done: Iterable[CaseResult] = ()) -> None:
         self.seconds = 0.0
-        self.finished = list(done)
+        # What all results so far come to.
+        self.tally = Tally()
         self._folder = folder
         self._request = json_bytes(request, indent=1) + b"\n"
         self._path = folder.path / RESULTS
-        self._begin()
+        # Case → the number of its line; where each line begins, and where the last one ends.
+        self._numbers: dict[str, int] = {}
+        self._starts = array("q", [0])
+        self._begin(map(self._counted, done))
         try:
             # An older report must not survive beside the results of a run that is killed.
             (folder.path / REPORT).unlink(missing_ok=True)
-            self._lines = self._path.open("ab", buffering=0)
+            self._file = self._path.open("a+b", buffering=0)
         except OSError as error:
             raise UnwritableError.of(folder.path, error) from error
 
-    def _begin(self) -> None:
+    def _begin(self, lines: Iterable[bytes]) -> None:
         """What is known so far, as the files of a run that goes on from here."""
         replace_file(self._folder.path / RUN, [self._request])
-        replace_file(self._path, map(_line, self.finished))
+        replace_file(self._path, lines)
 
     def __enter__(self) -> "ResultFiles":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._lines.close()
+        self._file.close()
 
     def __call__(self, event: Event) -> None:
         """Listen to the run; UnwritableError where a result cannot be kept."""
@@ -57,33 +71,68 @@ class ResultFiles:
             case _:
                 assert_never(event)
 
-    def write_report(self, report: RunReport) -> None:
-        """The report, whole or not at all."""
+    def __contains__(self, case: str) -> bool:
+        """That case has a result."""
+        return case in self._numbers
+
+    def __iter__(self) -> Iterator[CaseResult]:
+        """All results, as they came."""
+        return iter(self.in_order(self._numbers))
+
+    def in_order(self, cases: Iterable[str]) -> StoredResults:
+        """The results of these cases, read when they are asked for, while the files are open."""
+        source = Source(str(self._path), "`mluops-test run` writes this file; start the run again.")
+        return StoredResults(array("q", map(self._numbers.__getitem__, cases)), self._line, source, self.tally)
+
+    def write_report(self, report: RunReport, cases: Iterable[str]) -> None:
+        """The report on these cases, whole or not at all; their results are copied from the lines that are written."""
+        lines = (self._line(self._numbers[case]) for case in cases)
         try:
-            replace_file(self._folder.path / REPORT, _document(report), make_folder=False)
+            replace_file(self._folder.path / REPORT, _document(report, lines), make_folder=False)
+        except _ShortenedError:
+            raise
         except UnwritableError as error:
             raise UnwritableError(f"{error} {self._what_is_left('writes the report')}") from error
 
     def _append(self, result: CaseResult) -> None:
-        end = self._lines.tell()
-        rest = memoryview(_line(result))
+        line = _line(result)
+        rest = memoryview(line)
         try:
             while rest:
-                rest = rest[self._lines.write(rest) :]
+                rest = rest[self._file.write(rest) :]
         except OSError as error:
             # Half a line helps nobody; should it stay, whoever reads it drops it.
             with contextlib.suppress(OSError):
-                self._lines.truncate(end)
+                self._file.truncate(self._starts[-1])
             raise UnwritableError.of(self._path, error, self._what_is_left("runs the rest")) from error
-        self.finished.append(result)
+        self._count(result, line)
         if not self._in_place():
             left = self._what_is_left("runs the rest")
             raise UnwritableError(f"{self._path}: cannot be written: the file was removed. {left}")
 
+    def _counted(self, result: CaseResult) -> bytes:
+        line = _line(result)
+        self._count(result, line)
+        return line
+
+    def _count(self, result: CaseResult, line: bytes) -> None:
+        self._numbers[result.case] = len(self._starts) - 1
+        self._starts.append(self._starts[-1] + len(line))
+        self.tally.add(result)
+
+    def _line(self, number: int) -> bytes:
+        """A line that is written; also from a file that was removed, as long as it is open."""
+        start, end = self._starts[number : number + 2]
+        self._file.seek(start)
+        line = self._file.read(end - start) or b""
+        if len(line) != end - start:
+            raise _ShortenedError(f"{self._path}: another program has shortened the file; run again.")
+        return line
+
     def _in_place(self) -> bool:
         """What is written to a file that was removed or moved away reaches nobody."""
         try:
-            return os.path.samestat(os.stat(self._path), os.fstat(self._lines.fileno()))
+            return os.path.samestat(os.stat(self._path), os.fstat(self._file.fileno()))
         except OSError:
             return False
 
@@ -93,11 +142,11 @@ class ResultFiles:
             try:
                 if not self._folder.recover():
                     return "Another run may be there now; run this one again with another --out."
-                self._begin()
+                self._begin(map(self._line, range(len(self._starts) - 1)))
             except UnwritableError:
                 return "Nothing of this run could be kept; run it again with another --out."
         again = shlex.join(["mluops-test", "run", "--resume", str(self._folder.path)])
-        return f"The results of {len(self.finished)} cases are kept there; once it can be written, `{again}` {resumed}."
+        return f"The results of {self.tally.cases} cases are kept there; once it can be written, `{again}` {resumed}."
 
 
 def write_results(folder: ResultsFolder, report: RunReport) -> None:
@@ -107,13 +156,16 @@ def write_results(folder: ResultsFolder, report: RunReport) -> None:
     replace_file(folder.path / REPORT, _document(report))
 
 
-def _document(report: RunReport) -> list[bytes]:
-    """The head for people, then a line per result for programs."""
-    record = report_to_json(report)
-    results = record.pop("results")
-    head = json_bytes(record, indent=1).removesuffix(b"\n}")
-    lines = b",\n".join(map(json_bytes, results))
-    return [head, b",\n", BEFORE_RESULTS, lines, b"\n", AFTER_RESULTS, b"}\n"]
+def _document(report: RunReport, lines: Iterable[bytes] | None = None) -> Iterator[bytes]:
+    """The head for people, then a line per result for programs; `lines` where they are written already."""
+    yield json_bytes(head_to_json(report), indent=1).removesuffix(b"\n}")
+    yield b",\n" + BEFORE_RESULTS
+    separator = b""
+    for line in map(_line, report.results) if lines is None else lines:
+        yield separator
+        yield line.removesuffix(b"\n")
+        separator = b",\n"
+    yield b"\n" + AFTER_RESULTS + b"}\n"
 
 
 def _line(result: CaseResult) -> bytes:

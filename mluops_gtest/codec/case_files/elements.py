@@ -1,6 +1,7 @@
 """Between the value fields of a file and the elements of a tensor: numbers, bit patterns, hexadecimal digits."""
 
 import binascii
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -19,7 +20,12 @@ class ElementPart(NamedTuple):
     @property
     def bits(self) -> "np.dtype[Any]":
         """The unsigned integer of the same size."""
-        return np.dtype(f"<u{self.storage.itemsize}")
+        return _unsigned(self.storage.itemsize)
+
+
+@cache
+def _unsigned(size: int) -> "np.dtype[Any]":
+    return np.dtype(f"<u{size}")
 
 
 _COMPLEX: Final = {
@@ -31,6 +37,7 @@ _COMPLEX: Final = {
 }
 
 
+@cache
 def part_of(dtype: DType) -> ElementPart:
     """The part that one value of a file fills in a tensor of this type."""
     if dtype in _COMPLEX:

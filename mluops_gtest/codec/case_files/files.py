@@ -20,10 +20,10 @@ def is_text(path: Path) -> bool:
     return path.suffix == TEXT
 
 
-def read_document(path: Path, schema: Schema) -> Document:
-    """The document in a case file; errors name the file, and line and column of a text."""
+def read_document(path: Path, schema: Schema, data: memoryview | None = None) -> Document:
+    """The document in a case file, or in `data` from it; errors name the file, and line and column of a text."""
     text = is_text(path)
-    data = file_bytes(path)
+    data = file_bytes(path) if data is None else data
     try:
         return read_text(bytes(data), schema) if text else read_binary(data, schema)
     except CaseFileError as error:

@@ -43,14 +43,15 @@ def read_case(
     path: Path,
     schema: Schema,
     operators: OperatorsByName,
+    data: memoryview | None = None,
     *,
     case_id: str | None = None,
     strict: bool = False,
     allow_outside_paths: bool = False,
 ) -> Case:
-    """The case in a file; a case of an unknown operator is read as far as its values allow."""
+    """The case in a file, or in `data` from it; a case of an unknown operator is read as far as its values allow."""
     try:
-        document = read_document(path, schema)
+        document = read_document(path, schema, data)
     except CaseFileError as error:
         name = _unknown_operator(path, schema, operators)
         if name is None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -21,14 +22,15 @@ class ValueField(NamedTuple):
     storage: "np.dtype[Any] | None"
 
     @property
-    def low(self) -> int:
-        """The smallest integer the field holds."""
-        return int(np.iinfo(self.storage).min)
+    def limits(self) -> tuple[int, int]:
+        """The smallest and the largest integer the field holds."""
+        return _limits(self.storage)
 
-    @property
-    def high(self) -> int:
-        """The largest integer the field holds."""
-        return int(np.iinfo(self.storage).max)
+
+@cache
+def _limits(storage: "np.dtype[Any]") -> tuple[int, int]:
+    limits = np.iinfo(storage)
+    return int(limits.min), int(limits.max)
 
 
 # In the order in which a reader takes them: the first that is present holds the tensor's values.

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from mluops_gtest.codec.schema.document import Document, TensorDocument, Unknown
 from mluops_gtest.codec.schema.schema import Field, Fields, Schema
+from mluops_gtest.codec.wire.plain_text import read_plain_text
 from mluops_gtest.codec.wire.text_tokens import FIELD_GAP, GAP, string_end, strings_at, without_comments
 from mluops_gtest.codec.wire.text_values import (
     INTEGER,
@@ -40,6 +41,12 @@ _CLOSING: Final = {b"{": b"}", b"<": b">", b"[": b"]"}
 
 def read_text(text: bytes, schema: Schema) -> Document:
     """The document of a text case; errors start with line:column."""
+    plain = read_plain_text(text, schema)
+    return plain if plain is not None else read_any_text(text, schema)
+
+
+def read_any_text(text: bytes, schema: Schema) -> Document:
+    """The same by the general reader alone."""
     return _TextReader(without_comments(text), schema).read(schema.fields)
 
 

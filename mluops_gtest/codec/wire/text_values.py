@@ -185,7 +185,7 @@ class ValueColumn:
             # As protobuf does: to double first, then to float; a double too large for a float is an infinity.
             with np.errstate(over="ignore"):
                 return np.array([real(word) for word in self._words], np.float64).astype(field.storage)
-        low, high = field.low, field.high
+        low, high = field.limits
         numbers: list[int] = []
         for word in self._words:
             try:
@@ -307,7 +307,8 @@ def _parse(body: bytes, field: ValueField) -> Array | None:
         return None if np.isnan(numbers).any() and b"-nan" in body.lower() else numbers
     # numpy silently stops at the limits of 64 bits; the general path tells what is really there.
     limits = np.iinfo(wide)
-    low, high = max(field.low, limits.min + (limits.min < 0)), min(field.high, limits.max - 1)
+    least, most = field.limits
+    low, high = max(least, limits.min + (limits.min < 0)), min(most, limits.max - 1)
     return numbers.astype(storage) if numbers.min() >= low and numbers.max() <= high else None
 
 

@@ -107,7 +107,7 @@ def _slow(result: CaseResult, share: Efficiency, say: Words) -> str:
 
 def _remarks(report: RunReport, say: Words) -> Iterator[str]:
     """What the results do not show: points without cases, and cases left out with their reasons."""
-    points = checked_points(OperatorSummary(report.results), report, say)
+    points = checked_points(OperatorSummary(tuple(report.results)), report, say)
     untested = [point.name for point in points if not point.tested]
     if untested:
         yield say("untested", points=say("comma").join(untested))

@@ -64,7 +64,7 @@ def _lines(
     yield from _section("standard", accuracy_standard(by_operator, say), say, level=3)
     described = str(device.get("name", "")) if device else ""
     yield from _section("checklist", checklist(report, by_operator, described, say), say, level=3)
-    yield from _section("features", feature_tests(OperatorSummary(report.results), report, say), say, level=3)
+    yield from _section("features", feature_tests(OperatorSummary(tuple(report.results)), report, say), say, level=3)
     yield from _section("checks", parameter_checks(by_operator, say), say, level=3)
     yield from _section("function", function_tests(report, by_operator, say), say)
     timed = timed_results(report, device)

@@ -112,7 +112,8 @@ def test_floats_are_protobuf_s_floats(words, as_list, gap):
     st.booleans(),
 )
 def test_integers_are_protobuf_s_integers(field, numbers, shape, as_list):
-    numbers = [number % (field.high - field.low + 1) + field.low for number in numbers]
+    low, high = field.limits
+    numbers = [number % (high - low + 1) + low for number in numbers]
     words = [("-" if n < 0 else "") + shape.format(abs(n), "") for n in numbers * (1 + 200 // len(numbers))]
     name = field.name
     body = f"{name}: [{', '.join(words)}]" if as_list else " ".join(f"{name}: {word}" for word in words)

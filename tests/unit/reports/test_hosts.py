@@ -6,6 +6,7 @@ from mluops_gtest.files.typed import Source
 from mluops_gtest.model.result import Outcome
 from mluops_gtest.reports.html import render_html
 from mluops_gtest.reports.junit import render_junit
+from mluops_gtest.reports.run_facts import RunFacts
 from mluops_gtest.reports.terminal import host_words, render_text
 from mluops_gtest.results.records import result_from_json, result_to_json
 from tests.support.reports import report, result
@@ -18,10 +19,10 @@ TWO = (
 
 
 def test_the_summary_groups_by_host_where_hosts_differ():
-    assert host_words(TWO) == "Hosts: node1: 1 passed; node2: 1 passed, 1 failed"
+    assert host_words(RunFacts.of(TWO)) == "Hosts: node1: 1 passed; node2: 1 passed, 1 failed"
     assert "Hosts: node1: 1 passed; node2: 1 passed, 1 failed" in render_text(report(*TWO))
-    assert host_words(TWO[:1]) == ""
-    assert host_words([result("a")]) == ""
+    assert host_words(RunFacts.of(TWO[:1])) == ""
+    assert host_words(RunFacts.of([result("a")])) == ""
 
 
 def test_pages_and_junit_tell_the_host_of_each_case():
