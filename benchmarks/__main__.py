@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks import case_files, criteria, large_cases
+from benchmarks import case_files, criteria, large_cases, many_cases, start_up
 from benchmarks.page import line, page
 from benchmarks.rows import Row
 from benchmarks.table import Measured, Table, grossly_worse
@@ -14,7 +14,7 @@ COMMITTED = Path(__file__).with_name("table.json")
 
 
 def all_rows() -> Iterator[Row]:
-    for module in (criteria, case_files, large_cases):
+    for module in (criteria, case_files, large_cases, many_cases, start_up):
         yield from module.rows()
 
 

@@ -57,7 +57,7 @@ def test_a_bug_outweighs_a_full_disk(toy, failing, cli, monkeypatch, tmp_path):
     from mluops_gtest.errors import UnwritableError
     from mluops_gtest.results.writer import ResultFiles
 
-    def full(self, report):
+    def full(self, report, cases):
         raise UnwritableError("report.json: cannot be written: No space left on device.")
 
     failing(KeyError("nobody thought of that"))

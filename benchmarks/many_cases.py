@@ -1,0 +1,166 @@
+"""Tiny cases by the thousand beside as many pytest tests: `python -m benchmarks cases`.
+
+The cases are of one operator in a content root of their own; every contestant is a process of its own, from its start
+to its end. A test of pytest compares the same two arrays by one assert_allclose.
+"""
+
+import json
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from shutil import copytree
+
+from benchmarks.processes import IMPORTS, ROOT, Commands, commands
+from benchmarks.rows import Goal, Rounds, Row
+from mluops_gtest.api.session import Session
+from mluops_gtest.codec.lock import LockEntry, lock_path, write_lock
+
+OPERATOR = "masked_im2col_forward"
+CASES = """\
+- name: tiny_{n}
+  tags: [random]
+  doc: a tiny image
+  each: {n: {from: 1, to: %d}}
+  params: {kernel_h: 1, kernel_w: 1, pad_h: 0, pad_w: 0}
+  data: {recipe: mask_grid, image: [2, 3, 3], masks: 4}
+"""
+# As many values as the output of a case has.
+TESTS = """\
+import numpy as np
+import pytest
+
+COUNT = %d
+BASELINE = np.random.default_rng(1).random((COUNT, 2, 4), np.float32)
+EVALUATED = BASELINE.copy()
+
+
+@pytest.mark.parametrize("number", range(COUNT))
+def test_tiny(number):
+    np.testing.assert_allclose(EVALUATED[number], BASELINE[number])
+"""
+PYTEST, IMPORT = "pytest", "import numpy, click"
+
+
+def declared(folder: Path, count: int) -> str:
+    """A content root that declares so many cases."""
+    root = folder / f"root-{count}"
+    copytree(ROOT / "generators" / OPERATOR, root / "generators" / OPERATOR)
+    for name in ("cases", "prototxt"):
+        (root / name).mkdir()
+    (root / "cases" / f"{OPERATOR}.yaml").write_text(CASES % count)
+    return str(root)
+
+
+def generated(python: Commands, count: int) -> str:
+    """A content root with so many stored cases."""
+    root = declared(python.folder, count)
+    python.ours("generate", "--all", "--root", root)
+    return root
+
+
+def locked(folder: Path, count: int) -> str:
+    """A content root with so many cases in its lock, as far as a list asks: descriptors, and digests of nothing."""
+    root = declared(folder, count)
+    session = Session((root,))
+    tensor = {"id": "feature", "dtype": "float", "layout": "NCHW", "dims": [1, 2, 3, 3]}
+    entries = [
+        LockEntry(name, draft.digest, "", "0" * 32, "0" * 32, {"inputs": [tensor] * 3, "outputs": [tensor]}, {})  # type: ignore[list-item]
+        for name, draft in session.catalogue.drafts.items()
+    ]
+    path = lock_path(Path(root) / "prototxt", OPERATOR)
+    path.parent.mkdir()
+    write_lock(path, entries)
+    return root
+
+
+def run(root: str, *options: str) -> tuple[str, ...]:
+    return ("run", "--all", "--root", root, "--out", f"{root}-results", "--overwrite", "-q", *options)
+
+
+def beside_pytest(count: int) -> Rounds:
+    with commands() as python:
+        root = generated(python, count)
+        tests = python.folder / "test_tiny.py"
+        tests.write_text(TESTS % count)
+        peer = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:randomly", str(tests))
+        while True:
+            yield {"ours": python.ours(*run(root)).seconds, PYTEST: python.take(*peer).seconds}
+
+
+def in_workers(count: int) -> Rounds:
+    with commands() as python:
+        root = generated(python, count)
+        while True:
+            inline = python.ours(*run(root)).seconds
+            yield {
+                "ours": python.ours(*run(root, "--isolate", "-j", "2")).seconds,
+                "inline": inline,
+                "one worker": python.ours(*run(root, "--isolate")).seconds,
+                "inline and 1 ms a case": inline + count * 1e-3,
+            }
+
+
+def per_case(few: int, many: int) -> Rounds:
+    """Seconds per case, from the first case to the last: start-up counts for nothing."""
+    with commands() as python:
+        roots = {count: generated(python, count) for count in (few, many)}
+
+        def each(count: int) -> float:
+            python.ours(*run(roots[count]))
+            report = json.loads(Path(f"{roots[count]}-results", "report.json").read_bytes())
+            return float(report["seconds"]) / count
+
+        while True:
+            yield {"ours": each(many), f"of {few}": each(few)}
+
+
+def memory(few: int, many: int) -> Rounds:
+    with commands() as python:
+        roots = {count: generated(python, count) for count in (few, many)}
+        while True:
+            taken = {count: python.ours(*run(root)).peak_bytes for count, root in roots.items()}
+            yield {"ours": taken[many], f"of {few}": taken[few]}
+
+
+def listing(count: int) -> Rounds:
+    with commands() as python:
+        root = locked(python.folder, count)
+        python.ours("list", "--all", "--root", root)
+        while True:
+            yield {
+                "ours": python.ours("list", "--all", "--root", root).seconds,
+                IMPORT: python.take(*IMPORTS).seconds,
+            }
+
+
+def listing_memory(count: int) -> Rounds:
+    with commands() as python:
+        root = locked(python.folder, count)
+        while True:
+            yield {"ours": python.ours("list", "--all", "--root", root).peak_bytes, "500 MB": 5e8}
+
+
+def rows() -> Iterator[Row]:
+    yield Row(
+        "cases/run/1000", "1000 tiny cases, 1000 pytest tests", partial(beside_pytest, 1000), (Goal(PYTEST, 1.0),)
+    )
+    yield Row(
+        "cases/run/10000", "10 000 tiny cases, 10 000 pytest tests", partial(beside_pytest, 10_000), (Goal(PYTEST, 1),)
+    )
+    yield Row(
+        "cases/isolated",
+        "1000 tiny cases in two workers",
+        partial(in_workers, 1000),
+        (Goal("inline", 1.0), Goal("inline and 1 ms a case", 1.0)),
+    )
+    yield Row("cases/growth", "one of 10 000 cases", partial(per_case, 100, 10_000), (Goal("of 100", 1.1),))
+    yield Row("cases/memory", "a run of 10 000 cases", partial(memory, 1000, 10_000), (Goal("of 1000", 1.1),), unit="B")
+    yield Row("cases/list/10000", "`mluops-test list`", partial(listing, 10_000), (Goal(IMPORT, 10),))
+    yield Row("cases/list/100000", "`mluops-test list`", partial(listing, 100_000), (Goal(IMPORT, 100),))
+    yield Row(
+        "cases/list/100000/memory",
+        "`mluops-test list`",
+        partial(listing_memory, 100_000),
+        (Goal("500 MB", 1),),
+        unit="B",
+    )
