@@ -79,7 +79,7 @@ def warm_runs() -> Iterator[partial[Taken]]:
 
 def _run(folder: str, workers: str, threads: str) -> Taken:
     """One run with so many workers; libraries use so many threads in each."""
-    words = ["run", *CASES, "-q", "-j", workers, "--out", f"{folder}/results", "--overwrite"]
+    words = ["run", *CASES, "-q", "--isolate", "-j", workers, "--out", f"{folder}/results", "--overwrite"]
     names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
     environment = {**os.environ, **dict.fromkeys(names, threads), "MLUOPS_TEST_CACHE": f"{folder}/cache"}
     start = time.perf_counter()
