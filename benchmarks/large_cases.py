@@ -1,18 +1,11 @@
 """A run of network cases from a warm cache: two workers beside one, and the memory that it takes."""
 
-import os
-import subprocess
-import sys
-import tempfile
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 
 import numpy as np
 
+from benchmarks.processes import Taken, commands
 from benchmarks.rows import Goal, Rounds, Row, interleaved
 from mluops_gtest.api.session import Session
 from mluops_gtest.authoring import Draw
@@ -62,36 +55,17 @@ def rows() -> list[Row]:
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
-    seconds: float
-    peak_bytes: int
-
-
 @contextmanager
-def warm_runs() -> Iterator[partial[Taken]]:
-    """What runs the cases in a process of its own; the first run, which is not measured, fills the cache."""
-    with tempfile.TemporaryDirectory() as folder:
-        run = partial(_run, folder)
+def warm_runs() -> Iterator[Callable[[str, str], Taken]]:
+    """Runs the cases with so many workers, whose libraries use so many threads; a first run has filled the cache."""
+    with commands() as python:
+
+        def run(workers: str, threads: str) -> Taken:
+            words = ("run", *CASES, "-q", "--isolate", "-j", workers, "--out", "results", "--overwrite")
+            return python.threaded(threads).ours(*words)
+
         run("1", "2")
         yield run
-
-
-def _run(folder: str, workers: str, threads: str) -> Taken:
-    """One run with so many workers; libraries use so many threads in each."""
-    words = ["run", *CASES, "-q", "--isolate", "-j", workers, "--out", f"{folder}/results", "--overwrite"]
-    names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-    environment = {**os.environ, **dict.fromkeys(names, threads), "MLUOPS_TEST_CACHE": f"{folder}/cache"}
-    start = time.perf_counter()
-    process = subprocess.Popen([sys.executable, "-m", "mluops_gtest", *words], env=environment, cwd=_ROOT)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise SystemExit(f"the run of network cases ended with {process.returncode}")
-    return Taken(time.perf_counter() - start, usage.ru_maxrss * 1024)
-
-
-_ROOT = Path(__file__).parents[1]
 
 
 def _two_workers() -> Rounds:

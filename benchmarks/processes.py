@@ -42,6 +42,11 @@ class Commands:
             raise SystemExit(f"python {' '.join(arguments)}: exit code {process.returncode}")
         return Taken(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
 
+    def threaded(self, threads: str) -> "Commands":
+        """The same where numerical libraries use so many threads."""
+        names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+        return Commands(self.folder, {**self._environment, **dict.fromkeys(names, threads)})
+
     def ours(self, *words: str) -> Taken:
         """Run `mluops-test WORDS`."""
         return self.take("-m", "mluops_gtest", *words)

@@ -11,12 +11,15 @@ from mluops_gtest.model.dtypes import Array, DType
 from mluops_gtest.model.explanation import MAX_CELLS
 from mluops_gtest.model.picture import Picture, folded_width
 from mluops_gtest.model.result import Profile
+from mluops_gtest.native.profile import native_profile
 
 BINS: Final = 32
 # The binary exponent that falls into bin 0, with everything below it.
 LOWEST: Final = -30
 # Enough for a colour and a tooltip; a map of full doubles would be twice as large in the report.
 _DIGITS: Final = 4
+# Float types that float32 holds exactly.
+_NARROW: Final = (np.dtype(np.float32), np.dtype(np.float16))
 
 
 class _Part(NamedTuple):
@@ -43,7 +46,8 @@ def profile_of(
     elements = elements_of(dtype)
     blocks = Blocks(np.ascontiguousarray(evaluated), np.ascontiguousarray(baseline), elements)
     picture = Picture.over(evaluated.shape, most)
-    parts = blocks.each(lambda start, scratch: _part(blocks, start, scratch, picture), blocks.starts)
+    lines = picture.lines
+    parts = blocks.each(lambda start, scratch: _part(blocks, start, scratch, picture, lines), blocks.starts)
     differing = [part for part in parts if part is not None]
     if not differing:
         return None
@@ -59,11 +63,16 @@ def profile_of(
     )
 
 
-def _part(blocks: Blocks, start: int, scratch: Scratch, picture: Picture) -> _Part | None:
+def _part(blocks: Blocks, start: int, scratch: Scratch, picture: Picture, lines: tuple[Array, Array]) -> _Part | None:
     elements = blocks.elements
     if not np.not_equal(*blocks.patterns(start), out=scratch.mask).any():
         return None
     e, b = blocks.numbers(start)
+    if elements.parts == 1 and e.dtype in _NARROW:
+        e, b = e.astype(np.float32, copy=False), b.astype(np.float32, copy=False)
+        counts, cells = np.zeros(BINS, np.int64), np.zeros(picture.rows * picture.columns)
+        if native_profile(e, b, start, lines, LOWEST, EPSILON, counts, cells):
+            return _Part(counts, cells) if counts.any() else None
     places = np.flatnonzero((e != b) & ~(np.isnan(e) & np.isnan(b)))
     if not places.size:
         return None

@@ -38,6 +38,12 @@ class Picture(NamedTuple):
         return cell
 
     @property
+    def lines(self) -> tuple[Array, Array]:
+        """The same as two tables: the first cell of each line of elements, and the cell of each place within one."""
+        down, across = np.arange(self.height), np.arange(self.width)
+        return down * self.rows // self.height * self.columns, across * self.columns // self.width
+
+    @property
     def sizes(self) -> Array:
         """How many elements each cell has; in a folded map the last one has room for more than there are."""
         down = np.bincount(np.arange(self.height) * self.rows // self.height, minlength=self.rows)
