@@ -213,13 +213,14 @@ def decide(
 
 def _causes(report: RunReport) -> dict[str, tuple[str, str]]:
     """Case → the name of its cause and the headline, of failures that are explained."""
-    if not any(result.explained for result in report.results):
+    failing = report.failing
+    if not any(result.explained for result in failing):
         return {}
     # Late: results that are fine need none of it.
     from mluops_gtest.explain.groups import cause_groups
     from mluops_gtest.model.reasons.explained import headline_words
 
-    groups = cause_groups(report.failing, report.results, report.shapes)
+    groups = cause_groups(failing, report.results, report.shapes)
     told = [(group, headline_words(group.headline)) for group in groups if group.headline is not None]
     return {result.case: (group.mark, words) for group, words in told for result in group.members}
 

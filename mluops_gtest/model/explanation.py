@@ -24,7 +24,7 @@ def _name(name: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
 
-class AxisSet(msgspec.Struct, frozen=True, omit_defaults=True):
+class AxisSet(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Indices along an axis of `length`: of every `step` from `start` on the first `width`, as far as `stop`.
 
     Where `listed` has some, it is those; where `loose`, it is some of the others, nobody says which.
@@ -57,7 +57,7 @@ class AxisSet(msgspec.Struct, frozen=True, omit_defaults=True):
         return whole * self.width + min(rest, self.width)
 
 
-class Where(msgspec.Struct, frozen=True, omit_defaults=True):
+class Where(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A set of elements: a product of sets along the axes or all but that, or by the right value; none: scattered."""
 
     axes: tuple[AxisSet, ...] = ()
@@ -248,7 +248,7 @@ Law = (
 )
 
 
-class WrongSample(msgspec.Struct, frozen=True):
+class WrongSample(msgspec.Struct, frozen=True, gc=False):
     """One wrong element; values as text, so that NaN survives JSON."""
 
     index: tuple[int, ...]
@@ -256,7 +256,7 @@ class WrongSample(msgspec.Struct, frozen=True):
     baseline: str
 
 
-class WrongMap(msgspec.Struct, frozen=True, omit_defaults=True):
+class WrongMap(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Where wrong elements lie: a sign per cell of a map, row by row, `.` for none, 1 … 9 for some, # for all.
 
     The last axis runs across, all others down; or `width` elements across where a long and thin output is folded.
@@ -269,7 +269,7 @@ class WrongMap(msgspec.Struct, frozen=True, omit_defaults=True):
     width: int = 0
 
 
-class Fitted(msgspec.Struct, frozen=True, omit_defaults=True):
+class Fitted(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A law that holds of wrong elements, and the set of elements that it fills; or a set alone."""
 
     law: Law | None
@@ -285,7 +285,7 @@ class Fitted(msgspec.Struct, frozen=True, omit_defaults=True):
     sure: bool = False
 
 
-class Explanation(msgspec.Struct, frozen=True, omit_defaults=True):
+class Explanation(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Where an output is wrong, and how."""
 
     output: str

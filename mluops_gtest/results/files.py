@@ -14,6 +14,7 @@ from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
 from mluops_gtest.results.lines import ResultReader
 from mluops_gtest.results.records import report_from_json, with_results
+from mluops_gtest.results.stored import left_in_file
 
 RUN = "run.json"
 RESULTS = "results.jsonl"
@@ -21,6 +22,8 @@ REPORT = "report.json"
 # The lines of a report before and behind those of its results.
 BEFORE_RESULTS = b' "results": [\n'
 AFTER_RESULTS = b"]\n"
+# The size of a file from which on its results stay there.
+_LARGE = 1 << 26
 
 
 def read_request(folder: Path, option: str = "--resume") -> dict[str, Any]:
@@ -76,16 +79,20 @@ def report_source(path: Path) -> Source:
 def _by_lines(path: Path, source: Source) -> RunReport | None:
     """The report in a file that has a line per result, as we write it; None where anything is otherwise.
 
-    What is wrong with it is then found and told by whoever reads the document as a whole.
+    What is wrong with it is then found and told by whoever reads the document as a whole. Results of a large file stay
+    there, and are read again when they are asked for.
     """
     reader = ResultReader(source)
     try:
         with open_plain_file(path) as file:
-            if os.fstat(file.fileno()).st_size > MAX_BYTES:
+            size = os.fstat(file.fileno()).st_size
+            if size > MAX_BYTES:
                 return None
             head = list(itertools.takewhile(lambda line: line != BEFORE_RESULTS, file))
-            lines = itertools.takewhile(lambda line: line != AFTER_RESULTS, file)
-            results = tuple(reader.read(line) for line in _items(lines))
+            lines = _items(itertools.takewhile(lambda line: line != AFTER_RESULTS, file))
+            start = sum(map(len, head)) + len(BEFORE_RESULTS)
+            large = size > _LARGE
+            results = left_in_file(file.fileno(), start, lines, reader) if large else tuple(map(reader.read, lines))
             record = decode_json(b"".join([*head, BEFORE_RESULTS, AFTER_RESULTS, file.read()]), source)
         # Its summary tells of the results, which the document has not.
         summary = record.pop("summary", None) if isinstance(record, dict) else None
@@ -101,7 +108,7 @@ def _items(lines: Iterable[bytes]) -> Iterator[bytes]:
         if not more:
             break
         more = line.endswith(b",\n")
-        yield line[:-2] if more else line
+        yield line[:-2] if more else line[:-1]
     else:
         if not more:
             return

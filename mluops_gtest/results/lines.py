@@ -5,9 +5,11 @@ from operator import attrgetter
 from typing import Any, Final, get_type_hints
 
 import msgspec
+from msgspec import structs
 
 from mluops_gtest.errors import ContentError
 from mluops_gtest.files.typed import Source, decode_json
+from mluops_gtest.model.explanation import Explanation
 from mluops_gtest.model.result import CaseInfo, CaseResult, TensorInfo
 from mluops_gtest.model.status import Status
 from mluops_gtest.results.checks import check_result
@@ -41,6 +43,8 @@ _DECODER: Final = msgspec.json.Decoder(_Written)
 _OF_INFO: Final = attrgetter(*(one.name for one in fields(CaseInfo)))
 _OF_RESULT: Final = attrgetter(*(one.name for one in fields(CaseResult)))
 _STATUSES: Final[dict[str | None, Status | None]] = {None: None, **{status.name: status for status in Status}}
+# A word for what JSON has no number for, a cause of a later version, or a mistake, which is told on the long way.
+_NOT_AS_IT_STANDS: Final = (msgspec.MsgspecError, KeyError, ValueError, RecursionError, ContentError)
 
 
 class ResultReader:
@@ -53,12 +57,24 @@ class ResultReader:
     def read(self, line: bytes) -> CaseResult:
         """The result that the line holds; ContentError names the place of what is none, and the case."""
         try:
-            return self._typed(line)
-        except (msgspec.MsgspecError, KeyError, ValueError, RecursionError, ContentError):
-            # A word for what JSON has no number for, a cause of a later version, or a mistake, which is told there.
-            return result_from_json(decode_json(line, self._source), self._source)
+            written = self._written(line)
+            written.explained = tuple([self._explained(one) for one in written.explained])
+            info = written.info
+            info.inputs, info.outputs = self._tensors(info.inputs), self._tensors(info.outputs)
+            result = self._result(written)
+            check_result(result, self._source)
+        except _NOT_AS_IT_STANDS:
+            return self._the_long_way(line)
+        return result
 
-    def _typed(self, line: bytes) -> CaseResult:
+    def read_again(self, line: bytes) -> CaseResult:
+        """The result in a line that is known to hold one."""
+        try:
+            return self._result(self._written(line))
+        except _NOT_AS_IT_STANDS:
+            return self._the_long_way(line)
+
+    def _written(self, line: bytes) -> Any:
         written = _DECODER.decode(line)
         if written.attempts or (written.reason and not written.causes):
             raise KeyError("causes in words")
@@ -67,12 +83,20 @@ class ResultReader:
         written.expected_status = _STATUSES[written.expected_status]
         written.operator = kept.setdefault(written.operator, written.operator)
         written.tags = kept.setdefault(written.tags, written.tags)
-        info = written.info
-        info.inputs, info.outputs = self._tensors(info.inputs), self._tensors(info.outputs)
-        written.info = CaseInfo(*_OF_INFO(info))
-        result = CaseResult(*_OF_RESULT(written))
-        check_result(result, self._source)
-        return result
+        return written
+
+    def _result(self, written: Any) -> CaseResult:
+        written.info = CaseInfo(*_OF_INFO(written.info))
+        return CaseResult(*_OF_RESULT(written))
+
+    def _the_long_way(self, line: bytes) -> CaseResult:
+        return result_from_json(decode_json(line, self._source), self._source)
+
+    def _explained(self, one: Explanation) -> Explanation:
+        kept = self._kept
+        return structs.replace(
+            one, hull=kept.setdefault(one.hull, one.hull), fitted=tuple([kept.setdefault(f, f) for f in one.fitted])
+        )
 
     def _tensors(self, tensors: tuple[TensorInfo, ...]) -> tuple[TensorInfo, ...]:
         return tuple([self._kept.setdefault(tensor, tensor) for tensor in tensors])

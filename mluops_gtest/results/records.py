@@ -147,7 +147,7 @@ def report_from_json(record: Any, source: Source) -> RunReport:
     return with_results(head, results, record.get("summary"), source)
 
 
-def with_results(head: RunReport, results: tuple[CaseResult, ...], summary: Any, source: Source) -> RunReport:
+def with_results(head: RunReport, results: Sequence[CaseResult], summary: Any, source: Source) -> RunReport:
     """The report of these results, checked as a whole; `summary` is what the file says of them."""
     report = replace(head, results=results)
     check_report(report, summary, source)

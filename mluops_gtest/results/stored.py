@@ -1,10 +1,12 @@
 """Results that lie in a file: each is read when it is asked for, so that a run of any length fits into memory."""
 
+import os
+import weakref
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import overload
 
-from mluops_gtest.files.typed import Source
+from mluops_gtest.errors import ContentError
 from mluops_gtest.model.report import TalliedResults, Tally
 from mluops_gtest.model.result import CaseResult
 from mluops_gtest.results.lines import ResultReader
@@ -13,9 +15,9 @@ from mluops_gtest.results.lines import ResultReader
 class StoredResults(TalliedResults):
     """Some lines of a file of results, in some order."""
 
-    def __init__(self, lines: "array[int]", line: Callable[[int], bytes], source: Source, tally: Tally) -> None:
-        """`line` gives a line of the file by its number."""
-        self._lines, self._line, self._reader = lines, line, ResultReader(source)
+    def __init__(self, lines: "array[int]", line: Callable[[int], bytes], reader: ResultReader, tally: Tally) -> None:
+        """`line` gives a line of the file by its number; all were checked when they were read or written first."""
+        self._lines, self._line, self._reader = lines, line, reader
         self.tally = tally
 
     def __len__(self) -> int:
@@ -33,4 +35,26 @@ class StoredResults(TalliedResults):
         return self._read(chosen) if isinstance(chosen, int) else tuple(map(self._read, chosen))
 
     def _read(self, number: int) -> CaseResult:
-        return self._reader.read(self._line(number))
+        return self._reader.read_again(self._line(number))
+
+
+def left_in_file(file: int, start: int, lines: Iterable[bytes], reader: ResultReader) -> StoredResults:
+    """The results in these lines of an open file, `start` is where they begin; ContentError where one cannot be."""
+    starts, tally, cases = array("q", [start]), Tally(), set()
+    for line in lines:
+        result = reader.read(line)
+        tally.add(result)
+        cases.add(result.case)
+        # Behind it are a comma and the end of the line.
+        starts.append(starts[-1] + len(line) + 2)
+    if len(cases) < tally.cases:
+        raise ContentError("A case occurs twice.")
+    kept = os.dup(file)
+
+    def read(number: int) -> bytes:
+        line = os.pread(kept, starts[number + 1] - starts[number], starts[number])
+        return line[: line.rindex(b"}") + 1]
+
+    results = StoredResults(array("q", range(tally.cases)), read, reader, tally)
+    weakref.finalize(results, os.close, kept)
+    return results

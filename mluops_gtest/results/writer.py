@@ -16,6 +16,7 @@ from mluops_gtest.model.report import RunReport, Tally
 from mluops_gtest.model.result import CaseResult
 from mluops_gtest.results.files import AFTER_RESULTS, BEFORE_RESULTS, REPORT, RESULTS, RUN
 from mluops_gtest.results.folder import ResultsFolder
+from mluops_gtest.results.lines import ResultReader
 from mluops_gtest.results.records import head_to_json, result_to_json
 from mluops_gtest.results.stored import StoredResults
 
@@ -82,7 +83,9 @@ class ResultFiles:
     def in_order(self, cases: Iterable[str]) -> StoredResults:
         """The results of these cases, read when they are asked for, while the files are open."""
         source = Source(str(self._path), "`mluops-test run` writes this file; start the run again.")
-        return StoredResults(array("q", map(self._numbers.__getitem__, cases)), self._line, source, self.tally)
+        return StoredResults(
+            array("q", map(self._numbers.__getitem__, cases)), self._line, ResultReader(source), self.tally
+        )
 
     def write_report(self, report: RunReport, cases: Iterable[str]) -> None:
         """The report on these cases, whole or not at all; their results are copied from the lines that are written."""

@@ -1,6 +1,6 @@
 """Failures by their causes, as the page's script reads them: a headline, what it rests on, and a map of its example."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from mluops_gtest.model.explanation import Explanation
@@ -11,16 +11,16 @@ from mluops_gtest.model.result import CaseResult
 _TELLING: Final = 64
 
 
-def cause_records(report: RunReport, lang: str) -> list[dict[str, Any]]:
+def cause_records(report: RunReport, rows: Mapping[str, int], lang: str) -> list[dict[str, Any]]:
     """The causes that have a headline, those of most cases first, with the numbers of their rows."""
-    if not any(result.explained for result in report.results):
+    failing = report.failing
+    if not any(result.explained for result in failing):
         return []
     # Late: the page of a run that passed needs none of it.
     from mluops_gtest.explain.groups import cause_groups
     from mluops_gtest.model.reasons.explained import explanation_words, headline_words, support_words
 
-    rows = {result.case: number for number, result in enumerate(report.results)}
-    groups = cause_groups(report.failing, report.results, report.shapes)
+    groups = cause_groups(failing, report.results, report.shapes)
     records = []
     for group in groups:
         if group.headline is None:

@@ -6,6 +6,7 @@ from html import escape
 from typing import Any
 
 from mluops_gtest.errors import UsageError
+from mluops_gtest.model.outcome import Outcome
 from mluops_gtest.model.plain_text import plain
 from mluops_gtest.model.reasons import reason_of
 from mluops_gtest.model.report import RunReport
@@ -73,21 +74,24 @@ def render_html(
 
 
 def _headline(report: RunReport, words: Mapping[str, str]) -> str:
-    blocked = sum(result.outcome.blocks for result in report.results)
+    blocked = sum(count for word, count in report.summary.items() if Outcome.named(word).blocks)
     return words[f"verdict_{verdict(report)}"].format(n=blocked, all=len(report.results))
 
 
 def _without_script(report: RunReport, words: Mapping[str, str], lang: str) -> str:
     """The counts per operator and the first blocking cases, for readers without JavaScript."""
     counts: dict[str, Counter[str]] = {}
+    listed: list[list[str]] = []
+    blocking = 0
     for result in report.results:
         counts.setdefault(result.operator or "?", Counter())[result.outcome.value] += 1
+        blocking += result.outcome.blocks
+        if result.outcome.blocks and len(listed) < _MAX_LISTED:
+            listed.append(_blocking_line(result, words, lang))
     present = list(report.summary)
     heads = [words["operator"], words["cases"], *(words[f"o_{outcome}"] for outcome in present)]
     rows = [[name, row.total(), *(row[outcome] for outcome in present)] for name, row in sorted(counts.items())]
-    blocking = [result for result in report.results if result.outcome.blocks]
-    listed = [_blocking_line(result, words, lang) for result in blocking[:_MAX_LISTED]]
-    left = len(blocking) - len(listed)
+    left = blocking - len(listed)
     return (
         f"<main><h1>{escape(_headline(report, words))}</h1><p>{escape(words['noscript'])}</p>"
         f"{_table(heads, rows)}"

@@ -53,7 +53,7 @@ def payload(
         if perf is not None:
             timed[place] = _roof(perf.pop("roof", None), result)
         lines.append(json_line(kept(opened(result, pool, lang) | {"perf": perf})))
-    present = {result.case for result in report.results}
+    present = {case: place for place, case in enumerate(columns.get("id", ()))}
     return {
         "verdict": verdict(report),
         "run": _run(report, device),
@@ -63,7 +63,7 @@ def payload(
         "missing": [[case, word] for case, word in sorted(moved.items()) if case not in present],
         "runs": runs,
         "commits": commits_of(past, runs),
-        "causes": cause_records(report, lang),
+        "causes": cause_records(report, present, lang),
         "cases": len(lines),
         "columns": {name: column for name, column in columns.items() if any(column)},
         "timed": timed,
