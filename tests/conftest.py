@@ -1,4 +1,4 @@
-"""What all tests share: the content of this checkout, read once, and folders of their own."""
+"""What all tests share: the content of this checkout, read once, folders of their own, and the number of workers."""
 
 import os
 import shutil
@@ -13,17 +13,18 @@ from mluops_gtest.content import catalogue as catalogue_module
 from mluops_gtest.content import operators as operators_module
 from mluops_gtest.content.catalogue import Catalogue
 from mluops_gtest.content.root import Root
-from tests.support.built_once import shared_folder
 from tests.support.examples import examples
 
 ROOT = Path(__file__).parents[1]
+# What the next run of the tests finds again.
+KEPT = ROOT / ".pytest_cache"
 # There is a worker per core, where threads of BLAS would wait for each other; workers read this when they load numpy.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Where the environment forbids compiled modules beside their sources they are kept here: to compile all takes a worker
 # ten seconds, and a process of a test one. Workers and processes inherit it.
 if sys.dont_write_bytecode:
     sys.dont_write_bytecode = False
-    sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(ROOT / ".pytest_cache" / "compiled")
+    sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(KEPT / "compiled")
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # How long an example takes depends on what else the machine is doing.
 settings.register_profile(
@@ -35,11 +36,19 @@ settings.register_profile(
 settings.load_profile("untimed")
 
 
+def pytest_xdist_auto_num_workers(config):
+    """A worker per core, and one more for slow tests: they wait for processes, time limits and disks."""
+    return len(os.sched_getaffinity(0)) + (config.option.markexpr != "not slow")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _own_folders(tmp_path_factory):
-    """Tests neither use nor fill the user's cache of cases, and what they write leaves no compiled modules."""
+    """Tests neither use nor fill the user's cache of cases, and what they write leaves no compiled modules.
+
+    To make all large cases takes minutes; one that is found again is compared with the lock before it is used.
+    """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MLUOPS_TEST_CACHE", str(shared_folder(tmp_path_factory) / "cases-cache"))
+        patch.setenv("MLUOPS_TEST_CACHE", str(KEPT / "cases"))
         yield
     if sys.pycache_prefix:
         own = tmp_path_factory.getbasetemp()
