@@ -8,8 +8,10 @@ from xml.etree import ElementTree
 
 import pytest
 
+from mluops_gtest.cli.main import run_main
 from mluops_gtest.reports.markup import escape
 from tests.support.disks import command
+from tests.support.toy_root import write_toy_root
 
 NASTY = (
     "\x1b]0;owned\x07\x1b]8;;http://evil\x1b\\click\x1b]8;;\x1b\\\x1b[2J\x9b31m\u202eevil\u2066\u200f\u2028\x00\x08\r"
@@ -47,18 +49,34 @@ def harmless(text):
     return text
 
 
-@pytest.fixture
-def hostile(tmp_path):
-    path = tmp_path / "hostile.py"
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory):
+    """A root that no test here changes."""
+    root = write_toy_root(tmp_path_factory.mktemp("hostile") / "toy")
+    assert run_main(["generate", "--all", "--root", str(root)]) == 0
+    return root
+
+
+@pytest.fixture(scope="module")
+def hostile(toy):
+    path = toy.with_name("hostile.py")
     path.write_text(BACKEND)
     return f"{path}:Hostile"
 
 
-@pytest.fixture
-def results(toy, hostile, tmp_path):
-    done = command("run", "--root", toy, "-b", hostile, "--out", tmp_path / "out")
+@pytest.fixture(scope="module")
+def results(toy, hostile):
+    out = toy.with_name("out")
+    done = command("run", "--root", toy, "-b", hostile, "--out", out)
     assert done.returncode == 1, done.stderr
-    return tmp_path / "out"
+    return out
+
+
+@pytest.fixture(scope="module")
+def before(toy):
+    out = toy.with_name("before")
+    assert run_main(["run", "--root", str(toy), "--out", str(out)]) == 0
+    return out
 
 
 @pytest.mark.slow
@@ -155,8 +173,7 @@ def strings(value):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["table", "json", "markdown", "github", "gitlab"])
-def test_every_form_of_the_gate(cli, run, toy, results, form):
-    before = run("--root", toy).folder
+def test_every_form_of_the_gate(cli, before, results, form):
     result = cli("gate", results, "--against", before, "--cross-backend", "--format", form)
     assert result.code == 1, result.err
     out = harmless(result.out)

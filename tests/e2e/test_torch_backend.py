@@ -32,26 +32,26 @@ class TestWithTorch:
     @pytest.mark.slow
     @pytest.mark.parametrize("selection", [("--tag", "undefined"), ("--tag", "smoke", "--repeat", "3")])
     def test_undefined_and_repeated_cases_pass(self, run, selection):
-        result = run("--backend", "torch", *selection)
+        result = run("--backend", "torch", *selection, "--no-isolate")
         assert result.code == 0, result.out[-3000:]
         assert set(result.report["summary"]) == {"passed"}
 
     @pytest.mark.slow
     def test_a_device_that_is_not_there(self, run):
-        result = run("--backend", "torch:gpu", "--tag", "smoke")
+        result = run("--backend", "torch:gpu", "--tag", "smoke", "--no-isolate")
         assert result.code == 4
         assert "torch has no device 'gpu' here; present: cpu" in result.err
 
     @pytest.mark.slow
     def test_an_operator_of_another_root_runs_by_its_torch_kernel(self, run, toy_with):
-        result = run("--backend", "torch", "--root", toy_with(torch_kernel=KERNEL))
+        result = run("--backend", "torch", "--root", toy_with(torch_kernel=KERNEL), "--no-isolate")
         assert result.code == 0, result.out[-3000:]
         assert {r["outcome"] for r in result.results.values()} == {"passed"}
 
     @pytest.mark.slow
     def test_a_torch_kernel_that_does_not_load_is_told_with_its_file(self, run, toy_with):
         root = toy_with(torch_kernel="import nowhere_at_all\n")
-        result = run("--backend", "torch", "--root", root)
+        result = run("--backend", "torch", "--root", root, "--no-isolate")
         assert result.code == 1
         assert {r["outcome"] for r in result.results.values()} == {"error"}
         reason = result.results["scale_by/ramp_2"]["reason"]
