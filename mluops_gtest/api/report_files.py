@@ -1,18 +1,18 @@
 """One report in any format, with what a baseline and the history add to it."""
 
-import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mluops_gtest.engine.request import ReportFormat
 from mluops_gtest.errors import UnwritableError, UsageError
 from mluops_gtest.files.typed import Source
-from mluops_gtest.files.writing import replace_text
-from mluops_gtest.model.report import RunReport
+from mluops_gtest.files.writing import replace_file
+from mluops_gtest.model.report import RunReport, TalliedResults
 from mluops_gtest.results.files import REPORT, RESULTS, RUN
-from mluops_gtest.results.records import report_from_json, report_to_json
+from mluops_gtest.results.records import head_to_json, report_from_json, report_to_json, result_to_json
 
 if TYPE_CHECKING:
     from mluops_gtest.results.history.trends import CaseTrend
@@ -29,39 +29,54 @@ def render(
     past: "tuple[CaseTrend, ...] | None",
 ) -> str:
     """The text of the report."""
+    return "".join(rendered(report, form, lang, transitions, past))
+
+
+def rendered(
+    report: RunReport,
+    form: str,
+    lang: str,
+    transitions: Mapping[str, str] | None,
+    past: "tuple[CaseTrend, ...] | None",
+) -> Iterable[str]:
+    """The same in pieces, so that a long one need never be there as a whole."""
     device = report.environment.get("device")
     if form == "html":
         from mluops_gtest.reports.html import render_html
 
         history = None if past is None else {trend.case: trend.story for trend in past}
-        return render_html(report, lang=lang, transitions=transitions, history=history, device=device)
+        return [render_html(report, lang=lang, transitions=transitions, history=history, device=device)]
     if form == "markdown":
         from mluops_gtest.reports.markdown import render_markdown
 
-        return render_markdown(report, lang=lang, transitions=transitions, history=past, device=device)
+        return [render_markdown(report, lang=lang, transitions=transitions, history=past, device=device)]
     if form == "junit":
-        from mluops_gtest.reports.junit import render_junit
+        from mluops_gtest.reports.junit import junit_pieces
 
-        return render_junit(report, transitions)
+        return junit_pieces(report, transitions)
     if form == "ctrf":
-        from mluops_gtest.reports.ctrf import render_ctrf
+        from mluops_gtest.reports.ctrf import ctrf_pieces
 
-        return render_ctrf(report, transitions)
+        return ctrf_pieces(report, transitions)
     if form == "text":
         from mluops_gtest.reports.terminal import render_text
 
-        return render_text(report)
+        return [render_text(report)]
     return _json(report, transitions, past)
 
 
-def _json(report: RunReport, transitions: Mapping[str, str] | None, past: "tuple[CaseTrend, ...] | None") -> str:
+def _json(
+    report: RunReport, transitions: Mapping[str, str] | None, past: "tuple[CaseTrend, ...] | None"
+) -> Iterable[str]:
     """report.json with a summary made anew, and what was asked for beside it."""
-    document = report_to_json(report)
+    from mluops_gtest.reports.json_pieces import with_items
+
+    document = head_to_json(report) | {"results": []}
     if transitions is not None:
         document["transitions"] = dict(transitions)
     if past is not None:
         document["history"] = {trend.case: trend.to_json() for trend in past}
-    return json.dumps(document, indent=1, allow_nan=False) + "\n"
+    return with_items(document, ("results",), map(result_to_json, report.results))
 
 
 def transitions_of(report: RunReport, baseline: Path) -> dict[str, str]:
@@ -84,13 +99,14 @@ def past_of(report: RunReport, file: Path) -> "tuple[CaseTrend, ...]":
         return tuple(trend for trend in history.trends(runs) if trend.case in cases)
 
 
-def write(text: str, file: Path | None) -> None:
+def write(pieces: Iterable[str], file: Path | None) -> None:
     """Write to the file, all of it or nothing, or to standard output; always in UTF-8."""
+    data = (piece.encode() for piece in pieces)
     if file is None:
-        sys.stdout.buffer.write(text.encode())
+        sys.stdout.buffer.writelines(data)
         sys.stdout.buffer.flush()
     else:
-        replace_text(file, text)
+        replace_file(file, data)
 
 
 def check_reports(reports: Mapping[ReportFormat, str], results: Path) -> None:
@@ -105,14 +121,23 @@ def check_reports(reports: Mapping[ReportFormat, str], results: Path) -> None:
         seen[path.resolve()] = f"the file of --{form}"
 
 
+def _as_stored(report: RunReport) -> RunReport:
+    """The report as it would be read from its file; results that lie in one are."""
+    source = Source(REPORT, "")
+    if not isinstance(report.results, TalliedResults):
+        return report_from_json(report_to_json(report), source)
+    head = report_from_json(head_to_json(report) | {"results": [], "summary": None}, source)
+    return replace(head, results=report.results)
+
+
 def write_reports(report: RunReport, reports: Mapping[ReportFormat, str]) -> Iterator[UnwritableError]:
     """Write the reports that the run asked for; if one cannot be written, the others still are."""
     if not reports:
         return
     # With the digits that report.json keeps, so that `report` writes the same later.
-    stored = report_from_json(report_to_json(report), Source(REPORT, ""))
+    stored = _as_stored(report)
     for form, name in reports.items():
         try:
-            write(render(stored, form, "en", None, None), Path(name))
+            write(rendered(stored, form, "en", None, None), Path(name))
         except UnwritableError as error:
             yield error

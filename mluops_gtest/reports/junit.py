@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
+from typing import NamedTuple
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from mluops_gtest.model.plain_text import plain
@@ -12,40 +13,69 @@ from mluops_gtest.reports.plain_text import details
 
 def render_junit(report: RunReport, transitions: Mapping[str, str] | None = None) -> str:
     """The XML document; `transitions` (case → word) go into the properties."""
-    root = Element("testsuites", {"name": "mluops-test", **_counts(report.results)})
-    ordered = sorted(report.results, key=lambda result: (result.operator, result.case))
-    for operator, group in groupby(ordered, key=lambda result: result.operator):
-        root.append(_suite(operator, tuple(group), report, transitions or {}))
-    # Indentation adds white space between elements alone: where an element holds text, it stays as it is.
-    indent(root)
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n{tostring(root, encoding="unicode")}\n'
+    return "".join(junit_pieces(report, transitions))
 
 
-def _suite(
-    operator: str, results: tuple[CaseResult, ...], report: RunReport, transitions: Mapping[str, str]
-) -> Element:
+def junit_pieces(report: RunReport, transitions: Mapping[str, str] | None = None) -> Iterator[str]:
+    """The same in pieces, one testcase at a time."""
+    known = [
+        _Known(r.operator, r.case, place, _element(r.outcome), r.seconds) for place, r in enumerate(report.results)
+    ]
+    yield '<?xml version="1.0" encoding="UTF-8"?>\n'
+    yield _opened(Element("testsuites", {"name": "mluops-test", **_counts(known)}), closed=not known)
+    for operator, group in groupby(sorted(known), key=lambda one: one.operator):
+        yield from _suite(operator, tuple(group), report, transitions or {})
+    yield "\n</testsuites>\n" if known else "\n"
+
+
+class _Known(NamedTuple):
+    """What is asked of all results before the first one is written."""
+
+    operator: str
+    case: str
+    place: int
+    element: str | None
+    seconds: float
+
+
+def _suite(operator: str, known: Sequence[_Known], report: RunReport, transitions: Mapping[str, str]) -> Iterator[str]:
     # Without the zone, as the format has it: the run's clock is UTC.
     started = report.started.partition("+")[0]
-    suite = Element("testsuite", {"name": plain(operator), **_counts(results), "timestamp": plain(started)})
+    suite = Element("testsuite", {"name": plain(operator), **_counts(known), "timestamp": plain(started)})
+    yield "\n  " + _opened(suite)
     environment = {"tool_version": report.tool_version, "backend": report.backend.get("name"), **report.environment}
     environment |= {f"label.{name}": value for name, value in report.labels.items()}
     if report.reseed is not None:
         environment["reseed"] = report.reseed
     plain_facts = ((name, value) for name, value in environment.items() if isinstance(value, str | int | float))
-    _properties(suite, ((name, str(value)) for name, value in plain_facts))
-    for result in results:
-        suite.append(_testcase(result, transitions.get(result.case, "")))
-    return suite
+    yield _written(_properties(suite, ((name, str(value)) for name, value in plain_facts)))
+    for one in known:
+        result = report.results[one.place]
+        yield _written(_testcase(result, transitions.get(result.case, "")))
+    yield "\n  </testsuite>"
 
 
-def _counts(results: Sequence[CaseResult]) -> dict[str, str]:
-    elements = [_element(result.outcome) for result in results]
+def _opened(element: Element, *, closed: bool = False) -> str:
+    """The tag that opens the element, which holds nothing yet."""
+    tag = tostring(element, encoding="unicode")
+    return tag if closed else tag.removesuffix(" />") + ">"
+
+
+def _written(element: Element) -> str:
+    """The element inside of a suite, on lines of its own."""
+    # Indentation adds white space between elements alone: where an element holds text, it stays as it is.
+    indent(element, level=2)
+    return "\n    " + tostring(element, encoding="unicode")
+
+
+def _counts(known: Sequence[_Known]) -> dict[str, str]:
+    elements = [one.element for one in known]
     return {
-        "tests": str(len(results)),
+        "tests": str(len(known)),
         "failures": str(elements.count("failure")),
         "errors": str(elements.count("error")),
         "skipped": str(elements.count("skipped")),
-        "time": f"{sum(result.seconds for result in results):.6f}",
+        "time": f"{sum(one.seconds for one in known):.6f}",
     }
 
 
@@ -95,7 +125,8 @@ def _facts(result: CaseResult, transition: str) -> Iterator[tuple[str, str]]:
         yield "repro", result.repro
 
 
-def _properties(parent: Element, facts: Iterator[tuple[str, str]]) -> None:
+def _properties(parent: Element, facts: Iterator[tuple[str, str]]) -> Element:
     properties = SubElement(parent, "properties")
     for name, value in facts:
         SubElement(properties, "property", {"name": plain(name), "value": plain(value)})
+    return properties

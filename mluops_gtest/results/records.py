@@ -1,5 +1,6 @@
 """Results to JSON and back: one line per result while running, one report at the end."""
 
+import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -95,6 +96,23 @@ def head_to_json(report: RunReport) -> dict[str, Any]:
         **({"shapes": {name: dict(shapes) for name, shapes in report.shapes.items()}} if report.shapes else {}),
         "summary": report.summary,
     }
+
+
+def sorted_json(report: RunReport, separators: tuple[str, str]) -> Iterator[str]:
+    """`report_to_json` as one line with sorted keys, in pieces; for digests, which stay what they are."""
+    between, colon = separators
+    encode = json.JSONEncoder(sort_keys=True, separators=separators).encode
+    document = head_to_json(report) | {"results": []}
+    for number, key in enumerate(sorted(document)):
+        yield f"{between if number else '{'}{encode(key)}{colon}"
+        if key != "results":
+            yield encode(document[key])
+            continue
+        yield "["
+        for place, result in enumerate(report.results):
+            yield (between if place else "") + encode(result_to_json(result))
+        yield "]"
+    yield "}"
 
 
 def _causes(causes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

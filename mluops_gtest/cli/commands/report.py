@@ -55,16 +55,16 @@ def command(
 
     The exit code is 0 when the report was written, even if cases failed: `mluops-test gate` judges them.
     """
-    from mluops_gtest.api.report_files import past_of, render, transitions_of, write
+    from mluops_gtest.api.report_files import past_of, rendered, transitions_of, write
     from mluops_gtest.results.files import read_report
 
     if len(results) > 1:
-        write(_matrix(results, form, lang, beside=against or history), output)
+        write([_matrix(results, form, lang, beside=against or history)], output)
         return
     report = read_report(results[0])
     transitions = None if against is None else transitions_of(report, against)
     past = None if history is None else past_of(report, history)
-    write(render(report, form, lang, transitions, past), output)
+    write(rendered(report, form, lang, transitions, past), output)
 
 
 def _matrix(results: tuple[Path, ...], form: str, lang: str, beside: Path | None) -> str:

@@ -18,7 +18,7 @@ from mluops_gtest.files.typed import Source, convert, decode_json
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
 from mluops_gtest.results.history.trends import CaseTrend, CauseTrend, Measured, Point, Run
-from mluops_gtest.results.records import report_to_json
+from mluops_gtest.results.records import sorted_json
 
 T = TypeVar("T")
 DEFAULT = Path(".mluops-test") / "history.sqlite"
@@ -98,8 +98,10 @@ class History:
         """
         if len({result.case for result in report.results}) < len(report.results):
             raise ContentError("The report has a case twice; `mluops-test run` and `merge` write each case once.")
-        document = json.dumps(report_to_json(report), sort_keys=True, separators=(",", ":"))
-        digest = hashlib.sha256(document.encode()).hexdigest()
+        document = hashlib.sha256()
+        for piece in sorted_json(report, (",", ":")):
+            document.update(piece.encode())
+        digest = document.hexdigest()
         with self._clear_errors(), self._transaction():
             if self._base.execute("SELECT 1 FROM runs WHERE digest = ?", (digest,)).fetchone():
                 return False
