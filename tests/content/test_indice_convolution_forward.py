@@ -3,7 +3,6 @@
 import itertools
 import math
 import random
-import sys
 from dataclasses import replace
 from fractions import Fraction
 
@@ -21,6 +20,7 @@ from mluops_gtest.authoring import (
     TensorArg,
     TensorDesc,
     call_of,
+    gathered,
     products,
 )
 from mluops_gtest.authoring.clouds import network_layer, random_sites
@@ -306,7 +306,7 @@ def test_lattice_cases_take_the_fast_way_and_others_do_not():
 def test_rows_beyond_one_block(monkeypatch):
     """More rows than the reference sums and the kernel gathers at a time."""
     monkeypatch.setattr(products, "_BLOCK_SUMS", 6)
-    monkeypatch.setattr(sys.modules[OPERATOR.kernel.__module__], "_BLOCK_VALUES", 50)
+    monkeypatch.setattr(gathered, "_BLOCK_VALUES", 50)
     for seed in range(10):
         shape = {"kernel": (1, 2, 2), "rows_in": 13, "rows_out": 11, "channels_in": 3, "channels_out": 1 + seed % 7}
         call = made_call("random_pairs", seed=seed, **shape)
