@@ -320,6 +320,7 @@ FIELDS = st.sampled_from([*GOOD, "how", "reason", "size"])
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(FIELDS | st.text(), inner),
+    max_leaves=8,
 )
 
 
