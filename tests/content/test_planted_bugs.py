@@ -41,7 +41,7 @@ def test_there_are_bugs_of_every_operator(operators):
 @pytest.mark.slow
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: f"{bug.operator}-{bug.name}")
 def test_a_planted_bug_has_its_headline(runs, bug):
-    (said,), share = heads(runs.report(bug.spoil, bug.operator))
+    (said,), share = heads(runs.report(bug.spoil, bug.operator, bug.large))
     when = bug.when
     if bug.limits is not None:
         number = re.search(rf", {re.escape(when).replace(re.escape('{}'), '([0-9]+)')}$", said)
