@@ -77,8 +77,8 @@ def hull_of(wrong: Array) -> tuple[AxisSet, ...]:
 def _met(wrong: Array) -> Iterator[Array]:
     """Along each axis the mask of these indices; what one axis no longer needs is folded before the next."""
     while wrong.ndim:
-        yield wrong.any(axis=tuple(range(1, wrong.ndim)))
-        wrong = wrong.any(axis=0)
+        yield np.any(wrong, axis=tuple(range(1, wrong.ndim)))
+        wrong = np.any(wrong, axis=0)
 
 
 def _others(axes: int, axis: int) -> tuple[int, ...]:
