@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mluops_gtest.engine.request import ReportFormat
 from mluops_gtest.errors import UnwritableError, UsageError
 from mluops_gtest.files.typed import Source
 from mluops_gtest.files.writing import replace_file
@@ -15,6 +14,7 @@ from mluops_gtest.results.files import REPORT, RESULTS, RUN
 from mluops_gtest.results.records import head_to_json, report_from_json, report_to_json, result_to_json
 
 if TYPE_CHECKING:
+    from mluops_gtest.engine.request import ReportFormat
     from mluops_gtest.results.history.trends import CaseTrend
 
 # What the page and the table have room for.
@@ -109,7 +109,7 @@ def write(pieces: Iterable[str], file: Path | None) -> None:
         replace_file(file, data)
 
 
-def check_reports(reports: Mapping[ReportFormat, str], results: Path) -> None:
+def check_reports(reports: "Mapping[ReportFormat, str]", results: Path) -> None:
     """Refuse, before anything runs, files of a run that cannot be written; `results` is the run's folder."""
     seen = {(results / name).resolve(): f"the run's own {name}" for name in (RUN, RESULTS, REPORT)}
     for form, name in reports.items():
@@ -130,7 +130,7 @@ def _as_stored(report: RunReport) -> RunReport:
     return replace(head, results=report.results)
 
 
-def write_reports(report: RunReport, reports: Mapping[ReportFormat, str]) -> Iterator[UnwritableError]:
+def write_reports(report: RunReport, reports: "Mapping[ReportFormat, str]") -> Iterator[UnwritableError]:
     """Write the reports that the run asked for; if one cannot be written, the others still are."""
     if not reports:
         return

@@ -5,12 +5,10 @@ from operator import attrgetter
 from typing import Any, Final, get_type_hints
 
 import msgspec
-from msgspec import structs
 
 from mluops_gtest.errors import ContentError
 from mluops_gtest.files.typed import Source, decode_json
-from mluops_gtest.model.explanation import Explanation
-from mluops_gtest.model.result import CaseInfo, CaseResult, TensorInfo
+from mluops_gtest.model.result import CaseResult
 from mluops_gtest.model.status import Status
 from mluops_gtest.results.checks import check_result
 from mluops_gtest.results.records import result_from_json
@@ -21,26 +19,21 @@ def _twin(kind: type[Any], **other: tuple[Any, Any]) -> Any:
     types = get_type_hints(kind)
     known = [(one.name, types[one.name], _default(one)) for one in fields(kind) if one.name not in other]
     further = [(name, *rest) for name, rest in other.items()]
-    return msgspec.defstruct(f"Written{kind.__name__}", [*known, *further], kw_only=True)
+    return msgspec.defstruct(f"Written{kind.__name__}", [*known, *further], kw_only=True, gc=False)
 
 
 def _default(one: "Field[Any]") -> Any:
-    if one.default_factory is not MISSING:
-        return msgspec.field(default_factory=one.default_factory)
     return msgspec.field() if one.default is MISSING else msgspec.field(default=one.default)
 
 
-_Info: Final = _twin(CaseInfo)
 # As lines have it: statuses go by name, and a reason stands beside its causes.
 _Written: Final = _twin(
     CaseResult,
     status=(str | None, None),
     expected_status=(str | None, None),
-    info=(_Info, msgspec.field(default_factory=_Info)),
     reason=(str, ""),
 )
 _DECODER: Final = msgspec.json.Decoder(_Written)
-_OF_INFO: Final = attrgetter(*(one.name for one in fields(CaseInfo)))
 _OF_RESULT: Final = attrgetter(*(one.name for one in fields(CaseResult)))
 _STATUSES: Final[dict[str | None, Status | None]] = {None: None, **{status.name: status for status in Status}}
 # A word for what JSON has no number for, a cause of a later version, or a mistake, which is told on the long way.
@@ -48,20 +41,15 @@ _NOT_AS_IT_STANDS: Final = (msgspec.MsgspecError, KeyError, ValueError, Recursio
 
 
 class ResultReader:
-    """Reads results one after the other; what many of them have in common is kept once."""
+    """Reads results one after the other."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._kept: dict[Any, Any] = {}
 
     def read(self, line: bytes) -> CaseResult:
         """The result that the line holds; ContentError names the place of what is none, and the case."""
         try:
-            written = self._written(line)
-            written.explained = tuple([self._explained(one) for one in written.explained])
-            info = written.info
-            info.inputs, info.outputs = self._tensors(info.inputs), self._tensors(info.outputs)
-            result = self._result(written)
+            result = _typed(line)
             check_result(result, self._source)
         except _NOT_AS_IT_STANDS:
             return self._the_long_way(line)
@@ -70,33 +58,18 @@ class ResultReader:
     def read_again(self, line: bytes) -> CaseResult:
         """The result in a line that is known to hold one."""
         try:
-            return self._result(self._written(line))
+            return _typed(line)
         except _NOT_AS_IT_STANDS:
             return self._the_long_way(line)
-
-    def _written(self, line: bytes) -> Any:
-        written = _DECODER.decode(line)
-        if written.attempts or (written.reason and not written.causes):
-            raise KeyError("causes in words")
-        kept = self._kept
-        written.status = _STATUSES[written.status]
-        written.expected_status = _STATUSES[written.expected_status]
-        written.operator = kept.setdefault(written.operator, written.operator)
-        written.tags = kept.setdefault(written.tags, written.tags)
-        return written
-
-    def _result(self, written: Any) -> CaseResult:
-        written.info = CaseInfo(*_OF_INFO(written.info))
-        return CaseResult(*_OF_RESULT(written))
 
     def _the_long_way(self, line: bytes) -> CaseResult:
         return result_from_json(decode_json(line, self._source), self._source)
 
-    def _explained(self, one: Explanation) -> Explanation:
-        kept = self._kept
-        return structs.replace(
-            one, hull=kept.setdefault(one.hull, one.hull), fitted=tuple([kept.setdefault(f, f) for f in one.fitted])
-        )
 
-    def _tensors(self, tensors: tuple[TensorInfo, ...]) -> tuple[TensorInfo, ...]:
-        return tuple([self._kept.setdefault(tensor, tensor) for tensor in tensors])
+def _typed(line: bytes) -> CaseResult:
+    written = _DECODER.decode(line)
+    if written.attempts or (written.reason and not written.causes):
+        raise KeyError("causes in words")
+    written.status = _STATUSES[written.status]
+    written.expected_status = _STATUSES[written.expected_status]
+    return CaseResult(*_OF_RESULT(written))

@@ -6,6 +6,7 @@ import click
 
 from mluops_gtest.cli.plain_options import format_option
 from mluops_gtest.errors import ExitCode
+from mluops_gtest.garbage import no_garbage_collection
 
 _EPILOG = """\b
 Examples:
@@ -22,6 +23,7 @@ Examples:
 @click.option("--all", "everything", is_flag=True, help="Also show the cases that differ only in time.")
 @click.option("--gate", is_flag=True, help="Exit 1 when a case of A is missing in B or has a worse outcome there.")
 @format_option("table", "json")
+@no_garbage_collection()
 def command(before: Path, after: Path, everything: bool, gate: bool, form: str) -> int:
     """Show two sets of results side by side: outcome, readings, time.
 

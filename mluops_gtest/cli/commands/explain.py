@@ -4,6 +4,8 @@ from pathlib import Path
 
 import click
 
+from mluops_gtest.garbage import no_garbage_collection
+
 _EPILOG = """\b
 Examples:
   mluops-test explain results                          why cases fail, cause by cause
@@ -22,6 +24,7 @@ Examples:
     show_default=True,
     help="Language of the explanations, e.g. --lang zh.",
 )
+@no_garbage_collection()
 def command(results: Path, op: str | None, lang: str) -> None:
     """Say what is wrong in RESULTS, a results folder or a report.json: where, how, and in which cases.
 

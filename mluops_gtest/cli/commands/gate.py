@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mluops_gtest.cli.plain_options import format_option
+from mluops_gtest.garbage import no_garbage_collection
 
 if TYPE_CHECKING:
     from mluops_gtest.gate.decision import Decision
@@ -82,6 +83,7 @@ _FOLDER_OR_FILE = click.Path(path_type=Path, exists=True)
     "vary without a change, e.g. --aa perf-2.",
 )
 @format_option("table", "json", "markdown", "github", "gitlab", words="What to print, e.g. --format github.")
+@no_garbage_collection()
 def command(form: str, update: bool, **options: Any) -> int:
     """Decide whether a change may be merged: compare RESULTS, a results folder or a report.json, with BASELINE.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from mluops_gtest.errors import UnknownNameError, UsageError
+from mluops_gtest.garbage import no_garbage_collection
 from mluops_gtest.model.counted import counted
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ def command() -> None:
 @command.command("add", epilog="\b\nExamples:\n  mluops-test history add results")
 @click.argument("results", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True), metavar="RESULTS…")
 @_db_option
+@no_garbage_collection()
 def add(results: tuple[Path, ...], db: Path | None) -> None:
     """Add runs to the history; a run that is already there is not added again."""
     from mluops_gtest.api.explained_causes import causes_of
@@ -92,6 +94,7 @@ def add(results: tuple[Path, ...], db: Path | None) -> None:
 )
 @click.argument("case", required=False)
 @_run_options
+@no_garbage_collection()
 def show(case: str | None, db: Path | None, **which: Any) -> None:
     """Show the runs, or one case in all of them.
 
@@ -116,6 +119,7 @@ def show(case: str | None, db: Path | None, **which: Any) -> None:
 @command.command("trend", epilog="\b\nExamples:\n  mluops-test history trend --op voxel_pooling_forward --last 50")
 @click.option("--op", "operator", required=True, help="The operator, e.g. --op get_indice_pairs.")
 @_run_options
+@no_garbage_collection()
 def trend(operator: str, db: Path | None, **which: Any) -> None:
     """Show every case of an operator over time; the cases that flip most come first.
 
@@ -137,6 +141,7 @@ def trend(operator: str, db: Path | None, **which: Any) -> None:
 
 @command.command("causes", epilog="\b\nExamples:\n  mluops-test history causes --last 50")
 @_run_options
+@no_garbage_collection()
 def causes(db: Path | None, **which: Any) -> None:
     """Show why cases failed over time: each cause with the runs that it was first and last seen in.
 

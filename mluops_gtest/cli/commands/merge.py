@@ -4,6 +4,8 @@ from pathlib import Path
 
 import click
 
+from mluops_gtest.garbage import no_garbage_collection
+
 _EPILOG = """\b
 Examples:
   mluops-test merge results-1 results-2 results-3 --out results
@@ -19,6 +21,7 @@ Examples:
     help="Folder for the merged results.jsonl and report.json, e.g. --out results.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace the run in the --out folder, e.g. --out results --overwrite.")
+@no_garbage_collection()
 def command(folders: tuple[Path, ...], out: Path, overwrite: bool) -> int:
     """Put the results of all shards of one run together.
 

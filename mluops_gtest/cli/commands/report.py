@@ -6,6 +6,7 @@ import click
 
 from mluops_gtest.cli.plain_options import format_option
 from mluops_gtest.errors import UsageError
+from mluops_gtest.garbage import no_garbage_collection
 
 _EPILOG = """\b
 Examples:
@@ -48,6 +49,7 @@ Examples:
     metavar="FILE",
     help="Where to write, e.g. -o report.html.  [default: standard output]",
 )
+@no_garbage_collection()
 def command(
     results: tuple[Path, ...], form: str, lang: str, against: Path | None, history: Path | None, output: Path | None
 ) -> None:
