@@ -60,8 +60,9 @@ class EveryBackend:
         self._asked["refused" if case.expect.check else "computing"] += 1
         self._asked.update(name for name, result in results.items() if result.outcome is not Outcome.SKIPPED)
         for name, result in results.items():
-            if is_failure(result):
+            if result.outcome is not Outcome.PASSED:
                 print(f"{case.id} on {name}: {result.outcome.value}: {result.reason}", file=sys.stderr, flush=True)
+            if is_failure(result):
                 return result
         return next(iter(results.values()))
 

@@ -50,6 +50,10 @@ class CaseRunner:
         assert self._lane is not None, "the runner is open"
         return str(self._lane.context.backend["name"])
 
+    def prepare(self, operator: str) -> None:
+        """Read all that is the same for every declared case of the operator, before somebody looks at the clock."""
+        _ = self._session.catalogue.operators[operator], self._source.of_operator(operator).lock
+
     def run(self, case: Selected) -> CaseResult:
         """Load the case, call the backend, judge."""
         return CaseResult.of(self.result_of(case))
@@ -76,11 +80,15 @@ class _OneByOne:
         assert case.id == case_id, "the case is the one that is asked for"
         if case.draft is None:
             return self._source((case,)).load(case_id)
-        if case.operator not in self._sources:
-            drafts = self._session.catalogue.drafts_of(case.operator).values()
+        return self.of_operator(case.operator).load(case_id)
+
+    def of_operator(self, operator: str) -> StoredCases:
+        """The source of its declared cases."""
+        if operator not in self._sources:
+            drafts = self._session.catalogue.drafts_of(operator).values()
             declared = tuple(Selected(one.id, one.operator, one.tags, draft=one) for one in drafts)
-            self._sources[case.operator] = self._source(declared)
-        return self._sources[case.operator].load(case_id)
+            self._sources[operator] = self._source(declared)
+        return self._sources[operator]
 
     def _source(self, cases: tuple[Selected, ...]) -> StoredCases:
         request = self._request

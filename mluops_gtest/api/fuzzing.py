@@ -106,6 +106,10 @@ class HuntRunner:
     ) -> None:
         self._open.__exit__(kind, error, trace)
 
+    def prepare(self, operator: str) -> None:
+        """Load the operator, before somebody looks at the clock."""
+        _ = self._operators[operator]
+
     def run(self, case: Case, smaller: bool) -> tuple[CaseResult, Minimised | None]:
         """The verdict on a call; on the smallest one that fails for the same cause if that is asked for, with it."""
         operator = self._operators[case.operator]

@@ -37,14 +37,17 @@ def connected(address: str) -> "Iterator[Client]":
 
 
 def _local(address: str) -> Any:
+    import dask
     from distributed import LocalCluster
 
     number = address.partition(":")[2]
     if not number.isdecimal() or not 1 <= int(number) <= 1024:
         raise UsageError(f"--cluster {address}: write the number of processes, e.g. --cluster local:2.")
-    return LocalCluster(
-        n_workers=int(number), threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=50
-    )
+    # Dask would look at what every worker does a hundred times a second, for a page that nobody opens.
+    with dask.config.set({"distributed.worker.profile.enabled": False}):
+        return LocalCluster(
+            n_workers=int(number), threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
+        )
 
 
 def _made(address: str) -> Any:

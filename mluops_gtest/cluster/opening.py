@@ -55,7 +55,12 @@ def open_cluster(
         opening = _Opening(client, request, operators, files, complain)
         usable, run = opening.usable(), uuid.uuid4().hex
         there = replace(request, roots=worker.roots_of(request.roots), reports={}, devices=())
-        setup = {"request": there.to_json([], 0), "parcels": opening.digests, "drawn": drawn}
+        setup = {
+            "request": there.to_json([], 0),
+            "parcels": opening.digests,
+            "operators": opening.operators,
+            "drawn": drawn,
+        }
         # On all of them at once, before the clock of the run starts.
         answers = client.run(worker.try_backend, run, setup, opening.devices(usable), workers=usable)
         for address, tried in answers.items():
@@ -99,8 +104,8 @@ class _Opening:
     ) -> None:
         self._client, self._request, self._complain = client, request, complain
         self._roots = worker.roots_of(request.roots)
-        self._operators = tuple(sorted(set(operators)))
-        self._content = worker.content_digests(self._roots, self._operators)
+        self.operators = tuple(sorted(set(operators)))
+        self._content = worker.content_digests(self._roots, self.operators)
         self._parcels = _parcels(request, files)
         # The controller's name → digest.
         self.digests = {name: worker.parcel_digest(files) for name, files in self._parcels.items()}
@@ -112,7 +117,7 @@ class _Opening:
     def usable(self) -> list[str]:
         """The workers that can run the cases; BackendError where there is none, with what is wrong with the first."""
         addresses = list(self._client.scheduler_info(n_workers=-1)["workers"])
-        self._told = self._client.run(worker.describe, self._roots, self._operators, on_error="return")
+        self._told = self._client.run(worker.describe, self._roots, self.operators, on_error="return")
         problems = {address: self._problem(address) for address in addresses}
         found = [address for address, problem in problems.items() if problem is None]
         if not found:
@@ -166,7 +171,7 @@ class _Opening:
     def _asked(self, address: str) -> Any:
         """What the worker says of itself; it was asked together with the others, or came later."""
         if address not in self._told:
-            self._told |= self._client.run(worker.describe, self._roots, self._operators, workers=[address])
+            self._told |= self._client.run(worker.describe, self._roots, self.operators, workers=[address])
         return self._told[address]
 
     def _with_devices(self, address: str, host: str) -> Checked:

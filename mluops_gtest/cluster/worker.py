@@ -2,9 +2,11 @@
 
 import contextlib
 import hashlib
+import math
 import queue
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,6 +27,8 @@ from mluops_gtest.version import __version__
 
 # Written last into the folder of a parcel.
 _COMPLETE: Final = ".complete"
+# Seconds between two words of a worker about what it has begun with.
+_QUIET: Final = 0.2
 
 
 def describe(roots: tuple[str, ...], operators: tuple[str, ...]) -> dict[str, Any]:
@@ -120,7 +124,7 @@ _OPENING = threading.Lock()
 def run_batch(
     run: str, setup: Mapping[str, Any], devices: tuple[int, ...], orders: Sequence[tuple[str, Any]]
 ) -> list[tuple[CaseResult, Any]]:
-    """What comes of each order, in turn; its unit is announced before it begins.
+    """What comes of each order, in turn; what takes long is announced before it begins.
 
     An order is the id of a case, or a call that was drawn and whether it shall be made smaller.
     """
@@ -145,6 +149,8 @@ def try_backend(
     """What the backend calls itself on this worker, which Dask hands in, and its version; or why it does not load."""
     try:
         with _runners(run, setup, devices[dask_worker.address]).taken() as (runner, _):
+            for operator in setup["operators"]:
+                runner.prepare(operator)
             return {"name": runner.backend, "version": runner.version}
     except HarnessError as error:
         return {"error": str(error), "exit_code": int(error.exit_code)}
@@ -175,7 +181,25 @@ def _announcing(run: str) -> Callable[[str], None]:
     from distributed import get_worker
 
     worker = get_worker()
-    return lambda unit: worker.log_event(topic_of(run), {"unit": unit, "worker": worker.address})
+    return now_and_then(lambda unit: worker.log_event(topic_of(run), {"unit": unit, "worker": worker.address}))
+
+
+def now_and_then(tell: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> Callable[[str], None]:
+    """Tells of the first unit, and of others once it has been quiet for a while.
+
+    Words for each of many quick cases would cost more than the cases. If the worker is lost over one that was not told,
+    all that it had runs elsewhere, each in a batch of its own, and is told first.
+    """
+    last = -math.inf
+
+    def announce(unit: str) -> None:
+        nonlocal last
+        now = clock()
+        if now - last >= _QUIET:
+            last = now
+            tell(unit)
+
+    return announce
 
 
 def topic_of(run: str) -> str:
