@@ -14,12 +14,16 @@ _AXES = {"d": 0, "h": 1, "w": 2}
 _OUTPUTS = ("out_indices", "indice_pairs", "indice_num")
 
 
-def _reduced(call: OpCall, sites: Array, *, spare_lost: int = 0, **params: Any) -> RecipeOutput:
-    """The output space and the output dims follow; out_indices keeps its spare rows."""
+def _reduced(call: OpCall, sites: Array, *, spare_lost: int = 0, **params: Any) -> RecipeOutput | None:
+    """The output space and the output dims follow; out_indices keeps its spare rows. None where a length is lost."""
     spare = _spare_rows(call) - spare_lost
     full = {**(call.params or {}), **params}
+    if any(min(full[name]) < 1 for name in ("input_space", "filter_space", "stride", "dilation")):
+        return None
     derived = (full[name] for name in ("input_space", "filter_space", "stride", "pad", "dilation"))
     full["output_space"] = full["input_space"] if full["sub_m"] else derive_output_space(*derived)
+    if min(full["output_space"]) < 1:
+        return None
     rows = {"out_indices": (_outputs(sites, full) + spare, 4)} if spare else {}
     return changed(call, {"indices": sites}, full, rows, derived=_OUTPUTS)
 
@@ -43,17 +47,17 @@ def _spare_rows(call: OpCall) -> int:
     return call.tensor("out_indices").dims[0] - _outputs(call.array("indices"), call.params or {})
 
 
-def _without_sites(call: OpCall, start: int, stop: int) -> RecipeOutput:
+def _without_sites(call: OpCall, start: int, stop: int) -> RecipeOutput | None:
     return _reduced(call, without_rows(call.array("indices"), start, stop))
 
 
-def _without_batches(call: OpCall, start: int, stop: int) -> RecipeOutput:
+def _without_batches(call: OpCall, start: int, stop: int) -> RecipeOutput | None:
     return _reduced(
         call, _without_cells(call.array("indices"), 0, start, stop), batch=call.param("batch") - stop + start
     )
 
 
-def _without_planes(call: OpCall, start: int, stop: int, *, axis: int) -> RecipeOutput:
+def _without_planes(call: OpCall, start: int, stop: int, *, axis: int) -> RecipeOutput | None:
     sites = _without_cells(call.array("indices"), axis + 1, start, stop)
     return _reduced(call, sites, input_space=_lowered(call.param("input_space"), axis, stop - start))
 
@@ -65,7 +69,7 @@ def _without_cells(sites: Array, column: int, start: int, stop: int) -> Array:
     return left
 
 
-def _with_less(call: OpCall, start: int, stop: int, *, name: str, axis: int) -> RecipeOutput:
+def _with_less(call: OpCall, start: int, stop: int, *, name: str, axis: int) -> RecipeOutput | None:
     params: dict[str, Any] = {name: _lowered(call.param(name), axis, stop - start)}
     return _reduced(call, call.array("indices"), **params)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from mluops_gtest.cluster import worker
 from mluops_gtest.engine.fingerprint import fingerprinted
-from mluops_gtest.errors import BackendError
+from mluops_gtest.errors import BackendError, HarnessError
 from mluops_gtest.model import cause
 from mluops_gtest.model.result import CaseResult, Outcome
 
@@ -314,6 +314,8 @@ class Dispatcher(Generic[U]):
 
 def _refuse_unless_lost(error: BaseException, address: str) -> None:
     """What Dask says of a worker that is gone means that its cases run elsewhere; anything else ends the run."""
+    if isinstance(error, HarnessError):
+        raise error
     if type(error).__name__ not in _LOST:
         raise BackendError(f"The worker {address} cannot run cases: {type(error).__name__}: {error}") from error
 

@@ -1,20 +1,24 @@
 """A smaller call made into a complete case, if the document defines it and the checks answer it as before."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
 import numpy as np
 
+from mluops_gtest.errors import HarnessError, OperatorError
 from mluops_gtest.model.baselines import baseline_of
 from mluops_gtest.model.binding import bind_values
+from mluops_gtest.model.call import OpCall
 from mluops_gtest.model.case import Case
 from mluops_gtest.model.degenerate import proves_little, row_counts
 from mluops_gtest.model.digest import digest_tensors
 from mluops_gtest.model.dtypes import Array
 from mluops_gtest.model.operator import Baseline, CheckVerdict, Operator, RecipeOutput, plain_params
+from mluops_gtest.model.source_place import raised_by, source_of
 from mluops_gtest.model.tensor import Tensor
 
+T = TypeVar("T")
 # What tells two candidates apart.
 Identity = tuple[object, ...]
 # The few elements of a small case are often equal; a right backend shall pass it all the same.
@@ -40,27 +44,6 @@ class Candidates:
 
         None where the checks answer otherwise, where the document does not define the call, or where it was tried.
         """
-        try:
-            return self._with_call(case, made)
-        except Exception:
-            # Data that the operator's own functions do not understand are outside of what is defined.
-            return None
-
-    def rebased(self, case: Case) -> Case | None:
-        """The same call with a baseline by the reference."""
-        return self.with_call(case, as_made(case))
-
-    def refused(self, candidate: Case) -> Case | None:
-        """The candidate; None where the checks answer it otherwise, or where it was tried."""
-        if self._was_tried(candidate):
-            return None
-        try:
-            answer = self.operator.answer(bind_values(candidate, self.operator))
-        except Exception:
-            return None
-        return candidate if answer == self.answer else None
-
-    def _with_call(self, case: Case, made: RecipeOutput) -> Case | None:
         operator = self.operator
         smaller = replace(
             case,
@@ -75,15 +58,54 @@ class Candidates:
         )
         baseline = None
         if len(smaller.outputs) < len(case.outputs):
-            baseline = baseline_of(operator, bind_values(smaller, operator))
+            try:
+                baseline = baseline_of(operator, bind_values(smaller, operator))
+            except Exception:
+                # The dims that the checks need are the reference's to tell: nobody knows yet whether it must answer.
+                return None
             shapes = {name: array.shape for name, array in baseline.outputs.items()}
             smaller = replace(smaller, outputs=tuple(_resized(tensor, shapes) for tensor in case.outputs))
         if self._was_tried(smaller):
             return None
         call = bind_values(smaller, operator)
-        if operator.answer(call) != self.answer or operator.broken(call) is not None:
+        if self._answer(call) != self.answer or self._told(operator.precondition, operator.broken, call) is not None:
             return None
-        return _with_baseline(smaller, operator, baseline or baseline_of(operator, call))
+        known = baseline or self._told(operator.reference, self._baseline, call)
+        return None if known is None else _with_baseline(smaller, operator, known)
+
+    def _baseline(self, call: OpCall) -> Baseline | None:
+        """None where the reference refuses, as a recipe does, what only it can tell: fewer rows than answers, say."""
+        try:
+            return baseline_of(self.operator, call)
+        except ValueError:
+            return None
+
+    def rebased(self, case: Case) -> Case | None:
+        """The same call with a baseline by the reference."""
+        return self.with_call(case, as_made(case))
+
+    def refused(self, candidate: Case) -> Case | None:
+        """The candidate; None where the checks answer it otherwise, or where it was tried."""
+        if self._was_tried(candidate):
+            return None
+        answer = self._answer(bind_values(candidate, self.operator))
+        return candidate if answer == self.answer else None
+
+    def _answer(self, call: OpCall) -> CheckVerdict:
+        return self._told(self.operator.reference, self.operator.answer, call)
+
+    def _told(self, function: object, ask: Callable[[OpCall], T], call: OpCall) -> T:
+        """What the operator says of a call; where its code fails its author is told."""
+        try:
+            return ask(call)
+        except HarnessError:
+            raise
+        except Exception as error:
+            raise OperatorError(
+                f"{source_of(function)}: {self.operator.name} fails on a smaller call: {raised_by(error, function)}. "
+                "Checks answer every call, in their order; the precondition and the reference every call that they let "
+                "pass."
+            ) from error
 
     def _was_tried(self, candidate: Case) -> bool:
         identity = _identity(candidate, self.operator)

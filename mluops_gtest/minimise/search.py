@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeVar
 
+from mluops_gtest.errors import OperatorError
 from mluops_gtest.minimise import plain_values, refused_calls
 from mluops_gtest.minimise.candidate import Candidates, as_made, elements_of
 from mluops_gtest.minimise.limit import LIMIT
@@ -14,7 +15,9 @@ from mluops_gtest.model.digest import digest_tensors
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.reduction import Reduction
 from mluops_gtest.model.result import CaseResult
+from mluops_gtest.model.source_place import raised_by, source_of
 
+T = TypeVar("T")
 # Pieces of one length that must stay before shorter ones are tried: the others would mostly stay, too.
 _PATIENCE: Final = 6
 _THOROUGH: Final = 48
@@ -185,10 +188,10 @@ class _Search:
         return sum(self._take_away(name, one, patience) for name, one in self._reductions.items()) > 0
 
     def _take_away(self, name: str, reduction: Reduction, patience: int) -> bool:
-        size = self._size(reduction)
+        size = self._size(name, reduction)
         # A mistake that needs only one of them, whichever, needs no search.
         taken = size > 2 and (self._without(name, reduction, 1, size) or self._without(name, reduction, 0, size - 1))
-        size = self._size(reduction)
+        size = self._size(name, reduction)
         piece = size
         while piece:
             stop, stayed = size, 0
@@ -196,23 +199,31 @@ class _Search:
                 start = max(0, stop - piece)
                 if self._without(name, reduction, start, stop):
                     taken = True
-                    size = self._size(reduction)
+                    size = self._size(name, reduction)
                 else:
                     stayed += 1
                 stop = min(start, size)
             piece = min(piece // 2, size)
         return taken
 
-    def _size(self, reduction: Reduction) -> int:
-        return reduction.size(bind_values(self.best, self._operator))
+    def _size(self, name: str, reduction: Reduction) -> int:
+        return self._asked(name, reduction.size)
 
     def _without(self, name: str, reduction: Reduction, start: int, stop: int) -> bool:
-        try:
-            made = reduction.without(bind_values(self.best, self._operator), start, stop)
-        except Exception:
-            # What the operator's own functions do not understand is outside of what is defined.
-            return False
+        made = self._asked(name, reduction.without, start, stop)
         return made is not None and self._takes(self._candidates.with_call(self.best, made), name)
+
+    def _asked(self, name: str, function: Callable[..., T], *places: int) -> T:
+        """What a reduction says of the best call; one that fails is a mistake of its author."""
+        try:
+            return function(bind_values(self.best, self._operator), *places)
+        except Exception as error:
+            of = "" if not places else f" from {places[0]} up to {places[1]}"
+            raise OperatorError(
+                f"{source_of(function)}: the reduction {name!r} of {self._operator.name} fails{of}: "
+                f"{raised_by(error, function)}. It must answer every call that computes; where nothing can be taken "
+                "away `without` returns None."
+            ) from error
 
     def _plainer(self, *kinds: Offers) -> bool:
         """Take every plainer call that still fails so; whether there was one."""

@@ -1,17 +1,22 @@
 """The search on an operator that doubles: what is found, in how many calls, and where it ends."""
 
+import dataclasses
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from mluops_gtest.authoring.reductions import Reduction, along
 from mluops_gtest.engine.caller import InlineCaller
 from mluops_gtest.engine.execute import Executor, Options
+from mluops_gtest.errors import OperatorError
 from mluops_gtest.minimise.description import what_shrank
 from mluops_gtest.minimise.search import minimised
 from mluops_gtest.model.outcome import Outcome
 from mluops_gtest.model.status import Status
 from tests.unit.engine.small_operator import DOUBLES, doubling
 
+ROOT = Path(__file__).parents[3]
 REDUCTIONS = {"values": along(DOUBLES, "n")}
 
 
@@ -188,3 +193,37 @@ def test_a_refused_call_loses_its_values_and_keeps_its_check():
     # What only values could tell is not told of a call that lost them.
     assert found.sizes == {"values": (8, 1)}
     assert found.result.outcome is Outcome.WRONG_STATUS
+
+
+def failing(call, *_places):
+    return call.array("nowhere")
+
+
+@pytest.mark.parametrize(
+    ("reduction", "words"),
+    [
+        (Reduction(failing, lambda *_: None), "the reduction 'odd' of doubles fails: KeyError"),
+        (Reduction(lambda _: 3, failing), "the reduction 'odd' of doubles fails from 1 up to 3: KeyError"),
+    ],
+)
+def test_a_reduction_that_fails_is_told_with_its_line(reduction, words):
+    executor = Executor(InlineCaller(Doubling(wrong_where(lambda x: x > 1))), Options(explain=False))
+    with pytest.raises(OperatorError, match=r"test_search\.py:\d+: ") as told:
+        minimised(doubling((1, 2, 3)), DOUBLES, {"odd": reduction}, lambda one: executor.execute(one, DOUBLES))
+    assert words in str(told.value)
+    line = failing.__code__.co_firstlineno + 1
+    assert f"(tests/unit/minimise/test_search.py:{line})" in str(told.value).replace(f"{ROOT}/", "")
+
+
+def test_a_reference_that_fails_on_a_smaller_call_is_told_with_its_line():
+    def reference(call):
+        if call.array("x").size < 3:
+            raise RuntimeError("too few")
+        return DOUBLES.reference(call)
+
+    careless = dataclasses.replace(DOUBLES, reference=reference)
+    executor = Executor(InlineCaller(Doubling(wrong_where(lambda x: x > 1))), Options(explain=False))
+    with pytest.raises(
+        OperatorError, match=r"fails on a smaller call: RuntimeError: too few \(.*test_search\.py:\d+\)"
+    ):
+        minimised(doubling((1, 2, 3)), careless, REDUCTIONS, lambda one: executor.execute(one, careless))
