@@ -5,16 +5,16 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks import case_files, criteria, large_cases, many_cases, start_up
+from benchmarks import baselines, case_files, criteria, large_cases, many_cases, second_look, start_up
 from benchmarks.page import line, page
 from benchmarks.rows import Row
-from benchmarks.table import Measured, Table, grossly_worse
+from benchmarks.table import Table, grossly_worse, measured
 
 COMMITTED = Path(__file__).with_name("table.json")
 
 
 def all_rows() -> Iterator[Row]:
-    for module in (criteria, case_files, large_cases, many_cases, start_up):
+    for module in (criteria, case_files, baselines, second_look, large_cases, many_cases, start_up):
         yield from module.rows()
 
 
@@ -34,12 +34,12 @@ def _begins(row: Row, word: str) -> bool:
     return f"{row.name}/".startswith(f"{word.rstrip('/')}/")
 
 
-def tell(row: Measured) -> None:
-    print("\n".join(line(row)), flush=True)
+def complain(words: str) -> None:
+    print(words, file=sys.stderr, flush=True)
 
 
 def main() -> int:
-    """0, or 1 where a quick row is grossly worse than in the committed table."""
+    """0, or 1 where a row failed, or a quick one is grossly worse than in the committed table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").partition(":")[0] + ".")
     parser.add_argument("rows", nargs="*", metavar="ROW", help="only rows whose names begin so, e.g. criteria/float")
     parser.add_argument("--quick", action="store_true", help="only rows of a few seconds; fail where one is 3× worse")
@@ -47,18 +47,18 @@ def main() -> int:
     parser.add_argument("--page", type=Path, metavar="FILE", help="write the page docs/reference/performance.md")
     parser.add_argument("--read", type=Path, metavar="FILE", help="measure nothing: take what --json wrote")
     options = parser.parse_args()
-    if options.read:
-        table = Table.read(options.read)
-    else:
-        table = Table.of(chosen(options.rows, options.quick), tell, seconds=0.5 if options.quick else 5.0)
-    if options.json:
-        table.write(options.json)
+    rows = [] if options.read else chosen(options.rows, options.quick)
+    table = Table.read(options.read) if options.read else Table("", "", ())
+    for table in measured(rows, complain, seconds=0.5 if options.quick else 5.0):
+        print("\n".join(line(table.rows[-1])), flush=True)
+        if options.json:
+            table.write(options.json)
     if options.page:
         options.page.write_text(page(table, {row.name: row.why for row in all_rows()}), encoding="utf-8")
     worse = grossly_worse(table, Table.read(COMMITTED)) if options.quick else []
     for found in worse:
-        print(f"Grossly worse: {found}", file=sys.stderr)
-    return int(bool(worse))
+        complain(f"Grossly worse: {found}")
+    return int(bool(worse) or len(table.rows) < len(rows))
 
 
 if __name__ == "__main__":

@@ -9,24 +9,29 @@ from benchmarks.processes import Taken, commands
 from benchmarks.rows import Goal, Rounds, Row, interleaved
 from mluops_gtest.api.session import Session
 from mluops_gtest.authoring import Draw
+from mluops_gtest.engine.buffers import Wanted
+from mluops_gtest.engine.isolation.shared import SharedArena
 from mluops_gtest.model.dtypes import DType
 from mluops_gtest.model.query import Query
 
-# The largest of most operators, and the largest of all.
-CASES = (
+# About as long each, of most operators.
+SIDE_BY_SIDE = (
     "voxel_pooling_forward/bevdepth",
-    "three_interpolate_forward/propagation_1024x128x4096_float",
-    "three_interpolate_forward/propagation_1024x128x4096_half",
-    "three_interpolate_backward/propagation_1024x128x4096_float",
+    "three_interpolate_forward/propagation_512x128x2048_float",
+    "three_interpolate_backward/propagation_512x128x2048_float",
+    "three_interpolate_backward/propagation_512x128x2048_half",
     "get_indice_pairs/network_subm_41x1440x1440",
     "get_indice_pairs/network_down_21x720x720",
-    "indice_convolution_forward/centerpoint_2_float",
-    "indice_convolution_backward_data/centerpoint_2_float",
-    "indice_convolution_backward_filter/centerpoint_1_float",
+    "indice_convolution_forward/centerpoint_3_float",
+    "indice_convolution_backward_data/centerpoint_0_float",
+    "indice_convolution_backward_filter/centerpoint_3_float",
     "three_nn_forward/network_b2_16384_float",
 )
+# The largest tensors, once of inputs and once of an output with a bound for each element.
+LARGEST = ("voxel_pooling_forward/bevdepth", "three_interpolate_forward/propagation_1024x128x4096_float")
 ONE, BOTH_CORES = "one worker, 1 thread", "one worker, 2 threads"
 TENSORS = "tensors of the largest case"
+COPY = "a plain copy"
 DRAWN = 75_700_000
 
 
@@ -34,16 +39,23 @@ def rows() -> list[Row]:
     return [
         Row(
             "large/two-workers",
-            f"{len(CASES)} network cases from a warm cache, two workers with 1 thread each",
+            f"{len(SIDE_BY_SIDE)} network cases from a warm cache, two workers with 1 thread each",
             _two_workers,
             (Goal(ONE, 1 / 1.5), Goal(BOTH_CORES, 1)),
         ),
         Row(
             "large/memory",
-            f"peak memory of a run of {len(CASES)} network cases from a warm cache",
+            "peak memory of a run of the largest network cases from a warm cache",
             _memory,
             (Goal(TENSORS, 2),),
             unit="B",
+        ),
+        Row(
+            "large/into-worker",
+            "300 MB of inputs into the memory that a worker shares",
+            _into_worker,
+            (Goal(COPY, 1.5),),
+            COPY,
         ),
         Row(
             "large/random",
@@ -56,12 +68,12 @@ def rows() -> list[Row]:
 
 
 @contextmanager
-def warm_runs() -> Iterator[Callable[[str, str], Taken]]:
+def warm_runs(cases: tuple[str, ...]) -> Iterator[Callable[[str, str], Taken]]:
     """Runs the cases with so many workers, whose libraries use so many threads; a first run has filled the cache."""
     with commands() as python:
 
         def run(workers: str, threads: str) -> Taken:
-            words = ("run", *CASES, "-q", "--isolate", "-j", workers, "--out", "results", "--overwrite")
+            words = ("run", *cases, "-q", "--isolate", "-j", workers, "--out", "results", "--overwrite")
             return python.threaded(threads).ours(*words)
 
         run("1", "2")
@@ -70,14 +82,14 @@ def warm_runs() -> Iterator[Callable[[str, str], Taken]]:
 
 def _two_workers() -> Rounds:
     ways = {"two workers, 1 thread each": ("2", "1"), ONE: ("1", "1"), BOTH_CORES: ("1", "2")}
-    with warm_runs() as run:
+    with warm_runs(SIDE_BY_SIDE) as run:
         while True:
             yield {name: run(*way).seconds for name, way in ways.items()}
 
 
 def _memory() -> Rounds:
-    largest = max(map(_tensor_bytes, CASES))
-    with warm_runs() as run:
+    largest = max(map(_tensor_bytes, LARGEST))
+    with warm_runs(LARGEST) as run:
         while True:
             yield {"peak": run("1", "1").peak_bytes, TENSORS: largest}
 
@@ -91,6 +103,18 @@ def _tensor_bytes(case_id: str) -> int:
         for side in ("inputs", "outputs")
         for tensor in tensors[side]
     )
+
+
+def _into_worker() -> Rounds:
+    source = np.ones(300_000_000, np.uint8)
+    target, arena = np.zeros_like(source), SharedArena()
+    try:
+        data = arena.lay_out([Wanted("big", source.nbytes)])["big"].data
+        yield from interleaved(
+            {"shared memory": lambda: np.copyto(data, source), COPY: lambda: np.copyto(target, source)}
+        )
+    finally:
+        arena.close()
 
 
 def _random() -> Rounds:

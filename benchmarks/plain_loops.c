@@ -37,3 +37,83 @@ void parse_floats(const char *text, int64_t n, float *out) {
     text = end;
   }
 }
+
+/* voxel_pooling_forward: sums in double, rounded once. `sums` has room for every cell and channel, all 0. */
+void pool(const int32_t *geometry, const float *features, int64_t batches, int64_t points, int64_t channels,
+          int64_t width, int64_t height, int64_t depth, double *sums, float *out, int32_t *memo) {
+  for (int64_t p = 0; p < batches * points; p++) {
+    int32_t x = geometry[3 * p], y = geometry[3 * p + 1], z = geometry[3 * p + 2];
+    memo[3 * p] = memo[3 * p + 1] = memo[3 * p + 2] = -1;
+    if (x < 0 || x >= width || y < 0 || y >= height || z < 0 || z >= depth) continue;
+    memo[3 * p] = (int32_t)(p / points), memo[3 * p + 1] = y, memo[3 * p + 2] = x;
+    double *cell = sums + ((p / points * height + y) * width + x) * channels;
+    for (int64_t c = 0; c < channels; c++) cell[c] += features[p * channels + c];
+  }
+  for (int64_t i = 0; i < batches * height * width * channels; i++) out[i] = (float)sums[i];
+}
+
+/* dynamic_scatter_backward: the first point with the voxel's value gets the gradient. `claimed` and `out` are all 0. */
+void scatter(const float *gradients, const float *feats, const float *voxel_feats, const int32_t *voxel_of,
+             int64_t points, int64_t voxels, int64_t channels, uint8_t *claimed, float *out) {
+  for (int64_t p = 0; p < points; p++) {
+    int64_t v = voxel_of[p];
+    if (v < 0 || v >= voxels) continue;
+    for (int64_t c = 0; c < channels; c++) {
+      int64_t at = v * channels + c;
+      if (claimed[at] || feats[p * channels + c] != voxel_feats[at]) continue;
+      claimed[at] = 1;
+      out[p * channels + c] = gradients[at];
+    }
+  }
+}
+
+/* masked_im2col_forward: every window element copied, 0 outside of the image. */
+void columns(const float *image, const int32_t *rows, const int32_t *cols, int64_t channels, int64_t height,
+             int64_t width, int64_t masks, int64_t kernel_h, int64_t kernel_w, int64_t pad_h, int64_t pad_w,
+             float *out) {
+  for (int64_t c = 0; c < channels; c++)
+    for (int64_t i = 0; i < kernel_h; i++)
+      for (int64_t j = 0; j < kernel_w; j++)
+        for (int64_t m = 0; m < masks; m++) {
+          int64_t y = rows[m] - pad_h + i, x = cols[m] - pad_w + j;
+          int inside = y >= 0 && y < height && x >= 0 && x < width;
+          *out++ = inside ? image[(c * height + y) * width + x] : 0;
+        }
+}
+
+/* get_indice_pairs by a dense grid of rows + 1, all 0. `three` has 3 numbers each of kernel, stride, pad, dilation and
+ * output space; `pairs` is all -1. */
+void pair(const int32_t *sites, int64_t count, const int64_t *three, int64_t batches, int64_t sub_m, int32_t *grid,
+          int32_t *pairs) {
+  const int64_t *kernel = three, *stride = three + 3, *pad = three + 6, *dilation = three + 9, *space = three + 12;
+  int64_t cells = space[0] * space[1] * space[2];
+  for (int pass = sub_m ? 1 : 0; pass < 2; pass++) {
+    if (sub_m)
+      for (int64_t s = 0; s < count; s++) {
+        const int32_t *at = sites + 4 * s;
+        grid[at[0] * cells + (at[1] * space[1] + at[2]) * space[2] + at[3]] = (int32_t)s + 1;
+      }
+    int64_t offset = 0;
+    for (int64_t i = 0; i < kernel[0]; i++)
+      for (int64_t j = 0; j < kernel[1]; j++)
+        for (int64_t k = 0; k < kernel[2]; k++, offset++) {
+          int32_t *ins = pairs + 2 * offset * count, *outs = ins + count;
+          for (int64_t s = 0; s < count; s++) {
+            const int32_t *at = sites + 4 * s;
+            int64_t z = at[1] + pad[0] - i * dilation[0], y = at[2] + pad[1] - j * dilation[1],
+                    x = at[3] + pad[2] - k * dilation[2];
+            if (z < 0 || y < 0 || x < 0 || z % stride[0] || y % stride[1] || x % stride[2]) continue;
+            z /= stride[0], y /= stride[1], x /= stride[2];
+            if (z >= space[0] || y >= space[1] || x >= space[2]) continue;
+            int32_t *cell = grid + at[0] * cells + (z * space[1] + y) * space[2] + x;
+            if (!pass) *cell = 1;
+            else if (*cell) *ins++ = (int32_t)s, *outs++ = *cell - 1;
+          }
+        }
+    if (!sub_m && !pass) {
+      int32_t row = 0;
+      for (int64_t i = 0; i < batches * cells; i++)
+        if (grid[i]) grid[i] = ++row;
+    }
+  }
+}

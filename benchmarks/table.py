@@ -5,7 +5,7 @@ import os
 import platform
 import statistics
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -82,14 +82,6 @@ class Table:
     taken: str
     rows: tuple[Measured, ...]
 
-    @classmethod
-    def of(cls, rows: Iterable[Row], tell: Callable[[Measured], None], seconds: float) -> "Table":
-        measured = []
-        for row in rows:
-            measured.append(measure(row, seconds))
-            tell(measured[-1])
-        return cls(machine(), time.strftime("%Y-%m-%d", time.gmtime()), tuple(measured))
-
     def write(self, path: Path) -> None:
         path.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
 
@@ -97,6 +89,18 @@ class Table:
     def read(cls, path: Path) -> "Table":
         whole = json.loads(path.read_text(encoding="utf-8"))
         return cls(whole["machine"], whole["taken"], tuple(_measured(row) for row in whole["rows"]))
+
+
+def measured(rows: Iterable[Row], tell: Callable[[str], None], seconds: float) -> Iterator[Table]:
+    """The table after each row; one that fails is told and left out."""
+    found: tuple[Measured, ...] = ()
+    for row in rows:
+        try:
+            found = (*found, measure(row, seconds))
+        except (Exception, SystemExit) as error:
+            tell(f"{row.name} failed: {type(error).__name__}: {error}")
+        else:
+            yield Table(machine(), time.strftime("%Y-%m-%d", time.gmtime()), found)
 
 
 def _measured(row: dict[str, Any]) -> Measured:

@@ -19,7 +19,7 @@ from mluops_gtest.native.library import native_library
 from mluops_gtest.native.random import fill_lanes, fill_lattice
 
 _LANES_PER_BLOCK = 8  # a Philox4x64 block is four 64-bit words
-_CHUNK = 1 << 18  # lanes that one thread draws and maps at a time: in 64-bit words 2 MiB
+_CHUNK = 1 << 20  # lanes that one thread draws and maps at a time: in 64-bit words 8 MiB
 _THREADS = 2
 # Every element of a drawn tensor takes one: 256 Mi of them are seven times the largest tensor of a real network here,
 # and two gigabytes where values have 64 bits.
