@@ -12,6 +12,7 @@ from mluops_gtest.authoring.checks import (
     pointers_present,
     rank,
     require,
+    same_dtype,
 )
 
 TENSORS = ("new_xyz", "xyz", "idx")
@@ -44,12 +45,7 @@ CHECKS = (
     # Before the types, unlike in the other operators on points.
     *contiguous(TENSORS, "§1.4: no strides"),
     dtype("new_xyz", (DType.HALF, DType.FLOAT), "§3.7 (4)"),
-    require(
-        "xyz_dtype",
-        lambda call: call.tensor("xyz").dtype is call.tensor("new_xyz").dtype,
-        "xyz must have the type of new_xyz",
-        "§3.7 (5, 7)",
-    ),
+    same_dtype("xyz", "new_xyz", "§3.7 (5, 7)"),
     dtype("idx", (DType.INT32,), "§3.7 (6)"),
     *not_large(("new_xyz", "idx"), "§3.7 (17, 19)"),
     require(

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from mluops_gtest.authoring import Check, DType, OpCall
+from mluops_gtest.authoring import DType, OpCall
 from mluops_gtest.authoring.checks import (
     arch_supported,
     contiguous,
@@ -16,6 +16,7 @@ from mluops_gtest.authoring.checks import (
     pointers_present,
     rank,
     require,
+    same_dtype,
     workspace_present,
 )
 
@@ -36,14 +37,7 @@ def _length(tensor: str, axis: int) -> Callable[[OpCall], int]:
     return lambda call: call.tensor(tensor).dims[axis]
 
 
-def _dtype_like(tensor: str, other: str) -> Check:
-    return require(
-        f"{tensor}_dtype",
-        lambda call: call.tensor(tensor).dtype is call.tensor(other).dtype,
-        f"{tensor} must have the element type of {other}",
-        "§1.4: float features, int32 coordinates",
-    )
-
+_TYPES = "§1.4: float features, int32 coordinates"
 
 CHECKS = (
     handle_present("§3.7"),
@@ -54,10 +48,10 @@ CHECKS = (
     dtype("feats", (DType.FLOAT,), "§1.4: float features"),
     dtype("coors", (DType.INT32,), "§1.4: int32 coordinates"),
     dtype("point2voxel_map", (DType.INT32,), "§3.7: int"),
-    _dtype_like("voxel_feats", "feats"),
-    _dtype_like("voxel_coors", "coors"),
-    _dtype_like("voxel_points_count", "point2voxel_map"),
-    _dtype_like("voxel_num", "point2voxel_map"),
+    same_dtype("voxel_feats", "feats", _TYPES),
+    same_dtype("voxel_coors", "coors", _TYPES),
+    same_dtype("voxel_points_count", "point2voxel_map", _TYPES),
+    same_dtype("voxel_num", "point2voxel_map", _TYPES),
     require(
         "reduce_type",
         lambda call: call.param("reduce_type") in (REDUCE_MODE_MEAN, REDUCE_MODE_MAX),

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from mluops_gtest.authoring import Check, DType, Layout, OpCall, Status, checks
+from mluops_gtest.authoring import DType, Layout, OpCall, Status, checks
 from mluops_gtest.authoring.filters import Extents, axis_letters, extents
 
 LAYOUTS: Final = (Layout.NHWC, Layout.NCHW, Layout.HWCN, Layout.NCDHW, Layout.NDHWC, Layout.ARRAY)
@@ -36,15 +36,6 @@ def _layout_fits_rank(call: OpCall) -> bool:
 def _centre_is_largest(call: OpCall) -> bool:
     counts = call.param("indice_num")
     return all(count <= counts[len(counts) // 2] for count in counts)
-
-
-def _same_dtype(tensor: str) -> Check:
-    return checks.require(
-        f"{tensor}_dtype_equal",
-        lambda call: call.tensor(tensor).dtype is call.tensor("output_grad").dtype,
-        f"{tensor} must have the dtype of output_grad",
-        "§1.4, §3.8.5",
-    )
 
 
 CHECKS: Final = (
@@ -123,8 +114,8 @@ CHECKS: Final = (
         "with sub_m the number of kernel offsets must be odd",
         "§1.4, §3.8.5",
     ),
-    _same_dtype("input_grad"),
-    _same_dtype("filters"),
+    checks.same_dtype("input_grad", "output_grad", "§1.4, §3.8.5", "dtype_equal"),
+    checks.same_dtype("filters", "output_grad", "§1.4, §3.8.5", "dtype_equal"),
     *checks.not_large(_OUTPUT_FIRST, "§3.8.5"),
     checks.not_empty("input_grad", "§3.8.2"),
     checks.not_empty("output_grad", "§3.8.2"),

@@ -3,7 +3,7 @@
 import math
 from typing import Final
 
-from mluops_gtest.authoring import Check, DType, OpCall, Status, checks
+from mluops_gtest.authoring import DType, OpCall, Status, checks
 
 # More input rows than this are refused.
 ROWS_LIMIT: Final = 1_000_000
@@ -18,15 +18,6 @@ def _dim(call: OpCall, tensor: str, axis: int) -> int:
     return call.tensor(tensor).dims[axis]
 
 
-def _same_dtype(tensor: str) -> Check:
-    return checks.require(
-        f"{tensor}_dtype_equal",
-        lambda call: call.tensor(tensor).dtype is call.tensor("features").dtype,
-        f"{tensor} must have the dtype of features",
-        "§1.1, as released",
-    )
-
-
 # Neither sub_m nor an entry of indice_num is checked, nor is any layout: §1.4 has ARRAY stand for DHWCN and HWCN.
 CHECKS: Final = (
     checks.handle_present("§1.3"),
@@ -38,8 +29,8 @@ CHECKS: Final = (
     checks.arch_supported("§1.3, as released"),
     checks.dtype("indice_pairs", (DType.INT32,), "§1.1, §1.3"),
     checks.dtype("features", _FLOATS, "§1.1, §1.3"),
-    _same_dtype("output_grad"),
-    _same_dtype("filters_grad"),
+    checks.same_dtype("output_grad", "features", "§1.1, as released", "dtype_equal"),
+    checks.same_dtype("filters_grad", "features", "§1.1, as released", "dtype_equal"),
     *checks.not_large(_TENSORS, "§1.1, as released"),
     checks.rank("features", 2, "§1.1"),
     checks.rank("output_grad", 2, "§1.1"),

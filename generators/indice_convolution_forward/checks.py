@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from mluops_gtest.authoring import Check, DType, Layout, OpCall, Status, checks
+from mluops_gtest.authoring import DType, Layout, OpCall, Status, checks
 from mluops_gtest.authoring.filters import Extents, extents
 
 # §1.1 gives only NDHWC's shape and §3.7 prints ARRAY's: both are right for their layout.
@@ -22,15 +22,6 @@ def _dim(call: OpCall, tensor: str, axis: int) -> int:
     return call.tensor(tensor).dims[axis]
 
 
-def _same_dtype(tensor: str) -> Check:
-    return checks.require(
-        f"{tensor}_dtype_equal",
-        lambda call: call.tensor(tensor).dtype is call.tensor("features").dtype,
-        f"{tensor} must have the dtype of features",
-        "§1.1, §3.8.5",
-    )
-
-
 CHECKS: Final = (
     checks.handle_present("§3.8.1"),
     *checks.descriptors_present(_TENSORS, "§3.8.1"),
@@ -40,8 +31,8 @@ CHECKS: Final = (
     checks.dtype("filters", _FLOATS, "§1.1, §3.8.5"),
     checks.dtype("indice_pairs", (DType.INT32,), "§1.3, §3.8.5"),
     checks.dtype("features_out", _FLOATS, "§1.1, §3.8.5"),
-    _same_dtype("filters"),
-    _same_dtype("features_out"),
+    checks.same_dtype("filters", "features", "§1.1, §3.8.5", "dtype_equal"),
+    checks.same_dtype("features_out", "features", "§1.1, §3.8.5", "dtype_equal"),
     checks.require("sub_m", lambda call: call.param("sub_m") in (0, 1), "sub_m must be 0 or 1", "§1.3"),
     checks.require("inverse", lambda call: call.param("inverse") in (0, 1), "inverse must be 0 or 1", "§1.3"),
     checks.require(

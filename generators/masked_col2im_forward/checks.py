@@ -13,6 +13,7 @@ from mluops_gtest.authoring.checks import (
     pointers_present,
     rank,
     require,
+    same_dtype,
     workspace_present,
 )
 
@@ -32,12 +33,7 @@ CHECKS = (
     rank("mask_w_idx", 1, "§1.1"),
     layout("im", (Layout.NCHW,), "§1.4"),
     dtype("col", (DType.FLOAT, DType.HALF), "§1.4"),
-    require(
-        "im_dtype",
-        lambda call: call.tensor("im").dtype is call.tensor("col").dtype,
-        "im must have the element type of col",
-        "§1.4",
-    ),
+    same_dtype("im", "col", "§1.4"),
     dtype("mask_h_idx", (DType.INT32,), "§1.4"),
     dtype("mask_w_idx", (DType.INT32,), "§1.4"),
     dim("im", 0, 1, "im must hold one image", "§1.4"),

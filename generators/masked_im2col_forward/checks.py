@@ -13,6 +13,7 @@ from mluops_gtest.authoring.checks import (
     pointers_present,
     rank,
     require,
+    same_dtype,
     workspace_present,
 )
 
@@ -38,12 +39,7 @@ CHECKS = (
     layout("feature", (Layout.NCHW,), "§1.4"),
     rank("feature", 4, "§1.1"),
     dtype("feature", (DType.FLOAT, DType.HALF), "§1.4"),
-    require(
-        "data_col_dtype",
-        lambda call: call.tensor("data_col").dtype is call.tensor("feature").dtype,
-        "data_col must have the element type of feature",
-        "§1.4",
-    ),
+    same_dtype("data_col", "feature", "§1.4"),
     dtype("mask_h_idx", (DType.INT32,), "§1.4"),
     dtype("mask_w_idx", (DType.INT32,), "§1.4"),
     rank("mask_h_idx", 1, "§1.1"),

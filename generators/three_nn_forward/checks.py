@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from mluops_gtest.authoring import Check, DType, OpCall, Status
+from mluops_gtest.authoring import Check, DType, Status
 from mluops_gtest.authoring.checks import (
     contiguous,
     descriptors_present,
@@ -13,7 +13,7 @@ from mluops_gtest.authoring.checks import (
     not_large,
     pointers_present,
     rank,
-    require,
+    same_dtype,
     workspace_present,
 )
 
@@ -24,13 +24,6 @@ _OF_UNKNOWN = "has as many elements as unknown, which is asked first"
 def _as_unknown(tensor: str, axis: int, size: str) -> Check:
     message = f"axis {axis} of {tensor} must be {size}, as that of unknown"
     return dim(tensor, axis, lambda call: call.tensor("unknown").dims[axis], message, "§3.8 (3)")
-
-
-def _typed_as_unknown(tensor: str) -> Check:
-    def holds(call: OpCall) -> bool:
-        return call.tensor(tensor).dtype is call.tensor("unknown").dtype
-
-    return require(f"{tensor}_dtype", holds, f"{tensor} must have the element type of unknown", "§1.4")
 
 
 def _not_large() -> tuple[Check, ...]:
@@ -52,7 +45,7 @@ CHECKS = (
     *(_as_unknown(tensor, 1, "N") for tensor in ("dist2", "idx")),
     *(dim(tensor, 2, 3, f"axis 2 of {tensor} must be 3", "§3.8 (3)") for tensor in TENSORS),
     dtype("unknown", (DType.FLOAT, DType.HALF), "§3.8 (4)"),
-    *map(_typed_as_unknown, ("known", "dist2")),
+    *(same_dtype(tensor, "unknown", "§1.4") for tensor in ("known", "dist2")),
     dtype("idx", (DType.INT32,), "§1.3"),
     *contiguous(TENSORS, "§1.4"),
     *_not_large(),

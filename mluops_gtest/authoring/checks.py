@@ -107,6 +107,16 @@ def dtype(tensor: str, allowed: tuple[DType, ...], doc: str) -> Check:
     )
 
 
+def same_dtype(tensor: str, other: str, doc: str, name: str = "dtype") -> Check:
+    """`<tensor>_<name>`: the element type is that of another tensor."""
+    return require(
+        f"{tensor}_{name}",
+        lambda call: call.tensor(tensor).dtype is call.tensor(other).dtype,
+        f"{tensor} must have the element type of {other}",
+        doc,
+    )
+
+
 def layout(tensor: str, allowed: tuple[Layout, ...], doc: str) -> Check:
     """`<tensor>_layout`: the layout is one of `allowed`."""
     words = " or ".join(value.value for value in allowed)

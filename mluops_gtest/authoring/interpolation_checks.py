@@ -15,7 +15,7 @@ from mluops_gtest.authoring.checks import (
     not_large,
     pointers_present,
     rank,
-    require,
+    same_dtype,
 )
 from mluops_gtest.model.call import OpCall
 from mluops_gtest.model.dtypes import DType, Layout
@@ -35,9 +35,9 @@ def interpolation_checks(read: str, written: str, *, points: str, cells: str) ->
         *descriptors_present(tensors, "§3.7"),
         *(rank(tensor, 3, "§1.4") for tensor in tensors),
         *(layout(tensor, (Layout.ARRAY,), "§1.1") for tensor in tensors),
-        _same_dtype(read),
+        same_dtype(read, "weights", "§1.4"),
         dtype("indices", (DType.INT32,), "§1.4"),
-        _same_dtype(written),
+        same_dtype(written, "weights", "§1.4"),
         dtype("weights", (DType.HALF, DType.FLOAT), "§1.4"),
         _same_dim(read, 0, "indices", 0),
         *(_same_dim("indices", axis, "weights", axis) for axis in range(3)),
@@ -59,15 +59,6 @@ def interpolation_checks(read: str, written: str, *, points: str, cells: str) ->
 def exclusive_checks(read: str, written: str) -> Mapping[str, tuple[str, ...]]:
     """`not_together`: a tensor without elements is neither strided nor large."""
     return {f"{tensor}_{kind}": (f"{tensor}_empty",) for kind in ("strided", "large") for tensor in (read, written)}
-
-
-def _same_dtype(tensor: str) -> Check:
-    return require(
-        f"{tensor}_dtype",
-        lambda call: call.tensor(tensor).dtype is call.tensor("weights").dtype,
-        f"{tensor} must have the element type of weights",
-        "§1.4",
-    )
 
 
 def _same_dim(tensor: str, axis: int, other: str, other_axis: int) -> Check:

@@ -55,6 +55,11 @@ CASES = {
         call(argument(np.ones((2, 3), np.float16))),
         call(argument(np.ones((2, 3), np.int32))),
     ),
+    "out_dtype_equal": (
+        checks.same_dtype("out", "x", DOC, "dtype_equal"),
+        call(argument(np.ones(1, np.int32))),
+        call(argument(np.ones(1, np.int64))),
+    ),
     "x_layout": (
         checks.layout("x", (Layout.ARRAY, Layout.NCHW), DOC),
         call(argument(np.ones((2, 3), np.float32), Layout.NCHW)),
@@ -110,7 +115,7 @@ def test_every_helper_is_here() -> None:
     helpers = {name for name in own if not name.startswith("_")}
     used = {
         *("require", "handle_present", "params_present", "param_arrays_present", "descriptors_present"),
-        *("arch_supported", "rank", "dim", "dtype", "layout", "contiguous", "not_large", "not_empty"),
+        *("arch_supported", "rank", "dim", "dtype", "same_dtype", "layout", "contiguous", "not_large", "not_empty"),
         *("pointers_present", "workspace_present"),
     }
     assert helpers == used
