@@ -4,6 +4,7 @@ import itertools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from benchmarks.rows import Goal, Rounds, Row
 from mluops_gtest.api.session import Session
@@ -50,12 +51,19 @@ def one_round(session: Session, operators: list[str], turn: int) -> Times:
 
 
 def rows() -> list[Row]:
-    what = f"default cases of {OPERATOR} on the numpy backend with the second look"
-    return [Row("second-look/default", what, _rounds, (Goal(WITHOUT, 1.3),), quick=True)]
+    goals = (Goal(WITHOUT, 1.3),)
+    what = "on the numpy backend with the second look"
+    few = Row(
+        "second-look/default", f"default cases of {OPERATOR} {what}", partial(_rounds, [OPERATOR]), goals, quick=True
+    )
+    return [
+        few,
+        Row("second-look/every-operator", f"default cases of every operator {what}", partial(_rounds, []), goals),
+    ]
 
 
-def _rounds() -> Rounds:
+def _rounds(operators: list[str]) -> Rounds:
     session = Session()
     for turn in itertools.count():
-        times = one_round(session, [OPERATOR], turn)
+        times = one_round(session, operators, turn)
         yield {"with": times.shared + times.looking, WITHOUT: times.shared + times.not_looking}

@@ -3,6 +3,7 @@
 from typing import Final
 
 from mluops_gtest.authoring import DType, OpCall, Operator, OutputSpec, ParamField, ParamMessage, TensorSpec, Theory
+from mluops_gtest.authoring.connections import pairs_theory
 from mluops_gtest.authoring.filters import extents
 
 from .checks import ANSWERED_ANYWAY, CHECKS, LAYOUTS, NOT_TOGETHER
@@ -18,11 +19,9 @@ _FLOATS: Final = (DType.FLOAT, DType.HALF)
 
 
 def theory(call: OpCall) -> Theory:
-    """Every tensor is touched once, of indice_pairs the pairs in use; a multiplication and an addition per product."""
+    """A product per pair and per entry of its matrix."""
     _, channels_in, channels_out = extents(call.tensor("filters").desc)
-    pairs = sum(call.param("indice_num"))
-    whole = sum(call.tensor(name).desc.nbytes for name in ("output_grad", "filters", "input_grad"))
-    return Theory(whole + 2 * pairs * DType.INT32.itemsize, 2 * pairs * channels_in * channels_out)
+    return pairs_theory(call, channels_in, channels_out)
 
 
 OPERATOR: Final = Operator(

@@ -13,6 +13,7 @@ from mluops_gtest.authoring import (
     TensorSpec,
     Theory,
 )
+from mluops_gtest.authoring.connections import pairs_theory
 
 from .checks import ANSWERED_ANYWAY, CHECKS, NOT_TOGETHER
 from .kernel import kernel
@@ -28,11 +29,9 @@ _FLOATS: Final = (DType.FLOAT, DType.HALF)
 
 
 def theory(call: OpCall) -> Theory:
-    """Every tensor is touched once, of indice_pairs the pairs in use; a multiplication and an addition per product."""
-    pairs = sum(call.param("indice_num"))
-    whole = sum(call.tensor(name).desc.nbytes for name in ("features", "output_grad", "filters_grad"))
+    """A product per pair and per entry of its matrix."""
     *_, channels_in, channels_out = call.tensor("filters_grad").dims
-    return Theory(whole + 2 * pairs * DType.INT32.itemsize, 2 * pairs * channels_in * channels_out)
+    return pairs_theory(call, channels_in, channels_out)
 
 
 OPERATOR: Final = Operator(

@@ -11,7 +11,8 @@ from mluops_gtest.authoring.clouds import nearest_sites, network_layer, random_s
 from mluops_gtest.authoring.random import Draw
 from mluops_gtest.authoring.sparse import Geometry, find_pairs, refuse_lonely
 from mluops_gtest.model.call import OpCall
-from mluops_gtest.model.dtypes import Array
+from mluops_gtest.model.dtypes import Array, DType
+from mluops_gtest.model.operator import Theory
 from mluops_gtest.model.sized_axis import SizedAxis
 
 # What stands behind the pairs in use: −1, as the search for pairs leaves it, or rows that would be legal.
@@ -99,6 +100,13 @@ def _convolved(sites: Array, geometry: Geometry) -> Connections:
     found = find_pairs(sites, geometry)
     counts = tuple(found.indice_num.tolist())
     return Connections(found.indice_pairs, counts, len(found.out_indices), geometry.kernel, geometry.sub_m)
+
+
+def pairs_theory(call: OpCall, channels_in: int, channels_out: int) -> Theory:
+    """Every tensor is touched once, of indice_pairs the pairs in use; a multiplication and an addition per product."""
+    pairs = sum(call.param("indice_num"))
+    whole = sum(call.tensor(name).desc.nbytes for name in (*call.inputs, *call.outputs) if name != "indice_pairs")
+    return Theory(whole + 2 * pairs * DType.INT32.itemsize, 2 * pairs * channels_in * channels_out)
 
 
 def pairs_size(rows: str, side: int) -> SizedAxis:
