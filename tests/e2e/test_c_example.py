@@ -2,13 +2,12 @@
 
 import os
 import re
-import shutil
 import subprocess
 
 import pytest
 
 from tests.conftest import ROOT
-from tests.support.built_once import built_once
+from tests.support.c_example import c_example
 from tests.support.native import needs_gcc
 
 pytestmark = [*needs_gcc, pytest.mark.slow]
@@ -24,15 +23,7 @@ def operators(results):
 
 @pytest.fixture(scope="module")
 def example(tmp_path_factory):
-    """The example built outside the checkout, its variants beside it."""
-
-    def build(folder):
-        shutil.copytree(ROOT / "examples" / "c_backend", folder, ignore=shutil.ignore_patterns("*.so", "build"))
-        # A mistake stays one, however little the compiler optimises.
-        for words in (["all"], ["variants", "CFLAGS=-O0"], ["bare"], ["sanitize"]):
-            subprocess.run(["make", "-j2", "-C", folder, *words], check=True, capture_output=True)
-
-    return built_once(tmp_path_factory, "c-example", build)
+    return c_example(tmp_path_factory)
 
 
 @pytest.fixture(scope="module")

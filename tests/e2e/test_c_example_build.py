@@ -13,6 +13,7 @@ import pytest
 from mluops_gtest.content.operators import load_operators
 from mluops_gtest.model.parts import C_API
 from tests.conftest import ROOT
+from tests.support.c_example import c_example
 from tests.support.native import compile_library, needs_gcc
 
 pytestmark = [*needs_gcc, pytest.mark.slow]
@@ -109,12 +110,11 @@ def test_every_bug_of_the_sources_is_a_variant(folder):
 
 
 @pytest.mark.slow
-def test_a_variant_and_the_sanitized_library_are_built_apart(folder, tmp_path):
+def test_variants_are_built_apart_and_cleaned_away(tmp_path_factory, tmp_path):
     copy = tmp_path / "variants"
-    shutil.copytree(folder, copy)
-    wanted = {f"build/libmluops_host_{name}.so" for name in ("tile_edge", "sanitized")}
-    make(copy, "CFLAGS=-O0", *wanted)
-    assert set(shared_objects(copy)) == {LIBRARY, *wanted}
+    shutil.copytree(c_example(tmp_path_factory), copy)
+    apart = {f"build/libmluops_host_{name}.so" for name in (*BUGS, "bare", "sanitized")}
+    assert set(shared_objects(copy)) == {LIBRARY, *apart}
     make(copy, "clean")
     assert shared_objects(copy) == []
 

@@ -16,6 +16,7 @@ from tests.conftest import ROOT
 from tests.e2e.conftest import SUPPORT
 from tests.e2e.test_minimise import CASE, mistake
 from tests.support.built_once import built_once
+from tests.support.c_example import c_example
 from tests.support.native import compile_library, needs_gcc
 
 PAIRS = "get_indice_pairs/network_down_41x1440x1440_twin"
@@ -182,14 +183,7 @@ def test_what_makes_no_sense_is_refused_before_the_search(cli, form, backend, wo
 @pytest.fixture(scope="module")
 def right_library(tmp_path_factory):
     """The whole C example, which is right."""
-
-    def build(folder):
-        folder.mkdir()
-        compile_library(
-            folder / "right.so", *sorted(EXAMPLE.glob("*.c")), flags=("-std=c11", "-pthread", f"-I{EXAMPLE}", "-lm")
-        )
-
-    return built_once(tmp_path_factory, "standalone-right", build) / "right.so"
+    return c_example(tmp_path_factory) / "libmluops_host.so"
 
 
 @pytest.mark.slow

@@ -2,14 +2,11 @@
 
 import json
 import os
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT
-from tests.support.built_once import built_once
+from tests.support.c_example import c_example
 from tests.support.native import needs_gcc
 
 BACKENDS = Path(__file__).parents[1] / "support" / "thread_backends.py"
@@ -123,13 +120,7 @@ def test_repetitions_that_cannot_be_are_refused(run, cli, toy, change, words):
 @pytest.fixture(scope="module")
 def racing(tmp_path_factory):
     """The C example whose threads lose additions."""
-
-    def build(folder):
-        shutil.copytree(ROOT / "examples" / "c_backend", folder, ignore=shutil.ignore_patterns("*.so", "build"))
-        words = ["make", "-C", folder, "build/libmluops_host_race.so", "CFLAGS=-O1"]
-        subprocess.run(words, check=True, capture_output=True)
-
-    return built_once(tmp_path_factory, "c-race", build) / "build" / "libmluops_host_race.so"
+    return c_example(tmp_path_factory) / "build" / "libmluops_host_race.so"
 
 
 @pytest.mark.slow

@@ -1,0 +1,20 @@
+"""The C example built outside the checkout, once for all tests."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+from tests.conftest import ROOT
+from tests.support.built_once import built_once
+
+
+def c_example(tmp_path_factory) -> Path:
+    """A folder with the library, and in its `build` the variants, the bare and the sanitized one."""
+
+    def build(folder):
+        shutil.copytree(ROOT / "examples" / "c_backend", folder, ignore=shutil.ignore_patterns("*.so", "build"))
+        # A mistake stays one, however little the compiler optimises.
+        for words in (["all"], ["variants", "CFLAGS=-O0"], ["bare"], ["sanitize"]):
+            subprocess.run(["make", "-j2", "-C", folder, *words], check=True, capture_output=True)
+
+    return built_once(tmp_path_factory, "c-example", build)
