@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks.plain_c import at, compiled, number
 from benchmarks.rows import Goal, Round, Rounds, Row, interleaved, share
 from mluops_gtest.criteria import compare
-from mluops_gtest.criteria.elementwise import element_errors
+from mluops_gtest.criteria.elementwise import Limits
 from mluops_gtest.model.bound import Bound
 from mluops_gtest.model.criterion import CriterionKind
 from mluops_gtest.model.dtypes import Array, DType
@@ -152,8 +152,7 @@ def _second_look() -> Rounds:
     with ThreadPoolExecutor(2) as pool:
 
         def both() -> None:
-            compare(evaluated, baseline, DType.FLOAT, KINDS)
-            element_errors(evaluated, baseline, DType.FLOAT, bound)
+            compare(evaluated, baseline, DType.FLOAT, KINDS, lambda: Limits(bound))
 
         yield from interleaved(
             {"compare and second look": both, LIMIT: partial(read, pool, evaluated, baseline, bound.magnitude)}

@@ -1,13 +1,21 @@
 """Two arrays in, figures out: what every criterion measures, how many elements differ, and where."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Final, NamedTuple
 
 from mluops_gtest.criteria.blocks import Blocks
 from mluops_gtest.criteria.distribution import divergence
 from mluops_gtest.criteria.elements import elements_of
+from mluops_gtest.criteria.elementwise import (
+    ElementErrors,
+    Limits,
+    can_be_bounded,
+    element_errors,
+    native_limits,
+    natively_found,
+)
 from mluops_gtest.criteria.figures import EPSILON, EQUAL, BlockStats, merged, timing_stats, weight_of
 from mluops_gtest.criteria.native_pass import NativePass
 from mluops_gtest.criteria.pairs import lower_share
@@ -46,24 +54,38 @@ class Comparison(NamedTuple):
     diff3_2: float  # largest |e−b|
     exact: bool = False  # integers: any difference fails, whatever the criterion
     pairs: int = 0  # distinct unequal pairs behind diff4; 0 where it was not asked for
+    elements: ElementErrors | None = None  # where something is unequal and there are limits
 
 
-def compare(evaluated: Array, baseline: Array, dtype: DType, kinds: Sequence[CriterionKind]) -> Comparison:
-    """Everything there is to say about two arrays of that type and of equal shape."""
+def compare(
+    evaluated: Array,
+    baseline: Array,
+    dtype: DType,
+    kinds: Sequence[CriterionKind],
+    limits: Callable[[], Limits | None] | None = None,
+) -> Comparison:
+    """Everything there is to say about two arrays of that type and of equal shape.
+
+    `limits` is asked for what arithmetic allows each element where the arrays differ, and only there.
+    """
     asked = _asked(tuple(kinds))
     if evaluated.shape != baseline.shape:
         raise ValueError(f"shapes {evaluated.shape} and {baseline.shape} differ; a comparison needs equal ones")
     if not evaluated.dtype == baseline.dtype == dtype.storage:
         raise ValueError(f"{evaluated.dtype} and {baseline.dtype} are not the storage of {dtype.value}")
     elements = elements_of(dtype)
+    limits = limits if limits is not None and can_be_bounded(dtype) else None
+    found = None
     # Of few elements the bytes tell at once that all are equal, which is so in most cases.
     if evaluated.nbytes <= _SMALL and evaluated.tobytes() == baseline.tobytes():
         whole, diff1, diff2 = EQUAL, 0.0, 0.0
-    elif (measured_natively := NativePass.over(evaluated, baseline, elements)) is not None:
-        whole = measured_natively.stats()
-        diff1, diff2 = _norms(*measured_natively.sums()) if asked.norms and whole.unequal.number else (0.0, 0.0)
+    elif (natively := NativePass.over(evaluated, baseline, elements)) is not None:
+        whole, found = _natively_measured(natively, baseline, dtype, limits)
+        diff1, diff2 = _norms(*natively.sums()) if asked.norms and whole.unequal.number else (0.0, 0.0)
     else:
         whole, diff1, diff2 = _measured(Blocks(evaluated, baseline, elements), asked.norms)
+        held_to = limits() if limits is not None and whole.unequal.number else None
+        found = None if held_to is None else element_errors(evaluated, baseline, dtype, *held_to)
     pairs, diff4, diff_kl = 0, 0.0, 0.0
     if asked.pairs:
         pairs, diff4 = lower_share(Blocks(evaluated, baseline, elements), whole.unequal.number)
@@ -91,6 +113,7 @@ def compare(evaluated: Array, baseline: Array, dtype: DType, kinds: Sequence[Cri
         diff3_2=errors.largest,
         exact=elements.exact,
         pairs=pairs,
+        elements=found,
     )
 
 
@@ -122,6 +145,22 @@ def _asked(kinds: tuple[CriterionKind, ...]) -> _Asked:
         CriterionKind.DIFF4 in canonical,
         CriterionKind.DIFF_KL in canonical,
     )
+
+
+def _natively_measured(
+    natively: NativePass, baseline: Array, dtype: DType, limits: Callable[[], Limits | None] | None
+) -> tuple[BlockStats, ElementErrors | None]:
+    """The figures of the whole, and how its elements are within limits, by the C library in one read."""
+    if limits is None:
+        return natively.stats(), None
+    if not natively.differs():
+        return EQUAL, None
+    held_to = limits()
+    if held_to is None:
+        return natively.stats(), None
+    natively.hold_to(native_limits(held_to, dtype, baseline.shape))
+    whole = natively.stats()
+    return whole, natively_found(whole.beyond, baseline.size) if whole.unequal.number else None
 
 
 def _measured(blocks: Blocks, norms: bool) -> tuple[BlockStats, float, float]:

@@ -8,20 +8,29 @@ baseline; by nothing at all where every partial sum is exact.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from mluops_gtest.criteria.blocks import BLOCK
 from mluops_gtest.criteria.elements import elements_of
+from mluops_gtest.criteria.figures import Beyond
 from mluops_gtest.files.mapped import let_go
 from mluops_gtest.model.bound import Bound, Precision
 from mluops_gtest.model.dtypes import Array, DType
+from mluops_gtest.native.limits import NativeLimits
 
 # Significant bits, and the exponent (as frexp has it) of the smallest normal number.
 _FORMATS: Final = {DType.HALF: (11, -13), DType.BFLOAT16: (8, -125), DType.FLOAT: (24, -125), DType.DOUBLE: (53, -1021)}
 # The smallest number above 0 of what sums are kept in: half of it is what a product may lose below the normal range.
 _TINY: Final = {24: 2.0**-149, 11: 2.0**-24}
+
+
+class Limits(NamedTuple):
+    """What arithmetic allows an output, and the precision that its sums are kept in."""
+
+    bound: Bound
+    precision: Precision = Precision.FLOAT
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +71,44 @@ def element_errors(
             # Sums of infinities allow no number; where one side is none, nothing is allowed.
             allowed_there = 0.0 if np.isnan(allowed[place]) else float(allowed[place])
     return ElementErrors(beyond, baseline.size, ratio, worst, allowed_there, first, last)
+
+
+def native_limits(limits: Limits, dtype: DType, shape: tuple[int, ...]) -> NativeLimits:
+    """The same for the C library, which follows `_allowed` and `_ratios` step by step."""
+    bound, precision = limits
+    significant, smallest = _FORMATS[dtype]
+    loss, tiny, behind = _loss(bound, precision), _TINY[precision.bits], float(bound.afterwards)
+    return NativeLimits(
+        shape,
+        bound.magnitude,
+        bound.roundings,
+        bound.unit,
+        roundoff=2.0**-precision.bits,
+        loss=loss * (2 + loss),
+        tiny=tiny,
+        behind=float(_gamma(np.float64(behind), precision.bits)),
+        behind_underflow=behind * tiny / 2,
+        sums=2.0**precision.bits,
+        results=2.0**significant,
+        smallest_unit=2.0 ** (smallest - significant),
+        smallest=smallest,
+        significant=significant,
+        rounds_twice=significant < precision.bits,
+    )
+
+
+def natively_found(beyond: Beyond, compared: int) -> ElementErrors:
+    """What the C library found."""
+    number, first, last = beyond.places
+    return ElementErrors(
+        number,
+        compared,
+        beyond.ratio,
+        beyond.furthest if beyond.furthest >= 0 else None,
+        beyond.allowed,
+        first if number else None,
+        last if number else None,
+    )
 
 
 def beyond_bound(
@@ -133,7 +180,7 @@ def _allowed(e: Array, b: Array, dtype: DType, bound: Bound, precision: Precisio
         np.asarray(values, np.float64) for values in (bound.magnitude, bound.roundings, bound.unit)
     )
     tiny = _TINY[precision.bits]
-    loss = precision.factor_loss if bound.products else 0.0
+    loss = _loss(bound, precision)
     summing = magnitude * (_gamma(roundings, precision.bits) + loss * (2 + loss)) + (roundings + 1) * tiny / 2
     no_sum_rounds = (magnitude <= 2.0**precision.bits * unit) & (unit >= tiny) & (loss == 0)
     summing = np.where(no_sum_rounds | (roundings == 0) | (magnitude == 0), 0.0, summing)
@@ -144,6 +191,10 @@ def _allowed(e: Array, b: Array, dtype: DType, bound: Bound, precision: Precisio
     is_representable = (magnitude <= 2.0**significant * unit) & (unit >= 2.0 ** (smallest - significant))
     rounding = _half_ulp(b, dtype) + (_half_ulp(e, dtype) if significant < precision.bits else 0.0)
     return np.where((allowed == 0) & (is_representable | (magnitude == 0)), 0.0, allowed + rounding)
+
+
+def _loss(bound: Bound, precision: Precision) -> float:
+    return precision.factor_loss if bound.products else 0.0
 
 
 def _gamma(roundings: Array | np.float64, bits: int) -> Array:
@@ -165,6 +216,7 @@ def _half_ulp(values: Array, dtype: DType) -> Array:
 def _ratios(e: Array, b: Array, allowed: Array) -> Array:
     """|e−b| of unequal elements over what is allowed; infinite where one of the two is no number."""
     ratios: Array = np.abs(e - b) / allowed
-    ratios[np.isnan(allowed)] = 0.0
+    # Where no number bounds an element, or infinity does, nothing that is finite is beyond.
+    ratios[~(allowed < np.inf)] = 0.0
     ratios[~(np.isfinite(e) & np.isfinite(b))] = np.inf
     return ratios

@@ -36,7 +36,17 @@ class Errors(NamedTuple):
     weight: Sums = NO_SUMS  # of the baseline
 
 
+class Beyond(NamedTuple):
+    """Elements beyond what arithmetic allows, and the furthest: where, in shares of what is allowed, and what is."""
+
+    places: Occurrences = Occurrences()
+    furthest: int = -1
+    ratio: float = 0.0
+    allowed: float = 0.0
+
+
 NOWHERE: Final = Occurrences()
+WITHIN: Final = Beyond()
 NO_ERRORS: Final = Errors()
 
 
@@ -47,6 +57,7 @@ class BlockStats(NamedTuple):
     unequal: Occurrences = NOWHERE
     mismatched: Occurrences = NOWHERE  # NaN or Inf that does not meet its like
     errors: Errors = NO_ERRORS
+    beyond: Beyond = WITHIN  # where a bound was given
 
 
 class _Spread(NamedTuple):
@@ -121,6 +132,9 @@ def merged(figures: Iterable[BlockStats]) -> BlockStats:
             error=worst.error,
             worst=worst.worst,
             ulp=max(e.ulp for e in errors),
+        ),
+        beyond=max((f.beyond for f in differing), key=lambda beyond: beyond.ratio)._replace(
+            places=_joined(f.beyond.places for f in differing)
         ),
     )
 

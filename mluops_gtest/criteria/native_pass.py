@@ -1,17 +1,21 @@
 """The figures of two arrays from the C library, in one read; None wherever numpy must find them."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 
 from mluops_gtest.criteria import blocks
 from mluops_gtest.criteria.elements import Elements
-from mluops_gtest.criteria.figures import EQUAL, NOWHERE, BlockStats, Errors, Occurrences, merged
+from mluops_gtest.criteria.figures import EQUAL, NOWHERE, WITHIN, Beyond, BlockStats, Errors, Occurrences, merged
 from mluops_gtest.criteria.sums import Sums
 from mluops_gtest.files.mapped import let_go
 from mluops_gtest.model.dtypes import Array
 from mluops_gtest.native.comparing import CELL, NativePair, ShareFigures, native_pair
+from mluops_gtest.native.limits import NativeLimits
+
+# Cells that are looked through at once for a first difference.
+_SCANNED: Final = 64
 
 _T = TypeVar("_T")
 
@@ -22,12 +26,27 @@ class NativePass:
     def __init__(self, arrays: NativePair, baseline: Array) -> None:
         self._arrays = arrays
         self._baseline = baseline
+        self._limits: NativeLimits | None = None
 
     @staticmethod
     def over(evaluated: Array, baseline: Array, elements: Elements) -> "NativePass | None":
         """None where there is no library."""
         arrays = native_pair(evaluated, baseline, elements.native, parts=elements.parts, small=elements.small)
         return None if arrays is None else NativePass(arrays, baseline)
+
+    def differs(self) -> bool:
+        """Some bit does."""
+        for first in range(0, self._arrays.cells, _SCANNED):
+            cells = min(_SCANNED, self._arrays.cells - first)
+            if self._arrays.differs(first, cells):
+                return True
+            self._let_go(first, cells)
+        return False
+
+    def hold_to(self, limits: NativeLimits) -> None:
+        """Let `stats` say, too, which elements are beyond these."""
+        self._arrays.hold_to(limits)
+        self._limits = limits
 
     def stats(self) -> BlockStats:
         """The figures of the whole."""
@@ -52,11 +71,18 @@ class NativePass:
 
     def _figures(self, first: int, cells: int) -> ShareFigures:
         figures = self._arrays.figures(first, cells)
-        if cells < self._arrays.cells:
-            # A share of many: of a mapped file no more is kept in memory than is being read.
-            parts = self._baseline.reshape(-1).view(np.uint8).reshape(self._arrays.count, -1)
-            let_go(parts[first * CELL : (first + cells) * CELL])
+        self._let_go(first, cells)
         return figures
+
+    def _let_go(self, first: int, cells: int) -> None:
+        """Of a mapped file no more is kept in memory than is being read: a share of many goes when it was."""
+        if cells == self._arrays.cells:
+            return
+        parts = self._baseline.reshape(-1).view(np.uint8).reshape(self._arrays.count, -1)
+        let_go(parts[first * CELL : (first + cells) * CELL])
+        if self._limits is not None:
+            magnitude, repeat = self._limits.arrays[0]
+            let_go(magnitude[first * CELL // repeat : (first + cells) * CELL // repeat])
 
     def _each(self, work: Callable[[int, int], _T]) -> list[_T]:
         """`work` on shares of the cells, in order."""
@@ -77,4 +103,10 @@ def _stats(figures: ShareFigures) -> BlockStats:
         Occurrences(figures.unequal, figures.first_unequal, figures.last_unequal),
         mismatched,
         Errors(figures.largest, figures.relative, figures.error, figures.worst, figures.ulp),
+        _beyond(figures) if figures.furthest >= 0 else WITHIN,
     )
+
+
+def _beyond(figures: ShareFigures) -> Beyond:
+    places = Occurrences(figures.beyond, figures.first_beyond, figures.last_beyond)
+    return Beyond(places, figures.furthest, figures.ratio, figures.allowed)

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mluops_gtest.criteria import Comparison, allowed_error, compare, count_beyond, judge, judge_finite
 from mluops_gtest.criteria.elements import value_text
+from mluops_gtest.criteria.elementwise import ElementErrors
 from mluops_gtest.engine.buffers import pattern_of, places_holding, places_touched
 from mluops_gtest.engine.expectation import Expectation
 from mluops_gtest.engine.judgement import Judgement
@@ -16,14 +18,14 @@ from mluops_gtest.engine.second_look import SecondLook
 from mluops_gtest.files.mapped import let_go
 from mluops_gtest.model import cause
 from mluops_gtest.model.case import Case
-from mluops_gtest.model.cause import Excess, Places
+from mluops_gtest.model.cause import BeyondBound, Excess, Places
 from mluops_gtest.model.criterion import Criterion, exact
 from mluops_gtest.model.degenerate import owned_rows, proves_little
 from mluops_gtest.model.dtypes import Array, DType
 from mluops_gtest.model.explanation import Explanation
 from mluops_gtest.model.operator import CheckVerdict, Operator, OutputSpec
 from mluops_gtest.model.reasons import reason_of
-from mluops_gtest.model.result import Reading, Worst
+from mluops_gtest.model.result import ElementReading, Reading, Worst
 from mluops_gtest.model.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -127,10 +129,11 @@ def _judge_output(
             _judge_unwritten(judgement, tensor, evaluated, baseline, unwritten, wanted, kept, observers)
             return
     kinds = tuple(criterion.kind for criterion in wanted)
-    comparison = compare(evaluated, baseline, dtype, kinds)
+    look = observers.look
+    limits = None if look is None else partial(look.limits, tensor, evaluated)
+    comparison = compare(evaluated, baseline, dtype, kinds, limits)
     judgement.compared = True
     failures, first_failure = len(judgement.failures), not judgement.failures
-    look = observers.look
     bounded = look is not None and look.alone and comparison.unequal > 0 and look.covers(tensor)
     held_to = () if bounded else wanted
     beyond = _beyond(comparison, held_to, evaluated, baseline, dtype)
@@ -139,7 +142,7 @@ def _judge_output(
         judgement.worst = _worst(tensor.id, dtype, comparison, evaluated, baseline, beyond)
         judgement.profile = profile_of(tensor.id, evaluated, baseline, dtype)
     if comparison.unequal:
-        _observe(judgement, tensor, evaluated, baseline, wanted, observers, failures)
+        _observe(judgement, tensor, evaluated, baseline, comparison.elements, wanted, observers, failures)
     if comparison.bits_unequal and not comparison.unequal and all(c.threshold == 0 for c in wanted):
         found = cause.BitsUnequal(tensor.id, comparison.bits_unequal)
         if bitwise:
@@ -176,13 +179,18 @@ def _observe(
     tensor: Tensor,
     evaluated: Array,
     baseline: Array,
+    found: ElementErrors | None,
     wanted: tuple[Criterion, ...],
     observers: _Observers,
     failures: int,
 ) -> None:
     """An output that differs, seen by others; before it there were so many `failures`."""
     explainer, arbiter = observers.explainer, observers.arbiter
-    beyond = observers.look is not None and _look_again(judgement, observers.look, tensor, evaluated, baseline)
+    beyond = False
+    if observers.look is not None and found is not None:
+        beyond = _look_again(
+            judgement, *observers.look.told(tensor, found, evaluated, baseline), observers.look.decides
+        )
     fails = len(judgement.failures) > failures
     if explainer is not None and fails:
         threshold = allowed_error(wanted)
@@ -202,14 +210,10 @@ def _explain(
     judgement.explain(asked)
 
 
-def _look_again(judgement: Judgement, look: SecondLook, tensor: Tensor, evaluated: Array, baseline: Array) -> bool:
+def _look_again(judgement: Judgement, reading: ElementReading, found: BeyondBound, decides: bool) -> bool:
     """True where elements are beyond what any order of operations explains."""
-    seen = look.at(tensor, evaluated, baseline)
-    if seen is None:
-        return False
-    reading, found = seen
     judgement.elements.append(reading)
-    if reading.beyond and look.decides:
+    if reading.beyond and decides:
         judgement.failures.append(found)
     elif reading.beyond:
         judgement.notes.append(reason_of((found,)))

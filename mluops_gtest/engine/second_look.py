@@ -7,10 +7,10 @@ import numpy as np
 from mluops_gtest.criteria.elements import value_text
 from mluops_gtest.criteria.elementwise import (
     ElementErrors,
+    Limits,
     allowances,
     beyond_bound,
     can_be_bounded,
-    element_errors,
     furthest_beyond,
 )
 from mluops_gtest.model.bound import Bound, Precision
@@ -41,13 +41,16 @@ class SecondLook:
         self.precision, self.decides, self.alone = precision, decides, alone
         self._bounds: Mapping[str, Bound] | None = None
 
-    def at(self, tensor: Tensor, evaluated: Array, baseline: Array) -> tuple[ElementReading, BeyondBound] | None:
-        """What the rows that the operator owns come to; None where nothing is declared for that output."""
+    def limits(self, tensor: Tensor, evaluated: Array) -> Limits | None:
+        """What the rows that the operator owns are held to; None where nothing is declared for that output."""
         owned = self._owned(tensor, evaluated)
-        if owned is None:
-            return None
-        dtype, bound = owned
-        found = element_errors(evaluated, baseline, dtype, bound, self.precision)
+        return None if owned is None else Limits(owned[1], self.precision)
+
+    def told(
+        self, tensor: Tensor, found: ElementErrors, evaluated: Array, baseline: Array
+    ) -> tuple[ElementReading, BeyondBound]:
+        """What the rows that the operator owns come to, held to their limits."""
+        dtype = tensor.desc.dtype
         index = tuple(int(i) for i in np.unravel_index(found.worst or 0, evaluated.shape))
         reading = ElementReading(
             tensor.id,

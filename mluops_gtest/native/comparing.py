@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from mluops_gtest.native.addresses import address_of
 from mluops_gtest.native.library import native_library
+from mluops_gtest.native.limits import NativeLimits
 
 # Parts of one cell: sums are kept for each, so that they do not depend on how an array is cut into shares.
 LANES: Final = 256
@@ -38,6 +39,12 @@ class ShareFigures(ctypes.Structure):
     error: float
     worst: int
     ulp: int
+    beyond: int
+    first_beyond: int
+    last_beyond: int
+    furthest: int
+    ratio: float
+    allowed: float
 
     _fields_: ClassVar = [
         *((name, ctypes.c_int64) for name in ("bits_unequal", "unequal", "first_unequal", "last_unequal")),
@@ -45,6 +52,8 @@ class ShareFigures(ctypes.Structure):
         *((name, ctypes.c_double) for name in ("largest", "relative", "error")),
         ("worst", ctypes.c_int64),
         ("ulp", ctypes.c_uint64),
+        *((name, ctypes.c_int64) for name in ("beyond", "first_beyond", "last_beyond", "furthest")),
+        *((name, ctypes.c_double) for name in ("ratio", "allowed")),
     ]
 
 
@@ -56,6 +65,7 @@ class _Pair(ctypes.Structure):
         ("count", ctypes.c_int64),
         ("parts_of_element", ctypes.c_int64),
         ("small", ctypes.c_double),
+        ("limits", ctypes.c_void_p),
     ]
 
 
@@ -63,6 +73,11 @@ class _Functions:
     def __init__(self, library: ctypes.CDLL) -> None:
         pointer = ctypes.c_void_p
         self.compare, self.weigh, self.beyond = library.mluops_compare, library.mluops_weigh, library.mluops_beyond
+        self.first_difference = library.mluops_first_difference
+        self.first_difference.argtypes, self.first_difference.restype = (
+            [pointer, pointer, ctypes.c_int64],
+            ctypes.c_int64,
+        )
         self.compare.argtypes = [ctypes.c_int, ctypes.POINTER(_Pair), ctypes.POINTER(ShareFigures), pointer, pointer]
         self.compare.restype = None
         self.weigh.argtypes = [ctypes.c_int, ctypes.POINTER(_Pair), pointer, pointer]
@@ -91,6 +106,16 @@ class NativePair:
         self._sums = (ctypes.c_double * (4 * self.cells))()
         # Cells whose bits are the same on both sides: their sums are zeros until they are weighed.
         self._equal = ctypes.create_string_buffer(self.cells)
+        self._limits: NativeLimits | None = None
+
+    def differs(self, first: int, cells: int) -> bool:
+        """Some bit of these cells does."""
+        pair = self._pair(first, cells)
+        return bool(self._functions.first_difference(pair.evaluated, pair.baseline, pair.count * self._part_size) >= 0)
+
+    def hold_to(self, limits: NativeLimits) -> None:
+        """Let `figures` say, too, which elements are beyond these; for floating-point types of one part."""
+        self._limits = limits
 
     def figures(self, first: int, cells: int) -> ShareFigures:
         """Compare these cells, and keep their sums."""
@@ -123,7 +148,8 @@ class NativePair:
         offset = start * self._part_size
         evaluated, baseline = self._addresses
         count = min(cells * CELL, self.count - start)
-        return _Pair(evaluated + offset, baseline + offset, start, count, self._parts, self._small)
+        limits = None if self._limits is None else ctypes.addressof(self._limits.structure)
+        return _Pair(evaluated + offset, baseline + offset, start, count, self._parts, self._small, limits)
 
     def _kept(self, first: int) -> tuple[int, int]:
         """Where the sums of the cells from that one on are, and their marks of equality."""

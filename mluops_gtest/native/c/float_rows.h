@@ -191,6 +191,17 @@ static void FN(catch_up)(walk *w, const unsigned char *until) {
     w->passed = -1;
 }
 
+/* Hold a row to what arithmetic allows. Apart, so that what needs no limits keeps its registers. */
+static __attribute__((noinline)) void FN(look)(const VALUE *e, const VALUE *b, int64_t at, int64_t left, const pair *given, figures *f) {
+    _Alignas(64) double wide_e[LANES], wide_b[LANES];
+    if (left <= 0) return;
+    for (int i = 0; i < LANES; i++) {
+        wide_e[i] = (double)e[i];
+        wide_b[i] = (double)b[i];
+    }
+    look_at_row(wide_e, wide_b, at, left < LANES ? (int)left : LANES, given->limits, f);
+}
+
 /* One row of anything, or the parts that are left. */
 static void FN(compare_row)(const pair *given, int64_t from, int64_t left, walk *w, figures *f) {
     const unsigned char *from_b = given->baseline + from * (int64_t)sizeof(STORED);
@@ -204,6 +215,9 @@ static void FN(compare_row)(const pair *given, int64_t from, int64_t left, walk 
     }
     FN(catch_up)(w, from_b);
     FN(note_all)(&e, &b, at, given->parts_of_element, f);
+    FN(take_values)(&e);
+    FN(take_values)(&b);
+    if (given->limits) FN(look)(e.values, b.values, at, left, given, f);
     FN(keep_finite)(&e, &b);
     FN(distances) found = FN(distances_of)(e.bits, b.bits, LANES);
     f->ulp = found.ulp > f->ulp ? found.ulp : f->ulp;
@@ -245,6 +259,9 @@ static int FN(compare_band)(const PATTERN *e, const PATTERN *b, const pair *give
     if (seen & FN(ABOVE))
         for (int i = 0; i < FN(BAND_PARTS); i += LANES)
             FN(raise_maxima)(values_e + i, values_b + i, given->small, at + i, f);
+    if (given->limits && found.unequal)
+        for (int i = 0; i < FN(BAND_PARTS); i += LANES)
+            FN(look)(values_e + i, values_b + i, at + i, given->count - from - i, given, f);
     return 1;
 }
 

@@ -34,6 +34,7 @@ enum { WIDTH = 2 };
 #endif
 typedef double doubles __attribute__((vector_size(WIDTH * sizeof(double))));
 typedef int64_t masks __attribute__((vector_size(WIDTH * sizeof(int64_t))));
+typedef uint64_t words __attribute__((vector_size(WIDTH * sizeof(uint64_t))));
 
 static inline doubles loaded(const double *numbers) {
     doubles vector;
@@ -46,6 +47,10 @@ static inline doubles magnitudes(doubles numbers) { return (doubles)((masks)numb
 static inline doubles lower(doubles numbers, double limit) {
     for (int i = 0; i < WIDTH; i++) numbers[i] = numbers[i] < limit ? numbers[i] : limit;
     return numbers;
+}
+
+static inline doubles pick(masks where, doubles yes, doubles no) {
+    return (doubles)(((masks)yes & where) | ((masks)no & ~where));
 }
 
 static inline int any(masks found) {
@@ -76,7 +81,8 @@ static double highest(double *numbers) {
 static double cautious(double relative) { return relative < 1e-290 ? 0.0 : relative * (1.0 - 0x1p-50); }
 
 static void begin(figures *f) {
-    *f = (figures){.first_unequal = -1, .last_unequal = -1, .first_mismatched = -1, .last_mismatched = -1, .worst = -1};
+    *f = (figures){.first_unequal = -1, .last_unequal = -1, .first_mismatched = -1, .last_mismatched = -1, .worst = -1,
+                     .first_beyond = -1, .last_beyond = -1, .furthest = -1};
 }
 
 static void note(const uint8_t *marks, int64_t at, int64_t parts, int64_t *number, int64_t *first, int64_t *last) {
@@ -113,6 +119,8 @@ static void widen_bfloat16(const uint16_t *stored, float *values, int count) {
     uint32_t *words = (uint32_t *)values;
     for (int i = 0; i < count; i++) words[i] = (uint32_t)stored[i] << 16;
 }
+
+#include "bound_rows.h"
 
 #define NAME float32
 #define STORED float

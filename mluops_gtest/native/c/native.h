@@ -27,7 +27,23 @@ typedef struct {
     double error;    /* that, or |e-b| where |b| is small */
     int64_t worst;   /* the first part that has it */
     uint64_t ulp;
+    /* Of single elements that have a bound: how many are beyond it, and the furthest in shares of what is allowed. */
+    int64_t beyond, first_beyond, last_beyond, furthest;
+    double ratio, allowed;
 } figures;
+
+/* A number for each element: element i has number i / repeat. Their kinds are F32, F64 and I64. */
+typedef struct {
+    const unsigned char *numbers;
+    int64_t kind, repeat;
+} spread;
+
+/* What arithmetic allows each element: see criteria/elementwise.py, which also knows what the constants are. */
+typedef struct {
+    spread magnitude, roundings, unit;
+    double roundoff, loss, tiny, behind, behind_underflow, sums, results, smallest_unit;
+    int64_t smallest, significant, rounds_twice;
+} bound;
 
 /* Sums of one cell: of |e-b|, of its square, of |b|, of its square. */
 typedef struct {
@@ -40,6 +56,7 @@ typedef struct {
     int64_t start, count;
     int64_t parts_of_element;
     double small; /* where errors turn from relative to absolute; integers have none */
+    const bound *limits; /* or none; only of single floating-point parts */
 } pair;
 
 typedef struct {
