@@ -3,7 +3,7 @@
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import msgspec
@@ -15,6 +15,7 @@ from mluops_gtest.model.explanation import Explanation, Fitted, Law, OneSided
 from mluops_gtest.model.groups import elements, mark_of
 from mluops_gtest.model.headline import Headline, Rule
 from mluops_gtest.model.readings import WhereReading
+from mluops_gtest.model.report import TalliedResults
 from mluops_gtest.model.result import CaseResult, Outcome
 from mluops_gtest.model.status import Status
 
@@ -67,9 +68,11 @@ def cause_groups(
         else:
             others[mark_of(result)].append(result)
     by_operator = defaultdict(list)
+    # Of results that are read when they are asked for only what rules ask for is kept.
+    kept = _declared if isinstance(everything, TalliedResults) else _whole
     for result in everything if explained else ():
         if result.operator in explained:
-            by_operator[result.operator].append(result)
+            by_operator[result.operator].append(kept(result))
     groups = [
         group
         for operator, results in explained.items()
@@ -77,6 +80,14 @@ def cause_groups(
     ]
     groups += [CauseGroup(same[0].operator, _ordered(same), same[0].fingerprint) for same in others.values()]
     return tuple(sorted(groups, key=lambda group: (-len(group.members), group.first.case)))
+
+
+def _whole(result: CaseResult) -> CaseResult:
+    return result
+
+
+def _declared(result: CaseResult) -> CaseResult:
+    return replace(result, explained=(), profile=None, perf=None, causes=(), repro="", notes=(), output="")
 
 
 def _ordered(results: Iterable[CaseResult]) -> tuple[CaseResult, ...]:

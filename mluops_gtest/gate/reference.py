@@ -6,7 +6,7 @@ from typing import Any
 
 from mluops_gtest.errors import ContentError, UsageError
 from mluops_gtest.gate.drift import noted_readings
-from mluops_gtest.model.report import RunReport
+from mluops_gtest.model.report import ResultsByCase, RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
 from mluops_gtest.timing.statistics import MIN_SAMPLES, RunTime, run_time
 
@@ -91,15 +91,15 @@ def times_of(result: CaseResult) -> tuple[RunTime, ...]:
     return (run_time(samples),) if result.outcome is Outcome.PASSED and len(samples) >= MIN_SAMPLES else ()
 
 
-def results_by_case(report: RunReport) -> dict[str, CaseResult]:
+def results_by_case(report: RunReport) -> ResultsByCase:
     """The results of a run by case; an error if a case occurs twice or has a verdict that only the gate gives."""
-    results: dict[str, CaseResult] = {}
-    for result in report.results:
-        if result.case in results:
+    places: dict[str, int] = {}
+    for place, result in enumerate(report.results):
+        if result.case in places:
             raise ContentError(f"RESULTS: {result.case} has two results; each case must have one.")
         if result.outcome in (Outcome.XFAILED, Outcome.XPASSED):
             raise ContentError(
                 f"RESULTS: {result.case} is {result.outcome.value}, which only the gate gives, to waived cases."
             )
-        results[result.case] = result
-    return results
+        places[result.case] = place
+    return ResultsByCase(report.results, places)

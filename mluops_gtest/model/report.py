@@ -1,9 +1,9 @@
 """A whole run: its results, what it ran on, and the exit code that follows."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, overload
 
 from mluops_gtest.errors import ExitCode
 from mluops_gtest.model.result import CaseResult, Outcome
@@ -59,6 +59,46 @@ class TalliedResults(Sequence[CaseResult]):
     """Results that are read when they are asked for; what is asked of all together is known without that."""
 
     tally: Tally
+
+
+class PickedResults(TalliedResults):
+    """Results of other reports in an order of their own; those that are read when asked for still are."""
+
+    def __init__(self, picked: Sequence[tuple[Sequence[CaseResult], int]], tally: Tally) -> None:
+        self._picked = picked
+        self.tally = tally
+
+    def __len__(self) -> int:
+        return len(self._picked)
+
+    @overload
+    def __getitem__(self, index: int) -> CaseResult: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[CaseResult, ...]: ...
+    def __getitem__(self, index: int | slice) -> CaseResult | tuple[CaseResult, ...]:
+        if isinstance(index, slice):
+            return tuple(results[place] for results, place in self._picked[index])
+        results, place = self._picked[index]
+        return results[place]
+
+
+class ResultsByCase(Mapping[str, CaseResult]):
+    """Results by the names of their cases; those that are read when asked for still are."""
+
+    def __init__(self, results: Sequence[CaseResult], places: Mapping[str, int]) -> None:
+        self._results, self._places = results, places
+
+    def __getitem__(self, case: str) -> CaseResult:
+        return self._results[self._places[case]]
+
+    def __contains__(self, case: object) -> bool:
+        return case in self._places
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
 
 
 @dataclass(frozen=True, slots=True)

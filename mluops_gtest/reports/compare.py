@@ -110,14 +110,32 @@ class SideBySide:
 
 def compare(before: RunReport, after: RunReport) -> SideBySide:
     """Pair the results by case."""
-    first = {result.case: result for result in before.results}
-    second = {result.case: result for result in after.results}
+    first = {result.case: _compared(result) for result in before.results}
+    second = {result.case: _compared(result) for result in after.results}
     rows = []
     for case in sorted(first.keys() | second.keys()):
         known = second.get(case) or first[case]
         same = before.reseed == after.reseed
         rows.append(Row(case, known.operator, first.get(case), second.get(case), same))
     return SideBySide(before, after, tuple(rows))
+
+
+def _compared(result: CaseResult) -> CaseResult:
+    """What is looked at here of a result: of two long runs all is too much to have at once."""
+    return CaseResult(
+        case=result.case,
+        operator=result.operator,
+        tags=(),
+        outcome=result.outcome,
+        status=result.status,
+        expected_status=result.expected_status,
+        readings=result.readings,
+        seconds=result.seconds,
+        causes=result.causes,
+        fingerprint=result.fingerprint,
+        perf=result.perf,
+        compared=result.compared,
+    )
 
 
 def comparison_to_json(both: SideBySide) -> dict[str, Any]:

@@ -6,7 +6,8 @@ from typing import Any
 
 from mluops_gtest.errors import ContentError
 from mluops_gtest.model.labels import merged_labels
-from mluops_gtest.model.report import RunReport
+from mluops_gtest.model.report import PickedResults, RunReport, Tally
+from mluops_gtest.model.result import CaseResult
 
 
 def merge(reports: Mapping[str, RunReport]) -> RunReport:
@@ -15,14 +16,18 @@ def merge(reports: Mapping[str, RunReport]) -> RunReport:
     _refuse_differences(reports, first)
     _refuse_missing_shards([report.selection.get("shard") for report in reports.values()])
     seen: dict[str, str] = {}
+    places: dict[str, tuple[Sequence[CaseResult], int]] = {}
+    tally = Tally()
     for name, report in reports.items():
-        for result in report.results:
+        for place, result in enumerate(report.results):
             if result.case in seen:
                 raise ContentError(
                     f"{result.case} is in {seen[result.case]} and in {name}; each case must be in only one."
                 )
             seen[result.case] = name
-    results = sorted((result for report in reports.values() for result in report.results), key=lambda r: r.case)
+            places[result.case] = report.results, place
+            tally.add(result)
+    results = PickedResults([places[case] for case in sorted(places)], tally)
     phases = {phase: 0.0 for report in reports.values() for phase in report.timing}
     for report in reports.values():
         for phase, seconds in report.timing.items():
@@ -32,7 +37,7 @@ def merge(reports: Mapping[str, RunReport]) -> RunReport:
         selection={**first.selection, "shard": None, "times": None, "cases": len(results)},
         started=min(report.started for report in reports.values()),
         seconds=sum(report.seconds for report in reports.values()),
-        results=tuple(results),
+        results=results,
         timing=phases,
         shapes={name: shapes for report in reports.values() for name, shapes in report.shapes.items()},
         labels=merged_labels([report.labels for report in reports.values()]),

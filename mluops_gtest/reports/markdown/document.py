@@ -1,10 +1,11 @@
 """The test report that teams file with a change, filled in from the results."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from mluops_gtest.content.root import BUILTIN, recorded_roots
-from mluops_gtest.model.report import RunReport
+from mluops_gtest.model.report import RunReport, TalliedResults
 from mluops_gtest.reports.markdown.changes import against, over_time
 from mluops_gtest.reports.markdown.conclusions import conclusions
 from mluops_gtest.reports.markdown.function_tests import function_tests
@@ -33,6 +34,9 @@ def render_markdown(
 ) -> str:
     """The document; `device` describes bandwidth and peak, `transitions` are case → word."""
     say = words(lang)
+    if isinstance(report.results, TalliedResults):
+        # It goes through them many times, and has no room for maps.
+        report = replace(report, results=tuple(replace(result, profile=None) for result in report.results))
     return "\n".join(_lines(report, transitions, history, device, say)).rstrip("\n") + "\n"
 
 
