@@ -20,12 +20,11 @@ ROOT = Path(__file__).parents[1]
 KEPT = ROOT / ".pytest_cache"
 # There is a worker per core, where threads of BLAS would wait for each other; workers read this when they load numpy.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-# Where the environment forbids compiled modules beside their sources they are kept here: to compile all takes a worker
-# ten seconds, and a process of a test one. Workers and processes inherit it.
-if sys.dont_write_bytecode:
-    sys.dont_write_bytecode = False
-    sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(KEPT / "compiled")
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# Compiled modules, whatever the environment says of them: to compile all takes a worker ten seconds, and a process of a
+# test one. Workers and processes inherit it.
+sys.dont_write_bytecode = False
+sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(KEPT / "compiled")
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # How long an example takes depends on what else the machine is doing.
 settings.register_profile(
     "untimed",
@@ -50,9 +49,8 @@ def _own_folders(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MLUOPS_TEST_CACHE", str(KEPT / "cases"))
         yield
-    if sys.pycache_prefix:
-        own = tmp_path_factory.getbasetemp()
-        shutil.rmtree(Path(sys.pycache_prefix) / own.relative_to(own.anchor), ignore_errors=True)
+    own = tmp_path_factory.getbasetemp()
+    shutil.rmtree(KEPT / "compiled" / own.relative_to(own.anchor), ignore_errors=True)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -39,6 +39,7 @@ def heavy_modules_after(code: str) -> list[str]:
     return done.stderr.split()
 
 
+@pytest.mark.slow
 def test_there_is_something_to_look_at() -> None:
     assert ROOT / "mluops_gtest" / "criteria" / "comparison.py" in modules()
     assert ROOT / "generators" / "masked_im2col_forward" / "__init__.py" in generators()
@@ -54,6 +55,7 @@ def may_be_in_a_generator(module: str, file: str = "reference.py") -> bool:
     return top == "numpy" or top in sys.stdlib_module_names or (top == "torch" and file == "torch_kernel.py")
 
 
+@pytest.mark.slow
 def test_generators_import_authoring_alone() -> None:
     wrong = [
         f"{place(path, line)} imports {module}"
@@ -64,6 +66,7 @@ def test_generators_import_authoring_alone() -> None:
     assert wrong == []
 
 
+@pytest.mark.slow
 def test_nobody_imports_an_optional_part_or_torch() -> None:
     """Parts are loaded by name, by those who need them; so a run without torch never comes near it."""
     parts = {".mutants", ".torch_kernel", ".c_api", "torch"}
@@ -101,6 +104,7 @@ def test_a_torch_kernel_may_import_torch() -> None:
     assert not may_be_in_a_generator("scipy", "torch_kernel.py")
 
 
+@pytest.mark.slow
 def test_the_engine_imports_no_generator() -> None:
     wrong = [
         place(path, line)
@@ -155,6 +159,7 @@ def lone_calls(tree: ast.Module) -> list[int]:
     return [node.lineno for node in expressions if ast.unparse(node).partition(".")[0] not in own]
 
 
+@pytest.mark.slow
 def test_importing_a_module_registers_nothing() -> None:
     scripts = {ROOT / "mluops_gtest" / "__main__.py"}
     wrong = [
@@ -174,6 +179,7 @@ def test_the_rule_for_registration_tells_right_from_wrong(code: str, lines: list
     assert lone_calls(ast.parse(code)) == lines
 
 
+@pytest.mark.slow
 def test_no_module_reads_the_environment_when_imported() -> None:
     lazy = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
     wrong = [
@@ -187,10 +193,12 @@ def test_no_module_reads_the_environment_when_imported() -> None:
     assert wrong == []
 
 
+@pytest.mark.slow
 def test_every_module_begins_with_its_promise() -> None:
     assert [place(path) for path, tree in (modules() | generators()).items() if not ast.get_docstring(tree)] == []
 
 
+@pytest.mark.slow
 def test_no_module_is_long() -> None:
     lengths = {place(path): len(path.read_text(encoding="utf-8").splitlines()) for path in modules() | generators()}
     assert {where: length for where, length in lengths.items() if length > MAX_LINES} == {}
@@ -211,6 +219,7 @@ def test_help_and_version_import_nothing_heavy(option: str) -> None:
     assert heavy_modules_after(ask) == []
 
 
+@pytest.mark.slow
 def test_nobody_reads_words() -> None:
     """Reasons are made for people: code asks for the type of a cause, not for what its words say."""
 

@@ -3,6 +3,8 @@
 import ast
 from pathlib import Path
 
+import pytest
+
 from tests.support.source_trees import modules
 
 ROOT = Path(__file__).parents[2]
@@ -24,6 +26,7 @@ FACTS = {
 }
 
 
+@pytest.mark.slow
 def test_a_fact_stands_in_one_module() -> None:
     found: dict[object, list[str]] = {fact: [] for fact in FACTS}
     for path, tree in modules().items():
@@ -33,6 +36,7 @@ def test_a_fact_stands_in_one_module() -> None:
     assert found == {fact: [module] for fact, module in FACTS.items()}
 
 
+@pytest.mark.slow
 def test_a_class_has_a_name_of_its_own() -> None:
     """One name, one meaning; causes are always written `cause.Declined` and may be called like what they tell of.
 

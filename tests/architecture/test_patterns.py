@@ -98,6 +98,7 @@ def test_no_literal_of_a_module_with_patterns_has_them():
     assert not found
 
 
+@pytest.mark.slow
 def test_no_pattern_of_the_text_reader_remembers_without_limit(compiled):
     """A group that is repeated without limit costs some 100 bytes of memory for each time."""
     patterns = [pattern for module, pattern in compiled if module.startswith("mluops_gtest.codec.wire.text_")]

@@ -58,6 +58,7 @@ def test_each_level_is_what_the_level_before_puts_out(layer):
         np.testing.assert_array_equal(find_pairs(sites, geometry).out_indices, outputs)
 
 
+@pytest.mark.slow
 def test_convolutions_within_a_level_see_the_same_sites():
     for within, down in (("subm_41x1440x1440", "down_41x1440x1440"), ("subm_5x180x180", "out_5x180x180")):
         np.testing.assert_array_equal(network_layer(within, Draw(0))[0], network_layer(down, Draw(0))[0])
@@ -83,6 +84,7 @@ def test_the_pairs_of_the_network_are_as_measured(name, outputs, pairs, longest,
     assert (per_output.min(), per_output.max()) == received
 
 
+@pytest.mark.slow
 def test_small_twins_have_the_network_structure_and_few_sites():
     for name in NAMES:
         small, twin = small_layer(name, Draw(0))
@@ -98,6 +100,7 @@ def test_small_twins_have_the_network_structure_and_few_sites():
         assert find_pairs(small, twin).indice_num.min() > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "times"), [("subm_41x1440x1440", 100), ("subm_5x180x180", 5)])
 def test_sites_cluster_on_surfaces(name, times):
     sites, geometry = network_layer(name, Draw(0))
@@ -106,6 +109,7 @@ def test_sites_cluster_on_surfaces(name, times):
     assert neighbours > times * uniform
 
 
+@pytest.mark.slow
 def test_the_sweep_thins_out_with_distance_and_stands_on_a_road():
     sites, geometry = network_layer("subm_41x1440x1440", Draw(0))
     middle = geometry.input_space[2] / 2
@@ -117,6 +121,7 @@ def test_the_sweep_thins_out_with_distance_and_stands_on_a_road():
     assert (depths[25:] > 0).all()
 
 
+@pytest.mark.slow
 def test_the_clouds_never_change():
     digest = hashlib.sha256()
     for name in NAMES:
