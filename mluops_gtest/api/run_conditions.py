@@ -6,13 +6,14 @@ from typing import Any
 
 from mluops_gtest.backends.registry import has_host_memory
 from mluops_gtest.engine.request import RunRequest
-from mluops_gtest.engine.stress import Stress
 from mluops_gtest.errors import UsageError
 from mluops_gtest.model.query import Query
 
 
 def under_stress(query: Query, options: dict[str, Any]) -> Query:
     """The cases to repeat: those in which threads must collide, unless the user selects others."""
+    from mluops_gtest.engine.stress import Stress
+
     Stress.parse(options["stress"])
     beside = {
         "--repeat": options["repeat"] > 1,

@@ -3,20 +3,22 @@
 import os
 import platform
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mluops_gtest.content.catalogue import Catalogue
 from mluops_gtest.engine.buffers import Side
 from mluops_gtest.engine.execute import Options
-from mluops_gtest.engine.perf import Sampling
 from mluops_gtest.engine.request import RunRequest
 from mluops_gtest.engine.run import RunContext
-from mluops_gtest.engine.stress import Stress
 from mluops_gtest.generate.kept_bounds import KeptBounds
 from mluops_gtest.generate.source import StoredCases
 from mluops_gtest.model.parts import EXACT
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.version import __version__
+
+if TYPE_CHECKING:
+    from mluops_gtest.engine.perf import Sampling
+    from mluops_gtest.engine.stress import Stress
 
 
 def options_of(request: RunRequest, catalogue: Catalogue, cases: int, lanes: int) -> Options:
@@ -30,10 +32,22 @@ def options_of(request: RunRequest, catalogue: Catalogue, cases: int, lanes: int
         stop_at_first=request.stop_at_first,
         timeout=request.timeout,
         reruns=request.reruns,
-        stress=None if request.stress is None else Stress.parse(request.stress).shared(cases, lanes),
-        sampling=Sampling(request.warmup, request.samples, request.cold_cache) if request.perf else None,
+        stress=None if request.stress is None else _stress(request.stress, cases, lanes),
+        sampling=_sampling(request) if request.perf else None,
         sides=tuple(Side) if request.guard_pages else (None,),
     )
+
+
+def _stress(word: str, cases: int, lanes: int) -> "Stress":
+    from mluops_gtest.engine.stress import Stress  # late, as the next one: most runs ask for neither
+
+    return Stress.parse(word).shared(cases, lanes)
+
+
+def _sampling(request: RunRequest) -> "Sampling":
+    from mluops_gtest.engine.perf import Sampling
+
+    return Sampling(request.warmup, request.samples, request.cold_cache)
 
 
 def _elementwise(request: RunRequest) -> bool | None:

@@ -23,6 +23,7 @@ from mluops_gtest.engine.lanes import PlannedCase
 from mluops_gtest.engine.request import RunRequest
 from mluops_gtest.engine.run import run, run_lanes
 from mluops_gtest.errors import ContentError, ExitCode, UnwritableError
+from mluops_gtest.garbage import settled_objects
 from mluops_gtest.generate.source import StoredCases
 from mluops_gtest.model.event import CaseFinished, CaseStarted, Event, Listener
 from mluops_gtest.model.report import RunReport
@@ -82,6 +83,7 @@ def execute(
             files = kept.enter_context(ResultFiles(folder, record, before))
             operators = session.catalogue.operators
             listeners: list[Listener] = [reporter, progress]
+            kept.enter_context(settled_objects())
             try:
                 if opened.cluster is None:
                     report = run(planned, opened.callers, operators, source, context, options, listeners, files, saver)

@@ -2,10 +2,14 @@
 
 import json
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
+from functools import cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, NotRequired, TypedDict
+
+import msgspec
 
 from mluops_gtest.errors import ContentError, shown
 from mluops_gtest.files.typed import MAX_INTEGER, Source, convert, decode_json, file_bytes, keep_plain
@@ -68,19 +72,75 @@ def lock_path(folder: Path, operator: str) -> Path:
     return folder / operator / LOCK_NAME
 
 
-def read_locks(folder: Path, operators: Collection[str] | None = None) -> dict[str, LockEntry]:
+class _Line(msgspec.Struct, forbid_unknown_fields=True):
+    """A line as we write it; what does not fit goes the long way, which tells why."""
+
+    id: str
+    declared: str
+    stored: str
+    inputs: str
+    baseline: str
+    tensors: LockedTensors
+    params: dict[str, Any]
+    degenerate: str = ""
+
+    @property
+    def entry(self) -> LockEntry:
+        return LockEntry(*_values(self))
+
+
+_values: Final = attrgetter(*_NAMES)
+_decoder: Final = cache(lambda: msgspec.json.Decoder(_Line))
+
+
+class LockEntries(Mapping[str, LockEntry]):
+    """Entries by id: kept as the lines that they are, each of them sound, and decoded when asked for."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, bytes] = {}
+
+    def __getitem__(self, case: str) -> LockEntry:
+        line = self._lines[case]
+        try:
+            return _decoder().decode(line).entry
+        except msgspec.MsgspecError:
+            return convert(decode_json(line, _NOWHERE), LockEntry, _NOWHERE)
+
+    def __contains__(self, case: object) -> bool:
+        return case in self._lines
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._lines)
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def add(self, case: str, line: bytes) -> None:
+        """One more, or another in its place."""
+        self._lines[case] = line
+
+    def update(self, others: "LockEntries") -> None:
+        """All of these, too."""
+        self._lines |= others._lines
+
+
+# Of lines that were sound before.
+_NOWHERE: Final = Source("", "")
+
+
+def read_locks(folder: Path, operators: Collection[str] | None = None) -> LockEntries:
     """All entries of these operators, else of all, whose cases are stored in this folder."""
-    entries: dict[str, LockEntry] = {}
+    entries = LockEntries()
     paths = folder.glob(f"*/{LOCK_NAME}") if operators is None else (lock_path(folder, name) for name in operators)
     for path in sorted(path for path in paths if os.path.lexists(path)):
         found, operator = read_lock(path), path.parent.name
         for case_id in found:
-            if found[case_id].operator != operator:
+            if case_id.partition("/")[0] != operator:
                 raise ContentError(
                     f"{path}: {case_id} is not a case of {operator}. Remove that line; "
                     "`mluops-test generate` writes the lock of each operator into its own folder."
                 )
-        entries |= found
+        entries.update(found)
     return entries
 
 
@@ -99,21 +159,25 @@ def write_locks(folder: Path, entries: Iterable[LockEntry], operators: Collectio
             path.unlink(missing_ok=True)
 
 
-def read_lock(path: Path) -> dict[str, LockEntry]:
+def read_lock(path: Path) -> LockEntries:
     """All entries by id; a broken line is an error that names it."""
     try:
         lines = file_bytes(path).splitlines()
     except OSError as error:
         raise ContentError(f"{path}: cannot be read: {error.strerror or error}.") from error
-    entries: dict[str, LockEntry] = {}
+    entries, decode = LockEntries(), _decoder().decode
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         source = Source(f"{path}:{number}", "`mluops-test generate` writes the lock; restore it or generate again.")
-        entry = _entry(decode_json(line, source), source)
+        try:
+            entry: LockEntry | _Line = decode(line)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            entry = _entry(decode_json(line, source), source)
+        _check(entry, source)
         if entry.id in entries:
             raise ContentError(f"{path}:{number}: {entry.id} is locked twice. Keep one line, or generate again.")
-        entries[entry.id] = entry
+        entries.add(entry.id, line)
     return entries
 
 
@@ -121,11 +185,14 @@ def _entry(record: Any, source: Source) -> LockEntry:
     entry = convert(record, LockEntry, source)
     if not record.keys() <= set(_NAMES):
         raise source.error(f"unknown key {shown(min(record.keys() - set(_NAMES)))}; allowed are {', '.join(_NAMES)}")
+    return entry
+
+
+def _check(entry: LockEntry | _Line, source: Source) -> None:
     keep_plain(entry.params, source, ".params")
     for tensor in (*entry.tensors["inputs"], *entry.tensors["outputs"]):
         if not all(0 <= length <= MAX_INTEGER for length in tensor["dims"]) or tensor["dtype"] not in _DTYPES:
             raise source.error(f"{shown(tensor)} is not a tensor", ".tensors")
-    return entry
 
 
 def write_lock(path: Path, entries: Iterable[LockEntry]) -> None:

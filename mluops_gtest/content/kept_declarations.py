@@ -8,7 +8,6 @@ import contextlib
 import functools
 import hashlib
 import importlib.util
-import os
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
@@ -37,6 +36,11 @@ _MAX_BYTES: Final = 1 << 28
 _NAMES: Final = tuple(field.name for field in fields(CaseDraft))
 # Their values may be of any kind: what is a list on disk was a tuple.
 _FREE: Final = tuple(_NAMES.index(name) for name in ("args", "params", "changed_params"))
+# What many cases of one entry have in common.
+_ALIKE: Final = tuple(_NAMES.index(name) for name in ("operator", "tags", "doc", "recipe", "dtype", "note", "where"))
+_MAPPINGS: Final = tuple(
+    _NAMES.index(name) for name in ("args", "params", "changed_params", "changes", "criteria", "sizes", "expect")
+)
 
 
 def load_declarations(path: Path, operator: Operator) -> tuple[CaseDraft, ...]:
@@ -75,9 +79,10 @@ def _code_digest() -> bytes | None:
     parser = importlib.util.find_spec("yaml")
     if not sources or parser is None or parser.origin is None:
         return None
-    status = os.stat(parser.origin)
-    about = f"{__version__} {sys.version} {parser.origin} {status.st_size} {status.st_mtime_ns}"
-    return _digest([about.encode(), *(part for path in sources for part in (path.name.encode(), path.read_bytes()))])
+    # As Python knows compiled modules: a file of the same size and time is the same.
+    files = [(path, path.stat()) for path in (*sources, Path(parser.origin))]
+    known = [(str(path), status.st_size, status.st_mtime_ns) for path, status in files]
+    return _digest([f"{__version__} {sys.version} {known}".encode()])
 
 
 def _digest(parts: Iterable[bytes]) -> bytes:
@@ -110,16 +115,25 @@ def _read(kept: Path, key: bytes) -> tuple[CaseDraft, ...] | None:
         head, body = data[: 2 * _DIGEST_BYTES], data[2 * _DIGEST_BYTES :]
         if head != key + _digest([body]):
             return None
-        return tuple(CaseDraft(*_restored(row)) for row in _decoder().decode(body))
+        shared: dict[Any, Any] = {}
+        return tuple(CaseDraft(*_restored(row, shared)) for row in _decoder().decode(body))
     except (OSError, HarnessError, msgspec.DecodeError):
         return None
 
 
-def _restored(row: tuple[Any, ...]) -> list[Any]:
+def _restored(row: tuple[Any, ...], shared: dict[Any, Any]) -> list[Any]:
+    """The values of a draft; `shared` has those that many drafts have in common, so that they are kept once."""
     values = list(row)
     for place in _FREE:
         items = values[place].items()
         values[place] = {name: tuple(item) if isinstance(item, list) else item for name, item in items}
+    for place in _ALIKE:
+        values[place] = shared.setdefault(values[place], values[place])
+    for place in _MAPPINGS:
+        # Most often that of the draft before.
+        if values[place] == shared.get(place):
+            values[place] = shared[place]
+        shared[place] = values[place]
     return values
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 
 import numpy as np
 
@@ -109,6 +110,7 @@ def _stride(size: int) -> int:
     return used + -used % _ALIGNMENT
 
 
+@cache
 def pattern_of(dtype: DType, preset: int | None) -> Array:
     """One element's bits before the call: the preset value, else the dtype's poison."""
     if preset is not None:

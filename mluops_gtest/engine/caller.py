@@ -41,6 +41,9 @@ def undisturbed(callers: "Sequence[Caller]", make: Callable[[], T]) -> T:
     """
     for tries in range(1, _MAX_DISTURBANCES + 1):
         try:
+            if len(callers) == 1:
+                with callers[0].turn(alone=tries > 1):
+                    return make()
             with contextlib.ExitStack() as turns:
                 for caller in callers:
                     turns.enter_context(caller.turn(alone=tries > 1))

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from mluops_gtest.engine.buffers import Side
 from mluops_gtest.engine.caller import Caller, DisturbedError, LostDeviceError, undisturbed
@@ -14,13 +14,10 @@ from mluops_gtest.engine.failures import not_judged
 from mluops_gtest.engine.fingerprint import fingerprinted
 from mluops_gtest.engine.guarded_call import GuardedCall
 from mluops_gtest.engine.outputs import CaseOutputs, OutputKeeper
-from mluops_gtest.engine.perf import Sampling, measure
 from mluops_gtest.engine.repetition import Reproducibility, on_every_side
 from mluops_gtest.engine.reply import Reply
 from mluops_gtest.engine.reruns import run_with_retries
 from mluops_gtest.engine.second_look import SecondLook
-from mluops_gtest.engine.stress import Stress
-from mluops_gtest.engine.timed_case import TimedCase
 from mluops_gtest.engine.verdict import Task, verdict
 from mluops_gtest.errors import ContentError
 from mluops_gtest.model import cause
@@ -30,6 +27,11 @@ from mluops_gtest.model.changing import changed
 from mluops_gtest.model.exact_element import ElementsSource
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.result import CaseResult, Outcome
+
+if TYPE_CHECKING:
+    from mluops_gtest.engine.perf import Sampling
+    from mluops_gtest.engine.stress import Stress
+    from mluops_gtest.engine.timed_case import TimedCase
 
 T = TypeVar("T")
 
@@ -58,9 +60,9 @@ class Options:
     # Further tries of a case that fails.
     reruns: int = 0
     # How long each case is repeated with changing numbers of threads; None: it is not.
-    stress: Stress | None = None
+    stress: "Stress | None" = None
     # How cases that pass are timed; None: they are not.
-    sampling: Sampling | None = None
+    sampling: "Sampling | None" = None
     # Where inaccessible pages lie, one call after the other; None: guard zones on both sides.
     sides: tuple[Side | None, ...] = (None,)
 
@@ -95,14 +97,25 @@ class Executor:
             return disturbed(case, error)
 
     def _timed(self, case: Case, operator: Operator | None) -> CaseResult:
+        if self.options.sampling is None:
+            return self._first(case, operator)[0]
+        from mluops_gtest.engine.perf import measure  # late, as all that times
+
         result, timed = self.begin(case, operator)
-        if timed is None or self.options.sampling is None:
+        if timed is None:
             return result
         (samples,) = measure([timed.call], self.options.sampling)
         return timed.finish(samples)
 
-    def begin(self, case: Case, operator: Operator | None) -> tuple[CaseResult, TimedCase | None]:
+    def begin(self, case: Case, operator: Operator | None) -> "tuple[CaseResult, TimedCase | None]":
         """The verdict on one case, and the case ready to be timed where it computes and passed."""
+        from mluops_gtest.engine.timed_case import TimedCase
+
+        result, task = self._first(case, operator)
+        return result, None if task is None else TimedCase(self, task, result)
+
+    def _first(self, case: Case, operator: Operator | None) -> tuple[CaseResult, Task | None]:
+        """The verdict on one case, and the task where it computes and passed."""
         blank = _blank(case)
         task = _told(blank, lambda: self._prepared(case, operator, blank))
         if isinstance(task, CaseResult):
@@ -110,7 +123,7 @@ class Executor:
         result = _told(task.blank, lambda: on_every_side(self.options.sides, lambda side: self._repeated(task, side)))
         if result.outcome is not Outcome.PASSED or not task.expectation.answer.computes:
             return result, None
-        return result, TimedCase(self, task, result)
+        return result, task
 
     def _prepared(self, case: Case, operator: Operator | None, blank: CaseResult) -> Task | CaseResult:
         """The case ready to be called, or the result of one that will not be."""

@@ -40,11 +40,13 @@ class GuardedCall:
         self._inputs = {t.id: self._input(t) for t in case.inputs if t.id in self._buffers}
         self.outputs = {t.id: self._output(t) for t in case.outputs if t.id in self._buffers}
         self.workspace_bytes = 0
+        # Generous for any right kernel: a minute, and a second more per megabyte of tensors.
+        self._timeout = 60.0 + sum(one.size for one in wanted) / 1e6
 
     def call(self, timeout: float | None) -> Reply:
         """Ask for the workspace, run."""
         call = self.bound()
-        timeout = default_timeout(self.case) if timeout is None else timeout
+        timeout = self._timeout if timeout is None else timeout
         try:
             self.workspace_bytes = self._workspace_size(call, timeout)
         except NoAnswerError as error:
@@ -62,11 +64,11 @@ class GuardedCall:
         for tensor in self.case.inputs:
             if tensor.id in self._expectation.tolerated:
                 self._input(tensor)
-        return self._caller.run(self.bound(), default_timeout(self.case) if timeout is None else timeout)
+        return self._caller.run(self.bound(), self._timeout if timeout is None else timeout)
 
     def overhead_ns(self, timeout: float | None) -> int | None:
         """The median of a few calls without the kernel; None where one does not succeed. Behind it comes `again`."""
-        timeout = default_timeout(self.case) if timeout is None else timeout
+        timeout = self._timeout if timeout is None else timeout
         import statistics
 
         seconds: list[float] = []
@@ -145,12 +147,6 @@ class GuardedCall:
         wanted = Wanted(WORKSPACE, size, alignment=_WORKSPACE_ALIGNMENT)
         self._buffers |= self._caller.workspace.lay_out([wanted], self._side)
         fill(self._buffers[WORKSPACE].data, np.frombuffer(b"\xa5", np.uint8))
-
-
-def default_timeout(case: Case) -> float:
-    """Generous for any right kernel: a minute, and a second more per megabyte of tensors."""
-    tensors = (*case.inputs, *case.outputs)
-    return 60.0 + sum(tensor.desc.nbytes for tensor in tensors if has_buffer(case, tensor)) / 1e6
 
 
 def _bytes_of(tensor: Tensor) -> Array:

@@ -5,7 +5,7 @@ import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mluops_gtest.engine.caller import Caller, LostDeviceError, ThreadsCaller
 from mluops_gtest.engine.execute import Executor, Options
@@ -15,7 +15,6 @@ from mluops_gtest.engine.fingerprint import fingerprinted
 from mluops_gtest.engine.lanes import Lanes, PlannedCase
 from mluops_gtest.engine.outputs import OutputKeeper
 from mluops_gtest.engine.result_store import ResultsInMemory, ResultStore
-from mluops_gtest.engine.stressed_cases import StressedExecutor
 from mluops_gtest.model import cause
 from mluops_gtest.model.case import Case, CaseSource
 from mluops_gtest.model.changing import changed
@@ -23,6 +22,9 @@ from mluops_gtest.model.event import CaseFinished, CaseStarted, Event, Listener,
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
+
+if TYPE_CHECKING:
+    from mluops_gtest.engine.stressed_cases import StressedExecutor
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +158,12 @@ def run_lanes(
     return report
 
 
-def executor_of(caller: Caller, options: Options, keep: OutputKeeper | None = None) -> Executor | StressedExecutor:
+def executor_of(caller: Caller, options: Options, keep: OutputKeeper | None = None) -> "Executor | StressedExecutor":
     """What runs cases through one caller in the way that the options ask for."""
     if options.stress is None:
         return Executor(caller, options, keep)
+    from mluops_gtest.engine.stressed_cases import StressedExecutor
+
     assert isinstance(caller, ThreadsCaller), "cases under stress run in worker processes"
     return StressedExecutor(caller, options, options.stress, keep)
 
@@ -175,7 +179,7 @@ def _events(lanes: CaseEvents, todo: Sequence[PlannedCase], options: Options, ro
 class CaseLane:
     """One caller's way through the cases."""
 
-    executor: Executor | StressedExecutor
+    executor: "Executor | StressedExecutor"
     operators: Mapping[str, Operator]
     source: CaseSource
     context: RunContext

@@ -42,6 +42,9 @@ def let_go(array: npt.NDArray[Any]) -> None:
 
 def pieces(array: npt.NDArray[Any]) -> Iterator[tuple[slice, npt.NDArray[Any]]]:
     """A flat array piece by piece; each is let go when the next one is asked for."""
+    if 0 < array.nbytes < _LEAST:
+        yield slice(0, array.size), array
+        return
     step = max(1, PIECE // array.itemsize)
     for start in range(0, array.size, step):
         place = slice(start, start + step)

@@ -17,7 +17,6 @@ from mluops_gtest.files.cache_folder import cache_folder
 from mluops_gtest.files.mapped import let_go
 from mluops_gtest.files.writing import replace_file
 from mluops_gtest.generate.cache import CASE_FILE, bound_file, bound_files
-from mluops_gtest.generate.reseeding import code_digest
 from mluops_gtest.model.binding import bind_values
 from mluops_gtest.model.bound import Bound
 from mluops_gtest.model.bounds import bounds_of, mistake_in
@@ -56,6 +55,8 @@ class KeptBounds:
         """Where the bounds of a cached case lie; None for any other case."""
         if case.path is None or case.path.name != CASE_FILE or not case.path.is_relative_to(cache_folder()):
             return None
+        from mluops_gtest.generate.reseeding import code_digest  # late: most cases are not in the cache
+
         return case.path.parent / bound_file(code_digest(self.generators_of(case.operator), case.operator))
 
 

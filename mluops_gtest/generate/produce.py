@@ -38,7 +38,7 @@ class Target:
 
     def read_locks(self, operators: Collection[str] | None = None) -> dict[str, LockEntry]:
         """The digests of these operators' cases in this folder, else of all; empty if there is no lock yet."""
-        return read_locks(self.folder, operators)
+        return dict(read_locks(self.folder, operators))
 
 
 @dataclass(frozen=True, slots=True)

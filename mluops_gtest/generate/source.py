@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mluops_gtest.codec.lock import LockEntry, lock_path, read_locks
+from mluops_gtest.codec.lock import LockEntries, LockEntry, lock_path, read_locks
 from mluops_gtest.content.catalogue import Catalogue
 from mluops_gtest.content.selection import Selected
 from mluops_gtest.errors import CaseFileError, ContentError, UnwritableError
@@ -67,9 +67,9 @@ class StoredCases:
         return Schema.of(known[name] for name in self._operators)
 
     @cached_property
-    def lock(self) -> dict[str, LockEntry]:
+    def lock(self) -> LockEntries:
         """The lines of the lock files of all roots for the operators of the selected cases."""
-        entries: dict[str, LockEntry] = {}
+        entries = LockEntries()
         places: dict[str, Path] = {}
         for folder in [root.stored for root in self._catalogue.roots]:
             found = read_locks(folder, self._operators)
@@ -79,7 +79,7 @@ class StoredCases:
                     f"a line of {entry.id}. Each case lives in one root: "
                     "`mluops-test generate --all --root DIR` with the other root alone removes its line."
                 )
-            entries |= found
+            entries.update(found)
             places |= dict.fromkeys(found, folder)
         return entries
 
@@ -186,7 +186,7 @@ class StoredCases:
 
     def _read(self, path: Path, case_id: str, data: memoryview | None = None) -> Case:
         """The case in a file, whose bytes may have been read already."""
-        from mluops_gtest.codec.case_files.case import read_case
+        from mluops_gtest.codec.case_files.reader import read_case
 
         return read_case(
             path,

@@ -7,6 +7,9 @@ from enum import Enum
 class CriterionKind(Enum):
     """The criteria of the case schema; `value` is the word in results, `schema_number` the enumerator."""
 
+    # As in DType.
+    __hash__ = object.__hash__
+
     MAPE = ("mape", 1)
     SMAPE = ("smape", 2)
     MAXAPE = ("maxape", 3)

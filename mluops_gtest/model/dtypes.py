@@ -12,6 +12,9 @@ Array = npt.NDArray[Any]
 class DType(Enum):
     """One element type; `value` is the word users type, `storage` the numpy type that holds its bits."""
 
+    # Each member is there once; what Enum has instead runs in Python at every look-up.
+    __hash__ = object.__hash__
+
     HALF = ("half", 1, 1, "<f2", 0x7EA5)
     FLOAT = ("float", 2, 2, "<f4", 0x7FA5A5A5)
     INT8 = ("int8", 3, 3, "i1", None)
@@ -104,6 +107,8 @@ _INTEGERS = frozenset(
 
 class Layout(Enum):
     """How the axes of a tensor are named; `value` is the word users type."""
+
+    __hash__ = object.__hash__
 
     NCHW = ("NCHW", 1, 0)
     NHWC = ("NHWC", 2, 1)

@@ -25,6 +25,9 @@ class Tone(Enum):
 class Outcome(Enum):
     """The verdict on one case; `blocks` alone decides what stops a merge."""
 
+    # As in DType.
+    __hash__ = object.__hash__
+
     # In files       blocks  sign  tone       in English            in Chinese
     PASSED = ("passed", False, "✓", Tone.GOOD, "passed", "通过")
     FAILED = ("failed", True, "✗", Tone.BAD, "failed", "失败")

@@ -28,12 +28,12 @@ class TensorDesc:
     @property
     def is_empty(self) -> bool:
         """Some axis has length zero."""
-        return self.count == 0
+        return 0 in self.dims
 
     @property
     def is_large(self) -> bool:
         """2^31 elements or more."""
-        return self.count >= LARGE_ELEMENTS
+        return math.prod(self.dims) >= LARGE_ELEMENTS
 
     @property
     def is_strided(self) -> bool:
@@ -47,8 +47,8 @@ class TensorDesc:
     @property
     def extent(self) -> int:
         """Elements from the first to the last that the descriptor reaches."""
-        if self.is_empty or self.strides is None:
-            return self.count
+        if self.strides is None or 0 in self.dims:
+            return math.prod(self.dims)
         return 1 + sum((d - 1) * s for d, s in zip(self.dims, self.strides, strict=True))
 
     @property

@@ -5,11 +5,8 @@ import os
 import platform
 import shlex
 import shutil
-import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -62,6 +59,10 @@ def build_unless_current(target: Path) -> str | None:
 
 def build(target: Path, extra: Sequence[str] = ()) -> str | None:
     """Compile the library to that file; None on success, else why there is none. `extra` flags go to every step."""
+    # Late: who only loads the library does not compile.
+    import tempfile
+    from concurrent.futures import ThreadPoolExecutor
+
     command = compiler()
     if command is None:
         return "no C compiler"
@@ -93,6 +94,8 @@ def build(target: Path, extra: Sequence[str] = ()) -> str | None:
 
 
 def _failure(command: Sequence[str]) -> str | None:
+    import subprocess
+
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as error:

@@ -4,7 +4,7 @@ import itertools
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mluops_gtest.errors import ContentError, UsageError
 from mluops_gtest.files.plain_file import open_plain_file
@@ -12,9 +12,11 @@ from mluops_gtest.files.typed import MAX_BYTES, Source, convert, decode_json, fi
 from mluops_gtest.garbage import no_garbage_collection
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
-from mluops_gtest.results.lines import ResultReader
 from mluops_gtest.results.records import report_from_json, with_results
 from mluops_gtest.results.stored import left_in_file
+
+if TYPE_CHECKING:
+    from mluops_gtest.results.lines import ResultReader
 
 RUN = "run.json"
 RESULTS = "results.jsonl"
@@ -54,10 +56,17 @@ def read_done(folder: Path) -> dict[str, CaseResult]:
         if not line or number == len(lines):
             continue
         source = Source(f"{path}:{number}", "Remove the line, and `--resume` runs its case again.")
-        result = ResultReader(source).read(line)
+        result = result_reader(source).read(line)
         if result.outcome is not Outcome.NOT_RUN:
             done[result.case] = result
     return done
+
+
+def result_reader(source: Source) -> "ResultReader":
+    """Reads lines of results; what that takes is made when the first is read."""
+    from mluops_gtest.results.lines import ResultReader
+
+    return ResultReader(source)
 
 
 def read_report(folder: Path) -> RunReport:
@@ -82,7 +91,7 @@ def _by_lines(path: Path, source: Source) -> RunReport | None:
     What is wrong with it is then found and told by whoever reads the document as a whole. Results of a large file stay
     there, and are read again when they are asked for.
     """
-    reader = ResultReader(source)
+    reader = result_reader(source)
     try:
         with open_plain_file(path) as file:
             size = os.fstat(file.fileno()).st_size

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from mluops_gtest.errors import UnwritableError, UsageError
 from mluops_gtest.results.files import REPORT, RESULTS, RUN
-from mluops_gtest.results.saved_outputs import remove_outputs
 
 LOCK = ".lock"
 _FILES = (RUN, RESULTS, REPORT)
@@ -63,6 +62,8 @@ class ResultsFolder:
 
     def clear(self) -> None:
         """Remove the files of a run and the outputs that it saved, and no others."""
+        from mluops_gtest.results.saved_outputs import remove_outputs
+
         remove_outputs(self.path)
         for name in _FILES:
             try:

@@ -6,6 +6,7 @@ import shlex
 import time
 from array import array
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any, assert_never
 
 from mluops_gtest.errors import UnwritableError
@@ -14,9 +15,8 @@ from mluops_gtest.files.writing import replace_file
 from mluops_gtest.model.event import CaseFinished, CaseStarted, Event, RunFinished, RunStarted
 from mluops_gtest.model.report import RunReport, Tally
 from mluops_gtest.model.result import CaseResult
-from mluops_gtest.results.files import AFTER_RESULTS, BEFORE_RESULTS, REPORT, RESULTS, RUN
+from mluops_gtest.results.files import AFTER_RESULTS, BEFORE_RESULTS, REPORT, RESULTS, RUN, result_reader
 from mluops_gtest.results.folder import ResultsFolder
-from mluops_gtest.results.lines import ResultReader
 from mluops_gtest.results.records import head_to_json, result_to_json
 from mluops_gtest.results.stored import StoredResults
 
@@ -84,7 +84,7 @@ class ResultFiles:
         """The results of these cases, read when they are asked for, while the files are open."""
         source = Source(str(self._path), "`mluops-test run` writes this file; start the run again.")
         return StoredResults(
-            array("q", map(self._numbers.__getitem__, cases)), self._line, ResultReader(source), self.tally
+            array("q", map(self._numbers.__getitem__, cases)), self._line, partial(result_reader, source), self.tally
         )
 
     def write_report(self, report: RunReport, cases: Iterable[str]) -> None:
