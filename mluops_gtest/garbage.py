@@ -3,15 +3,22 @@
 import contextlib
 import gc
 from collections.abc import Iterator
+from typing import Final
+
+# Objects of about ten small cases.
+_FEW_CASES: Final = 5000
 
 
 @contextlib.contextmanager
 def settled_objects() -> Iterator[None]:
-    """What is there now stays: the search passes over it from here on, and finds what comes later as before."""
+    """What is there now stays: the search passes over it, and looks through what comes later after every few cases."""
+    before = gc.get_threshold()
     gc.freeze()
+    gc.set_threshold(_FEW_CASES, *before[1:])
     try:
         yield
     finally:
+        gc.set_threshold(*before)
         gc.unfreeze()
 
 

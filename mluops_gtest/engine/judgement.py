@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mluops_gtest.engine.failures import traceback_of
 from mluops_gtest.engine.fingerprint import fingerprinted
@@ -114,16 +114,19 @@ def _scalar_explained(name: str, got: int, value: int) -> Explanation:
 
 def judged(result: CaseResult, judgement: Judgement) -> CaseResult:
     """The result with what was found, and with its fingerprint."""
-    found = changed(
-        result,
-        outcome=judgement.outcome,
-        readings=tuple(judgement.readings),
-        worst=judgement.worst,
-        profile=judgement.profile,
-        elements=tuple(judgement.elements),
-        explained=tuple(judgement.explained),
-        causes=judgement.causes,
-        notes=(*result.notes, *judgement.notes),
-        compared=judgement.compared,
-    )
-    return fingerprinted(found)
+    return fingerprinted(changed(result, **found_by(judgement, result.notes)))
+
+
+def found_by(judgement: Judgement, notes: tuple[str, ...]) -> dict[str, Any]:
+    """What was found, as fields of a result; `notes` are those that it has already."""
+    return {
+        "outcome": judgement.outcome,
+        "readings": tuple(judgement.readings),
+        "worst": judgement.worst,
+        "profile": judgement.profile,
+        "elements": tuple(judgement.elements),
+        "explained": tuple(judgement.explained),
+        "causes": judgement.causes,
+        "notes": (*notes, *judgement.notes),
+        "compared": judgement.compared,
+    }

@@ -1,14 +1,15 @@
 """What one call of a case came to: by its reply, by what it left in memory, by its values."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mluops_gtest.engine.expectation import Expectation
+from mluops_gtest.engine.fingerprint import fingerprinted
 from mluops_gtest.engine.guarded_call import GuardedCall
 from mluops_gtest.engine.judge import judge_untouched, judge_values
-from mluops_gtest.engine.judgement import judged
+from mluops_gtest.engine.judgement import found_by
 from mluops_gtest.engine.reply import Ending, Reply
 from mluops_gtest.engine.second_look import SecondLook
 from mluops_gtest.model import cause
@@ -58,17 +59,19 @@ def verdict(
     left = (f"{what}; its worker was replaced" for what in reply.left)
     notes = (*task.blank.notes, *reply.notes, *left)
     compared = reply.ended not in (Ending.DECLINED, Ending.ERROR)
-    result = changed(
-        task.blank, status=reply.status, seconds=reply.seconds, notes=notes, output=reply.output, compared=compared
-    )
+
+    def answered(**further: Any) -> CaseResult:
+        told = {"status": reply.status, "seconds": reply.seconds, "output": reply.output}
+        return changed(task.blank, **{**told, "notes": notes, "compared": compared, **further})
+
     if reply.ended is not None:
-        return replace(result, outcome=_OUTCOME_OF[reply.ended], causes=reply.causes)
+        return answered(outcome=_OUTCOME_OF[reply.ended], causes=reply.causes)
     violations = run.violations()
     if violations:
-        return replace(result, outcome=Outcome.MEMORY, causes=tuple(violations))
+        return answered(outcome=Outcome.MEMORY, causes=tuple(violations))
     wrong = _wrong_status(task, reply)
     if wrong is not None:
-        return replace(result, outcome=Outcome.WRONG_STATUS, causes=(wrong,))
+        return answered(outcome=Outcome.WRONG_STATUS, causes=(wrong,))
     wanted, expectation = task.expectation.answer, task.expectation
     if wanted.computes:
         judgement = judge_values(
@@ -90,7 +93,7 @@ def verdict(
         judgement.notes.append("baseline recomputed with the reference (device CPU)")
         if is_reference:
             judgement.suspicions.append(cause.ComparedWithItself())
-    found = judged(result, judgement)
+    found = fingerprinted(answered(**found_by(judgement, notes)))
     if not judgement.arbitrated:
         return found
     from mluops_gtest.engine.arbitration import with_arbitration

@@ -10,16 +10,19 @@ from typing import Any, Final
 import numpy as np
 
 from mluops_gtest.codec.schema.document import MAX_DIGITS, Document, TensorDocument, ValueField
-from mluops_gtest.codec.schema.schema import Field, Schema
+from mluops_gtest.codec.schema.schema import Field, Fields, Schema
 from mluops_gtest.model.dtypes import Array
 
 # Beyond this the general reader's way with long runs of values is faster.
 _MAX_TEXT: Final = 1 << 14
 _DIGITS: Final = b"0123456789abcdefABCDEF"
 _BOOLS: Final = {b"true": True, b"false": False}
-# A name with a word, with a string or with an opening bracket; a closing bracket; else all the rest.
+_SCALAR: Final = rb"(?:[-+.\w]+|\"[^\"'\\\n]*\")"
+# A run of values of one field; a name with a word, with a string or with an opening bracket; a closing bracket; else
+# all the rest.
 _tokens = re.compile(
-    rb"\s*(?:([A-Za-z_]\w*|\[[\w.]+\])(?::[ ]*(?:([-+.\w]+)|\"([^\"'\\\n]*)\")|[ ]*(\{))(?=\s)|(\})(?!\S)|(\S[\s\S]*))"
+    rb"\s*(?:((value_[a-z]+):[ ]%b\s(?:\2:[ ]%b\s)*)" % (_SCALAR, _SCALAR)
+    + rb"|([A-Za-z_]\w*|\[[\w.]+\])(?::[ ]*(?:([-+.\w]+)|\"([^\"'\\\n]*)\")|[ ]*(\{))(?=\s)|(\})(?!\S)|(\S[\s\S]*))"
 ).findall
 
 
@@ -42,17 +45,14 @@ def _read(tokens: list[tuple[bytes, ...]], schema: Schema) -> Document:
     document = Document(schema.node())
     message, fields, tensor = document.node, schema.fields, None
     seen: set[bytes] = set()
-    columns: dict[bytes, tuple[ValueField, list[bytes]]] = {}
     outer: list[Any] = []
-    for name, word, string, opening, closing, _ in tokens:
-        column = columns.get(name)
-        if column is not None:
-            column[1].append(string if column[0].storage is None else word)
+    for run, values, name, word, string, opening, closing, _ in tokens:
+        if run:
+            _take(run, values, message, fields, tensor)
             continue
         if closing:
-            _fill(tensor, columns)
             # IndexError: nothing is open.
-            message, fields, tensor, seen, columns = outer.pop()
+            message, fields, tensor, seen = outer.pop()
             continue
         # The rest that is no token has no name either.
         field = fields.get(name)
@@ -60,15 +60,9 @@ def _read(tokens: list[tuple[bytes, ...]], schema: Schema) -> Document:
             raise _NotPlainError
         seen.add(name)
         if opening:
-            if field.kind != "message":
-                raise _NotPlainError
-            outer.append((message, fields, tensor, seen, columns))
+            outer.append((message, fields, tensor, seen))
             message, tensor = _nested(document, message, field, tensor, schema)
-            fields, seen, columns = field.fields, set(), {}
-        elif field.values is not None:
-            if tensor is None or message is not tensor.message:
-                raise _NotPlainError
-            columns[name] = field.values, [string if field.values.storage is None else word]
+            fields, seen = field.fields, set()
         elif field.repeated:
             getattr(message, field.name).append(_value(field, word, string))
         else:
@@ -78,16 +72,22 @@ def _read(tokens: list[tuple[bytes, ...]], schema: Schema) -> Document:
     return document
 
 
-def _fill(tensor: TensorDocument | None, columns: dict[bytes, tuple[ValueField, list[bytes]]]) -> None:
-    for field, words in columns.values():
-        assert tensor is not None, "only tensors have columns"
-        tensor.values[field.name] = _array(field, words)
+def _take(run: bytes, name: bytes, message: Any, fields: Fields, tensor: TensorDocument | None) -> None:
+    """The values of one field that follow each other; a field that goes on later is not plain."""
+    field = fields.get(name)
+    if field is None or field.values is None or tensor is None or message is not tensor.message:
+        raise _NotPlainError
+    if field.name in tensor.values:
+        raise _NotPlainError
+    tensor.values[field.name] = _array(field.values, run)
 
 
 def _nested(
     document: Document, message: Any, field: Field, tensor: TensorDocument | None, schema: Schema
 ) -> tuple[Any, TensorDocument | None]:
     """The message that opens, and the tensor that it is or is in."""
+    if field.kind != "message":
+        raise _NotPlainError
     if message is document.node and field.name in ("input", "output"):
         tensor = TensorDocument(schema.tensor())
         (document.inputs if field.name == "input" else document.outputs).append(tensor)
@@ -99,27 +99,38 @@ def _nested(
 
 def _value(field: Field, word: bytes, string: bytes) -> Any:
     kind = field.kind
-    if kind == "string" and not word:
-        return string.decode()
+    if field.values is not None:
+        raise _NotPlainError
     if kind == "integer":
         return _integer(word)
-    if kind == "real":
-        return _reals([word])[0]
+    if kind == "string" and not word:
+        return string.decode()
+    if kind == "real" and b"_" not in word:
+        return float(word)
     value = field.words.get(word) if kind == "enum" else _BOOLS.get(word) if kind == "bool" else None
     if value is None:
         raise _NotPlainError
     return value
 
 
-def _array(field: ValueField, words: list[bytes]) -> Array:
+def _array(field: ValueField, run: bytes) -> Array:
+    quotes = run.count(b'"')
+    labelled = (run.replace(b'"', b"") if quotes else run).split()
+    # A label and a word each: a string that is empty or has blanks moves a label to the place of a word.
+    words = labelled[1::2]
+    if quotes != (len(labelled) if field.storage is None else 0):
+        raise _NotPlainError
     if field.storage is None:
-        if min(map(len, words)) < 1 or max(map(len, words)) > MAX_DIGITS or b"".join(words).strip(_DIGITS):
+        if max(map(len, words)) > MAX_DIGITS or b"".join(words).strip(_DIGITS):
             raise _NotPlainError
         return np.array(words, "S")
     if field.storage.kind == "f":
+        # Python alone allows underscores in numbers; one is in the name of every value.
+        if run.count(b"_") != len(words):
+            raise _NotPlainError
         # As protobuf does: to double first, then to float; a double too large for a float is an infinity.
         with np.errstate(over="ignore"):
-            return np.array(_reals(words), np.float64).astype(field.storage)
+            return np.array(list(map(float, words)), np.float64).astype(field.storage)
     numbers = list(map(_integer, words))
     low, high = field.limits
     if min(numbers) < low or max(numbers) > high:
@@ -133,10 +144,3 @@ def _integer(word: bytes) -> int:
     if not digits.isdigit() or (digits[0] == ord("0") and len(digits) > 1):
         raise _NotPlainError
     return int(word)
-
-
-def _reals(words: list[bytes]) -> list[float]:
-    # Python alone allows underscores in numbers.
-    if any(b"_" in word for word in words):
-        raise _NotPlainError
-    return list(map(float, words))
