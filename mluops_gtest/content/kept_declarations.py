@@ -39,7 +39,7 @@ _FREE: Final = tuple(_NAMES.index(name) for name in ("args", "params", "changed_
 # What many cases of one entry have in common.
 _ALIKE: Final = tuple(_NAMES.index(name) for name in ("operator", "tags", "doc", "recipe", "dtype", "note", "where"))
 _MAPPINGS: Final = tuple(
-    _NAMES.index(name) for name in ("args", "params", "changed_params", "changes", "criteria", "sizes", "expect")
+    _NAMES.index(name) for name in ("args", "params", "changed_params", "changes", "criteria", "sizes")
 )
 
 
@@ -130,9 +130,10 @@ def _restored(row: tuple[Any, ...], shared: dict[Any, Any]) -> list[Any]:
     for place in _ALIKE:
         values[place] = shared.setdefault(values[place], values[place])
     for place in _MAPPINGS:
-        # Most often that of the draft before.
-        if values[place] == shared.get(place):
-            values[place] = shared[place]
+        # Most often that of the draft before, in the same order.
+        before = shared.get(place)
+        if values[place] == before and list(values[place]) == list(before):
+            values[place] = before
         shared[place] = values[place]
     return values
 

@@ -194,6 +194,9 @@ def _taken(out: WrongOutput, surprise: Callable[[Array], bool]) -> Iterator[Fit]
             continue
         here = np.array(np.unravel_index(place, shape))
         for twin in twins.tolist():
+            if twin == place:
+                # Its own right value, which is near enough to it.
+                continue
             votes[tuple((np.array(np.unravel_index(twin, shape)) - here).tolist())] += 1
             flat_votes[twin - place] += 1
     voted = [offset for offset, _ in sorted(votes.items(), key=lambda vote: (-vote[1], vote[0]))[:_MAX_OFFSETS]]

@@ -34,7 +34,7 @@ def test_lines_are_sorted_and_survive(tmp_path):
     assert read_lock(path) == {"a/y": entry("a/y"), "b/x": entry("b/x")}
     lines = path.read_bytes().splitlines()
     assert [json.loads(line)["id"] for line in lines] == ["a/y", "b/x"]
-    write_lock(path, reversed(read_lock(path).values()))
+    write_lock(path, reversed(list(read_lock(path).values())))
     assert path.read_bytes().splitlines() == lines
     assert [item.name for item in tmp_path.iterdir()] == ["baselines.lock"]
 

@@ -6,7 +6,7 @@ import pytest
 from mluops_gtest.api.session import Session
 from mluops_gtest.files.array_file import array_file
 from mluops_gtest.files.cache_folder import ENVIRONMENT
-from mluops_gtest.generate import kept_bounds
+from mluops_gtest.generate import reseeding
 from mluops_gtest.generate.cache import cache_contents
 from mluops_gtest.generate.kept_bounds import KeptBounds
 from mluops_gtest.model.bounds import computed_bounds
@@ -105,7 +105,7 @@ def test_other_code_computes_its_own_and_removes_the_old(load, kept, cache, monk
     case, operator = load(LARGE)
     kept(case, operator)
     (old,) = files(cache)
-    monkeypatch.setattr(kept_bounds, "code_digest", lambda *_: "0123456789abcdef")
+    monkeypatch.setattr(reseeding, "code_digest", lambda *_: "0123456789abcdef")
     kept(case, operator)
     (new,) = files(cache)
     assert (new.name, old.exists()) == ("bound-0123456789abcdef.arrays", False)
