@@ -6,7 +6,7 @@ import pytest
 from mluops_gtest.api.session import Session
 from mluops_gtest.files.array_file import array_file
 from mluops_gtest.files.cache_folder import ENVIRONMENT
-from mluops_gtest.generate import reseeding
+from mluops_gtest.generate import kept_bounds, reseeding
 from mluops_gtest.generate.cache import cache_contents
 from mluops_gtest.generate.kept_bounds import KeptBounds
 from mluops_gtest.model.bounds import computed_bounds
