@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks import baselines, case_files, criteria, large_cases, many_cases, second_look, start_up
+from benchmarks import baselines, case_files, criteria, large_cases, many_cases, many_results, second_look, start_up
 from benchmarks.page import line, page
 from benchmarks.rows import Row
 from benchmarks.table import Table, grossly_worse, measured
@@ -14,7 +14,7 @@ COMMITTED = Path(__file__).with_name("table.json")
 
 
 def all_rows() -> Iterator[Row]:
-    for module in (criteria, case_files, baselines, second_look, start_up, large_cases, many_cases):
+    for module in (criteria, case_files, baselines, second_look, start_up, large_cases, many_cases, many_results):
         yield from module.rows()
 
 

@@ -1,11 +1,12 @@
 """Failures by their causes, as the page's script reads them: a headline, what it rests on, and a map of its example."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from mluops_gtest.model.explanation import Explanation
 from mluops_gtest.model.report import RunReport
-from mluops_gtest.model.result import CaseResult
+from mluops_gtest.model.result import CaseResult, Outcome
 
 # A map of fewer elements shows little.
 _TELLING: Final = 64
@@ -13,13 +14,16 @@ _TELLING: Final = 64
 
 def cause_records(report: RunReport, rows: Mapping[str, int], lang: str) -> list[dict[str, Any]]:
     """The causes that have a headline, those of most cases first, with the numbers of their rows."""
-    failing = report.failing
-    if not any(result.explained for result in failing):
+    if not report.tally.failing:
         return []
     # Late: the page of a run that passed needs none of it.
     from mluops_gtest.explain.groups import cause_groups
     from mluops_gtest.model.reasons.explained import explanation_words, headline_words, support_words
 
+    # Maps of errors are shown case by case, and take most of the memory.
+    failing = (
+        replace(r, profile=None) for r in report.results if r.outcome.blocks and r.outcome is not Outcome.NOT_RUN
+    )
     groups = cause_groups(failing, report.results, report.shapes)
     records = []
     for group in groups:
