@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks import baselines, case_files, criteria, large_cases, many_cases, many_results, second_look, start_up
 from benchmarks.page import line, page
-from benchmarks.rows import Row
+from benchmarks.rows import Clock, Row
 from benchmarks.table import Table, grossly_worse, measured
 
 COMMITTED = Path(__file__).with_name("table.json")
@@ -43,10 +43,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").partition(":")[0] + ".")
     parser.add_argument("rows", nargs="*", metavar="ROW", help="only rows whose names begin so, e.g. criteria/float")
     parser.add_argument("--quick", action="store_true", help="only rows of a few seconds; fail where one is 3× worse")
+    parser.add_argument("--cpu", action="store_true", help="processor time where work is done in this process")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
     parser.add_argument("--page", type=Path, metavar="FILE", help="write the page docs/reference/performance.md")
     parser.add_argument("--read", type=Path, metavar="FILE", help="measure nothing: take what --json wrote")
     options = parser.parse_args()
+    if options.cpu:
+        Clock.count_processors()
     rows = [] if options.read else chosen(options.rows, options.quick)
     table = Table.read(options.read) if options.read else Table("", "", ())
     for table in measured(rows, complain, seconds=0.5 if options.quick else 2.0):

@@ -53,9 +53,7 @@ def one_round(session: Session, operators: list[str], turn: int) -> Times:
 def rows() -> list[Row]:
     goals = (Goal(WITHOUT, 1.3),)
     what = "on the numpy backend with the second look"
-    few = Row(
-        "second-look/default", f"default cases of {OPERATOR} {what}", partial(_rounds, [OPERATOR]), goals, quick=True
-    )
+    few = Row("second-look/default", f"default cases of {OPERATOR} {what}", partial(_rounds, [OPERATOR]), goals)
     return [
         few,
         Row("second-look/every-operator", f"default cases of every operator {what}", partial(_rounds, []), goals),
