@@ -44,7 +44,7 @@ def main() -> int:
     parser.add_argument("rows", nargs="*", metavar="ROW", help="only rows whose names begin so, e.g. criteria/float")
     parser.add_argument("--quick", action="store_true", help="only rows of a few seconds; fail where one is 3× worse")
     parser.add_argument("--cpu", action="store_true", help="processor time where work is done in this process")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures; some rows: renew them there")
     parser.add_argument("--page", type=Path, metavar="FILE", help="write the page docs/reference/performance.md")
     parser.add_argument("--read", type=Path, metavar="FILE", help="measure nothing: take what --json wrote")
     options = parser.parse_args()
@@ -52,12 +52,13 @@ def main() -> int:
         Clock.count_processors()
     rows = [] if options.read else chosen(options.rows, options.quick)
     table = Table.read(options.read) if options.read else Table("", "", ())
+    others = Table.read(options.json) if options.rows and options.json and options.json.exists() else table
     for table in measured(rows, complain, seconds=0.5 if options.quick else 2.0):
         print("\n".join(line(table.rows[-1])), flush=True)
         if options.json:
-            table.write(options.json)
+            table.within(others).write(options.json)
     if options.page:
-        options.page.write_text(page(table, {row.name: row.why for row in all_rows()}), encoding="utf-8")
+        options.page.write_text(page(table.within(others), {row.name: row.why for row in all_rows()}), encoding="utf-8")
     worse = grossly_worse(table, Table.read(COMMITTED)) if options.quick else []
     for found in worse:
         complain(f"Grossly worse: {found}")

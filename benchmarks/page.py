@@ -52,7 +52,7 @@ def _table(rows: list[Measured]) -> str:
         limit = row.ratios.get(row.limit)
         told = "" if limit is None else f"{1 / limit.median:.0%} of {row.limit}"
         goals = "<br>".join(_goal(row, goal) for goal in row.goals)
-        ours = _amount(row.takes[row.ours].median, row.unit)
+        ours = _amount(row.takes[row.ours].median, row.unit) + (" of the processors" if row.of_processors else "")
         lines.append(f"| `{row.name}`: {row.what} | {ours} | {'<br>'.join(peers)} | {told} | {goals} |\n")
     return "".join(lines)
 

@@ -61,6 +61,8 @@ class Clock:
     """What `seconds_of` reads: the time on the clock, or that of the processors, of this process and its children."""
 
     now: Callable[[], float] = staticmethod(time.perf_counter)
+    # Somebody read the time of the processors since this was last False.
+    of_processors = False
 
     @classmethod
     def count_processors(cls) -> None:
@@ -69,6 +71,7 @@ class Clock:
 
 
 def _processor_seconds() -> float:
+    Clock.of_processors = True
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + children.ru_utime + children.ru_stime
 
