@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mluops_gtest.authoring import Array
+from mluops_gtest.authoring import Array, row_adder
 from mluops_gtest.authoring.sums import exact_sums, magnitudes, sums_are_exact
 
 # A crowded cell is summed in segments of at most this many points, so that rounds stay few and wide.
@@ -46,11 +46,18 @@ def pooled(features: Array, points: Array, cells: Array, cell_count: int, *, abs
     segments = segmented(points, cells)
     split = np.flatnonzero(~segments.whole)
     parts = np.empty((len(split), features.shape[1]), np.float64)
+    # Where no order rounds, the native core adds the rows where they lie: nothing is gathered.
+    added = row_adder()
+    if added is not None and not _are_exact(features, int(segments.count.max(initial=0))):
+        added = None
 
     def pool(bounds: tuple[int, int]) -> None:
         block = segments.part(*bounds)
         with np.errstate(invalid="ignore", over="ignore"):
-            sums = segment_sums(features, block, absolute=absolute)
+            if added is None:
+                sums = segment_sums(features, block, absolute=absolute)
+            else:
+                sums = added(features, block.order, block.start, block.count, absolute=absolute)
             out[block.cell[block.whole]] = sums[block.whole]
         first, last = np.searchsorted(split, bounds)
         parts[first:last] = sums[~block.whole]
@@ -99,11 +106,20 @@ def segment_sums(features: Array, segments: Segments, *, absolute: bool = False)
     return sums
 
 
+def _lowest_bit(smallest: float) -> int:
+    """math.frexp gives 0.1xxx · 2^e, so the last of the 24 bits weighs 2^(e − 24)."""
+    return math.frexp(smallest)[1] - _MANTISSA
+
+
+def _are_exact(features: Array, terms: int) -> bool:
+    smallest, largest = magnitudes(features)
+    return sums_are_exact(_lowest_bit(smallest), largest, terms)
+
+
 def _exact(gathered: Array, widths: list[int]) -> Array:
     smallest, largest = magnitudes(gathered)
     terms = len(widths)
-    # math.frexp gives 0.1xxx · 2^e, so the last of the 24 bits weighs 2^(e − 24).
-    exponent = math.frexp(smallest)[1] - _MANTISSA
+    exponent = _lowest_bit(smallest)
     if sums_are_exact(exponent, largest, terms):
         return _rounds(gathered, widths)
     # Two float64 accumulators: multiples of 2^coarse, and the rest below it. One addition joins them.
