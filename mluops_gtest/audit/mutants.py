@@ -95,12 +95,12 @@ def planted(subject: Subject) -> dict[str, Planted]:
     statuses = {}
     for one in status_mutants(subject.operator):
         concerned = tuple(case for check in one.checks for case in refused[check])
-        idle = one.writes and not any(map(_can_be_written, concerned))
+        idle = one.writes and not any(map(can_be_written, concerned))
         statuses[one.mutant.name] = Planted("status", one.mutant, concerned, idle)
     return {**wrong, **statuses}
 
 
-def _can_be_written(case: Case) -> bool:
+def can_be_written(case: Case) -> bool:
     """Some output of the case has bytes, and a pointer to them."""
     absent = {*case.expect.null_pointer, *case.expect.null_descriptor}
     return any(has_buffer(case, one) and not one.desc.is_empty and one.id not in absent for one in case.outputs)
