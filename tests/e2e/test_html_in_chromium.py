@@ -369,6 +369,7 @@ def test_sections_without_data_are_not_there(show):
         "environment",
     ]
     assert "x86_64" in texts(page, "#environment")[0]
+    assert texts(page, ".summary tbody th") == ["toy", "smoke"]
 
 
 @pytest.mark.parametrize("lang", ["en", "zh"])

@@ -45,6 +45,10 @@ def cause_records(report: RunReport, rows: Mapping[str, int], lang: str) -> list
     return records
 
 
+def _fails(result: CaseResult) -> bool:
+    return result.outcome.blocks and result.outcome is not Outcome.NOT_RUN
+
+
 def _example(members: Sequence[CaseResult], output: str) -> tuple[str, Explanation]:
     """The smallest case whose map tells something, else the largest, with how that output is wrong there."""
     known = [(result.case, one) for result in members for one in result.explained if one.output == output]

@@ -65,7 +65,7 @@ def payload(
         "commits": commits_of(past, runs),
         "causes": cause_records(report, present, lang),
         "cases": len(lines),
-        "columns": {name: column for name, column in columns.items() if any(column)},
+        "columns": {name: column for name, column in columns.items() if any(value is not None for value in column)},
         "timed": timed,
         "pool": pool.values,
     }, lines

@@ -10,28 +10,29 @@ const pooled = (number) => (number === undefined || number === null ? undefined 
 
 // A row of the list, from the columns; the rest of the case is read when it is opened.
 class Row {
-  constructor(number) {
-    const { columns, timed } = DATA;
-    const of = (name) => (columns[name] ? columns[name][number] : null);
+  constructor(number, columns) {
     this.number = number;
     this.id = columns.id[number];
-    this.operator = pooled(of("op"));
-    this.tags = pooled(of("tags"));
-    this.outcome = OUTCOMES[of("outcome") || 0];
+    this.operator = DATA.pool[columns.op[number]];
+    this.tags = DATA.pool[columns.tags[number]];
+    this.outcome = OUTCOMES[columns.outcome[number]];
     this.blocks = BLOCKS.has(this.outcome);
-    this.ms = of("ms") || 0;
+    this.ms = columns.ms[number];
     // The largest reading as a multiple of its threshold.
-    const ratio = of("ratio");
-    this.ratio = ratio === null ? null : numeric(ratio);
-    this.outliers = of("outliers") || 0;
-    this.why = pooled(of("why")) || "";
-    this.mark = pooled(of("mark")) || "";
-    this.size = of("size") || 0;
-    this.moved = pooled(of("moved"));
-    this.trend = of("trend") && of("trend").map(pooled);
+    const ratio = columns.ratio[number];
+    this.ratio = ratio === null || ratio === undefined ? null : numeric(ratio);
+    this.outliers = columns.outliers[number];
+    this.why = pooled(columns.why[number]) || "";
+    this.mark = pooled(columns.mark[number]) || "";
+    this.size = columns.size[number];
+    this.moved = pooled(columns.moved[number]);
+    const trend = columns.trend[number];
+    this.trend = trend ? trend.map(pooled) : null;
     // Undefined where the case was not timed, null where its times say nothing of the device.
-    this.roof = timed[number];
+    this.roof = DATA.timed[number];
     this.absent = false;
+    // Its place among all by name.
+    this.place = number;
   }
 
   // What the search looks into; made when somebody searches.
@@ -56,13 +57,16 @@ function takeData(data) {
   BLOCKS = new Set(["missing", ...DATA.outcomes.filter(([, blocks]) => blocks).map(([word]) => word)]);
   MARKS = { missing: "∅", ...Object.fromEntries(DATA.outcomes.map(([word, , sign]) => [word, sign])) };
   GRAVITY = new Map(BLOCKING_FIRST.map((word, place) => [word, place]));
-  for (let number = 0; number < DATA.cases; number += 1) RESULTS.push(new Row(number));
+  // Columns without any value are left out.
+  const columns = { ratio: [], why: [], mark: [], moved: [], trend: [], ...DATA.columns };
+  for (let number = 0; number < DATA.cases; number += 1) RESULTS.push(new Row(number, columns));
   DATA.causes.forEach((cause, place) => cause.rows.forEach((number) => (RESULTS[number].cause = place + 1)));
   for (const row of RESULTS) ROWS.push(row);
   for (const entry of DATA.missing) ROWS.push(missingRow(entry, ROWS.length));
   for (const row of ROWS) BY_ID.set(row.id, row);
-  // Names are compared once; afterwards their order is a number.
-  [...ROWS].sort((a, b) => (a.id < b.id ? -1 : 1)).forEach((row, place) => (row.place = place));
+  // Names are compared once, afterwards their order is a number; mostly they come in order.
+  const ordered = ROWS.every((row, place) => place === 0 || ROWS[place - 1].id < row.id);
+  (ordered ? ROWS : [...ROWS].sort((a, b) => (a.id < b.id ? -1 : 1))).forEach((row, place) => (row.place = place));
 }
 
 // What is shown of an opened case, a line of JSON each; null until it is unpacked.
