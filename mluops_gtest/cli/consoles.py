@@ -51,11 +51,16 @@ def _plain_lines(console: Console, table: Table) -> Iterator[str] | None:
 
 
 def _padded(cells: Sequence[str], *, right: bool) -> Iterator[str]:
-    lengths = [len(cell) if cell.isascii() else cell_len(cell) for cell in cells]
-    width = max(lengths)
-    for cell, length in zip(cells, lengths, strict=True):
-        room = " " * (width - length)
-        yield room + cell if right else cell + room
+    width = max(map(_width, cells))
+    for cell in cells:
+        # At the right edge rich has no spaces of the cell's own.
+        text = cell.rstrip() if right else cell
+        room = " " * (width - _width(text))
+        yield room + text if right else text + room
+
+
+def _width(cell: str) -> int:
+    return len(cell) if cell.isascii() else cell_len(cell)
 
 
 def print_page(console: Console, parts: Iterable[Table | str]) -> None:
