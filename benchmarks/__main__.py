@@ -58,7 +58,7 @@ def main() -> int:
         if options.json:
             table.within(others).write(options.json)
     if options.page:
-        options.page.write_text(page(table.within(others), {row.name: row.why for row in all_rows()}), encoding="utf-8")
+        options.page.write_text(page(table.within(others)), encoding="utf-8")
     worse = grossly_worse(table, Table.read(COMMITTED)) if options.quick else []
     for found in worse:
         complain(f"Grossly worse: {found}")

@@ -1,20 +1,24 @@
 """The table in words: as lines while it is measured, and as docs/reference/performance.md."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
+from benchmarks.reasons import reason_of
 from benchmarks.rows import Goal, Unit
 from benchmarks.table import Measured, Spread, Table
 
 _HEAD = """\
 # How fast it is
 
-`python -m benchmarks --json benchmarks/table.json --page docs/reference/performance.md` makes this page: ours and the
-peers run on the same data, in one run and in turn, so that what else the machine does meets all alike. The machine is
-shared with other work: times are what they were, **ratios** are what to read. A ratio is the median over rounds of
-ours / theirs in the same round (at least 5 rounds), in brackets its quartiles; below 1 ours is faster. The share of
-the limit is what the machine can do at all for that work (reading the bytes, copying them, plain C) / ours. `python
--m benchmarks ROW…` measures rows by the beginning of their names, `--quick` those that every change is held to: it
-fails where a row is more than 3 times worse than `benchmarks/table.json`.
+`python -m benchmarks --json benchmarks/table.json --page docs/reference/performance.md` makes this page. In each
+row ours and the peers work on the same data, round after round in turn, so that what else the machine does meets
+all alike; this machine did a lot else, and times are those of a busy one: read the **ratios**. A ratio is the
+median over at least 5 rounds of ours / theirs in the same round, in brackets its quartiles; below 1 ours is faster.
+The share of the limit is what the machine can do at all for that work (reading the bytes, copying them, plain C) /
+ours. With `--cpu` work in this process is counted in processor time; such rows say so.
+
+`python -m benchmarks ROW…` measures rows by the beginning of their names, and renews them in the file that `--json`
+names. `--quick` measures what every change is held to: it fails where a row is more than 3 times worse than the
+upper quartile in `benchmarks/table.json`.
 
 """
 
@@ -30,8 +34,8 @@ def line(row: Measured) -> Iterator[str]:
         yield f"  {_goal(row, goal)}"
 
 
-def page(table: Table, reasons: Mapping[str, str]) -> str:
-    """The whole page; `reasons` tell by a row's name where its time goes."""
+def page(table: Table) -> str:
+    """The whole page."""
     parts = [_HEAD, f"Taken on {table.taken}: {table.machine}.\n"]
     groups: dict[str, list[Measured]] = {}
     for row in table.rows:
@@ -41,7 +45,7 @@ def page(table: Table, reasons: Mapping[str, str]) -> str:
     missed = [row for row in table.rows if row.missed()]
     if missed:
         parts.append("\n## Goals that are missed, and where the time goes\n\n")
-        parts += [_gap(row, reasons.get(row.name, "")) for row in missed]
+        parts += [_gap(row) for row in missed]
     return "".join(parts)
 
 
@@ -57,9 +61,9 @@ def _table(rows: list[Measured]) -> str:
     return "".join(lines)
 
 
-def _gap(row: Measured, reason: str) -> str:
+def _gap(row: Measured) -> str:
     gaps = "; ".join(_goal(row, goal) for goal in row.missed())
-    return f"- `{row.name}`: {gaps}. {reason}".rstrip() + "\n"
+    return f"- `{row.name}`: {gaps}. {reason_of(row.name)}".rstrip() + "\n"
 
 
 def _goal(row: Measured, goal: Goal) -> str:

@@ -3,14 +3,17 @@
 import math
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from benchmarks import __main__ as command
 from benchmarks.page import line, page
+from benchmarks.reasons import REASONS
 from benchmarks.rows import Goal, Row, interleaved, share
 from benchmarks.table import ROUNDS, Table, grossly_worse, measure, measured
 
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "performance.md"
 TAKEN = [{"ours": 2.0, "peer": 4.0, "limit": 1.0}, {"ours": 9.0, "peer": 10.0, "limit": 1.0}]
 
 
@@ -91,11 +94,24 @@ def test_a_table_comes_back_from_its_file(tmp_path):
     assert Table.read(tmp_path / "table.json") == written
 
 
-def test_the_page_groups_rows_and_tells_why_goals_are_missed():
-    text = page(table(row(goals=(share("limit", 0.45),)), row("memory/peak", unit="B")), {"group/row": "It waits."})
+def test_the_page_groups_rows_and_tells_why_goals_are_missed(monkeypatch):
+    monkeypatch.setitem(REASONS, "group", "It waits.")
+    text = page(table(row(goals=(share("limit", 0.45),)), row("memory/peak", unit="B")))
     assert "## Group\n" in text
     assert "## Memory\n" in text
     assert "- `group/row`: ≥ 45% of limit: **missed**, 11%. It waits.\n" in text
+
+
+def test_some_rows_are_renewed_and_the_others_stay():
+    whole, part = table(row("a"), row("b")), table(row("b", taken=TAKEN[:1]), row("c"))
+    renewed = part.within(whole)
+    assert [one.name for one in renewed.rows] == ["a", "b", "c"]
+    assert renewed.rows[1] == part.rows[0]
+
+
+def test_the_committed_page_is_that_of_the_committed_table():
+    """After a change of the words: python -m benchmarks --read benchmarks/table.json --page FILE."""
+    assert page(Table.read(command.COMMITTED)) == PAGE.read_text(encoding="utf-8")
 
 
 def test_contestants_take_turns():

@@ -1,0 +1,57 @@
+"""Where the time goes in rows that miss a goal, by the beginning of their names; from profiles of their own work."""
+
+REASONS = {
+    "criteria/float/10": (
+        "All of it is Python around one call into C: views and structures for ctypes 35 %, figures back into "
+        "values 25 %, sums of cells and the two norms 20 %, `compare` itself 16 %."
+    ),
+    "criteria/float/1000": ("As for 10 elements; the C call itself takes about 1 µs of it."),
+    "criteria/float/10M": (
+        "The pass computes in float64 what it reads as float32, where the limit adds nothing: arithmetic is "
+        "more than memory takes as long as each core has the memory to itself."
+    ),
+    "criteria/half/10M": ("As for bfloat16."),
+    "criteria/bfloat16/10M": (
+        "Half the bytes and the same arithmetic as for float: every element is widened to float64, so that "
+        "arithmetic, not memory, is what takes the time."
+    ),
+    "criteria/bound/10M": (
+        "Each element's allowance needs products, a division and exponents in float64, where the limit only "
+        "reads three arrays."
+    ),
+    "criteria/numpy/1000": (
+        "Some 30 numpy calls of about 1 µs each on one block: sums of cells 29 %, differences and views 20 %, "
+        "walking over blocks 12 %, `compare` itself 11 %."
+    ),
+    "criteria/numpy/10M": (
+        "A dozen numpy passes over each block in float64: extremes (argmax, argmin) 34 %, products and sums "
+        "28 %, reductions 14 %, relative errors 11 %."
+    ),
+    "text/read-numpy/value_f": (
+        "np.fromstring 72 %, removing the field's name between numbers 15 %, finding runs of values 8 %: "
+        "numpy's own parser is the limit without the native one."
+    ),
+    "text/write": ("Shortest digits by numpy's `astype(str)` 88 %."),
+    "baselines/indice_convolution_backward_data": (
+        "float64 products of chunks of pairs take 96 %, gathering and adding rows 1 %; the limit is the same "
+        "products in one piece per offset."
+    ),
+    "baselines/voxel_pooling_forward": (
+        "The plain loop adds in the order of points and proves nothing. The reference's sums are exact "
+        "whatever the order: sorting points by cell 15 %, gathering them 16 %, looking for the extremes that "
+        "prove the sums exact 20 %, adding 20 %, marking the points that count 12 %."
+    ),
+    "large/random": (
+        "Philox4x64 in C takes 70 %, the mapping to lattice values 30 %; numpy's PCG64 needs fewer "
+        "multiplications, but its stream may change with its version."
+    ),
+    "large/two-workers": (
+        "Loading (SHA-256 of every tensor), comparing and the second look run in the controller for both "
+        "workers, and comparing uses both cores even with one worker, so that less is left to gain."
+    ),
+}
+
+
+def reason_of(row: str) -> str:
+    """What is known about that row; nothing where nobody has looked yet."""
+    return next((words for name, words in REASONS.items() if f"{row}/".startswith(f"{name}/")), "")
