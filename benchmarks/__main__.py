@@ -7,6 +7,7 @@ from pathlib import Path
 
 from benchmarks import baselines, case_files, criteria, large_cases, many_cases, many_results, second_look, start_up
 from benchmarks.page import line, page
+from benchmarks.reasons import reason_of
 from benchmarks.rows import Clock, Row
 from benchmarks.table import Table, grossly_worse, measured
 
@@ -16,6 +17,11 @@ COMMITTED = Path(__file__).with_name("table.json")
 def all_rows() -> Iterator[Row]:
     for module in (criteria, case_files, baselines, second_look, start_up, large_cases, many_cases, many_results):
         yield from module.rows()
+
+
+def reasons() -> dict[str, str]:
+    """Where the time goes, by row."""
+    return {row.name: row.why or reason_of(row.name) for row in all_rows()}
 
 
 def chosen(words: list[str], quick: bool) -> list[Row]:
@@ -58,7 +64,7 @@ def main() -> int:
         if options.json:
             table.within(others).write(options.json)
     if options.page:
-        options.page.write_text(page(table.within(others)), encoding="utf-8")
+        options.page.write_text(page(table.within(others), reasons()), encoding="utf-8")
     worse = grossly_worse(table, Table.read(COMMITTED)) if options.quick else []
     for found in worse:
         complain(f"Grossly worse: {found}")

@@ -1,8 +1,7 @@
 """The table in words: as lines while it is measured, and as docs/reference/performance.md."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from benchmarks.reasons import reason_of
 from benchmarks.rows import Goal, Unit
 from benchmarks.table import Measured, Spread, Table
 
@@ -34,8 +33,8 @@ def line(row: Measured) -> Iterator[str]:
         yield f"  {_goal(row, goal)}"
 
 
-def page(table: Table) -> str:
-    """The whole page."""
+def page(table: Table, reasons: Mapping[str, str]) -> str:
+    """The whole page; `reasons` tell of every row there is where its time goes."""
     parts = [_HEAD, f"Taken on {table.taken}: {table.machine}.\n"]
     groups: dict[str, list[Measured]] = {}
     for row in table.rows:
@@ -45,7 +44,11 @@ def page(table: Table) -> str:
     missed = [row for row in table.rows if row.missed()]
     if missed:
         parts.append("\n## Goals that are missed, and where the time goes\n\n")
-        parts += [_gap(row) for row in missed]
+        parts += [_gap(row, reasons.get(row.name, "")) for row in missed]
+    measured = {row.name for row in table.rows}
+    unmeasured = [f"`{name}`" for name in reasons if name not in measured]
+    if unmeasured:
+        parts.append(f"\n## Rows without figures\n\nThis table was taken without them: {', '.join(unmeasured)}.\n")
     return "".join(parts)
 
 
@@ -61,9 +64,9 @@ def _table(rows: list[Measured]) -> str:
     return "".join(lines)
 
 
-def _gap(row: Measured) -> str:
+def _gap(row: Measured, reason: str) -> str:
     gaps = "; ".join(_goal(row, goal) for goal in row.missed())
-    return f"- `{row.name}`: {gaps}. {reason_of(row.name)}".rstrip() + "\n"
+    return f"- `{row.name}`: {gaps}. {reason}".rstrip() + "\n"
 
 
 def _goal(row: Measured, goal: Goal) -> str:

@@ -40,6 +40,8 @@ class Row:
     unit: Unit = "s"
     # Quick enough for every change: a few seconds.
     quick: bool = False
+    # Where the time goes, for the page, as long as a goal is missed.
+    why: str = ""
 
 
 def share(limit: str, least: float) -> Goal:

@@ -9,7 +9,6 @@ import pytest
 
 from benchmarks import __main__ as command
 from benchmarks.page import line, page
-from benchmarks.reasons import REASONS
 from benchmarks.rows import Goal, Row, interleaved, share
 from benchmarks.table import ROUNDS, Table, grossly_worse, measure, measured
 
@@ -94,9 +93,11 @@ def test_a_table_comes_back_from_its_file(tmp_path):
     assert Table.read(tmp_path / "table.json") == written
 
 
-def test_the_page_groups_rows_and_tells_why_goals_are_missed(monkeypatch):
-    monkeypatch.setitem(REASONS, "group", "It waits.")
-    text = page(table(row(goals=(share("limit", 0.45),)), row("memory/peak", unit="B")))
+def test_the_page_groups_rows_and_tells_why_goals_are_missed():
+    text = page(
+        table(row(goals=(share("limit", 0.45),)), row("memory/peak", unit="B")), {"group/row": "It waits.", "new": ""}
+    )
+    assert text.endswith("This table was taken without them: `new`.\n")
     assert "## Group\n" in text
     assert "## Memory\n" in text
     assert "- `group/row`: ≥ 45% of limit: **missed**, 11%. It waits.\n" in text
@@ -111,7 +112,7 @@ def test_some_rows_are_renewed_and_the_others_stay():
 
 def test_the_committed_page_is_that_of_the_committed_table():
     """After a change of the words: python -m benchmarks --read benchmarks/table.json --page FILE."""
-    assert page(Table.read(command.COMMITTED)) == PAGE.read_text(encoding="utf-8")
+    assert page(Table.read(command.COMMITTED), command.reasons()) == PAGE.read_text(encoding="utf-8")
 
 
 def test_contestants_take_turns():
