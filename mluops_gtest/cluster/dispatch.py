@@ -55,14 +55,14 @@ U = TypeVar("U", bound=Unit)
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class UnitBegun:
     """A worker has begun with a unit."""
 
     unit: str
 
 
 @dataclass(frozen=True, slots=True)
-class Answered(Generic[U]):
+class UnitAnswered(Generic[U]):
     """A unit is done: its verdict, and what else its task answers."""
 
     unit: U
@@ -129,7 +129,7 @@ class Dispatcher(Generic[U]):
         """Hand out this one next."""
         self._waiting.appendleft((unit,))
 
-    def run(self, batches: Callable[[int], Iterable[tuple[U, ...]]]) -> Iterator[Begun | Answered[U]]:
+    def run(self, batches: Callable[[int], Iterable[tuple[U, ...]]]) -> Iterator[UnitBegun | UnitAnswered[U]]:
         """What comes of every unit, from whichever worker; `batches` hears how many run at once.
 
         A batch is asked for when a worker needs one.
@@ -145,7 +145,7 @@ class Dispatcher(Generic[U]):
     def _heard(self, event: Any) -> None:
         self._news.put(("begun", event[1] if isinstance(event, tuple | list) else event))
 
-    def _work(self) -> Iterator[Begun | Answered[U]]:
+    def _work(self) -> Iterator[UnitBegun | UnitAnswered[U]]:
         looked = alone_since = self._clock()
         while not self._stopped:
             if not self._flying and not self._waiting:
@@ -173,7 +173,7 @@ class Dispatcher(Generic[U]):
                 self.lost = cause.RunLost(f"the cluster had no worker for {PATIENCE:.0f} s")
                 return
 
-    def _heeded(self, what: str, news: Any) -> Iterator[Begun | Answered[U]]:
+    def _heeded(self, what: str, news: Any) -> Iterator[UnitBegun | UnitAnswered[U]]:
         yield from self._started(news) if what == "begun" else self._landed(news)
 
     def _look(self) -> bool:
@@ -227,16 +227,16 @@ class Dispatcher(Generic[U]):
         self._held.update((unit.id, address) for unit in batch)
         future.add_done_callback(lambda done: self._news.put(("done", done)))
 
-    def _started(self, news: Mapping[str, Any]) -> Iterator[Begun]:
+    def _started(self, news: Mapping[str, Any]) -> Iterator[UnitBegun]:
         unit, address = news["unit"], news["worker"]
         if self._held.get(unit) != address:
             return
         self._begun[unit] = address
         if address in self._workers:
             self.hosts[self._workers[address].host].running.add(unit)
-        yield Begun(unit)
+        yield UnitBegun(unit)
 
-    def _landed(self, future: "Future") -> Iterator[Answered[U]]:
+    def _landed(self, future: "Future") -> Iterator[UnitAnswered[U]]:
         """The answers of a batch, or why there are none."""
         if future not in self._flying or future.status in ("cancelled", "lost"):
             return
@@ -250,7 +250,7 @@ class Dispatcher(Generic[U]):
             yield from self._put_back(batch, address)
             return
         for unit, (result, more) in zip(batch, answers, strict=True):
-            yield self._finished(Answered(unit, result, more))
+            yield self._finished(UnitAnswered(unit, result, more))
 
     def _fetched(self, future: "Future", address: str) -> list[tuple[CaseResult, Any]] | None:
         """The answers, which lie on the worker that has them; None where it was lost before it handed them over."""
@@ -267,7 +267,7 @@ class Dispatcher(Generic[U]):
         future.cancel()
         return None
 
-    def _finished(self, answered: Answered[U]) -> Answered[U]:
+    def _finished(self, answered: UnitAnswered[U]) -> UnitAnswered[U]:
         self._let_go(answered.unit)
         self._begun.pop(answered.unit.id, None)
         if answered.result.host:
@@ -279,7 +279,7 @@ class Dispatcher(Generic[U]):
         for host in self.hosts.values():
             host.running.discard(unit.id)
 
-    def _taken_back(self) -> Iterator[Answered[U]]:
+    def _taken_back(self) -> Iterator[UnitAnswered[U]]:
         """What lost workers had: run elsewhere, except for a case with which too many were lost."""
         for future, (address, batch) in list(self._flying.items()):
             if address in self._workers:
@@ -288,7 +288,7 @@ class Dispatcher(Generic[U]):
             future.cancel()
             yield from self._put_back(batch, address)
 
-    def _put_back(self, batch: tuple[U, ...], address: str) -> Iterator[Answered[U]]:
+    def _put_back(self, batch: tuple[U, ...], address: str) -> Iterator[UnitAnswered[U]]:
         for unit in batch:
             self._let_go(unit)
             if self._begun.get(unit.id) == address:
@@ -298,7 +298,7 @@ class Dispatcher(Generic[U]):
                 host = address.rpartition("://")[2]
                 lost = cause.WorkerLost(self._losses[unit.id], host)
                 result = CaseResult(unit.id, unit.operator, unit.tags, Outcome.CRASHED, causes=(lost,), compared=True)
-                yield self._finished(Answered(unit, fingerprinted(result)))
+                yield self._finished(UnitAnswered(unit, fingerprinted(result)))
                 continue
             # One by one: whoever is to blame takes nobody with it the next time.
             self._waiting.appendleft((unit,))

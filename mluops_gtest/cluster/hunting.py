@@ -6,11 +6,11 @@ from typing import Final
 
 from mluops_gtest.api.fuzzing import HuntRequest, targets_of
 from mluops_gtest.api.session import Session
-from mluops_gtest.cluster.dispatch import Answered, Begun, Dispatcher, HostTally
+from mluops_gtest.cluster.dispatch import Dispatcher, HostTally, UnitAnswered, UnitBegun
 from mluops_gtest.cluster.opening import open_cluster
 from mluops_gtest.fuzz.corpus import Corpus
 from mluops_gtest.fuzz.hunt import Hunt, HuntReport, Ran
-from mluops_gtest.fuzz.keeping import Found, Keeper
+from mluops_gtest.fuzz.keeping import FoundFailure, Keeper
 from mluops_gtest.fuzz.targets import FuzzedOperator, Job
 from mluops_gtest.minimise.candidate import elements_of
 from mluops_gtest.minimise.search import Minimised
@@ -29,7 +29,7 @@ class DrawnCall:
 
     job: Job
     case: Case
-    found: Found | None = None
+    found: FoundFailure | None = None
 
     @property
     def id(self) -> str:
@@ -92,7 +92,7 @@ class ClusterHuntLanes:
     def run(self, cases: Iterable[Job]) -> Iterator[Ran]:
         """What comes of every job, from whichever worker."""
         for news in self._dispatcher.run(lambda _workers: in_batches(self._calls(cases))):
-            if not isinstance(news, Begun):
+            if not isinstance(news, UnitBegun):
                 yield from self._taken(news)
         yield from self._unread
 
@@ -104,7 +104,7 @@ class ClusterHuntLanes:
             else:
                 yield DrawnCall(job, case)
 
-    def _taken(self, news: Answered[DrawnCall]) -> Iterator[Ran]:
+    def _taken(self, news: UnitAnswered[DrawnCall]) -> Iterator[Ran]:
         """The job is done, unless a smaller case shall be found first."""
         call, small = news.unit, news.more
         if call.found is None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from mluops_gtest.cluster.batches import batches_of
-from mluops_gtest.cluster.dispatch import Begun, Dispatcher, HostTally
+from mluops_gtest.cluster.dispatch import Dispatcher, HostTally, UnitBegun
 from mluops_gtest.engine.lanes import PlannedCase
 from mluops_gtest.model import cause
 from mluops_gtest.model.event import CaseFinished, CaseStarted, Event
@@ -40,4 +40,4 @@ class ClusterLanes:
         for news in self._dispatcher.run(
             lambda workers: batches_of(planned, self._costs, in_order=self._in_order, workers=workers)
         ):
-            yield CaseStarted(news.unit) if isinstance(news, Begun) else CaseFinished(news.result)
+            yield CaseStarted(news.unit) if isinstance(news, UnitBegun) else CaseFinished(news.result)

@@ -30,7 +30,7 @@ class NewCause:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundFailure:
     """A failure of a cause that is new, in its file as it was drawn."""
 
     job: Job
@@ -67,7 +67,7 @@ class Keeper:
         except Exception as error:
             return not_loaded(str(job.file), job.target.operator.name, (), error)
 
-    def found(self, job: Job, case: Case, result: CaseResult) -> Found | None:
+    def found(self, job: Job, case: Case, result: CaseResult) -> FoundFailure | None:
         """A draw that fails for a new cause, kept: whatever ends the search for a smaller one, it is not lost."""
         if not is_failure(result):
             return None
@@ -86,9 +86,9 @@ class Keeper:
             job.number,
         )
         self._corpus.keep(case, operator, path, kept)
-        return Found(job, path, kept, key, result)
+        return FoundFailure(job, path, kept, key, result)
 
-    def smallest(self, found: Found, small: Minimised) -> NewCause | None:
+    def smallest(self, found: FoundFailure, small: Minimised) -> NewCause | None:
         """Keep the smallest case instead; None where it turns out to be a failure that is known."""
         again = cause_key(small.result)
         if again != found.key and not self._known.is_new(again):

@@ -13,7 +13,7 @@ _ALIGNMENT = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class TestPoint:
     """The cases that test one point."""
 
     results: tuple[CaseResult, ...]
@@ -45,64 +45,64 @@ class OperatorSummary:
 
     results: tuple[CaseResult, ...]
 
-    def where(self, belongs: Callable[[CaseResult], bool]) -> Tally:
+    def where(self, belongs: Callable[[CaseResult], bool]) -> TestPoint:
         """The cases that belong to a point."""
-        return Tally(tuple(result for result in self.results if belongs(result)))
+        return TestPoint(tuple(result for result in self.results if belongs(result)))
 
     @property
-    def all(self) -> Tally:
+    def all(self) -> TestPoint:
         """Every case."""
-        return Tally(self.results)
+        return TestPoint(self.results)
 
     @property
-    def computing(self) -> Tally:
+    def computing(self) -> TestPoint:
         """Cases that call the operator as it is meant to be called; of one that never loaded nothing is known."""
         return self.where(lambda result: not is_rejected(result) and bool(tensors(result)))
 
     @property
-    def rejected(self) -> Tally:
+    def rejected(self) -> TestPoint:
         """Parameter checks: calls that must be answered with an error."""
         return self.where(is_rejected)
 
     @property
-    def zero_elements(self) -> Tally:
+    def zero_elements(self) -> TestPoint:
         """Cases with a tensor without elements, whether the operator takes or refuses it."""
         return self.where(lambda result: any(0 in tensor.dims for tensor in tensors(result)))
 
     @property
-    def too_large(self) -> Tally:
+    def too_large(self) -> TestPoint:
         """Calls that must be refused, with a tensor of more elements than operators take."""
         return self.where(lambda result: is_rejected(result) and any(map(_is_large, tensors(result))))
 
     @property
-    def sizes(self) -> Tally:
+    def sizes(self) -> TestPoint:
         """Cases with elements in every tensor, whatever their shape."""
         full = (result for result in self.computing.results if all(0 not in tensor.dims for tensor in tensors(result)))
-        return Tally(tuple(full))
+        return TestPoint(tuple(full))
 
     @property
-    def remainders(self) -> Tally:
+    def remainders(self) -> TestPoint:
         """Of these, the ones whose rows do not fill whole vectors."""
-        return Tally(tuple(result for result in self.sizes.results if _row_length(result) % _ALIGNMENT))
+        return TestPoint(tuple(result for result in self.sizes.results if _row_length(result) % _ALIGNMENT))
 
     @property
     def unstable(self) -> tuple[CaseResult, ...]:
         """Cases that crashed, hung, flaked or wrote where they must not."""
         return tuple(result for result in self.results if result.outcome.is_unstable)
 
-    def tagged(self, tag: str) -> Tally:
+    def tagged(self, tag: str) -> TestPoint:
         """Cases with a tag."""
         return self.where(lambda result: tag in result.tags)
 
-    def by_dtype(self) -> dict[str, Tally]:
+    def by_dtype(self) -> dict[str, TestPoint]:
         """Cases by the data type that they compute in."""
         return self._by(lambda result: (dtype_of(result),))
 
-    def by_layout(self) -> dict[str, Tally]:
+    def by_layout(self) -> dict[str, TestPoint]:
         """Cases by the layouts of the tensors that they compute in; masks and indices do not count."""
         return self._by(lambda result: {tensor.layout for tensor in value_tensors(result)})
 
-    def by_rank(self) -> dict[str, Tally]:
+    def by_rank(self) -> dict[str, TestPoint]:
         """Cases by the numbers of dimensions of the tensors that they compute in."""
         return self._by(lambda result: {str(len(tensor.dims)) for tensor in value_tensors(result)})
 
@@ -115,21 +115,21 @@ class OperatorSummary:
         found = [t for r in self.results if r.outcome is Outcome.PASSED and _has_values(r) for t in tensors(r)]
         return max(found, key=lambda tensor: math.prod(tensor.dims), default=None)
 
-    def by_expected_status(self) -> dict[str, Tally]:
+    def by_expected_status(self) -> dict[str, TestPoint]:
         """Parameter checks by the status that must be answered."""
         groups: dict[str, list[CaseResult]] = {}
         for result in self.rejected.results:
             assert result.expected_status is not None, "that is what makes it a rejected call"
             groups.setdefault(result.expected_status.name, []).append(result)
-        return {name: Tally(tuple(group)) for name, group in sorted(groups.items())}
+        return {name: TestPoint(tuple(group)) for name, group in sorted(groups.items())}
 
-    def _by(self, keys: Callable[[CaseResult], Iterable[str]]) -> dict[str, Tally]:
+    def _by(self, keys: Callable[[CaseResult], Iterable[str]]) -> dict[str, TestPoint]:
         groups: dict[str, list[CaseResult]] = {}
         for result in self.computing.results:
             for key in keys(result):
                 if key:
                     groups.setdefault(key, []).append(result)
-        return {key: Tally(tuple(groups[key])) for key in sorted(groups)}
+        return {key: TestPoint(tuple(groups[key])) for key in sorted(groups)}
 
 
 def is_rejected(result: CaseResult) -> bool:

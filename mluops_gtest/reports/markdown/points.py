@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
-from mluops_gtest.reports.markdown.operator_summary import OperatorSummary, Tally
+from mluops_gtest.reports.markdown.operator_summary import OperatorSummary, TestPoint
 from mluops_gtest.reports.markdown.translations import Words
 
 
@@ -15,7 +15,7 @@ class CheckedPoint:
 
     name: str
     description: str
-    tally: Tally
+    tally: TestPoint
     # What stands against the point; of a special one, not every case that blocks.
     bad: tuple[CaseResult, ...]
     tested: bool
@@ -29,7 +29,7 @@ class CheckedPoint:
 def checked_points(facts: OperatorSummary, report: RunReport, say: Words) -> tuple[CheckedPoint, ...]:
     """All points in the order of the report."""
     repeat = int(report.backend.get("repeat") or 1)
-    called = Tally(tuple(result for result in facts.results if result.outcome.was_called))
+    called = TestPoint(tuple(result for result in facts.results if result.outcome.was_called))
     trampled = tuple(result for result in called.results if result.outcome is Outcome.MEMORY)
     stability = say("stability_words", repeat=repeat) if repeat > 1 else say("stability_once")
     exercised = bool(facts.unstable) or (repeat > 1 and bool(called.results))
@@ -55,10 +55,10 @@ def ranks(facts: OperatorSummary, say: Words) -> str:
     return say("dimensions", ranks=say("comma").join(map(str, found))) if found else say("none")
 
 
-def _point(key: str, description: str, tally: Tally, say: Words) -> CheckedPoint:
+def _point(key: str, description: str, tally: TestPoint, say: Words) -> CheckedPoint:
     tested = tally.passed > 0 or bool(tally.bad)
     return CheckedPoint(say(f"point_{key}"), description, tally, tally.bad, tested)
 
 
-def _listed(groups: Mapping[str, Tally], say: Words) -> str:
+def _listed(groups: Mapping[str, TestPoint], say: Words) -> str:
     return say("comma").join(f"{key} ({len(tally.results)})" for key, tally in groups.items()) or say("none")

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
-from mluops_gtest.reports.markdown.operator_summary import OperatorSummary, Tally, is_rejected
+from mluops_gtest.reports.markdown.operator_summary import OperatorSummary, TestPoint, is_rejected
 from mluops_gtest.reports.markdown.points import checked_points, ranks
 from mluops_gtest.reports.markdown.syntax import code, table, text
 from mluops_gtest.reports.markdown.translations import Words
@@ -77,7 +77,7 @@ def _each(by_operator: Mapping[str, OperatorSummary], describe: Callable[[Operat
     return "<br>".join(f"{code(operator)} {describe(facts)}" for operator, facts in by_operator.items())
 
 
-def _shown(groups: Mapping[str, Tally], say: Words) -> str:
+def _shown(groups: Mapping[str, TestPoint], say: Words) -> str:
     """Each value that a case passed with; one with failures says so."""
     words = [
         key if tally.holds else say("remarked", words=key, remark=_verdict(tally, say)) for key, tally in groups.items()
@@ -85,13 +85,13 @@ def _shown(groups: Mapping[str, Tally], say: Words) -> str:
     return say("comma").join(words) or say("not_tested")
 
 
-def _verdict(tally: Tally, say: Words) -> str:
+def _verdict(tally: TestPoint, say: Words) -> str:
     if tally.bad:
         return say("failing")
     return say("supported") if tally.passed else say("not_tested")
 
 
-def _zero(tally: Tally, say: Words) -> str:
+def _zero(tally: TestPoint, say: Words) -> str:
     """Taken or refused, as the document has it, where that was shown."""
     refused = tally.passed and all(is_rejected(result) for result in tally.results)
     return say("refused_by_design") if refused and not tally.bad else _verdict(tally, say)

@@ -73,7 +73,7 @@ MEMBERS = {
     "repro seconds status stress tags worst",
     "ArrayVerdict": "compared expected got index max_ulp passed readings unequal",
     "RunReport": "backend environment exit_code failing failures fixed headlines interrupted labels load "
-    "looked_at_elements of passed render reseed results save seconds selection shapes started summary timing "
+    "looked_at_elements of passed render reseed results save seconds selection shapes started summary tally timing "
     "tool_version without_commands",
 }
 

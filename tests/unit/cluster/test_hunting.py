@@ -5,7 +5,7 @@ from dataclasses import replace
 from mluops_gtest.api.fuzzing import HuntRequest, targets_of
 from mluops_gtest.api.session import Session
 from mluops_gtest.audit.subject import Implementation
-from mluops_gtest.cluster.dispatch import Answered, Begun
+from mluops_gtest.cluster.dispatch import UnitAnswered, UnitBegun
 from mluops_gtest.cluster.hunting import ClusterHuntLanes, DrawnCall, in_batches
 from mluops_gtest.engine.caller import InlineCaller
 from mluops_gtest.engine.execute import Executor, Options
@@ -51,18 +51,18 @@ class Workers:
 
     def _of(self, unit):
         self.asked.append(unit)
-        yield Begun(unit.id)
+        yield UnitBegun(unit.id)
         result = self._executor.execute(unit.case, self._operator)
         if (unit.found is not None, result.outcome.fails) in self._losing:
             lost = replace(result, outcome=Outcome.CRASHED, causes=(WorkerLost(3, "node"),), explained=())
-            yield Answered(unit, lost)
+            yield UnitAnswered(unit, lost)
         elif unit.found is None:
-            yield Answered(unit, result)
+            yield UnitAnswered(unit, result)
         else:
             reductions = unit.job.target.reductions
             execute = lambda one: self._executor.execute(one, self._operator)  # noqa: E731
             small = minimised(unit.case, self._operator, reductions, execute)
-            yield Answered(unit, small.result, small)
+            yield UnitAnswered(unit, small.result, small)
 
 
 def hunted(folder, workers, cases=8):
