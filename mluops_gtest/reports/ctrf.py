@@ -1,6 +1,7 @@
 """The report in the Common Test Report Format (ctrf.io), as JSON."""
 
 import hashlib
+import json
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -72,8 +73,16 @@ def ctrf_pieces(report: RunReport, transitions: Mapping[str, str] | None = None)
 def _identity(report: RunReport) -> str:
     digest = hashlib.sha256(msgspec.json.encode(head_to_json(report)))
     for result in report.results:
-        digest.update(msgspec.json.encode(result))
+        digest.update(_bytes(result))
     return str(uuid.uuid5(uuid.NAMESPACE_OID, digest.hexdigest()))
+
+
+def _bytes(result: CaseResult) -> bytes:
+    try:
+        return msgspec.json.encode(result)
+    except UnicodeEncodeError:
+        # A text has half a surrogate pair, which UTF-8 cannot say.
+        return json.dumps(result_to_json(result)).encode()
 
 
 def _source(report: RunReport) -> dict[str, str]:
