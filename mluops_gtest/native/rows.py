@@ -46,6 +46,6 @@ class RowAdder:
 
 
 def row_adder() -> RowAdder | None:
-    """None where there is no library; asked by the thread that hands out the work."""
+    """What adds float32 rows into float64 sums in C; None without the native core. Ask before threads are started."""
     library = native_library()
     return None if library is None else RowAdder(_functions(library))

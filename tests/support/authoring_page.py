@@ -105,6 +105,7 @@ SECTIONS: dict[str, tuple[ModuleType, tuple[str, ...]]] = {
     "Random numbers": (authoring, ("Draw", "Stream")),
     "Checks: `mluops_gtest.authoring.checks`": (checks, _own(checks)),
     "C functions: `mluops_gtest.authoring.c_api`": (c_api, tuple(c_api.__all__)),
+    "Sums of rows": (authoring, ("row_adder",)),
     "Sums: `mluops_gtest.authoring.sums`": (sums, _own(sums)),
     "Sparse convolutions: `mluops_gtest.authoring.sparse`": (sparse, _own(sparse)),
     "Pairs of rows: `mluops_gtest.authoring.connections`": (connections, _own(connections)),
