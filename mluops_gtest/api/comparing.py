@@ -1,7 +1,6 @@
 """Two arrays held to criteria, without any case."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,10 +11,10 @@ from mluops_gtest.criteria.judgement import judge
 from mluops_gtest.errors import UsageError
 from mluops_gtest.model.criterion import Criterion, CriterionKind
 from mluops_gtest.model.dtypes import Array, DType
+from mluops_gtest.value import Value
 
 
-@dataclass(frozen=True, slots=True)
-class ArrayVerdict:
+class ArrayVerdict(Value):
     """What two arrays came to: every criterion's value, and the worst element."""
 
     # By criterion: its value, its threshold, and whether it is within; None where there are too few elements to say.

@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -25,12 +24,12 @@ from mluops_gtest.minimise.search import Minimised, minimised
 from mluops_gtest.model.case import Case
 from mluops_gtest.model.parts import REDUCTIONS, SPACE
 from mluops_gtest.model.result import CaseResult
+from mluops_gtest.value import Value
 
 FIRST_SEED: Final = 0
 
 
-@dataclass(frozen=True, slots=True)
-class HuntRequest:
+class HuntRequest(Value):
     """What is asked for."""
 
     # How the backend is called; its selection is not used.

@@ -2,7 +2,6 @@
 
 import datetime
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from mluops_gtest.api.session import Session
@@ -20,10 +19,10 @@ from mluops_gtest.gate.waivers import Waiver, load_waivers
 from mluops_gtest.model.drift import DRIFT_FACTOR
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.results.files import read_report
+from mluops_gtest.value import Value
 
 
-@dataclass(frozen=True, slots=True)
-class GateRequest:
+class GateRequest(Value):
     """What the user typed."""
 
     results: Path | RunReport

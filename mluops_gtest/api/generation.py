@@ -1,7 +1,6 @@
 """Cases made and written, or compared with what is stored: what `generate` does, for commands and for programs."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -11,10 +10,10 @@ from mluops_gtest.content.root import BUILTIN
 from mluops_gtest.errors import UnwritableError, UsageError
 from mluops_gtest.generate.produce import Produced, Target, lock_differences, produce, update_lock
 from mluops_gtest.model.query import Query
+from mluops_gtest.value import Value
 
 
-@dataclass(frozen=True, slots=True)
-class Generation:
+class Generation(Value):
     """Which cases are made, and where each goes."""
 
     catalogue: Catalogue

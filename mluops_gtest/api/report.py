@@ -18,8 +18,6 @@ Format = Literal["html", "markdown", "junit", "ctrf", "json"]
 class CaseResult(model_result.CaseResult):
     """The verdict on one case with everything needed to understand it."""
 
-    __slots__ = ()
-
     @staticmethod
     def of(result: model_result.CaseResult) -> "CaseResult":
         """The same result."""
@@ -40,11 +38,9 @@ class CaseResult(model_result.CaseResult):
         return result_html(self)
 
 
-class RunReport(model_report.RunReport):
+# Of the parent the fields have slots; the cached properties need a place, too.
+class RunReport(model_report.RunReport, dict=True):
     """A whole run: what it ran on, and a result for every case."""
-
-    # Of the parent the fields have slots; the cached properties need a place, too.
-    __slots__ = ("__dict__",)
 
     @staticmethod
     def of(report: model_report.RunReport) -> "RunReport":

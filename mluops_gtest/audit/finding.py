@@ -1,11 +1,11 @@
 """What an audit finds."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from mluops_gtest.value import Value
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Value):
     """Where a rule is broken, what is wrong, and what to do."""
 
     place: str
@@ -16,8 +16,7 @@ class Problem:
 Problems = Iterator[Problem]
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Value):
     """A problem with the rule and the operator that it belongs to."""
 
     rule: str

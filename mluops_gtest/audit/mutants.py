@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice, zip_longest
 from typing import Literal
 
@@ -13,13 +13,13 @@ from mluops_gtest.model.case import Case
 from mluops_gtest.model.operator import Mutant, Operator
 from mluops_gtest.model.result import Outcome
 from mluops_gtest.model.source_place import source_of
+from mluops_gtest.value import Value
 
 # `implementation`: shipped by the operator. `status`: made from its ordered checks.
 Kind = Literal["implementation", "status"]
 
 
-@dataclass(frozen=True, slots=True)
-class Planted:
+class Planted(Value):
     """A wrong implementation, and the cases that could tell."""
 
     kind: Kind
@@ -29,8 +29,7 @@ class Planted:
     idle: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
+class Trial(Value):
     """What became of a wrong implementation."""
 
     operator: str
@@ -46,8 +45,7 @@ class Trial:
     idle: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Score:
+class Score(Value):
     """How many wrong implementations of one kind the cases of an operator catch."""
 
     tried: int

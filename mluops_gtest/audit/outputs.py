@@ -16,12 +16,12 @@ from mluops_gtest.model.degenerate import owned_rows
 from mluops_gtest.model.dtypes import Array
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.tensor import Tensor
+from mluops_gtest.value import Value
 
 _OFF_BY_ONE = "off by one"
 
 
-@dataclass(frozen=True, slots=True)
-class JudgedFault:
+class JudgedFault(Value):
     """One wrong output of one case: who tells it; `fault` names output and fault."""
 
     fault: str

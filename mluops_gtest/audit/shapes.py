@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from mluops_gtest.audit.finding import Problem, Problems
 from mluops_gtest.audit.subject import Subject
@@ -10,6 +9,7 @@ from mluops_gtest.model.case import Case
 from mluops_gtest.model.dtypes import Layout
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.tensor import Tensor
+from mluops_gtest.value import Value
 
 _SHAPE = re.compile(r"\[((?:\[[^\[\]]*\]|[^\[\]])*)\](.*)", re.DOTALL)
 _OPTIONAL = re.compile(r"\[([^\[\]]*),\]\s*")
@@ -20,8 +20,7 @@ class ShapeError(Exception):
     """A shape that cannot be read, or that does not hold."""
 
 
-@dataclass(frozen=True, slots=True)
-class Axis:
+class Axis(Value):
     """The length of one axis: a product of sizes and numbers; `at_least` where more is allowed."""
 
     text: str
@@ -29,8 +28,7 @@ class Axis:
     at_least: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(Value):
     """The axes of a tensor; the first `optional` of them may be missing."""
 
     axes: tuple[Axis, ...]

@@ -1,20 +1,20 @@
 """Wrong answers to faulty calls, made from the operator's ordered checks: each gets one of them wrong."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
 from mluops_gtest.model.call import Crashed, OpCall
 from mluops_gtest.model.operator import Check, Mutant, Operator
 from mluops_gtest.model.status import Status
+from mluops_gtest.value import Value
 
 # What authors take for each other.
 _MIXED_UP: Final = {Status.BAD_PARAM: Status.NOT_SUPPORTED}
 
 
-@dataclass(frozen=True, slots=True)
-class StatusMutant:
+class StatusMutant(Value):
     """A wrong implementation whose answers differ for calls that one of these checks refuses, and for no others."""
 
     mutant: Mutant

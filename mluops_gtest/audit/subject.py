@@ -1,7 +1,6 @@
 """An operator under audit, with everything that the rules look at."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Final, Protocol
@@ -16,6 +15,7 @@ from mluops_gtest.model.case import Case, CaseDraft
 from mluops_gtest.model.operator import Check, Mutant, Operator
 from mluops_gtest.model.result import CaseResult
 from mluops_gtest.model.status import Status
+from mluops_gtest.value import Value
 
 # Dozens of wrong implementations are held to the same cases.
 _ANSWERS_KEPT: Final = 512
@@ -29,8 +29,7 @@ class Reseeding(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(Value):
     """One operator, its declared cases, and those of them that are stored."""
 
     operator: Operator

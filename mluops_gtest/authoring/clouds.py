@@ -8,7 +8,6 @@ output, nearest first. That needs no search, and the finest level still is the s
 import functools
 import itertools
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from mluops_gtest.authoring.random import Draw, Stream
 from mluops_gtest.authoring.sparse import Geometry, derive_output_space
 from mluops_gtest.errors import UnknownNameError
 from mluops_gtest.model.dtypes import Array
+from mluops_gtest.value import Value
 
 _SEED = 20230207
 _ONES = (1, 1, 1)
@@ -30,8 +30,7 @@ _STEPS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
+class _Plan(Value):
     """A survey and how many sites each level must have, finest first."""
 
     survey: Survey

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
@@ -14,6 +13,7 @@ from mluops_gtest.model.call import OpCall
 from mluops_gtest.model.dtypes import Array, DType
 from mluops_gtest.model.operator import Theory
 from mluops_gtest.model.sized_axis import SizedAxis
+from mluops_gtest.value import Value
 
 # What stands behind the pairs in use: −1, as the search for pairs leaves it, or rows that would be legal.
 Tail = Literal["minus_one", "stale"]
@@ -21,8 +21,7 @@ Tail = Literal["minus_one", "stale"]
 _AT_ONCE: Final = 1 << 18
 
 
-@dataclass(frozen=True, slots=True)
-class Connections:
+class Connections(Value):
     """Which rows meet: pairs [K, 2, L] int32, how many are in use per offset, the output rows, the kernel's axes."""
 
     pairs: Array

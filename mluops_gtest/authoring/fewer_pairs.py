@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -14,6 +13,7 @@ from mluops_gtest.authoring.reductions import Reduction, changed
 from mluops_gtest.model.call import OpCall
 from mluops_gtest.model.dtypes import Array
 from mluops_gtest.model.operator import RecipeOutput
+from mluops_gtest.value import Value
 
 _KERNEL: Final = "DHW"
 _PAIRS, _COUNTS, _OUTPUT_ROWS = "indice_pairs", "indice_num", "num_active_out"
@@ -41,8 +41,7 @@ def fewer_pairs(rows_in: str, rows_out: str, filters: str) -> Mapping[str, Reduc
     }
 
 
-@dataclass(frozen=True, slots=True)
-class _Tensors:
+class _Tensors(Value):
     rows_in: str
     rows_out: str
     filters: str

@@ -4,12 +4,12 @@ Only + − × ÷ √ and comparisons touch a coordinate: those are the same to t
 """
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
 from mluops_gtest.authoring.random import Draw, Stream
 from mluops_gtest.model.dtypes import Array
+from mluops_gtest.value import Value
 
 DEPTH_CELLS = 41
 
@@ -20,8 +20,7 @@ _SIDE, _VOXEL_HEIGHT, _ROAD, _MOUNT, _DRIVEN, _FRONT = 108.0, 0.2, 3.2, 1.84, 0.
 _RISE = -0.55 + 0.72 * np.arange(32) / 31
 
 
-@dataclass(frozen=True, slots=True)
-class Survey:
+class Survey(Value):
     """One street per sample: `sweeps` turns of `azimuths` directions each, in `side` by `side` columns of voxels."""
 
     batch: int
@@ -61,8 +60,7 @@ class _Dice:
         return values.reshape(shape)
 
 
-@dataclass(frozen=True, slots=True)
-class _Rays:
+class _Rays(Value):
     """Horizontal rays, one per sweep and azimuth: start and unit direction of each."""
 
     x: Array
@@ -75,8 +73,7 @@ class _Rays:
         return _Rays(self.y, self.x, self.dy, self.dx)
 
 
-@dataclass(frozen=True, slots=True)
-class _Obstacle:
+class _Obstacle(Value):
     """Per ray the distance to the nearest obstacle of a kind (inf: none) and its height; how deep beams enter."""
 
     distance: Array

@@ -1,16 +1,15 @@
 """Sums that lose terms: what comes out where many add to one place and do not take turns."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from mluops_gtest.model.call import OpCall
 from mluops_gtest.model.dtypes import Array
+from mluops_gtest.value import Value
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
+class Terms(Value):
     """sums[places[t]] += values[t] for every t in its order; values is [T, columns], sums [count, columns]."""
 
     values: Array

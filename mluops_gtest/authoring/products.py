@@ -1,7 +1,7 @@
 """Rows multiplied with matrices and summed up elsewhere, as sparse convolutions do it: exact, rounded once."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -20,6 +20,7 @@ from mluops_gtest.model.bound import Bound
 from mluops_gtest.model.call import OpCall
 from mluops_gtest.model.criterion import Criterion
 from mluops_gtest.model.dtypes import Array
+from mluops_gtest.value import Value
 
 # Sums in progress: 2 MiB of float64 stay near the cache while all matrices add to the same rows; with less the
 # matrix products become so short that the threads of BLAS wait for each other.
@@ -29,8 +30,7 @@ _CONDITION_ROWS: Final = 1024
 _CONDITION_PRODUCTS: Final = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Products:
+class Products(Value):
     """sums[to] += rows[source] · matrices[k] for every pair (to, source) of meetings[k], an array [2, n].
 
     rows is [S, I], matrices [K, I, O], sums [count, O]; rows and matrices have the same type.

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -11,6 +10,7 @@ from mluops_gtest.model.call import OpCall, Params
 from mluops_gtest.model.dtypes import Array
 from mluops_gtest.model.operator import Operator, RecipeOutput
 from mluops_gtest.model.reduction import Reduction
+from mluops_gtest.value import Value
 
 __all__ = ["Reduction", "along", "changed", "renumbered", "without_rows"]
 
@@ -82,8 +82,7 @@ def _renamed(values: Array, start: int, stop: int, column: int | None) -> Array:
     return values
 
 
-@dataclass(frozen=True, slots=True)
-class _Axis:
+class _Axis(Value):
     """An axis whose length is a symbol, or a product with it."""
 
     tensor: str

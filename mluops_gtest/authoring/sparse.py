@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from mluops_gtest.model.dtypes import Array
+from mluops_gtest.value import Value
 
 Triple = tuple[int, int, int]
 
@@ -19,8 +19,7 @@ _OUTSIDE_NARROW = np.int32(-(2**29))
 _CELLS_PER_PAIR = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Geometry:
+class Geometry(Value):
     """One 3-D sparse convolution; every triple is (depth, height, width)."""
 
     batch: int
@@ -38,8 +37,7 @@ class Geometry:
         return math.prod(self.kernel)
 
 
-@dataclass(frozen=True, slots=True)
-class Pairs:
+class Pairs(Value):
     """The pairs of all kernel offsets, all int32: out_indices [n, 4], indice_pairs [K, 2, L], indice_num [K]."""
 
     out_indices: Array

@@ -1,7 +1,6 @@
 """Wrong ways to multiply rows with matrices and add them up elsewhere, as sparse convolutions do it; for mutants."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
@@ -22,6 +21,7 @@ from mluops_gtest.model.call import OpCall
 from mluops_gtest.model.dtypes import Array
 from mluops_gtest.model.operator import Mutant
 from mluops_gtest.model.status import Status
+from mluops_gtest.value import Value
 
 _TILES: Final = (16, 32, 64)
 
@@ -46,8 +46,7 @@ def _write(output: Array, total: Array) -> None:
     output[...] = total
 
 
-@dataclass(frozen=True, slots=True)
-class ProductLoop:
+class ProductLoop(Value):
     """The plain loop in float32: rows of `read` times the matrix of each offset are added to rows of `written`.
 
     `to` is the side of a pair that names the written row; towards the input rows (0) the matrices are transposed.

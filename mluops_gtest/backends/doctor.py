@@ -4,7 +4,7 @@ It sees a backend as the harness does, through the results of cases, so that it 
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from typing import Final
 
@@ -13,6 +13,7 @@ from mluops_gtest.model.case import Case
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.result import CaseResult, Outcome
 from mluops_gtest.model.status import Status
+from mluops_gtest.value import Value
 
 # Runs one case on the backend and judges it. To see whether results are reproducible, it runs each case at least
 # twice from fresh buffers.
@@ -31,8 +32,7 @@ class Verdict(Enum):
     SKIPPED = "skipped"
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnosis:
+class Diagnosis(Value):
     """One promise of a backend: kept, broken (with what to do), or not looked at (with the reason)."""
 
     name: str
@@ -40,8 +40,7 @@ class Diagnosis:
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
+class _Run(Value):
     """A case with what came out."""
 
     case: Case
@@ -73,8 +72,7 @@ class _Run:
         return any(isinstance(cause, kinds) for cause in self.result.causes)
 
 
-@dataclass(frozen=True, slots=True)
-class _Promise:
+class _Promise(Value):
     """What is promised, the cases that show it, how a broken promise looks, and what to do then."""
 
     name: str

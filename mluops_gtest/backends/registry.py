@@ -5,7 +5,6 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,6 +12,7 @@ from mluops_gtest.errors import BackendError, UnknownNameError, UsageError
 from mluops_gtest.files.bytecode import settled_bytecode
 from mluops_gtest.model.backend import MEMBERS, Backend, misfits
 from mluops_gtest.model.parts import C_API, KnownOperators
+from mluops_gtest.value import Value
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -39,8 +39,7 @@ ADAPTERS: Final = {
 _NEEDS_MORE: Final = ("c", "exec")
 
 
-@dataclass(frozen=True, slots=True)
-class BackendDependencies:
+class BackendDependencies(Value):
     """What backends need from packages that they may not import, and the options that are theirs."""
 
     operators: Callable[[], KnownOperators]
@@ -69,8 +68,7 @@ def has_host_memory(spec: str, runtime: str | None) -> bool:
     return spec.partition(":")[0] not in ("mlu", "exec", "torch") and runtime is None
 
 
-@dataclass(frozen=True, slots=True)
-class KnownBackend:
+class KnownBackend(Value):
     """A backend that can be named, and whether it loads."""
 
     name: str

@@ -5,7 +5,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -34,6 +34,7 @@ from mluops_gtest.model.outcome import Outcome
 from mluops_gtest.model.parts import REDUCTIONS
 from mluops_gtest.model.query import Query
 from mluops_gtest.model.result import CaseResult
+from mluops_gtest.value import Value
 
 _MAX_NAME: Final = 100
 
@@ -92,8 +93,7 @@ def minimise(
     return ExitCode.INTERRUPTED if found.interrupted else ExitCode.OK
 
 
-@dataclass(frozen=True, slots=True)
-class _Written:
+class _Written(Value):
     case: Path
     request: RunRequest
     # The command that runs the standalone file.

@@ -5,7 +5,6 @@ import functools
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from dataclasses import dataclass
 from multiprocessing import get_context
 
 from mluops_gtest.api.session import Session
@@ -13,10 +12,10 @@ from mluops_gtest.audit.mutants import Planted, Trial, planted, tried
 from mluops_gtest.audit.subject import Subject
 from mluops_gtest.cli.audit_subject import subject_of
 from mluops_gtest.generate.produce import one_blas_thread
+from mluops_gtest.value import Value
 
 
-@dataclass(frozen=True, slots=True)
-class TrialPlan:
+class TrialPlan(Value):
     """What is to be tried, and how."""
 
     roots: tuple[str, ...]

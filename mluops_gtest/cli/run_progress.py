@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -12,6 +11,7 @@ from rich.text import Text
 from mluops_gtest.engine.costs import CASE_NS
 from mluops_gtest.model.event import CaseFinished, CaseStarted, Event, RunFinished, RunStarted
 from mluops_gtest.model.plain_text import plain_line
+from mluops_gtest.value import Value
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -50,8 +50,7 @@ class TimeLeft:
         return max(expected - (self._clock() - self._last), 0.0)
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Value):
     """What fits on a line of a terminal: a remark, a bar of some cells, and the words behind them."""
 
     note: str

@@ -5,7 +5,6 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypedDict, get_type_hints
 
@@ -13,6 +12,7 @@ import click
 
 from mluops_gtest.content.root import BUILTIN
 from mluops_gtest.errors import ContentError, UsageError, shown
+from mluops_gtest.value import Value
 
 FILE_NAME: Final = "mluops-test.toml"
 VARIABLE: Final = "MLUOPS_TEST_SETTINGS"
@@ -35,8 +35,7 @@ class Settings(TypedDict, total=False):
 _TYPES: Final = get_type_hints(Settings)
 
 
-@dataclass(frozen=True, slots=True)
-class SettingsFile:
+class SettingsFile(Value):
     """The settings that a command uses, with file and lines."""
 
     path: Path

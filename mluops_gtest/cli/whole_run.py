@@ -3,9 +3,11 @@
 import contextlib
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import field
 
 from mluops_gtest.api.report_files import write_reports
 from mluops_gtest.api.run_labels import run_labels
@@ -31,6 +33,7 @@ from mluops_gtest.model.result import CaseResult
 from mluops_gtest.reports.terminal import TerminalReporter
 from mluops_gtest.results.folder import ResultsFolder
 from mluops_gtest.results.writer import ResultFiles
+from mluops_gtest.value import Value
 
 if TYPE_CHECKING:
     from mluops_gtest.cli.output_saver import OutputSaver
@@ -134,8 +137,7 @@ def _tell_end(
     return code
 
 
-@dataclass(frozen=True, slots=True)
-class _Opened:
+class _Opened(Value):
     """What runs the cases: callers of this machine, or a cluster; and what the backend says of itself there."""
 
     name: str

@@ -14,6 +14,7 @@ from mluops_gtest.engine.fingerprint import fingerprinted
 from mluops_gtest.errors import BackendError, HarnessError
 from mluops_gtest.model import cause
 from mluops_gtest.model.result import CaseResult, Outcome
+from mluops_gtest.value import Value
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -54,15 +55,13 @@ class Unit(Protocol):
 U = TypeVar("U", bound=Unit)
 
 
-@dataclass(frozen=True, slots=True)
-class UnitBegun:
+class UnitBegun(Value):
     """A worker has begun with a unit."""
 
     unit: str
 
 
-@dataclass(frozen=True, slots=True)
-class UnitAnswered(Generic[U]):
+class UnitAnswered(Value, Generic[U]):
     """A unit is done: its verdict, and what else its task answers."""
 
     unit: U
@@ -79,8 +78,7 @@ class HostTally:
     running: set[str] = field(default_factory=set)
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
+class Checked(Value):
     """A worker that may be given cases."""
 
     host: str

@@ -1,7 +1,6 @@
 """A hunt on a cluster: this process draws and keeps what fails, the workers call and judge."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from mluops_gtest.api.fuzzing import HuntRequest, targets_of
@@ -17,14 +16,14 @@ from mluops_gtest.minimise.search import Minimised
 from mluops_gtest.model.case import Case
 from mluops_gtest.model.cause import Cause
 from mluops_gtest.model.result import CaseResult
+from mluops_gtest.value import Value
 
 # A batch of draws: few enough that a lost worker takes little with it.
 _DRAWS: Final = 16
 _ELEMENTS: Final = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
-class DrawnCall:
+class DrawnCall(Value):
     """A call for a worker: to be judged, or where it was found wrong to be made smaller."""
 
     job: Job

@@ -4,7 +4,7 @@ import contextlib
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic
 
@@ -13,6 +13,7 @@ from mluops_gtest.cluster.connecting import connected
 from mluops_gtest.cluster.dispatch import Checked, Dispatcher, U
 from mluops_gtest.engine.request import RunRequest
 from mluops_gtest.errors import BackendError, UsageError
+from mluops_gtest.value import Value
 from mluops_gtest.version import __version__
 
 if TYPE_CHECKING:
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
 _PATIENCE: Final = 60
 
 
-@dataclass(frozen=True, slots=True)
-class OpenCluster(Generic[U]):
+class OpenCluster(Value, Generic[U]):
     """What hands work to the cluster, and what the backend says of itself there."""
 
     dispatcher: Dispatcher[U]

@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cache
 from operator import attrgetter
 from pathlib import Path
@@ -15,6 +15,7 @@ from mluops_gtest.errors import ContentError, shown
 from mluops_gtest.files.typed import MAX_INTEGER, Source, convert, decode_json, file_bytes, keep_plain
 from mluops_gtest.files.writing import replace_file
 from mluops_gtest.model.dtypes import DType
+from mluops_gtest.value import Value
 
 LOCK_NAME: Final = "baselines.lock"
 # Hexadecimal digits of SHA-256 that are kept: 128 bits.
@@ -39,8 +40,7 @@ class LockedTensors(TypedDict):
     outputs: list[LockedTensor]
 
 
-@dataclass(frozen=True, slots=True)
-class LockEntry:
+class LockEntry(Value):
     """What is recorded about one case: digests of declaration, file, inputs and baseline; descriptors; parameters."""
 
     id: str

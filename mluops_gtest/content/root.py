@@ -1,19 +1,18 @@
 """Where the content lives: generators/, cases/ and prototxt/ beside each other, in one folder or in several."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from mluops_gtest.errors import UsageError
+from mluops_gtest.value import Value
 
 # The word that stands for the operators that are installed with this package.
 BUILTIN: Final = "builtin"
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 
-@dataclass(frozen=True, slots=True)
-class Root:
+class Root(Value):
     """A content root; a bundled one lives inside the installed package and is never written to."""
 
     path: Path

@@ -4,7 +4,6 @@ import contextlib
 import fnmatch
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from mluops_gtest.content.catalogue import Catalogue
@@ -13,6 +12,7 @@ from mluops_gtest.errors import CaseFileError, NothingSelectedError, UnknownName
 from mluops_gtest.files.case_suffixes import CASE_SUFFIXES
 from mluops_gtest.model.case import TAGS, CaseDraft
 from mluops_gtest.model.query import Query
+from mluops_gtest.value import Value
 
 _GLOB = re.compile(r"[*?\[]")
 # Selected by their tag or their id alone: what takes gigabytes or minutes, and what the documents leave open.
@@ -21,8 +21,7 @@ _ASKED_FOR = frozenset({"heavy", "undefined"})
 _NOT_DEFAULT = _ASKED_FOR | {"network", "race"}
 
 
-@dataclass(frozen=True, slots=True)
-class Selected:
+class Selected(Value):
     """One selected case: declared (draft) or a file of the user's (path)."""
 
     id: str
@@ -34,8 +33,7 @@ class Selected:
     path: Path | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(Value):
     """The selected cases, and the operators that the query is about: those it names; None: all."""
 
     cases: tuple[Selected, ...]

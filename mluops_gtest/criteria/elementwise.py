@@ -7,7 +7,6 @@ baseline; by nothing at all where every partial sum is exact.
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -19,6 +18,7 @@ from mluops_gtest.files.mapped import let_go
 from mluops_gtest.model.bound import Bound, Precision
 from mluops_gtest.model.dtypes import Array, DType
 from mluops_gtest.native.limits import NativeLimits
+from mluops_gtest.value import Value
 
 # Significant bits, and the exponent (as frexp has it) of the smallest normal number.
 _FORMATS: Final = {DType.HALF: (11, -13), DType.BFLOAT16: (8, -125), DType.FLOAT: (24, -125), DType.DOUBLE: (53, -1021)}
@@ -33,8 +33,7 @@ class Limits(NamedTuple):
     precision: Precision = Precision.FLOAT
 
 
-@dataclass(frozen=True, slots=True)
-class ElementErrors:
+class ElementErrors(Value):
     """How many elements are beyond their bound, and the one that is furthest from it; indices are flat."""
 
     beyond: int

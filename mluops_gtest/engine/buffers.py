@@ -1,7 +1,6 @@
 """The memory a backend works on: owned by the harness, poisoned, between guard zones."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 
@@ -12,6 +11,7 @@ from mluops_gtest.model.cause import Overrun
 from mluops_gtest.model.dtypes import Array, DType
 from mluops_gtest.model.guard_zone import GUARD_BYTES, GUARD_PATTERN
 from mluops_gtest.native.scans import native_count_holding, native_first_difference
+from mluops_gtest.value import Value
 
 # The slab of an earlier, larger case goes on behind the last buffer. Bytes of it that are looked at, too: a fixed
 # number costs 7 µs whatever ran before. Punching a hole there and asking for data in it (SEEK_DATA) would see all of
@@ -31,8 +31,7 @@ class Side(Enum):
     IN_FRONT = "in front of"
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(Value):
     """A buffer that a call needs; `alignment` is what its address must be a multiple of wherever it lies."""
 
     name: str
@@ -41,8 +40,7 @@ class Wanted:
     alignment: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Buffer:
+class Buffer(Value):
     """`data` between two guard zones, all parts of one slab."""
 
     before: Array

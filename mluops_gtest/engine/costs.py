@@ -3,9 +3,10 @@
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+from msgspec import field
 
 from mluops_gtest.codec.lock import LockEntry
 from mluops_gtest.content.selection import Selected
@@ -16,6 +17,7 @@ from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import Outcome
 from mluops_gtest.model.tensor import TensorDesc
 from mluops_gtest.results.files import read_report
+from mluops_gtest.value import Value
 
 # Around every call: load, bind, poison, guard, judge, write. Measured on a desktop, as is the next one.
 CASE_NS: Final = 8_000_000
@@ -23,8 +25,7 @@ CASE_NS: Final = 8_000_000
 BYTE_NS: Final = 8
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedTimes:
+class RecordedTimes(Value):
     """Seconds inside the backend, by case; of a case that was not run nothing is known."""
 
     seconds: Mapping[str, float] = field(default_factory=dict)

@@ -27,6 +27,7 @@ from mluops_gtest.model.changing import changed
 from mluops_gtest.model.exact_element import ElementsSource
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.result import CaseResult, Outcome
+from mluops_gtest.value import Value
 
 if TYPE_CHECKING:
     from mluops_gtest.engine.perf import Sampling
@@ -36,8 +37,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(Value):
     """How each case is run."""
 
     repeat: int = 1

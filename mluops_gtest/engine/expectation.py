@@ -1,8 +1,9 @@
 """What must come back from a case: status, outputs, scalar results; decided before the backend runs."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import TypeVar
+
+from msgspec import field
 
 from mluops_gtest.errors import CaseFileError, OperatorError
 from mluops_gtest.model.baselines import baseline_of
@@ -13,14 +14,14 @@ from mluops_gtest.model.dtypes import Array
 from mluops_gtest.model.operator import CheckVerdict, Operator
 from mluops_gtest.model.source_place import raised_by
 from mluops_gtest.model.tensor import Tensor
+from mluops_gtest.value import Value
 
 T = TypeVar("T")
 # What a baseline that is recomputed may take per output.
 _MAX_BYTES = 2 << 30
 
 
-@dataclass(frozen=True, slots=True)
-class Expectation:
+class Expectation(Value):
     """The right answer to a case, and whether it was recomputed here rather than stored."""
 
     answer: CheckVerdict

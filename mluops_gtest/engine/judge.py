@@ -1,7 +1,6 @@
 """From what a backend left in the buffers to a verdict."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -27,6 +26,7 @@ from mluops_gtest.model.operator import CheckVerdict, Operator, OutputSpec
 from mluops_gtest.model.reasons import reason_of
 from mluops_gtest.model.result import ElementReading, Reading, Worst
 from mluops_gtest.model.tensor import Tensor
+from mluops_gtest.value import Value
 
 if TYPE_CHECKING:
     from mluops_gtest.engine.explaining import Explainer
@@ -93,8 +93,7 @@ def wanted_criteria(dtype: DType, criteria: tuple[Criterion, ...], spec: OutputS
     return exact() if dtype.is_integer else criteria or spec.criteria.get(dtype, ())
 
 
-@dataclass(frozen=True, slots=True)
-class _Observers:
+class _Observers(Value):
     """Who looks at outputs beside the criteria; each may be absent."""
 
     look: SecondLook | None

@@ -4,11 +4,11 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from mluops_gtest.engine.caller import LostDeviceError
 from mluops_gtest.model.cause import Cause
+from mluops_gtest.value import Value
 
 T = TypeVar("T")
 E = TypeVar("E")
@@ -16,8 +16,7 @@ T_contra = TypeVar("T_contra", contravariant=True)
 E_co = TypeVar("E_co", covariant=True)
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedCase:
+class PlannedCase(Value):
     """A case to run, known before it is loaded."""
 
     id: str

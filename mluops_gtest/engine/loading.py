@@ -1,6 +1,6 @@
 """From the words of a run's options to a backend: composed here, because backends may not import content or codec."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from mluops_gtest.backends.registry import BackendDependencies, load_backend
 from mluops_gtest.content.operators import Operators, load_operators
 from mluops_gtest.model.backend import Backend
+from mluops_gtest.value import Value
 
 if TYPE_CHECKING:
     from mluops_gtest.backends.exec_backend.backend import CallWriter
 
 
-@dataclass(frozen=True, slots=True)
-class BackendChoice:
+class BackendChoice(Value):
     """What the user asked for; plain values, so that it travels to a worker."""
 
     spec: str

@@ -1,7 +1,6 @@
 """What a call left in its outputs, for those who look at values; judged anew where they come from a file."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from mluops_gtest.engine.describe import case_info
 from mluops_gtest.engine.expectation import Expectation, expectation_of
@@ -14,10 +13,10 @@ from mluops_gtest.model.dtypes import Array
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.result import CaseResult, Outcome
 from mluops_gtest.model.tensor import Tensor
+from mluops_gtest.value import Value
 
 
-@dataclass(frozen=True, slots=True)
-class OutputPair:
+class OutputPair(Value):
     """An output that is compared: the rows that the operator owns, as the backend left them and as they must be."""
 
     tensor: Tensor
@@ -26,8 +25,7 @@ class OutputPair:
     expected: Array
 
 
-@dataclass(frozen=True, slots=True)
-class CaseOutputs:
+class CaseOutputs(Value):
     """One call that answered: the verdict on it and the outputs as the backend left them, by name."""
 
     case: Case

@@ -10,6 +10,7 @@ from mluops_gtest.engine.cold_cache import CacheSweeper
 from mluops_gtest.engine.reply import Reply
 from mluops_gtest.model.result import Perf
 from mluops_gtest.model.status import Status
+from mluops_gtest.value import Value
 
 # Half of the interval of the median, as a share of it, at which `auto` is content.
 TIGHT: Final = 0.01
@@ -21,8 +22,7 @@ _FIRST_LOOK: Final = 10
 _NEXT_LOOK: Final = 1.25
 
 
-@dataclass(frozen=True, slots=True)
-class Sampling:
+class Sampling(Value):
     """How a case is timed; `samples` None: as many as it takes."""
 
     warmup: int = 3

@@ -1,13 +1,12 @@
 """Which cases a shard runs and which come first: decided by the ids and their costs alone."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from mluops_gtest.errors import UsageError
+from mluops_gtest.value import Value
 
 
-@dataclass(frozen=True, slots=True)
-class Shard:
+class Shard(Value):
     """Part `index` (from 1) of `count`."""
 
     index: int

@@ -3,11 +3,11 @@
 import time
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, Literal
 
 import numpy as np
+from msgspec import field
 
 from mluops_gtest.engine.free_memory import free_bytes
 from mluops_gtest.model import cause
@@ -18,6 +18,7 @@ from mluops_gtest.model.notes import REFUSALS_LIMIT, cut_text, kept_notes
 from mluops_gtest.model.numbers import checked_seconds, short
 from mluops_gtest.model.reasons import reason_of
 from mluops_gtest.model.status import Status
+from mluops_gtest.value import Value
 
 # Of what a backend raises, this many characters are told.
 _MAX_REASON: Final = 16 << 10
@@ -42,8 +43,7 @@ class Ending(Enum):
     TIMED_OUT = "timed_out"
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Value):
     """`status` where the backend answered; else `ended` and `causes` say what happened instead."""
 
     status: Status | None = None

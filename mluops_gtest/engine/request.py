@@ -1,8 +1,10 @@
 """What a run is asked for: from the command line, and from the run.json of a run that is resumed."""
 
 import sys
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from typing import Any, Literal
+
+from msgspec import field
 
 from mluops_gtest.backends.registry import can_be_debugged, runs_inline
 from mluops_gtest.content.root import recorded_roots, root_words
@@ -10,6 +12,7 @@ from mluops_gtest.engine.stress import Stress
 from mluops_gtest.errors import UsageError, shown
 from mluops_gtest.files.typed import Source, convert
 from mluops_gtest.model.query import Query
+from mluops_gtest.value import Value
 from mluops_gtest.version import __version__
 
 # Which outputs `--save-outputs` keeps.
@@ -31,8 +34,7 @@ _MIN = {
 _FRAMES = 12
 
 
-@dataclass(frozen=True, slots=True)
-class RunRequest:
+class RunRequest(Value):
     """Everything that decides what a run does; run.json holds it."""
 
     selection: Query
@@ -169,8 +171,7 @@ class RunRequest:
         return request
 
 
-@dataclass(frozen=True, slots=True)
-class RunRecord:
+class RunRecord(Value):
     """What run.json says beside the request."""
 
     cases: tuple[str, ...]

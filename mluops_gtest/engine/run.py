@@ -4,8 +4,9 @@ import datetime
 import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec import field
 
 from mluops_gtest.engine.caller import Caller, LostDeviceError, ThreadsCaller
 from mluops_gtest.engine.execute import Executor, Options
@@ -22,13 +23,13 @@ from mluops_gtest.model.event import CaseFinished, CaseStarted, Event, Listener,
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
+from mluops_gtest.value import Value
 
 if TYPE_CHECKING:
     from mluops_gtest.engine.stressed_cases import StressedExecutor
 
 
-@dataclass(frozen=True, slots=True)
-class RunContext:
+class RunContext(Value):
     """What the report says about the run besides its results."""
 
     tool_version: str
@@ -175,8 +176,7 @@ def _events(lanes: CaseEvents, todo: Sequence[PlannedCase], options: Options, ro
             lanes.stop()
 
 
-@dataclass(frozen=True, slots=True)
-class CaseLane:
+class CaseLane(Value):
     """One caller's way through the cases."""
 
     executor: "Executor | StressedExecutor"

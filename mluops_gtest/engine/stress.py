@@ -2,17 +2,17 @@
 
 import os
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from mluops_gtest.errors import UsageError, shown
+from mluops_gtest.value import Value
 
 # Seconds in all, or repetitions of each case; more digits are no time that somebody waits.
 _WORD: Final = re.compile(r"(?P<times>[1-9]\d{0,8})x|(?P<seconds>\d{1,8}(?:\.\d{1,6})?)", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class Stress:
+class Stress(Value):
     """How long cases are repeated: for so many seconds, or exactly so many times each."""
 
     seconds: float = 0.0

@@ -4,7 +4,7 @@ import hashlib
 import itertools
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from mluops_gtest.engine.caller import ThreadsCaller
 from mluops_gtest.engine.execute import Executor, Options
@@ -15,6 +15,7 @@ from mluops_gtest.model.case import Case
 from mluops_gtest.model.cause import UnderStress
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.result import CaseResult, Outcome, StressReading, ThreadsReading
+from mluops_gtest.value import Value
 
 
 class OutputBits:
@@ -35,8 +36,7 @@ class OutputBits:
             self._keep(outputs)
 
 
-@dataclass(frozen=True, slots=True)
-class Repetition:
+class Repetition(Value):
     """One run of a case; `bits` is None where no outputs came back."""
 
     threads: int

@@ -1,7 +1,6 @@
 """What one call of a case came to: by its reply, by what it left in memory, by its values."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +19,7 @@ from mluops_gtest.model.notes import cut_text
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.result import CaseResult, Outcome
 from mluops_gtest.model.status import Status
+from mluops_gtest.value import Value
 
 if TYPE_CHECKING:
     from mluops_gtest.engine.arbitration import Arbiter
@@ -37,8 +37,7 @@ _OUTCOME_OF: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(Value):
     """A case that is ready to be called: what must come back, and the result as far as it is known before."""
 
     case: Case

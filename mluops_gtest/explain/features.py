@@ -17,18 +17,18 @@ _MAX_COMPONENTS: Final = 4
 # In which order names are taken for what is the same in all cases.
 _BEST_FIRST: Final = ("param", "dtype", "layout", "dim", "elements")
 
-Value = int | float | str | bool
+Scalar = int | float | str | bool
 # Operator → tensor → shape in symbols.
 Shapes = Mapping[str, Mapping[str, str]]
 
 
-def features_of(results: Sequence[CaseResult], shapes: Mapping[str, str]) -> dict[Feature, list[Value]]:
+def features_of(results: Sequence[CaseResult], shapes: Mapping[str, str]) -> dict[Feature, list[Scalar]]:
     """Feature → its value in every case; only what all cases have, what varies, and of equal columns the first."""
     rows = [dict(_row(result.info, shapes)) for result in results]
     common = [feature for feature in rows[0] if all(feature in row for row in rows)]
     common.sort(key=lambda feature: (_BEST_FIRST.index(feature.kind), feature.axis is not None))
-    columns: dict[Feature, list[Value]] = {}
-    seen: set[tuple[Value, ...]] = set()
+    columns: dict[Feature, list[Scalar]] = {}
+    seen: set[tuple[Scalar, ...]] = set()
     for feature in common:
         column = [row[feature] for row in rows]
         key = tuple(column)
@@ -38,7 +38,7 @@ def features_of(results: Sequence[CaseResult], shapes: Mapping[str, str]) -> dic
     return columns
 
 
-def _row(info: CaseInfo, shapes: Mapping[str, str]) -> Iterable[tuple[Feature, Value]]:
+def _row(info: CaseInfo, shapes: Mapping[str, str]) -> Iterable[tuple[Feature, Scalar]]:
     for name, value in info.params.items():
         yield from _param(name, value)
     for tensor in (*info.outputs, *info.inputs):
@@ -48,7 +48,7 @@ def _row(info: CaseInfo, shapes: Mapping[str, str]) -> Iterable[tuple[Feature, V
         yield Feature("elements", tensor.id), math.prod(tensor.dims)
 
 
-def _param(name: str, value: Any) -> Iterable[tuple[Feature, Value]]:
+def _param(name: str, value: Any) -> Iterable[tuple[Feature, Scalar]]:
     if isinstance(value, int | float | str):
         yield Feature("param", name), value
     if isinstance(value, list | tuple) and 0 < len(value) <= _MAX_COMPONENTS:
@@ -60,7 +60,7 @@ def _param(name: str, value: Any) -> Iterable[tuple[Feature, Value]]:
             yield Feature("param", f"min({name})"), min(numbers)
 
 
-def _dims(tensor: TensorInfo, symbols: Sequence[str]) -> Iterable[tuple[Feature, Value]]:
+def _dims(tensor: TensorInfo, symbols: Sequence[str]) -> Iterable[tuple[Feature, Scalar]]:
     for axis, length in enumerate(tensor.dims):
         symbol = symbols[axis] if len(symbols) == len(tensor.dims) else ""
         yield (Feature("dim", symbol) if symbol else Feature("dim", tensor.id, axis)), length

@@ -1,14 +1,13 @@
 """A law that was tried on an output."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from mluops_gtest.model.dtypes import Array
 from mluops_gtest.model.explanation import Law
+from mluops_gtest.value import Value
 
 
-@dataclass(frozen=True, slots=True)
-class Fit:
+class Fit(Value):
     """Of which wrong elements a law holds, in the order of `places`."""
 
     law: Law

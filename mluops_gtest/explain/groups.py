@@ -3,7 +3,7 @@
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import msgspec
@@ -18,6 +18,7 @@ from mluops_gtest.model.readings import WhereReading
 from mluops_gtest.model.report import TalliedResults
 from mluops_gtest.model.result import CaseResult, Outcome
 from mluops_gtest.model.status import Status
+from mluops_gtest.value import Value
 
 VERSION: Final = "v2"
 _LENGTH: Final = 12
@@ -33,8 +34,7 @@ _MOST: Final = 0.9
 _MAX_PLACES: Final = 4
 
 
-@dataclass(frozen=True, slots=True)
-class CauseGroup:
+class CauseGroup(Value):
     """Cases that fail for one cause, the smallest first; without a headline they share a fingerprint or an outcome."""
 
     operator: str
@@ -47,8 +47,7 @@ class CauseGroup:
         return self.members[0]
 
 
-@dataclass(frozen=True, slots=True)
-class _Split:
+class _Split(Value):
     """Some cases of an output with what they share."""
 
     chosen: tuple[int, ...]

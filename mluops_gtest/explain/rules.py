@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import Final
 
-from mluops_gtest.explain.features import Value
+from mluops_gtest.explain.features import Scalar
 from mluops_gtest.model.headline import Condition, Feature, Rule
+from mluops_gtest.value import Value
 
 # Fewer cases on a side say nothing.
 MIN_CASES: Final = 3
@@ -31,8 +31,7 @@ _COST_OF_UNNAMED: Final = 0.2
 _COST_OF_SIZE: Final = 0.2
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidate:
+class _Candidate(Value):
     """A condition that all failing cases keep; `passing` are those passing ones that keep it, as bits."""
 
     condition: Condition
@@ -40,7 +39,7 @@ class _Candidate:
     cost: float
 
 
-def rules_for(columns: Mapping[Feature, Sequence[Value]], failing: int, passing: int) -> tuple[Rule, ...]:
+def rules_for(columns: Mapping[Feature, Sequence[Scalar]], failing: int, passing: int) -> tuple[Rule, ...]:
     """The rules that hold of the failing rows, which come first, and of no passing one, which follow; else of few.
 
     Equally simple ones that are equally good are all named, or none where they are many. Rows behind these were run as
@@ -68,10 +67,10 @@ def _ways(all_cases: int, failing: int) -> float:
     )
 
 
-def _candidates(feature: Feature, column: Sequence[Value], failing: int) -> Iterator[_Candidate]:
+def _candidates(feature: Feature, column: Sequence[Scalar], failing: int) -> Iterator[_Candidate]:
     wrong, right = column[:failing], column[failing:]
 
-    def candidate(sign: str, value: Value, holds: Sequence[bool]) -> _Candidate:
+    def candidate(sign: str, value: Scalar, holds: Sequence[bool]) -> _Candidate:
         bits = int("".join("1" if one else "0" for one in reversed(holds)) or "0", 2)
         # That few cases have one size in common is mostly how they were declared.
         cost = _COST[sign] + _COST_OF_SIZE * (sign == "=" and feature.kind in ("dim", "elements"))
@@ -98,7 +97,7 @@ def _candidates(feature: Feature, column: Sequence[Value], failing: int) -> Iter
                 yield candidate("multiple" if whole else "no multiple", divisor, holds)
 
 
-def _plain(number: float) -> Value:
+def _plain(number: float) -> Scalar:
     return int(number) if number.is_integer() else number
 
 
@@ -119,7 +118,7 @@ def _pairs(candidates: Sequence[_Candidate], passing: int) -> Iterator[tuple[flo
 
 def _simplest(
     found: Sequence[tuple[float, tuple[_Candidate, ...]]],
-    columns: Mapping[Feature, Sequence[Value]],
+    columns: Mapping[Feature, Sequence[Scalar]],
     failing: int,
     passing: int,
 ) -> tuple[Rule, ...]:
@@ -135,7 +134,7 @@ def _simplest(
 
 
 def _rule(
-    parts: tuple[_Candidate, ...], columns: Mapping[Feature, Sequence[Value]], failing: int, passing: int
+    parts: tuple[_Candidate, ...], columns: Mapping[Feature, Sequence[Scalar]], failing: int, passing: int
 ) -> Rule:
     inside = parts[0].passing
     for part in parts[1:]:
@@ -147,7 +146,7 @@ def _rule(
     return Rule(conditions, inside.bit_count(), passing - inside.bit_count())
 
 
-def _with_nearest(condition: Condition, right: Sequence[Value], everything: Sequence[Value]) -> Condition:
+def _with_nearest(condition: Condition, right: Sequence[Scalar], everything: Sequence[Scalar]) -> Condition:
     """The condition with the nearest value on its other side, where it has one."""
     limit = condition.value
     if condition.sign not in ("≥", "≤") or isinstance(limit, str):
@@ -164,7 +163,7 @@ def _with_nearest(condition: Condition, right: Sequence[Value], everything: Sequ
 
 def _only(
     candidates: Sequence[_Candidate],
-    columns: Mapping[Feature, Sequence[Value]],
+    columns: Mapping[Feature, Sequence[Scalar]],
     failing: int,
     passing: int,
     tried: int,

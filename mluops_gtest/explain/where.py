@@ -6,7 +6,6 @@ a right value of some kind.
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import Final
 
@@ -15,6 +14,7 @@ import numpy as np
 from mluops_gtest.explain.axis_sets import axis_set, everything, selector
 from mluops_gtest.model.dtypes import Array
 from mluops_gtest.model.explanation import AxisSet, Where
+from mluops_gtest.value import Value
 
 # From so many elements on axes are taken as they are, or all together.
 _LARGE: Final = 1 << 22
@@ -35,8 +35,7 @@ _COST_OF_OUTSIDE: Final = 1.0
 _COST_OF_VALUE: Final = 1.2
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Value):
     """A set, how many elements it has, how many of these are right, and other words where it is exact."""
 
     where: Where
@@ -45,8 +44,7 @@ class Found:
     also: tuple[Where, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidate:
+class _Candidate(Value):
     where: Where
     cost: float
     inside: int

@@ -4,7 +4,6 @@ import json
 import re
 import types
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -13,6 +12,7 @@ import msgspec
 
 from mluops_gtest.errors import ContentError, shown
 from mluops_gtest.files.plain_file import plain_file_bytes
+from mluops_gtest.value import Value
 
 T = TypeVar("T")
 
@@ -38,8 +38,7 @@ _WORDS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Value):
     """Where values come from, for messages: the file, the place of the value in it, and what the user can do."""
 
     file: str

@@ -1,15 +1,14 @@
 """The classes of an axis: sizes that kernels treat alike are one class, the ends and powers of two stand alone."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from random import Random
 from typing import Any
 
 from mluops_gtest.model.space import Choice, Sizes
+from mluops_gtest.value import Value
 
 
-@dataclass(frozen=True, slots=True)
-class SizeClass:
+class SizeClass(Value):
     """All sizes from `low` to `high`."""
 
     low: int
@@ -24,8 +23,7 @@ class SizeClass:
         return random.randint(self.low, self.high)
 
 
-@dataclass(frozen=True, slots=True)
-class ChoiceClass:
+class ChoiceClass(Value):
     """One listed value."""
 
     name: str
@@ -58,8 +56,7 @@ def _size_classes(axis: Sizes) -> Iterator[SizeClass]:
         nxt = size + 1
 
 
-@dataclass(frozen=True, slots=True)
-class SpacePoint:
+class SpacePoint(Value):
     """One value per axis of a space, and the places of the classes that they were drawn from."""
 
     values: Mapping[str, Any]

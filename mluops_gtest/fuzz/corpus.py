@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
@@ -19,6 +19,7 @@ from mluops_gtest.files.writing import replace_file
 from mluops_gtest.fuzz.causes import CauseKey
 from mluops_gtest.model.case import Case
 from mluops_gtest.model.operator import Operator
+from mluops_gtest.value import Value
 
 T = TypeVar("T")
 INDEX: Final = "corpus.json"
@@ -27,8 +28,7 @@ _FORMAT: Final = 1
 _UNFIT: Final = re.compile(r"[^a-z0-9]+")
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(Value):
     """A case file of the corpus, as the index tells it."""
 
     # Below the corpus.
@@ -41,8 +41,7 @@ class Kept:
     draw: int
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(Value):
     """How far a hunt has come: so many draws of this seed are done, and these pairs of classes were met."""
 
     operator: str
@@ -54,14 +53,12 @@ class Progress:
     seen: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Index:
+class _Index(Value):
     format: int
     cases: tuple[Kept, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _State:
+class _State(Value):
     format: int
     hunts: tuple[Progress, ...]
 

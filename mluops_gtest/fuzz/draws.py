@@ -22,6 +22,7 @@ from mluops_gtest.model.binding import bind_values
 from mluops_gtest.model.case import Case, CaseDraft, Expect
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.space import Space
+from mluops_gtest.value import Value
 
 # Of so many the one with the most new pairs is taken.
 _CANDIDATES: Final = 6
@@ -46,8 +47,7 @@ _SMALL_BITS: Final = (3.0, 13.0)
 _FAULTY_BITS: Final = (3.0, 12.0)
 
 
-@dataclass(frozen=True, slots=True)
-class DrawnCase:
+class DrawnCase(Value):
     """One drawn call, complete with what must come back."""
 
     number: int

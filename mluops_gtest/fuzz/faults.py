@@ -6,7 +6,7 @@ that is right, or right but for another one: just valid and just invalid lie bes
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from random import Random
 from typing import Any, Final
@@ -18,6 +18,7 @@ from mluops_gtest.model.case import Case, Change
 from mluops_gtest.model.dtypes import Layout
 from mluops_gtest.model.operator import Operator, OutputSpec, ParamField, TensorSpec
 from mluops_gtest.model.tensor import LARGE_ELEMENTS, Tensor, contiguous
+from mluops_gtest.value import Value
 
 # The call with the fault; None where it cannot have it.
 Apply = Callable[[Case, Random], Case | None]
@@ -34,8 +35,7 @@ _MAX_VALUE: Final = {"int64": 2**31, "int32": 2**31 - 1}
 _FLOATS: Final = (0.0, -0.0, -1.0, -(2.0**-149), math.nan, math.inf, -math.inf, 2.0**127)
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(Value):
     """One thing that is wrong with a call; faults of one kind are alike for kernels."""
 
     name: str

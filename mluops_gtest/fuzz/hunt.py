@@ -18,6 +18,7 @@ from mluops_gtest.model.case import Case
 from mluops_gtest.model.cause import Cause
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.result import CaseResult, Outcome
+from mluops_gtest.value import Value
 
 # Results that headlines rest on, per operator: those that pass, and those of one cause.
 _PASSING: Final = 500
@@ -34,8 +35,7 @@ class RunsCases(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Ran:
+class Ran(Value):
     """A job is done."""
 
     job: Job
@@ -88,8 +88,7 @@ class HuntLanes(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Lane:
+class _Lane(Value):
     """One caller's way through the jobs."""
 
     runner: RunsCases

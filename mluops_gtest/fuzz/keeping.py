@@ -1,7 +1,6 @@
 """What a hunt keeps: of each cause the first failure, as it was drawn, and then the smallest case that fails so."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from mluops_gtest.engine.failures import not_loaded
@@ -16,10 +15,10 @@ from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.reasons import reason_of
 from mluops_gtest.model.reasons.explained import headline_words
 from mluops_gtest.model.result import CaseResult, Outcome
+from mluops_gtest.value import Value
 
 
-@dataclass(frozen=True, slots=True)
-class NewCause:
+class NewCause(Value):
     """A failure of a cause that was new, with the file that shows it."""
 
     operator: str
@@ -29,8 +28,7 @@ class NewCause:
     drawn: CaseResult
 
 
-@dataclass(frozen=True, slots=True)
-class FoundFailure:
+class FoundFailure(Value):
     """A failure of a cause that is new, in its file as it was drawn."""
 
     job: Job

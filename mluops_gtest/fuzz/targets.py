@@ -11,6 +11,7 @@ from mluops_gtest.fuzz.draws import Draws
 from mluops_gtest.model.case import Case
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.reduction import Reduction
+from mluops_gtest.value import Value
 
 
 @dataclass(slots=True)
@@ -57,8 +58,7 @@ class FuzzedOperator:
                 self.done += 1
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Value):
     """A case to run: one of the corpus, or a draw."""
 
     target: FuzzedOperator

@@ -2,9 +2,11 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import field
 
 from mluops_gtest.errors import ContentError, shown
 from mluops_gtest.files.typed import (
@@ -19,6 +21,7 @@ from mluops_gtest.files.typed import (
 from mluops_gtest.gate.reference import Reference, ReferenceCase
 from mluops_gtest.model.result import Outcome
 from mluops_gtest.timing.statistics import MIN_SAMPLES, RunTime
+from mluops_gtest.value import Value
 
 KIND: Final = "mluops-test baseline"
 FORMAT: Final = 1
@@ -87,8 +90,7 @@ def _source(path: Path) -> Source:
     return Source(str(path), "`mluops-test gate RESULTS --update` writes baselines.")
 
 
-@dataclass(frozen=True, slots=True)
-class _Head:
+class _Head(Value):
     backend: str
     cases: dict[str, Any]
     machine: dict[str, Any] = field(default_factory=dict)
@@ -96,8 +98,7 @@ class _Head:
     elementwise: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(Value):
     outcome: Outcome
     operator: str = ""
     tags: tuple[str, ...] = ()

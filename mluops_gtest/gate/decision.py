@@ -3,8 +3,10 @@
 import datetime
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from enum import Enum
+
+from msgspec import field
 
 from mluops_gtest.errors import ExitCode, UsageError
 from mluops_gtest.gate.drift import Drift, DriftLimits, drifts_of
@@ -18,6 +20,7 @@ from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
 from mluops_gtest.timing.statistics import TimeVerdict
 from mluops_gtest.timing.stats import MIN_EFFECT
+from mluops_gtest.value import Value
 
 
 class Accept(Enum):
@@ -31,8 +34,7 @@ class Accept(Enum):
 _ACCEPTED_AS = {Transition.MISSING: Accept.MISSING, Transition.BECAME_SKIPPED: Accept.SKIPPED}
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(Value):
     """What the team asks of the gate beyond its defaults."""
 
     cross_backend: bool = False
@@ -52,8 +54,7 @@ class Policy:
 DEFAULT_POLICY = Policy()
 
 
-@dataclass(frozen=True, slots=True)
-class CaseChange:
+class CaseChange(Value):
     """One case: what it was and is now (xfailed and xpassed by waivers), None if it was or is absent."""
 
     case: str
@@ -82,8 +83,7 @@ class CaseChange:
         return self.transition is Transition.STILL_PASSING and self.outliers > 0 and self.outliers_before == 0
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Value):
     """Everything the gate found; `blocked` is the answer."""
 
     backend: str

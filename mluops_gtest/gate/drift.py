@@ -2,14 +2,13 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from mluops_gtest.model.drift import DRIFT_FACTOR, SIZELESS, reading_floor
 from mluops_gtest.model.result import CaseResult
+from mluops_gtest.value import Value
 
 
-@dataclass(frozen=True, slots=True)
-class Drift:
+class Drift(Value):
     """A reading that grew by more than the limit; both readings are at least the floor."""
 
     case: str
@@ -26,8 +25,7 @@ class Drift:
         return self.after / self.before
 
 
-@dataclass(frozen=True, slots=True)
-class DriftLimits:
+class DriftLimits(Value):
     """The factor by which a reading may grow, with exceptions for single operators."""
 
     factor: float = DRIFT_FACTOR

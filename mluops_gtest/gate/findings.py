@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from mluops_gtest.gate.decision import Accept, CaseChange, Decision
 from mluops_gtest.gate.performance import Lack, TimeChange
@@ -13,6 +13,7 @@ from mluops_gtest.model.plain_text import plain, plain_line
 from mluops_gtest.model.result import Outcome
 from mluops_gtest.timing.statistics import Ratio, TimeVerdict
 from mluops_gtest.timing.stats import duration
+from mluops_gtest.value import Value
 
 _MAX_NAMED = 5
 
@@ -21,8 +22,7 @@ _MAX_NAMED = 5
 _MAX_MARKS = 3
 
 
-@dataclass(frozen=True, slots=True)
-class GateFinding:
+class GateFinding(Value):
     """One thing to look at; `key` stays the same from run to run, `cases` are those it is about."""
 
     key: str

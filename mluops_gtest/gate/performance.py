@@ -1,7 +1,7 @@
 """The times of all cases that pass before and now, answered together."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 
 from mluops_gtest.gate.reference import Reference, ReferenceCase, machine_of, times_of
@@ -9,6 +9,7 @@ from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
 from mluops_gtest.timing.statistics import MIN_SAMPLES, Pair, Ratio, TimeVerdict, compare
 from mluops_gtest.timing.stats import MIN_EFFECT, short_words, too_short
+from mluops_gtest.value import Value
 
 
 class Lack(Enum):
@@ -23,8 +24,7 @@ class Lack(Enum):
     QUIET = "runs of one build differ"
 
 
-@dataclass(frozen=True, slots=True)
-class TimeChange:
+class TimeChange(Value):
     """The answer for one case; `lack` is what an inconclusive one lacks, `reason` says it in words."""
 
     case: str
@@ -42,8 +42,7 @@ class TimeChange:
         return None if self.ratio is None else self.ratio.needed
 
 
-@dataclass(frozen=True, slots=True)
-class Performance:
+class Performance(Value):
     """Every case with times; `shift` is what the cases have in common, `noise` what runs of one build differ by."""
 
     changes: tuple[TimeChange, ...] = ()

@@ -1,21 +1,23 @@
 """What a report is compared with: outcomes, readings and times of an earlier run, from a report or a baseline file."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
+
+from msgspec import field
 
 from mluops_gtest.errors import ContentError, UsageError
 from mluops_gtest.gate.drift import noted_readings
 from mluops_gtest.model.report import ResultsByCase, RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
 from mluops_gtest.timing.statistics import MIN_SAMPLES, RunTime, run_time
+from mluops_gtest.value import Value
 
 # Times of two machines are comparable if these facts agree.
 _MACHINE = ("platform", "machine", "cpus")
 
 
-@dataclass(frozen=True, slots=True)
-class ReferenceCase:
+class ReferenceCase(Value):
     """One case as it was; `readings` are those above the floor, by output and criterion."""
 
     operator: str
@@ -27,8 +29,7 @@ class ReferenceCase:
     outliers: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
+class Reference(Value):
     """All cases by id, with the backend and the machine they ran on, and the N of --reseed N if they had one."""
 
     backend: str

@@ -2,7 +2,7 @@
 
 import datetime
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from mluops_gtest.errors import NothingSelectedError, UsageError
 from mluops_gtest.gate.decision import DEFAULT_POLICY, Decision, Policy, decide
@@ -18,10 +18,10 @@ from mluops_gtest.gate.reference import (
 from mluops_gtest.gate.waivers import Waiver
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import Outcome
+from mluops_gtest.value import Value
 
 
-@dataclass(frozen=True, slots=True)
-class Update:
+class Update(Value):
     """The new reference, how it differs from the old one, and what the gate says of that: not to be written if blocked.
 
     The first baseline is compared with an empty one.

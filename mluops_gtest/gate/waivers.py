@@ -4,14 +4,16 @@ import datetime
 import fnmatch
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import field
 
 from mluops_gtest.errors import ContentError, shown, suggestion
 from mluops_gtest.files.yaml_lines import Lines, load_yaml
 from mluops_gtest.gate.transitions import FAILING
 from mluops_gtest.model.result import CaseResult, Outcome
+from mluops_gtest.value import Value
 
 _REQUIRED = ("case", "reason", "owner", "expires")
 _OPTIONAL = ("backend", "link", "outcome", "fingerprint")
@@ -20,8 +22,7 @@ _FINGERPRINT = re.compile(r"v\d+:\w+")
 _MAX_NAMED = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Waiver:
+class Waiver(Value):
     """Cases that may fail in one way up to and including a date."""
 
     case: str
@@ -50,8 +51,7 @@ class Waiver:
         return result.outcome is self.outcome
 
 
-@dataclass(frozen=True, slots=True)
-class WaiverProblem:
+class WaiverProblem(Value):
     """An entry that must be removed or renewed, and why."""
 
     waiver: Waiver
@@ -59,8 +59,7 @@ class WaiverProblem:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Waived:
+class Waived(Value):
     """Which waiver covers which failing case, which waived cases pass, and which entries are out of date."""
 
     covered: Mapping[str, Waiver] = field(default_factory=dict)

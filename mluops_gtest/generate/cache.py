@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from mluops_gtest.files.cache_folder import DECLARATIONS
+from mluops_gtest.value import Value
 
 # Below the cache folder: a folder per --reseed number.
 RESEEDED: Final = "reseed"
@@ -61,8 +62,7 @@ def publish(entry: Path, fill: Callable[[Path], None]) -> None:
         shutil.rmtree(aside, ignore_errors=True)
 
 
-@dataclass(frozen=True, slots=True)
-class CachedCase:
+class CachedCase(Value):
     """One entry of the cache; `seed` is its --reseed number, None as it is declared."""
 
     path: Path

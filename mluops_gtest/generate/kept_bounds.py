@@ -5,7 +5,7 @@ neither a change of the case nor one of the operator ever meets an old bound. Wh
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,12 +22,12 @@ from mluops_gtest.model.bound import Bound
 from mluops_gtest.model.bounds import bounds_of, mistake_in
 from mluops_gtest.model.case import Case
 from mluops_gtest.model.operator import Operator
+from mluops_gtest.value import Value
 
 _PARTS: Final = tuple(field.name for field in fields(Bound))
 
 
-@dataclass(frozen=True, slots=True)
-class KeptBounds:
+class KeptBounds(Value):
     """The bounds of a case: of one in the cache from beside it, where they are there; else from its inputs."""
 
     # The folder with an operator's code.

@@ -4,7 +4,6 @@ import contextlib
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -20,13 +19,13 @@ from mluops_gtest.generate.make import make_case
 from mluops_gtest.model.case import Case, CaseDraft
 from mluops_gtest.model.digest import digest_bytes
 from mluops_gtest.model.operator import Operator
+from mluops_gtest.value import Value
 
 # What is committed: a file of at most this many bytes. Larger cases are made into the cache on first use.
 COMMITTED_LIMIT = 64 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Value):
     """Where cases are written: the root's own store keeps small files alone, any other folder keeps all."""
 
     folder: Path
@@ -41,8 +40,7 @@ class Target:
         return dict(read_locks(self.folder, operators))
 
 
-@dataclass(frozen=True, slots=True)
-class Produced:
+class Produced(Value):
     """One case done: its lock line and the bytes written; or, in words, what is wrong with it."""
 
     id: str

@@ -4,7 +4,7 @@ import functools
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from mluops_gtest.authoring.random import Draw
@@ -27,6 +27,7 @@ from mluops_gtest.model.case import Case, CaseDraft
 from mluops_gtest.model.digest import digest_tensors
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.reseed import Reseed, Reseeded
+from mluops_gtest.value import Value
 
 # Draws that may miss a case's conditions before the case counts as broken. Few cases ever need a second one.
 ATTEMPTS = 32
@@ -58,16 +59,14 @@ def make_reseeded(draft: CaseDraft, operator: Operator, number: int, locked: Loc
     ) from refusal
 
 
-@dataclass(frozen=True, slots=True)
-class CaseFiles:
+class CaseFiles(Value):
     """How the cache writes a case into a file and reads it back."""
 
     write: Callable[[Case, Path], None]
     read: Callable[[Path, str], Case]
 
 
-@dataclass(frozen=True, slots=True)
-class ReseededCases:
+class ReseededCases(Value):
     """The declared cases under one --reseed number."""
 
     number: int

@@ -1,10 +1,11 @@
 """A smaller call made into a complete case, if the document defines it and the checks answer it as before."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Final, Self, TypeVar
 
 import numpy as np
+from msgspec import field
 
 from mluops_gtest.errors import HarnessError, OperatorError
 from mluops_gtest.model.baselines import baseline_of
@@ -17,6 +18,7 @@ from mluops_gtest.model.dtypes import Array
 from mluops_gtest.model.operator import Baseline, CheckVerdict, Operator, RecipeOutput, plain_params
 from mluops_gtest.model.source_place import raised_by, source_of
 from mluops_gtest.model.tensor import Tensor
+from mluops_gtest.value import Value
 
 T = TypeVar("T")
 # What tells two candidates apart.
@@ -25,8 +27,7 @@ Identity = tuple[object, ...]
 SMALL: Final = "minimised: nothing is left of the case but what shows the failure"
 
 
-@dataclass(frozen=True, slots=True)
-class Candidates:
+class Candidates(Value):
     """Makes smaller cases that ask the same of a backend: to compute, or to refuse by the same check."""
 
     operator: Operator

@@ -1,21 +1,20 @@
 """When two failures have the same cause: independent of digits, places and how much of an output is wrong."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Self
 
 from mluops_gtest.model import cause as c
 from mluops_gtest.model.outcome import Outcome
 from mluops_gtest.model.result import CaseResult
 from mluops_gtest.model.status import Status
+from mluops_gtest.value import Value
 
 # A kind of cause, and what it is about: an output, a buffer and its side, a signal, an exception, two statuses.
 Mark = tuple[str, ...]
 _VALUES = "values"
 
 
-@dataclass(frozen=True, slots=True)
-class FailureCause:
+class FailureCause(Value):
     """How a case fails, in what stays the same when the case becomes smaller."""
 
     outcome: Outcome

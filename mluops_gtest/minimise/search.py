@@ -1,7 +1,7 @@
 """The search for the smallest case that fails for the same cause: bounded, and the same every time."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, TypeVar
 
 from mluops_gtest.errors import OperatorError
@@ -16,6 +16,7 @@ from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.reduction import Reduction
 from mluops_gtest.model.result import CaseResult
 from mluops_gtest.model.source_place import raised_by, source_of
+from mluops_gtest.value import Value
 
 T = TypeVar("T")
 # Pieces of one length that must stay before shorter ones are tried: the others would mostly stay, too.
@@ -28,8 +29,7 @@ Offer = tuple[Case | None, str]
 Offers = Callable[[Case], Iterator[Offer]]
 
 
-@dataclass(frozen=True, slots=True)
-class Minimised:
+class Minimised(Value):
     """The smallest case found, what came out of it, and after how many calls of the backend."""
 
     case: Case
@@ -54,8 +54,7 @@ class Minimised:
         return can_be_minimised(self.result)
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Value):
     """How far the search is, after every call."""
 
     calls: int

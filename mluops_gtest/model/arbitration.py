@@ -1,7 +1,8 @@
 """Who is right where a backend and a baseline disagree, by the exact values of the disputed elements."""
 
-from dataclasses import dataclass
 from typing import Final, Literal
+
+from mluops_gtest.value import Value
 
 # Of one output, the worst first.
 MAX_EXAMINED: Final = 1000
@@ -10,8 +11,7 @@ MAX_EXAMPLES: Final = 5
 Side = Literal["baseline", "backend", "both", "neither"]
 
 
-@dataclass(frozen=True, slots=True)
-class DisputedElement:
+class DisputedElement(Value):
     """One element; values as text, errors as |value − exact| and in units in the last place of the exact value."""
 
     index: tuple[int, ...]
@@ -26,8 +26,7 @@ class DisputedElement:
     baseline_ulp: float
 
 
-@dataclass(frozen=True, slots=True)
-class Arbitration:
+class Arbitration(Value):
     """The disputed elements of one output: how many there are, how many were recomputed, and who is right at these."""
 
     output: str

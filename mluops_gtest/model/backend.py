@@ -1,13 +1,13 @@
 """The backend contract: every member that a backend must or may have, declared once."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, Final, Protocol, runtime_checkable
 
 from mluops_gtest.model.bound import PRECISIONS, Precision
 from mluops_gtest.model.call import OpCall
 from mluops_gtest.model.labels import MAX_LETTERS
 from mluops_gtest.model.status import Status
+from mluops_gtest.value import Value
 
 # In the environment of a worker or a program: the number of the device that it shall use.
 DEVICE_VARIABLE: Final = "MLUOPS_TEST_DEVICE"
@@ -24,8 +24,7 @@ class Backend(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(Value):
     """One member of the contract, as it is written, and what it is for."""
 
     signature: str

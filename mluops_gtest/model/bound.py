@@ -1,13 +1,14 @@
 """What arithmetic allows: how far each element of a right output may be from the exact answer, in any order."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from typing import Any, Final
 
 import numpy as np
 
 from mluops_gtest.model.dtypes import Array
+from mluops_gtest.value import Value
 
 
 class Precision(Enum):
@@ -36,8 +37,7 @@ _PRECISIONS: Final = {precision.value: precision for precision in Precision}
 PRECISIONS: Final = tuple(_PRECISIONS)
 
 
-@dataclass(frozen=True, slots=True)
-class WorkingPrecision:
+class WorkingPrecision(Value):
     """What a backend declares: one word, or one per operator."""
 
     declared: str | Mapping[str, str] = Precision.FLOAT.value
@@ -48,8 +48,7 @@ class WorkingPrecision:
         return _PRECISIONS[word]
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
+class Bound(Value):
     """How far an output may be off before its last rounding; arrays broadcast to the output's shape.
 
     A sum of terms of which each meets at most `roundings` roundings is off by at most γ(roundings) · Σ|terms|. Where

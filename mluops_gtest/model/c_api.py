@@ -1,11 +1,13 @@
 """An operator's C functions as plain data: the arguments in their order, and what each is taken from."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
+from msgspec import field
+
 from mluops_gtest.model.operator import Operator
+from mluops_gtest.value import Value
 
 
 class CType(Enum):
@@ -16,8 +18,7 @@ class CType(Enum):
     FLOAT = "float"
 
 
-@dataclass(frozen=True, slots=True)
-class CEnum:
+class CEnum(Value):
     """An enum type of C with its constants; the parameter holds the number, as the schema's enum does."""
 
     name: str
@@ -42,8 +43,7 @@ class ArgumentSource(Enum):
     ASKED_SIZE = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class CArgument:
+class CArgument(Value):
     """One argument; `name` is the tensor's or the parameter's where the source is one of these."""
 
     source: ArgumentSource
@@ -87,16 +87,14 @@ def host_array(*names: str, type: CType = CType.INT) -> CArguments:  # noqa: A00
     return tuple(CArgument(ArgumentSource.HOST_ARRAY, name, type) for name in names)
 
 
-@dataclass(frozen=True, slots=True)
-class CFunction:
+class CFunction(Value):
     """A function of the library; it answers mluOpStatus_t."""
 
     name: str
     arguments: CArguments
 
 
-@dataclass(frozen=True, slots=True)
-class CParams:
+class CParams(Value):
     """A descriptor type that carries parameters: how it is made, filled and destroyed, and what it tells after a call.
 
     `set` takes the descriptor first, then `arguments`: scalars and host arrays.
@@ -116,8 +114,7 @@ class CParams:
         return (self.create, self.destroy, self.set, *self.getters.values())
 
 
-@dataclass(frozen=True, slots=True)
-class CSignature:
+class CSignature(Value):
     """An operator under one name: its function, its workspace query and the descriptor of its parameters, if any."""
 
     function: CFunction

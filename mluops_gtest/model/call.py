@@ -1,12 +1,14 @@
 """What a backend sees: one call of an operator with buffers that the harness owns."""
 
 from collections.abc import Mapping, MutableMapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from msgspec import field
 
 from mluops_gtest.model.dtypes import Array, DType, Layout
 from mluops_gtest.model.notes import REFUSALS_LIMIT, Notes
 from mluops_gtest.model.tensor import TensorDesc
+from mluops_gtest.value import Value
 
 if TYPE_CHECKING:
     from mluops_gtest.model.cause import Cause
@@ -46,16 +48,14 @@ def _said(found: "Cause | str") -> str:
     return found if isinstance(found, str) else reason_of((found,))
 
 
-@dataclass(frozen=True, slots=True)
-class Handle:
+class Handle(Value):
     """The device context of a call."""
 
     arch: int = DEFAULT_ARCH
     nram_bytes: int = DEFAULT_NRAM_BYTES
 
 
-@dataclass(frozen=True, slots=True)
-class TensorArg:
+class TensorArg(Value):
     """A descriptor with its data pointer: `array` is None where the pointer is null or no buffer exists."""
 
     desc: TensorDesc
@@ -84,8 +84,7 @@ class TensorArg:
         return self.desc.strides
 
 
-@dataclass(frozen=True, slots=True)
-class OpCall:
+class OpCall(Value):
     """One call: descriptors, buffers, parameters, workspace. Never the expected answer."""
 
     operator: str

@@ -5,11 +5,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+import msgspec
+
 from mluops_gtest.model.call import Params
 from mluops_gtest.model.criterion import Criterion
 from mluops_gtest.model.reseed import Reseeded
 from mluops_gtest.model.status import Status
 from mluops_gtest.model.tensor import Tensor
+from mluops_gtest.value import Value
 
 TAGS = ("network", "boundary", "negative", "random", "precision", "nonfinite", "smoke", "race", "undefined", "heavy")
 
@@ -18,8 +21,7 @@ TAGS = ("network", "boundary", "negative", "random", "precision", "nonfinite", "
 BUFFER_LIMIT = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Expect:
+class Expect(Value):
     """The expected status, the check that must give it, and the special caller that the case needs."""
 
     status: Status = Status.SUCCESS
@@ -66,8 +68,7 @@ class Case:
     declared: bool = field(default=False, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Value):
     """How a negative case's descriptor differs from the recipe's."""
 
     dims: tuple[int, ...] | None = None
@@ -76,8 +77,7 @@ class Change:
     strides: tuple[int, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CaseDraft:
+class CaseDraft(Value):
     """One declared case after expansion, before any value is drawn."""
 
     id: str
@@ -100,7 +100,7 @@ class CaseDraft:
     where: str  # file:line, for messages
     digest: str  # of everything above that shapes the case; the lock and the cache are keyed by it
     # Quantity → the size that the case is there for; the data decide it, so the digest does not know it.
-    sizes: Mapping[str, int] = field(default_factory=dict)
+    sizes: Mapping[str, int] = msgspec.field(default_factory=dict)
 
 
 class CaseSource(Protocol):

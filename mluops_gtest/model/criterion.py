@@ -1,7 +1,8 @@
 """What an output is held to: a kind of difference and the threshold it must not exceed."""
 
-from dataclasses import dataclass
 from enum import Enum
+
+from mluops_gtest.value import Value
 
 
 class CriterionKind(Enum):
@@ -45,8 +46,7 @@ class CriterionKind(Enum):
 _SYNONYMS = {CriterionKind.MAPE: CriterionKind.DIFF1, CriterionKind.MAXAPE: CriterionKind.DIFF3}
 
 
-@dataclass(frozen=True, slots=True)
-class Criterion:
+class Criterion(Value):
     """`kind` must be at most `threshold`; equality passes."""
 
     kind: CriterionKind

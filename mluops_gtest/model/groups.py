@@ -2,16 +2,15 @@
 
 import math
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from mluops_gtest.model.result import CaseInfo, CaseResult
+from mluops_gtest.value import Value
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Group(Generic[T]):
+class Group(Value, Generic[T]):
     """Those that share a mark; the first is the smallest case, the easiest one to look at."""
 
     mark: Hashable

@@ -4,16 +4,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from mluops_gtest.model.bound import Bound
 from mluops_gtest.model.call import OpCall, Params, ParamValue
 from mluops_gtest.model.criterion import Criterion
 from mluops_gtest.model.dtypes import Array, DType, Layout
 from mluops_gtest.model.sized_axis import SizedAxis
 from mluops_gtest.model.status import Status
+from mluops_gtest.value import Value
 
 
-@dataclass(frozen=True, slots=True)
-class TensorSpec:
+class TensorSpec(Value):
     """An input: id, allowed types and layouts, shape in symbols (for people; the checks decide)."""
 
     id: str
@@ -24,8 +26,7 @@ class TensorSpec:
     may_become: Callable[[OpCall], Array] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class OutputSpec:
+class OutputSpec(Value):
     """An output: like an input, with its criteria per dtype and what the caller owes it before the call."""
 
     id: str
@@ -51,16 +52,14 @@ class OutputSpec:
         return self.preset if self.kept is None else None
 
 
-@dataclass(frozen=True, slots=True)
-class EnumSpec:
+class EnumSpec(Value):
     """An enum type of the schema."""
 
     name: str
     values: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class ParamField:
+class ParamField(Value):
     """One field of the parameter message, exactly as in the case schema."""
 
     name: str
@@ -73,8 +72,7 @@ class ParamField:
     result: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ParamMessage:
+class ParamMessage(Value):
     """The operator's parameter message: its field in Node and its own fields."""
 
     field: str
@@ -85,8 +83,7 @@ class ParamMessage:
     descriptor: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Value):
     """A named condition; the first in order that does not hold decides the status.
 
     Status SUCCESS marks an early return: nothing is computed and nothing may be written, unless the check `writes`.
@@ -120,31 +117,28 @@ class CheckVerdict:
         return self.check is None or self.writes
 
 
-@dataclass(frozen=True, slots=True)
-class Baseline:
+class Baseline(Value):
     """The right answer: one array of the output's shape and dtype per output, and the scalar results."""
 
     outputs: Mapping[str, Array]
-    scalars: Mapping[str, int] = field(default_factory=dict)
+    scalars: Mapping[str, int] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Theory:
+class Theory(Value):
     """Bytes that must be touched and operations that must be done, for efficiency figures."""
 
     io_bytes: int
     ops: int
 
 
-@dataclass(frozen=True, slots=True)
-class RecipeOutput:
+class RecipeOutput(Value):
     """What a recipe makes: input values, complete parameters, and where they differ from the usual
     the layouts of inputs and the dims of outputs (the reference derives all dims that are not given)."""
 
     inputs: Mapping[str, Array]
     params: Params
-    layouts: Mapping[str, Layout] = field(default_factory=dict)
-    outputs: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    layouts: Mapping[str, Layout] = msgspec.field(default_factory=dict)
+    outputs: Mapping[str, tuple[int, ...]] = msgspec.field(default_factory=dict)
 
 
 # A recipe is called as recipe(draw, params, dtype, **args): draw is the case's own source of randomness
@@ -152,8 +146,7 @@ class RecipeOutput:
 Recipe = Callable[..., RecipeOutput]
 
 
-@dataclass(frozen=True, slots=True)
-class Mutant:
+class Mutant(Value):
     """An implementation with one plausible mistake, which the committed cases must catch."""
 
     name: str

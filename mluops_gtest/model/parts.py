@@ -2,12 +2,12 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from mluops_gtest.model.call import OpCall
 from mluops_gtest.model.operator import Mutant, Operator
+from mluops_gtest.value import Value
 
 if TYPE_CHECKING:
     from mluops_gtest.model.c_api import CApi
@@ -22,8 +22,7 @@ T = TypeVar("T")
 TorchKernel = Callable[[OpCall, Mapping[str, Any], Mapping[str, Any]], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Part(Generic[T]):
+class Part(Value, Generic[T]):
     """`file`.py beside the operator's __init__.py defines `name`, whose value is `wanted`, in words, and `fits`."""
 
     file: str

@@ -1,12 +1,13 @@
 """What a user asks for: the words and filters that select cases, as run.json and report.json record them."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
+from mluops_gtest.value import Value
 
-@dataclass(frozen=True, slots=True)
-class Query:
+
+class Query(Value):
     """What the user typed; without anything it means the default set."""
 
     # Ids, operators, globs over ids, files and folders.

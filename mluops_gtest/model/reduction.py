@@ -1,14 +1,13 @@
 """What can be taken away from a call to make it smaller: points, sites, rows, channels, batches."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from mluops_gtest.model.call import OpCall
 from mluops_gtest.model.operator import RecipeOutput
+from mluops_gtest.value import Value
 
 
-@dataclass(frozen=True, slots=True)
-class Reduction:
+class Reduction(Value):
     """A quantity of a call that can be made smaller."""
 
     # How many there are in a call.

@@ -2,11 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, overload
+
+from msgspec import field
 
 from mluops_gtest.errors import ExitCode
 from mluops_gtest.model.result import CaseResult, Outcome
+from mluops_gtest.value import Value
 
 FORMAT = 1
 
@@ -101,8 +103,7 @@ class ResultsByCase(Mapping[str, CaseResult]):
         return len(self._places)
 
 
-@dataclass(frozen=True, slots=True)
-class RunReport:
+class RunReport(Value):
     """What report.json holds."""
 
     tool_version: str

@@ -1,14 +1,14 @@
 """Other random values for the declared cases: which ones, and what became of a case under them."""
 
 import hashlib
-from dataclasses import dataclass
+
+from mluops_gtest.value import Value
 
 # A seed that a person can type and every report format holds.
 LARGEST_RESEED = 2**32 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Reseed:
+class Reseed(Value):
     """The values of `run --reseed number`; where they do not meet a case's conditions, those of the next attempt."""
 
     number: int
@@ -20,8 +20,7 @@ class Reseed:
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
 
 
-@dataclass(frozen=True, slots=True)
-class Reseeded:
+class Reseeded(Value):
     """What `--reseed number` made of a case."""
 
     number: int

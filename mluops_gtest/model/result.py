@@ -1,8 +1,9 @@
 """What came out of one case."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import field
 
 from mluops_gtest.model.arbitration import Arbitration
 from mluops_gtest.model.cause import Cause
@@ -11,6 +12,7 @@ from mluops_gtest.model.outcome import Outcome
 from mluops_gtest.model.reasons import reason_of
 from mluops_gtest.model.reseed import Reseeded
 from mluops_gtest.model.status import Status
+from mluops_gtest.value import Value
 
 __all__ = [
     "Attempt",
@@ -28,8 +30,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(Value):
     """One criterion measured on one output."""
 
     output: str
@@ -39,8 +40,7 @@ class Reading:
     within: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Worst:
+class Worst(Value):
     """The element that is furthest from its baseline; values as text, so that NaN and bits survive JSON."""
 
     output: str
@@ -56,8 +56,7 @@ class Worst:
     bits_unequal: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ElementReading:
+class ElementReading(Value):
     """The second look at one output: its elements beyond what arithmetic allows, and the worst of them."""
 
     output: str
@@ -72,8 +71,7 @@ class ElementReading:
     allowed: float
 
 
-@dataclass(frozen=True, slots=True)
-class ThreadsReading:
+class ThreadsReading(Value):
     """The repetitions with one number of threads: how many did not pass, how many left other bits than the first."""
 
     threads: int
@@ -82,8 +80,7 @@ class ThreadsReading:
     differing: int
 
 
-@dataclass(frozen=True, slots=True)
-class StressReading:
+class StressReading(Value):
     """What a case came to when it was repeated with changing numbers of threads."""
 
     by_threads: tuple[ThreadsReading, ...]
@@ -106,8 +103,7 @@ class StressReading:
         return sum(row.differing for row in self.by_threads)
 
 
-@dataclass(frozen=True, slots=True)
-class TensorInfo:
+class TensorInfo(Value):
     """A tensor's descriptor as reports print it."""
 
     id: str
@@ -116,8 +112,7 @@ class TensorInfo:
     dims: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CaseInfo:
+class CaseInfo(Value):
     """What a report says of the case itself, so that it needs no case file."""
 
     inputs: tuple[TensorInfo, ...] = ()
@@ -130,8 +125,7 @@ class CaseInfo:
     reseeded: Reseeded | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(Value):
     """One of several tries at a case that failed at first."""
 
     outcome: Outcome
@@ -143,8 +137,7 @@ class Attempt:
         return reason_of(self.causes)
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
+class Profile(Value):
     """Where and how much an output differs: only for cases with unequal elements.
 
     `histogram` counts unequal elements by the binary exponent of their relative error: bin i holds
@@ -162,8 +155,7 @@ class Profile:
     width: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Perf:
+class Perf(Value):
     """Times of repeated calls in nanoseconds, as the interface takes and as the device says."""
 
     samples_ns: tuple[int, ...]
@@ -173,8 +165,7 @@ class Perf:
     overhead_ns: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CaseResult:
+class CaseResult(Value):
     """The verdict on one case with everything needed to understand it."""
 
     case: str

@@ -1,14 +1,13 @@
 """What cases are declared for in size: how many there are in a call, and what a kernel sees that loses one."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from mluops_gtest.model.call import OpCall
 from mluops_gtest.model.dtypes import Array
+from mluops_gtest.value import Value
 
 
-@dataclass(frozen=True, slots=True)
-class SizedAxis:
+class SizedAxis(Value):
     """A quantity that cases are declared for under `sizes`: an axis of a tensor, or what `count` says."""
 
     tensor: str

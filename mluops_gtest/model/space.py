@@ -1,29 +1,28 @@
 """The calls that fuzzing draws: what varies from one to the next, and how the values chosen make a call."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import field
+
 from mluops_gtest.model.call import OpCall, Params
+from mluops_gtest.value import Value
 
 
-@dataclass(frozen=True, slots=True)
-class Sizes:
+class Sizes(Value):
     """A length or count that varies from `low` to `high`: the ends, small ones, and around powers of two."""
 
     low: int
     high: int
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Value):
     """One of the listed values; each is a class of its own."""
 
     values: tuple[Any, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Drawn:
+class Drawn(Value):
     """A call in the words of a declared case: a recipe with its arguments, parameters, and the element type."""
 
     recipe: str
@@ -33,8 +32,7 @@ class Drawn:
     dtype: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Space:
+class Space(Value):
     """What fuzzing may draw for one operator.
 
     `draw` makes a call of one value per name in `axes`; None where these values do not go together, or would make a

@@ -1,18 +1,18 @@
 """Descriptors and tensors: what is known of a buffer, and the buffer's values."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from mluops_gtest.model.dtypes import Array, DType, Layout
+from mluops_gtest.value import Value
 
 # A tensor of this many elements or more is "large": every operator answers NOT_SUPPORTED.
 LARGE_ELEMENTS = 2**31
 
 
-@dataclass(frozen=True, slots=True)
-class TensorDesc:
+class TensorDesc(Value):
     """Element type, layout, dims and (where given) strides, counted in elements."""
 
     dtype: DType
@@ -80,8 +80,7 @@ def contiguous(dims: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-@dataclass(frozen=True, slots=True)
-class Tensor:
+class Tensor(Value):
     """A named descriptor with its values: a flat array of `extent` storage elements, or None."""
 
     id: str

@@ -1,20 +1,19 @@
 """Two sets of results side by side: outcome, readings, time."""
 
 import statistics
-from dataclasses import dataclass
 from typing import Any
 
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
 from mluops_gtest.results.records import result_to_json
 from mluops_gtest.timing.stats import MIN_EFFECT, too_short
+from mluops_gtest.value import Value
 
 # Of a single call, which nobody held against an empty one: first touches of memory and caches take about as much.
 _SINGLE_OVERHEAD_NS = 100_000
 
 
-@dataclass(frozen=True, slots=True)
-class ReadingPair:
+class ReadingPair(Value):
     """One criterion on one output, read before and after; None where only the other has it."""
 
     output: str
@@ -28,8 +27,7 @@ class ReadingPair:
         return repr(self.before) != repr(self.after)
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Value):
     """One case in both sets; None where a set lacks it."""
 
     case: str
@@ -84,8 +82,7 @@ class Row:
         return too_short(before * 1e9, after * 1e9, overhead, MIN_EFFECT)
 
 
-@dataclass(frozen=True, slots=True)
-class SideBySide:
+class SideBySide(Value):
     """Every case of either set, by name."""
 
     before: RunReport

@@ -6,7 +6,7 @@ import io
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +18,7 @@ from mluops_gtest.files.writing import replace_file
 from mluops_gtest.model.case import Case
 from mluops_gtest.model.digest import digest_tensors
 from mluops_gtest.model.dtypes import Array, DType
+from mluops_gtest.value import Value
 
 OUTPUTS: Final = "outputs"
 RECORD: Final = "outputs.json"
@@ -28,8 +29,7 @@ _NUMBER: Final = re.compile(r"-?[0-9]{1,1300}")
 _REMEDY: Final = "`mluops-test run --save-outputs` writes it; run the case again."
 
 
-@dataclass(frozen=True, slots=True)
-class SavedTensor:
+class SavedTensor(Value):
     """One file; `dtype` is ours, since numpy has no bfloat16: its elements are stored as their 16 bits."""
 
     file: str
@@ -37,8 +37,7 @@ class SavedTensor:
     dims: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SavedOutputs:
+class SavedOutputs(Value):
     """What a call left; `inputs` is the digest of its inputs. Scalars are texts: they may be too large for JSON."""
 
     case: str

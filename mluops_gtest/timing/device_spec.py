@@ -3,20 +3,19 @@
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from mluops_gtest.errors import ContentError, shown, suggestion
 from mluops_gtest.files.yaml_lines import Lines, load_yaml
 from mluops_gtest.model.dtypes import DType
+from mluops_gtest.value import Value
 
 _KEYS: Final = ("name", "bandwidth_bytes_per_s", "peak_ops_per_s")
 _EXAMPLE: Final = "{name: my-device, bandwidth_bytes_per_s: 1.2e+12, peak_ops_per_s: 9.6e+13}"
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceSpec:
+class DeviceSpec(Value):
     """Bytes per second of its memory and operations per second; several peaks go by the output's data type."""
 
     name: str

@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from mluops_gtest.model.result import CaseResult, Outcome, Perf
 from mluops_gtest.timing.statistics import MIN_SAMPLES, TimeVerdict, run_time, student
 from mluops_gtest.timing.stats import MIN_EFFECT, short_words, too_short
+from mluops_gtest.value import Value
 
 # The share of benches that may wrongly call a case faster or slower although nothing differs.
 _ALARMS = 0.05
@@ -14,8 +14,7 @@ _ALARMS = 0.05
 _MAX_NEEDED = 100_000
 
 
-@dataclass(frozen=True, slots=True)
-class Duel:
+class Duel(Value):
     """The second backend's time over the first's, with the interval that holds for all cases together."""
 
     answer: TimeVerdict
@@ -25,8 +24,7 @@ class Duel:
     remark: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Benched:
+class Benched(Value):
     """One case on both backends."""
 
     results: tuple[CaseResult, ...]

@@ -2,19 +2,18 @@
 
 import statistics
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from mluops_gtest.model.result import CaseResult
 from mluops_gtest.timing.stats import MIN_EFFECT, too_short
+from mluops_gtest.value import Value
 
 # The share of the device that the bottleneck side should reach.
 NETWORK_SHARE = 0.6
 OTHER_SHARE = 0.3
 
 
-@dataclass(frozen=True, slots=True)
-class Efficiency:
+class Efficiency(Value):
     """Shares of the device's bandwidth and peak; `compute` is None for operators that only move data."""
 
     io: float

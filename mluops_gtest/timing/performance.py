@@ -1,17 +1,16 @@
 """The times of a run as figures: how long, how sure, how much of the device, and whether that is enough."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult
 from mluops_gtest.timing.efficiency import Efficiency, efficiency
 from mluops_gtest.timing.stats import TimingStats, timing_stats
+from mluops_gtest.value import Value
 
 
-@dataclass(frozen=True, slots=True)
-class TimedResult:
+class TimedResult(Value):
     """One case that was timed; `device` is None where the backend tells no device time."""
 
     result: CaseResult

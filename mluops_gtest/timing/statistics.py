@@ -8,7 +8,6 @@ same build (A/A) and from the scatter of all cases of the gate. Everything is in
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 from statistics import NormalDist
 
@@ -16,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mluops_gtest.timing.stats import MIN_EFFECT
+from mluops_gtest.value import Value
 
 Floats = npt.NDArray[np.float64]
 Ranks = npt.NDArray[np.intp]
@@ -54,8 +54,7 @@ class TimeVerdict(Enum):
     TOO_SHORT = "too short to judge"
 
 
-@dataclass(frozen=True, slots=True)
-class RunTime:
+class RunTime(Value):
     """One run of one case: the median, the bootstrap's standard error of its logarithm, the number of samples."""
 
     median_ns: float
@@ -63,8 +62,7 @@ class RunTime:
     samples: int
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(Value):
     """One case: every run of the reference, and the run that is judged."""
 
     reference: tuple[RunTime, ...]
@@ -76,8 +74,7 @@ class Pair:
         return math.exp(math.fsum(math.log(run.median_ns) for run in self.reference) / len(self.reference))
 
 
-@dataclass(frozen=True, slots=True)
-class Ratio:
+class Ratio(Value):
     """Time now over time before, with the interval that holds for all cases of the gate together.
 
     `needed` is the number of samples per run with which an inconclusive answer would have become another one; None
@@ -91,8 +88,7 @@ class Ratio:
     needed: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TimeComparison:
+class TimeComparison(Value):
     """A ratio per pair; `shift` is what the cases share, `noise` the standard deviation between runs of one build.
 
     The shift is taken out of every ratio unless it is more than noise; with few cases there is none to speak of.
@@ -166,8 +162,7 @@ def _sampling_variance(pair: Pair) -> float:
     return pair.current.error**2 + math.fsum(run.error**2 for run in pair.reference) / len(pair.reference) ** 2
 
 
-@dataclass(frozen=True, slots=True)
-class _Scatter:
+class _Scatter(Value):
     centre: float
     variance: float
     count: int

@@ -3,7 +3,8 @@
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from mluops_gtest.value import Value
 
 # A smaller change of a time counts for nothing.
 MIN_EFFECT = 0.05
@@ -13,8 +14,7 @@ _SWING = 0.5
 _Z = 1.959964
 
 
-@dataclass(frozen=True, slots=True)
-class TimingStats:
+class TimingStats(Value):
     """Median with its 95 % interval, median absolute deviation and coefficient of variation; times in nanoseconds."""
 
     count: int

@@ -185,7 +185,7 @@ def _signature(function: Any, *, method: bool = False) -> str:
 
 def _default(parameter: inspect.Parameter) -> str:
     value = parameter.default
-    if callable(value) or type(value).__name__ == "_HAS_DEFAULT_FACTORY_CLASS":
+    if callable(value) or repr(value) == "<factory>":
         return "…"
     if dataclasses.is_dataclass(value):
         return f"{type(value).__name__}()"

@@ -3,7 +3,7 @@
 import contextlib
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +21,7 @@ from mluops_gtest.model.c_api import CApi, CFunction, CSignature
 from mluops_gtest.model.call import Declined, Handle, OpCall, TensorArg, Violated
 from mluops_gtest.model.dtypes import Array
 from mluops_gtest.model.status import Status
+from mluops_gtest.value import Value
 
 MLU_LIBRARY = "libmluops.so"
 MLU_RUNTIME = "libcnrt.so"
@@ -29,8 +30,7 @@ MLU_RUNTIME = "libcnrt.so"
 CFunctions = Callable[[str], CApi | None]
 
 
-@dataclass(frozen=True, slots=True)
-class _Bound:
+class _Bound(Value):
     """An operator's signature with the library's functions."""
 
     signature: CSignature

@@ -1,7 +1,6 @@
 """Where a call's data lies: in the harness's own buffers, or between guard zones on a device."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
@@ -12,6 +11,7 @@ from mluops_gtest.backends.c_library.runtime import Runtime
 from mluops_gtest.model.cause import Cause, Overrun, PageWritten
 from mluops_gtest.model.dtypes import Array
 from mluops_gtest.model.guard_zone import GUARD_BYTES, GUARD_PATTERN
+from mluops_gtest.value import Value
 
 _GUARD = np.full(GUARD_BYTES, GUARD_PATTERN, np.uint8)
 # What stands behind a pointer that must not be followed: a tensor of 2^31 elements exists as a descriptor only.
@@ -82,8 +82,7 @@ class HostMemory:
         return [PageWritten(name) for name, page in self._pages.items() if not np.array_equal(page, _PAGE)]
 
 
-@dataclass(frozen=True, slots=True)
-class _Block:
+class _Block(Value):
     name: str
     address: int
     data: Array

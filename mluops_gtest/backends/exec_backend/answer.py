@@ -2,13 +2,15 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import field
 
 from mluops_gtest.backends.exec_backend.files import UnreadableError, open_regular
 from mluops_gtest.model.numbers import checked_seconds, short
 from mluops_gtest.model.status import Status
+from mluops_gtest.value import Value
 
 RESULT: Final = "result.json"
 # Thousands of notes would fit; a larger file is a mistake.
@@ -20,8 +22,7 @@ class ProgramError(Exception):
     """The program did not do its part of the protocol; the case's outcome is error."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramAnswer:
+class ProgramAnswer(Value):
     """The status with what else the program tells, or the reason why it declines."""
 
     status: Status = Status.SUCCESS

@@ -4,13 +4,13 @@ import os
 import select
 import signal
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from mluops_gtest.backends.exec_backend.answer import ProgramError
 from mluops_gtest.backends.output_pipe import OutputPipe
 from mluops_gtest.model.backend import DEVICE_VARIABLE
+from mluops_gtest.value import Value
 
 # Of what a program prints, this many lines and letters stand in a reason.
 LAST_LINES: Final = 5
@@ -19,8 +19,7 @@ LAST_LETTERS: Final = 600
 LOOK: Final = 100
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramEnding:
+class ProgramEnding(Value):
     """How the program finished with a folder; signal or failure say what went wrong, if anything."""
 
     printed: str

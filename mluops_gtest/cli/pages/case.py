@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from rich.table import Table
@@ -14,13 +13,13 @@ from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.reseed import Reseeded
 from mluops_gtest.model.tensor import Tensor
 from mluops_gtest.reports.markup import escape
+from mluops_gtest.value import Value
 
 _BLOCK = 1 << 18
 _LONG = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Statistics:
+class Statistics(Value):
     """Of the finite values; shares are of all elements."""
 
     low: float

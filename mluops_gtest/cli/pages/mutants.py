@@ -2,17 +2,17 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from mluops_gtest.audit.mutants import Kind, Score, Trial
 from mluops_gtest.model.counted import counted
+from mluops_gtest.value import Value
 
 _COLUMNS = ("operator", "wrong", "caught", "by one case alone", "wrong statuses", "caught", "by one case alone")
 
 
-@dataclass(frozen=True, slots=True)
-class MutantsPage:
+class MutantsPage(Value):
     """All trials of a command, and what its time did not allow to try."""
 
     operators: Sequence[str]

@@ -2,16 +2,15 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from mluops_gtest.audit.outputs import FaultRow, MeasuredFaults
 from mluops_gtest.model.case import TAGS
 from mluops_gtest.model.counted import counted
+from mluops_gtest.value import Value
 
 
-@dataclass(frozen=True, slots=True)
-class OutputsPage:
+class OutputsPage(Value):
     """What was measured of each operator."""
 
     measured: Sequence[MeasuredFaults]

@@ -1,7 +1,6 @@
 """One file without the harness that shows how a case fails: in Python or in C."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from mluops_gtest.backends.registry import ADAPTERS, BUILT_IN
@@ -10,10 +9,10 @@ from mluops_gtest.model.case import Case
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.parts import KnownOperators
 from mluops_gtest.model.result import CaseResult
+from mluops_gtest.value import Value
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(Value):
     """What a standalone file shows."""
 
     case: Case
@@ -22,8 +21,7 @@ class Shown:
     operators: KnownOperators
 
 
-@dataclass(frozen=True, slots=True)
-class Standalone:
+class Standalone(Value):
     """A kind of file: how its name ends, its text, and the command that runs it."""
 
     suffix: str

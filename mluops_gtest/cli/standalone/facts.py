@@ -1,7 +1,6 @@
 """What a standalone file has to know of a case: tensors, what must come back, why it fails."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
@@ -15,10 +14,10 @@ from mluops_gtest.model.criterion import Criterion
 from mluops_gtest.model.degenerate import owned_rows
 from mluops_gtest.model.dtypes import Array
 from mluops_gtest.model.tensor import Tensor
+from mluops_gtest.value import Value
 
 
-@dataclass(frozen=True, slots=True)
-class TensorFacts:
+class TensorFacts(Value):
     """One tensor of the call; arrays are flat."""
 
     name: str
@@ -40,8 +39,7 @@ class TensorFacts:
     allowed: tuple[int, float] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(Value):
     """Everything about the call and its answer."""
 
     shown: Shown

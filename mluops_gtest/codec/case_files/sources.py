@@ -1,6 +1,5 @@
 """Where a tensor's values come from: the first source that is present, checked against the shape."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +12,7 @@ from mluops_gtest.codec.wire import libstdcxx
 from mluops_gtest.errors import CaseFileError
 from mluops_gtest.model.dtypes import Array, DType
 from mluops_gtest.model.tensor import TensorDesc
+from mluops_gtest.value import Value
 
 # Values that a file describes without holding them (drawn, padded, decompressed): at most 2 GiB a tensor, four
 # times the largest tensor of the network cases, so that a few bytes cannot claim a machine's memory.
@@ -22,8 +22,7 @@ _UNIFORM: Final = 1
 _GAUSSIAN: Final = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(Value):
     """How a case's values are read: the folder that paths start from, and what is tolerated."""
 
     folder: Path

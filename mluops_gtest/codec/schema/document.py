@@ -1,13 +1,14 @@
 """A case file as it is written: the schema's fields, with the long value fields as arrays beside them."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+from msgspec import Struct, field
 
 from mluops_gtest.model.dtypes import Array
+from mluops_gtest.value import Value
 
 # The widest element is a double: 16 hexadecimal digits.
 MAX_DIGITS: Final = 16
@@ -44,8 +45,7 @@ VALUE_FIELDS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Unknown:
+class Unknown(Value):
     """Something in the file that the schema does not know: a field, or an enumerator of a known field."""
 
     where: str  # "line 3, column 5" in a text, the message it stands in in a binary file
@@ -59,8 +59,7 @@ class Unknown:
         return f"{self.field}: {self.value} ({self.where})"
 
 
-@dataclass(slots=True)
-class TensorDocument:
+class TensorDocument(Struct):
     """One tensor of the file: the protobuf message without its value fields, and those as arrays."""
 
     message: Any
@@ -68,8 +67,7 @@ class TensorDocument:
     unknown: list[Unknown] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class Document:
+class Document(Struct):
     """One case file: the Node without its tensors, and the tensors in order."""
 
     node: Any

@@ -5,7 +5,6 @@ import platform
 import signal
 import struct
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final, Literal
 
 import msgspec
@@ -13,6 +12,7 @@ import msgspec
 from mluops_gtest.engine.isolation.page_layout import ROOM_BYTES, Placed
 from mluops_gtest.model.cause import Fault
 from mluops_gtest.model.dtypes import Array
+from mluops_gtest.value import Value
 
 # In the record: where the arenas' address space begins, the kernel's siginfo, the head of its ucontext.
 _BASES: Final = {"tensors": 0, "workspace": 8}
@@ -36,8 +36,7 @@ Access = Literal["read", "wrote", "touched"]
 Position = Literal["inside", "behind", "in front", "far"]
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedFault:
+class RecordedFault(Value):
     """A memory fault as the kernel told it; `address` is None where it told none."""
 
     signal: signal.Signals

@@ -2,18 +2,18 @@
 
 import mmap
 from collections.abc import Iterable, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from typing import Any
 
 from mluops_gtest.engine.buffers import Side, Wanted
+from mluops_gtest.value import Value
 
 PAGE_BYTES = mmap.PAGESIZE
 # Address space on either side of every buffer that nobody may touch.
 ROOM_BYTES = 64 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(Value):
     """A buffer of `size` bytes that begins `lead` bytes into its own pages; an empty one has no pages at all."""
 
     name: str

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 from typing import Final
 
@@ -16,6 +15,7 @@ from mluops_gtest.model.result import CaseResult
 from mluops_gtest.reports.html.favicon import favicon
 from mluops_gtest.reports.html.styles import digest, styles
 from mluops_gtest.reports.html.translations import LANGUAGE_TAGS
+from mluops_gtest.value import Value
 
 # Differing cases that the page has room for.
 _MAX_CASES: Final = 2000
@@ -56,8 +56,7 @@ _CHINESE: Final = {
 _LANGUAGES: Final = {"en": _ENGLISH, "zh": _CHINESE}
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Value):
     """One run: a title that tells it from the others, and its results by case."""
 
     title: str

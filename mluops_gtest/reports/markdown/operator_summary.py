@@ -2,18 +2,17 @@
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from mluops_gtest.model.result import CaseResult, Outcome, TensorInfo
 from mluops_gtest.model.status import Status
 from mluops_gtest.model.tensor import LARGE_ELEMENTS
+from mluops_gtest.value import Value
 
 # Vector units work on so many elements at a time; every other length leaves a remainder.
 _ALIGNMENT = 64
 
 
-@dataclass(frozen=True, slots=True)
-class TestPoint:
+class TestPoint(Value):
     """The cases that test one point."""
 
     results: tuple[CaseResult, ...]
@@ -39,8 +38,7 @@ class TestPoint:
         return self.passed > 0 and not self.bad
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorSummary:
+class OperatorSummary(Value):
     """The results of one operator, or of several, by test point."""
 
     results: tuple[CaseResult, ...]

@@ -1,16 +1,15 @@
 """The points that every operator is tested for, with what the results say of them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
 from mluops_gtest.reports.markdown.operator_summary import OperatorSummary, TestPoint
 from mluops_gtest.reports.markdown.translations import Words
+from mluops_gtest.value import Value
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedPoint:
+class CheckedPoint(Value):
     """One line of the function test table."""
 
     name: str

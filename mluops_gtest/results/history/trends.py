@@ -4,19 +4,20 @@ import itertools
 import math
 import statistics
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import field
 
 from mluops_gtest.model.drift import FLOOR, SIZELESS, reading_floor
 from mluops_gtest.model.labels import commit_words
 from mluops_gtest.model.result import Outcome
+from mluops_gtest.value import Value
 
 _BARS = "▁▂▃▄▅▆▇█"
 _GAP = "·"
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Value):
     """One run that the history holds."""
 
     id: int
@@ -35,8 +36,7 @@ class Run:
         return commit_words(self.labels)
 
 
-@dataclass(frozen=True, slots=True)
-class CauseTrend:
+class CauseTrend(Value):
     """One cause of failures over runs: how many cases it had in each."""
 
     mark: str
@@ -54,8 +54,7 @@ class CauseTrend:
         return max(place for place, count in enumerate(self.counts) if count)
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(Value):
     """One criterion on one output, as one run read it."""
 
     output: str
@@ -72,8 +71,7 @@ class Measured:
         return self.value / self.threshold if self.threshold > 0 and not math.isnan(self.value) else math.inf
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
+class Point(Value):
     """One case in one run; `seconds` is the median of the samples where the run took several."""
 
     run: Run
@@ -92,8 +90,7 @@ class Point:
         return self.outcome.was_called
 
 
-@dataclass(frozen=True, slots=True)
-class ReadingGrowth:
+class ReadingGrowth(Value):
     """How many times larger the newest reading is than the usual one before; `values` from old to new."""
 
     output: str
@@ -102,8 +99,7 @@ class ReadingGrowth:
     values: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CaseTrend:
+class CaseTrend(Value):
     """One case on one backend over all runs, from old to new."""
 
     case: str
