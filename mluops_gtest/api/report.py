@@ -1,10 +1,11 @@
 """Reports and results for Python programs: what the engine gives, which can be saved and which notebooks can show."""
 
 from collections.abc import Iterable
-from dataclasses import fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
+
+from msgspec.structs import asdict, replace
 
 from mluops_gtest.model import report as model_report
 from mluops_gtest.model import result as model_result
@@ -21,7 +22,7 @@ class CaseResult(model_result.CaseResult):
     @staticmethod
     def of(result: model_result.CaseResult) -> "CaseResult":
         """The same result."""
-        return CaseResult(**_values(result))
+        return CaseResult(**asdict(result))
 
     @property
     def passed(self) -> bool:
@@ -45,7 +46,7 @@ class RunReport(model_report.RunReport, dict=True):
     @staticmethod
     def of(report: model_report.RunReport) -> "RunReport":
         """The same report."""
-        return RunReport(**_values(report) | {"results": tuple(map(CaseResult.of, report.results))})
+        return RunReport(**asdict(report) | {"results": tuple(map(CaseResult.of, report.results))})
 
     @staticmethod
     def load(path: str | Path) -> "RunReport":
@@ -111,8 +112,3 @@ class RunReport(model_report.RunReport, dict=True):
 
 def _words(counts: Iterable[tuple[str, int]]) -> str:
     return ", ".join(f"{number} {outcome}" for outcome, number in counts)
-
-
-def _values(value: Any) -> dict[str, Any]:
-    """The fields of a frozen value by name."""
-    return {one.name: getattr(value, one.name) for one in fields(value)}

@@ -2,9 +2,10 @@
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from mluops_gtest.errors import UnwritableError, UsageError
 from mluops_gtest.files.typed import Source

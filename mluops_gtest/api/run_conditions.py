@@ -1,8 +1,9 @@
 """What a run needs of its options: those that do not go together are refused before anything starts."""
 
 import sys
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from mluops_gtest.backends.registry import has_host_memory
 from mluops_gtest.engine.request import RunRequest

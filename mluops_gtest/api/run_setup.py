@@ -2,8 +2,9 @@
 
 import os
 import platform
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from mluops_gtest.content.catalogue import Catalogue
 from mluops_gtest.engine.buffers import Side

@@ -2,9 +2,10 @@
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from mluops_gtest.api.report import CaseResult, RunReport
 from mluops_gtest.api.run_conditions import refuse_guard_pages, under_stress

@@ -2,9 +2,10 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from itertools import islice, zip_longest
 from typing import Literal
+
+from msgspec.structs import replace
 
 from mluops_gtest.audit.status_mutants import status_mutants
 from mluops_gtest.audit.subject import Subject, judged

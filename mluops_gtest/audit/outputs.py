@@ -3,7 +3,9 @@
 import math
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from mluops_gtest.audit.output_faults import MAX_DROPPED, faults_of, has_place, untouched_output, wrong_outputs
 from mluops_gtest.codec.lock import LockedTensor

@@ -1,7 +1,8 @@
 """Rules on declared sizes: a case that is there for a size has it, and its ends count."""
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from mluops_gtest.audit.finding import Problem, Problems
 from mluops_gtest.audit.subject import Subject, judged

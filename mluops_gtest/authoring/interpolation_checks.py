@@ -1,8 +1,9 @@
 """The ordered checks of operators that name three weighted cells per point, in both directions."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from mluops_gtest.authoring.checks import (
     contiguous,

@@ -1,10 +1,10 @@
 """Mistakes that any operator can make, put around its right implementation; for mutants."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from mluops_gtest.model.call import OpCall
 from mluops_gtest.model.dtypes import Array

@@ -1,10 +1,10 @@
 """Rows multiplied with matrices and summed up elsewhere, as sparse convolutions do it: exact, rounded once."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from mluops_gtest.authoring.lost_terms import Terms, lost_terms
 from mluops_gtest.authoring.sums import (

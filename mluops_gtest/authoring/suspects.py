@@ -1,8 +1,9 @@
 """Mistakes that an operator suspects: what its reference says of a call that is read in a wrong way."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from mluops_gtest.model.call import OpCall
 from mluops_gtest.model.dtypes import Array

@@ -104,7 +104,7 @@ class Listing:
 def describe_expect(expect: Expect) -> dict[str, Any]:
     """What the case expects, without what it leaves at its default."""
     described: dict[str, Any] = {"status": expect.status.name}
-    for name in Expect.__dataclass_fields__:
+    for name in Expect.__struct_fields__:
         value = getattr(expect, name)
         if name != "status" and value not in (None, False, ()):
             described[name] = list(value) if isinstance(value, tuple) else value

@@ -5,9 +5,10 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
+
+from msgspec.structs import replace
 
 from mluops_gtest.api.run_conditions import refuse_guard_pages, refuse_inline
 from mluops_gtest.api.run_setup import options_of

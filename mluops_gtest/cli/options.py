@@ -3,7 +3,6 @@
 import functools
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -89,7 +88,7 @@ def selection_options(function: Callable[..., T]) -> Callable[..., T]:
 
     @functools.wraps(function)
     def with_query(*args: Any, **options: Any) -> T:
-        given = {item.name: options.pop(item.name) for item in fields(Query)}
+        given = {name: options.pop(name) for name in Query.__struct_fields__}
         return function(*args, query=Query(**given), **options)
 
     decorators = [

@@ -1,7 +1,8 @@
 """Which cases a run has, and in which order: selected, cut into shards, the smallest first where that helps."""
 
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from mluops_gtest.api.session import Session
 from mluops_gtest.cli.lines import complain, say

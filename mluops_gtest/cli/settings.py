@@ -6,13 +6,12 @@ import re
 import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, TypedDict, get_type_hints
+from typing import Any, Final, NamedTuple, TypedDict, get_type_hints
 
 import click
 
 from mluops_gtest.content.root import BUILTIN
 from mluops_gtest.errors import ContentError, UsageError, shown
-from mluops_gtest.value import Value
 
 FILE_NAME: Final = "mluops-test.toml"
 VARIABLE: Final = "MLUOPS_TEST_SETTINGS"
@@ -35,7 +34,7 @@ class Settings(TypedDict, total=False):
 _TYPES: Final = get_type_hints(Settings)
 
 
-class SettingsFile(Value):
+class SettingsFile(NamedTuple):
     """The settings that a command uses, with file and lines."""
 
     path: Path

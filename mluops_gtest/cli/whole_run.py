@@ -3,11 +3,11 @@
 import contextlib
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import field
+from msgspec.structs import replace
 
 from mluops_gtest.api.report_files import write_reports
 from mluops_gtest.api.run_labels import run_labels

@@ -4,9 +4,10 @@ import contextlib
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic
+
+from msgspec.structs import replace
 
 from mluops_gtest.cluster import worker
 from mluops_gtest.cluster.connecting import connected

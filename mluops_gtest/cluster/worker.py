@@ -8,9 +8,11 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from mluops_gtest.api.case_runner import CaseRunner
 from mluops_gtest.api.fuzzing import HuntRunner

@@ -33,7 +33,7 @@ _CODE: Final = ("content", "files", "model")
 _DIGEST_BYTES: Final = 32
 # Far above what any YAML file expands to here: 400 bytes a case.
 _MAX_BYTES: Final = 1 << 28
-_NAMES: Final = tuple(field.name for field in fields(CaseDraft))
+_NAMES: Final = CaseDraft.__struct_fields__
 # Their values may be of any kind: what is a list on disk was a tuple.
 _FREE: Final = tuple(_NAMES.index(name) for name in ("args", "params", "changed_params"))
 # What many cases of one entry have in common.

@@ -2,17 +2,16 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from mluops_gtest.errors import UsageError
-from mluops_gtest.value import Value
 
 # The word that stands for the operators that are installed with this package.
 BUILTIN: Final = "builtin"
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 
-class Root(Value):
+class Root(NamedTuple):
     """A content root; a bundled one lives inside the installed package and is never written to."""
 
     path: Path

@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from mluops_gtest.criteria import allowed_error, beyond_tolerance, worst_elements
 from mluops_gtest.criteria.elements import value_text

@@ -2,9 +2,11 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
+
+from msgspec.structs import replace
 
 from mluops_gtest.engine.buffers import Side
 from mluops_gtest.engine.caller import Caller, DisturbedError, LostDeviceError, undisturbed
@@ -23,7 +25,6 @@ from mluops_gtest.errors import ContentError
 from mluops_gtest.model import cause
 from mluops_gtest.model.bounds import BoundSource, computed_bounds
 from mluops_gtest.model.case import Case
-from mluops_gtest.model.changing import changed
 from mluops_gtest.model.exact_element import ElementsSource
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.result import CaseResult, Outcome
@@ -133,7 +134,7 @@ class Executor:
         if refusal is not None:
             return replace(blank, outcome=refusal[0], causes=(refusal[1],))
         expectation = self.options.expect(case, operator)
-        expected = changed(blank, expected_status=expectation.answer.status)
+        expected = replace(blank, expected_status=expectation.answer.status)
         allowed = self._second_look(case, operator)
         look = None if self.options.elementwise is False else allowed
         arbitrate = self.options.arbitrate

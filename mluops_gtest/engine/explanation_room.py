@@ -1,9 +1,9 @@
 """How much explanations may take in the files of a run; what is over keeps its cause and loses what illustrates it."""
 
-from dataclasses import replace
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from mluops_gtest.model.explanation import Explanation
 from mluops_gtest.model.result import CaseResult

@@ -2,7 +2,8 @@
 
 import errno
 import traceback
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from mluops_gtest.engine.fingerprint import fingerprinted
 from mluops_gtest.errors import ContentError, UnwritableError

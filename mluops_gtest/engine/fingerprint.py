@@ -7,8 +7,9 @@ and baselines hold fingerprints. The words here are hashed and never shown; they
 import hashlib
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from mluops_gtest.model import cause as c
 from mluops_gtest.model.result import CaseResult, Outcome

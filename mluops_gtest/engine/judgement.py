@@ -5,12 +5,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec.structs import replace
+
 from mluops_gtest.engine.failures import traceback_of
 from mluops_gtest.engine.fingerprint import fingerprinted
 from mluops_gtest.model import cause
 from mluops_gtest.model.arbitration import Arbitration
 from mluops_gtest.model.cause import Cause
-from mluops_gtest.model.changing import changed
 from mluops_gtest.model.explanation import Explanation
 from mluops_gtest.model.result import CaseResult, ElementReading, Outcome, Profile, Reading, Worst
 
@@ -114,7 +115,7 @@ def _scalar_explained(name: str, got: int, value: int) -> Explanation:
 
 def judged(result: CaseResult, judgement: Judgement) -> CaseResult:
     """The result with what was found, and with its fingerprint."""
-    return fingerprinted(changed(result, **found_by(judgement, result.notes)))
+    return fingerprinted(replace(result, **found_by(judgement, result.notes)))
 
 
 def found_by(judgement: Judgement, notes: tuple[str, ...]) -> dict[str, Any]:

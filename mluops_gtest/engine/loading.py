@@ -1,9 +1,10 @@
 """From the words of a run's options to a backend: composed here, because backends may not import content or codec."""
 
-from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import asdict
 
 from mluops_gtest.backends.registry import BackendDependencies, load_backend
 from mluops_gtest.content.operators import Operators, load_operators

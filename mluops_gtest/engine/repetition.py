@@ -1,7 +1,8 @@
 """One case called more than once: guarded on either side, and from fresh poison again and again."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from mluops_gtest.engine.buffers import Side
 from mluops_gtest.model import cause

@@ -1,10 +1,10 @@
 """What a run is asked for: from the command line, and from the run.json of a run that is resumed."""
 
 import sys
-from dataclasses import asdict, replace
 from typing import Any, Literal
 
 from msgspec import field
+from msgspec.structs import asdict, replace
 
 from mluops_gtest.backends.registry import can_be_debugged, runs_inline
 from mluops_gtest.content.root import recorded_roots, root_words
@@ -143,7 +143,14 @@ class RunRequest(Value):
 
     def to_json(self, ids: list[str], left_out: int) -> dict[str, Any]:
         """For run.json; the ids are written out, so that a resumed run plans the very same cases."""
-        return {"format": 1, "tool_version": __version__, **asdict(self), "cases": ids, "left_out": left_out}
+        return {
+            "format": 1,
+            "tool_version": __version__,
+            **asdict(self),
+            "selection": asdict(self.selection),
+            "cases": ids,
+            "left_out": left_out,
+        }
 
     @staticmethod
     def from_json(record: dict[str, Any], source: Source) -> "RunRequest":

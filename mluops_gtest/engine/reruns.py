@@ -1,7 +1,8 @@
 """Failures tried again: a case that fails and passes is flaky, and no retry ever makes it pass."""
 
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from mluops_gtest.engine.fingerprint import fingerprint
 from mluops_gtest.model.cause import PassedAtTry

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import field
+from msgspec.structs import replace
 
 from mluops_gtest.engine.caller import Caller, LostDeviceError, ThreadsCaller
 from mluops_gtest.engine.execute import Executor, Options
@@ -18,7 +19,6 @@ from mluops_gtest.engine.outputs import OutputKeeper
 from mluops_gtest.engine.result_store import ResultsInMemory, ResultStore
 from mluops_gtest.model import cause
 from mluops_gtest.model.case import Case, CaseSource
-from mluops_gtest.model.changing import changed
 from mluops_gtest.model.event import CaseFinished, CaseStarted, Event, Listener, RunFinished, RunStarted
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.report import RunReport
@@ -197,7 +197,7 @@ class CaseLane(Value):
         else:
             result = self._executed(planned, case)
         return CaseFinished(
-            changed(result, repro=_repro(planned, self.context), debug=_debug(planned, self.context, result))
+            replace(result, repro=_repro(planned, self.context), debug=_debug(planned, self.context, result))
         )
 
     def _executed(self, planned: PlannedCase, case: Case) -> CaseResult:

@@ -2,8 +2,9 @@
 
 import os
 import re
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from mluops_gtest.errors import UsageError, shown
 from mluops_gtest.value import Value

@@ -4,7 +4,8 @@ import hashlib
 import itertools
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from mluops_gtest.engine.caller import ThreadsCaller
 from mluops_gtest.engine.execute import Executor, Options

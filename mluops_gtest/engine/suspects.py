@@ -1,11 +1,11 @@
 """Mistakes that can be recomputed: those that an operator names, and inputs that were rounded on the way."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from mluops_gtest.criteria.elements import widened
 from mluops_gtest.errors import OperatorError

@@ -1,7 +1,8 @@
 """A case that passed, called again and again on the same buffers for its times."""
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from mluops_gtest.engine.caller import DisturbedError, LostDeviceError
 from mluops_gtest.engine.failures import traceback_of

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec.structs import replace
+
 from mluops_gtest.engine.expectation import Expectation
 from mluops_gtest.engine.fingerprint import fingerprinted
 from mluops_gtest.engine.guarded_call import GuardedCall
@@ -13,7 +15,6 @@ from mluops_gtest.engine.reply import Ending, Reply
 from mluops_gtest.engine.second_look import SecondLook
 from mluops_gtest.model import cause
 from mluops_gtest.model.case import Case
-from mluops_gtest.model.changing import changed
 from mluops_gtest.model.exact_element import ExactElements
 from mluops_gtest.model.notes import cut_text
 from mluops_gtest.model.operator import Operator
@@ -61,7 +62,7 @@ def verdict(
 
     def answered(**further: Any) -> CaseResult:
         told = {"status": reply.status, "seconds": reply.seconds, "output": reply.output}
-        return changed(task.blank, **{**told, "notes": notes, "compared": compared, **further})
+        return replace(task.blank, **{**told, "notes": notes, "compared": compared, **further})
 
     if reply.ended is not None:
         return answered(outcome=_OUTCOME_OF[reply.ended], causes=reply.causes)

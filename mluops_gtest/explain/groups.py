@@ -3,10 +3,10 @@
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from mluops_gtest.explain.common_places import agrees, cost_of, fits, holds, places_of
 from mluops_gtest.explain.features import Shapes, features_of

@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from fractions import Fraction
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from mluops_gtest.explain.fit import Fit
 from mluops_gtest.explain.narrowing import EITHER, NARROW, narrowed, spacing

@@ -3,11 +3,13 @@
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import Final, TypeVar
+
+from msgspec.structs import replace
 
 from mluops_gtest.codec.case_files.case import read_case, write_case
 from mluops_gtest.codec.schema.schema import Schema

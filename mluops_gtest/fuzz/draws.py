@@ -5,12 +5,13 @@ import contextlib
 import hashlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from random import Random
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from mluops_gtest.content.vocabulary import Vocabulary
 from mluops_gtest.errors import DeclarationError, OperatorError

@@ -6,10 +6,11 @@ that is right, or right but for another one: just valid and just invalid lie bes
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from functools import cache
 from random import Random
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from mluops_gtest.audit.shapes import Axis, ShapeError, parse_shape
 from mluops_gtest.generate.make import changed

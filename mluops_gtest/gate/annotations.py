@@ -3,8 +3,9 @@
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import PurePath
+
+from msgspec.structs import replace
 
 from mluops_gtest.gate.decision import Decision
 from mluops_gtest.gate.findings import GateFinding, findings, verdict

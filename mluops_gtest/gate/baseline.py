@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -107,7 +106,7 @@ class _Entry(Value):
     outliers: int | None = 0
 
 
-_KEYS: Final = tuple(entry.name for entry in fields(_Entry))
+_KEYS: Final = _Entry.__struct_fields__
 
 
 def baseline_from_json(path: Path, record: Mapping[str, Any]) -> Reference:

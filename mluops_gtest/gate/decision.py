@@ -3,10 +3,10 @@
 import datetime
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from enum import Enum
 
 from msgspec import field
+from msgspec.structs import replace
 
 from mluops_gtest.errors import ExitCode, UsageError
 from mluops_gtest.gate.drift import Drift, DriftLimits, drifts_of

@@ -2,7 +2,8 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from mluops_gtest.gate.decision import Accept, CaseChange, Decision
 from mluops_gtest.gate.performance import Lack, TimeChange

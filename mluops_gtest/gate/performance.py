@@ -1,8 +1,9 @@
 """The times of all cases that pass before and now, answered together."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from enum import Enum
+
+from msgspec.structs import replace
 
 from mluops_gtest.gate.reference import Reference, ReferenceCase, machine_of, times_of
 from mluops_gtest.model.report import RunReport

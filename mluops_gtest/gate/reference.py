@@ -1,10 +1,10 @@
 """What a report is compared with: outcomes, readings and times of an earlier run, from a report or a baseline file."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from msgspec import field
+from msgspec.structs import replace
 
 from mluops_gtest.errors import ContentError, UsageError
 from mluops_gtest.gate.drift import noted_readings

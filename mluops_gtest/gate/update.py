@@ -2,7 +2,8 @@
 
 import datetime
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from mluops_gtest.errors import NothingSelectedError, UsageError
 from mluops_gtest.gate.decision import DEFAULT_POLICY, Decision, Policy, decide

@@ -2,9 +2,11 @@
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from mluops_gtest.codec.case_files.case import write_case
 from mluops_gtest.codec.schema.schema import Schema
@@ -31,7 +33,7 @@ def not_exportable(case: Case, operator: Operator | None) -> str:
     if expect.check is not None:
         return f"nothing is computed (check {expect.check})"
     plain = Expect()
-    special = [name for name in expect.__dataclass_fields__ if getattr(expect, name) != getattr(plain, name)]
+    special = [name for name in expect.__struct_fields__ if getattr(expect, name) != getattr(plain, name)]
     return f"it needs a special caller ({', '.join(name for name in special if name != 'degenerate')})"
 
 

@@ -5,7 +5,6 @@ neither a change of the case nor one of the operator ever meets an old bound. Wh
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,7 +23,7 @@ from mluops_gtest.model.case import Case
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.value import Value
 
-_PARTS: Final = tuple(field.name for field in fields(Bound))
+_PARTS: Final = Bound.__struct_fields__
 
 
 class KeptBounds(Value):

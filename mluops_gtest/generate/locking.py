@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from mluops_gtest.codec.lock import LockedTensor, LockEntry
 from mluops_gtest.model.case import Case, CaseDraft
-from mluops_gtest.model.changing import changed
 from mluops_gtest.model.criterion import Criterion
 from mluops_gtest.model.digest import digest_tensors
 from mluops_gtest.model.operator import Operator
@@ -52,7 +52,7 @@ def as_declared(case: Case, draft: CaseDraft, operator: Operator) -> Case:
     if expect.degenerate != degenerate:
         expect = replace(expect, degenerate=degenerate)
     criteria = declared_criteria(draft, operator, case.outputs)
-    return changed(case, tags=draft.tags, doc=draft.doc, expect=expect, criteria=criteria, declared=True)
+    return replace(case, tags=draft.tags, doc=draft.doc, expect=expect, criteria=criteria, declared=True)
 
 
 def _plain_params(case: Case) -> dict[str, Any]:

@@ -4,8 +4,10 @@ import functools
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from mluops_gtest.authoring.random import Draw
 from mluops_gtest.codec.lock import LockEntry

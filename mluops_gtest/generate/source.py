@@ -5,10 +5,12 @@ A list needs the locks alone, so what reads, makes and caches cases is imported 
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from mluops_gtest.codec.lock import LockEntries, LockEntry, lock_path, read_locks
 from mluops_gtest.content.catalogue import Catalogue

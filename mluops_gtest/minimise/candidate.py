@@ -1,11 +1,11 @@
 """A smaller call made into a complete case, if the document defines it and the checks answer it as before."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Final, Self, TypeVar
 
 import numpy as np
 from msgspec import field
+from msgspec.structs import replace
 
 from mluops_gtest.errors import HarnessError, OperatorError
 from mluops_gtest.model.baselines import baseline_of

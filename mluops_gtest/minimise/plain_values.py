@@ -1,10 +1,10 @@
 """Plainer values for a call of the same size: 0, 1, small integers, default parameters."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from mluops_gtest.minimise.candidate import as_made
 from mluops_gtest.model.case import Case, Expect

@@ -1,10 +1,10 @@
 """Smaller calls that compute nothing: they have no values to keep, only dims, types, parameters and null pointers."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from mluops_gtest.minimise.plain_values import plainer_caller, plainer_params
 from mluops_gtest.model.case import Case

@@ -1,8 +1,9 @@
 """The search for the smallest case that fails for the same cause: bounded, and the same every time."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import Final, TypeVar
+
+from msgspec.structs import replace
 
 from mluops_gtest.errors import OperatorError
 from mluops_gtest.minimise import plain_values, refused_calls

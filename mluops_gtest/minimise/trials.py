@@ -1,7 +1,8 @@
 """Candidates on the backend: judged as `run` judges, without waiting long for what hangs."""
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from mluops_gtest.engine.caller import Caller
 from mluops_gtest.engine.execute import Executor, Options

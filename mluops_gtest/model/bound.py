@@ -1,11 +1,11 @@
 """What arithmetic allows: how far each element of a right output may be from the exact answer, in any order."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from enum import Enum
 from typing import Any, Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from mluops_gtest.model.dtypes import Array
 from mluops_gtest.value import Value

@@ -1,11 +1,11 @@
 """A case: inputs, parameters, expected answer. A draft is the same before its values exist."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-import msgspec
+from msgspec import field
+from msgspec.structs import replace
 
 from mluops_gtest.model.call import Params
 from mluops_gtest.model.criterion import Criterion
@@ -41,8 +41,7 @@ class Expect(Value):
         return replace(self, degenerate=None) == Expect()
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(Value):
     """One stored case, complete: what to call with and what must come back."""
 
     id: str
@@ -65,7 +64,7 @@ class Case:
     # Under --reseed: what that made of the case.
     reseeded: Reseeded | None = None
     # Declared in a content root, so that its reference answers for the baseline; else a file of the user's.
-    declared: bool = field(default=False, compare=False)
+    declared: bool = False
 
 
 class Change(Value):
@@ -100,7 +99,7 @@ class CaseDraft(Value):
     where: str  # file:line, for messages
     digest: str  # of everything above that shapes the case; the lock and the cache are keyed by it
     # Quantity → the size that the case is there for; the data decide it, so the digest does not know it.
-    sizes: Mapping[str, int] = msgspec.field(default_factory=dict)
+    sizes: Mapping[str, int] = field(default_factory=dict)
 
 
 class CaseSource(Protocol):

@@ -1,8 +1,9 @@
 """What a user asks for: the words and filters that select cases, as run.json and report.json record them."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
+
+from msgspec.structs import asdict
 
 from mluops_gtest.value import Value
 

@@ -1,9 +1,9 @@
 """Descriptors and tensors: what is known of a buffer, and the buffer's values."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from mluops_gtest.model.dtypes import Array, DType, Layout
 from mluops_gtest.value import Value

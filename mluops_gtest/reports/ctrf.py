@@ -5,11 +5,11 @@ import json
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from mluops_gtest.model.labels import BRANCH, COMMIT
 from mluops_gtest.model.plain_text import plain

@@ -1,10 +1,11 @@
 """Results read straight from their lines into their types; what these do not take as it stands goes the long way."""
 
-from dataclasses import MISSING, Field, fields
 from operator import attrgetter
-from typing import Any, Final, get_type_hints
+from typing import Any, Final
 
 import msgspec
+from msgspec import field
+from msgspec.structs import fields
 
 from mluops_gtest.errors import ContentError
 from mluops_gtest.files.typed import Source, decode_json
@@ -15,15 +16,10 @@ from mluops_gtest.results.records import result_from_json
 
 
 def _twin(kind: type[Any], **other: tuple[Any, Any]) -> Any:
-    """A Struct of the dataclass's fields, quick to make and open to changes; other fields with type and default."""
-    types = get_type_hints(kind)
-    known = [(one.name, types[one.name], _default(one)) for one in fields(kind) if one.name not in other]
+    """The same open to changes; other fields with type and default."""
+    known = [(one.name, one.type, field(default=one.default)) for one in fields(kind) if one.name not in other]
     further = [(name, *rest) for name, rest in other.items()]
     return msgspec.defstruct(f"Written{kind.__name__}", [*known, *further], kw_only=True, gc=False)
-
-
-def _default(one: "Field[Any]") -> Any:
-    return msgspec.field() if one.default is MISSING else msgspec.field(default=one.default)
 
 
 # As lines have it: statuses go by name, and a reason stands beside its causes.
@@ -34,7 +30,7 @@ _Written: Final = _twin(
     reason=(str, ""),
 )
 _DECODER: Final = msgspec.json.Decoder(_Written)
-_OF_RESULT: Final = attrgetter(*(one.name for one in fields(CaseResult)))
+_OF_RESULT: Final = attrgetter(*CaseResult.__struct_fields__)
 _STATUSES: Final[dict[str | None, Status | None]] = {None: None, **{status.name: status for status in Status}}
 # A word for what JSON has no number for, a cause of a later version, or a mistake, which is told on the long way.
 _NOT_AS_IT_STANDS: Final = (msgspec.MsgspecError, KeyError, ValueError, RecursionError, ContentError)

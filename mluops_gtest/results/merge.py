@@ -1,8 +1,9 @@
 """The reports of all shards of one run made one report again."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from mluops_gtest.errors import ContentError
 from mluops_gtest.model.labels import merged_labels

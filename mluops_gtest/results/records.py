@@ -3,10 +3,10 @@
 import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any, Final, get_args
 
 import msgspec
+from msgspec.structs import replace
 
 from mluops_gtest.errors import shown
 from mluops_gtest.files.typed import Source, convert

@@ -3,10 +3,10 @@
 import contextlib
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from msgspec.structs import replace
 
 from mluops_gtest.backends.c_library.api import Api, Refused, status_of
 from mluops_gtest.backends.c_library.arguments import CallArguments, types_of

@@ -1,10 +1,10 @@
 """`mluops-test diff`."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
 from mluops_gtest.cli.calling_options import adapter_options
 from mluops_gtest.cli.options import complete_backends, complete_ids, file_options, root_option

@@ -1,11 +1,11 @@
 """`mluops-test run`."""
 
 import datetime
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
 from mluops_gtest.cli.calling_options import backend_options, cluster_options, taken_lanes, worker_options
 from mluops_gtest.cli.options import (

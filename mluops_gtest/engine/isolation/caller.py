@@ -4,8 +4,9 @@ import contextlib
 import signal
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from mluops_gtest.backends.output_pipe import OutputPipe
 from mluops_gtest.engine.caller import DisturbedError, LostDeviceError

@@ -7,10 +7,10 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from mluops_gtest.engine.isolation.answers import (
     Answered,

@@ -1,8 +1,9 @@
 """Failures by their causes, as the page's script reads them: a headline, what it rests on, and a map of its example."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from mluops_gtest.model.explanation import Explanation
 from mluops_gtest.model.report import RunReport

@@ -1,8 +1,9 @@
 """The test report that teams file with a change, filled in from the results."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from mluops_gtest.content.root import BUILTIN, recorded_roots
 from mluops_gtest.model.report import RunReport, TalliedResults

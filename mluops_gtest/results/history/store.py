@@ -9,9 +9,10 @@ import sqlite3
 import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
+
+from msgspec.structs import replace
 
 from mluops_gtest.errors import ContentError, UnwritableError, UsageError
 from mluops_gtest.files.typed import Source, convert, decode_json
