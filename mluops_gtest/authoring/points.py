@@ -8,7 +8,6 @@ distances lie far enough apart (`nearest_stand_apart`, `clear_of_spheres`). Base
 import math
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from itertools import starmap
 
 import numpy as np
 
@@ -33,6 +32,8 @@ _APART = {DType.FLOAT: 4e-6, DType.HALF: 2.0**-7}
 _CLEAR = {DType.FLOAT: 2e-6, DType.HALF: 2.0**-8}
 # float64 errs by at most 5·2^-53 of the value.
 _DOUBT = 2.0**-49
+
+_integers = np.frompyfunc(int, 1, 1)
 
 _PARTS = 6
 _BLOCK = 1 << 16  # pairs: 512 KiB of float64 stay in the cache through all passes over them
@@ -221,11 +222,14 @@ def exact_in_float64(queries: Array, points: Array) -> bool:
     return _largest(queries, points) < Fraction(4) ** _exponent(queries, points) * 2**53
 
 
-def exact_squared_distance(query: Array, point: Array) -> Fraction:
-    """The squared distance between two finite points [3]."""
-    return sum(
-        ((Fraction(u) - Fraction(k)) ** 2 for u, k in zip(query.tolist(), point.tolist(), strict=True)), Fraction(0)
-    )
+def exact_squared_distances(queries: Array, points: Array, exponent: int) -> Array:
+    """Integers [K] of any length, in units of 4^exponent: how far finite points [K, 3] are from others [K, 3].
+
+    Every coordinate is a multiple of 2^exponent.
+    """
+    units = (_integers(np.ldexp(cloud.astype(np.float64), -exponent)) for cloud in (queries, points))
+    squared: Array = np.square(np.subtract(*units)).sum(axis=1)
+    return squared
 
 
 def nearest(queries: Array, points: Array, count: int = 3) -> tuple[Array, Array]:
@@ -237,7 +241,7 @@ def nearest(queries: Array, points: Array, count: int = 3) -> tuple[Array, Array
     """
     squared = np.full((*queries.shape[:2], count), np.inf)
     indices = np.zeros(squared.shape, np.int64)
-    exact = exact_in_float64(queries, points)
+    exact, exponent = exact_in_float64(queries, points), _exponent(queries, points)
     for batch in range(len(queries)):
         for rows, columns, block in _windows(queries[batch], points[batch], count):
             row, place = _candidates(block, count)
@@ -246,10 +250,9 @@ def nearest(queries: Array, points: Array, count: int = 3) -> tuple[Array, Array
                 distances = block[row, place]
                 order = np.lexsort((column, distances, query))
             else:
-                near = zip(queries[batch, query], points[batch, column], strict=True)
-                true = list(starmap(exact_squared_distance, near))
-                distances = np.array(list(map(_to_odd, true)), np.float64)
-                order = np.array(sorted(range(len(true)), key=lambda n: (query[n], true[n], column[n])), np.int64)
+                true = exact_squared_distances(queries[batch, query], points[batch, column], exponent)
+                distances = np.ldexp(_to_odd(true), 2 * exponent)
+                order = np.lexsort((column, true, query))
             query, column, distances = query[order], column[order], distances[order]
             rank = np.arange(len(query)) - np.searchsorted(query, query)
             kept = rank < count
@@ -323,10 +326,10 @@ def _between(queries: Array, axes: Array) -> Array:
     return total
 
 
-def _to_odd(value: Fraction) -> float:
-    """The float64 beside the value whose last bit is set; the value itself where it is a float64."""
-    nearest_float = float(value)
-    odd = int(np.float64(nearest_float).view(np.uint64)) & 1
-    if odd or Fraction(nearest_float) == value:
-        return nearest_float
-    return math.nextafter(nearest_float, math.inf if value > nearest_float else 0.0)
+def _to_odd(values: Array) -> Array:
+    """float64: each integer where it is one, else the float64 beside it whose last bit is set."""
+    rounded = values.astype(np.float64)
+    lost = values - _integers(rounded)
+    even = rounded.view(np.uint64) & 1 == 0
+    odd: Array = np.where(even & (lost != 0), np.nextafter(rounded, np.where(lost > 0, np.inf, 0.0)), rounded)
+    return odd

@@ -17,7 +17,7 @@ from mluops_gtest.authoring.points import (
     assert_lattice,
     clear_of_spheres,
     exact_in_float64,
-    exact_squared_distance,
+    exact_squared_distances,
     farthest_sample,
     interpolation,
     lattice_fault,
@@ -308,7 +308,7 @@ def test_distances_that_float64_cannot_hold_round_once():
     assert not exact_in_float64(u, k)
     assert squared_distances(u[0], k[0]).astype("<f4").item() == 1
     assert nearest(u, k)[0].astype("<f4")[0, 0, 0] == 1 + 2.0**-23
-    assert exact_squared_distance(u[0, 0], k[0, 0]) == 1 + Fraction(2) ** -24 + Fraction(2) ** -60
+    assert exact_squared_distances(u[0], k[0], -30).tolist() == [2**60 + 2**36 + 1]
 
 
 def test_a_near_tie_beyond_float64_is_settled_exactly():
