@@ -34,7 +34,7 @@ settings.register_profile(
     max_examples=examples(),
 )
 settings.load_profile("untimed")
-# Thousands of collected tests stay for good: to look through them for garbage takes a third of the time to collect them.
+# Thousands of collected tests stay for good: looking for garbage among them takes a third of the time of collecting.
 gc.disable()
 
 

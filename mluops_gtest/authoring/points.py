@@ -227,8 +227,8 @@ def exact_squared_distances(queries: Array, points: Array, exponent: int) -> Arr
 
     Every coordinate is a multiple of 2^exponent.
     """
-    units = (_integers(np.ldexp(cloud.astype(np.float64), -exponent)) for cloud in (queries, points))
-    squared: Array = np.square(np.subtract(*units)).sum(axis=1)
+    query, point = (_integers(np.ldexp(cloud.astype(np.float64), -exponent)) for cloud in (queries, points))
+    squared: Array = np.square(query - point).sum(axis=1)
     return squared
 
 
