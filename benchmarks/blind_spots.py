@@ -31,11 +31,12 @@ from mluops_gtest.engine.judge import judge_values
 from mluops_gtest.engine.outputs import CaseOutputs, OutputPair
 from mluops_gtest.engine.second_look import SecondLook
 from mluops_gtest.generate.kept_bounds import KeptBounds
-from mluops_gtest.model.bound import Bound, Precision
+from mluops_gtest.model.bound import Bound
 from mluops_gtest.model.cause import BeyondBound
 from mluops_gtest.model.criterion import CriterionKind
 from mluops_gtest.model.dtypes import Array
 from mluops_gtest.model.outcome import Outcome
+from mluops_gtest.model.precision import Precision
 from mluops_gtest.model.query import Query
 
 # What becomes of the chosen elements of a flat output.

@@ -4,7 +4,6 @@ import datetime
 from collections.abc import Callable
 from pathlib import Path
 
-from mluops_gtest.api.session import Session
 from mluops_gtest.content.root import recorded_roots
 from mluops_gtest.errors import UsageError
 from mluops_gtest.files.case_suffixes import TEXT
@@ -138,6 +137,8 @@ def _drift_limits(words: tuple[str, ...], operators: set[str]) -> DriftLimits:
 
 def _canonical(roots: list[str]) -> Callable[[str], str]:
     """Translates a word of a selection: released names to operators, stored files to cases."""
+    from mluops_gtest.api.session import Session  # late: most gates need no content
+
     catalogue = Session(tuple(roots)).catalogue
 
     def canonical(word: str) -> str:

@@ -12,11 +12,11 @@ from mluops_gtest.codec.lock import LockedTensor
 from mluops_gtest.engine.expectation import Expectation, expectation_of
 from mluops_gtest.engine.judge import judge_values
 from mluops_gtest.engine.second_look import SecondLook
-from mluops_gtest.model.bound import Precision
 from mluops_gtest.model.case import Case
 from mluops_gtest.model.degenerate import owned_rows
 from mluops_gtest.model.dtypes import Array
 from mluops_gtest.model.operator import Operator
+from mluops_gtest.model.precision import Precision
 from mluops_gtest.model.tensor import Tensor
 from mluops_gtest.value import Value
 

@@ -8,7 +8,8 @@ from mluops_gtest.engine.outputs import CaseOutputs
 from mluops_gtest.engine.request import Which
 from mluops_gtest.errors import UnwritableError
 from mluops_gtest.model.counted import counted
-from mluops_gtest.results.saved_outputs import OUTPUTS, save_outputs
+from mluops_gtest.results.folder import OUTPUTS
+from mluops_gtest.results.saved_outputs import save_outputs
 
 
 class OutputSaver:

@@ -15,8 +15,9 @@ from mluops_gtest.criteria.blocks import BLOCK
 from mluops_gtest.criteria.elements import elements_of
 from mluops_gtest.criteria.figures import Beyond
 from mluops_gtest.files.mapped import let_go
-from mluops_gtest.model.bound import Bound, Precision
+from mluops_gtest.model.bound import Bound
 from mluops_gtest.model.dtypes import Array, DType
+from mluops_gtest.model.precision import Precision
 from mluops_gtest.native.limits import NativeLimits
 from mluops_gtest.value import Value
 

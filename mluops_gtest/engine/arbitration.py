@@ -17,12 +17,12 @@ from mluops_gtest.errors import ContentError
 from mluops_gtest.model import cause
 from mluops_gtest.model.arbitration import MAX_EXAMINED, MAX_EXAMPLES, Arbitration, DisputedElement, Side
 from mluops_gtest.model.binding import bind_values
-from mluops_gtest.model.bound import Precision
 from mluops_gtest.model.case import Case
 from mluops_gtest.model.criterion import Criterion
 from mluops_gtest.model.dtypes import Array, DType
 from mluops_gtest.model.exact_element import ExactElement, ExactElements, ExactValue
 from mluops_gtest.model.operator import Operator
+from mluops_gtest.model.precision import Precision
 from mluops_gtest.model.result import CaseResult, Outcome
 from mluops_gtest.model.tensor import Tensor
 

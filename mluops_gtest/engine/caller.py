@@ -7,9 +7,9 @@ from typing import Literal, Protocol, TypeVar, runtime_checkable
 from mluops_gtest.engine.buffers import Arena
 from mluops_gtest.engine.reply import NoAnswerError, Reply, checked_size, failed_reply, reply_of
 from mluops_gtest.model.backend import Backend, OfferedBackend
-from mluops_gtest.model.bound import WorkingPrecision
 from mluops_gtest.model.call import OpCall
 from mluops_gtest.model.cause import DeviceLost, Disturbed, RunLost
+from mluops_gtest.model.precision import WorkingPrecision
 from mluops_gtest.model.reasons import reason_of
 from mluops_gtest.model.reasons.english import DISTURBANCES
 

@@ -13,12 +13,13 @@ from mluops_gtest.criteria.elementwise import (
     can_be_bounded,
     furthest_beyond,
 )
-from mluops_gtest.model.bound import Bound, Precision
+from mluops_gtest.model.bound import Bound
 from mluops_gtest.model.bounds import BoundSource, computed_bounds
 from mluops_gtest.model.case import Case
 from mluops_gtest.model.cause import BeyondBound, Places
 from mluops_gtest.model.dtypes import Array, DType
 from mluops_gtest.model.operator import Operator
+from mluops_gtest.model.precision import Precision
 from mluops_gtest.model.result import ElementReading
 from mluops_gtest.model.tensor import Tensor
 

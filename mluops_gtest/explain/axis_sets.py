@@ -47,12 +47,3 @@ def selector(chosen: AxisSet) -> slice | Array:
     if chosen.listed or chosen.width > 1:
         return indices_of(chosen)
     return slice(chosen.start, chosen.stop, chosen.step)
-
-
-def is_within(inner: AxisSet, outer: AxisSet) -> bool:
-    """Every index that the inner set may have is for certain in the outer one."""
-    if outer.is_all or (inner == outer and not outer.loose):
-        return True
-    if outer.loose or inner.start < outer.start or inner.stop > outer.stop:
-        return False
-    return outer.is_interval or bool(np.isin(indices_of(inner), indices_of(outer)).all())

@@ -3,11 +3,10 @@
 import math
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain, product
 from typing import Final
 
-from mluops_gtest.explain.axis_sets import is_within
 from mluops_gtest.model.explanation import AxisSet, Explanation, Fitted, Where
 from mluops_gtest.model.readings import EVERYTHING, AxisReading, WhereReading, axis_readings
 
@@ -83,6 +82,24 @@ def holds(reading: WhereReading, case: Explanation) -> bool:
     if not all(one is not None and is_within(least, one) for one, least in zip(named, case.hull, strict=True)):
         return False
     return math.prod(one.count for one in named if one is not None) <= _GOOD_PART * case.size
+
+
+def is_within(inner: AxisSet, outer: AxisSet) -> bool:
+    """Every index that the inner set may have is for certain in the outer one."""
+    if outer.is_all or (inner == outer and not outer.loose):
+        return True
+    if outer.loose or inner.start < outer.start or inner.stop > outer.stop:
+        return False
+    return outer.is_interval or all(_has(outer, index) for index in _indices(inner))
+
+
+def _indices(chosen: AxisSet) -> Iterator[int]:
+    """The indices of the set, of a loose one all that it may have."""
+    return iter(chosen.listed or filter(partial(_has, chosen), range(chosen.start, chosen.stop)))
+
+
+def _has(chosen: AxisSet, index: int) -> bool:
+    return index in chosen.listed if chosen.listed else (index - chosen.start) % chosen.step < chosen.width
 
 
 def _names(where: Where, hull: tuple[AxisSet, ...]) -> Iterator[WhereReading]:

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, Protocol, runtime_checkable
 
-from mluops_gtest.model.bound import PRECISIONS, Precision
 from mluops_gtest.model.call import OpCall
 from mluops_gtest.model.labels import MAX_LETTERS
+from mluops_gtest.model.precision import PRECISIONS, Precision
 from mluops_gtest.model.status import Status
 from mluops_gtest.value import Value
 

@@ -1,51 +1,13 @@
 """What arithmetic allows: how far each element of a right output may be from the exact answer, in any order."""
 
-from collections.abc import Callable, Mapping
-from enum import Enum
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
 
 from mluops_gtest.model.dtypes import Array
 from mluops_gtest.value import Value
-
-
-class Precision(Enum):
-    """What a kernel computes in; `value` is the word that a backend declares."""
-
-    # Significant bits of sums, and how much of a factor is lost before it is multiplied.
-    FLOAT = ("float", 24, 0.0)
-    # Ten bits behind the point; hardware rounds factors or cuts them off.
-    TF32 = ("tf32", 24, 2.0**-10)
-    BFLOAT16 = ("bfloat16", 24, 2.0**-7)
-    HALF = ("half", 11, 2.0**-10)
-
-    bits: int
-    factor_loss: float
-
-    def __new__(cls, word: str, bits: int, factor_loss: float) -> "Precision":
-        """Spread one row of the table over the member."""
-        member = object.__new__(cls)
-        member._value_ = word
-        member.bits = bits
-        member.factor_loss = factor_loss
-        return member
-
-
-_PRECISIONS: Final = {precision.value: precision for precision in Precision}
-PRECISIONS: Final = tuple(_PRECISIONS)
-
-
-class WorkingPrecision(Value):
-    """What a backend declares: one word, or one per operator."""
-
-    declared: str | Mapping[str, str] = Precision.FLOAT.value
-
-    def of(self, operator: str) -> Precision:
-        """What it computes that operator in; float where it declares nothing."""
-        word = self.declared if isinstance(self.declared, str) else self.declared.get(operator, Precision.FLOAT.value)
-        return _PRECISIONS[word]
 
 
 class Bound(Value):

@@ -9,10 +9,10 @@ from typing import Any, Final, NotRequired, TypedDict
 from mluops_gtest.errors import shown
 from mluops_gtest.files.typed import MAX_INTEGER, Source, convert, keep_plain
 from mluops_gtest.model.arbitration import MAX_EXAMINED, MAX_EXAMPLES, Arbitration
-from mluops_gtest.model.bound import PRECISIONS
 from mluops_gtest.model.drift import SIZELESS
 from mluops_gtest.model.labels import ANY_NAME
 from mluops_gtest.model.outcome import Outcome
+from mluops_gtest.model.precision import PRECISIONS
 from mluops_gtest.model.query import Query
 from mluops_gtest.model.report import RunReport, TalliedResults
 from mluops_gtest.model.result import CaseInfo, CaseResult, ElementReading, Perf, Profile, Reading, StressReading, Worst

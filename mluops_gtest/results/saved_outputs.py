@@ -18,9 +18,9 @@ from mluops_gtest.files.writing import replace_file
 from mluops_gtest.model.case import Case
 from mluops_gtest.model.digest import digest_tensors
 from mluops_gtest.model.dtypes import Array, DType
+from mluops_gtest.results.folder import OUTPUTS
 from mluops_gtest.value import Value
 
-OUTPUTS: Final = "outputs"
 RECORD: Final = "outputs.json"
 # Declared ids are folders of their own names; an id that is a path becomes a digest.
 _PLAIN_ID: Final = re.compile(r"[A-Za-z0-9_]+(/[A-Za-z0-9_]+)?")

@@ -7,8 +7,8 @@ import msgspec
 from mluops_gtest.engine.isolation.conversation import ProtocolError
 from mluops_gtest.engine.reply import Ending, Reply
 from mluops_gtest.files.typed import json_bytes
-from mluops_gtest.model.bound import PRECISIONS
 from mluops_gtest.model.cause import Cause
+from mluops_gtest.model.precision import PRECISIONS
 from mluops_gtest.model.status import Status
 
 # Lengths that no right worker reaches: notes are held to 1 MiB where they are made.

@@ -32,9 +32,9 @@ from mluops_gtest.engine.loading import BackendChoice
 from mluops_gtest.engine.reply import Ending, NoAnswerError, Reply, checked_size
 from mluops_gtest.errors import BackendError, ExitCode
 from mluops_gtest.model import cause
-from mluops_gtest.model.bound import WorkingPrecision
 from mluops_gtest.model.call import OpCall
 from mluops_gtest.model.numbers import checked_seconds
+from mluops_gtest.model.precision import WorkingPrecision
 from mluops_gtest.model.reasons import reason_of
 
 _ENDINGS = (WorkerGoneError, LateError, ProtocolError)

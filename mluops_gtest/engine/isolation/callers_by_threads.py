@@ -6,8 +6,8 @@ from collections.abc import Callable
 from mluops_gtest.engine.isolation.caller import IsolatedCaller
 from mluops_gtest.engine.isolation.shared import SharedArena
 from mluops_gtest.engine.reply import Reply
-from mluops_gtest.model.bound import WorkingPrecision
 from mluops_gtest.model.call import OpCall
+from mluops_gtest.model.precision import WorkingPrecision
 
 
 class CallersByThreads:

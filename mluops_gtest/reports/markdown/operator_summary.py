@@ -3,9 +3,9 @@
 import math
 from collections.abc import Callable, Iterable
 
+from mluops_gtest.model.limits import LARGE_ELEMENTS
 from mluops_gtest.model.result import CaseResult, Outcome, TensorInfo
 from mluops_gtest.model.status import Status
-from mluops_gtest.model.tensor import LARGE_ELEMENTS
 from mluops_gtest.value import Value
 
 # Vector units work on so many elements at a time; every other length leaves a remainder.

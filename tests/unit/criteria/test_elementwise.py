@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from mluops_gtest.criteria.blocks import BLOCK
 from mluops_gtest.criteria.elementwise import allowances, can_be_bounded, element_errors
-from mluops_gtest.model.bound import Bound, Precision, WorkingPrecision
+from mluops_gtest.model.bound import Bound
 from mluops_gtest.model.dtypes import DType
+from mluops_gtest.model.precision import Precision, WorkingPrecision
 
 
 def sequential(terms):

@@ -5,9 +5,10 @@ import pytest
 
 from mluops_gtest.criteria import blocks, compare
 from mluops_gtest.criteria.elementwise import ElementErrors, Limits
-from mluops_gtest.model.bound import Bound, Precision
+from mluops_gtest.model.bound import Bound
 from mluops_gtest.model.criterion import CriterionKind
 from mluops_gtest.model.dtypes import Array, DType
+from mluops_gtest.model.precision import Precision
 from mluops_gtest.native.building import LEVELS
 from mluops_gtest.native.comparing import CELL, LANES
 from tests.support.native_core import NATIVE, NUMPY, going
