@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, overload
 
 from msgspec import field
@@ -103,7 +104,8 @@ class ResultsByCase(Mapping[str, CaseResult]):
         return len(self._places)
 
 
-class RunReport(Value):
+# With room for the tally, which is kept.
+class RunReport(Value, frozen=True, dict=True):
     """What report.json holds."""
 
     tool_version: str
@@ -121,7 +123,7 @@ class RunReport(Value):
     # Operator → tensor → its shape in symbols, as the operator declares it.
     shapes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def tally(self) -> Tally:
         """What follows from all results together."""
         return self.results.tally if isinstance(self.results, TalliedResults) else Tally(self.results)

@@ -1,6 +1,7 @@
 """Times of repeated calls in a few figures that outliers do not move."""
 
 import math
+import operator
 import statistics
 from collections.abc import Sequence
 
@@ -40,16 +41,24 @@ def timing_stats(samples_ns: Sequence[int]) -> TimingStats:
     """
     ordered = sorted(samples_ns)
     median = statistics.median(ordered)
-    mean = statistics.fmean(ordered)
     rank = _rank(len(ordered))
     return TimingStats(
         count=len(ordered),
         median=median,
         low=ordered[rank - 1] if rank else 0.0,
         high=ordered[-rank] if rank else math.inf,
-        mad=statistics.median(abs(sample - median) for sample in ordered),
-        cv=statistics.stdev(ordered) / mean if len(ordered) > 1 and mean else 0.0,
+        mad=statistics.median([abs(sample - median) for sample in ordered]),
+        cv=_variation(ordered),
     )
+
+
+def _variation(samples_ns: Sequence[int]) -> float:
+    """Standard deviation over mean; sums of integers are exact, so that nothing cancels."""
+    count, total = len(samples_ns), sum(samples_ns)
+    if count < 2 or not total:
+        return 0.0
+    squares = sum(map(operator.mul, samples_ns, samples_ns))
+    return math.sqrt((count * squares - total * total) / (count * (count - 1))) * count / total
 
 
 def _rank(count: int) -> int:

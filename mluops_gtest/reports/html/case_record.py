@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from mluops_gtest.model.difference import told_ulp
@@ -18,11 +19,14 @@ from mluops_gtest.model.result import (
     TensorInfo,
     Worst,
 )
+from mluops_gtest.model.status import Status
 from mluops_gtest.reports.html.compact import Pool, largest_ratio, number, profile_record, shortened
 
 # The page explains; the whole text of a chatty backend is in report.json.
 _MAX_PRINTED: Final = 2000
 _MAX_VALUE: Final = 240
+_as_json: Final = json.JSONEncoder(ensure_ascii=False, default=str).encode
+_NAMES: Final[dict[Status | None, str | None]] = {None: None, **{status: status.name for status in Status}}
 _PLACES: Final = {outcome: place for place, outcome in enumerate(Outcome)}
 
 
@@ -46,9 +50,8 @@ def listed(result: CaseResult, pool: Pool, lang: str) -> dict[str, Any]:
 
 def opened(result: CaseResult, pool: Pool, lang: str) -> dict[str, Any]:
     """What the page shows of a case that is opened."""
-    statuses = (result.status, result.expected_status)
     return {
-        "status": pool.number(tuple(None if status is None else status.name for status in statuses)),
+        "status": pool.number((_NAMES[result.status], _NAMES[result.expected_status])),
         "readings": [_reading(reading, pool) for reading in result.readings],
         "worst": None if result.worst is None else _worst(result.worst, pool),
         "elements": [_elements(seen, pool) for seen in result.elements],
@@ -71,7 +74,7 @@ def facts(mapping: Mapping[str, Any]) -> list[list[str]]:
 
 
 def _text(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    text = value if isinstance(value, str) else _as_json(value)
     return text if len(text) <= _MAX_VALUE else text[:_MAX_VALUE] + " …"
 
 
@@ -83,8 +86,14 @@ def _host(result: CaseResult) -> list[str]:
 
 
 def _reading(reading: Reading, pool: Pool) -> list[Any]:
-    what = pool.number((reading.output, reading.criterion, number(reading.threshold, 6)))
+    what = pool.number((reading.output, reading.criterion, _threshold(reading.threshold)))
     return [what, number(reading.value), int(reading.within)]
+
+
+# Criteria have few.
+@lru_cache
+def _threshold(value: float) -> float | int | str:
+    return number(value, 6)
 
 
 def _elements(seen: ElementReading, pool: Pool) -> list[Any]:

@@ -1,6 +1,6 @@
 """Failures by their causes, as the page's script reads them: a headline, what it rests on, and a map of its example."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -13,8 +13,8 @@ from mluops_gtest.model.result import CaseResult, Outcome
 _TELLING: Final = 64
 
 
-def cause_records(report: RunReport, rows: Mapping[str, int], lang: str) -> list[dict[str, Any]]:
-    """The causes that have a headline, those of most cases first, with the numbers of their rows."""
+def cause_records(report: RunReport, lang: str) -> list[dict[str, Any]]:
+    """The causes that have a headline, those of most cases first, with the names of their cases as rows."""
     if not report.tally.failing:
         return []
     # Late: the page of a run that passed needs none of it.
@@ -22,9 +22,7 @@ def cause_records(report: RunReport, rows: Mapping[str, int], lang: str) -> list
     from mluops_gtest.model.reasons.explained import explanation_words, headline_words, support_words
 
     # Maps of errors are shown case by case, and take most of the memory.
-    failing = (
-        replace(r, profile=None) for r in report.results if r.outcome.blocks and r.outcome is not Outcome.NOT_RUN
-    )
+    failing = (replace(result, profile=None) for result in report.results if _fails(result))
     groups = cause_groups(failing, report.results, report.shapes)
     records = []
     for group in groups:
@@ -36,7 +34,7 @@ def cause_records(report: RunReport, rows: Mapping[str, int], lang: str) -> list
             {
                 "head": headline_words(group.headline, lang),
                 "support": list(support_words(group.headline, lang)),
-                "rows": [rows[result.case] for result in group.members],
+                "rows": [result.case for result in group.members],
                 "case": case,
                 "example": explanation_words(example, lang),
                 "dims": list(example.dims),

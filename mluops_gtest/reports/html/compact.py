@@ -77,11 +77,13 @@ def error_class(error: float, bins: int) -> str:
 def profile_record(profile: Profile) -> dict[str, Any]:
     """A profile with its map as one character per cell, in the classes of its histogram."""
     bins = len(profile.histogram)
+    # Most cells have one of a few values.
+    signs = {cell: error_class(cell, bins) for cell in set(profile.cells)}
     record = {
         "output": profile.output,
         "bins": list(profile.histogram),
         "rows": profile.rows,
         "columns": profile.columns,
-        "cells": "".join(error_class(cell, bins) for cell in profile.cells),
+        "cells": "".join(map(signs.__getitem__, profile.cells)),
     }
     return {**record, "width": profile.width} if profile.width else record

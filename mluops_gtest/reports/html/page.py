@@ -1,6 +1,6 @@
 """The report as one HTML file: nothing is loaded from anywhere, and nothing in it is read as markup by mistake."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from html import escape
 from typing import Any
@@ -64,7 +64,7 @@ def render_html(
 <body>
 <svg id="svg-namespace" width="0" height="0" hidden></svg>
 <div id="page"></div>
-<noscript>{_without_script(report, words, lang)}</noscript>
+<noscript>{_without_script(report, data, words, lang)}</noscript>
 <script type="application/json" id="words">{json_line(words).decode()}</script>
 {elements_of({"data": [json_line(data)], "lines": lines})}
 <script>{script}</script>
@@ -78,20 +78,19 @@ def _headline(report: RunReport, words: Mapping[str, str]) -> str:
     return words[f"verdict_{verdict(report)}"].format(n=blocked, all=len(report.results))
 
 
-def _without_script(report: RunReport, words: Mapping[str, str], lang: str) -> str:
+def _without_script(report: RunReport, data: Mapping[str, Any], words: Mapping[str, str], lang: str) -> str:
     """The counts per operator and the first blocking cases, for readers without JavaScript."""
-    counts: dict[str, Counter[str]] = {}
-    listed: list[list[str]] = []
-    blocking = 0
-    for result in report.results:
-        counts.setdefault(result.operator or "?", Counter())[result.outcome.value] += 1
-        blocking += result.outcome.blocks
-        if result.outcome.blocks and len(listed) < _MAX_LISTED:
-            listed.append(_blocking_line(result, words, lang))
+    operators, found = (data["columns"].get(name, ()) for name in ("op", "outcome"))
+    outcomes = list(Outcome)
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for (operator, outcome), count in Counter(zip(operators, found, strict=True)).items():
+        counts[data["pool"][operator]][outcomes[outcome].value] = count
+    blocking = [place for place, outcome in enumerate(found) if outcomes[outcome].blocks]
+    listed = [_blocking_line(report.results[place], words, lang) for place in blocking[:_MAX_LISTED]]
     present = list(report.summary)
     heads = [words["operator"], words["cases"], *(words[f"o_{outcome}"] for outcome in present)]
     rows = [[name, row.total(), *(row[outcome] for outcome in present)] for name, row in sorted(counts.items())]
-    left = blocking - len(listed)
+    left = len(blocking) - len(listed)
     return (
         f"<main><h1>{escape(_headline(report, words))}</h1><p>{escape(words['noscript'])}</p>"
         f"{_table(heads, rows)}"

@@ -1,5 +1,6 @@
 """A report as the data that the page's script reads: each distinct value once, what is empty left out."""
 
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -41,19 +42,23 @@ def payload(
     pool, past = Pool(), history or {}
     moved = {case: word.replace("_", " ") for case, word in (transitions or {}).items()}
     runs = latest_runs(past)
-    columns: dict[str, list[Any]] = {}
+    # First, so that what it takes is gone before the lines come.
+    causes = cause_records(report, lang)
+    columns: dict[str, list[Any]] = defaultdict(list)
     lines, timed = [], {}
     for place, result in enumerate(report.results):
         row = listed(result, pool, lang)
         row["moved"] = pool.number(moved[result.case]) if result.case in moved else None
         row["trend"] = [pool.number(text) for text in trend_text(past.get(result.case, ()), runs)] if runs else None
         for name, value in row.items():
-            columns.setdefault(name, []).append(value)
+            columns[name].append(value)
         perf = timing_record(result, device)
         if perf is not None:
             timed[place] = _roof(perf.pop("roof", None), result)
         lines.append(json_line(kept(opened(result, pool, lang) | {"perf": perf})))
-    present = {case: place for place, case in enumerate(columns.get("id", ()))}
+    present = {case: place for place, case in enumerate(columns["id"])}
+    for cause in causes:
+        cause["rows"] = [present[case] for case in cause["rows"]]
     return {
         "verdict": verdict(report),
         "run": _run(report, device),
@@ -63,7 +68,7 @@ def payload(
         "missing": [[case, word] for case, word in sorted(moved.items()) if case not in present],
         "runs": runs,
         "commits": commits_of(past, runs),
-        "causes": cause_records(report, present, lang),
+        "causes": causes,
         "cases": len(lines),
         "columns": {name: column for name, column in columns.items() if any(value is not None for value in column)},
         "timed": timed,

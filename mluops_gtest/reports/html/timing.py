@@ -1,5 +1,6 @@
 """Times of repeated calls as the page draws them: a distribution, its figures, and how near the device's roofs."""
 
+import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -58,7 +59,7 @@ def distribution(samples_ns: Sequence[int]) -> list[Any]:
 def _roof(result: CaseResult, samples_ns: Sequence[int], device: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """What the case attained, and its shares of the device where that is described."""
     io_bytes, operations = result.info.theory_io_bytes, result.info.theory_ops or 0.0
-    seconds = timing_stats(samples_ns).median * 1e-9
+    seconds = statistics.median(samples_ns) * 1e-9
     if not io_bytes or seconds <= 0:
         return None
     attained = {"io_rate": number(io_bytes / seconds), "op_rate": number(operations / seconds)}

@@ -4,7 +4,6 @@
 let DATA, OUTCOMES, BLOCKING_FIRST, BLOCKS, MARKS, GRAVITY;
 const RESULTS = [];
 const ROWS = [];
-const BY_ID = new Map();
 
 const pooled = (number) => (number === undefined || number === null ? undefined : DATA.pool[number]);
 
@@ -63,7 +62,6 @@ function takeData(data) {
   DATA.causes.forEach((cause, place) => cause.rows.forEach((number) => (RESULTS[number].cause = place + 1)));
   for (const row of RESULTS) ROWS.push(row);
   for (const entry of DATA.missing) ROWS.push(missingRow(entry, ROWS.length));
-  for (const row of ROWS) BY_ID.set(row.id, row);
   // Names are compared once, afterwards their order is a number; mostly they come in order.
   const ordered = ROWS.every((row, place) => place === 0 || ROWS[place - 1].id < row.id);
   (ordered ? ROWS : [...ROWS].sort((a, b) => (a.id < b.id ? -1 : 1))).forEach((row, place) => (row.place = place));
@@ -106,7 +104,9 @@ function unfolded(row) {
 
 // The text of a script element with data; of a large page it is packed.
 async function unpacked(node) {
-  const packed = Uint8Array.from(atob(node.textContent), (sign) => sign.charCodeAt(0));
+  const signs = atob(node.textContent);
+  const packed = new Uint8Array(signs.length);
+  for (let place = 0; place < signs.length; place += 1) packed[place] = signs.charCodeAt(place);
   return new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"))).text();
 }
 

@@ -61,7 +61,7 @@ function readAddress() {
   const changes = {};
   for (const name of Object.keys(FILTER)) if (state.has(name)) changes[name] = state.get(name);
   if (!(changes.order in ORDERS)) delete changes.order;
-  const row = BY_ID.get(state.get("case"));
+  const row = state.has("case") && ROWS.find((one) => one.id === state.get("case"));
   if (row) goToCase(row);
   else if (Object.keys(changes).length) resetFilter(changes);
   else return false;
