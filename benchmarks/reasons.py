@@ -16,8 +16,8 @@ REASONS = {
         "arithmetic, not memory, is what takes the time."
     ),
     "criteria/bound/10M": (
-        "Each element's allowance needs products, a division and exponents in float64, where the limit only "
-        "reads three arrays."
+        "As for float, with three products and two comparisons more for each element; what it is allowed is "
+        "worked out in full only in bands of 1024 where these do not tell."
     ),
     "criteria/numpy/1000": (
         "Some 30 numpy calls of about 1 µs each on one block: sums of cells 29 %, differences and views 20 %, "

@@ -12,44 +12,110 @@ static double number_at(const spread *s, int64_t index) {
     }
 }
 
-/* The end of the run of elements that share the number of element `at + i`; no more than `count`. */
-static int end_of_run(const spread *s, int64_t at, int i, int count) {
-    int64_t left = s->repeat - (at + i) % s->repeat;
-    return left < count - i ? i + (int)left : count;
+/* Elements that share a number: which number it is, and how many of them are left. */
+typedef struct {
+    int64_t index, left;
+} run;
+
+static run run_at(const spread *s, int64_t at) {
+    const int64_t index = at / s->repeat;
+    return (run){index, (index + 1) * s->repeat - at};
 }
+
+/* The element behind the run that begins with element `i`; no more than `count`. */
+static int end_of(const run *r, int i, int count) { return r->left < count - i ? i + (int)r->left : count; }
+
+static void go_on(run *r, const spread *s) { *r = (run){r->index + 1, s->repeat}; }
 
 static void fill(double *out, int from, int until, double number) {
     for (int i = from; i < until; i++) out[i] = number;
 }
 
-/* The numbers of the `count` elements from element `at` on: where they are, or spread out. */
-static const double *spread_out(const spread *s, int64_t at, int count, double *out) {
+/* The numbers of the `count` elements from element `at` on, with zeros behind them up to `size`: where they are, or
+ * spread out. */
+static const double *spread_out(const spread *s, int64_t at, int count, int size, double *out) {
     if (s->repeat == 1 && s->kind == F64) {
         const unsigned char *numbers = s->numbers + at * 8;
-        if (count == LANES && (uintptr_t)numbers % sizeof(double) == 0) return (const double *)numbers;
+        if (count == size && (uintptr_t)numbers % sizeof(double) == 0) return (const double *)numbers;
         memcpy(out, numbers, (size_t)count * 8);
     } else if (s->repeat == 1 && s->kind == F32) {
-        float own[LANES] = {0};
-        memcpy(own, s->numbers + at * 4, (size_t)count * 4);
-        for (int i = 0; i < LANES; i++) out[i] = (double)own[i];
+        for (int i = 0; i < count; i++) {
+            float number;
+            memcpy(&number, s->numbers + (at + i) * 4, 4);
+            out[i] = (double)number;
+        }
     } else {
-        for (int i = 0, end; i < count; i = end) {
-            end = end_of_run(s, at, i, count);
-            fill(out, i, end, number_at(s, (at + i) / s->repeat));
+        run r = run_at(s, at);
+        for (int i = 0, end; i < count; i = end, go_on(&r, s)) {
+            end = end_of(&r, i, count);
+            fill(out, i, end, number_at(s, r.index));
         }
     }
+    fill(out, count, size, 0.0);
     return out;
 }
 
-/* What the roundings of sums make of them: a share of the magnitude, and what underflows; 0 where nothing is rounded. */
-static void spread_roundings(const bound *limits, int64_t at, int count, double *share, double *underflow) {
-    for (int i = 0, end; i < count; i = end) {
-        end = end_of_run(&limits->roundings, at, i, count);
-        double roundings = number_at(&limits->roundings, (at + i) / limits->roundings.repeat);
-        double lost = roundings * limits->roundoff;
-        fill(share, i, end, roundings == 0 ? 0.0 : (lost < 1 ? lost / (1 - lost) : INFINITY) + limits->loss);
-        fill(underflow, i, end, roundings == 0 ? 0.0 : (roundings + 1) * limits->tiny / 2);
+/* What so many roundings make of a sum: a share of its magnitude, and what underflows; 0 where nothing is rounded. */
+static double share_of(double roundings, const bound *limits) {
+    const double lost = roundings * limits->roundoff;
+    return roundings == 0 ? 0.0 : (lost < 1 ? lost / (1 - lost) : INFINITY) + limits->loss;
+}
+
+static double underflow_of(double roundings, const bound *limits) {
+    return roundings == 0 ? 0.0 : (roundings + 1) * limits->tiny / 2;
+}
+
+enum { HELD = 4 * LANES };
+
+/* What tells by a few products that all elements of a band are within: where its magnitude is above `exact`, a sum
+ * rounds; it is allowed this share of the magnitude at least, and half of the last place of the result. */
+typedef struct {
+    const double *magnitude;
+    int64_t each; /* -1: a share for each element; 0: those of the first elements are those of all */
+    double known, half, half_of_evaluated;
+    const unsigned char *soon; /* the magnitudes behind the band, and the bytes of one: 0 where elements share them */
+    int64_t size;
+    _Alignas(64) double share[HELD], exact[HELD], own_magnitude[HELD];
+} held;
+
+static void hold_shares(held *h, const bound *limits, int64_t at, int count) {
+    run r = run_at(&limits->roundings, at), u = run_at(&limits->unit, at);
+    for (int i = 0, end; i < count; i = end, go_on(&r, &limits->roundings)) {
+        end = end_of(&r, i, count);
+        const double share = share_of(number_at(&limits->roundings, r.index), limits) + limits->behind;
+        /* Where only the result is rounded, products tell nothing. */
+        fill(h->share, i, end, share > 0 ? share : -INFINITY);
     }
+    for (int i = 0, end; i < count; i = end, go_on(&u, &limits->unit)) {
+        end = end_of(&u, i, count);
+        const double exact = limits->loss == 0 ? number_at(&limits->unit, u.index) * limits->sums : 0.0;
+        fill(h->exact, i, end, exact >= 0 ? exact : INFINITY);
+    }
+}
+
+static int is_shared(const spread *s, int64_t at, int64_t count) { return run_at(s, at).left >= count; }
+
+/* Before the bands of the `count` elements from element `at` on. */
+static void begin_holding(held *h, const bound *limits, int64_t at, int64_t count) {
+    h->each = -!(is_shared(&limits->roundings, at, count) && is_shared(&limits->unit, at, count));
+    h->size = limits->magnitude.repeat > 1 ? 0 : limits->magnitude.kind == F32 ? 4 : 8;
+    h->half = ldexp(1.0, (int)-limits->significant);
+    h->half_of_evaluated = limits->rounds_twice ? h->half : 0.0;
+    fill(h->share, 0, HELD, 0.0);
+    fill(h->exact, 0, HELD, 0.0);
+    if (h->each) return;
+    hold_shares(h, limits, at, 1);
+    fill(h->share, 1, WIDTH, h->share[0]);
+    fill(h->exact, 1, WIDTH, h->exact[0]);
+}
+
+/* The band of `size` elements from element `at` on, of which `count` are there. */
+static void hold_band(held *h, const bound *limits, int64_t at, int count, int size, const figures *f) {
+    h->magnitude = spread_out(&limits->magnitude, at, count, size, h->own_magnitude);
+    h->soon = limits->magnitude.numbers + (at + size) * h->size;
+    /* No quotient is above the furthest so far, or above 1, where the error is not above that share of what is allowed. */
+    h->known = cautious(f->ratio < 1 ? f->ratio : 1);
+    if (h->each) hold_shares(h, limits, at, count);
 }
 
 static inline doubles half_ulps(doubles numbers, int64_t smallest, int64_t significant) {
@@ -103,30 +169,23 @@ static void note_shares(const double *e, const double *b, const double *allowed,
 
 /* Elements `at` ... of both sides, of which `count` are there and the rest are equal. */
 static void look_at_row(const double *e, const double *b, int64_t at, int count, const bound *limits, figures *f) {
-    _Alignas(64) double own_magnitude[LANES], share[LANES], underflow[LANES], own_unit[LANES], allowed[LANES];
-    for (int i = count; i < LANES; i++) own_magnitude[i] = share[i] = underflow[i] = own_unit[i] = 0.0;
-    const double *magnitude = spread_out(&limits->magnitude, at, count, own_magnitude);
-    const double *unit = spread_out(&limits->unit, at, count, own_unit);
-    spread_roundings(limits, at, count, share, underflow);
-    const int64_t size = limits->magnitude.repeat == 1 ? limits->magnitude.kind == F32 ? 4 : 8 : 0;
-    const unsigned char *soon = limits->magnitude.numbers + (at + 4 * LANES) * size;
-    /* A product tells where no quotient can be above the furthest, or above 1; not where it could be subnormal. */
+    _Alignas(64) double own_magnitude[LANES], own_roundings[LANES], own_unit[LANES], allowed[LANES];
+    _Alignas(64) double share[LANES], underflow[LANES];
+    const double *magnitude = spread_out(&limits->magnitude, at, count, LANES, own_magnitude);
+    const double *roundings = spread_out(&limits->roundings, at, count, LANES, own_roundings);
+    const double *unit = spread_out(&limits->unit, at, count, LANES, own_unit);
+    for (int i = 0; i < LANES; i++) {
+        share[i] = share_of(roundings[i], limits);
+        underflow[i] = underflow_of(roundings[i], limits);
+    }
     const double known = cautious(f->ratio < 1 ? f->ratio : 1);
     masks within = ~(masks){0};
-    for (int i = 0; i < LANES; i += WIDTH) {
-        __builtin_prefetch(soon + i * size);
-        /* Sums that round, which most do, are allowed that share at least. */
-        doubles x = loaded(e + i), y = loaded(b + i), m = loaded(magnitude + i), least = m * loaded(share + i) * known;
-        within &= ((magnitudes(x - y) <= lower(least, 0x1.fffffffffffffp1023)) & (least >= 1e-280) &
-                   (m > loaded(unit + i) * limits->sums)) | (x == y);
-    }
-    if (!any(~within)) return;
-    within = ~(masks){0};
     for (int i = 0; i < LANES; i += WIDTH) {
         doubles x = loaded(e + i), y = loaded(b + i);
         doubles may = allowance(x, y, loaded(magnitude + i), loaded(share + i), loaded(underflow + i),
                                 loaded(unit + i), limits);
         memcpy(allowed + i, &may, sizeof may);
+        /* A product tells where no quotient can be above the furthest, or above 1; not where it could be subnormal. */
         within &= ((magnitudes(x - y) <= may * known) & (may >= 1e-280)) | (x == y);
     }
     if (any(~within)) note_shares(e, b, allowed, at, f);

@@ -1,6 +1,6 @@
 /* Comparison of one floating-point type, LANES parts at a time. The file that includes it defines NAME, STORED (what is
  * in memory), VALUE (what is computed with before it is widened to double), PATTERN and UNSIGNED (the bits of a part),
- * MAGNITUDE and LARGEST_FINITE (masks of PATTERN); WIDEN where STORED is no number in C; MAY_OVERFLOW where a difference
+ * MAGNITUDE and LARGEST_FINITE (masks of PATTERN), LOADED (several VALUEs as doubles); WIDEN where STORED is no number in C; MAY_OVERFLOW where a difference
  * of two finite numbers may leave double. */
 #define FN(name) JOIN(name, NAME)
 
@@ -48,12 +48,6 @@ static void FN(keep_finite)(FN(row) *e, FN(row) *b) {
     b->bits = b->own_bits;
     FN(take_values)(e);
     FN(take_values)(b);
-}
-
-static inline doubles FN(widened)(const VALUE *values) {
-    doubles wide;
-    for (int i = 0; i < WIDTH; i++) wide[i] = (double)values[i];
-    return wide;
 }
 
 /* Finite numbers: -0 and +0 differ in bits alone. */
@@ -131,28 +125,48 @@ static void FN(raise_maxima)(const VALUE *e, const VALUE *b, double small, int64
     if (above) FN(new_maxima)(e, b, small, at, f);
 }
 
-enum { FN(FINITE) = 1, FN(ABOVE) = 2 };
+enum { FN(FINITE) = 1, FN(ABOVE) = 2, FN(OUTSIDE) = 4 };
 
-/* Add rows to the sums that count, giving the others. Whether the sums of the differences are finite, and whether an
- * error may be above one that is known: where |b| is small it errs on the side of yes. `next` is needed soon. */
-static inline int FN(add_rows)(const VALUE *restrict e, const VALUE *restrict b, int rows, walk *w, const figures *f,
-                               const PATTERN *next_e, const PATTERN *next_b) {
+/* Whether products tell that elements are within what arithmetic allows: those from element `k` of a band on. */
+static inline masks FN(are_within)(doubles e, doubles b, int k, const held *h) {
+    const doubles m = loaded(h->magnitude + k), none = {0};
+    doubles least = m * loaded(h->share + (k & h->each)) + powers(b) * h->half;
+#if defined(WIDEN)
+    least += powers(e) * h->half_of_evaluated;
+#endif
+    least *= h->known;
+    masks told = m > loaded(h->exact + (k & h->each));
+#if defined(MAY_OVERFLOW)
+    told &= least >= 1e-280; /* a subnormal product may be off by much */
+#endif
+    return magnitudes(e - b) <= pick(told, least, none);
+}
+
+/* Add rows to the sums that count, giving the others. Whether the sums of the differences are finite, whether an error
+ * may be above one that is known (where |b| is small it errs on the side of yes), and whether an element may be outside
+ * of what `h`, if given, holds it to. `next` is needed soon. */
+static inline __attribute__((always_inline)) int FN(add_rows)(const VALUE *restrict e, const VALUE *restrict b,
+                                                              int rows, walk *w, const figures *f, const held *h,
+                                                              const PATTERN *next_e, const PATTERN *next_b) {
     const lanes *restrict from = &w->sums[w->now];
     lanes *restrict to = &w->sums[!w->now];
-    const double largest = f->largest, relative = cautious(f->relative);
-    masks above = {0}, finite = ~(masks){0};
+    const double relative = cautious(f->relative);
+    const doubles largest = spread_over(f->largest);
+    masks above = {0}, finite = ~(masks){0}, within = ~(masks){0};
     for (int i = 0; i < LANES; i += WIDTH) {
-        __builtin_prefetch(next_e + rows * i);
-        __builtin_prefetch(next_b + rows * i);
+        fetch(next_e, rows * i, rows * WIDTH, sizeof(PATTERN));
+        fetch(next_b, rows * i, rows * WIDTH, sizeof(PATTERN));
+        if (h) fetch(h->soon, rows * i, rows * WIDTH, h->size);
         doubles difference = loaded(from->difference + i), difference_squared = loaded(from->difference_squared + i);
         doubles weight = loaded(from->weight + i), weight_squared = loaded(from->weight_squared + i);
         for (int k = i; k < rows * LANES; k += LANES) {
-            doubles y = FN(widened)(b + k), d = magnitudes(FN(widened)(e + k) - y), m = magnitudes(y);
+            doubles x = LOADED(e + k), y = LOADED(b + k), d = magnitudes(x - y), m = magnitudes(y);
             difference += d;
             difference_squared += d * d;
             weight += m;
             weight_squared += m * m;
             above |= d > lower(m * relative, largest);
+            if (h) within &= FN(are_within)(x, y, k, h);
         }
         memcpy(to->difference + i, &difference, sizeof(doubles));
         memcpy(to->difference_squared + i, &difference_squared, sizeof(doubles));
@@ -160,7 +174,14 @@ static inline int FN(add_rows)(const VALUE *restrict e, const VALUE *restrict b,
         memcpy(to->weight_squared + i, &weight_squared, sizeof(doubles));
         finite &= difference <= 0x1.fffffffffffffp1023;
     }
-    return (any(~finite) ? 0 : FN(FINITE)) | (any(above) ? FN(ABOVE) : 0);
+    return (any(~finite) ? 0 : FN(FINITE)) | (any(above) ? FN(ABOVE) : 0) | (any(~within) ? FN(OUTSIDE) : 0);
+}
+
+/* The same where there are limits. Apart, so that what needs none keeps its registers. */
+static __attribute__((noinline)) int FN(add_held_rows)(const VALUE *restrict e, const VALUE *restrict b, walk *w,
+                                                       const figures *f, const held *h, const PATTERN *next_e,
+                                                       const PATTERN *next_b) {
+    return FN(add_rows)(e, b, FN(BAND), w, f, h, next_e, next_b);
 }
 
 /* Places and numbers of what is unequal, where single parts are not elements or some part is no finite number. */
@@ -191,8 +212,8 @@ static void FN(catch_up)(walk *w, const unsigned char *until) {
     w->passed = -1;
 }
 
-/* Hold a row to what arithmetic allows. Apart, so that what needs no limits keeps its registers. */
-static __attribute__((noinline)) void FN(look)(const VALUE *e, const VALUE *b, int64_t at, int64_t left, const pair *given, figures *f) {
+/* Hold a row to what arithmetic allows. */
+static void FN(look)(const VALUE *e, const VALUE *b, int64_t at, int64_t left, const pair *given, figures *f) {
     _Alignas(64) double wide_e[LANES], wide_b[LANES];
     if (left <= 0) return;
     for (int i = 0; i < LANES; i++) {
@@ -221,13 +242,14 @@ static void FN(compare_row)(const pair *given, int64_t from, int64_t left, walk 
     FN(keep_finite)(&e, &b);
     FN(distances) found = FN(distances_of)(e.bits, b.bits, LANES);
     f->ulp = found.ulp > f->ulp ? found.ulp : f->ulp;
-    FN(add_rows)(e.values, b.values, 1, w, f, e.bits, b.bits);
+    FN(add_rows)(e.values, b.values, 1, w, f, NULL, e.bits, b.bits);
     w->now = !w->now;
     FN(raise_maxima)(e.values, b.values, given->small, at, f);
 }
 
 /* A band of single parts; false, and nothing done, where one is no finite number. */
-static int FN(compare_band)(const PATTERN *e, const PATTERN *b, const pair *given, int64_t from, walk *w, figures *f) {
+static int FN(compare_band)(const PATTERN *e, const PATTERN *b, const pair *given, int64_t from, walk *w, held *h,
+                            figures *f) {
     FN(distances) found = FN(distances_of)(e, b, FN(BAND_PARTS));
     if (w->passed >= 0 && !found.bits) {
         w->passed += FN(BAND);
@@ -241,13 +263,20 @@ static int FN(compare_band)(const PATTERN *e, const PATTERN *b, const pair *give
     const VALUE *values_e = (const VALUE *)e, *values_b = (const VALUE *)b;
 #endif
     FN(catch_up)(w, given->baseline + from * (int64_t)sizeof(STORED));
-    int seen = FN(add_rows)(values_e, values_b, FN(BAND), w, f, e + FN(BAND_PARTS), b + FN(BAND_PARTS));
+    const PATTERN *next_e = e + FN(BAND_PARTS), *next_b = b + FN(BAND_PARTS);
+    const int64_t at = given->start + from, left = given->count - from;
+    int seen;
+    if (given->limits && found.unequal) {
+        hold_band(h, given->limits, at, left < FN(BAND_PARTS) ? (int)left : FN(BAND_PARTS), FN(BAND_PARTS), f);
+        seen = FN(add_held_rows)(values_e, values_b, w, f, h, next_e, next_b);
+    } else {
+        seen = FN(add_rows)(values_e, values_b, FN(BAND), w, f, NULL, next_e, next_b);
+    }
     if (!(seen & FN(FINITE))) return 0;
     w->now = !w->now;
     f->bits_unequal += found.bits;
     f->unequal += found.unequal;
     f->ulp = found.ulp > f->ulp ? found.ulp : f->ulp;
-    const int64_t at = given->start + from;
     if (found.unequal) {
         w->last = from;
         if (f->first_unequal < 0) {
@@ -259,9 +288,9 @@ static int FN(compare_band)(const PATTERN *e, const PATTERN *b, const pair *give
     if (seen & FN(ABOVE))
         for (int i = 0; i < FN(BAND_PARTS); i += LANES)
             FN(raise_maxima)(values_e + i, values_b + i, given->small, at + i, f);
-    if (given->limits && found.unequal)
+    if (seen & FN(OUTSIDE))
         for (int i = 0; i < FN(BAND_PARTS); i += LANES)
-            FN(look)(values_e + i, values_b + i, at + i, given->count - from - i, given, f);
+            FN(look)(values_e + i, values_b + i, at + i, left - i, given, f);
     return 1;
 }
 
@@ -280,6 +309,8 @@ static void FN(compare)(const pair *given, figures *f, cell_sums *out, uint8_t *
     walk w;
     w.now = 0;
     w.last = -1;
+    held h;
+    if (given->limits) begin_holding(&h, given->limits, given->start, given->count);
     begin(f);
     for (int64_t cell = 0; cell * CELL < given->count; cell++) {
         int64_t end = given->count < (cell + 1) * CELL ? given->count : (cell + 1) * CELL;
@@ -288,7 +319,7 @@ static void FN(compare)(const pair *given, figures *f, cell_sums *out, uint8_t *
         for (int64_t i = cell * CELL; i < end; i += FN(BAND_PARTS))
             if (given->parts_of_element > 1 ||
                 !FN(compare_band)(FN(taken)(given->evaluated, i, end - i, own_e),
-                                  FN(taken)(given->baseline, i, end - i, own_b), given, i, &w, f))
+                                  FN(taken)(given->baseline, i, end - i, own_b), given, i, &w, &h, f))
                 for (int64_t k = i; k < end && k < i + FN(BAND_PARTS); k += LANES)
                     FN(compare_row)(given, k, end - k, &w, f);
         equal[cell] = w.passed >= 0;
@@ -353,5 +384,6 @@ static int64_t FN(beyond)(const pair *given, double threshold, double scale) {
 #undef UNSIGNED
 #undef MAGNITUDE
 #undef LARGEST_FINITE
+#undef LOADED
 #undef WIDEN
 #undef MAY_OVERFLOW

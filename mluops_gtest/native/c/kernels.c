@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#if defined(__F16C__)
+#if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
@@ -32,6 +32,7 @@ enum { WIDTH = 4 };
 #else
 enum { WIDTH = 2 };
 #endif
+/* Where compilers may take such a vector apart, an intrinsic names the instruction. */
 typedef double doubles __attribute__((vector_size(WIDTH * sizeof(double))));
 typedef int64_t masks __attribute__((vector_size(WIDTH * sizeof(int64_t))));
 typedef uint64_t words __attribute__((vector_size(WIDTH * sizeof(uint64_t))));
@@ -42,11 +43,36 @@ static inline doubles loaded(const double *numbers) {
     return vector;
 }
 
+static inline doubles widened(const float *numbers) {
+#if defined(__AVX512F__)
+    return _mm512_cvtps_pd(_mm256_loadu_ps(numbers));
+#elif defined(__AVX__)
+    return _mm256_cvtps_pd(_mm_loadu_ps(numbers));
+#else
+    doubles wide;
+    for (int i = 0; i < WIDTH; i++) wide[i] = (double)numbers[i];
+    return wide;
+#endif
+}
+
 static inline doubles magnitudes(doubles numbers) { return (doubles)((masks)numbers & INT64_MAX); }
 
-static inline doubles lower(doubles numbers, double limit) {
-    for (int i = 0; i < WIDTH; i++) numbers[i] = numbers[i] < limit ? numbers[i] : limit;
-    return numbers;
+/* The powers of two at or below |x|. */
+static inline doubles powers(doubles numbers) { return (doubles)((masks)numbers & 0x7ff0000000000000); }
+
+static inline doubles spread_over(double number) { return (doubles){0} + number; }
+
+static inline doubles lower(doubles x, doubles y) {
+#if defined(__AVX512F__)
+    return _mm512_min_pd(x, y);
+#elif defined(__AVX__)
+    return _mm256_min_pd(x, y);
+#elif defined(__SSE2__)
+    return _mm_min_pd(x, y);
+#else
+    for (int i = 0; i < WIDTH; i++) x[i] = x[i] < y[i] ? x[i] : y[i];
+    return x;
+#endif
 }
 
 static inline doubles pick(masks where, doubles yes, doubles no) {
@@ -57,6 +83,12 @@ static inline int any(masks found) {
     int64_t all = 0;
     for (int i = 0; i < WIDTH; i++) all |= found[i];
     return all != 0;
+}
+
+/* Ask for so many numbers from number `i` on, each of `size` bytes, before they are needed. */
+static inline void fetch(const void *numbers, int i, int count, int64_t size) {
+    for (int64_t byte = 0; byte < count * size; byte += 64)
+        __builtin_prefetch((const unsigned char *)numbers + i * size + byte);
 }
 
 static double folded(double *lane) {
@@ -76,9 +108,9 @@ static double highest(double *numbers) {
     return numbers[0];
 }
 
-/* Values below which |e-b| over |b|+1e-9 cannot be more than `relative`, whatever the products round to; no product of
- * it with a |b| that is not small is subnormal. */
-static double cautious(double relative) { return relative < 1e-290 ? 0.0 : relative * (1.0 - 0x1p-50); }
+/* A little less than `most`: where |e-b| is not above its product with something, the quotient cannot be above `most`,
+ * whatever a dozen operations round to; no product of it with a |b| that is not small is subnormal. */
+static double cautious(double most) { return most < 1e-290 ? 0.0 : most * (1.0 - 0x1p-48); }
 
 static void begin(figures *f) {
     *f = (figures){.first_unequal = -1, .last_unequal = -1, .first_mismatched = -1, .last_mismatched = -1, .worst = -1,
@@ -129,6 +161,7 @@ static void widen_bfloat16(const uint16_t *stored, float *values, int count) {
 #define UNSIGNED uint32_t
 #define MAGNITUDE 0x7fffffff
 #define LARGEST_FINITE 0x7f7fffff
+#define LOADED widened
 #include "float_rows.h"
 
 #define NAME float64
@@ -138,6 +171,7 @@ static void widen_bfloat16(const uint16_t *stored, float *values, int count) {
 #define UNSIGNED uint64_t
 #define MAGNITUDE 0x7fffffffffffffff
 #define LARGEST_FINITE 0x7fefffffffffffff
+#define LOADED loaded
 #define MAY_OVERFLOW
 #include "float_rows.h"
 
@@ -148,6 +182,7 @@ static void widen_bfloat16(const uint16_t *stored, float *values, int count) {
 #define UNSIGNED uint16_t
 #define MAGNITUDE 0x7fff
 #define LARGEST_FINITE 0x7bff
+#define LOADED widened
 #define WIDEN widen_half
 #include "float_rows.h"
 
@@ -158,6 +193,7 @@ static void widen_bfloat16(const uint16_t *stored, float *values, int count) {
 #define UNSIGNED uint16_t
 #define MAGNITUDE 0x7fff
 #define LARGEST_FINITE 0x7f7f
+#define LOADED widened
 #define WIDEN widen_bfloat16
 #include "float_rows.h"
 

@@ -69,6 +69,36 @@ def test_every_bound_finds_the_same_elements(dtype: DType, level: str) -> None:
                 assert held(level, shaped, dtype, limits) == held(NUMPY, shaped, dtype, limits), (shape, which)
 
 
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("dtype", FLOATS, ids=lambda dtype: dtype.value)
+def test_bounds_that_shrink_until_a_step_is_beyond_find_the_same_elements(dtype: DType, level: str) -> None:
+    """Row after row is a little further from what is allowed than all before: none may be taken for cleared."""
+    shape = (2 * CELL // 64, 64)
+    integer = np.dtype(f"<i{dtype.itemsize}")
+    one, two = (np.float32(number).view("<u4") >> 16 if dtype is DType.BFLOAT16 else number for number in (1, 2))
+    first, behind = (int(np.array(number, dtype.storage).view(integer)) for number in (one, two))
+    # Numbers from 1 to 2, the second half of them the last one below 2, from which a step leads to longer steps.
+    places = (random_parts(1, 2 * CELL, 8) % np.uint64(behind - first)).astype(integer)
+    places[CELL:] = behind - first - 1
+    baseline = (first + places).astype(integer).reshape(shape)
+    pair = (baseline + integer.type(1)).view(dtype.storage), baseline.view(dtype.storage)
+    step = 1.0 / (behind - first)
+    shrinking = np.linspace(1.3, 0.2, 2 * CELL).reshape(shape)
+    rows = (random_parts(2, shape[0], 8) % np.uint64(3)).astype(np.int64).reshape(-1, 1) + 1
+    for precision in (Precision.FLOAT, Precision.TF32, Precision.HALF):
+        for products in (False, True):
+            share = 2.0**-precision.bits + 2 * (precision.factor_loss if products else 0.0)
+            for magnitude, roundings, unit, behind_sum in (
+                (step / share * shrinking, 1, 0.0, 0),
+                ((step / share * shrinking).astype(np.float32), 1, step / share, 1),
+                (step / share * shrinking, rows, rows * 2.0**-30, 0),
+                (step / share * shrinking, rows - 1, step / share, 0),
+                (step / share * shrinking[:, :1], rows[0, 0], 0.0, 2),
+            ):
+                limits = Limits(Bound(magnitude, roundings, unit, behind_sum, products), precision)
+                assert held(level, pair, dtype, limits) == held(NUMPY, pair, dtype, limits)
+
+
 def test_unaligned_bounds_and_any_number_of_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     shape = (9 * CELL // 100, 100)
     pair = tuple(side.reshape(shape) for side in pair_of(7, shape[0] * shape[1], DType.FLOAT, 0.001, 0.9))
