@@ -82,13 +82,40 @@ def paired_in_c(call: OpCall) -> Array:
 
 
 def multiplied_alone(call: OpCall) -> Array:
-    """What BLAS takes for the products of indice_convolution_backward_data: no gather, no addition, no answer."""
-    grads, filters = call.array("output_grad"), call.array("filters")
-    rows = np.ones((max(call.param("indice_num")), grads.shape[1]))
-    weights = np.ones((grads.shape[1], filters.shape[3]))
+    """What BLAS takes for the products with filters of a sparse convolution: no gather, no addition, no answer."""
+    backward = "output_grad" in call.inputs
+    *_, inputs, outputs = call.array("filters").shape
+    weights = np.ones((outputs, inputs) if backward else (inputs, outputs))
+    rows = np.ones((max(call.param("indice_num")), len(weights)))
     for count in call.param("indice_num"):
         rows[:count] @ weights
-    return call.array("input_grad")
+    return call.array("input_grad" if backward else "features_out")
+
+
+def multiplied_pairs(call: OpCall) -> Array:
+    """What BLAS takes for the products of indice_convolution_backward_filter."""
+    longest = max(call.param("indice_num"))
+    features, grads = (np.ones((longest, call.array(name).shape[1])) for name in ("features", "output_grad"))
+    for count in call.param("indice_num"):
+        features[:count].T @ grads[:count]
+    return call.array("filters_grad")
+
+
+def interpolated_in_c(call: OpCall) -> Array:
+    features, indices, weights = (call.array(name) for name in ("features", "indices", "weights"))
+    out = np.empty((*features.shape[:2], indices.shape[1]), np.float32)
+    sizes = map(number, (*features.shape, indices.shape[1]))
+    library().interpolate(at(features), at(indices), at(weights), *sizes, at(out))
+    return out
+
+
+def interpolated_back_in_c(call: OpCall) -> Array:
+    grads, indices, weights = (call.array(name) for name in ("grad_output", "indices", "weights"))
+    batches, channels, cells = call.tensor("grad_features").dims
+    sums, out = np.empty(cells), np.empty((batches, channels, cells), np.float32)
+    sizes = map(number, (batches, channels, cells, indices.shape[1]))
+    library().interpolate_back(at(grads), at(indices), at(weights), *sizes, at(sums), at(out))
+    return out
 
 
 def by_spconv(call: OpCall) -> Array:
@@ -121,9 +148,13 @@ COMPARED = (
     Compared("get_indice_pairs/network_subm_41x1440x1440", "indice_pairs", PAIRED),
     Compared("get_indice_pairs/network_down_11x360x360", "indice_pairs", PAIRED),
     Compared("indice_convolution_backward_data/centerpoint_0_float", "input_grad", {BLAS: multiplied_alone}, BLAS),
+    Compared("indice_convolution_forward/centerpoint_3_float", "features_out", {BLAS: multiplied_alone}, BLAS),
+    Compared("indice_convolution_backward_filter/centerpoint_3_float", "filters_grad", {BLAS: multiplied_pairs}, BLAS),
     Compared("voxel_pooling_forward/bevdepth", "output_features", {C: pooled_in_c, "np.bincount": pooled_by_bincount}),
     Compared("dynamic_scatter_backward/network_mvxnet", "grad_feats", {C: scattered_in_c}),
     Compared("masked_im2col_forward/retinanet_3x3_float", "data_col", {C: columns_in_c}),
+    Compared("three_interpolate_forward/propagation_512x128x2048_float", "output", {C: interpolated_in_c}),
+    Compared("three_interpolate_backward/propagation_512x128x2048_float", "grad_features", {C: interpolated_back_in_c}),
 )
 
 
@@ -163,6 +194,8 @@ def prepared(case: str) -> tuple[Operator, OpCall]:
     draft = next(draft for draft in drafts if draft.id == case)
     made = operator.recipes[draft.recipe](Draw(draft.seed), dict(draft.params), DType.named(draft.dtype), **draft.args)
     layouts = {spec.id: spec.layouts[0] for spec in operator.tensors} | dict(made.layouts)
-    bare = call_of(operator.name, made.params, made.inputs, layouts=layouts)
+    # Of these the reference reads the dims alone.
+    room = {name: np.empty(dims, DType.named(draft.dtype).storage) for name, dims in made.outputs.items()}
+    bare = call_of(operator.name, made.params, made.inputs, room, layouts=layouts)
     buffers = {output: array.copy() for output, array in operator.reference(bare).outputs.items()}
     return operator, call_of(operator.name, made.params, made.inputs, buffers, layouts=layouts)

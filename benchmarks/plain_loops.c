@@ -67,6 +67,29 @@ void scatter(const float *gradients, const float *feats, const float *voxel_feat
   }
 }
 
+/* three_interpolate_forward: the sum of three products in double, rounded once. */
+void interpolate(const float *features, const int32_t *indices, const float *weights, int64_t batches, int64_t channels,
+                 int64_t cells, int64_t points, float *out) {
+  for (int64_t b = 0; b < batches; b++, indices += 3 * points, weights += 3 * points)
+    for (int64_t c = 0; c < channels; c++, features += cells, out += points)
+      for (int64_t n = 0; n < points; n++) {
+        double sum = 0;
+        for (int64_t t = 3 * n; t < 3 * n + 3; t++) sum += (double)features[indices[t]] * (double)weights[t];
+        out[n] = (float)sum;
+      }
+}
+
+/* three_interpolate_backward: sums in double, rounded once. `sums` has room for the cells of one channel. */
+void interpolate_back(const float *gradients, const int32_t *indices, const float *weights, int64_t batches,
+                      int64_t channels, int64_t cells, int64_t points, double *sums, float *out) {
+  for (int64_t b = 0; b < batches; b++, indices += 3 * points, weights += 3 * points)
+    for (int64_t c = 0; c < channels; c++, gradients += points, out += cells) {
+      memset(sums, 0, (size_t)cells * sizeof *sums);
+      for (int64_t t = 0; t < 3 * points; t++) sums[indices[t]] += (double)gradients[t / 3] * (double)weights[t];
+      for (int64_t i = 0; i < cells; i++) out[i] = (float)sums[i];
+    }
+}
+
 /* masked_im2col_forward: every window element copied, 0 outside of the image. */
 void columns(const float *image, const int32_t *rows, const int32_t *cols, int64_t channels, int64_t height,
              int64_t width, int64_t masks, int64_t kernel_h, int64_t kernel_w, int64_t pad_h, int64_t pad_w,

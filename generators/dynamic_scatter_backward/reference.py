@@ -1,8 +1,9 @@
-"""The oracle: points ranked within their voxel, one vectorised step per rank."""
+"""The oracle: one point after the other by the native core, else ranked within their voxel, a step per rank."""
 
 import numpy as np
 
 from mluops_gtest.authoring import Array, Baseline, OpCall
+from mluops_gtest.authoring.rows import native_give
 
 # Elements handled at once: three float32 blocks of this size stay in the second-level cache.
 _BLOCK = 1 << 15
@@ -17,12 +18,15 @@ def reference(call: OpCall) -> Baseline:
     # -1 means no voxel (§3.2), and rows at or behind voxel_num[0] are not voxels.
     inside = np.flatnonzero((voxel_of >= 0) & (voxel_of < call.array("voxel_num")[0]))
     grad_feats = np.zeros((points, channels), "<f4")
-    if inside.size:
-        _scatter(call, inside, voxel_of, grad_feats)
+    arrays = (call.array(name) for name in ("feats", "voxel_feats", "grad_voxel_feats"))
+    # IEEE equality: -0 meets +0, NaN meets nothing. What nobody meets is dropped: §3.2's second kernel would write it
+    # out of bounds.
+    if inside.size and not native_give(grad_feats, inside, voxel_of[inside], *arrays):
+        _in_rank_rounds(call, inside, voxel_of, grad_feats)
     return Baseline({"grad_feats": grad_feats})
 
 
-def _scatter(call: OpCall, inside: Array, voxel_of: Array, grad_feats: Array) -> None:
+def _in_rank_rounds(call: OpCall, inside: Array, voxel_of: Array, grad_feats: Array) -> None:
     by_voxel = inside[np.argsort(voxel_of[inside], kind="stable")]
     voxels = voxel_of[by_voxel]
     starts = np.flatnonzero(np.diff(voxels, prepend=-1))
@@ -48,8 +52,6 @@ def _one_round(call: OpCall, points: Array, voxel_of: Array, claimed: Array, gra
         block = points[start : start + rows]
         voxels = voxel_of[block]
         taken = claimed[voxels]
-        # IEEE equality: -0 meets +0, NaN meets nothing. What nobody meets is dropped: §3.2's
-        # second kernel would write it out of bounds.
         hits = (feats[block] == voxel_feats[voxels]) & ~taken
         claimed[voxels] = taken | hits
         gradients = grad_voxel_feats[voxels]

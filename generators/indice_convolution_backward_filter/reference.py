@@ -7,10 +7,11 @@ import numpy as np
 
 from mluops_gtest.authoring import Array, Baseline, Bound, OpCall
 from mluops_gtest.authoring.connections import pairs_in_use
+from mluops_gtest.authoring.rows import wide_rows
 from mluops_gtest.authoring.sums import exact_sums, largest_magnitude, lattice_exponent, sums_are_exact
 
-# Pairs whose rows are gathered at a time: 16 MiB of float64 for each side at 128 channels.
-_BLOCK_PAIRS: Final = 1 << 14
+# Pairs whose rows are gathered at a time: 8 MiB of float64 for each side at 128 channels.
+_BLOCK_PAIRS: Final = 1 << 13
 _LARGEST_EXPONENT: Final = 1023
 
 
@@ -93,11 +94,12 @@ def by_matrix_products(operands: Operands) -> Array:
     """The sums [K, Ci, Co] in float64, in an order that BLAS chooses."""
     # §3.1 step 1 clears filters_grad, so offsets without pairs are +0.
     sums = np.zeros(operands.shape, np.float64)
+    sides = [values.astype(np.float32, copy=False) for values in (operands.features, operands.output_grad)]
     for k, pairs in enumerate(operands.pairs):
         for first in range(0, pairs.shape[1], _BLOCK_PAIRS):
-            inputs, outputs = pairs[:, first : first + _BLOCK_PAIRS]
-            gathered, grads = operands.features[inputs], operands.output_grad[outputs]
-            sums[k] += gathered.T.astype(np.float64) @ grads.astype(np.float64)
+            used = pairs[:, first : first + _BLOCK_PAIRS]
+            features, grads = (wide_rows(rows, chosen) for rows, chosen in zip(sides, used, strict=True))
+            sums[k] += features.T @ grads
     return sums
 
 

@@ -5,6 +5,7 @@ from typing import Final
 import numpy as np
 
 from mluops_gtest.authoring import Array, Baseline, OpCall, Theory
+from mluops_gtest.authoring.rows import scattered
 from mluops_gtest.authoring.sums import exact_sums, largest_magnitude, lattice_exponent, sums_are_exact
 
 # Products or sums in progress: 512 KiB of float64 stay in the cache.
@@ -31,16 +32,13 @@ def scatter(result: Array, grad: Array, indices: Array, weights: Array) -> None:
     """Write the sums of one batch, added in float64 in the order of points."""
     channels, cells = result.shape
     step = max(1, min(channels, _BLOCK // max(indices.size, cells)))
-    places = (np.arange(step)[:, None] * cells + indices.reshape(-1)).reshape(-1)
     factors = weights.astype(np.float64)
     for first in range(0, channels, step):
         rows = grad[first : first + step].astype(np.float64)
         # A product of two float32 values has at most 48 bits: float64 holds it. Every contribution counts, also those
         # of one triple to one cell. A cell that nobody names is 0, whatever the buffer held: no document asks the
         # caller to clear it, only mmcv needs that.
-        products = (rows[:, :, None] * factors).reshape(-1)
-        sums = np.bincount(places[: len(products)], products, len(rows) * cells)
-        result[first : first + step] = sums.reshape(-1, cells)
+        result[first : first + step] = scattered(rows, indices, factors, cells)
 
 
 def _one_by_one(result: Array, grad: Array, indices: Array, weights: Array) -> None:

@@ -3,9 +3,10 @@
 import numpy as np
 
 from mluops_gtest.authoring import Bound, OpCall
+from mluops_gtest.authoring.rows import blended
 from mluops_gtest.authoring.sums import lattice_unit
 
-from .reference import interpolate, plain_sum
+from .reference import interpolate
 
 
 def bound(call: OpCall) -> dict[str, Bound]:
@@ -14,5 +15,5 @@ def bound(call: OpCall) -> dict[str, Bound]:
     magnitude = np.empty(call.tensor("output").dims, np.float32)
     with np.errstate(over="ignore", invalid="ignore"):
         for batch, indices in enumerate(call.array("indices")):
-            interpolate(magnitude[batch], np.abs(features[batch]), indices, np.abs(weights[batch]), plain_sum)
+            interpolate(magnitude[batch], np.abs(features[batch]), indices, np.abs(weights[batch]), blended)
     return {"output": Bound(magnitude, 3, unit=lattice_unit(features, weights), products=True)}

@@ -6,12 +6,14 @@ from typing import Final
 import numpy as np
 
 from mluops_gtest.authoring import Array, Baseline, OpCall, Theory
+from mluops_gtest.authoring.rows import blended, weighted
 from mluops_gtest.authoring.sums import largest_magnitude, lattice_exponent, sums_are_exact
 
 # Products in progress: 256 KiB of float64 each, so that three of them and their sum stay in the cache.
 _BLOCK: Final = 1 << 15
 
-_Sum = Callable[[Array, Array, Array], Array]
+# Adds up what each point takes of every row, given rows [C, M], cells [3, N] and factors [3, N].
+_Sums = Callable[[Array, Array, Array], Array]
 
 
 def reference(call: OpCall) -> Baseline:
@@ -19,7 +21,7 @@ def reference(call: OpCall) -> Baseline:
     features, indices, weights = (call.array(name) for name in ("features", "indices", "weights"))
     batches, channels, _ = features.shape
     output = np.empty((batches, channels, indices.shape[1]), features.dtype)
-    add = plain_sum if _float64_is_exact(features, weights) else odd_sum
+    add = blended if _float64_is_exact(features, weights) else _odd_sums
     # A sum beyond the largest number becomes infinite, and infinite inputs may make NaN: answers, not accidents.
     with np.errstate(over="ignore", invalid="ignore"):
         for batch in range(batches):
@@ -29,7 +31,7 @@ def reference(call: OpCall) -> Baseline:
     return Baseline({"output": output})
 
 
-def interpolate(output: Array, features: Array, indices: Array, weights: Array, add: _Sum) -> None:
+def interpolate(output: Array, features: Array, indices: Array, weights: Array, add: _Sums) -> None:
     """Write the sums of one batch."""
     # A product of two float32 values has at most 48 bits: float64 holds it. The weights are used as they are, whatever
     # their sign and sum, and each counts, also where a triple names one cell again.
@@ -38,10 +40,8 @@ def interpolate(output: Array, features: Array, indices: Array, weights: Array, 
     step = max(1, _BLOCK // len(indices))
     for first in range(0, len(output), step):
         rows = features[first : first + step].astype(np.float64)
-        # Only what an index names is read: 0 · Inf is NaN by IEEE, but a cell that nobody names spreads nothing. All
-        # cells exist, and "clip" spares the check of each.
-        terms = (rows.take(cells[t], axis=1, mode="clip") * factors[t] for t in range(3))
-        output[first : first + step] = add(*terms)
+        # Only what an index names is read: 0 · Inf is NaN by IEEE, but a cell that nobody names spreads nothing.
+        output[first : first + step] = add(rows, cells, factors)
 
 
 def _float64_is_exact(features: Array, weights: Array) -> bool:
@@ -49,10 +49,8 @@ def _float64_is_exact(features: Array, weights: Array) -> bool:
     return sums_are_exact(exponent, largest_magnitude(features) * largest_magnitude(weights), 3)
 
 
-def plain_sum(a: Array, b: Array, c: Array) -> Array:
-    """a + b + c where no sum of two or three of them rounds."""
-    total = np.add(a, b, out=a)
-    return np.add(total, c, out=total)
+def _odd_sums(rows: Array, cells: Array, factors: Array) -> Array:
+    return odd_sum(*weighted(rows, cells, factors))
 
 
 def odd_sum(a: Array, b: Array, c: Array) -> Array:

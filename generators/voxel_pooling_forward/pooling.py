@@ -1,7 +1,8 @@
 """Sums of the points in each cell: exact, so the answer depends on no order, then rounded once to float32.
 
-Points are sorted by cell and gathered block by block in rank order: first the first point of every cell of the
-block, then the second of those that have one, and so on. Each rank is then one vectorised add ("rank rounds").
+The native core adds the points where they lie and tells whether any order gives these sums. Otherwise points are sorted
+by cell and gathered block by block in rank order: first the first point of every cell of the block, then the second of
+those that have one, and so on. Each rank is then one vectorised add ("rank rounds").
 """
 
 import math
@@ -11,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, row_adder
+from mluops_gtest.authoring import Array
+from mluops_gtest.authoring.rows import native_add_rows
 from mluops_gtest.authoring.sums import exact_sums, magnitudes, sums_are_exact
 
 # A crowded cell is summed in segments of at most this many points, so that rounds stay few and wide.
@@ -42,22 +44,37 @@ def pooled(features: Array, points: Array, cells: Array, cell_count: int, *, abs
 
     `features` is float32 [P, C]; NaN and infinities follow IEEE, every NaN of the result is the same one.
     """
+    sums = _added_where_they_lie(features, points, cells, cell_count, absolute=absolute)
+    if sums is None:
+        out = _in_rank_rounds(features, segmented(points, cells), cell_count, absolute=absolute)
+    else:
+        with np.errstate(over="ignore"):
+            out = sums.astype(np.float32)
+    np.copyto(out, np.float32(np.nan), where=np.isnan(out))
+    return out
+
+
+def _added_where_they_lie(
+    features: Array, points: Array, cells: Array, cell_count: int, *, absolute: bool
+) -> Array | None:
+    """float64 sums by the native core, point after point; None without it, and where an addition may have rounded."""
+    sums = np.zeros((cell_count, features.shape[1]), np.float64)
+    added = native_add_rows(sums, cells, features, points, absolute=absolute)
+    if added is None or not math.isfinite(added.largest):
+        return None
+    most = int(np.bincount(cells).max(initial=0))
+    return sums if sums_are_exact(_lowest_bit(added.smallest), added.largest, most) else None
+
+
+def _in_rank_rounds(features: Array, segments: Segments, cell_count: int, *, absolute: bool) -> Array:
     out = np.zeros((cell_count, features.shape[1]), np.float32)
-    segments = segmented(points, cells)
     split = np.flatnonzero(~segments.whole)
     parts = np.empty((len(split), features.shape[1]), np.float64)
-    # Where no order rounds, the native core adds the rows where they lie: nothing is gathered.
-    added = row_adder()
-    if added is not None and not _are_exact(features, int(segments.count.max(initial=0))):
-        added = None
 
     def pool(bounds: tuple[int, int]) -> None:
         block = segments.part(*bounds)
         with np.errstate(invalid="ignore", over="ignore"):
-            if added is None:
-                sums = segment_sums(features, block, absolute=absolute)
-            else:
-                sums = added(features, block.order, block.start, block.count, absolute=absolute)
+            sums = segment_sums(features, block, absolute=absolute)
             out[block.cell[block.whole]] = sums[block.whole]
         first, last = np.searchsorted(split, bounds)
         parts[first:last] = sums[~block.whole]
@@ -67,7 +84,6 @@ def pooled(features: Array, points: Array, cells: Array, cell_count: int, *, abs
     for cell in np.unique(crowded):
         with np.errstate(over="ignore"):
             out[cell] = exact_sums(parts[crowded == cell])
-    np.copyto(out, np.float32(np.nan), where=np.isnan(out))
     return out
 
 
@@ -109,11 +125,6 @@ def segment_sums(features: Array, segments: Segments, *, absolute: bool = False)
 def _lowest_bit(smallest: float) -> int:
     """math.frexp gives 0.1xxx · 2^e, so the last of the 24 bits weighs 2^(e − 24)."""
     return math.frexp(smallest)[1] - _MANTISSA
-
-
-def _are_exact(features: Array, terms: int) -> bool:
-    smallest, largest = magnitudes(features)
-    return sums_are_exact(_lowest_bit(smallest), largest, terms)
 
 
 def _exact(gathered: Array, widths: list[int]) -> Array:

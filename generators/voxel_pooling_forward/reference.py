@@ -12,16 +12,16 @@ def reference(call: OpCall) -> Baseline:
     geometry, features = call.array("geom_xyz"), call.array("input_features")
     width, height, depth = (call.param(f"num_voxel_{axis}") for axis in "xyz")
     batches, points, channels = features.shape
-    inside = counted(geometry, width, height, depth)
+    rows = np.flatnonzero(counted(geometry, width, height, depth))
+    batch = rows // points
+    x, y, _ = geometry.reshape(-1, 3).take(rows, axis=0).T
     # §3.2's listing and not §3.1's copy: (batch, y, x), counted from 0; −1 where the point does not count.
-    memo = np.full(geometry.shape, -1, "<i4")
-    np.copyto(memo[..., 0], np.arange(batches, dtype="<i4")[:, None], where=inside)
-    np.copyto(memo[..., 1:], geometry[..., 1::-1], where=inside[..., None])
-    rows = np.flatnonzero(inside)
-    batch, y, x = memo.reshape(-1, 3)[rows].T.astype(np.int64)
+    memo = np.full((batches * points, 3), -1, "<i4")
+    memo[rows, 0], memo[rows, 1], memo[rows, 2] = batch, y, x
     cells = (batch * height + y) * width + x
     sums = pooled(features.reshape(batches * points, channels), rows, cells, batches * height * width)
-    return Baseline({"output_features": sums.reshape(batches, height, width, channels), "pos_memo": memo})
+    output = sums.reshape(batches, height, width, channels)
+    return Baseline({"output_features": output, "pos_memo": memo.reshape(geometry.shape)})
 
 
 def counted(geometry: Array, width: int, height: int, depth: int) -> Array:

@@ -23,7 +23,6 @@ from mluops_gtest.model.operator import (
 from mluops_gtest.model.sized_axis import SizedAxis
 from mluops_gtest.model.status import Status
 from mluops_gtest.model.tensor import TensorDesc
-from mluops_gtest.native.rows import row_adder
 
 __all__ = [
     "Array",
@@ -58,5 +57,4 @@ __all__ = [
     "diff1_and_diff2",
     "dtype_of",
     "exact",
-    "row_adder",
 ]

@@ -7,6 +7,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from mluops_gtest.authoring.lost_terms import Terms, lost_terms
+from mluops_gtest.authoring.rows import add_rows, wide_rows
 from mluops_gtest.authoring.sums import (
     assert_conditioned,
     exact_sums,
@@ -22,9 +23,9 @@ from mluops_gtest.model.criterion import Criterion
 from mluops_gtest.model.dtypes import Array
 from mluops_gtest.value import Value
 
-# Sums in progress: 2 MiB of float64 stay near the cache while all matrices add to the same rows; with less the
-# matrix products become so short that the threads of BLAS wait for each other.
-_BLOCK_SUMS: Final = 1 << 18
+# Sums in progress: 8 MiB of float64 stay near the cache while all matrices add to the same rows. With less the matrix
+# products are so short that the threads of BLAS mostly wait for each other, above all on a busy machine.
+_BLOCK_SUMS: Final = 1 << 20
 # What is looked at for conditioning: small cases wholly, network cases by their first rows.
 _CONDITION_ROWS: Final = 1024
 _CONDITION_PRODUCTS: Final = 1 << 20
@@ -91,16 +92,21 @@ def by_matrix_products(products: Products) -> Array:
     """The sums in float64 in an order that BLAS chooses, rounded once; exact where float64 is."""
     count, columns = products.shape
     result = np.empty(products.shape, products.rows.dtype)
-    step = max(1, _BLOCK_SUMS // columns)
+    step = max(1, min(count, _BLOCK_SUMS // columns))
     meetings = [_ascending(meeting) for meeting in products.meetings]
     bounds = [np.searchsorted(meeting[0], range(0, count + step, step)) for meeting in meetings]
-    matrices = products.matrices.astype(np.float64)
+    longest = max((int(np.diff(bound).max()) for bound in bounds), default=0)
+    rows, matrices = products.rows.astype(np.float32, copy=False), products.matrices.astype(np.float64)
+    # Used again and again: the first touch of fresh memory would take as long as gathering and adding.
+    gathered, multiplied = (np.empty((longest, width), np.float64) for width in matrices.shape[1:])
+    sums = np.empty((step, columns), np.float64)
     for block, start in enumerate(range(0, count, step)):
-        sums = np.zeros((min(step, count - start), columns), np.float64)
+        sums[...] = 0
         for meeting, bound, matrix in zip(meetings, bounds, matrices, strict=True):
             targets, sources = meeting[:, bound[block] : bound[block + 1]]
-            _add_rows(sums, targets - start, products.rows[sources].astype(np.float64) @ matrix)
-        result[start : start + step] = sums
+            part = wide_rows(rows, sources, gathered[: len(sources)])
+            add_rows(sums, targets - start, np.matmul(part, matrix, out=multiplied[: len(sources)]))
+        result[start : start + step] = sums[: count - start]
     return result
 
 
@@ -153,14 +159,6 @@ def _ascending(meeting: Array) -> Array:
     """The pairs by target; where they stand so already, nothing is copied."""
     targets = meeting[0]
     return meeting if (targets[1:] >= targets[:-1]).all() else meeting[:, np.argsort(targets, kind="stable")]
-
-
-def _add_rows(sums: Array, targets: Array, part: Array) -> None:
-    # An indexed += adds only once to a row that occurs twice.
-    if (targets[1:] > targets[:-1]).all():
-        sums[targets] += part
-    else:
-        np.add.at(sums, targets, part)
 
 
 def products_suspects(output: str, products_of: Callable[[OpCall], Products]) -> Mapping[str, Suspect]:

@@ -24,6 +24,8 @@ LEVELS: Final = {
         "-mprefer-vector-width=512",
     ),
 }
+# What is compiled once for each level.
+LEVELLED: Final = ("kernels.c", "rows.c")
 # Nothing here changes a rounding: no -ffast-math (it flushes subnormals in the whole process), and no contraction of a
 # product and a sum. Nobody looks at floating-point exceptions and errno, and bits are read through integer pointers.
 FLAGS: Final = (
@@ -69,9 +71,13 @@ def build(target: Path, extra: Sequence[str] = ()) -> str | None:
     intel = platform.machine().lower() in ("x86_64", "amd64")
     levels = LEVELS if intel else {"baseline": LEVELS["baseline"]}
     with tempfile.TemporaryDirectory() as folder:
-        objects = {Path(folder, f"{name}.o"): ("kernels.c", (*LEVELS[name], f"-DLEVEL={name}")) for name in levels}
+        objects = {
+            Path(folder, f"{source}.{name}.o"): (source, (*LEVELS[name], f"-DLEVEL={name}"))
+            for source in LEVELLED
+            for name in levels
+        }
         for path in sorted(SOURCES.glob("*.c")):
-            if path.name != "kernels.c":
+            if path.name not in LEVELLED:
                 flags = (f'-DSOURCES="{sources_digest()}"',) if path.name == "dispatch.c" else ()
                 objects[Path(folder, f"{path.stem}.o")] = (path.name, flags)
 

@@ -61,6 +61,11 @@ def native_library() -> ctypes.CDLL | None:
     return None if _NUMPY_ALONE.get() else native_core().library
 
 
+def native_level() -> str | None:
+    """The instruction set whose functions are used, or None: use numpy."""
+    return None if _NUMPY_ALONE.get() else native_core().level
+
+
 @contextmanager
 def numpy_alone() -> Iterator[None]:
     """Inside, numpy does the work of this thread."""

@@ -1,51 +1,140 @@
-"""Rows that lie anywhere, summed by the C library on the caller's thread; None: use numpy."""
+"""Rows that lie anywhere, gathered and added in float64 by the C library on the caller's thread; None: use numpy."""
 
 import ctypes
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from mluops_gtest.native.addresses import address_of
-from mluops_gtest.native.library import native_library
+from mluops_gtest.native.library import native_level, native_library
 
 _Array = npt.NDArray[Any]
 
 
+class Magnitudes(NamedTuple):
+    """Of some floats, those that are 0 left out: the smallest and the largest magnitude, 0.0 where there is none."""
+
+    smallest: float
+    largest: float
+
+
 class _Functions:
-    def __init__(self, library: ctypes.CDLL) -> None:
+    def __init__(self, library: ctypes.CDLL, level: str) -> None:
         pointer, number = ctypes.c_void_p, ctypes.c_int64
-        self.sum_rows = library.mluops_sum_rows
-        self.sum_rows.argtypes = [pointer, number, pointer, pointer, pointer, number, ctypes.c_int, pointer]
-        self.sum_rows.restype = None
+
+        def function(name: str, *arguments: Any) -> Any:
+            found = getattr(library, f"mluops_{name}_{level}")
+            found.argtypes, found.restype = arguments, None
+            return found
+
+        rows = (pointer, pointer, pointer, number, number)
+        self.add_rows = function("add_rows", *rows, ctypes.c_int, pointer, pointer)
+        self.add_wide_rows = function("add_wide_rows", pointer, pointer, number, number, pointer)
+        self.gather_rows = function("gather_rows", pointer, pointer, number, number, pointer)
+        self.blend = function("blend", pointer, number, number, pointer, pointer, number, pointer)
+        self.scatter = function("scatter", pointer, number, number, pointer, pointer, number, pointer)
+        self.give = function("give", *rows, pointer, pointer, pointer, pointer)
 
 
-_functions: Final = cache(_Functions)
+_of_level: Final = cache(_Functions)
 
 
-class RowAdder:
-    """Sums of rows that lie anywhere."""
-
-    def __init__(self, functions: _Functions) -> None:
-        self._functions = functions
-
-    def __call__(
-        self, rows: _Array, order: _Array, starts: _Array, counts: _Array, *, absolute: bool = False
-    ) -> _Array:
-        """float64 [S, W]: sum s adds the float32 rows order[starts[s]], …, counts[s] of them, or |…|, in that order."""
-        sums = np.empty((len(counts), rows.shape[1]), np.float64)
-        values = np.ascontiguousarray(rows, np.float32)
-        indices = [np.ascontiguousarray(array, np.int64) for array in (order, starts, counts)]
-        self._functions.sum_rows(
-            *(address_of(values), values.shape[1]),
-            *(*map(address_of, indices), len(counts)),
-            *(int(absolute), address_of(sums)),
-        )
-        return sums
+def _functions() -> _Functions | None:
+    library, level = native_library(), native_level()
+    return None if library is None or level is None else _of_level(library, level)
 
 
-def row_adder() -> RowAdder | None:
-    """What adds float32 rows into float64 sums in C; None without the native core. Ask before threads are started."""
-    library = native_library()
-    return None if library is None else RowAdder(_functions(library))
+def native_add_rows(
+    sums: _Array, targets: _Array, rows: _Array, sources: _Array, *, absolute: bool = False
+) -> Magnitudes | None:
+    """float64 sums[targets[n]] += rows[sources[n]], float32, or |…|, one after the other; and what was added."""
+    functions = _functions()
+    if functions is None:
+        return None
+    found = np.empty(2, np.uint32)
+    values, indices = _floats(rows), (_within(sources, len(rows)), _within(targets, len(sums)))
+    functions.add_rows(
+        *(address_of(values), *map(address_of, indices), len(sources), values.shape[1]),
+        *(int(absolute), address_of(sums), address_of(found)),
+    )
+    return Magnitudes(*found.view(np.float32).tolist())
+
+
+def native_add_wide_rows(sums: _Array, targets: _Array, rows: _Array) -> bool:
+    """float64 sums[targets[n]] += rows[n], contiguous, one after the other."""
+    functions = _functions()
+    if functions is None:
+        return False
+    indices = _within(targets, len(sums))
+    functions.add_wide_rows(address_of(rows), address_of(indices), len(indices), rows.shape[1], address_of(sums))
+    return True
+
+
+def native_gather_rows(rows: _Array, sources: _Array, out: _Array) -> bool:
+    """Write to contiguous float64 [n, W] the float32 rows that are named."""
+    functions = _functions()
+    if functions is None:
+        return False
+    values, indices = _floats(rows), _within(sources, len(rows))
+    functions.gather_rows(address_of(values), address_of(indices), len(indices), values.shape[1], address_of(out))
+    return True
+
+
+def native_blend(rows: _Array, cells: _Array, weights: _Array, out: _Array) -> bool:
+    """Write to float64 [R, N] the sums over t of rows[r, cells[t, n]] · weights[t, n], in order.
+
+    They are float64 [R, M], int32 [3, N] and float64 [3, N], all contiguous.
+    """
+    functions = _functions()
+    if functions is None:
+        return False
+    indices = _within(cells, rows.shape[1], np.int32)
+    functions.blend(
+        *(address_of(rows), *rows.shape),
+        *(address_of(indices), address_of(weights), indices.shape[1], address_of(out)),
+    )
+    return True
+
+
+def native_scatter(rows: _Array, cells: _Array, weights: _Array, sums: _Array) -> bool:
+    """float64 sums[r, cells[n, t]] += rows[r, n] · weights[n, t]: [R, N], int32 and float64 [N, 3]; in order."""
+    functions = _functions()
+    if functions is None:
+        return False
+    indices = _within(cells, sums.shape[1], np.int32)
+    functions.scatter(
+        *(address_of(rows), *rows.shape),
+        *(address_of(indices), address_of(weights), sums.shape[1], address_of(sums)),
+    )
+    return True
+
+
+def native_give(out: _Array, sources: _Array, targets: _Array, rows: _Array, wanted: _Array, own: _Array) -> bool:
+    """Of the float32 rows that name a target the first with the wanted value gets the target's own; others get 0.
+
+    Row sources[n] of `rows` and of `out` names targets[n]; place by place, in the order of n.
+    """
+    functions = _functions()
+    if functions is None:
+        return False
+    indices = _within(sources, len(rows)), _within(targets, len(wanted))
+    values, wants, owns = map(_floats, (rows, wanted, own))
+    taken = np.zeros(wants.shape, np.uint8)
+    functions.give(
+        *(address_of(values), *map(address_of, indices), len(sources), values.shape[1]),
+        *map(address_of, (wants, owns, taken, out)),
+    )
+    return True
+
+
+def _floats(rows: _Array) -> _Array:
+    return np.ascontiguousarray(rows, np.float32)
+
+
+def _within(indices: _Array, count: int, dtype: type[np.signedinteger[Any]] = np.int64) -> _Array:
+    """The indices as C reads them; IndexError where one names nothing: C would read or write elsewhere."""
+    if indices.size and not 0 <= indices.min() <= indices.max() < count:
+        raise IndexError(f"an index is not one of 0 … {count - 1}")
+    return np.ascontiguousarray(indices, dtype)

@@ -34,6 +34,7 @@ from mluops_gtest.authoring import (
     products,
     reductions,
     roundings,
+    rows,
     space,
     sparse,
     sums,
@@ -105,7 +106,7 @@ SECTIONS: dict[str, tuple[ModuleType, tuple[str, ...]]] = {
     "Random numbers": (authoring, ("Draw", "Stream")),
     "Checks: `mluops_gtest.authoring.checks`": (checks, _own(checks)),
     "C functions: `mluops_gtest.authoring.c_api`": (c_api, tuple(c_api.__all__)),
-    "Sums of rows": (authoring, ("row_adder",)),
+    "Rows that lie anywhere: `mluops_gtest.authoring.rows`": (rows, tuple(rows.__all__)),
     "Sums: `mluops_gtest.authoring.sums`": (sums, _own(sums)),
     "Sparse convolutions: `mluops_gtest.authoring.sparse`": (sparse, _own(sparse)),
     "Pairs of rows: `mluops_gtest.authoring.connections`": (connections, _own(connections)),
@@ -142,8 +143,8 @@ SECTIONS: dict[str, tuple[ModuleType, tuple[str, ...]]] = {
 def table(heading: str) -> list[str]:
     """The lines of the section's table."""
     module, names = SECTIONS[heading]
-    rows = [row for name in names for row in _rows(name, getattr(module, name))]
-    return ["| name | what it is |", "|---|---|", *rows]
+    lines = [row for name in names for row in _rows(name, getattr(module, name))]
+    return ["| name | what it is |", "|---|---|", *lines]
 
 
 def _rows(name: str, value: Any) -> Iterator[str]:

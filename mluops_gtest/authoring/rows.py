@@ -1,0 +1,66 @@
+"""Rows that lie anywhere, in float64: gathered and added, with the native core and without it to the same bits."""
+
+import numpy as np
+
+from mluops_gtest.model.dtypes import Array
+from mluops_gtest.native.rows import (
+    native_add_rows,
+    native_add_wide_rows,
+    native_blend,
+    native_gather_rows,
+    native_give,
+    native_scatter,
+)
+
+__all__ = ["add_rows", "blended", "native_add_rows", "native_give", "scattered", "weighted", "wide_rows"]
+
+
+def wide_rows(rows: Array, sources: Array, out: Array | None = None) -> Array:
+    """float64 [n, W], contiguous, in `out` where there is one: the float32 rows that `sources` names."""
+    wide = np.empty((len(sources), rows.shape[1]), np.float64) if out is None else out
+    if not native_gather_rows(rows, sources, wide):
+        wide[...] = rows[sources]
+    return wide
+
+
+def add_rows(sums: Array, targets: Array, rows: Array) -> None:
+    """sums[targets[n]] += rows[n], one after the other; all float64 and contiguous."""
+    if native_add_wide_rows(sums, targets, rows):
+        return
+    # An indexed += adds only once to a row that occurs twice.
+    if (targets[1:] > targets[:-1]).all():
+        sums[targets] += rows
+    else:
+        np.add.at(sums, targets, rows)
+
+
+def weighted(rows: Array, cells: Array, weights: Array) -> tuple[Array, Array, Array]:
+    """Three float64 [R, N]: rows[r, cells[t, n]] · weights[t, n] of float64 [R, M], int32 [3, N] and float64 [3, N]."""
+    # All cells exist, and "clip" spares the check of each.
+    first, second, third = (
+        rows.take(of, axis=1, mode="clip") * weight for of, weight in zip(cells, weights, strict=True)
+    )
+    return first, second, third
+
+
+def blended(rows: Array, cells: Array, weights: Array) -> Array:
+    """float64 [R, N]: the sum of the three that `weighted` gives, in their order."""
+    sums = np.empty((len(rows), cells.shape[1]), np.float64)
+    if native_blend(rows, cells, weights, sums):
+        return sums
+    first, second, third = weighted(rows, cells, weights)
+    np.add(first, second, out=sums)
+    return np.add(sums, third, out=sums)
+
+
+def scattered(rows: Array, cells: Array, weights: Array, count: int) -> Array:
+    """float64 [R, count]: cell cells[n, t] of row r sums rows[r, n] · weights[n, t], one product after the other.
+
+    float64 [R, N], int32 [N, 3] and float64 [N, 3].
+    """
+    sums = np.zeros((len(rows), count), np.float64)
+    if native_scatter(rows, cells, weights, sums):
+        return sums
+    places = np.arange(len(rows))[:, None] * count + cells.reshape(-1)
+    products = rows[:, :, None] * weights
+    return np.bincount(places.reshape(-1), products.reshape(-1), sums.size).reshape(sums.shape)
