@@ -12,6 +12,7 @@ from mluops_gtest.cli.lines import complain, say
 from mluops_gtest.cli.outlets import install
 from mluops_gtest.cli.settings import FILE_NAME, VARIABLE, remark, use_settings
 from mluops_gtest.errors import ExitCode, HarnessError, UnwritableError, suggestion
+from mluops_gtest.garbage import expect_lasting_objects
 from mluops_gtest.version import __version__
 
 # A literal table, so that --help imports no command: what people do → command → one line for the overview.
@@ -185,6 +186,7 @@ def run_main(arguments: list[str] | None = None) -> int:
 
 def main() -> None:
     """The entry point of the installed script."""
+    expect_lasting_objects()
     outlet = install()
     code = run_main()
     sys.stdout.flush()
