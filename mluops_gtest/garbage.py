@@ -12,7 +12,7 @@ _WHOLE_START: Final = 100_000
 
 
 def expect_lasting_objects() -> None:
-    """Start the search for garbage late: modules make many objects that all stay, and a short command makes no others."""
+    """Let the search for garbage begin late: modules make many objects that all stay, and a short command no others."""
     gc.set_threshold(_WHOLE_START, *gc.get_threshold()[1:])
 
 

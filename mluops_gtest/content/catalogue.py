@@ -4,7 +4,7 @@ import os
 from functools import cached_property
 from pathlib import Path
 
-from mluops_gtest.content.kept_declarations import load_declarations
+from mluops_gtest.content.kept_declarations import Declared, load_declarations
 from mluops_gtest.content.operators import Operators, load_operators
 from mluops_gtest.content.root import Root
 from mluops_gtest.errors import ContentError, DeclarationError, suggestion
@@ -18,7 +18,7 @@ class Catalogue:
 
     def __init__(self, *roots: Root) -> None:
         self.roots = roots
-        self._drafts: dict[str, dict[str, CaseDraft]] = {}
+        self._declared: dict[str, Declared] = {}
         self._homes: dict[str, Root] = {}
         self._stores: dict[str, Path] = {}
 
@@ -35,35 +35,35 @@ class Catalogue:
 
     @cached_property
     def drafts(self) -> dict[str, CaseDraft]:
-        """Every declared case by id: operators by name, cases in file order; all content is loaded and checked."""
-        known = self.operators.values()
+        """Every declared case by id: operators by name, cases in file order; all content is checked."""
         for root in self.roots:
             for path in sorted(root.cases.glob("*.yaml")):
                 if path.stem not in self.operators:
                     raise DeclarationError(
                         f"{path}: no operator of that name in {root.generators}.{suggestion(path.stem, self.operators)}"
                     )
-        return self.drafts_of(*(operator.name for operator in known))
+        self.operators.refuse_twins({name: self._of_one(name).names for name in self.operators})
+        return self.drafts_of(*self.operators)
 
     def load_all(self) -> None:
         """Load and check everything, also what no operator claims."""
-        _ = self.drafts
+        _ = self.operators.values(), self.drafts
 
     def drafts_of(self, *operators: str) -> dict[str, CaseDraft]:
         """The declared cases of the operators of these canonical names, in order; no other operator is loaded."""
-        return {case_id: draft for name in sorted(operators) for case_id, draft in self._of_one(name).items()}
+        return {case_id: draft for name in sorted(operators) for case_id, draft in self._of_one(name).drafts.items()}
 
     def draft(self, case_id: str) -> CaseDraft | None:
         """The declared case of that id, None where there is none; only its operator is loaded."""
         operator, slash, _ = case_id.partition("/")
-        return self._of_one(operator).get(case_id) if slash and operator in self.operators else None
+        return self._of_one(operator).drafts.get(case_id) if slash and operator in self.operators else None
 
-    def _of_one(self, operator: str) -> dict[str, CaseDraft]:
-        if operator not in self._drafts:
-            self._drafts[operator] = self._load_drafts(operator)
-        return self._drafts[operator]
+    def _of_one(self, operator: str) -> Declared:
+        if operator not in self._declared:
+            self._declared[operator] = self._load_declared(operator)
+        return self._declared[operator]
 
-    def _load_drafts(self, operator: str) -> dict[str, CaseDraft]:
+    def _load_declared(self, operator: str) -> Declared:
         home = self.root_of(operator)
         for root in self.roots:
             path = root.cases / f"{operator}.yaml"
@@ -75,9 +75,9 @@ class Catalogue:
         path = home.cases / f"{operator}.yaml"
         # A link that leads nowhere is a file that cannot be read, not a missing one.
         if not os.path.lexists(path):
-            return {}
+            return Declared(self.operators[operator].names, {})
         with no_garbage_collection():
-            return {draft.id: draft for draft in load_declarations(path, self.operators[operator])}
+            return load_declarations(path, self.operators, operator)
 
     def stored_path(self, case_id: str) -> Path:
         """Where the declared case's file is committed when it is small."""

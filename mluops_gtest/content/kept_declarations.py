@@ -1,13 +1,13 @@
 """What declarations expand to, kept on disk: to expand them takes longer than all else in a short command.
 
-Drafts depend on the YAML file, on what the operator declares and on our own code; the key is a digest of all three, so
-a draft that is found is the one that would be made. What is damaged or cannot be written costs time, nothing else.
+Drafts depend on the YAML file, on what the operator declares and on our own code. A digest of each is kept with them,
+so a draft that is found is the one that would be made. While the files of its code are the same, the operator need not
+be loaded to know what it declares. What is damaged or cannot be written costs time, nothing else.
 """
 
 import contextlib
 import functools
 import hashlib
-import importlib.util
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
@@ -17,6 +17,8 @@ from typing import Any, Final, get_type_hints
 
 import msgspec
 
+from mluops_gtest.content.code_files import CodeFile, installed_code
+from mluops_gtest.content.operators import Operators
 from mluops_gtest.content.vocabulary import signature_of
 from mluops_gtest.errors import HarnessError
 from mluops_gtest.files.cache_folder import DECLARATIONS, cache_folder
@@ -25,11 +27,9 @@ from mluops_gtest.files.plain_file import plain_file_bytes
 from mluops_gtest.files.writing import replace_file
 from mluops_gtest.model.case import CaseDraft
 from mluops_gtest.model.operator import Operator
+from mluops_gtest.value import Value
 from mluops_gtest.version import __version__
 
-_PACKAGE: Final = Path(__file__).resolve().parents[1]
-# What an expansion runs through.
-_CODE: Final = ("content", "files", "model")
 _DIGEST_BYTES: Final = 32
 # Far above what any YAML file expands to here: 400 bytes a case.
 _MAX_BYTES: Final = 1 << 28
@@ -43,46 +43,77 @@ _MAPPINGS: Final = tuple(
 )
 
 
-def load_declarations(path: Path, operator: Operator) -> tuple[CaseDraft, ...]:
-    """Every case declared in one file, expanded, in file order: as kept, else made and kept."""
-    kept = cache_folder() / DECLARATIONS / f"{operator.name}-{_digest([str(path).encode()]).hex()[:16]}"
-    key = _key(path, operator)
-    drafts = None if key is None else _read(kept, key)
-    if drafts is not None:
-        return drafts
-    from mluops_gtest.content import declarations
+class Declared(Value):
+    """Every name of an operator, and its declared cases by id, in file order."""
 
-    made = declarations.load_declarations(path, operator)
+    names: tuple[str, ...]
+    drafts: Mapping[str, CaseDraft]
+
+
+class _Kept(Value):
+    """The file's content; while the code is the same, so are the facts."""
+
+    code: tuple[CodeFile, ...]
+    facts: bytes
+    names: tuple[str, ...]
+    rows: list[Any]
+
+    @property
+    def declared(self) -> Declared:
+        shared: dict[Any, Any] = {}
+        return _declared(self.names, (CaseDraft(*_restored(row, shared)) for row in self.rows))
+
+
+def load_declarations(path: Path, operators: Operators, name: str) -> Declared:
+    """Every case declared in one file, expanded: as kept, else made and kept."""
+    place = cache_folder() / DECLARATIONS / f"{name}-{_digest([str(path).encode()]).hex()[:16]}"
+    key = _key(path)
+    kept = None if key is None else _read(place, key)
+    if kept is not None and kept.code and all(file.is_unchanged for file in kept.code):
+        return kept.declared
+    operator, code = operators[name], operators.code_of(name)
+    facts = _facts_digest(operator)
+    if kept is not None and kept.facts == facts:
+        declared = kept.declared
+    else:
+        from mluops_gtest.content import declarations
+
+        declared, kept = _declared(operator.names, declarations.load_declarations(path, operator)), None
     # The file may have been edited meanwhile.
-    if key is not None and key == _key(path, operator):
-        _write(kept, key, made)
-    return made
+    if key is not None and facts and (kept is None or code) and key == _key(path):
+        _write(place, key, code, facts, declared)
+    return declared
 
 
-def _key(path: Path, operator: Operator) -> bytes | None:
-    """The digest of all that shapes the drafts; None where that is not known."""
+def _declared(names: tuple[str, ...], drafts: Iterable[CaseDraft]) -> Declared:
+    return Declared(names, {draft.id: draft for draft in drafts})
+
+
+def _key(path: Path) -> bytes | None:
+    """The digest of what shapes the drafts beside the operator; None where that is not known."""
     code = _code_digest()
     if code is None:
         return None
     try:
-        text, facts = plain_file_bytes(path, MAX_FILE_BYTES), repr(_facts(operator))
-    except (OSError, HarnessError, NameError, TypeError, ValueError, AttributeError):
-        # Whoever loads the file tells what is wrong with it, or with the annotations of a recipe.
+        return _digest([code, str(path).encode(), plain_file_bytes(path, MAX_FILE_BYTES)])
+    except (OSError, HarnessError):
+        # Whoever loads the file tells what is wrong with it.
         return None
-    return _digest([code, str(path).encode(), text, facts.encode()])
 
 
 @functools.cache
 def _code_digest() -> bytes | None:
     """Of our own code and of what it runs on; None where there are no sources to look at."""
-    sources = [path for name in _CODE for path in sorted((_PACKAGE / name).rglob("*.py"))]
-    parser = importlib.util.find_spec("yaml")
-    if not sources or parser is None or parser.origin is None:
-        return None
-    # As Python knows compiled modules: a file of the same size and time is the same.
-    files = [(path, path.stat()) for path in (*sources, Path(parser.origin))]
-    known = [(str(path), status.st_size, status.st_mtime_ns) for path, status in files]
-    return _digest([f"{__version__} {sys.version} {known}".encode()])
+    code = installed_code()
+    return _digest([f"{__version__} {sys.version} {code}".encode()]) if code else None
+
+
+def _facts_digest(operator: Operator) -> bytes:
+    """Of what the operator declares; empty where a mistake in the annotations of a recipe hides it."""
+    try:
+        return _digest([repr(_facts(operator)).encode()])
+    except (NameError, TypeError, ValueError, AttributeError):
+        return b""
 
 
 def _digest(parts: Iterable[bytes]) -> bytes:
@@ -109,14 +140,11 @@ def _facts(value: Any) -> Any:
     return None if callable(value) else value
 
 
-def _read(kept: Path, key: bytes) -> tuple[CaseDraft, ...] | None:
+def _read(place: Path, key: bytes) -> _Kept | None:
     try:
-        data = plain_file_bytes(kept, _MAX_BYTES)
+        data = plain_file_bytes(place, _MAX_BYTES)
         head, body = data[: 2 * _DIGEST_BYTES], data[2 * _DIGEST_BYTES :]
-        if head != key + _digest([body]):
-            return None
-        shared: dict[Any, Any] = {}
-        return tuple(CaseDraft(*_restored(row, shared)) for row in _decoder().decode(body))
+        return _Kept(*_decoder().decode(body)) if head == key + _digest([body]) else None
     except (OSError, HarnessError, msgspec.DecodeError):
         return None
 
@@ -139,17 +167,18 @@ def _restored(row: tuple[Any, ...], shared: dict[Any, Any]) -> list[Any]:
 
 
 @functools.cache
-def _decoder() -> "msgspec.msgpack.Decoder[list[tuple[Any, ...]]]":
+def _decoder() -> "msgspec.msgpack.Decoder[tuple[Any, ...]]":
     hints = get_type_hints(CaseDraft)
     row: Any = tuple[tuple(hints[name] for name in _NAMES)]  # type: ignore[misc]
-    return msgspec.msgpack.Decoder(list[row])
+    return msgspec.msgpack.Decoder(tuple[tuple[CodeFile, ...], bytes, tuple[str, ...], list[row]])
 
 
-def _write(kept: Path, key: bytes, drafts: tuple[CaseDraft, ...]) -> None:
+def _write(place: Path, key: bytes, code: tuple[CodeFile, ...], facts: bytes, declared: Declared) -> None:
+    rows = [[getattr(draft, name) for name in _NAMES] for draft in declared.drafts.values()]
     try:
-        body = msgspec.msgpack.encode([[getattr(draft, name) for name in _NAMES] for draft in drafts])
+        body = msgspec.msgpack.encode((code, facts, declared.names, rows))
     except (TypeError, ValueError, OverflowError):
         # A value that the format does not have, such as a date, is expanded every time.
         return
     with contextlib.suppress(HarnessError, OSError):
-        replace_file(kept, [key, _digest([body]), body])
+        replace_file(place, [key, _digest([body]), body])

@@ -4,12 +4,13 @@ import hashlib
 import importlib.util
 import sys
 import threading
-from collections.abc import Iterator, Mapping, ValuesView
+from collections.abc import Iterable, Iterator, Mapping, ValuesView
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any
 
+from mluops_gtest.content.code_files import CodeFile, code_of
 from mluops_gtest.content.operator_mistakes import first_mistake
 from mluops_gtest.errors import ContentError, OperatorError, UnknownNameError
 from mluops_gtest.files.bytecode import settled_bytecode
@@ -19,6 +20,8 @@ from mluops_gtest.model.source_place import raised_at
 
 # What makes a folder an operator.
 _FOLDER_FILE = "__init__.py"
+# How the names of their modules begin.
+_MODULES = "_mluops_gtest_generator_"
 
 
 class Operators(KnownOperators):
@@ -58,13 +61,9 @@ class Operators(KnownOperators):
 
     @cached_property
     def _by_any_name(self) -> dict[str, Operator]:
-        owners: dict[str, Operator] = {}
-        for operator in [self[name] for name in self]:
-            for name in operator.names:
-                other = owners.setdefault(name, operator)
-                if other is not operator:
-                    raise _twins(name, self.files[other.name], self.files[operator.name])
-        return owners
+        operators = [self[name] for name in self]
+        self.refuse_twins({operator.name: operator.names for operator in operators})
+        return {name: operator for operator in operators for name in operator.names}
 
     def get_any(self, name: str) -> Operator | None:
         """The operator of that canonical or released name, or None; a name that none loaded so far has needs all."""
@@ -78,6 +77,23 @@ class Operators(KnownOperators):
         if operator is None:
             raise UnknownNameError("operator", name, self._by_any_name)
         return operator
+
+    def code_of(self, name: str) -> tuple[CodeFile, ...]:
+        """The files of the operator's code, which is loaded; empty if one of them may still change unnoticed."""
+        return code_of(_module_name(self.files[name]), others=_MODULES)
+
+    def canonical(self, name: str) -> str:
+        """The canonical name of the operator that goes by this name; one that is typed in full is not loaded for it."""
+        return name if name in self else self.find(name).name
+
+    def refuse_twins(self, names: Mapping[str, Iterable[str]]) -> None:
+        """Two operators that share one of these names, given by operator, are an error."""
+        owners: dict[str, str] = {}
+        for operator, own in names.items():
+            for name in own:
+                other = owners.setdefault(name, operator)
+                if other != operator:
+                    raise _twins(name, self.files[other], self.files[operator])
 
     def part(self, operator: str, part: Part[T]) -> T | None:
         """The part of the operator's folder, loaded once; None if there is no such file or folder."""
@@ -148,7 +164,7 @@ def load_operator(path: Path) -> Operator:
 
 def _module_name(path: Path) -> str:
     """A unique module name per file: operators of two roots may have the same name."""
-    return f"_mluops_gtest_generator_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]}"
+    return f"{_MODULES}{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]}"
 
 
 def _load_module(name: str, path: Path, locations: list[str] | None = None) -> ModuleType:

@@ -71,7 +71,7 @@ def select(catalogue: Catalogue, query: Query, operator_of: Callable[[Path], str
     for tag in query.tags:
         if tag not in TAGS:
             raise UnknownNameError("tag", tag, TAGS)
-    wanted_operators = {catalogue.operators.find(name).name for name in query.operators}
+    wanted_operators = {catalogue.operators.canonical(name) for name in query.operators}
     demands = Filter(query)
 
     def passes(case: Selected) -> bool:
@@ -100,8 +100,10 @@ def select(catalogue: Catalogue, query: Query, operator_of: Callable[[Path], str
 
 
 def _is_of(case: Selected, wanted: set[str], catalogue: Catalogue, operator_of: Callable[[Path], str]) -> bool:
+    if case.path is None:
+        return case.operator in wanted
     try:
-        operator = catalogue.operators.get_any(case.operator if case.path is None else operator_of(case.path))
+        operator = catalogue.operators.get_any(operator_of(case.path))
     except CaseFileError:
         # Keep it: loading the file reports what is wrong with it, and the other cases still run.
         return True

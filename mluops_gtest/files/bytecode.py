@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 # Compiled files know their source by its size and by the whole second of its last change.
-_UNSETTLED_SECONDS: Final = 2.0
+UNSETTLED_SECONDS: Final = 2.0
 
 
 @contextlib.contextmanager
@@ -24,6 +24,6 @@ def settled_bytecode(path: Path) -> Iterator[None]:
 
 def _is_unsettled(path: Path) -> bool:
     try:
-        return time.time() - path.stat().st_mtime < _UNSETTLED_SECONDS
+        return time.time() - path.stat().st_mtime < UNSETTLED_SECONDS
     except OSError:
         return False

@@ -1,8 +1,11 @@
 """What declarations expand to is kept: a list that is read from disk is the list that would be made."""
 
+import os
+import sys
+
 import pytest
 
-from mluops_gtest.content import declarations, kept_declarations
+from mluops_gtest.content import declarations, kept_declarations, operators
 from mluops_gtest.content.root import Root
 from mluops_gtest.files.cache_folder import DECLARATIONS
 from tests.conftest import ROOT
@@ -81,6 +84,69 @@ def test_a_change_of_the_operator_counts_at_once(listed, toy, cli, right, wrong,
     result = cli(*IDS, "--root", toy)
     assert result.code == 3
     assert told in result.err
+
+
+@pytest.fixture
+def loaded(toy, listed, monkeypatch):
+    """Which operators commands load from now on; by now the code of `toy` has stayed as it is for a while."""
+    for file in (toy / "generators").iterdir():
+        age(file)
+    listed()
+    calls = []
+    load = operators.load_operator
+
+    def count(path):
+        calls.append(path.stem)
+        return load(path)
+
+    monkeypatch.setattr(operators, "load_operator", count)
+    return calls
+
+
+def age(file, seconds=60):
+    """Let the last change of the file be that long ago."""
+    status = file.stat()
+    os.utime(file, (status.st_atime - seconds, status.st_mtime - seconds))
+
+
+def test_an_operator_whose_code_stays_as_it_is_is_not_loaded(listed, loaded):
+    assert "scale_by/ramp_4" in listed()[0]
+    assert loaded == []
+
+
+def test_code_that_changed_without_changing_the_operator_expands_nothing(listed, loaded, toy):
+    path = toy / "generators" / "scale_by.py"
+    path.write_text(path.read_text() + "# a remark")
+    assert [listed()[1] for _ in range(2)] == [0, 0]
+    assert loaded == ["scale_by"] * 2
+    age(path)
+    assert [listed()[1] for _ in range(2)] == [0, 0]
+    assert loaded == ["scale_by"] * 3
+
+
+def test_a_change_of_settled_code_counts_at_once(loaded, toy, cli):
+    path = toy / "generators" / "scale_by.py"
+    path.write_text(path.read_text().replace('TensorSpec("x", ', 'TensorSpec("z", '))
+    result = cli(*IDS, "--root", toy)
+    assert result.code == 3
+    assert "unknown tensor 'x'" in result.err
+
+
+def test_a_change_of_what_the_code_imports_counts_at_once(listed, loaded, toy, tmp_path, monkeypatch, cli):
+    monkeypatch.syspath_prepend(tmp_path)
+    helper, path = tmp_path / "names_of_tensors.py", toy / "generators" / "scale_by.py"
+    helper.write_text('X = "x"')
+    path.write_text(path.read_text().replace('TensorSpec("x", ', "TensorSpec(names_of_tensors.X, "))
+    path.write_text("import names_of_tensors\n" + path.read_text())
+    age(helper)
+    age(path)
+    listed()
+    loaded.clear()
+    listed()
+    assert loaded == []
+    helper.write_text('X = "z"')
+    monkeypatch.delitem(sys.modules, "names_of_tensors")
+    assert "unknown tensor 'x'" in cli(*IDS, "--root", toy).err
 
 
 def test_a_change_of_our_code_counts_at_once(listed, monkeypatch):
@@ -164,6 +230,6 @@ def test_all_our_cases_are_kept_as_they_are(cache, operators):
     for operator in operators.values():
         path = Root(ROOT).cases / f"{operator.name}.yaml"
         made = declarations.load_declarations(path, operator)
-        kept_declarations.load_declarations(path, operator)
-        kept = kept_declarations._read(next(cache.glob(f"{operator.name}-*")), kept_declarations._key(path, operator))
-        assert repr(kept) == repr(made)
+        kept_declarations.load_declarations(path, operators, operator.name)
+        kept = kept_declarations._read(next(cache.glob(f"{operator.name}-*")), kept_declarations._key(path))
+        assert repr(tuple(kept.declared.drafts.values())) == repr(made)
