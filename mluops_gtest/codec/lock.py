@@ -5,7 +5,7 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, NotRequired, TypedDict
+from typing import Annotated, Any, Final, NotRequired, TypedDict
 
 import msgspec
 
@@ -71,6 +71,39 @@ def lock_path(folder: Path, operator: str) -> Path:
 
 
 _decoder: Final = cache(lambda: msgspec.json.Decoder(LockEntry))
+
+_Integer = Annotated[int, msgspec.Meta(ge=-MAX_INTEGER, le=MAX_INTEGER)]
+_Length = Annotated[int, msgspec.Meta(ge=0, le=MAX_INTEGER)]
+_Plain = _Integer | float | str | bool
+
+
+class _SoundTensor(TypedDict):
+    id: str
+    dtype: DType
+    layout: str
+    dims: list[_Length]
+    strides: NotRequired[list[int]]
+
+
+class _SoundTensors(TypedDict):
+    inputs: list[_SoundTensor]
+    outputs: list[_SoundTensor]
+
+
+class _SoundLine(msgspec.Struct, forbid_unknown_fields=True):
+    """A line as we write it; what does not fit goes the long way, which tells why."""
+
+    id: str
+    declared: str
+    stored: str
+    inputs: str
+    baseline: str
+    tensors: _SoundTensors
+    params: dict[str, _Plain | list[_Plain]]
+    degenerate: str = ""
+
+
+_checker: Final = cache(lambda: msgspec.json.Decoder(_SoundLine))
 
 
 class LockEntries(Mapping[str, LockEntry]):
@@ -145,33 +178,31 @@ def read_lock(path: Path) -> LockEntries:
         lines = file_bytes(path).splitlines()
     except OSError as error:
         raise ContentError(f"{path}: cannot be read: {error.strerror or error}.") from error
-    entries, decode = LockEntries(), _decoder().decode
+    entries, decode = LockEntries(), _checker().decode
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        source = Source(f"{path}:{number}", "`mluops-test generate` writes the lock; restore it or generate again.")
         try:
-            entry = decode(line)
+            case = decode(line).id
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            entry = _entry(decode_json(line, source), source)
-        _check(entry, source)
-        if entry.id in entries:
-            raise ContentError(f"{path}:{number}: {entry.id} is locked twice. Keep one line, or generate again.")
-        entries.add(entry.id, line)
+            remedy = "`mluops-test generate` writes the lock; restore it or generate again."
+            case = _checked(line, Source(f"{path}:{number}", remedy)).id
+        if case in entries:
+            raise ContentError(f"{path}:{number}: {case} is locked twice. Keep one line, or generate again.")
+        entries.add(case, line)
     return entries
 
 
-def _entry(record: Any, source: Source) -> LockEntry:
+def _checked(line: bytes, source: Source) -> LockEntry:
+    record = decode_json(line, source)
     if isinstance(record, dict) and not record.keys() <= set(_NAMES):
         raise source.error(f"unknown key {shown(min(record.keys() - set(_NAMES)))}; allowed are {', '.join(_NAMES)}")
-    return convert(record, LockEntry, source)
-
-
-def _check(entry: LockEntry, source: Source) -> None:
+    entry = convert(record, LockEntry, source)
     keep_plain(entry.params, source, ".params")
     for tensor in (*entry.tensors["inputs"], *entry.tensors["outputs"]):
         if not all(0 <= length <= MAX_INTEGER for length in tensor["dims"]) or tensor["dtype"] not in _DTYPES:
             raise source.error(f"{shown(tensor)} is not a tensor", ".tensors")
+    return entry
 
 
 def write_lock(path: Path, entries: Iterable[LockEntry]) -> None:

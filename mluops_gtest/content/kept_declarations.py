@@ -9,7 +9,7 @@ import contextlib
 import functools
 import hashlib
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from pathlib import Path
@@ -35,12 +35,7 @@ _DIGEST_BYTES: Final = 32
 _MAX_BYTES: Final = 1 << 28
 _NAMES: Final = CaseDraft.__struct_fields__
 # Their values may be of any kind: what is a list on disk was a tuple.
-_FREE: Final = tuple(_NAMES.index(name) for name in ("args", "params", "changed_params"))
-# What many cases of one entry have in common.
-_ALIKE: Final = tuple(_NAMES.index(name) for name in ("operator", "tags", "doc", "recipe", "dtype", "note", "where"))
-_MAPPINGS: Final = tuple(
-    _NAMES.index(name) for name in ("args", "params", "changed_params", "changes", "criteria", "sizes")
-)
+_FREE: Final = ("args", "params", "changed_params")
 
 
 class Declared(Value):
@@ -56,12 +51,11 @@ class _Kept(Value):
     code: tuple[CodeFile, ...]
     facts: bytes
     names: tuple[str, ...]
-    rows: list[Any]
+    columns: tuple[tuple[list[Any], list[int]], ...]
 
     @property
     def declared(self) -> Declared:
-        shared: dict[Any, Any] = {}
-        return _declared(self.names, (CaseDraft(*_restored(row, shared)) for row in self.rows))
+        return _declared(self.names, _drafts_in(self.columns))
 
 
 def load_declarations(path: Path, operators: Operators, name: str) -> Declared:
@@ -149,34 +143,40 @@ def _read(place: Path, key: bytes) -> _Kept | None:
         return None
 
 
-def _restored(row: tuple[Any, ...], shared: dict[Any, Any]) -> list[Any]:
-    """The values of a draft; `shared` has those that many drafts have in common, so that they are kept once."""
-    values = list(row)
-    for place in _FREE:
-        items = values[place].items()
-        values[place] = {name: tuple(item) if isinstance(item, list) else item for name, item in items}
-    for place in _ALIKE:
-        values[place] = shared.setdefault(values[place], values[place])
-    for place in _MAPPINGS:
-        # Most often that of the draft before, in the same order.
-        before = shared.get(place)
-        if values[place] == before and list(values[place]) == list(before):
-            values[place] = before
-        shared[place] = values[place]
-    return values
+def _drafts_in(columns: Iterable[tuple[list[Any], list[int]]]) -> Iterator[CaseDraft]:
+    """The drafts that these columns hold; values that many have in common are there once."""
+    fields = []
+    for name, (distinct, places) in zip(_NAMES, columns, strict=True):
+        values = list(map(_with_tuples, distinct)) if name in _FREE else distinct
+        fields.append(map(values.__getitem__, places))
+    return map(CaseDraft, *fields)
+
+
+def _with_tuples(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+
+
+def _columns(drafts: Collection[CaseDraft]) -> Iterator[tuple[list[Any], list[int]]]:
+    """Of each field the values that differ, which are few, and which of them each draft has."""
+    for name in _NAMES:
+        values = [getattr(draft, name) for draft in drafts]
+        keys = [msgspec.msgpack.encode(value) for value in values]
+        distinct = dict(zip(keys, values, strict=True))
+        places = {key: place for place, key in enumerate(distinct)}
+        yield list(distinct.values()), [places[key] for key in keys]
 
 
 @functools.cache
 def _decoder() -> "msgspec.msgpack.Decoder[tuple[Any, ...]]":
-    hints = get_type_hints(CaseDraft)
-    row: Any = tuple[tuple(hints[name] for name in _NAMES)]  # type: ignore[misc]
-    return msgspec.msgpack.Decoder(tuple[tuple[CodeFile, ...], bytes, tuple[str, ...], list[row]])
+    hints: Any = get_type_hints(CaseDraft)
+    columns: Any = tuple[tuple(tuple[list[hints[name]], list[int]] for name in _NAMES)]  # type: ignore[misc]
+    return msgspec.msgpack.Decoder(tuple[tuple[CodeFile, ...], bytes, tuple[str, ...], columns])
 
 
 def _write(place: Path, key: bytes, code: tuple[CodeFile, ...], facts: bytes, declared: Declared) -> None:
-    rows = [[getattr(draft, name) for name in _NAMES] for draft in declared.drafts.values()]
     try:
-        body = msgspec.msgpack.encode((code, facts, declared.names, rows))
+        columns = list(_columns(declared.drafts.values()))
+        body = msgspec.msgpack.encode((code, facts, declared.names, columns))
     except (TypeError, ValueError, OverflowError):
         # A value that the format does not have, such as a date, is expanded every time.
         return

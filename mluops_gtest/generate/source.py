@@ -17,7 +17,6 @@ from mluops_gtest.content.catalogue import Catalogue
 from mluops_gtest.content.selection import Selected
 from mluops_gtest.errors import CaseFileError, ContentError, UnwritableError
 from mluops_gtest.files.cache_folder import cache_folder
-from mluops_gtest.generate.cache import CASE_FILE, discard, mark_used, publish
 from mluops_gtest.generate.locking import as_declared, lock_entry
 from mluops_gtest.model.case import Case, CaseDraft
 from mluops_gtest.model.digest import digest_bytes, digest_tensors
@@ -201,6 +200,8 @@ class StoredCases:
         )
 
     def _cached(self, draft: CaseDraft, entry: LockEntry) -> Case:
+        from mluops_gtest.generate.cache import CASE_FILE, discard, mark_used
+
         name = draft.id.partition("/")[2]
         folder = cache_folder() / draft.operator / f"{name}-{entry.declared}-{entry.inputs[:8]}{entry.baseline[:8]}"
         if folder.is_dir():
@@ -221,6 +222,7 @@ class StoredCases:
 
     def _made(self, draft: CaseDraft, entry: LockEntry, folder: Path) -> Case:
         from mluops_gtest.codec.case_files.case import write_case
+        from mluops_gtest.generate.cache import CASE_FILE, publish
         from mluops_gtest.generate.make import make_case
 
         self._tell(draft.id)

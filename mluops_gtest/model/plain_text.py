@@ -18,6 +18,9 @@ def plain(text: str) -> str:
 
     Applied to JSON it changes only how characters are written, never what they are.
     """
+    # Nearly all text, and long listings above all.
+    if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
+        return text
     return _UNFIT.sub(_escaped, _COLOURS.sub("", text.replace("\r\n", "\n")))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mluops_gtest.generate import source
+from mluops_gtest.generate import cache as case_cache
 
 
 @pytest.fixture
@@ -125,13 +125,13 @@ def test_what_a_killed_run_left_goes_and_what_a_live_one_writes_stays(cli, fille
 
 def test_a_run_goes_on_when_its_case_is_pruned_under_its_hands(run, cli, toy, cache, monkeypatch):
     """Between the moment a case is published and the moment it is read back."""
-    publish = source.publish
+    publish = case_cache.publish
 
     def publish_and_prune(entry, fill):
         publish(entry, fill)
         assert cli("cache", "prune", "--older-than", 0).code == 0
 
-    monkeypatch.setattr(source, "publish", publish_and_prune)
+    monkeypatch.setattr(case_cache, "publish", publish_and_prune)
     result = run("scale_by/big", "--root", toy)
     assert result.code == 0, result.out
     assert result.results["scale_by/big"]["outcome"] == "passed"
