@@ -2,12 +2,12 @@
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
 from mluops_gtest.model.headline import Feature
-from mluops_gtest.model.result import CaseInfo, CaseResult, TensorInfo
+from mluops_gtest.model.result import CaseInfo, CaseResult
 
 # [batch_size, num_points, 3]: words between brackets; what follows the brackets is for people.
 _SYMBOLS: Final = re.compile(r"\[([^\]]*)\]")
@@ -24,13 +24,16 @@ Shapes = Mapping[str, Mapping[str, str]]
 
 def features_of(results: Sequence[CaseResult], shapes: Mapping[str, str]) -> dict[Feature, list[Scalar]]:
     """Feature → its value in every case; only what all cases have, what varies, and of equal columns the first."""
-    rows = [dict(_row(result.info, shapes)) for result in results]
-    common = [feature for feature in rows[0] if all(feature in row for row in rows)]
+    rows = [_row(result.info) for result in results]
+    # Cases are declared in few ways: what their values are called is found out once for each.
+    places = {kind: _places(kind, shapes) for kind in {kind for kind, _ in rows}}
+    common = [feature for feature in places[rows[0][0]] if all(feature in known for known in places.values())]
     common.sort(key=lambda feature: (_BEST_FIRST.index(feature.kind), feature.axis is not None))
     columns: dict[Feature, list[Scalar]] = {}
     seen: set[tuple[Scalar, ...]] = set()
     for feature in common:
-        column = [row[feature] for row in rows]
+        place = {kind: known[feature] for kind, known in places.items()}
+        column = [values[place[kind]] for kind, values in rows]
         key = tuple(column)
         if len({*map(repr, column)}) > 1 and key not in seen:
             seen.add(key)
@@ -38,32 +41,59 @@ def features_of(results: Sequence[CaseResult], shapes: Mapping[str, str]) -> dic
     return columns
 
 
-def _row(info: CaseInfo, shapes: Mapping[str, str]) -> Iterable[tuple[Feature, Scalar]]:
+# What a case declares: its parameters, each with the length of a list or None, and its tensors with their ranks.
+_Kind = tuple[tuple[tuple[str, int | None], ...], tuple[tuple[str, int], ...]]
+
+
+def _row(info: CaseInfo) -> tuple[_Kind, list[Scalar]]:
+    """What the case declares, and all values of that."""
+    params: list[tuple[str, int | None]] = []
+    values: list[Scalar] = []
     for name, value in info.params.items():
-        yield from _param(name, value)
-    for tensor in (*info.outputs, *info.inputs):
-        yield Feature("dtype", tensor.id), tensor.dtype
-        yield Feature("layout", tensor.id), tensor.layout
-        yield from _dims(tensor, symbols_of(shapes.get(tensor.id, "")))
-        yield Feature("elements", tensor.id), math.prod(tensor.dims)
+        if isinstance(value, int | float | str):
+            params.append((name, None))
+            values.append(value)
+        elif _is_short_list(value):
+            params.append((name, len(value)))
+            values += (*value, max(value), min(value))
+    tensors = (*info.outputs, *info.inputs)
+    for tensor in tensors:
+        values += (tensor.dtype, tensor.layout, *tensor.dims, math.prod(tensor.dims))
+    return (tuple(params), tuple((tensor.id, len(tensor.dims)) for tensor in tensors)), values
 
 
-def _param(name: str, value: Any) -> Iterable[tuple[Feature, Scalar]]:
-    if isinstance(value, int | float | str):
-        yield Feature("param", name), value
-    if isinstance(value, list | tuple) and 0 < len(value) <= _MAX_COMPONENTS:
-        numbers = [one for one in value if isinstance(one, int | float)]
-        if len(numbers) == len(value):
-            for index, one in enumerate(numbers):
-                yield Feature("param", f"{name}[{index}]"), one
-            yield Feature("param", f"max({name})"), max(numbers)
-            yield Feature("param", f"min({name})"), min(numbers)
+def _is_short_list(value: Any) -> bool:
+    """A few numbers."""
+    return (
+        isinstance(value, list | tuple)
+        and 0 < len(value) <= _MAX_COMPONENTS
+        and all(isinstance(one, int | float) for one in value)
+    )
 
 
-def _dims(tensor: TensorInfo, symbols: Sequence[str]) -> Iterable[tuple[Feature, Scalar]]:
-    for axis, length in enumerate(tensor.dims):
-        symbol = symbols[axis] if len(symbols) == len(tensor.dims) else ""
-        yield (Feature("dim", symbol) if symbol else Feature("dim", tensor.id, axis)), length
+def _places(kind: _Kind, shapes: Mapping[str, str]) -> dict[Feature, int]:
+    """Feature → the place of its value; of one that occurs several times, the last."""
+    params, tensors = kind
+    return {feature: place for place, feature in enumerate(_features(params, tensors, shapes))}
+
+
+def _features(
+    params: Iterable[tuple[str, int | None]], tensors: Iterable[tuple[str, int]], shapes: Mapping[str, str]
+) -> Iterator[Feature]:
+    for name, length in params:
+        if length is None:
+            yield Feature("param", name)
+        else:
+            yield from (Feature("param", f"{name}[{index}]") for index in range(length))
+            yield from (Feature("param", f"max({name})"), Feature("param", f"min({name})"))
+    for tensor, rank in tensors:
+        symbols = symbols_of(shapes.get(tensor, ""))
+        yield Feature("dtype", tensor)
+        yield Feature("layout", tensor)
+        for axis in range(rank):
+            symbol = symbols[axis] if len(symbols) == rank else ""
+            yield Feature("dim", symbol) if symbol else Feature("dim", tensor, axis)
+        yield Feature("elements", tensor)
 
 
 @cache

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any, overload
 
 from msgspec import field
+from msgspec.structs import replace
 
 from mluops_gtest.errors import ExitCode
 from mluops_gtest.model.result import CaseResult, Outcome
@@ -130,8 +131,13 @@ class RunReport(Value, frozen=True, dict=True):
 
     @property
     def failing(self) -> tuple[CaseResult, ...]:
-        """Cases that ran and block."""
-        return tuple(r for r in self.results if _fails(r.outcome)) if self.tally.failing else ()
+        """Cases that ran and block; those that are read for this without their maps, which take most of the memory."""
+        if not self.tally.failing:
+            return ()
+        found = (result for result in self.results if _fails(result.outcome))
+        if isinstance(self.results, TalliedResults):
+            found = (replace(result, profile=None) for result in found)
+        return tuple(found)
 
     @property
     def summary(self) -> dict[str, int]:

@@ -3,11 +3,9 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from msgspec.structs import replace
-
 from mluops_gtest.model.explanation import Explanation
 from mluops_gtest.model.report import RunReport
-from mluops_gtest.model.result import CaseResult, Outcome
+from mluops_gtest.model.result import CaseResult
 
 # A map of fewer elements shows little.
 _TELLING: Final = 64
@@ -15,14 +13,13 @@ _TELLING: Final = 64
 
 def cause_records(report: RunReport, lang: str) -> list[dict[str, Any]]:
     """The causes that have a headline, those of most cases first, with the names of their cases as rows."""
-    if not report.tally.failing:
+    failing = report.failing
+    if not failing:
         return []
     # Late: the page of a run that passed needs none of it.
     from mluops_gtest.explain.groups import cause_groups
     from mluops_gtest.model.reasons.explained import explanation_words, headline_words, support_words
 
-    # Maps of errors are shown case by case, and take most of the memory.
-    failing = (replace(result, profile=None) for result in report.results if _fails(result))
     groups = cause_groups(failing, report.results, report.shapes)
     records = []
     for group in groups:
@@ -42,10 +39,6 @@ def cause_records(report: RunReport, lang: str) -> list[dict[str, Any]]:
             }
         )
     return records
-
-
-def _fails(result: CaseResult) -> bool:
-    return result.outcome.blocks and result.outcome is not Outcome.NOT_RUN
 
 
 def _example(members: Sequence[CaseResult], output: str) -> tuple[str, Explanation]:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable
+from functools import cached_property
 
 from mluops_gtest.model.limits import LARGE_ELEMENTS
 from mluops_gtest.model.result import CaseResult, Outcome, TensorInfo
@@ -12,17 +13,18 @@ from mluops_gtest.value import Value
 _ALIGNMENT = 64
 
 
-class TestPoint(Value):
+# With room for what is asked for several times.
+class TestPoint(Value, frozen=True, dict=True):
     """The cases that test one point."""
 
     results: tuple[CaseResult, ...]
 
-    @property
+    @cached_property
     def passed(self) -> int:
         """How many passed, be it in spite of a waiver."""
         return sum(result.outcome.passes for result in self.results)
 
-    @property
+    @cached_property
     def bad(self) -> tuple[CaseResult, ...]:
         """Those that speak against the operator: a waiver that is no longer needed does not."""
         return tuple(result for result in self.results if result.outcome.blocks and not result.outcome.passes)
@@ -38,7 +40,7 @@ class TestPoint(Value):
         return self.passed > 0 and not self.bad
 
 
-class OperatorSummary(Value):
+class OperatorSummary(Value, frozen=True, dict=True):
     """The results of one operator, or of several, by test point."""
 
     results: tuple[CaseResult, ...]
@@ -52,38 +54,38 @@ class OperatorSummary(Value):
         """Every case."""
         return TestPoint(self.results)
 
-    @property
+    @cached_property
     def computing(self) -> TestPoint:
         """Cases that call the operator as it is meant to be called; of one that never loaded nothing is known."""
-        return self.where(lambda result: not is_rejected(result) and bool(tensors(result)))
+        return self.where(lambda result: not is_rejected(result) and bool(result.info.inputs or result.info.outputs))
 
-    @property
+    @cached_property
     def rejected(self) -> TestPoint:
         """Parameter checks: calls that must be answered with an error."""
         return self.where(is_rejected)
 
-    @property
+    @cached_property
     def zero_elements(self) -> TestPoint:
         """Cases with a tensor without elements, whether the operator takes or refuses it."""
         return self.where(lambda result: any(0 in tensor.dims for tensor in tensors(result)))
 
-    @property
+    @cached_property
     def too_large(self) -> TestPoint:
         """Calls that must be refused, with a tensor of more elements than operators take."""
         return self.where(lambda result: is_rejected(result) and any(map(_is_large, tensors(result))))
 
-    @property
+    @cached_property
     def sizes(self) -> TestPoint:
         """Cases with elements in every tensor, whatever their shape."""
         full = (result for result in self.computing.results if all(0 not in tensor.dims for tensor in tensors(result)))
         return TestPoint(tuple(full))
 
-    @property
+    @cached_property
     def remainders(self) -> TestPoint:
         """Of these, the ones whose rows do not fill whole vectors."""
         return TestPoint(tuple(result for result in self.sizes.results if _row_length(result) % _ALIGNMENT))
 
-    @property
+    @cached_property
     def unstable(self) -> tuple[CaseResult, ...]:
         """Cases that crashed, hung, flaked or wrote where they must not."""
         return tuple(result for result in self.results if result.outcome.is_unstable)
@@ -92,27 +94,33 @@ class OperatorSummary(Value):
         """Cases with a tag."""
         return self.where(lambda result: tag in result.tags)
 
+    @cached_property
     def by_dtype(self) -> dict[str, TestPoint]:
         """Cases by the data type that they compute in."""
         return self._by(lambda result: (dtype_of(result),))
 
+    @cached_property
     def by_layout(self) -> dict[str, TestPoint]:
         """Cases by the layouts of the tensors that they compute in; masks and indices do not count."""
         return self._by(lambda result: {tensor.layout for tensor in value_tensors(result)})
 
+    @cached_property
     def by_rank(self) -> dict[str, TestPoint]:
         """Cases by the numbers of dimensions of the tensors that they compute in."""
         return self._by(lambda result: {str(len(tensor.dims)) for tensor in value_tensors(result)})
 
+    @cached_property
     def shapes(self) -> int:
         """How many different sets of shapes were computed."""
         return len({tuple(tensor.dims for tensor in tensors(result)) for result in self.computing.results})
 
+    @cached_property
     def largest(self) -> TensorInfo | None:
         """The tensor with the most elements that a passed case computed with: values of its outputs were compared."""
         found = [t for r in self.results if r.outcome is Outcome.PASSED and _has_values(r) for t in tensors(r)]
         return max(found, key=lambda tensor: math.prod(tensor.dims), default=None)
 
+    @cached_property
     def by_expected_status(self) -> dict[str, TestPoint]:
         """Parameter checks by the status that must be answered."""
         groups: dict[str, list[CaseResult]] = {}

@@ -34,10 +34,10 @@ def checked_points(facts: OperatorSummary, report: RunReport, say: Words) -> tup
     exercised = bool(facts.unstable) or (repeat > 1 and bool(called.results))
     remainders = len(facts.remainders.results)
     return (
-        _point("dtype", _listed(facts.by_dtype(), say), facts.computing, say),
+        _point("dtype", _listed(facts.by_dtype, say), facts.computing, say),
         _point("rank", ranks(facts, say), facts.computing, say),
-        _point("layout", _listed(facts.by_layout(), say), facts.computing, say),
-        _point("size", say("size_words", shapes=facts.shapes(), remainders=remainders), facts.sizes, say),
+        _point("layout", _listed(facts.by_layout, say), facts.computing, say),
+        _point("size", say("size_words", shapes=facts.shapes, remainders=remainders), facts.sizes, say),
         _point("zero", say("zero_words"), facts.zero_elements, say),
         CheckedPoint(say("point_stability"), stability, called, facts.unstable, exercised),
         _point("nonfinite", say("nonfinite_words"), facts.tagged("nonfinite"), say),
@@ -50,7 +50,7 @@ def checked_points(facts: OperatorSummary, report: RunReport, say: Words) -> tup
 
 def ranks(facts: OperatorSummary, say: Words) -> str:
     """The numbers of dimensions that cases have."""
-    found = sorted(map(int, facts.by_rank()))
+    found = sorted(map(int, facts.by_rank))
     return say("dimensions", ranks=say("comma").join(map(str, found))) if found else say("none")
 
 

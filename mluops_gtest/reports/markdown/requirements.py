@@ -61,10 +61,10 @@ def checklist(report: RunReport, by_operator: Mapping[str, OperatorSummary], dev
     platform = [report.backend.get("name"), device, *environment]
     items: list[tuple[str, str]] = [
         ("platform", say("comma").join(text(str(word)) for word in platform if word)),
-        ("layouts", _each(by_operator, lambda facts: _shown(facts.by_layout(), say))),
+        ("layouts", _each(by_operator, lambda facts: _shown(facts.by_layout, say))),
         ("ranks", _each(by_operator, lambda facts: ranks(facts, say))),
         ("zero", _each(by_operator, lambda facts: _zero(facts.zero_elements, say))),
-        ("dtypes", _each(by_operator, lambda facts: _shown(facts.by_dtype(), say))),
+        ("dtypes", _each(by_operator, lambda facts: _shown(facts.by_dtype, say))),
         ("limits", _each(by_operator, lambda facts: _limits(facts, say))),
     ]
     rows = [[str(number), say(key), detail] for number, (key, detail) in enumerate(items, 1)]
@@ -99,7 +99,7 @@ def _zero(tally: TestPoint, say: Words) -> str:
 
 def _limits(facts: OperatorSummary, say: Words) -> str:
     words = []
-    largest = facts.largest()
+    largest = facts.largest
     if largest is not None:
         words.append(say("largest_tensor", tensor=code(f"{largest.id}[{','.join(map(str, largest.dims))}]")))
     if facts.too_large.passed:
@@ -122,7 +122,7 @@ def parameter_checks(by_operator: Mapping[str, OperatorSummary], say: Words) -> 
     rows = [
         [code(operator), status, str(len(tally.results)), str(tally.passed), _differing(tally.results, say)]
         for operator, facts in by_operator.items()
-        for status, tally in facts.by_expected_status().items()
+        for status, tally in facts.by_expected_status.items()
     ]
     if not rows:
         yield say("no_checks")
