@@ -6,7 +6,7 @@ import types
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -20,11 +20,12 @@ T = TypeVar("T")
 MAX_BYTES: Final = 1 << 29
 # SQLite, statistics and the C interface count no further.
 MAX_INTEGER: Final = 2**63 - 1
+Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_INTEGER)]
 # Values that are kept as they are (what a backend or a machine says of itself) may not be nested deeper than this.
 MAX_LEVELS: Final = 16
 
 _MESSAGE: Final = re.compile(r"(?P<what>.*?)(?: - at `(?P<at>[^`]*)`)?", re.DOTALL)
-_EXPECTED: Final = re.compile(r"Expected `(?P<types>[^`]*)`(?P<more> of length .*?)?(?:, got .*)?")
+_EXPECTED: Final = re.compile(r"Expected `(?P<types>[^`]*)`(?P<more> of length .*?| [<>]= \S+)?(?:, got .*)?")
 _MISSING: Final = re.compile(r"Object missing required field `(?P<name>[^`]*)`")
 _STEP: Final = re.compile(r"\.(?P<name>\w+)|\[(?P<index>\d+|\.\.\.)\]")
 _BYTE: Final = re.compile(r"\s*\(byte (\d+)\)")

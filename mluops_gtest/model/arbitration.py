@@ -2,6 +2,7 @@
 
 from typing import Final, Literal
 
+from mluops_gtest.files.typed import Count
 from mluops_gtest.value import Value
 
 # Of one output, the worst first.
@@ -14,7 +15,7 @@ Side = Literal["baseline", "backend", "both", "neither"]
 class DisputedElement(Value):
     """One element; values as text, errors as |value − exact| and in units in the last place of the exact value."""
 
-    index: tuple[int, ...]
+    index: tuple[Count, ...]
     right: Side
     exact: str
     backend: str
@@ -30,12 +31,12 @@ class Arbitration(Value):
     """The disputed elements of one output: how many there are, how many were recomputed, and who is right at these."""
 
     output: str
-    disputed: int
+    disputed: Count
     # How many elements each is right at.
-    baseline: int
-    backend: int
-    both: int
-    neither: int
+    baseline: Count
+    backend: Count
+    both: Count
+    neither: Count
     # Units in the last place mean something; integers have none.
     has_ulp: bool
     # Those at which the baseline is wrong first, then the worst.

@@ -5,6 +5,7 @@ from typing import Any
 
 from msgspec import field
 
+from mluops_gtest.files.typed import Count
 from mluops_gtest.model.arbitration import Arbitration
 from mluops_gtest.model.cause import Cause
 from mluops_gtest.model.explanation import Explanation
@@ -44,16 +45,16 @@ class Worst(Value):
     """The element that is furthest from its baseline; values as text, so that NaN and bits survive JSON."""
 
     output: str
-    index: tuple[int, ...]
+    index: tuple[Count, ...]
     evaluated: str
     baseline: str
-    unequal: int
-    compared: int
-    max_ulp: int | None = None
+    unequal: Count
+    compared: Count
+    max_ulp: Count | None = None
     # Elements beyond tolerance by themselves, see criteria/tolerance.py; None where that was not counted.
-    beyond: int | None = None
+    beyond: Count | None = None
     # `unequal` and those that differ in the sign of 0 or in the payload of a NaN.
-    bits_unequal: int | None = None
+    bits_unequal: Count | None = None
 
 
 class ElementReading(Value):
@@ -61,11 +62,11 @@ class ElementReading(Value):
 
     output: str
     precision: str
-    beyond: int
-    compared: int
+    beyond: Count
+    compared: Count
     # The largest error over what is allowed there; infinite where nothing is.
     ratio: float
-    index: tuple[int, ...]
+    index: tuple[Count, ...]
     evaluated: str
     baseline: str
     allowed: float
@@ -74,10 +75,10 @@ class ElementReading(Value):
 class ThreadsReading(Value):
     """The repetitions with one number of threads: how many did not pass, how many left other bits than the first."""
 
-    threads: int
-    repetitions: int
-    failed: int
-    differing: int
+    threads: Count
+    repetitions: Count
+    failed: Count
+    differing: Count
 
 
 class StressReading(Value):
@@ -109,7 +110,7 @@ class TensorInfo(Value):
     id: str
     dtype: str
     layout: str
-    dims: tuple[int, ...]
+    dims: tuple[Count, ...]
 
 
 class CaseInfo(Value):
@@ -147,22 +148,22 @@ class Profile(Value):
     """
 
     output: str
-    histogram: tuple[int, ...]
-    rows: int
-    columns: int
+    histogram: tuple[Count, ...]
+    rows: Count
+    columns: Count
     cells: tuple[float, ...]
     # 0: the map is not folded.
-    width: int = 0
+    width: Count = 0
 
 
 class Perf(Value):
     """Times of repeated calls in nanoseconds, as the interface takes and as the device says."""
 
-    samples_ns: tuple[int, ...]
-    device_samples_ns: tuple[int, ...] = ()
-    workspace_bytes: int = 0
+    samples_ns: tuple[Count, ...]
+    device_samples_ns: tuple[Count, ...] = ()
+    workspace_bytes: Count = 0
     # What the interface takes for a call that computes nothing; None where that was not measured.
-    overhead_ns: int | None = None
+    overhead_ns: Count | None = None
 
 
 class CaseResult(Value):

@@ -67,7 +67,8 @@ def result_to_json(result: CaseResult) -> dict[str, Any]:
         # As it was written before that was measured: a report keeps its digest in the history.
         del record["perf"]["overhead_ns"]
     if record["profile"] is not None:
-        record["profile"]["cells"] = [_word(cell) for cell in record["profile"]["cells"]]
+        cells = record["profile"]["cells"]
+        record["profile"]["cells"] = list(cells) if all(map(math.isfinite, cells)) else list(map(_word, cells))
     params = record["info"]["params"]
     record["info"]["params"] = {name: _words(value) for name, value in params.items()}
     return record

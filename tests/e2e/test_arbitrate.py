@@ -184,7 +184,7 @@ def test_a_passing_run_asks_nobody(run, monkeypatch):
     [
         ({"baseline": 0}, "0 of 1 elements cannot be examined"),
         ({"neither": 1}, "2 of 1 elements cannot be examined"),
-        ({"disputed": -1}, "counts must lie in"),
+        ({"disputed": -1}, "disputed: expected an integer >= 0, got -1"),
         ({"examples": []}, "0 examples of 1"),
         ({"backend_error": "nan"}, "errors must be ≥ 0"),
     ],

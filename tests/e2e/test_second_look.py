@@ -125,7 +125,7 @@ class TestResultsThatCannotBe:
     @pytest.mark.parametrize(
         ("change", "message"),
         [
-            ({"beyond": -1}, "counts must lie in"),
+            ({"beyond": -1}, "beyond: expected an integer >= 0, got -1"),
             ({"beyond": 10**9}, "more elements are beyond than there are"),
             ({"precision": "fp8"}, "is not a precision"),
             ({"ratio": 0.5}, "0.5 with 1 beyond"),
