@@ -31,7 +31,6 @@ REASONS = {
         "np.fromstring 72 %, removing the field's name between numbers 15 %, finding runs of values 8 %: "
         "numpy's own parser is the limit without the native one."
     ),
-    "text/write": ("Shortest digits by numpy's `astype(str)` 88 %."),
     "baselines/indice_convolution_backward_data": (
         "With one BLAS thread float64 products of blocks of rows take 60 %, gathering rows 10 %, adding them 9 %, "
         "proving the sums exact 8 %, looking for NaN 4 %. With two the threads wait for each other in every product, "

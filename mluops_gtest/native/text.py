@@ -1,6 +1,7 @@
-"""Long runs of values in text, read by the C library as far as they are spelled in ordinary ways."""
+"""Long runs of values in text: read by the C library as far as they are spelled in ordinary ways, and written."""
 
 import ctypes
+from collections.abc import Callable
 from functools import cache
 from typing import Any, ClassVar, Final
 
@@ -10,7 +11,7 @@ import numpy.typing as npt
 from mluops_gtest.native.addresses import address_of
 from mluops_gtest.native.library import native_library
 
-# The order is that of enum storage in text.c.
+# The order is that of enum storage in text.c and written_text.c.
 _STORAGES: Final = {name: number for number, name in enumerate(("f4", "f8", "i4", "i8", "u4", "u8"))}
 # Values of one call: as many as stay in a cache.
 _MOST: Final = 1 << 16
@@ -34,7 +35,10 @@ class _Functions:
         bounds = ctypes.c_int, ctypes.c_int64, ctypes.c_uint64
         self.numbers.argtypes = [source, position, *bounds, ctypes.c_void_p, ctypes.c_int64]
         self.hex.argtypes = [source, position, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64]
-        self.numbers.restype = self.hex.restype = ctypes.c_int64
+        self.write = library.mluops_write_numbers
+        label = ctypes.c_char_p, ctypes.c_int64
+        self.write.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_int64, *label, ctypes.c_void_p, position]
+        self.numbers.restype = self.hex.restype = self.write.restype = ctypes.c_int64
 
 
 _functions: Final = cache(_Functions)
@@ -85,3 +89,28 @@ def value_text(text: bytes, name: bytes | None) -> ValueText | None:
     """The text for the C library, or None where there is none."""
     library = native_library()
     return None if library is None else ValueText(library, text, name)
+
+
+def value_lines(values: _Array, label: bytes, odd: Callable[[_Array], bytes]) -> bytes | None:
+    """A line for each value, with the label before it, or None where there is no library.
+
+    `odd` makes the lines of values that the library does not spell.
+    """
+    library = native_library()
+    if library is None:
+        return None
+    values = np.ascontiguousarray(values)
+    write, kind = _functions(library).write, _STORAGES[f"{values.dtype.kind}{values.dtype.itemsize}"]
+    # No number has 32 characters.
+    room, written = np.empty(min(_MOST, len(values)) * (len(label) + 33), np.uint8), ctypes.c_int64()
+    pieces: list[bytes] = []
+    done = 0
+    while done < len(values):
+        share = values[done : done + _MOST]
+        count = write(kind, address_of(share), len(share), label, len(label), address_of(room), written)
+        pieces.append(room[: written.value].tobytes())
+        done += count
+        if count < len(share):
+            pieces.append(odd(values[done : done + 1]))
+            done += 1
+    return b"".join(pieces)

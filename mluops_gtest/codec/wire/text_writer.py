@@ -1,6 +1,8 @@
 """Text case files as we write them: fields in the order of their numbers, two blanks per level, one field per line."""
 
 from collections.abc import Iterator
+from decimal import Decimal
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -9,6 +11,7 @@ from mluops_gtest.codec.schema.base import EXPECT_FIELD, EXPECT_PACKAGE
 from mluops_gtest.codec.schema.document import VALUE_FIELDS, Document, TensorDocument, ValueField
 from mluops_gtest.errors import CaseFileError
 from mluops_gtest.model.dtypes import Array
+from mluops_gtest.native.text import value_lines
 
 _INPUT: Final = 6
 _OUTPUT: Final = 7
@@ -60,7 +63,7 @@ def _scalar(field: Any, value: Any) -> bytes:
     if isinstance(value, float):
         # A float field holds a rounded double: its shortest text is that of the float.
         is_float = field.type == field.TYPE_FLOAT
-        return str(np.float32(value) if is_float else value).encode()
+        return _shortest(np.array([value], "<f4"))[0] if is_float else str(value).encode()
     return quoted(value)
 
 
@@ -80,11 +83,25 @@ def _values(field: ValueField, values: Array) -> Any:
         if odd_nan.any():
             bits = int(values.view("<u4")[odd_nan][0])
             raise CaseFileError(f"value_f holds the NaN {bits:#010x}, which a text cannot keep; store it as value_h.")
-        # The shortest text that gives the same float again.
-        words = b"\n".join(values.astype("S32").tolist())
-    else:
-        words = ("\n".join(map(str, values.tolist()))).encode()
-    return label + words.replace(b"\n", b"\n" + label) + b"\n"
+    written = value_lines(values, label, partial(spelled_lines, label))
+    return spelled_lines(label, values) if written is None else written
+
+
+def spelled_lines(label: bytes, values: Array) -> bytes:
+    """A line for each number, spelled by numpy and Python."""
+    words = _shortest(values) if values.dtype.kind == "f" else (str(value).encode() for value in values.tolist())
+    return label + b"\n".join(words).replace(b"\n", b"\n" + label) + b"\n"
+
+
+def _shortest(values: Array) -> list[bytes]:
+    """Floats with the fewest digits that give them back, with an exponent below 1e-4 and from 1e16 on."""
+    words: list[bytes] = values.astype("S32").tolist()
+    size = np.abs(values)
+    # From 1e6 on it depends on the version of numpy.
+    for place in np.flatnonzero((size >= 1e6) & (size < 1e16)):
+        whole = f"{Decimal(words[place].decode()):f}"
+        words[place] = (whole if "." in whole else f"{whole}.0").encode()
+    return words
 
 
 def _strings(label: bytes, strings: Array) -> Any:

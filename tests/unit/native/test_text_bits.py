@@ -1,5 +1,6 @@
-"""Values in text are the same ones, bit for bit, whoever reads them, and so are the errors and their places."""
+"""Values in text are the same ones, bit for bit, whoever reads and writes them; so are errors and their places."""
 
+from functools import partial
 from itertools import cycle, islice
 
 import numpy as np
@@ -9,7 +10,9 @@ from hypothesis import strategies as st
 
 from mluops_gtest.codec.schema.document import VALUE_FIELDS, ValueField
 from mluops_gtest.codec.wire.text_values import TextError, ValueColumn
-from mluops_gtest.native.text import value_text
+from mluops_gtest.codec.wire.text_writer import spelled_lines
+from mluops_gtest.model.dtypes import Array
+from mluops_gtest.native.text import value_lines, value_text
 from tests.support.examples import examples
 from tests.support.native_core import NATIVE, NUMPY, going
 
@@ -165,3 +168,42 @@ def test_a_locale_with_a_decimal_comma_changes_nothing() -> None:
         both(as_fields("value_f", ["1.5", "1.2345678901234567890123e-30"] * 100, " "), FIELDS["value_f"])
     finally:
         locale.setlocale(locale.LC_NUMERIC, before)
+
+
+def written(values: Array) -> tuple[bytes, bytes]:
+    """The lines of the C library and those of numpy."""
+    with going(NATIVE):
+        natively = value_lines(values, b"value: ", partial(spelled_lines, b"value: "))
+    assert natively is not None
+    return natively, spelled_lines(b"value: ", values)
+
+
+def test_floats_are_written_with_the_same_digits() -> None:
+    bits = np.random.Philox(key=5).random_raw(20_000).view("<u4")
+    powers = np.arange(1, 255, dtype="<u4") << 23
+    steps = (powers[:, None] + np.array([-2, -1, 0, 1, 2, 3])).astype("<u4").reshape(-1)
+    random = bits.view("<f4")[np.isfinite(bits.view("<f4"))]
+    decimals = (np.arange(-30_000, 30_000) / 1000).astype("<f4")
+    tens = np.array([f"{digit}e{power}" for power in range(-45, 38) for digit in (1, 2, 5, 9.999999)], "<f4")
+    special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, 1.1754942e-38, 3.4028235e38], "<f4")
+    for values in (
+        random,
+        steps.view("<f4"),
+        -steps.view("<f4"),
+        decimals,
+        tens,
+        special,
+        np.arange(2.0**24, 2.0**24 + 99),
+    ):
+        natively, by_numpy = written(values.astype("<f4"))
+        assert natively == by_numpy
+
+
+@pytest.mark.parametrize("storage", ["<i4", "<i8", "<u4", "<u8"])
+def test_integers_are_written_with_the_same_digits(storage: str) -> None:
+    limits = np.iinfo(storage)
+    values = np.random.Philox(key=6).random_raw(1000).view(storage)
+    ends = np.array([0, 1, 9, 10, 99, 100, limits.min, limits.max], storage)
+    for some in (values, values[::3], ends):
+        natively, by_numpy = written(some)
+        assert natively == by_numpy
