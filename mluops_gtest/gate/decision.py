@@ -186,25 +186,30 @@ def decide(
     wanted = reference.cases.keys() if asked_for is None else asked_for
     waived = apply_waivers(waivers, results, backend_of(report), today, set(reference.cases) - set(wanted))
     known = _causes(report)
-    changes = [
-        replace(change, cause=known[case][0], headline=known[case][1]) if case in known and change.blocks else change
-        for case in sorted(results.keys() | wanted)
-        for change in (_change(results.get(case), case, reference, waived, policy),)
-    ]
     differing = other_values(reference, report)
-    drifts = [
-        drift
-        for change in changes
-        if change.transition is Transition.STILL_PASSING and not differing
-        for drift in drifts_of(results[change.case], reference.cases[change.case].readings, policy.drift)
-    ]
+    changes: list[CaseChange] = []
+    drifts: list[Drift] = []
+    timed: list[str] = []
+    # Once, since results of a long run are read when they are asked for.
+    for case in sorted(results.keys() | wanted):
+        result, before = results.get(case), reference.cases.get(case)
+        change = _change(result, case, reference, waived, policy)
+        if case in known and change.blocks:
+            change = replace(change, cause=known[case][0], headline=known[case][1])
+        changes.append(change)
+        if result is None or before is None:
+            continue
+        if change.transition is Transition.STILL_PASSING and not differing:
+            drifts += drifts_of(result, before.readings, policy.drift)
+        if before.times or result.perf is not None:
+            timed.append(case)
     verdicts = (Transition.STILL_PASSING, Transition.FIXED, Transition.REGRESSED, Transition.STILL_FAILING)
     return Decision(
         backend=backend_of(report),
         changes=tuple(changes),
         problems=waived.problems,
         drifts=tuple(drifts),
-        performance=judge_times(reference, report, results, policy.min_effect),
+        performance=judge_times(reference, report, results.among(timed), policy.min_effect),
         policy=policy,
         compared=sum(change.transition in verdicts for change in changes),
         other_values=differing,

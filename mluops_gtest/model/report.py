@@ -95,6 +95,10 @@ class ResultsByCase(Mapping[str, CaseResult]):
     def __getitem__(self, case: str) -> CaseResult:
         return self._results[self._places[case]]
 
+    def among(self, cases: Iterable[str]) -> "ResultsByCase":
+        """Those of these cases."""
+        return ResultsByCase(self._results, {case: self._places[case] for case in cases})
+
     def __contains__(self, case: object) -> bool:
         return case in self._places
 

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from mluops_gtest.content.root import BUILTIN, recorded_roots
 from mluops_gtest.model.report import RunReport, TalliedResults
+from mluops_gtest.model.result import CaseResult
 from mluops_gtest.reports.markdown.changes import against, over_time
 from mluops_gtest.reports.markdown.conclusions import conclusions
 from mluops_gtest.reports.markdown.function_tests import function_tests
@@ -36,9 +37,15 @@ def render_markdown(
     """The document; `device` describes bandwidth and peak, `transitions` are case → word."""
     say = words(lang)
     if isinstance(report.results, TalliedResults):
-        # It goes through them many times, and has no room for maps.
-        report = replace(report, results=tuple(replace(result, profile=None) for result in report.results))
+        # It goes through them many times, and has no room for all of them.
+        report = replace(report, results=tuple(map(_asked_of, report.results)))
     return "\n".join(_lines(report, transitions, history, device, say)).rstrip("\n") + "\n"
+
+
+def _asked_of(result: CaseResult) -> CaseResult:
+    """The result without what the document never says."""
+    info, repro = replace(result.info, doc=""), result.repro if result.outcome.blocks else ""
+    return replace(result, profile=None, worst=None, repro=repro, notes=(), output="", info=info)
 
 
 def _lines(
