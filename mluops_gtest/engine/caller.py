@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal, Protocol, TypeVar, runtime_checkable
 
 from mluops_gtest.engine.buffers import Arena
-from mluops_gtest.engine.reply import NoAnswerError, Reply, checked_size, failed_reply, reply_of
+from mluops_gtest.engine.reply import Reply, checked_size, failed_reply, reply_of
 from mluops_gtest.model.backend import Backend, OfferedBackend
 from mluops_gtest.model.call import OpCall
 from mluops_gtest.model.cause import DeviceLost, Disturbed, RunLost
@@ -91,8 +91,8 @@ class Caller(Protocol):
         """The backend offers that operator."""
         ...
 
-    def workspace_size(self, call: OpCall, timeout: float | None) -> int:
-        """The bytes of workspace that the backend asks for, 0 where it asks for none; or NoAnswerError."""
+    def begin(self, call: OpCall, timeout: float | None) -> Reply | int:
+        """Run the call; where the backend asks for a workspace, only how many bytes that has."""
         ...
 
     def run(self, call: OpCall, timeout: float | None) -> Reply:
@@ -131,12 +131,13 @@ class InlineCaller:
         """Every backend that does not say otherwise."""
         return self._backend.supports(operator)
 
-    def workspace_size(self, call: OpCall, timeout: float | None) -> int:  # noqa: ARG002
-        """What the backend says, held to being a size."""
+    def begin(self, call: OpCall, timeout: float | None) -> Reply | int:
+        """Run the call here, unless it wants a workspace."""
         try:
-            return checked_size(self.name, self._backend.workspace_size(call))
+            size = checked_size(self.name, self._backend.workspace_size(call))
         except (Exception, SystemExit) as error:
-            raise NoAnswerError(failed_reply(error, call, "workspace_size")) from error
+            return failed_reply(error, call, "workspace_size")
+        return size or self.run(call, timeout)
 
     def run(self, call: OpCall, timeout: float | None) -> Reply:  # noqa: ARG002
         """Run the call here."""

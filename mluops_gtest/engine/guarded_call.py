@@ -5,7 +5,7 @@ import numpy as np
 from mluops_gtest.engine.buffers import Buffer, Side, Wanted, fill, first_difference, pattern_of
 from mluops_gtest.engine.caller import Caller
 from mluops_gtest.engine.expectation import Expectation
-from mluops_gtest.engine.reply import NoAnswerError, Reply
+from mluops_gtest.engine.reply import Reply
 from mluops_gtest.files.mapped import pieces
 from mluops_gtest.model.binding import bind, has_buffer
 from mluops_gtest.model.call import OpCall
@@ -44,17 +44,18 @@ class GuardedCall:
         self._timeout = 60.0 + sum(one.size for one in wanted) / 1e6
 
     def call(self, timeout: float | None) -> Reply:
-        """Ask for the workspace, run."""
-        call = self.bound()
+        """Run, with the workspace that the case dictates, else with the one that the backend asks for."""
         timeout = self._timeout if timeout is None else timeout
-        try:
-            self.workspace_bytes = self._workspace_size(call, timeout)
-        except NoAnswerError as error:
-            return error.reply
-        if self.workspace_bytes:
-            self._workspace(self.workspace_bytes)
-            call = self.bound()
-        return self._caller.run(call, timeout)
+        size = self._dictated_workspace()
+        if size is None:
+            answer = self._caller.begin(self.bound(), timeout)
+            if isinstance(answer, Reply):
+                return answer
+            size = answer
+        self.workspace_bytes = size
+        if size:
+            self._workspace(size)
+        return self._caller.run(self.bound(), timeout)
 
     def again(self, timeout: float | None) -> Reply:
         """Run once more: outputs get their poison back, so that each call has all its work to do."""
@@ -134,13 +135,13 @@ class GuardedCall:
             array[self._expectation.kept[tensor.id]] = spec.preset
         return array
 
-    def _workspace_size(self, call: OpCall, timeout: float) -> int:
-        """What the case dictates, else what the backend asks for; only a call that computes is asked."""
+    def _dictated_workspace(self) -> int | None:
+        """The bytes of workspace that the backend is not asked for: only of a call that computes it is."""
         if self.case.expect.workspace_size is not None:
             return min(self.case.expect.workspace_size, BUFFER_LIMIT)
         if not self.operator.computes(self.case.expect.status, self.case.expect.check):
             return 0
-        return self._caller.workspace_size(call, timeout)
+        return None
 
     def _workspace(self, size: int) -> None:
         # An arena of its own, because its size is asked for when the inputs are in place already.

@@ -65,14 +65,6 @@ class Reply(Value):
         return reason_of(self.causes)
 
 
-class NoAnswerError(Exception):
-    """A question beside the call itself (its workspace) ended it; `reply` says how."""
-
-    def __init__(self, reply: Reply) -> None:
-        super().__init__(reply.reason)
-        self.reply = reply
-
-
 def reply_of(backend: OfferedBackend, call: OpCall, *, empty: bool = False) -> Reply:
     """Run the call; whatever the backend raises becomes an ending with its reason."""
     start = _clock()

@@ -125,7 +125,7 @@ class AnswerType(Generic[A]):
 LOAD: Final[AnswerType[Loaded | NotLoaded]] = AnswerType(Loaded | NotLoaded)  # type: ignore[arg-type]
 HEALTH: Final = AnswerType(Health)
 SUPPORT: Final[AnswerType[Support | SupportFailed]] = AnswerType(Support | SupportFailed)  # type: ignore[arg-type]
-WORKSPACE: Final[AnswerType[Workspace | Ended]] = AnswerType(Workspace | Ended | NoRoomLeft)  # type: ignore[arg-type]
+BEGIN: Final[AnswerType[Workspace | Answered | Ended]] = AnswerType(Workspace | Answered | Ended | NoRoomLeft)  # type: ignore[arg-type]
 RUN: Final[AnswerType[Answered | Ended]] = AnswerType(Answered | Ended | NoRoomLeft)  # type: ignore[arg-type]
 
 

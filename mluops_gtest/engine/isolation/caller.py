@@ -1,35 +1,36 @@
 """A backend in a worker process, seen as a Caller: crashes and hangs become replies, then a new worker starts."""
 
 import contextlib
-import signal
 import time
 from collections.abc import Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
 from mluops_gtest.backends.output_pipe import OutputPipe
 from mluops_gtest.engine.caller import DisturbedError, LostDeviceError
 from mluops_gtest.engine.isolation.answers import (
+    BEGIN,
     HEALTH,
     LOAD,
     RUN,
     SUPPORT,
-    WORKSPACE,
+    Answered,
     AnswerType,
     Ended,
     NoRoomError,
     NotLoaded,
     SupportFailed,
+    Workspace,
     reply_from,
 )
 from mluops_gtest.engine.isolation.conversation import LateError, ProtocolError, StaleAnswerError
 from mluops_gtest.engine.isolation.forking import ForkServer, ForkServerError
 from mluops_gtest.engine.isolation.shared import SharedArena
-from mluops_gtest.engine.isolation.supervisor import Worker, WorkerGoneError
+from mluops_gtest.engine.isolation.supervisor import Worker, WorkerGoneError, cause_of_death
 from mluops_gtest.engine.isolation.worker_memory import PagedWorkerMemory, WorkerMemory
 from mluops_gtest.engine.loading import BackendChoice
-from mluops_gtest.engine.reply import Ending, NoAnswerError, Reply, checked_size
+from mluops_gtest.engine.reply import Ending, Reply, checked_size
 from mluops_gtest.errors import BackendError, ExitCode
 from mluops_gtest.model import cause
 from mluops_gtest.model.call import OpCall
@@ -145,41 +146,42 @@ class IsolatedCaller:
     def _ending(self, error: WorkerGoneError | LateError | ProtocolError) -> str:
         """How a worker ended outside of any case, with the last thing it printed."""
         last = self._output.take().strip()
-        death = "no answer, killed" if isinstance(error, LateError) else reason_of((_death(error),))
+        death = "no answer, killed" if isinstance(error, LateError) else reason_of((cause_of_death(error),))
         return f"{death}{f' (printed: {last[-400:]})' if last else ''}"
 
-    def workspace_size(self, call: OpCall, timeout: float | None) -> int:
-        """What the backend says in its worker; a crash there is the case's."""
-        worker = self._ready()
-        if "workspace_size" not in self.offers:
-            return 0
-        try:
-            answer = self._ask(worker, "workspace", call, WORKSPACE, timeout)
-        except _EndedError as ended:
-            raise NoAnswerError(ended.reply) from ended
-        if isinstance(answer, Ended):
-            raise NoAnswerError(reply_from(answer))
+    def begin(self, call: OpCall, timeout: float | None) -> Reply | int:
+        """One message for the question and the call: most calls want no workspace."""
+        answer = self._answered("begin", call, BEGIN, timeout)
+        if not isinstance(answer, Workspace):
+            return answer
         try:
             return checked_size(self.name, answer.size, self._memory_limit)
         except (TypeError, ValueError) as error:
             told = cause.BadAnswer(str(error), "workspace_size")
-            raise NoAnswerError(Reply(ended=Ending.ERROR, causes=(told,))) from error
+            return Reply(ended=Ending.ERROR, causes=(told,))
 
     def run(self, call: OpCall, timeout: float | None) -> Reply:
         """Run the call in the worker; a dead or late worker is the case's outcome."""
-        return self._answered("run", call, timeout)
+        return self._replied("run", call, timeout)
 
     def run_empty(self, call: OpCall, timeout: float | None) -> Reply:
         """The call without its kernel, in the worker."""
-        return self._answered("run empty", call, timeout)
+        return self._replied("run empty", call, timeout)
 
-    def _answered(self, what: str, call: OpCall, timeout: float | None) -> Reply:
+    def _replied(self, what: str, call: OpCall, timeout: float | None) -> Reply:
+        answer = self._answered(what, call, RUN, timeout)
+        assert isinstance(answer, Reply), "these have no word for a workspace"
+        return answer
+
+    def _answered(self, what: str, call: OpCall, kind: AnswerType[Any], timeout: float | None) -> Reply | Workspace:
         worker = self._ready()
         start = time.perf_counter()
         try:
-            answer = self._ask(worker, what, call, RUN, timeout)
+            answer: Workspace | Answered | Ended = self._ask(worker, what, call, kind, timeout)
         except _EndedError as ended:
             return ended.reply
+        if isinstance(answer, Workspace):
+            return answer
         self._worn = self._worn or answer.spent or bool(answer.left)
         reply = reply_from(answer)
         problem = _impossible_times(reply, time.perf_counter() - start)
@@ -265,7 +267,7 @@ class IsolatedCaller:
                 assert timeout is not None, "nothing is late without a limit"
                 ended, why = Ending.TIMED_OUT, cause.TimedOut(timeout)
             else:
-                ended, why = Ending.CRASHED, fault or _death(error)
+                ended, why = Ending.CRASHED, fault or cause_of_death(error)
             raise _EndedError(Reply(ended=ended, causes=(why,), output=self._output.take())) from error
 
 
@@ -275,19 +277,6 @@ class _EndedError(Exception):
     def __init__(self, reply: Reply) -> None:
         super().__init__(reply.reason)
         self.reply = reply
-
-
-def _death(error: WorkerGoneError | ProtocolError) -> cause.Cause:
-    """How a worker ended."""
-    if isinstance(error, ProtocolError):
-        return error.cause
-    assert error.code is not None, "with the fork server gone the call is made again"
-    if error.code >= 0:
-        return cause.Exited(error.code)
-    try:
-        return cause.Killed(signal.Signals(-error.code).name, -error.code)
-    except ValueError:
-        return cause.Killed("", -error.code)
 
 
 def _impossible_times(reply: Reply, elapsed: float) -> str:

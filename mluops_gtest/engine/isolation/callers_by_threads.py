@@ -66,9 +66,9 @@ class CallersByThreads:
         """What the backend says of that operator."""
         return self._now.supports(operator)
 
-    def workspace_size(self, call: OpCall, timeout: float | None) -> int:
-        """What the backend says in the worker that is in use."""
-        return self._now.workspace_size(call, timeout)
+    def begin(self, call: OpCall, timeout: float | None) -> Reply | int:
+        """Run the call in the worker that is in use, unless it wants a workspace."""
+        return self._now.begin(call, timeout)
 
     def run(self, call: OpCall, timeout: float | None) -> Reply:
         """Run the call in the worker that is in use."""

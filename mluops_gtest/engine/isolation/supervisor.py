@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 from typing import Any, TypeVar
 
 from mluops_gtest.backends.output_pipe import OutputPipe
@@ -9,6 +10,7 @@ from mluops_gtest.engine.isolation.answers import AnswerType
 from mluops_gtest.engine.isolation.channel import Channel, ClosedError
 from mluops_gtest.engine.isolation.conversation import Conversation, LateError, ProtocolError
 from mluops_gtest.engine.isolation.forking import ForkServer, ForkServerLostError
+from mluops_gtest.model import cause
 
 A = TypeVar("A")
 
@@ -67,3 +69,16 @@ class Worker:
             return self._fork_server.end(self._pid)
         except ForkServerLostError:
             return None
+
+
+def cause_of_death(error: WorkerGoneError | ProtocolError) -> cause.Cause:
+    """How a worker ended."""
+    if isinstance(error, ProtocolError):
+        return error.cause
+    assert error.code is not None, "with the fork server gone the call is made again"
+    if error.code >= 0:
+        return cause.Exited(error.code)
+    try:
+        return cause.Killed(signal.Signals(-error.code).name, -error.code)
+    except ValueError:
+        return cause.Killed("", -error.code)

@@ -84,7 +84,7 @@ class _Worker:
                 return self._close()
             case "supports":
                 return self._supports(message["operator"])
-            case "workspace" | "run" | "run empty":
+            case "begin" | "run" | "run empty":
                 return self._called(message, fds)
         raise ValueError(f"unknown request {message['do']!r}")
 
@@ -154,8 +154,8 @@ class _Worker:
                 self._state = ProcessState(limits_memory=self._options.get("memory_limit") is not None)
             if not self._memory.begin():
                 return NoRoomLeft()
-            empty = message["do"] == "run empty"
-            answer = self._workspace(call) if message["do"] == "workspace" else self._run(call, self._state, empty)
+            wanted = self._workspace(call) if message["do"] == "begin" else None
+            answer = wanted or self._run(call, self._state, empty=message["do"] == "run empty")
         _flush_output()
         return answer
 
@@ -168,17 +168,20 @@ class _Worker:
             self._slabs[slot] = map_slab(fd, sizes[slot])
             os.close(fd)
 
-    def _workspace(self, call: OpCall) -> Workspace | Ended:
+    def _workspace(self, call: OpCall) -> Workspace | Ended | None:
+        """Why the call is not run yet, or not at all; None where it wants no workspace."""
         assert self._backend is not None
         try:
             size = self._backend.workspace_size(call)
-            return Workspace(checked_size(self._backend.name, size, self._options.get("memory_limit")))
+            if not checked_size(self._backend.name, size, self._options.get("memory_limit")):
+                return None
+            answer: Workspace | Ended = Workspace(int(size))
         except (Exception, SystemExit) as error:
-            return ended_of(failed_reply(error, call, "workspace_size"))
-        finally:
-            self._memory.end()
+            answer = ended_of(failed_reply(error, call, "workspace_size"))
+        self._memory.end()
+        return answer
 
-    def _run(self, call: OpCall, state: ProcessState, empty: bool) -> Answered | Ended:
+    def _run(self, call: OpCall, state: ProcessState, *, empty: bool) -> Answered | Ended:
         assert self._backend is not None
         reply = reply_of(self._backend, call, empty=empty)
         left = (*self._memory.end(), *state.restore())

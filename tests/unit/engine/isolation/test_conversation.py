@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from mluops_gtest.backends.output_pipe import OutputPipe
 from mluops_gtest.engine.isolation.answers import (
+    BEGIN,
     HEALTH,
     LOAD,
     RUN,
     SUPPORT,
-    WORKSPACE,
     Answered,
     Ended,
     answer_of,
@@ -310,7 +310,7 @@ def test_a_worker_cannot_name_a_verdict(how):
         + b'},"notes":[],"refusals":[]}',
     ],
 )
-@pytest.mark.parametrize("kind", [RUN, LOAD, HEALTH, SUPPORT, WORKSPACE])
+@pytest.mark.parametrize("kind", [RUN, LOAD, HEALTH, SUPPORT, BEGIN])
 def test_garbage_is_refused_by_every_kind_of_answer(kind, data):
     with pytest.raises(ProtocolError):
         kind.read(data)
