@@ -140,13 +140,16 @@ def listing_memory(count: int) -> Rounds:
             yield {"ours": python.ours("list", "--all", "--root", root).peak_bytes, "500 MB": 5e8}
 
 
-# By a sampling profiler on 1000 tiny cases, without imports.
+# By process_time around each step of 1000 tiny cases, without imports.
 WHY_RUN = (
-    "Loading takes 45 % (half of it reads the text, the rest are descriptors, digests and the lock's line), the call "
-    "with its guarded buffers and the verdict 45 % (a sixth of that is the kernel itself), writing the result 8 %; no "
-    "function has more than 8 % of its own."
+    "Loading takes half (of that a third reads the text, a third makes tensors and parameters of it, the rest are "
+    "digests and the lock's line), the call with its guarded buffers and the verdict 40 % (a sixth of that is the "
+    "kernel itself), writing the result 8 %; no function has more than 8 % of its own."
 )
-WHY_WORKERS = "Two messages a case, and two processes that wait for each other."
+WHY_WORKERS = (
+    "A message to the worker and one back for each case, made and read as JSON; the cases of both workers are loaded "
+    "and judged by one controller, a Python process that uses one core."
+)
 
 
 def rows() -> Iterator[Row]:
