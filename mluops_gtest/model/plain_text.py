@@ -21,6 +21,8 @@ def plain(text: str) -> str:
     # Nearly all text, and long listings above all.
     if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
         return text
+    if text.isascii() and text.isprintable():
+        return text
     return _UNFIT.sub(_escaped, _COLOURS.sub("", text.replace("\r\n", "\n")))
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -40,6 +41,30 @@ def test_written_is_success_whatever_the_outcomes(cli, failing, tmp_path, form):
     assert file.read_text(encoding="utf-8").startswith(FORMATS[form])
     assert [path.name for path in file.parent.iterdir()] == [file.name]
     assert cli("report", failing, "--format", form).out == file.read_text(encoding="utf-8")
+
+
+def test_results_with_failures_are_read_without_numpy(failing, tmp_path):
+    """Loading it takes as long as reading some thousand results."""
+    program = f"""
+        import sys
+
+        class Blocked:
+            def find_spec(self, name, path=None, target=None):
+                if name == "numpy":
+                    raise ImportError(name)
+
+        sys.meta_path.insert(0, Blocked())
+        from mluops_gtest.cli.main import run_main
+
+        results, out = {str(failing)!r}, {str(tmp_path / "merged")!r}
+        for form in {list(FORMATS)!r}:
+            assert run_main(["report", results, "--format", form]) == 0
+        assert run_main(["compare", results, results]) == run_main(["explain", results]) == 0
+        assert run_main(["merge", results, "--out", out]) == 1
+        assert run_main(["history", "add", results, "--db", out + ".sqlite"]) == 0
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 class TestInOneStep:
