@@ -46,7 +46,7 @@ REASONS = {
         "count and their memos 35 %, rounding the sums 13 %, looking for NaN 3 %."
     ),
     "large/random": (
-        "Philox4x64 in C takes 70 %, the mapping to lattice values 30 %; numpy's PCG64 needs fewer "
+        "Philox4x64 in C takes 85 %, the mapping to lattice values 15 %; numpy's PCG64 needs fewer "
         "multiplications, but its stream may change with its version."
     ),
     "large/two-workers": (

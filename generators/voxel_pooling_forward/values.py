@@ -105,11 +105,11 @@ def assert_any_order(features: Array, cells: Array) -> None:
     firsts = np.flatnonzero(np.diff(cells[order], prepend=-1))
     if len(firsts) == 0:
         return
-    crowded_first = sorted(np.split(order, firsts[1:]), key=len, reverse=True)
-    longest, channels = len(crowded_first[0]), features.shape[1]
-    chosen = crowded_first[: max(1, _TESTED // (longest * channels))]
-    terms = np.zeros((longest, len(chosen), channels), np.float64)
-    for place, points in enumerate(chosen):
-        terms[: len(points), place] = features[points]
-    columns = terms.reshape(longest, len(chosen) * channels)
+    counts = np.diff(firsts, append=len(order))
+    longest, channels = int(counts.max()), features.shape[1]
+    crowded = np.argsort(-counts, kind="stable")[: max(1, _TESTED // (longest * channels))]
+    terms = np.zeros((longest, len(crowded), channels), np.float64)
+    for place, (first, count) in enumerate(zip(firsts[crowded], counts[crowded], strict=True)):
+        terms[:count, place] = features[order[first : first + count]]
+    columns = terms.reshape(longest, len(crowded) * channels)
     assert_conditioned(columns, exact_sums(columns), CRITERIA)

@@ -48,13 +48,19 @@ EXPORTED void mluops_lanes(const uint64_t *key, uint64_t start, int64_t count, u
 /* The lattice values of `count` lanes from `start`, a multiple of 8, on: the lowest bit is the sign, the other 31 pick one
  * of the `most` magnitudes. */
 EXPORTED void mluops_lattice(const uint64_t *key, uint64_t start, int64_t count, uint64_t most, float scale, float *out) {
-    uint32_t lanes[LANES_OF_BLOCK];
-    for (int64_t done = 0; done < count; done += LANES_OF_BLOCK) {
-        lanes_of(key, (start + (uint64_t)done) / LANES_OF_BLOCK, lanes);
-        int64_t taken = count - done < LANES_OF_BLOCK ? count - done : LANES_OF_BLOCK;
+    enum { AT_ONCE = 32 * LANES_OF_BLOCK };
+    uint32_t lanes[AT_ONCE], span = (uint32_t)most;
+    for (int64_t done = 0; done < count; done += AT_ONCE) {
+        int64_t taken = count - done < AT_ONCE ? count - done : AT_ONCE;
+        for (int64_t i = 0; i < taken; i += LANES_OF_BLOCK)
+            lanes_of(key, (start + (uint64_t)(done + i)) / LANES_OF_BLOCK, lanes + i);
         for (int64_t i = 0; i < taken; i++) {
-            float magnitude = (float)(int32_t)((((uint64_t)lanes[i] >> 1) * most >> 31) + 1);
-            out[done + i] = (lanes[i] & 1 ? -magnitude : magnitude) * scale;
+            float magnitude = (float)(int32_t)(((uint64_t)(lanes[i] >> 1) * span >> 31) + 1);
+            uint32_t sign = lanes[i] << 31, bits;
+            memcpy(&bits, &magnitude, sizeof bits);
+            bits |= sign;
+            memcpy(&magnitude, &bits, sizeof bits);
+            out[done + i] = magnitude * scale;
         }
     }
 }
