@@ -17,7 +17,6 @@ from typing import Final
 import numpy as np
 
 from mluops_gtest.api.session import Session
-from mluops_gtest.audit.mutants import can_be_written
 from mluops_gtest.audit.status_mutants import status_mutants
 from mluops_gtest.audit.subject import Implementation
 from mluops_gtest.engine.caller import InlineCaller
@@ -32,7 +31,8 @@ from mluops_gtest.model.parts import MUTANTS, SPACE
 from mluops_gtest.model.status import Status
 
 HEAD: Final = (
-    "| operator | wrong implementations | found | draws, median | most | wrong statuses | found | idle | not found |"
+    "| operator | wrong implementations | found | draws, median | most "
+    "| wrong statuses | found | draws, median | most | not found |"
 )
 
 
@@ -41,8 +41,6 @@ class Hunted:
     """What became of the wrong implementations of one kind: the number of draws until each was found."""
 
     draws: Mapping[str, int | None]
-    # So many more write before they refuse, but no call that they could show in has an output to write to.
-    idle: int = 0
 
     @property
     def found(self) -> list[int]:
@@ -56,12 +54,9 @@ class Hunted:
 class _Suspect:
     """A wrong implementation that is not found yet."""
 
-    def __init__(self, mutant: Mutant, checks: tuple[str, ...] | None = None, *, writes: bool = False) -> None:
-        """`checks`: its answers differ only for calls that one of these refuses; None: for calls that compute.
-
-        One that `writes` before it refuses is idle until such a call has an output that can be written.
-        """
-        self.mutant, self._checks, self.idle = mutant, checks, writes
+    def __init__(self, mutant: Mutant, checks: tuple[str, ...] | None = None) -> None:
+        """`checks`: its answers differ only for calls that one of these refuses; None: for calls that compute."""
+        self.mutant, self._checks = mutant, checks
         run: Callable[[OpCall], Status] = mutant.fresh()
         options = Options(elementwise=True, bounds_alone=True, explain=False)
         self._executor = Executor(InlineCaller(Implementation(mutant.name, run)), options)
@@ -71,8 +66,6 @@ class _Suspect:
         computes = operator.computes(case.expect.status, case.expect.check)
         if not (computes if self._checks is None else case.expect.check in self._checks):
             return False
-        if self.idle:
-            self.idle = not can_be_written(case)
         with np.errstate(all="ignore"):
             result = self._executor.execute(case, operator)
         return is_failure(result) and result.outcome is not Outcome.ERROR
@@ -80,7 +73,7 @@ class _Suspect:
 
 def hunted(operator: Operator, drawn: Iterator[DrawnCase], mutants: tuple[Mutant, ...]) -> tuple[Hunted, Hunted]:
     """The shipped implementations and the wrong statuses, each hunted with these draws."""
-    statuses = [_Suspect(one.mutant, one.checks, writes=one.writes) for one in status_mutants(operator)]
+    statuses = [_Suspect(one.mutant, one.checks) for one in status_mutants(operator)]
     kinds = [[_Suspect(mutant) for mutant in mutants], statuses]
     found: list[dict[str, int | None]] = [dict.fromkeys(one.mutant.name for one in kind) for kind in kinds]
     for one in drawn:
@@ -91,8 +84,7 @@ def hunted(operator: Operator, drawn: Iterator[DrawnCase], mutants: tuple[Mutant
                     kind.remove(suspect)
         if not any(kinds):
             break
-    idle = {one.mutant.name for one in kinds[1] if one.idle}
-    return Hunted(found[0]), Hunted({name: number for name, number in found[1].items() if name not in idle}, len(idle))
+    return Hunted(found[0]), Hunted(found[1])
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -104,7 +96,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("-v", action="store_true", help="name what was not found, and when the rest was")
     options = parser.parse_args(arguments)
     known = Session().catalogue.operators
-    print(HEAD, "|---|" + "---|" * 8, sep="\n")
+    print(HEAD, "|---|" + "---|" * 9, sep="\n")
     good = True
     for name in options.op or list(known):
         operator, space = known.find(name), known.part(known.find(name).name, SPACE)
@@ -121,11 +113,12 @@ def main(arguments: list[str] | None = None) -> int:
     return 0 if good else 1
 
 
-def _row(operator: str, wrong: Hunted, statuses: Hunted) -> str:
-    found = wrong.found or [0]
-    missed = ", ".join((*wrong.missed, *statuses.missed)) or "–"
-    cells = (operator, len(wrong.draws), len(wrong.found), round(statistics.median(found)), max(found))
-    return f"| {' | '.join(map(str, (*cells, len(statuses.draws), len(statuses.found), statuses.idle, missed)))} |"
+def _row(operator: str, *kinds: Hunted) -> str:
+    cells = [operator]
+    for kind in kinds:
+        found = kind.found or [0]
+        cells += map(str, (len(kind.draws), len(kind.found), round(statistics.median(found)), max(found)))
+    return f"| {' | '.join((*cells, ', '.join(name for kind in kinds for name in kind.missed) or '–'))} |"
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from mluops_gtest.authoring.space import Choice, Drawn, Sizes, Space
+from mluops_gtest.authoring.space import Choice, Drawn, InStep, Sizes, Space
 
 _KERNELS = ((3, 3, 3), (1, 1, 1), (2, 2, 2), (1, 1, 3), (3, 1, 1), (1, 2, 3), (5, 1, 1), (4, 3, 2))
 _STEPS = ((1, 1, 1), (2, 2, 2), (1, 2, 1), (3, 1, 2))
@@ -13,6 +13,8 @@ _AXES = ("depth", "height", "width")
 # Of coordinates that neither a byte nor 16 bits hold.
 _LONG = 256
 _MAX_CELLS = 1 << 17
+# Entries of the parameters are 32 bits wide.
+_MOST = 2**31 - 1
 
 
 def draw(at: Mapping[str, Any]) -> Drawn | None:
@@ -75,4 +77,5 @@ SPACE = Space(
     draw=draw,
     elements=elements,
     limits=(4097, 1_000_001),
+    in_step={"K": lambda _call, size: InStep(params={"filter_space": (min(size, _MOST), 1, 1)})},
 )

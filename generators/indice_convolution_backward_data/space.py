@@ -2,7 +2,7 @@
 
 from typing import get_args
 
-from mluops_gtest.authoring.convolution_space import convolution_space, filter_offsets
+from mluops_gtest.authoring.convolution_space import convolution_space, filter_letters
 from mluops_gtest.authoring.factors import Values
 
 from .nonfinite import Kind
@@ -13,5 +13,5 @@ SPACE = convolution_space(
     special=get_args(Kind),
     layouts=get_args(LayoutName),
     kernels=((3, 3), (1, 1), (2, 1)),
-    offsets=filter_offsets,
+    letters=filter_letters,
 )

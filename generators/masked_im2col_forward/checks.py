@@ -25,7 +25,8 @@ def _masks(call: OpCall) -> int:
 
 
 def _window_rows(call: OpCall) -> int:
-    return int(call.tensor("feature").dims[1] * call.param("kernel_h") * call.param("kernel_w"))
+    rows: int = call.tensor("feature").dims[1] * call.param("kernel_h") * call.param("kernel_w")
+    return rows
 
 
 def _not_large(tensor: str, subsumed: str | None = None) -> Check:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
+from mluops_gtest.audit.unwritable import never_written
 from mluops_gtest.model.call import Crashed, OpCall
 from mluops_gtest.model.operator import Check, Mutant, Operator
 from mluops_gtest.model.status import Status
@@ -26,8 +27,8 @@ class StatusMutant(Value):
 def status_mutants(operator: Operator) -> Iterator[StatusMutant]:
     """Every check forgotten, with another status, writing before it refuses; neighbours of two statuses exchanged.
 
-    Left out is what no call could show: checks that none reaches first, and those that the operator says another
-    answers anyway, or that are not told apart by their order.
+    Left out is what no call could show: checks that none reaches first, those that the operator says another answers
+    anyway, or that are not told apart by their order, and those proved to answer no call with an output to write to.
     """
     reachable = [check for check in operator.checks if check.subsumed is None]
     for check in reachable:
@@ -49,7 +50,7 @@ def _of_one(operator: Operator, check: Check) -> Iterator[StatusMutant]:
         _by(operator, mixed_up),
         check,
     )
-    if not check.writes:
+    if not check.writes and not never_written(operator, check):
         message = f"has written its outputs when {check.name} makes it return"
         writing = Mutant(f"writes_before_{check.name}", message, _writing(operator, check))
         yield StatusMutant(writing, (check.name,), writes=True)

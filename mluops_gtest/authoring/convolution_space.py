@@ -1,16 +1,21 @@
 """What fuzzing draws for sparse convolutions over pairs of rows, and which faulty calls of them are calls at all."""
 
+import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final, get_args
 
 from mluops_gtest.authoring.connections import Tail
-from mluops_gtest.authoring.filters import axis_letters, extents
+from mluops_gtest.authoring.filters import axis_letters
 from mluops_gtest.authoring.sparse import Triple
-from mluops_gtest.model.call import OpCall
-from mluops_gtest.model.space import Choice, Drawn, Sizes, Space
+from mluops_gtest.model.call import OpCall, Params, TensorArg
+from mluops_gtest.model.space import Choice, Drawn, InStep, Sizes, Space
 
 _KERNELS: Final = ((1, 1, 1), (3, 3, 3), (1, 1, 3), (2, 2, 2), (3, 1, 1), (1, 3, 3), (1, 2, 1))
 _SIDES: Final = (1, 2, 3, 4, 5, 8)
+_CHANNELS: Final = "CN"
+# Kernels of more offsets are too many to list their counts.
+_MOST_COUNTS: Final = 1 << 14
 _SIZES: Final = ("rows_in", "rows_out", "channels_in", "channels_out")
 
 
@@ -21,12 +26,13 @@ def convolution_space(
     layouts: tuple[str, ...] = (),
     kernels: tuple[tuple[int, ...], ...] = (),
     unmet: bool = False,
-    offsets: Callable[[OpCall], int | None],
+    filters: str = "filters",
+    letters: Callable[[TensorArg], str],
 ) -> Space:
     """The recipes random_pairs and sites with these values, and nonfinite of these kinds.
 
     `kernels` are drawn beside those of three axes; `unmet`: random_pairs takes output rows that no pair names;
-    `offsets` are those that the tensors of a call claim, None where they claim none.
+    `letters` name the axes of the tensor `filters`: C and N for channels in and out, others for the kernel.
     """
 
     def draw(at: Mapping[str, Any]) -> Drawn | None:
@@ -69,15 +75,7 @@ def convolution_space(
         # Products take their time, too.
         return tensors + number * min(rows_in, rows_out) * channels_in * channels_out // 8
 
-    def defined(call: OpCall) -> bool:
-        """A library reads as many counts as the tensors have offsets."""
-        counts = None if call.params is None else call.params.get("indice_num")
-        claimed = [offsets(call)]
-        pairs = call.inputs.get("indice_pairs")
-        if pairs is not None and pairs.dims:
-            claimed.append(pairs.dims[0])
-        return not isinstance(counts, tuple) or all(one is None or one <= len(counts) for one in claimed)
-
+    tensor = _Filters(filters, letters)
     return Space(
         axes={
             "dtype": Choice(("float", "half")),
@@ -98,16 +96,53 @@ def convolution_space(
         draw=draw,
         elements=elements,
         limits=(1_000_001,),
-        defined=defined,
+        in_step={"K": tensor.other_offsets, "Ci": tensor.other_channels("C"), "Co": tensor.other_channels("N")},
+        defined=tensor.is_counted,
     )
 
 
-def filter_offsets(call: OpCall) -> int | None:
-    """The kernel offsets that filters claims; None where its layout has no such axes."""
-    filters = call.inputs["filters"]
-    if filters is None or len(axis_letters(filters.layout, len(filters.dims))) != len(filters.dims):
-        return None
-    return extents(filters.desc).offsets
+@dataclass(frozen=True, slots=True)
+class _Filters:
+    """What the filters of a call say of its sizes, and what they become with another size."""
+
+    name: str
+    letters: Callable[[TensorArg], str]
+
+    def is_counted(self, call: OpCall) -> bool:
+        """A library reads as many counts as the tensors have offsets."""
+        counts = None if call.params is None else call.params.get("indice_num")
+        kernel = [length for letter, length in self._axes(call) if letter not in _CHANNELS]
+        claimed = [math.prod(kernel)] if kernel else []
+        pairs = call.inputs.get("indice_pairs")
+        if pairs is not None and pairs.dims:
+            claimed.append(pairs.dims[0])
+        return not isinstance(counts, tuple) or all(one <= len(counts) for one in claimed)
+
+    def other_offsets(self, call: OpCall, size: int) -> InStep:
+        """The last kernel axis has all offsets, and each of them a count, which is 0."""
+        dims = self._axes(call)
+        kernel = [axis for axis, (letter, _) in enumerate(dims) if letter not in _CHANNELS]
+        lengths = {axis: size if axis == kernel[-1] else 1 for axis in kernel}
+        counts = {"indice_num": (0,) * size} if size <= _MOST_COUNTS else {}
+        return self._changed([lengths.get(axis, length) for axis, (_, length) in enumerate(dims)], counts)
+
+    def other_channels(self, wanted: str) -> Callable[[OpCall, int], InStep]:
+        """The axis of that letter is the one that changes."""
+        return lambda call, size: self._changed([size if name == wanted else n for name, n in self._axes(call)], {})
+
+    def _axes(self, call: OpCall) -> list[tuple[str, int]]:
+        """Letter and length of each axis; empty where there is no tensor, or its axes have no such names."""
+        filters = {**call.inputs, **call.outputs}[self.name]
+        return [] if filters is None else list(zip(self.letters(filters), filters.dims, strict=False))
+
+    def _changed(self, dims: list[int], params: Params) -> InStep:
+        return InStep({self.name: tuple(dims)}, params) if dims else InStep()
+
+
+def filter_letters(filters: TensorArg) -> str:
+    """One letter per axis of filters; none where the layout does not fit the rank."""
+    letters = axis_letters(filters.layout, len(filters.dims))
+    return letters if len(letters) == len(filters.dims) else ""
 
 
 def _strided(at: Mapping[str, Any]) -> dict[str, Triple]:

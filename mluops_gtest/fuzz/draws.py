@@ -3,10 +3,10 @@ never on what came back or on how fast it did."""
 
 import contextlib
 import hashlib
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
+from itertools import islice
 from random import Random
 from typing import Final
 
@@ -15,11 +15,12 @@ from msgspec.structs import replace
 
 from mluops_gtest.content.vocabulary import Vocabulary
 from mluops_gtest.errors import DeclarationError, OperatorError
+from mluops_gtest.fuzz.aims import Aim, Broken, aims_of, broken_by
 from mluops_gtest.fuzz.classes import Axes, SpacePoint
 from mluops_gtest.fuzz.coverage import Coverage, Features, Pairs
-from mluops_gtest.fuzz.faults import SIZE_KINDS, STRIDES, faults_of
+from mluops_gtest.fuzz.faults import SIZE_KINDS, faults_of
+from mluops_gtest.fuzz.ways import Faults, Ways
 from mluops_gtest.generate.make import make_drawn
-from mluops_gtest.model.binding import bind_values
 from mluops_gtest.model.case import Case, CaseDraft, Expect
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.space import Space
@@ -31,11 +32,9 @@ _CANDIDATES: Final = 6
 _ROUNDS: Final = 8
 # Of all draws: without a fault, and with one or none; the rest has two.
 _SOUND, _ONE_FAULT = 0.55, 0.75
-# Of so many sets of faults the one that breaks checks in the most new pairs is taken; half of them are the best of a
-# few by what their faults break alone.
+# Of so many sets of faults the best one is taken.
 _FAULT_SETS: Final = 16
-_LOOKED_AT: Final = 4
-# Valid calls that are asked what a fault breaks alone.
+# Valid calls on which faults are tried beforehand.
 _PROBED: Final = 3
 # Second faults that are like the first.
 _ALIKE: Final = 0.5
@@ -76,19 +75,19 @@ class Draws:
         self.operator, self.seed = operator, seed
         self._space = space
         self._axes = Axes(space.axes)
-        self._faults = faults_of(operator, space.limits)
+        self._faults = faults_of(operator, space)
         self._dtype = Vocabulary(operator).default_dtype
         names = {axis: [one.name for one in classes] for axis, classes in self._axes.classes.items()}
         kinds = {fault.name: fault.kind for fault in self._faults.values()}
         self._fault_names = tuple(kinds)
         self._like = {name: _alike(name, kinds) for name in kinds}
-        self._promises: dict[tuple[str, ...], Pairs] = {}
-        self.features = Features(names, kinds, [check.name for check in operator.checks])
-        words = repr((sorted(names.items()), sorted(kinds.items()), seed))
+        checks = [check.name for check in operator.checks]
+        self.features = Features(names, kinds, checks)
+        words = repr((sorted(names.items()), sorted(kinds.items()), checks, seed))
         # What the sequence of draws follows from; the operator's recipes may still make other calls of them.
         self.digest = hashlib.sha256(words.encode()).hexdigest()[:16]
         self.coverage = Coverage(self.features)
-        self._order = {check.name: place for place, check in enumerate(operator.checks)}
+        self._ways = Ways(self._faults, cache(self._probes), self._broken, f"{seed}/{operator.name}")
 
     def draw(self, number: int) -> DrawnCase | None:
         """The call of that number, and its pairs are covered from now on; None where none could be made."""
@@ -100,8 +99,8 @@ class Draws:
         random = Random(f"{self.seed}/{self.operator.name}/{number}")
         bits, faults = self._kind(number, random)
         if faults:
-            # Here, where a mistake in it is not taken for a call that cannot be made.
-            _ = self._breaks
+            # Here, where a mistake in one of them is not taken for a call that cannot be made.
+            self._ways.prepare()
         for _ in range(_ROUNDS):
             for point in self._candidates(random, bits):
                 drawn = self._made(number, point, faults, random)
@@ -142,7 +141,7 @@ class Draws:
         if draft is None:
             return None
         classes = self._axes.names(point)
-        done = _Spoiling((), self.features.of_faults(classes, (), ()))
+        done = _Spoiling((), self.features.of_faults(classes, (), Broken()))
 
         def spoil(case: Case) -> Case:
             return self._spoilt(case, classes, faults, random, done) if faults else case
@@ -181,63 +180,66 @@ class Draws:
         )
 
     def _spoilt(self, case: Case, classes: Mapping[str, str], faults: int, random: Random, done: _Spoiling) -> Case:
-        """The call with the faults that cover most new pairs, out of several sets of them."""
+        """The call with the faults that reach most new aims, then cover most new pairs, out of several sets of them."""
         best: Case | None = None
+        most = (-1, -1)
         for names in self._fault_sets(faults, random):
-            spoilt = self._with_faults(case, names, random)
-            if spoilt is None:
-                continue
-            broken = self._broken(spoilt)
+            spoilt = self._ways.applied(case, names, random)
+            broken = None if spoilt is None else self._broken(spoilt)
             if broken is None:
                 continue
             pairs = self.features.of_faults(classes, names, broken)
-            if best is None or self.coverage.new(pairs) > self.coverage.new(done.pairs):
-                best, done.faults, done.pairs = spoilt, names, pairs
+            new = pairs - self.coverage.seen
+            if (gain := (len(new & self._aimed), len(new))) > most:
+                best, most, done.faults, done.pairs = spoilt, gain, names, pairs
         if best is None:
             raise _UnfitError(f"{case.id} can have none of the faults")
         return replace(best, doc=", ".join(done.faults))
 
-    def _fault_sets(self, faults: int, random: Random) -> Sequence[tuple[str, ...]]:
-        """Half of them promise the most new pairs by what their faults break alone; the others are any."""
-        sets = [self._fault_set(faults, random) for _ in range(_FAULT_SETS * _LOOKED_AT)]
+    def _fault_sets(self, faults: int, random: Random) -> Sequence[Faults]:
+        """Of several half aim at what was not reached before; the others, and one fault alone, are any."""
+        sets = [self._fault_set(faults, random) for _ in range(_FAULT_SETS)]
+        if faults == 1:
+            return sets
         half = _FAULT_SETS // 2
-        promising = sorted(sets[half:], key=lambda names: -self.coverage.new(self._expected(names)))
-        return (*promising[:half], *sets[:half])
+        aimed = (self._ways.together(aim, random) for aim in self._next_aims(half, random))
+        return (*(names for names in aimed if names is not None), *sets[half:])
 
-    def _fault_set(self, faults: int, random: Random) -> tuple[str, ...]:
+    @cached_property
+    def _aims(self) -> tuple[dict[int, Aim], ...]:
+        """Those that matter first, and the others, by the pair that a draw covers which reaches one."""
+        return tuple({self.features.of_aim(aim): aim for aim in aims} for aims in aims_of(self.operator))
+
+    @cached_property
+    def _aimed(self) -> Pairs:
+        return frozenset(pair for aims in self._aims for pair in aims)
+
+    def _next_aims(self, count: int, random: Random) -> Sequence[Aim]:
+        """Some that no draw has reached: most of those that matter first, as long as there are any."""
+        first, others = ([aim for pair, aim in aims.items() if pair not in self.coverage.seen] for aims in self._aims)
+        chosen = random.sample(first, min(len(first), count - count // 4))
+        return [*chosen, *random.sample(others, min(len(others), count - len(chosen)))]
+
+    def _fault_set(self, faults: int, random: Random) -> Faults:
         """As many faults; of two often both of one kind, since what must agree is often wrong together."""
         first = random.choice(self._fault_names)
         if faults == 1:
             return (first,)
         alike = self._like[first]
         second = random.choice(alike if alike and random.random() < _ALIKE else self._fault_names)
-        # A new length makes a tensor contiguous again, so that strides come last.
-        return tuple(sorted(dict.fromkeys((first, second)), key=lambda name: self._faults[name].kind == STRIDES))
+        return self._ways.in_order((first, second), random)
 
-    def _expected(self, names: tuple[str, ...]) -> Pairs:
-        """The pairs that these faults cover if each breaks what it breaks alone."""
-        if names not in self._promises:
-            broken = {check for name in names for check in self._breaks.get(name, ())}
-            self._promises[names] = self.features.of_checks(names, sorted(broken, key=self._order.__getitem__))
-        return self._promises[names]
-
-    @cached_property
-    def _breaks(self) -> dict[str, frozenset[str]]:
-        """Fault → the checks that it breaks alone, in a few valid calls."""
-        found: dict[str, set[str]] = defaultdict(set)
+    def _probes(self) -> Sequence[Case]:
+        """A few valid calls, on which faults are tried."""
+        found: list[Case] = []
         for number in range(_PROBED):
             random = Random(f"{self.seed}/{self.operator.name}/probe {number}")
-            for _ in range(_ROUNDS):
-                call = self._valid(self._point(random, 2.0 ** _FAULTY_BITS[1]), random)
-                if call is None:
-                    continue
-                for name, fault in self._faults.items():
-                    spoilt = fault.apply(call, random)
-                    found[name].update((spoilt and self._broken(spoilt)) or ())
-                break
-        return {name: frozenset(checks) for name, checks in found.items()}
+            points = (self._point(random, 2.0 ** _FAULTY_BITS[1]) for _ in range(_ROUNDS))
+            calls = (self._valid(-1 - number, point, random) for point in points)
+            found.extend(islice((call for call in calls if call is not None), 1))
+        return found
 
-    def _valid(self, point: SpacePoint, random: Random) -> Case | None:
+    def _valid(self, number: int, point: SpacePoint, random: Random) -> Case | None:
         """The call as the recipe makes it, without a baseline; None where it cannot."""
         made: list[Case] = []
 
@@ -245,39 +247,14 @@ class Draws:
             made.append(case)
             raise _UnfitError("the call is all that is wanted")
 
-        draft = self._draft(-1, point, random)
+        draft = self._draft(number, point, random)
         with contextlib.suppress(DeclarationError):
             if draft is not None:
                 make_drawn(draft, self.operator, take)
         return made[0] if made else None
 
-    def _with_faults(self, case: Case, names: Sequence[str], random: Random) -> Case | None:
-        spoilt: Case | None = case
-        for name in names:
-            spoilt = None if spoilt is None else self._faults[name].apply(spoilt, random)
-        return spoilt
-
-    def _broken(self, case: Case) -> tuple[str, ...] | None:
-        """The checks that do not hold, in order; None for a call that is none, or that computes without its memory."""
-        call = bind_values(case, self.operator)
-        if self._space.defined is not None and not self._space.defined(call):
-            return None
-        broken: list[str] = []
-        for check in self.operator.checks:
-            try:
-                holds = check.holds(call)
-            except Exception:
-                # A check relies on those before it; the first that does not hold has answered.
-                if not broken:
-                    return None
-                break
-            if not holds:
-                broken.append(check.name)
-        answer = self.operator.check(broken[0]) if broken else None
-        bare = any(tensor.data is None and not tensor.desc.is_empty for tensor in case.inputs)
-        # An early success may owe outputs before pointers are looked at: without a buffer nobody defines what it does.
-        nowhere = any(tensor.id in case.expect.null_pointer for tensor in case.outputs)
-        return None if (bare or nowhere) and (answer is None or answer.writes) else tuple(broken)
+    def _broken(self, case: Case) -> Broken | None:
+        return broken_by(case, self.operator, self._space.defined)
 
 
 def _alike(fault: str, kinds: Mapping[str, str]) -> tuple[str, ...]:

@@ -9,16 +9,19 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from random import Random
 from typing import Any, Final
+from zlib import crc32
 
 from msgspec.structs import replace
 
 from mluops_gtest.audit.shapes import Axis, ShapeError, parse_shape
 from mluops_gtest.generate.make import changed
-from mluops_gtest.model.call import OLDEST_ARCH
+from mluops_gtest.model.binding import bind_values
+from mluops_gtest.model.call import OLDEST_ARCH, Params
 from mluops_gtest.model.case import Case, Change
 from mluops_gtest.model.dtypes import Layout
 from mluops_gtest.model.limits import LARGE_ELEMENTS
 from mluops_gtest.model.operator import Operator, OutputSpec, ParamField, TensorSpec
+from mluops_gtest.model.space import Space
 from mluops_gtest.model.tensor import Tensor, contiguous
 from mluops_gtest.value import Value
 
@@ -30,6 +33,8 @@ STRIDES: Final = "strides"
 SIZE_KINDS: Final = frozenset({"empty", "large", "limit"})
 _DTYPES: Final = ("half", "float", "double", "bfloat16", "int8", "uint8", "int16", "int32", "int64", "bool")
 _LAYOUTS: Final = tuple(layout.value for layout in Layout)
+# Tensors of one call that get a type in common.
+_ALIKE: Final = 0.7
 _ARCHES: Final = (0, 1, OLDEST_ARCH - 1, OLDEST_ARCH, OLDEST_ARCH + 1)
 _NRAM_BYTES: Final = (0, 16, 256, 4096)
 _WORKSPACE_BYTES: Final = (1, 16, 4096)
@@ -43,15 +48,17 @@ class Fault(Value):
     name: str
     kind: str
     apply: Apply
+    # It changes every tensor that has a size.
+    everywhere: bool = False
 
 
-def faults_of(operator: Operator, limits: tuple[int, ...] = ()) -> dict[str, Fault]:
-    """Every fault that a call of the operator may have, by name; sizes beyond `limits` are tried, too."""
+def faults_of(operator: Operator, space: Space) -> dict[str, Fault]:
+    """Every fault that a call of the operator may have, by name; the space tells its limits and what goes in step."""
     found = [
         *_of_caller(operator),
         *(fault for spec in operator.tensors for fault in _of_tensor(spec)),
         *_of_all_tensors(operator),
-        *_of_symbols(operator, limits),
+        *_of_symbols(operator, space),
         *(fault for field in operator.param_fields if not field.result for fault in _of_param(field)),
     ]
     named = {fault.name: fault for fault in found}
@@ -90,8 +97,8 @@ def _of_caller(operator: Operator) -> Iterator[Fault]:
 
 def _of_tensor(spec: TensorSpec | OutputSpec) -> Iterator[Fault]:
     name = spec.id
+    yield Fault(f"{name}: dtype", "dtype", _retyping(name))
     for what, kind, change in (
-        ("dtype", "dtype", _other_dtype),
         ("layout", "layout", _other_layout),
         ("strides", STRIDES, _strided),
         ("rank + 1", "rank", _one_axis_more),
@@ -120,8 +127,16 @@ def _tensor(case: Case, name: str) -> Tensor:
     return next(tensor for tensor in (*case.inputs, *case.outputs) if tensor.id == name)
 
 
-def _other_dtype(tensor: Tensor, rng: Random) -> Change:
-    return Change(dtype=rng.choice([word for word in _DTYPES if word != tensor.desc.dtype.value]))
+def _retyping(name: str) -> Apply:
+    """Another type; several tensors of a call often get the same one, since what must agree is often wrong together."""
+
+    def apply(case: Case, rng: Random) -> Case:
+        others = [word for word in _DTYPES if word != _tensor(case, name).desc.dtype.value]
+        favourite = _DTYPES[crc32(case.id.encode()) % len(_DTYPES)]
+        chosen = favourite if favourite in others and rng.random() < _ALIKE else rng.choice(others)
+        return changed(case, {name: Change(dtype=chosen)}, {})
+
+    return apply
 
 
 def _other_layout(tensor: Tensor, rng: Random) -> Change:
@@ -174,30 +189,38 @@ def _of_all_tensors(operator: Operator) -> Iterator[Fault]:
             yield Fault(f"dtype of all {what}", "dtype", typed(names))
 
 
-def _of_symbols(operator: Operator, limits: tuple[int, ...]) -> Iterator[Fault]:
+def _of_symbols(operator: Operator, space: Space) -> Iterator[Fault]:
     """A size that tensors and parameters share, changed in all of them."""
     factors = (factor for spec in operator.tensors for axis in _axes(spec.shape) or () for factor in axis.factors)
     for symbol in dict.fromkeys(factors):
         if symbol.isdecimal():
             sizes = [("+ 1", "dim", int(symbol) + 1), ("− 1", "dim", int(symbol) - 1)]
         else:
-            # Two of 2^16 are large together, where each alone is not.
-            powers = ((f"2^{power}", "large", 1 << power) for power in (16, 30, 31))
-            sizes = [*powers, *((str(limit), "limit", limit) for limit in limits)]
+            # 2^14 and 2^17 are large together, where each alone leaves small what has no other size.
+            powers = ((f"2^{power}", "large", 1 << power) for power in (14, 17, 30, 31))
+            limits = (one for limit in space.limits for one in (limit - 1, limit))
+            sizes = [("1", "dim", 1), *powers, *((str(limit), "limit", limit) for limit in limits)]
         for what, kind, size in (("0", "empty", 0), *sizes):
-            yield Fault(f"{symbol} everywhere: {what}", kind, _resymbolled(operator, symbol, size))
+            yield Fault(f"{symbol} everywhere: {what}", kind, _resymbolled(operator, space, symbol, size), True)
 
 
-def _resymbolled(operator: Operator, symbol: str, size: int) -> Apply:
+def _resymbolled(operator: Operator, space: Space, symbol: str, size: int) -> Apply:
     shapes = {spec.id: spec for spec in operator.tensors}
+    in_step = space.in_step.get(symbol)
 
     def apply(case: Case, _rng: Random) -> Case | None:
         changes: dict[str, Change] = {}
         for tensor in (*case.inputs, *case.outputs):
             dims = _dims_with(tensor, shapes[tensor.id], symbol, size, case.params)
+            if min(dims, default=0) < 0:
+                return None
             if dims != tensor.desc.dims:
                 changes[tensor.id] = Change(dims=dims)
-        params = {symbol: min(size, _MAX_VALUE["int32"])} if isinstance(case.params.get(symbol), int) else {}
+        params: Params = {symbol: min(size, _MAX_VALUE["int32"])} if isinstance(case.params.get(symbol), int) else {}
+        if in_step is not None:
+            others = in_step(bind_values(case, operator), size)
+            changes |= {name: Change(dims=dims) for name, dims in others.dims.items()}
+            params = {**params, **others.params}
         return changed(case, changes, params) if changes else None
 
     return apply
@@ -242,6 +265,7 @@ def _of_param(field: ParamField) -> Iterator[Fault]:
             ("−1", lambda _value, _rng: -1),
             ("+ 1", lambda value, _rng: value + 1),
             ("− 1", lambda value, _rng: value - 1),
+            ("negative", lambda value, _rng: -value),
             ("small", lambda _value, rng: rng.randint(1, 4)),
             ("most", lambda _value, _rng: most),
             ("least", lambda _value, _rng: -(2**31)),

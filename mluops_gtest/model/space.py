@@ -32,6 +32,13 @@ class Drawn(Value):
     dtype: str | None = None
 
 
+class InStep(Value):
+    """What follows from a new size beyond the shapes that name it: dims by tensor, and parameters."""
+
+    dims: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    params: Params = field(default_factory=dict)
+
+
 class Space(Value):
     """What fuzzing may draw for one operator.
 
@@ -44,8 +51,10 @@ class Space(Value):
     draw: Callable[[Mapping[str, Any]], Drawn | None]
     # About how many elements the tensors of the call have; large ones are drawn rarely.
     elements: Callable[[Mapping[str, Any]], int]
-    # Sizes at which the checks of the document draw a line; those beyond are tried as well.
+    # Sizes at which the checks of the document draw a line: the first beyond it; the one before it is tried as well.
     limits: tuple[int, ...] = ()
+    # Size in the symbols of the shapes → what else a call must change where it becomes another one everywhere.
+    in_step: Mapping[str, Callable[[OpCall, int], InStep]] = field(default_factory=dict)
     # False for a faulty call that is no call at all, because a library reads beyond an array, e.g. of counts.
     defined: Callable[[OpCall], bool] | None = None
 
