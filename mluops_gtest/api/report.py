@@ -39,8 +39,7 @@ class CaseResult(model_result.CaseResult):
         return result_html(self)
 
 
-# Of the parent the fields have slots; the cached properties need a place, too.
-class RunReport(model_report.RunReport, dict=True):
+class RunReport(model_report.RunReport):
     """A whole run: what it ran on, and a result for every case."""
 
     @staticmethod

@@ -109,8 +109,8 @@ class ResultsByCase(Mapping[str, CaseResult]):
         return len(self._places)
 
 
-# With room for the tally, which is kept.
-class RunReport(Value, frozen=True, dict=True):
+# With room for what is found out once.
+class RunReport(Value, dict=True):
     """What report.json holds."""
 
     tool_version: str

@@ -14,7 +14,7 @@ _ALIGNMENT = 64
 
 
 # With room for what is asked for several times.
-class TestPoint(Value, frozen=True, dict=True):
+class TestPoint(Value, dict=True):
     """The cases that test one point."""
 
     results: tuple[CaseResult, ...]
@@ -40,7 +40,7 @@ class TestPoint(Value, frozen=True, dict=True):
         return self.passed > 0 and not self.bad
 
 
-class OperatorSummary(Value, frozen=True, dict=True):
+class OperatorSummary(Value, dict=True):
     """The results of one operator, or of several, by test point."""
 
     results: tuple[CaseResult, ...]
