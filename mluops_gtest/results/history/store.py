@@ -97,7 +97,8 @@ class History:
 
         `causes` are the mark, the headline and the number of cases of each cause of its failures.
         """
-        if len({result.case for result in report.results}) < len(report.results):
+        operators = {result.case: result.operator for result in report.results}
+        if len(operators) < len(report.results):
             raise ContentError("The report has a case twice; `mluops-test run` and `merge` write each case once.")
         document = hashlib.sha256()
         for piece in sorted_json(report, (",", ":")):
@@ -125,12 +126,16 @@ class History:
             self._base.executemany(
                 "INSERT OR IGNORE INTO causes VALUES (?, ?, ?, ?)", [(run, *cause) for cause in causes]
             )
-            ids = self._case_ids(report)
-            rows = [(run, ids[r.case], r.outcome.value, _seconds(r)) for r in report.results]
+            ids = self._case_ids(operators)
+            rows: list[tuple[Any, ...]] = []
+            readings: list[tuple[Any, ...]] = []
+            for result in report.results:
+                case = ids[result.case]
+                rows.append((run, case, result.outcome.value, _seconds(result)))
+                # Readings of other values would look like drift.
+                if report.reseed is None:
+                    readings += _reading_rows(run, case, result)
             self._base.executemany("INSERT INTO results VALUES (?, ?, ?, ?)", rows)
-            # Readings of other values would look like drift.
-            comparable = report.results if report.reseed is None else ()
-            readings = [row for r in comparable for row in _reading_rows(run, ids[r.case], r)]
             # A criterion named twice on one output reads the same twice.
             self._base.executemany("INSERT OR IGNORE INTO readings VALUES (?, ?, ?, ?, ?, ?, ?)", readings)
         return True
@@ -222,12 +227,12 @@ class History:
             raise self._source.error(f"{seconds} is not a number of seconds")
         return seconds
 
-    def _case_ids(self, report: RunReport) -> dict[str, int]:
+    def _case_ids(self, operators: Mapping[str, str]) -> dict[str, int]:
         # An operator that is renamed takes its cases along.
         self._base.executemany(
             "INSERT INTO cases (name, operator) VALUES (?, ?)"
             " ON CONFLICT (name) DO UPDATE SET operator = excluded.operator",
-            [(result.case, result.operator) for result in report.results],
+            operators.items(),
         )
         return dict(self._rows("cases", tuple[str, int], "SELECT name, id FROM cases"))
 
