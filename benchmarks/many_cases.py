@@ -170,7 +170,7 @@ def rows() -> Iterator[Row]:
         partial(memory, 1000, 10_000),
         (Goal("of 1000", 1.1),),
         unit="B",
-        why="Results take none of it; of each planned case 2.8 KB are its draft, its line in the lock and its id.",
+        why="Results take none of it; of each planned case 2.3 KB are its draft, its line in the lock and its id.",
     )
     yield Row("cases/list/10000", "`mluops-test list`", partial(listing, 10_000), (Goal(IMPORT, 10),))
     yield Row("cases/list/100000", "`mluops-test list`", partial(listing, 100_000), (Goal(IMPORT, 100),))

@@ -16,6 +16,11 @@ def expect_lasting_objects() -> None:
     gc.set_threshold(_WHOLE_START, *gc.get_threshold()[1:])
 
 
+def end_without_search() -> None:
+    """The process ends now: Python need not search all that is there once more, the system takes it back."""
+    gc.freeze()
+
+
 @contextlib.contextmanager
 def settled_objects() -> Iterator[None]:
     """What is there now stays: the search passes over it, and looks through what comes later after every few cases."""

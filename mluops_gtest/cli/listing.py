@@ -45,9 +45,9 @@ class Listing:
     def table(self) -> Iterator[str]:
         """All cases for people: lines with aligned columns, plain so that ten thousand cost no layout engine."""
         rows = [("id", "tags", "inputs", "expects"), *map(self._row, self._cases)]
-        widths = [max(len(row[column]) for row in rows) for column in range(3)]
+        first, second, third, _ = (max(map(len, column)) for column in zip(*rows, strict=True))
         for row in rows:
-            yield "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]])
+            yield f"{row[0]:{first}}  {row[1]:{second}}  {row[2]:{third}}  {row[3]}"
 
     def _row(self, selected: Selected) -> tuple[str, str, str, str]:
         tags = ",".join(selected.tags)
@@ -56,7 +56,7 @@ class Listing:
         except ContentError as error:
             self.broken += 1
             return selected.id, tags, "", f"error: {error}"
-        inputs = " ".join(f"{t['dtype']}{t['dims']}".replace(" ", "") for t in entry.tensors["inputs"])
+        inputs = " ".join([f"{t['dtype']}{t['dims']}".replace(" ", "") for t in entry.tensors["inputs"]])
         words = expect.status.name + (f" ({expect.check})" if expect.check else "")
         return plain_line(selected.id), tags, inputs, plain_line(words)
 

@@ -12,7 +12,7 @@ from mluops_gtest.cli.lines import complain, say
 from mluops_gtest.cli.outlets import install
 from mluops_gtest.cli.settings import FILE_NAME, VARIABLE, remark, use_settings
 from mluops_gtest.errors import ExitCode, HarnessError, UnwritableError, suggestion
-from mluops_gtest.garbage import expect_lasting_objects
+from mluops_gtest.garbage import end_without_search, expect_lasting_objects
 from mluops_gtest.version import __version__
 
 # A literal table, so that --help imports no command: what people do → command → one line for the overview.
@@ -193,4 +193,5 @@ def main() -> None:
     if outlet.trouble is not None:
         complain(f"error: {UnwritableError.of('standard output', outlet.trouble)}")
         code = ExitCode.worst([ExitCode(code), ExitCode.UNWRITABLE])
+    end_without_search()
     sys.exit(code)

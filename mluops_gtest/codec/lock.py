@@ -77,15 +77,15 @@ _Length = Annotated[int, msgspec.Meta(ge=0, le=MAX_INTEGER)]
 _Plain = _Integer | float | str | bool
 
 
-class _SoundTensor(TypedDict):
+class _SoundTensor(msgspec.Struct, gc=False):
     id: str
     dtype: DType
     layout: str
     dims: list[_Length]
-    strides: NotRequired[list[int]]
+    strides: tuple[int, ...] = ()
 
 
-class _SoundTensors(TypedDict):
+class _SoundTensors(msgspec.Struct, gc=False):
     inputs: list[_SoundTensor]
     outputs: list[_SoundTensor]
 

@@ -48,17 +48,17 @@ class Filter:
     def __init__(self, query: Query) -> None:
         self._query = query
         self._keyword = Keyword(query.keyword) if query.keyword else None
+        self._default, self._tags = query.is_default, set(query.tags)
 
     def passes(self, case_id: str, tags: tuple[str, ...], *, named: bool, of_operators: Callable[[], bool]) -> bool:
         """The case is wanted; `of_operators` is asked only where operators are named."""
-        query = self._query
-        if query.is_default:
+        if self._default:
             return _NOT_DEFAULT.isdisjoint(tags)
-        if not named and not _ASKED_FOR.intersection(tags) <= set(query.tags):
+        if not named and not _ASKED_FOR.intersection(tags) <= self._tags:
             return False
-        if query.operators and not of_operators():
+        if self._query.operators and not of_operators():
             return False
-        return (not query.tags or not set(query.tags).isdisjoint(tags)) and (
+        return (not self._tags or not self._tags.isdisjoint(tags)) and (
             self._keyword is None or self._keyword.matches(case_id, tags)
         )
 
