@@ -279,17 +279,14 @@ def _numbers(text: bytes, pos: int, limit: int, form: _Form, field: ValueField) 
     end = text.rfind(form.label, pos, limit)
     if end > pos:
         body = text[pos:end]
-        if not form.in_list:
-            # A comma of the text would look like a label: `value_f: 1,5` has no second value.
-            body = b"" if b"," in body else body.replace(form.label, b",")
-        numbers = _parse(body, field) if body else None
-        if numbers is not None and len(numbers) == body.count(b",") + 1:
+        numbers = _parse(body, form.label, field)
+        if numbers is not None and len(numbers) == body.count(form.label) + 1:
             return numbers, _gap(text, end + len(form.label)).end()  # type: ignore[union-attr]
     return np.empty(0, storage), pos
 
 
-def _parse(body: bytes, field: ValueField) -> Array | None:
-    """Numbers between commas by numpy's parser; None where it might read them otherwise than protobuf."""
+def _parse(body: bytes, label: bytes, field: ValueField) -> Array | None:
+    """Numbers between labels by numpy's parser; None where it might read them otherwise than protobuf."""
     storage: Any = field.storage
     whole = storage.kind != "f"
     wide: Any = storage if not whole else np.dtype("<i8") if storage.kind == "i" else np.dtype("<u8")
@@ -299,7 +296,7 @@ def _parse(body: bytes, field: ValueField) -> Array | None:
         # Before numpy 2.3 unmatched data is a warning, since then an error.
         warnings.simplefilter("error", DeprecationWarning)
         try:
-            numbers: Array = np.fromstring(body, wide, sep=" , ")
+            numbers: Array = np.fromstring(body, wide, sep=f" {label.decode()} ")
         except (ValueError, DeprecationWarning):
             return None
     if not whole:
