@@ -2,7 +2,8 @@
 
 import ctypes
 from functools import cache
-from typing import Any, ClassVar, Final
+from struct import Struct
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +25,7 @@ _SIZES: Final = tuple(2 if name == "bfloat16" else int(name[1:]) for name in _NA
 _Array = npt.NDArray[Any]
 
 
-class ShareFigures(ctypes.Structure):
+class ShareFigures(NamedTuple):
     """What one share says; places count parts from the beginning of the arrays, −1 is nowhere."""
 
     bits_unequal: int
@@ -46,27 +47,11 @@ class ShareFigures(ctypes.Structure):
     ratio: float
     allowed: float
 
-    _fields_: ClassVar = [
-        *((name, ctypes.c_int64) for name in ("bits_unequal", "unequal", "first_unequal", "last_unequal")),
-        *((name, ctypes.c_int64) for name in ("mismatched", "first_mismatched", "last_mismatched")),
-        *((name, ctypes.c_double) for name in ("largest", "relative", "error")),
-        ("worst", ctypes.c_int64),
-        ("ulp", ctypes.c_uint64),
-        *((name, ctypes.c_int64) for name in ("beyond", "first_beyond", "last_beyond", "furthest")),
-        *((name, ctypes.c_double) for name in ("ratio", "allowed")),
-    ]
 
-
-class _Pair(ctypes.Structure):
-    _fields_: ClassVar = [
-        ("evaluated", ctypes.c_void_p),
-        ("baseline", ctypes.c_void_p),
-        ("start", ctypes.c_int64),
-        ("count", ctypes.c_int64),
-        ("parts_of_element", ctypes.c_int64),
-        ("small", ctypes.c_double),
-        ("limits", ctypes.c_void_p),
-    ]
+# struct figures and struct pair of native.h: packed at once, where a ctypes.Structure takes its fields one by one.
+_FIGURES: Final = Struct("7q3dqQ4q2d")
+_PAIR: Final = Struct("2P3qdP")
+_Room: Final = ctypes.c_char * _FIGURES.size
 
 
 class _Functions:
@@ -78,11 +63,11 @@ class _Functions:
             [pointer, pointer, ctypes.c_int64],
             ctypes.c_int64,
         )
-        self.compare.argtypes = [ctypes.c_int, ctypes.POINTER(_Pair), ctypes.POINTER(ShareFigures), pointer, pointer]
+        self.compare.argtypes = [ctypes.c_int, pointer, pointer, pointer, pointer]
         self.compare.restype = None
-        self.weigh.argtypes = [ctypes.c_int, ctypes.POINTER(_Pair), pointer, pointer]
+        self.weigh.argtypes = [ctypes.c_int, pointer, pointer, pointer]
         self.weigh.restype = ctypes.c_int64
-        self.beyond.argtypes = [ctypes.c_int, ctypes.POINTER(_Pair), ctypes.c_double, ctypes.c_double]
+        self.beyond.argtypes = [ctypes.c_int, pointer, ctypes.c_double, ctypes.c_double]
         self.beyond.restype = ctypes.c_int64
 
 
@@ -105,13 +90,15 @@ class NativePair:
         self._addresses = address_of(evaluated), address_of(baseline)
         self._sums = (ctypes.c_double * (4 * self.cells))()
         # Cells whose bits are the same on both sides: their sums are zeros until they are weighed.
-        self._equal = ctypes.create_string_buffer(self.cells)
+        self._equal = (ctypes.c_char * self.cells)()
         self._limits: NativeLimits | None = None
 
     def differs(self, first: int, cells: int) -> bool:
         """Some bit of these cells does."""
-        pair = self._pair(first, cells)
-        return bool(self._functions.first_difference(pair.evaluated, pair.baseline, pair.count * self._part_size) >= 0)
+        start = first * CELL * self._part_size
+        size = min(cells * CELL * self._part_size, self.count * self._part_size - start)
+        evaluated, baseline = self._addresses
+        return bool(self._functions.first_difference(evaluated + start, baseline + start, size) >= 0)
 
     def hold_to(self, limits: NativeLimits) -> None:
         """Let `figures` say, too, which elements are beyond these; for floating-point types of one part."""
@@ -119,9 +106,9 @@ class NativePair:
 
     def figures(self, first: int, cells: int) -> ShareFigures:
         """Compare these cells, and keep their sums."""
-        found = ShareFigures()
+        found = _Room()
         self._functions.compare(self._kind, self._pair(first, cells), found, *self._kept(first))
-        return found
+        return ShareFigures._make(_FIGURES.unpack(found))
 
     def weigh(self, first: int, cells: int, *, all_cells: bool = False) -> int:
         """Fill in the weights of those of these cells that are equal, or of all; how many of their parts are finite."""
@@ -143,13 +130,13 @@ class NativePair:
         numbers = self._sums[:]
         return [numbers[which::4] for which in range(4)]
 
-    def _pair(self, first: int, cells: int) -> _Pair:
+    def _pair(self, first: int, cells: int) -> bytes:
         start = first * CELL
         offset = start * self._part_size
         evaluated, baseline = self._addresses
         count = min(cells * CELL, self.count - start)
-        limits = None if self._limits is None else ctypes.addressof(self._limits.structure)
-        return _Pair(evaluated + offset, baseline + offset, start, count, self._parts, self._small, limits)
+        limits = 0 if self._limits is None else ctypes.addressof(self._limits.structure)
+        return _PAIR.pack(evaluated + offset, baseline + offset, start, count, self._parts, self._small, limits)
 
     def _kept(self, first: int) -> tuple[int, int]:
         """Where the sums of the cells from that one on are, and their marks of equality."""

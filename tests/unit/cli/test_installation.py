@@ -1,7 +1,5 @@
 """What mluops-test says of itself."""
 
-import ctypes
-
 import pytest
 
 from mluops_gtest.cli.installation import disagreements
@@ -39,8 +37,7 @@ def test_the_doctor_finds_a_core_that_miscounts(
 
     def wrong(self, first, cells):
         found = right(self, first, cells)
-        found.largest = ctypes.c_double(found.largest * (1 + 2**-52)).value
-        return found
+        return found._replace(largest=found.largest * (1 + 2**-52))
 
     monkeypatch.setattr(comparing.NativePair, "figures", wrong)
     with going(NATIVE):
