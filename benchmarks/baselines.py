@@ -1,5 +1,6 @@
 """References at network scale beside plain C loops, plain numpy, BLAS and spconv; all must give the same answer."""
 
+import ctypes
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -67,6 +68,22 @@ def columns_in_c(call: OpCall) -> Array:
     out = np.empty((channels * kernel[0] * kernel[1], rows.size), np.float32)
     sizes = map(number, (channels, height, width, rows.size, *kernel))
     library().columns(at(feature), at(rows), at(cols), *sizes, at(out))
+    return out
+
+
+def nearest_in_c(call: OpCall) -> Array:
+    unknown, known = call.array("unknown"), call.array("known")
+    out = np.zeros(unknown.shape, np.int32)
+    library().nearest(at(unknown), at(known), *map(number, (*unknown.shape[:2], known.shape[1])), at(out))
+    return out
+
+
+def listed_in_c(call: OpCall) -> Array:
+    centres, points = call.array("new_xyz"), call.array("xyz")
+    out = np.zeros((*centres.shape[:2], call.param("nsample")), np.int32)
+    radii = (ctypes.c_float(np.float32(call.param(name)) ** 2) for name in ("min_radius", "max_radius"))
+    sizes = map(number, (*centres.shape[:2], points.shape[1], out.shape[2]))
+    library().ball(at(centres), at(points), *sizes, *radii, at(out))
     return out
 
 
@@ -153,6 +170,8 @@ COMPARED = (
     Compared("voxel_pooling_forward/bevdepth", "output_features", {C: pooled_in_c, "np.bincount": pooled_by_bincount}),
     Compared("dynamic_scatter_backward/network_mvxnet", "grad_feats", {C: scattered_in_c}),
     Compared("masked_im2col_forward/retinanet_3x3_float", "data_col", {C: columns_in_c}),
+    Compared("three_nn_forward/network_b2_16384_float", "idx", {C: nearest_in_c}),
+    Compared("ball_query/pointnet2_first", "idx", {C: listed_in_c}),
     Compared("three_interpolate_forward/propagation_512x128x2048_float", "output", {C: interpolated_in_c}),
     Compared("three_interpolate_backward/propagation_512x128x2048_float", "grad_features", {C: interpolated_back_in_c}),
 )

@@ -90,6 +90,43 @@ void interpolate_back(const float *gradients, const int32_t *indices, const floa
     }
 }
 
+static double distance(const float *a, const float *b) {
+  double x = (double)a[0] - b[0], y = (double)a[1] - b[1], z = (double)a[2] - b[2];
+  return x * x + y * y + z * z;
+}
+
+/* three_nn_forward: every query against every point; equals by index. */
+void nearest(const float *queries, const float *points, int64_t batches, int64_t count, int64_t of_batch, int32_t *out) {
+  for (int64_t b = 0; b < batches; b++, points += 3 * of_batch)
+    for (int64_t q = 0; q < count; q++, queries += 3, out += 3) {
+      double first = INFINITY, second = INFINITY, third = INFINITY;
+      for (int64_t p = 0; p < of_batch; p++) {
+        double d = distance(queries, points + 3 * p);
+        if (d >= third) continue;
+        third = d, out[2] = (int32_t)p;
+        if (d >= second) continue;
+        third = second, out[2] = out[1], second = d, out[1] = (int32_t)p;
+        if (d >= first) continue;
+        second = first, out[1] = out[0], first = d, out[0] = (int32_t)p;
+      }
+    }
+}
+
+/* ball_query: the first `most` points between the squared radii; the first of them again behind the last. `out` is all 0. */
+void ball(const float *centres, const float *points, int64_t batches, int64_t count, int64_t of_batch, int64_t most,
+          float low, float high, int32_t *out) {
+  for (int64_t b = 0; b < batches; b++, points += 3 * of_batch)
+    for (int64_t c = 0; c < count; c++, centres += 3, out += most) {
+      int64_t found = 0;
+      for (int64_t p = 0; p < of_batch && found < most; p++) {
+        double d = distance(centres, points + 3 * p);
+        if (d != 0 && (d < low || d >= high)) continue;
+        for (int64_t i = found ? most : 0; i < most; i++) out[i] = (int32_t)p;
+        out[found++] = (int32_t)p;
+      }
+    }
+}
+
 /* masked_im2col_forward: every window element copied, 0 outside of the image. */
 void columns(const float *image, const int32_t *rows, const int32_t *cols, int64_t channels, int64_t height,
              int64_t width, int64_t masks, int64_t kernel_h, int64_t kernel_w, int64_t pad_h, int64_t pad_w,

@@ -1,4 +1,4 @@
-"""Rows that lie anywhere, gathered and added in float64 by the C library on the caller's thread; None: use numpy."""
+"""Rows that lie anywhere, gathered, added and measured in float64 by the C library; None or False: use numpy."""
 
 import ctypes
 from functools import cache
@@ -35,6 +35,7 @@ class _Functions:
         self.gather_rows = function("gather_rows", pointer, pointer, number, number, pointer)
         self.blend = function("blend", pointer, number, number, pointer, pointer, number, pointer)
         self.scatter = function("scatter", pointer, number, number, pointer, pointer, number, pointer)
+        self.distances = function("distances", pointer, number, pointer, number, number, pointer)
         self.give = function("give", *rows, pointer, pointer, pointer, pointer)
 
 
@@ -126,6 +127,20 @@ def native_give(out: _Array, sources: _Array, targets: _Array, rows: _Array, wan
         *(address_of(values), *map(address_of, indices), len(sources), values.shape[1]),
         *map(address_of, (wants, owns, taken, out)),
     )
+    return True
+
+
+def native_distances(queries: _Array, axes: _Array, out: _Array) -> bool:
+    """Write to float64 [N, M] the squared distances of points [N, 3] and [3, M], axis after axis.
+
+    All are float64; the axes may be parts of longer ones.
+    """
+    functions = _functions()
+    if functions is None:
+        return False
+    rows = np.ascontiguousarray(queries)
+    stride = axes.strides[0] // axes.itemsize
+    functions.distances(address_of(rows), len(rows), address_of(axes), stride, axes.shape[1], address_of(out))
     return True
 
 

@@ -1,5 +1,5 @@
-/* Rows of floats that lie anywhere, gathered and added: what references need, compiled once for each instruction set with
- * -DLEVEL=name. Sums are taken one term after the other, in the order of the terms. */
+/* Rows of floats that lie anywhere, gathered and added, and distances of points: what references need, compiled once for
+ * each instruction set with -DLEVEL=name. Sums are taken one term after the other, in the order of the terms. */
 #include "native.h"
 
 #include <string.h>
@@ -100,4 +100,15 @@ OF_LEVEL(give)(const float *rows, const int64_t *sources, const int64_t *targets
             to[i] = float_of(bits_of(mine[i]) & -(int32_t)first);
         }
     }
+}
+
+/* out[q][p] is the squared distance of two points: queries are rows of three, each axis of the other points is an array
+ * that begins `stride` numbers behind the one before. */
+OF_LEVEL(distances)(const double *queries, int64_t number, const double *axes, int64_t stride, int64_t points,
+        double *restrict out) {
+    for (int64_t q = 0; q < number; q++, queries += 3, out += points)
+        for (int64_t p = 0; p < points; p++) {
+            double x = queries[0] - axes[p], y = queries[1] - axes[stride + p], z = queries[2] - axes[2 * stride + p];
+            out[p] = x * x + y * y + z * z;
+        }
 }

@@ -8,6 +8,7 @@ import pytest
 from generators.dynamic_scatter_backward.reference import reference as scatter_back
 from generators.voxel_pooling_forward.pooling import pooled
 from mluops_gtest.authoring import call_of
+from mluops_gtest.authoring.points import nearest, squared_distances
 from mluops_gtest.authoring.rows import add_rows, blended, native_add_rows, scattered, wide_rows
 from mluops_gtest.native.building import LEVELS
 from tests.support.native_core import NATIVE, NUMPY, going
@@ -63,6 +64,14 @@ def test_three_products_have_the_same_bits_both_ways(level: str, size: tuple[int
 
 
 @pytest.mark.parametrize("level", LEVELS)
+def test_distances_have_the_same_bits_both_ways(level: str, size: tuple[int, int]) -> None:
+    rng, (queries, points) = np.random.default_rng(6), size
+    near, cloud = drawn(rng, queries, 3), drawn(rng, points, 3)
+    with np.errstate(over="ignore"):
+        same_both_ways(lambda: squared_distances(near, cloud), level)
+
+
+@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("absolute", [False, True])
 def test_rows_are_added_one_after_the_other(level: str, absolute: bool) -> None:
     rng = np.random.default_rng(4)
@@ -114,6 +123,13 @@ def test_the_first_equal_point_gets_the_gradient_both_ways(level: str) -> None:
     }
     call = call_of("dynamic_scatter_backward", {"reduce_type": 1}, inputs)
     same_both_ways(lambda: scatter_back(call).outputs["grad_feats"], level)
+
+
+def test_windows_of_longer_axes_are_measured_alike() -> None:
+    """So many points that only those beside a query are looked at."""
+    rng = np.random.default_rng(7)
+    queries, points = (rng.integers(-500, 500, (2, count, 3)).astype("<f4") for count in (70, 900))
+    same_both_ways(lambda: np.stack([part.astype(np.float64) for part in nearest(queries, points)]), NATIVE)
 
 
 @pytest.mark.parametrize("absolute", [False, True])
