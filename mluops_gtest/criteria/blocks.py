@@ -23,7 +23,7 @@ BLOCK = CELL
 # Parts from which threads share the work (starting them costs about 0.1 ms), and parts per block then: threads meet at
 # the interpreter's lock after every call into numpy, so calls must be longer than the cache alone would ask for.
 SHARED_FROM = 1_000_000
-SHARED_BLOCK = 4 * CELL
+SHARED_BLOCK = 2 * CELL
 THREADS = 2
 # More shares than threads: one that is held up, or meets only equal blocks, leaves its rest to the other.
 _SHARES: Final = 8

@@ -14,6 +14,8 @@ from mluops_gtest.model.dtypes import Array
 
 # The formulas' guard against a division by zero.
 EPSILON: Final = 1e-9
+# Parts at the end of a block that are searched first for the last one that differs.
+_NEAR: Final = 1024
 
 
 class Occurrences(NamedTuple):
@@ -158,8 +160,11 @@ def _count(mask: Array, elements: Elements) -> int:
 def _places(mask: Array, number: int, start: int) -> Occurrences:
     if number == 0:
         return NOWHERE
-    # From the end by way of bytes: numpy would first turn the mask around.
-    return Occurrences(number, start + int(mask.argmax()), start + mask.tobytes().rfind(1))
+    # The last one by way of bytes: numpy would first turn the mask around. Mostly it is near the end.
+    behind = max(0, len(mask) - _NEAR)
+    last = mask[behind:].tobytes().rfind(1)
+    last = behind + last if last >= 0 else mask.tobytes().rfind(1)
+    return Occurrences(number, start + int(mask.argmax()), start + last)
 
 
 def _peak(x: Array) -> tuple[float, int]:
