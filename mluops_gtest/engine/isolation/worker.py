@@ -51,12 +51,11 @@ def work(channel: Channel, output: int, options: dict[str, Any]) -> None:
     if options.get("device") is not None:
         os.environ[DEVICE_VARIABLE] = str(options["device"])
     worker = _Worker(options)
-    process = os.getpid()
     with contextlib.suppress(ClosedError):
         while True:
             number, message, fds = channel.receive_numbered()
             answer = worker.answer(message, fds)
-            if os.getpid() != process:
+            if os.getpid() != worker.process:
                 # A backend forked and its child came back here; the parent is the one that answers.
                 return
             channel.send_bytes(number, encoded(answer))
@@ -67,6 +66,7 @@ class _Worker:
 
     def __init__(self, options: dict[str, Any]) -> None:
         self._options = options
+        self.process = os.getpid()
         self._backend: OfferedBackend | None = None
         self._pages = PagedMemory() if options.get("guard_pages") else None
         self._memory = MemoryLimit(options.get("memory_limit"))
@@ -155,6 +155,9 @@ class _Worker:
             if not self._memory.begin():
                 return NoRoomLeft()
             wanted = self._workspace(call) if message["do"] == "begin" else None
+            if os.getpid() != self.process:
+                # A child that the question left: it must not make the call as well, and nobody hears its answer.
+                return NoRoomLeft()
             answer = wanted or self._run(call, self._state, empty=message["do"] == "run empty")
         _flush_output()
         return answer
