@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from itertools import islice
+from itertools import cycle, islice
 from random import Random
 from typing import Final
 
@@ -217,7 +217,9 @@ class Draws:
     def _next_aims(self, count: int, random: Random) -> Sequence[Aim]:
         """Some that no draw has reached: most of those that matter first, as long as there are any."""
         first, others = ([aim for pair, aim in aims.items() if pair not in self.coverage.seen] for aims in self._aims)
-        chosen = random.sample(first, min(len(first), count - count // 4))
+        random.shuffle(first)
+        # The few that are left are hard to reach, and tried again and again.
+        chosen = list(islice(cycle(first), count - count // 4))
         return [*chosen, *random.sample(others, min(len(others), count - len(chosen)))]
 
     def _fault_set(self, faults: int, random: Random) -> Faults:

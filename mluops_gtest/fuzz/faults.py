@@ -97,7 +97,11 @@ def _of_caller(operator: Operator) -> Iterator[Fault]:
 
 def _of_tensor(spec: TensorSpec | OutputSpec) -> Iterator[Fault]:
     name = spec.id
-    yield Fault(f"{name}: dtype", "dtype", _retyping(name))
+    yield Fault(f"{name}: dtype", "dtype", _retyping(name, _DTYPES))
+    if len(spec.dtypes) > 1:
+        # Right for this tensor, though not beside the others.
+        allowed = tuple(dtype.value for dtype in spec.dtypes)
+        yield Fault(f"{name}: allowed dtype", "dtype", _retyping(name, allowed))
     for what, kind, change in (
         ("layout", "layout", _other_layout),
         ("strides", STRIDES, _strided),
@@ -127,12 +131,12 @@ def _tensor(case: Case, name: str) -> Tensor:
     return next(tensor for tensor in (*case.inputs, *case.outputs) if tensor.id == name)
 
 
-def _retyping(name: str) -> Apply:
-    """Another type; several tensors of a call often get the same one, since what must agree is often wrong together."""
+def _retyping(name: str, types: tuple[str, ...]) -> Apply:
+    """Another of the types; several tensors of a call often get the same: what must agree is often wrong together."""
 
     def apply(case: Case, rng: Random) -> Case:
-        others = [word for word in _DTYPES if word != _tensor(case, name).desc.dtype.value]
-        favourite = _DTYPES[crc32(case.id.encode()) % len(_DTYPES)]
+        others = [word for word in types if word != _tensor(case, name).desc.dtype.value]
+        favourite = types[crc32(case.id.encode()) % len(types)]
         chosen = favourite if favourite in others and rng.random() < _ALIKE else rng.choice(others)
         return changed(case, {name: Change(dtype=chosen)}, {})
 
