@@ -50,7 +50,8 @@ class NativePass:
 
     def stats(self) -> BlockStats:
         """The figures of the whole."""
-        return merged([_stats(figures) for figures in self._each(self._figures)])
+        found = self._each(self._figures)
+        return _stats(found[0]) if len(found) == 1 else merged(map(_stats, found))
 
     def sums(self) -> tuple[Sums, Sums]:
         """Of the differences and of the baseline, after `stats`."""

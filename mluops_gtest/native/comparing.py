@@ -108,7 +108,7 @@ class NativePair:
         """Compare these cells, and keep their sums."""
         found = _Room()
         self._functions.compare(self._kind, self._pair(first, cells), found, *self._kept(first))
-        return ShareFigures._make(_FIGURES.unpack(found))
+        return ShareFigures(*_FIGURES.unpack(found))
 
     def weigh(self, first: int, cells: int, *, all_cells: bool = False) -> int:
         """Fill in the weights of those of these cells that are equal, or of all; how many of their parts are finite."""

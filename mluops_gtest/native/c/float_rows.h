@@ -286,7 +286,7 @@ static int FN(compare_band)(const PATTERN *e, const PATTERN *b, const pair *give
         }
     }
     if (seen & FN(ABOVE))
-        for (int i = 0; i < FN(BAND_PARTS); i += LANES)
+        for (int i = 0; i < FN(BAND_PARTS) && i < left; i += LANES)
             FN(raise_maxima)(values_e + i, values_b + i, given->small, at + i, f);
     if (seen & FN(OUTSIDE))
         for (int i = 0; i < FN(BAND_PARTS); i += LANES)
