@@ -39,8 +39,13 @@ gc.disable()
 
 
 def pytest_collection_modifyitems(items):
-    """Slow tests first: what runs last is quick, so that no worker is left alone with a long one."""
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    """Slow tests first, the slowest before them: no worker is left alone with a long one at the end."""
+
+    def seconds(item):
+        mark = item.get_closest_marker("slow")
+        return 0 if mark is None else mark.kwargs.get("seconds", 1)
+
+    items.sort(key=seconds, reverse=True)
 
 
 def pytest_collection_finish():

@@ -33,6 +33,7 @@ def twins(catalogue):
     return list({case_id.partition("/")[0]: case_id for case_id in ids}.values())
 
 
+@pytest.mark.slow(seconds=20)
 def test_every_case_passes_through_the_c_door_and_the_sanitizers_find_nothing(run, example, catalogue, monkeypatch):
     """Negative, arch and strided ones included."""
     libraries = [

@@ -170,6 +170,7 @@ def test_a_case_that_kills_its_workers_is_crashed_and_the_run_goes_on(run, addre
     assert "the worker was lost 3 times while it ran this case" in result.out
 
 
+@pytest.mark.slow(seconds=30)
 def test_a_scheduler_that_is_lost_ends_the_run_and_it_can_be_resumed(run, cli, address, kernels, tmp_path):
     with started(1) as (other, process):
 

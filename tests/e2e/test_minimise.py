@@ -80,6 +80,7 @@ def test_every_kind_of_failure_becomes_small(cli, backend, words):
 
 
 @pytest.mark.slow
+@pytest.mark.slow(seconds=12)
 def test_a_hang_becomes_small_without_a_wait_for_every_call(cli):
     result = cli("minimise", "voxel_pooling_forward/bounds_4x3x2", "-b", mistake("Hangs"), "--timeout", "2")
     assert result.code == 0, result.err

@@ -40,6 +40,7 @@ def test_a_case_is_timed_and_judged(run, where):
     assert result.report["environment"]["perf"] == {"warmup": 3, "samples": "auto", "cold_cache": False}
 
 
+@pytest.mark.slow
 def test_the_numbers_of_calls_are_as_asked(run):
     for extra, calls in (((), 7), (("--cold-cache",), 7)):
         result = run(ONE, "--backend", clocked("Clocked"), "--perf", "--warmup", 0, "--samples", 7, INLINE, *extra)

@@ -80,6 +80,7 @@ def test_own_tests_run_beside_them(run, pytester):
     run(*NUMPY, *SMOKE).assert_outcomes(passed=3)
 
 
+@pytest.mark.slow
 def test_a_path_names_all_there_is_to_do(run, pytester):
     pytester.makepyfile("def test_mine(): pass")
     run(*NUMPY, *SMOKE, "test_a_path_names_all_there_is_to_do.py").assert_outcomes(passed=1)
@@ -125,6 +126,7 @@ def test_the_first_failure_stops(run):
     run("--mluops-backend", "kernels.py", *SMOKE, "-x").assert_outcomes(failed=1)
 
 
+@pytest.mark.slow
 def test_what_failed_last_runs_again(pytester, everything_imported):
     pytester.makefile(".py", kernels=SCALED)
     arguments = ("-p", "mluops_gtest.pytest_plugin", "--mluops-backend", "kernels.py", *SMOKE)

@@ -13,7 +13,7 @@ from tests.e2e.conftest import wrong
 SMOKE = ("--op", "masked_im2col_forward", "--tag", "smoke")
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=10)
 def test_the_default_set_passes_on_the_reference(run):
     """With the network cases left out and said so."""
     result = run("--backend", "reference")
@@ -26,7 +26,7 @@ def test_the_default_set_passes_on_the_reference(run):
     assert tags.isdisjoint({"network", "undefined"})
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=10)
 def test_the_default_set_passes_on_numpy(run):
     """Every element within its bound, too."""
     result = run("--elementwise")

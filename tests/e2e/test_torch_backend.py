@@ -18,7 +18,7 @@ def run(call, inputs, outputs):
 class TestWithTorch:
     pytestmark = needs_torch
 
-    @pytest.mark.slow
+    @pytest.mark.slow(seconds=20)
     def test_the_default_set_passes(self, run, catalogue, monkeypatch):
         """Bit for bit where a copy is asked for."""
         # Threads that wait for their turn on a busy machine take longer than thousands of small cases do.

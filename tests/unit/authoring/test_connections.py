@@ -73,6 +73,7 @@ def test_site_connections_are_those_of_the_convolution():
         site_connections(Draw(3), derive_geometry(1, (64, 64, 64), (3, 3, 3), ONES, ONES, ONES, sub_m=True), 2)
 
 
+@pytest.mark.slow
 def test_layers_and_their_twins():
     for layer, sub_m in (("out_5x180x180", False), ("subm_5x180x180", True)):
         whole, twin = layer_connections(Draw(0), layer), layer_connections(Draw(0), layer, keep=24)

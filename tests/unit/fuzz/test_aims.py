@@ -68,6 +68,7 @@ def test_several_faults_together_leave_one_check_to_answer(check):
     assert broken.checks[0] == check
 
 
+@pytest.mark.slow
 def test_filters_of_any_layout_change_in_step():
     case, _ = reached("indice_convolution_backward_data", Aim("indice_pairs_large", Shows.WRITTEN))
     (output,) = case.outputs

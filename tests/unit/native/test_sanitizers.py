@@ -20,6 +20,7 @@ def runtime(name: str) -> str:
     return asked.stdout.strip()
 
 
+@pytest.mark.slow(seconds=40)
 def test_the_tests_of_the_library_pass_under_sanitizers(tmp_path: Path) -> None:
     target = tmp_path / LIBRARY.name
     flags = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
