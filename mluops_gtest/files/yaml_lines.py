@@ -126,22 +126,22 @@ def load_yaml(path: Path) -> Any:
 def _refuse_excess(text: str) -> None:
     """Before anything is built: how deep the document is, and how long once its aliases are written out."""
     # Sizes of every anchor and of every open collection.
-    sizes: dict[str, int] = {}
+    sizes: dict[str | None, int] = {}
     anchors: list[str | None] = []
     lengths = [0]
     for event in yaml.parse(text, Loader=_Loader):
-        kind, anchor, size = type(event), None, 0
-        if kind is yaml.ScalarEvent:
+        anchor, size = None, 0
+        if isinstance(event, yaml.ScalarEvent):
             anchor, size = event.anchor, 1 + len(event.value)
-        elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
+        elif isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
             anchors.append(event.anchor)
             lengths.append(1)
             if len(anchors) > MAX_NESTING:
                 raise _refused(f"nested more than {MAX_NESTING} levels deep", event.start_mark)
             continue
-        elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
+        elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
             anchor, size = anchors.pop(), lengths.pop()
-        elif kind is yaml.AliasEvent:
+        elif isinstance(event, yaml.AliasEvent):
             if event.anchor in anchors:
                 raise _refused(f"*{event.anchor} is used inside &{event.anchor}", event.start_mark)
             size = sizes.get(event.anchor, 0)
