@@ -4,6 +4,7 @@ import ctypes
 import re
 import shutil
 import subprocess
+import sys
 from ctypes import byref, c_float, c_int, c_int64, c_size_t, c_void_p
 from pathlib import Path
 
@@ -262,3 +263,21 @@ def test_halves_convert_as_numpy_converts_them(folder, tmp_path):
     np.testing.assert_array_equal(narrowed, wanted)
     known = ~np.isnan(values)
     np.testing.assert_array_equal(np.signbit(narrowed[known]), np.signbit(wanted[known]))
+
+
+PROGRAM = """
+import ctypes, sys
+
+other = ctypes.CDLL(sys.argv[1], ctypes.RTLD_GLOBAL)
+library = ctypes.CDLL(sys.argv[2])
+print(library.mluOpDynamicScatterBackward(*[None] * 14, None, ctypes.c_size_t(0), None, None))
+"""
+
+
+def test_functions_of_another_library_are_not_taken_for_its_own(folder, tmp_path):
+    """One of the document's pair calls the other by name, which a library that is loaded already may have, too."""
+    source = tmp_path / "other.c"
+    source.write_text("int mluOpDynamicPointToVoxelBackward(void) { return 0; }\n")
+    other = compile_library(tmp_path / "other.so", source)
+    command = [sys.executable, "-c", PROGRAM, other, folder / LIBRARY]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == f"{BAD_PARAM}\n"
