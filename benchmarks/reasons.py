@@ -27,6 +27,11 @@ REASONS = {
         "A dozen numpy passes over each block in float64: products and sums 42 %, differences 20 %, unequal bits "
         "and ulp 16 %, relative errors 10 %, extremes 6 %, the interpreter 6 %."
     ),
+    "text/read/value_f": (
+        "About 40 ns a number, whose characters are looked at one after the other. The ratio hangs on the processor: 256 "
+        "was seen on another."
+    ),
+    "text/read/value_i": ("As for value_f."),
     "text/read-numpy/value_f": (
         "np.fromstring 85 %, counting the field's name between numbers 10 %: numpy's own parser is the limit "
         "without the native one."
