@@ -28,8 +28,8 @@ REASONS = {
         "and ulp 16 %, relative errors 10 %, extremes 6 %, the interpreter 6 %."
     ),
     "text/read/value_f": (
-        "About 40 ns a number, whose characters are looked at one after the other. The ratio hangs on the processor: 256 "
-        "was seen on another."
+        "About 40 ns a number, whose characters are looked at one after the other. The ratio hangs on the processor: "
+        "256 was seen on another."
     ),
     "text/read/value_i": ("As for value_f."),
     "text/read-numpy/value_f": (
