@@ -1,7 +1,6 @@
 """Cases on a real Dask cluster of three worker processes: the same report as on one machine, whatever is lost."""
 
 import contextlib
-import importlib.util
 import json
 import os
 import signal
@@ -15,16 +14,9 @@ import pytest
 
 from mluops_gtest.cluster import opening
 from mluops_gtest.errors import ExitCode
+from tests.support.dask_needed import needs_dask
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.needs_dask,
-    pytest.mark.filterwarnings("default"),
-    pytest.mark.skipif(
-        importlib.util.find_spec("distributed") is None and os.environ.get("MLUOPS_TEST_REQUIRE_ALL") != "1",
-        reason="dask.distributed is not installed: pip install 'mluops-test[dask]'",
-    ),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default"), *needs_dask]
 PROGRAM = Path(__file__).parents[1] / "support" / "dask_cluster.py"
 KERNELS = """\
 import os, signal, time

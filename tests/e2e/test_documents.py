@@ -7,6 +7,7 @@ import yaml
 
 from mluops_gtest.cli.main import cli as commands
 from tests.support.built_once import built_once
+from tests.support.dask_needed import needs_dask
 from tests.support.documents import (
     REMARKS,
     ROOT,
@@ -29,7 +30,11 @@ def runs(block: Block) -> bool:
 
 
 # A translation has the blocks of its original (tests/unit/documents/test_translations.py).
-FOLLOWED = [page for page, found in PAGES.items() if any(map(runs, found)) and not page.endswith(".zh.md")]
+FOLLOWED = [
+    pytest.param(page, marks=needs_dask if any("--cluster" in block.text for block in found if runs(block)) else ())
+    for page, found in PAGES.items()
+    if any(map(runs, found)) and not page.endswith(".zh.md")
+]
 
 
 @pytest.fixture(scope="module")
