@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
+from mluops_gtest.cli.plain_options import together
 from mluops_gtest.content.root import BUILTIN
 from mluops_gtest.model.case import TAGS
 from mluops_gtest.model.query import Query
@@ -17,7 +18,6 @@ from mluops_gtest.model.reseed import LARGEST_RESEED
 if TYPE_CHECKING:
     from mluops_gtest.content.catalogue import Catalogue
 
-F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 
@@ -70,17 +70,15 @@ class RootType(click.Path):
         return value if value == BUILTIN else super().convert(value, param, ctx)
 
 
-def root_option(function: F) -> F:
-    """--root."""
-    return click.option(
-        "--root",
-        "roots",
-        multiple=True,
-        default=(BUILTIN,),
-        type=RootType(exists=True, file_okay=False),
-        help="Use your own folder with generators/, cases/ and prototxt/ instead of the built-in content; repeat it "
-        "to use several, e.g. --root builtin --root ../my_operators.",
-    )(function)
+root_option = click.option(
+    "--root",
+    "roots",
+    multiple=True,
+    default=(BUILTIN,),
+    type=RootType(exists=True, file_okay=False),
+    help="Use your own folder with generators/, cases/ and prototxt/ instead of the built-in content; repeat it "
+    "to use several, e.g. --root builtin --root ../my_operators.",
+)
 
 
 def selection_options(function: Callable[..., T]) -> Callable[..., T]:
@@ -91,7 +89,7 @@ def selection_options(function: Callable[..., T]) -> Callable[..., T]:
         given = {name: options.pop(name) for name in Query.__struct_fields__}
         return function(*args, query=Query(**given), **options)
 
-    decorators = [
+    options = together(
         click.argument("select", nargs=-1, shell_complete=complete_ids),
         click.option(
             "--op",
@@ -118,10 +116,8 @@ def selection_options(function: Callable[..., T]) -> Callable[..., T]:
             "--all", "everything", is_flag=True, help="Every declared case except those tagged undefined or heavy."
         ),
         root_option,
-    ]
-    for decorator in reversed(decorators):
-        with_query = decorator(with_query)
-    return with_query
+    )
+    return options(with_query)
 
 
 _REPORTS = {
@@ -132,16 +128,17 @@ _REPORTS = {
 }
 
 
-def report_options(function: F) -> F:
-    """--html, --markdown, --junit, --ctrf: what `report` writes, at the end of a run."""
-    for form, (what, file) in reversed(_REPORTS.items()):
-        function = click.option(
+report_options = together(
+    *(
+        click.option(
             f"--{form}",
             type=click.Path(dir_okay=False),
             metavar="FILE",
             help=f"Also write {what}, as `report` does, e.g. --{form} {file}.",
-        )(function)
-    return function
+        )
+        for form, (what, file) in _REPORTS.items()
+    )
+)
 
 
 def taken_reports(options: dict[str, Any]) -> dict[str, str]:
@@ -150,19 +147,23 @@ def taken_reports(options: dict[str, Any]) -> dict[str, str]:
     return {form: file for form, file in given.items() if file is not None}
 
 
-def file_options(function: F) -> F:
-    """--strict, --allow-outside-paths: how case files are read."""
-    decorators = [
-        click.option("--strict", is_flag=True, help="Treat notes about a case file as errors."),
-        click.option(
-            "--allow-outside-paths",
-            is_flag=True,
-            help="Let case files read data files outside their own folder (only for files you trust).",
-        ),
-    ]
-    for decorator in reversed(decorators):
-        function = decorator(function)
-    return function
+# How case files are read.
+file_options = together(
+    click.option("--strict", is_flag=True, help="Treat notes about a case file as errors."),
+    click.option(
+        "--allow-outside-paths",
+        is_flag=True,
+        help="Let case files read data files outside their own folder (only for files you trust).",
+    ),
+)
+
+
+reseed_option = click.option(
+    "--reseed",
+    type=click.IntRange(0, LARGEST_RESEED),
+    metavar="N",
+    help="Use the values of `run --reseed N`, e.g. --reseed 7.",
+)
 
 
 def complete_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001

@@ -1,11 +1,10 @@
 """Options for timing calls, shared by several commands."""
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
-F = TypeVar("F", bound=Callable[..., Any])
+from mluops_gtest.cli.plain_options import together
 
 
 class SamplesType(click.ParamType):  # type: ignore[type-arg]  # generic only in the newest click
@@ -25,28 +24,23 @@ class SamplesType(click.ParamType):  # type: ignore[type-arg]  # generic only in
         return int(text)
 
 
-def sampling_options(function: F) -> F:
-    """--warmup, --samples, --cold-cache."""
-    decorators = [
-        click.option(
-            "--warmup",
-            type=click.IntRange(0),
-            default=3,
-            show_default=True,
-            metavar="W",
-            help="Untimed calls before the first sample, e.g. --warmup 10.",
-        ),
-        click.option(
-            "--samples",
-            type=SamplesType(),
-            default="auto",
-            show_default=True,
-            metavar="N|auto",
-            help="Timed calls per case, e.g. --samples 100; auto goes on until the median is known to 1 %, but "
-            "stops at 1000 calls or about two seconds.",
-        ),
-        click.option("--cold-cache", is_flag=True, help="Empty this machine's caches before each sample."),
-    ]
-    for decorator in reversed(decorators):
-        function = decorator(function)
-    return function
+sampling_options = together(
+    click.option(
+        "--warmup",
+        type=click.IntRange(0),
+        default=3,
+        show_default=True,
+        metavar="W",
+        help="Untimed calls before the first sample, e.g. --warmup 10.",
+    ),
+    click.option(
+        "--samples",
+        type=SamplesType(),
+        default="auto",
+        show_default=True,
+        metavar="N|auto",
+        help="Timed calls per case, e.g. --samples 100; auto goes on until the median is known to 1 %, but "
+        "stops at 1000 calls or about two seconds.",
+    ),
+    click.option("--cold-cache", is_flag=True, help="Empty this machine's caches before each sample."),
+)

@@ -167,6 +167,13 @@ def stands_in_settings(ctx: click.Context, name: str) -> bool:
     return ctx.get_parameter_source(name) is click.core.ParameterSource.DEFAULT_MAP
 
 
+def typed_options(ctx: click.Context) -> dict[str, str]:
+    """The parameters that the command line gives, and how each is written."""
+    source = click.core.ParameterSource.COMMANDLINE
+    written = {parameter.name or "": parameter.opts[0] for parameter in ctx.command.params}
+    return {name: option for name, option in written.items() if ctx.get_parameter_source(name) is source}
+
+
 def remark(error: click.ClickException) -> str:
     """Where a wrong value in the settings is; empty for a value from the command line."""
     if not isinstance(error, click.BadParameter) or error.ctx is None or error.param is None:

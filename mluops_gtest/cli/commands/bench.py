@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mluops_gtest.cli.options import complete_backends, file_options, selection_options
+from mluops_gtest.cli.calling_options import backend_option, runtime_option
+from mluops_gtest.cli.options import file_options, selection_options
 from mluops_gtest.cli.sampling_options import sampling_options
 from mluops_gtest.errors import ExitCode, UsageError
 from mluops_gtest.model.query import Query
@@ -22,19 +23,12 @@ Examples:
 
 @click.command("bench", epilog=_EPILOG)
 @selection_options
-@click.option(
-    "--backend",
-    "-b",
+@backend_option(
+    "Give it twice: the backend to compare with, then the backend to judge, e.g. -b c:./old.so -b c:./new.so.",
     "backends",
     multiple=True,
-    help="Give it twice: the backend to compare with, then the backend to judge, e.g. -b c:./old.so -b c:./new.so.",
-    shell_complete=complete_backends,
 )
-@click.option(
-    "--runtime",
-    metavar="LIB",
-    help="For c:LIBRARY: the library that has the cnrt functions, e.g. --runtime libcnrt.so.",
-)
+@runtime_option
 @click.option(
     "--serve", is_flag=True, help="For exec:COMMAND: keep one process running instead of starting one per call."
 )

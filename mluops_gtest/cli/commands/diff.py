@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
-from mluops_gtest.cli.calling_options import adapter_options
-from mluops_gtest.cli.options import complete_backends, complete_ids, file_options, root_option
-from mluops_gtest.cli.settings import stands_in_settings
+from mluops_gtest.cli.calling_options import adapter_options, backend_option, isolate_option, timeout_option
+from mluops_gtest.cli.options import complete_ids, file_options, reseed_option, root_option
+from mluops_gtest.cli.settings import stands_in_settings, typed_options
 from mluops_gtest.errors import UsageError
 from mluops_gtest.model.query import Query
-from mluops_gtest.model.reseed import LARGEST_RESEED
 
 if TYPE_CHECKING:
     from mluops_gtest.engine.outputs import CaseOutputs
@@ -30,12 +29,7 @@ _BESIDE_FROM = {"case", "results", "number", "save_to"}
 
 @click.command("diff", epilog=_EPILOG)
 @click.argument("case", shell_complete=complete_ids)
-@click.option(
-    "--backend",
-    "-b",
-    help="Run the case now on this backend (named as for `run`), e.g. -b my_kernels.py:backend.",
-    shell_complete=complete_backends,
-)
+@backend_option("Run the case now on this backend (named as for `run`), e.g. -b my_kernels.py:backend.")
 @click.option(
     "--from",
     "results",
@@ -59,24 +53,10 @@ _BESIDE_FROM = {"case", "results", "number", "save_to"}
     metavar="DIR",
     help="Write inputs, outputs and expected values as .npy files, and a script that loads them, e.g. --save values.",
 )
-@click.option(
-    "--reseed",
-    type=click.IntRange(0, LARGEST_RESEED),
-    metavar="N",
-    help="Use the values of `run --reseed N`, e.g. --reseed 7.",
-)
+@reseed_option
 @adapter_options
-@click.option(
-    "--isolate/--no-isolate",
-    default=None,
-    help="Run the backend in a worker process, or in this one.  [default: isolated, except numpy and reference]",
-)
-@click.option(
-    "--timeout",
-    type=click.FloatRange(0, min_open=True),
-    metavar="SECONDS",
-    help="Stop the worker after so long, e.g. --timeout 20.  [default: 60, plus 1 per megabyte of tensors]",
-)
+@isolate_option("a worker process")
+@timeout_option("Stop the worker after so long, e.g. --timeout 20.")
 @root_option
 @file_options
 @click.pass_context
@@ -114,7 +94,8 @@ def command(
     remark = ""
     outputs: CaseOutputs | None
     if results is not None:
-        _refuse_beside_from(ctx)
+        if refused := [option for name, option in typed_options(ctx).items() if name not in _BESIDE_FROM]:
+            raise UsageError(f"--from reads all options from the folder's run.json; leave out {', '.join(refused)}.")
         request = read_run(results)
         outputs = from_results(Session(request.roots), request, case, results)
         loaded, result, remark = outputs.case, outputs.result, recorded(results, outputs)
@@ -135,14 +116,3 @@ def command(
     if save_to is not None:
         say(f"\nSaved in {save_to}: {', '.join(save(save_to, loaded, outputs))}")
     return int(exit_code([result]))
-
-
-def _refuse_beside_from(ctx: click.Context) -> None:
-    source = click.core.ParameterSource.COMMANDLINE
-    given = [
-        parameter.opts[0]
-        for parameter in ctx.command.params
-        if parameter.name not in _BESIDE_FROM and ctx.get_parameter_source(parameter.name or "") is source
-    ]
-    if given:
-        raise UsageError(f"--from reads all options from the folder's run.json; leave out {', '.join(given)}.")

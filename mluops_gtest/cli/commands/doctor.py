@@ -2,8 +2,8 @@
 
 import click
 
-from mluops_gtest.cli.calling_options import adapter_options
-from mluops_gtest.cli.options import complete_backends, root_option
+from mluops_gtest.cli.calling_options import adapter_options, backend_option
+from mluops_gtest.cli.options import root_option
 
 _EPILOG = """\b
 Examples:
@@ -14,12 +14,7 @@ Examples:
 
 
 @click.command("doctor", epilog=_EPILOG)
-@click.option(
-    "--backend",
-    "-b",
-    help="The backend to check (named as for `run`), e.g. -b my_kernels.py:backend.",
-    shell_complete=complete_backends,
-)
+@backend_option("The backend to check (named as for `run`), e.g. -b my_kernels.py:backend.")
 @click.option("--self", "own", is_flag=True, help="Check mluops-test itself: what it runs on, and its native core.")
 @click.option("--op", "operators", multiple=True, help="Only this operator, e.g. --op get_indice_pairs.")
 @adapter_options

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from mluops_gtest.cli.plain_options import lang_option
 from mluops_gtest.garbage import no_garbage_collection
 
 _EPILOG = """\b
@@ -17,13 +18,7 @@ Examples:
 @click.command("explain", epilog=_EPILOG)
 @click.argument("results", type=click.Path(path_type=Path, exists=True))
 @click.option("--op", metavar="OP", help="Only this operator, e.g. --op voxel_pooling_forward.")
-@click.option(
-    "--lang",
-    type=click.Choice(["en", "zh"]),
-    default="en",
-    show_default=True,
-    help="Language of the explanations, e.g. --lang zh.",
-)
+@lang_option("Language of the explanations, e.g. --lang zh.")
 @no_garbage_collection()
 def command(results: Path, op: str | None, lang: str) -> None:
     """Say what is wrong in RESULTS, a results folder or a report.json: where, how, and in which cases.

@@ -1,11 +1,11 @@
 """`mluops-test history`."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from mluops_gtest.cli.plain_options import together
 from mluops_gtest.errors import UnknownNameError, UsageError
 from mluops_gtest.garbage import no_garbage_collection
 from mluops_gtest.model.counted import counted
@@ -23,42 +23,32 @@ Examples:
   mluops-test history causes                             why cases failed, since when and until when
   mluops-test history add results --db /ci/history.sqlite
 """
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def _db_option(function: F) -> F:
-    return click.option(
-        "--db",
-        type=click.Path(path_type=Path, dir_okay=False),
-        metavar="FILE",
-        help="The SQLite file, e.g. --db /ci/history.sqlite.  [default: $MLUOPS_TEST_HISTORY, else "
-        "./.mluops-test/history.sqlite]",
-    )(function)
-
-
-def _run_options(function: F) -> F:
-    decorators = [
-        click.option("--backend", "-b", help="Only runs on this backend, e.g. -b numpy."),
-        click.option(
-            "--last",
-            type=click.IntRange(1),
-            default=30,
-            show_default=True,
-            metavar="N",
-            help="Only the newest N runs, e.g. --last 100.",
-        ),
-        click.option(
-            "--label",
-            "labels",
-            multiple=True,
-            metavar="NAME=VALUE",
-            help="Only runs with this label, e.g. --label git.branch=main --label device=mlu370.",
-        ),
-        _db_option,
-    ]
-    for decorator in reversed(decorators):
-        function = decorator(function)
-    return function
+_db_option = click.option(
+    "--db",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="The SQLite file, e.g. --db /ci/history.sqlite.  [default: $MLUOPS_TEST_HISTORY, else "
+    "./.mluops-test/history.sqlite]",
+)
+_run_options = together(
+    click.option("--backend", "-b", help="Only runs on this backend, e.g. -b numpy."),
+    click.option(
+        "--last",
+        type=click.IntRange(1),
+        default=30,
+        show_default=True,
+        metavar="N",
+        help="Only the newest N runs, e.g. --last 100.",
+    ),
+    click.option(
+        "--label",
+        "labels",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Only runs with this label, e.g. --label git.branch=main --label device=mlu370.",
+    ),
+    _db_option,
+)
 
 
 @click.group("history", epilog=_EPILOG)

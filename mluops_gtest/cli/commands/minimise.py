@@ -5,8 +5,14 @@ from typing import Any
 
 import click
 
-from mluops_gtest.cli.calling_options import adapter_options
-from mluops_gtest.cli.options import ReseedType, complete_backends, complete_ids, file_options, root_option
+from mluops_gtest.cli.calling_options import (
+    adapter_options,
+    backend_option,
+    elementwise_option,
+    isolate_option,
+    timeout_option,
+)
+from mluops_gtest.cli.options import ReseedType, complete_ids, file_options, root_option
 from mluops_gtest.minimise.limit import LIMIT
 
 _EPILOG = """\b
@@ -21,12 +27,9 @@ Examples:
 
 @click.command("minimise", epilog=_EPILOG)
 @click.argument("case", shell_complete=complete_ids)
-@click.option(
-    "--backend",
-    "-b",
+@backend_option(
+    "What the case fails on, as for `run`, e.g. -b my_kernels.py or -b c:./libmykernels.so.",
     required=True,
-    help="What the case fails on, as for `run`, e.g. -b my_kernels.py or -b c:./libmykernels.so.",
-    shell_complete=complete_backends,
 )
 @click.option(
     "--out",
@@ -48,24 +51,11 @@ Examples:
     help="Call the backend at most so often, e.g. --calls 1000.",
 )
 @adapter_options
-@click.option(
-    "--isolate/--no-isolate",
-    default=None,
-    help="Run the backend in a worker process, or in this one.  [default: isolated, except numpy and reference]",
-)
-@click.option(
-    "--timeout",
-    type=click.FloatRange(0, min_open=True),
-    metavar="SECONDS",
-    help="Take the case for hanging after so long, e.g. --timeout 5.  [default: 60, plus 1 per megabyte of tensors]",
-)
+@isolate_option("a worker process")
+@timeout_option("Take the case for hanging after so long, e.g. --timeout 5.")
 @click.option("--guard-pages", is_flag=True, help="Also find reads and writes outside a buffer, as `run` does.")
 @click.option("--bitwise", is_flag=True, help="Where a criterion is diff3 = 0, also require equal bits.")
-@click.option(
-    "--elementwise/--no-elementwise",
-    default=None,
-    help="Elements further off than arithmetic allows: fail the case, or do not look. Default: report them.",
-)
+@elementwise_option
 @click.option(
     "--reseed", type=ReseedType(), metavar="N", help="Begin with the values of `run --reseed N`, e.g. --reseed 7."
 )

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from mluops_gtest.cli.plain_options import format_option
+from mluops_gtest.cli.plain_options import format_option, lang_option
 from mluops_gtest.errors import UsageError
 from mluops_gtest.garbage import no_garbage_collection
 
@@ -23,13 +23,7 @@ Examples:
 @click.command("report", epilog=_EPILOG)
 @click.argument("results", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True))
 @format_option("html", "markdown", "text", "junit", "ctrf", "json", words="What to write, e.g. --format markdown.")
-@click.option(
-    "--lang",
-    type=click.Choice(["en", "zh"]),
-    default="en",
-    show_default=True,
-    help="Language of html and markdown, e.g. --lang zh.",
-)
+@lang_option("Language of html and markdown, e.g. --lang zh.")
 @click.option(
     "--against",
     type=click.Path(path_type=Path, exists=True),

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
-from mluops_gtest.cli.calling_options import backend_options, cluster_options, taken_lanes, worker_options
+from mluops_gtest.cli.calling_options import (
+    backend_options,
+    cluster_options,
+    elementwise_option,
+    taken_lanes,
+    worker_options,
+)
 from mluops_gtest.cli.options import (
     ReseedType,
     file_options,
@@ -16,7 +22,7 @@ from mluops_gtest.cli.options import (
     taken_reports,
 )
 from mluops_gtest.cli.sampling_options import sampling_options
-from mluops_gtest.cli.settings import stands_in_settings
+from mluops_gtest.cli.settings import stands_in_settings, typed_options
 from mluops_gtest.errors import UsageError
 from mluops_gtest.model.query import Query
 from mluops_gtest.model.reseed import LARGEST_RESEED
@@ -89,11 +95,7 @@ _ONLY_WITH_PERF = {"warmup", "samples", "cold_cache", "device_spec"}
 @click.option(
     "--bitwise", is_flag=True, help="Where a criterion is diff3 = 0, also require equal bits (−0, NaN payloads)."
 )
-@click.option(
-    "--elementwise/--no-elementwise",
-    default=None,
-    help="Elements further off than arithmetic allows: fail the case, or do not look. Default: report them.",
-)
+@elementwise_option
 @click.option(
     "--arbitrate",
     is_flag=True,
@@ -259,25 +261,19 @@ def _times(path: Path | None, *, of_use: bool) -> "RecordedTimes | None":
 
 
 def _refuse_beside_resume(ctx: click.Context) -> None:
-    given = [name for name in _given(ctx) if name not in _BESIDE_RESUME and ctx.params.get(name) not in (None, ())]
+    given = [
+        option
+        for name, option in typed_options(ctx).items()
+        if name not in _BESIDE_RESUME and ctx.params.get(name) not in (None, ())
+    ]
     if given:
-        raise UsageError(f"--resume reads all options from the folder's run.json; leave out {_options(ctx, given)}.")
+        raise UsageError(f"--resume reads all options from the folder's run.json; leave out {', '.join(given)}.")
 
 
 def _refuse_without_perf(ctx: click.Context) -> None:
-    given = [name for name in _given(ctx) if name in _ONLY_WITH_PERF]
+    given = [option for name, option in typed_options(ctx).items() if name in _ONLY_WITH_PERF]
     if given:
-        raise UsageError(f"{_options(ctx, given)}: only timed cases use this; add --perf.")
-
-
-def _given(ctx: click.Context) -> list[str]:
-    """The parameters given on the command line."""
-    names = [parameter.name or "" for parameter in ctx.command.params]
-    return [name for name in names if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE]
-
-
-def _options(ctx: click.Context, names: list[str]) -> str:
-    return ", ".join(parameter.opts[0] for parameter in ctx.command.params if parameter.name in names)
+        raise UsageError(f"{', '.join(given)}: only timed cases use this; add --perf.")
 
 
 def _resume(path: Path, verbosity: int, cluster: str | None) -> int:

@@ -2,8 +2,7 @@
 
 import click
 
-from mluops_gtest.cli.options import complete_ids, file_options, root_option
-from mluops_gtest.model.reseed import LARGEST_RESEED
+from mluops_gtest.cli.options import complete_ids, file_options, reseed_option, root_option
 
 _EPILOG = """\b
 Examples:
@@ -16,12 +15,7 @@ Examples:
 @click.command("show", epilog=_EPILOG)
 @click.argument("case", shell_complete=complete_ids)
 @root_option
-@click.option(
-    "--reseed",
-    type=click.IntRange(0, LARGEST_RESEED),
-    metavar="N",
-    help="Use the values of `run --reseed N`, e.g. --reseed 7.",
-)
+@reseed_option
 @file_options
 @click.pass_context
 def command(
