@@ -36,16 +36,6 @@ REASONS = {
         "np.fromstring 85 %, counting the field's name between numbers 10 %: numpy's own parser is the limit "
         "without the native one."
     ),
-    "baselines/indice_convolution_backward_data": (
-        "With one BLAS thread float64 products of blocks of rows take 60 %, gathering rows 10 %, adding them 9 %, "
-        "proving the sums exact 8 %, looking for NaN 4 %. With two the threads wait for each other in every product, "
-        "on a busy machine longer than they multiply; the limit is the same products in one piece per offset."
-    ),
-    "baselines/indice_convolution_forward": ("As for indice_convolution_backward_data."),
-    "baselines/indice_convolution_backward_filter": (
-        "With one BLAS thread it is 1.2 times the limit: products 75 %, gathering both sides 17 %. With two the "
-        "threads wait for each other in every product, on a busy machine longer than they multiply."
-    ),
     "baselines/voxel_pooling_forward": (
         "Adding points where they lie, with the extremes that prove the sums exact, 35 %; marking the points that "
         "count and their memos 35 %, rounding the sums 13 %, looking for NaN 3 %."

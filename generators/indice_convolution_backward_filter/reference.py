@@ -6,12 +6,13 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from mluops_gtest.authoring import Array, Baseline, Bound, OpCall
+from mluops_gtest.authoring.blas_threads import each
 from mluops_gtest.authoring.connections import pairs_in_use
 from mluops_gtest.authoring.rows import wide_rows
 from mluops_gtest.authoring.sums import exact_sums, largest_magnitude, lattice_exponent, sums_are_exact
 
-# Pairs whose rows are gathered at a time: 8 MiB of float64 for each side at 128 channels.
-_BLOCK_PAIRS: Final = 1 << 13
+# Pairs whose rows are gathered at a time: 2 MiB of float64 for each side at 128 channels.
+_BLOCK_PAIRS: Final = 1 << 11
 _LARGEST_EXPONENT: Final = 1023
 
 
@@ -95,11 +96,17 @@ def by_matrix_products(operands: Operands) -> Array:
     # §3.1 step 1 clears filters_grad, so offsets without pairs are +0.
     sums = np.zeros(operands.shape, np.float64)
     sides = [values.astype(np.float32, copy=False) for values in (operands.features, operands.output_grad)]
-    for k, pairs in enumerate(operands.pairs):
-        for first in range(0, pairs.shape[1], _BLOCK_PAIRS):
-            used = pairs[:, first : first + _BLOCK_PAIRS]
-            features, grads = (wide_rows(rows, chosen) for rows, chosen in zip(sides, used, strict=True))
-            sums[k] += features.T @ grads
+
+    def product(block: tuple[int, int]) -> Array:
+        offset, first = block
+        used = operands.pairs[offset][:, first : first + _BLOCK_PAIRS]
+        features, grads = (wide_rows(rows, chosen) for rows, chosen in zip(sides, used, strict=True))
+        return np.asarray(features.T @ grads)
+
+    blocks = [(k, first) for k, pairs in enumerate(operands.pairs) for first in range(0, pairs.shape[1], _BLOCK_PAIRS)]
+    much = sum(pairs.shape[1] for pairs in operands.pairs) > _BLOCK_PAIRS
+    for (offset, _), part in zip(blocks, each(product, blocks) if much else map(product, blocks), strict=True):
+        sums[offset] += part
     return sums
 
 

@@ -6,6 +6,7 @@ from typing import Final
 import numpy as np
 from msgspec.structs import replace
 
+from mluops_gtest.authoring.blas_threads import each
 from mluops_gtest.authoring.lost_terms import Terms, lost_terms
 from mluops_gtest.authoring.rows import add_rows, wide_rows
 from mluops_gtest.authoring.sums import (
@@ -23,9 +24,8 @@ from mluops_gtest.model.criterion import Criterion
 from mluops_gtest.model.dtypes import Array
 from mluops_gtest.value import Value
 
-# Sums in progress: 8 MiB of float64 stay near the cache while all matrices add to the same rows. With less the matrix
-# products are so short that the threads of BLAS mostly wait for each other, above all on a busy machine.
-_BLOCK_SUMS: Final = 1 << 20
+# Sums in progress: 1 MiB of float64 stays in the cache of a thread while all matrices add to the same rows.
+_BLOCK_SUMS: Final = 1 << 17
 # What is looked at for conditioning: small cases wholly, network cases by their first rows.
 _CONDITION_ROWS: Final = 1024
 _CONDITION_PRODUCTS: Final = 1 << 20
@@ -98,15 +98,24 @@ def by_matrix_products(products: Products) -> Array:
     longest = max((int(np.diff(bound).max()) for bound in bounds), default=0)
     rows, matrices = products.rows.astype(np.float32, copy=False), products.matrices.astype(np.float64)
     # Used again and again: the first touch of fresh memory would take as long as gathering and adding.
-    gathered, multiplied = (np.empty((longest, width), np.float64) for width in matrices.shape[1:])
-    sums = np.empty((step, columns), np.float64)
-    for block, start in enumerate(range(0, count, step)):
+    idle: list[tuple[Array, Array, Array]] = []
+
+    def fill(block: int) -> None:
+        try:
+            sums, gathered, multiplied = idle.pop()
+        except IndexError:
+            sums = np.empty((step, columns), np.float64)
+            gathered, multiplied = (np.empty((longest, width), np.float64) for width in matrices.shape[1:])
+        start = block * step
         sums[...] = 0
         for meeting, bound, matrix in zip(meetings, bounds, matrices, strict=True):
             targets, sources = meeting[:, bound[block] : bound[block + 1]]
             part = wide_rows(rows, sources, gathered[: len(sources)])
             add_rows(sums, targets - start, np.matmul(part, matrix, out=multiplied[: len(sources)]))
         result[start : start + step] = sums[: count - start]
+        idle.append((sums, gathered, multiplied))
+
+    each(fill, range(-(-count // step)))
     return result
 
 
