@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from mluops_gtest.audit.mutants import can_be_written
 from mluops_gtest.audit.unwritable import never_written
+from mluops_gtest.model.asked import asked
 from mluops_gtest.model.binding import bind_values
 from mluops_gtest.model.call import OpCall
 from mluops_gtest.model.case import Case
@@ -88,20 +89,8 @@ def broken_by(case: Case, operator: Operator, defined: Callable[[OpCall], bool] 
     call = bind_values(case, operator)
     if defined is not None and not defined(call):
         return None
-    broken: list[Check] = []
-    raised = False
-    for check in operator.checks:
-        try:
-            holds = check.holds(call)
-        except Exception:
-            # A check relies on those before it; the first that does not hold has answered.
-            if not broken:
-                return None
-            raised = True
-            break
-        if not holds:
-            broken.append(check)
-    answer = broken[0] if broken else None
+    verdict = asked(operator, operator.reference, operator.answer, call, "a drawn call")
+    answer = None if verdict.check is None else operator.check(verdict.check)
     bare = any(tensor.data is None and not tensor.desc.is_empty for tensor in case.inputs)
     # An early success may owe outputs before pointers are looked at: without a buffer nobody defines what it does.
     nowhere = any(tensor.id in case.expect.null_pointer for tensor in case.outputs)
@@ -109,6 +98,16 @@ def broken_by(case: Case, operator: Operator, defined: Callable[[OpCall], bool] 
         return None
     if answer is None:
         return Broken()
+    broken, raised = [answer], False
+    for check in operator.checks[operator.checks.index(answer) + 1 :]:
+        try:
+            holds = check.holds(call)
+        except Exception:
+            # A check relies on those before it, and one of them does not hold.
+            raised = True
+            break
+        if not holds:
+            broken.append(check)
     written = can_be_written(replace(case, expect=replace(case.expect, check=answer.name)))
     return Broken(tuple(check.name for check in broken), _told(broken, raised=raised, written=written), written)
 

@@ -11,6 +11,7 @@ from mluops_gtest.authoring.random import MAX_LANES, Draw
 from mluops_gtest.errors import ContentError, DeclarationError, OperatorError
 from mluops_gtest.generate.locking import declared_criteria
 from mluops_gtest.generate.recipe import is_of_author, made_by
+from mluops_gtest.model.asked import asked
 from mluops_gtest.model.baselines import baseline_of
 from mluops_gtest.model.binding import bind_values, expected_results
 from mluops_gtest.model.call import Params
@@ -72,7 +73,7 @@ def _made(draft: CaseDraft, operator: Operator, draw: Draw) -> Case:
 
 def _made_drawn(draft: CaseDraft, operator: Operator, spoil: Callable[[Case], Case]) -> Case:
     case = spoil(_draw(draft, operator, made_by(draft, operator, Draw(draft.seed))))
-    answer = operator.answer(bind_values(case, operator))
+    answer = asked(operator, operator.reference, operator.answer, bind_values(case, operator), "a drawn call")
     # Nobody looked at what was drawn: a constant baseline is no mistake.
     expect = replace(case.expect, status=answer.status, check=answer.check, degenerate="drawn")
     case = replace(case, expect=expect)

@@ -7,7 +7,7 @@ import numpy as np
 from msgspec import field
 from msgspec.structs import replace
 
-from mluops_gtest.errors import HarnessError, OperatorError
+from mluops_gtest.model.asked import asked
 from mluops_gtest.model.baselines import baseline_of
 from mluops_gtest.model.binding import bind_values
 from mluops_gtest.model.call import OpCall
@@ -16,7 +16,6 @@ from mluops_gtest.model.degenerate import proves_little, row_counts
 from mluops_gtest.model.digest import digest_tensors
 from mluops_gtest.model.dtypes import Array
 from mluops_gtest.model.operator import Baseline, CheckVerdict, Operator, RecipeOutput, plain_params
-from mluops_gtest.model.source_place import raised_by, source_of
 from mluops_gtest.model.tensor import Tensor
 from mluops_gtest.value import Value
 
@@ -96,17 +95,7 @@ class Candidates(Value):
         return self._told(self.operator.reference, self.operator.answer, call)
 
     def _told(self, function: object, ask: Callable[[OpCall], T], call: OpCall) -> T:
-        """What the operator says of a call; where its code fails its author is told."""
-        try:
-            return ask(call)
-        except HarnessError:
-            raise
-        except Exception as error:
-            raise OperatorError(
-                f"{source_of(function)}: {self.operator.name} fails on a smaller call: {raised_by(error, function)}. "
-                "Checks answer every call, in their order; the precondition and the reference every call that they let "
-                "pass."
-            ) from error
+        return asked(self.operator, function, ask, call, "a smaller call")
 
     def _was_tried(self, candidate: Case) -> bool:
         identity = _identity(candidate, self.operator)

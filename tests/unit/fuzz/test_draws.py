@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 
+from mluops_gtest.authoring.checks import require
 from mluops_gtest.content.operators import load_operators
 from mluops_gtest.errors import OperatorError
 from mluops_gtest.fuzz.draws import LARGE, Draws
@@ -134,6 +135,23 @@ def test_a_mistake_in_the_operator_is_told():
     operator = dataclasses.replace(operators()[NAME], recipes={"odd": broken})
     with pytest.raises(OperatorError, match="the recipe 'odd' returns None"):
         Draws(operator, small(odd), 0).draw(0)
+
+
+@pytest.mark.parametrize(
+    ("holds", "error"),
+    [
+        pytest.param(lambda call: call.handle.arch > 0, "AttributeError", id="it relies on a check behind it"),
+        pytest.param(lambda call: call.param("mask") > 0, "KeyError", id="it fails on every call"),
+    ],
+)
+def test_a_check_that_fails_on_a_drawn_call_is_told(holds, error):
+    known = operators()[NAME]
+    own = require("own", holds, "it must be positive", "§1")
+    operator = dataclasses.replace(known, checks=(own, *known.checks))
+    one = Draws(operator, operators().part(NAME, SPACE), 0)
+    where = rf"{NAME}/reference\.py:\d+: {NAME} fails on a drawn call: {error}: .*raised by the check own \(.*:\d+\)"
+    with pytest.raises(OperatorError, match=rf"{where}\. Checks answer every call, in their order"):
+        list(map(one.draw, range(20)))
 
 
 def test_faults_of_an_operator_have_names_of_their_own_and_reach_every_tensor():
