@@ -4,11 +4,17 @@ A class takes 20 µs to define and a value 0.2 µs to make; a dataclass takes 80
 """
 
 import functools
+import re
 from dataclasses import Field, field, fields, make_dataclass
 from inspect import get_annotations
 from typing import Any, ClassVar, dataclass_transform
 
 import msgspec
+
+
+def snake_case(name: str) -> str:
+    """NotRun → not_run: how files tell one kind of a tagged value from another."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
 
 class _Sample(msgspec.Struct):

@@ -74,7 +74,6 @@ class _OneByOne:
         self.case: Selected | None = None
 
     def load(self, case_id: str) -> Case:
-        """The complete case."""
         case = self.case
         assert case is not None, "a case is asked for"
         assert case.id == case_id, "the case is the one that is asked for"

@@ -26,7 +26,6 @@ class CaseResult(model_result.CaseResult):
 
     @property
     def passed(self) -> bool:
-        """The case passed."""
         return self.outcome is model_result.Outcome.PASSED
 
     def __repr__(self) -> str:
@@ -95,9 +94,9 @@ class RunReport(model_report.RunReport):
 
     def render(self, form: Format, *, lang: Literal["en", "zh"] = "en") -> str:
         """The report as `mluops-test report` writes it."""
-        from mluops_gtest.api.report_files import render
+        from mluops_gtest.api.report_files import rendered
 
-        return render(self, form, lang, None, None)
+        return "".join(rendered(self, form, lang, None, None))
 
     def __repr__(self) -> str:
         name = self.backend.get("name", "?")

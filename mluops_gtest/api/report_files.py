@@ -22,17 +22,6 @@ if TYPE_CHECKING:
 _MAX_RUNS = 40
 
 
-def render(
-    report: RunReport,
-    form: str,
-    lang: str,
-    transitions: Mapping[str, str] | None,
-    past: "tuple[CaseTrend, ...] | None",
-) -> str:
-    """The text of the report."""
-    return "".join(rendered(report, form, lang, transitions, past))
-
-
 def rendered(
     report: RunReport,
     form: str,
@@ -40,7 +29,7 @@ def rendered(
     transitions: Mapping[str, str] | None,
     past: "tuple[CaseTrend, ...] | None",
 ) -> Iterable[str]:
-    """The same in pieces, so that a long one need never be there as a whole."""
+    """The text of the report in pieces, so that a long one need never be there as a whole."""
     device = report.environment.get("device")
     if form == "html":
         from mluops_gtest.reports.html import render_html

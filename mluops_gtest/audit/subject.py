@@ -24,9 +24,7 @@ _ANSWERS_KEPT: Final = 512
 class Reseeding(Protocol):
     """Makes a declared case with the values of another seed."""
 
-    def __call__(self, case_id: str, seed: int) -> Case:
-        """The complete case."""
-        ...
+    def __call__(self, case_id: str, seed: int) -> Case: ...
 
 
 class Subject(Value):

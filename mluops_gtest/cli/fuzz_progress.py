@@ -55,7 +55,6 @@ class FuzzProgress:
             self._live.stop()
 
     def __call__(self, ran: Ran, report: HuntReport) -> None:
-        """A case is done."""
         self._note, self._report = ran.result.operator, report
         if self._live is None and self._shown and self._clock() - self._last >= _EVERY:
             self._last = self._clock()

@@ -113,7 +113,6 @@ class RunProgress:
             self._live.stop()
 
     def __call__(self, event: Event) -> None:
-        """Listen to the run."""
         match event:
             case RunStarted(backend, total):
                 self.note(backend)

@@ -39,17 +39,14 @@ class Unit(Protocol):
     @property
     def id(self) -> str:
         """Its own, of all units of the run."""
-        ...
 
     @property
     def operator(self) -> str:
         """The operator of the case."""
-        ...
 
     @property
     def tags(self) -> tuple[str, ...]:
         """The tags of the case."""
-        ...
 
 
 U = TypeVar("U", bound=Unit)

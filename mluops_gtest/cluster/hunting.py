@@ -6,6 +6,7 @@ from typing import Final
 from mluops_gtest.api.fuzzing import HuntRequest, targets_of
 from mluops_gtest.api.session import Session
 from mluops_gtest.cluster.dispatch import Dispatcher, HostTally, UnitAnswered, UnitBegun
+from mluops_gtest.cluster.lanes import DispatcherLanes
 from mluops_gtest.cluster.opening import open_cluster
 from mluops_gtest.fuzz.corpus import Corpus
 from mluops_gtest.fuzz.hunt import Hunt, HuntReport, Ran
@@ -14,7 +15,6 @@ from mluops_gtest.fuzz.targets import FuzzedOperator, Job
 from mluops_gtest.minimise.candidate import elements_of
 from mluops_gtest.minimise.search import Minimised
 from mluops_gtest.model.case import Case
-from mluops_gtest.model.cause import Cause
 from mluops_gtest.model.result import CaseResult
 from mluops_gtest.value import Value
 
@@ -37,12 +37,10 @@ class DrawnCall(Value):
 
     @property
     def operator(self) -> str:
-        """The operator that is called."""
         return self.case.operator
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """The tags of the case."""
         return self.case.tags
 
 
@@ -66,27 +64,14 @@ def in_batches(calls: Iterable[DrawnCall]) -> Iterator[tuple[DrawnCall, ...]]:
         yield tuple(batch)
 
 
-class ClusterHuntLanes:
+class ClusterHuntLanes(DispatcherLanes[DrawnCall]):
     """Runs the jobs of a hunt on the workers of a cluster; implements fuzz.hunt.HuntLanes."""
 
     def __init__(self, dispatcher: Dispatcher[DrawnCall], keeper: Keeper) -> None:
-        self._dispatcher, self._keeper = dispatcher, keeper
+        super().__init__(dispatcher)
+        self._keeper = keeper
         # Files of the corpus that hold no case.
         self._unread: list[Ran] = []
-
-    @property
-    def lost(self) -> Cause | None:
-        """Why nothing can be run any more, once that is so."""
-        return self._dispatcher.lost
-
-    @property
-    def interrupted(self) -> bool:
-        """It ended before its time, and the hunt can go on."""
-        return self._dispatcher.lost is not None
-
-    def stop(self) -> None:
-        """Hand out nothing more; what runs is forgotten."""
-        self._dispatcher.stop()
 
     def run(self, cases: Iterable[Job]) -> Iterator[Ran]:
         """What comes of every job, from whichever worker."""

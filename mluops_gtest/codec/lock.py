@@ -54,7 +54,6 @@ class LockEntry(Value, forbid_unknown_fields=True):
 
     @property
     def operator(self) -> str:
-        """The operator of the case."""
         return self.id.partition("/")[0]
 
     def differences(self, other: "LockEntry") -> list[str]:

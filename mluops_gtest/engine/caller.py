@@ -63,45 +63,36 @@ class Caller(Protocol):
     @property
     def version(self) -> str:
         """What the backend says of its version; empty where it says nothing."""
-        ...
 
     @property
     def is_reference(self) -> bool:
         """The backend is the oracle itself: a baseline recomputed here would be compared with its own."""
-        ...
 
     @property
     def precision(self) -> WorkingPrecision:
         """What the backend says that it computes in."""
-        ...
 
     @property
     def tensors(self) -> Arena:
         """Where inputs and outputs lie."""
-        ...
 
     @property
     def workspace(self) -> Arena: ...
 
     def turn(self, *, alone: bool = False) -> contextlib.AbstractContextManager[None]:
         """All calls of one case; `alone`: while it lasts no other case runs."""
-        ...
 
     def supports(self, operator: str) -> bool:
         """The backend offers that operator."""
-        ...
 
     def begin(self, call: OpCall, timeout: float | None) -> Reply | int:
         """Run the call; where the backend asks for a workspace, only how many bytes that has."""
-        ...
 
     def run(self, call: OpCall, timeout: float | None) -> Reply:
         """Run the call; never raises for what the backend does."""
-        ...
 
     def run_empty(self, call: OpCall, timeout: float | None) -> Reply:
         """The call without its kernel, to see what the way there takes; what it leaves in buffers says nothing."""
-        ...
 
 
 @runtime_checkable
@@ -110,7 +101,6 @@ class ThreadsCaller(Caller, Protocol):
 
     def use_threads(self, threads: int) -> None:
         """From the next call on libraries of the backend are told to use so many."""
-        ...
 
 
 class InlineCaller:
@@ -140,11 +130,9 @@ class InlineCaller:
         return size or self.run(call, timeout)
 
     def run(self, call: OpCall, timeout: float | None) -> Reply:  # noqa: ARG002
-        """Run the call here."""
         return reply_of(self._backend, call)
 
     def run_empty(self, call: OpCall, timeout: float | None) -> Reply:  # noqa: ARG002
-        """The call without its kernel."""
         return reply_of(self._backend, call, empty=True)
 
     def close(self) -> None:

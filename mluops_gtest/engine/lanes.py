@@ -29,11 +29,9 @@ class Lane(Protocol[T_contra, E_co]):
 
     def start(self, planned: T_contra) -> E_co:
         """Say which case comes next."""
-        ...
 
     def run(self, planned: T_contra) -> E_co:
         """Run it; LostDeviceError ends the lane."""
-        ...
 
 
 class Lanes(Generic[T, E]):

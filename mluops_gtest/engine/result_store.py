@@ -12,19 +12,15 @@ class ResultStore(Protocol):
 
     def __call__(self, event: Event) -> None:
         """Keep the result of a case that has finished."""
-        ...
 
     def __contains__(self, case: str) -> bool:
         """That case has a result."""
-        ...
 
     def __iter__(self) -> Iterator[CaseResult]:
         """All results, as they came."""
-        ...
 
     def in_order(self, cases: Iterable[str]) -> Sequence[CaseResult]:
         """The results of these cases, which all have one."""
-        ...
 
 
 class ResultsInMemory:
@@ -34,18 +30,14 @@ class ResultsInMemory:
         self._results: dict[str, CaseResult] = {}
 
     def __call__(self, event: Event) -> None:
-        """Keep the result of a case that has finished."""
         if isinstance(event, CaseFinished):
             self._results[event.result.case] = event.result
 
     def __contains__(self, case: str) -> bool:
-        """That case has a result."""
         return case in self._results
 
     def __iter__(self) -> Iterator[CaseResult]:
-        """All results, as they came."""
         return iter(self._results.values())
 
     def in_order(self, cases: Iterable[str]) -> tuple[CaseResult, ...]:
-        """The results of these cases."""
         return tuple(self._results[case] for case in cases)

@@ -78,20 +78,16 @@ class CaseEvents(Protocol):
     @property
     def lost(self) -> cause.Cause | None:
         """Why nothing can be run any more, once that is so."""
-        ...
 
     @property
     def interrupted(self) -> bool:
         """It ended before its time, and the run can be resumed."""
-        ...
 
     def run(self, cases: Iterable[PlannedCase]) -> Iterator[Event]:
         """The events of every case."""
-        ...
 
     def stop(self) -> None:
         """Begin no further case."""
-        ...
 
 
 def run_lanes(
@@ -185,7 +181,6 @@ class CaseLane(Value):
     context: RunContext
 
     def start(self, planned: PlannedCase) -> Event:
-        """Say which case comes next."""
         return CaseStarted(planned.id)
 
     def run(self, planned: PlannedCase) -> CaseFinished:

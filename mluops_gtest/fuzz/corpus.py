@@ -89,11 +89,6 @@ class Corpus:
         case = read_case(file, self._schema, self._operators, case_id=str(file))
         return replace(case, expect=replace(case.expect, degenerate="drawn"))
 
-    def headline(self, file: Path) -> str:
-        """What the index says of the file; empty where nothing."""
-        kept = self._kept.get(file.relative_to(self.folder).as_posix())
-        return "" if kept is None else kept.headline
-
     def name_for(self, operator: str, key: CauseKey) -> Path:
         """A file for a failure of that cause; one that is there stays."""
         words = _UNFIT.sub("-", "-".join(word for word in key[1:4] if word).lower()).strip("-")[:48]

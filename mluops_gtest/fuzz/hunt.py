@@ -30,9 +30,7 @@ _SAVED_EVERY: Final = 10.0
 class RunsCases(Protocol):
     """What runs a case and judges it."""
 
-    def execute(self, case: Case, operator: Operator | None) -> CaseResult:
-        """The verdict."""
-        ...
+    def execute(self, case: Case, operator: Operator | None) -> CaseResult: ...
 
 
 class Ran(Value):
@@ -72,20 +70,16 @@ class HuntLanes(Protocol):
     @property
     def lost(self) -> Cause | None:
         """Why nothing can be run any more, once that is so."""
-        ...
 
     @property
     def interrupted(self) -> bool:
         """It ended before its time, and the hunt can go on."""
-        ...
 
     def run(self, cases: Iterable[Job]) -> Iterator[Job | Ran]:
         """What comes of every job; each is asked for when somebody can run it."""
-        ...
 
     def stop(self) -> None:
         """Begin no further job."""
-        ...
 
 
 class _Lane(Value):

@@ -21,7 +21,6 @@ class Backend(Protocol):
 
     def run(self, call: OpCall) -> Status:
         """Execute the call, write the outputs in place, answer the status."""
-        ...
 
 
 class Member(Value):
@@ -135,7 +134,6 @@ class OfferedBackend:
 
     @property
     def members(self) -> tuple[str, ...]:
-        """The members that it has."""
         return tuple(member.name for member in MEMBERS if hasattr(self._backend, member.name))
 
     def run(self, call: OpCall) -> Any:
@@ -164,7 +162,6 @@ class OfferedBackend:
         return self._ask("device_seconds", None)
 
     def close(self) -> None:
-        """Let it give back what it holds."""
         self._ask("close", None)
 
     def _ask(self, method: str, default: Any, *arguments: Any) -> Any:

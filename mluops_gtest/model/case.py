@@ -107,4 +107,3 @@ class CaseSource(Protocol):
 
     def load(self, case_id: str) -> Case:
         """The complete case, made on first use when it is not stored."""
-        ...

@@ -5,10 +5,11 @@ common is found later, from all of them (see the package explain).
 """
 
 import math
-import re
 from typing import Final, Literal
 
 import msgspec
+
+from mluops_gtest.value import snake_case
 
 # Of one output by this version: enough to see what is meant, small enough for two thousand cases that fail.
 MAX_SAMPLES: Final = 24
@@ -18,10 +19,6 @@ MAX_STORED_SAMPLES: Final = 256
 MAX_CELLS: Final = 32
 # Indices of one axis that are told one by one.
 MAX_LISTED: Final = 4
-
-
-def _name(name: str) -> str:
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
 
 class AxisSet(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -81,13 +78,8 @@ class Where(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     def is_all(self) -> bool:
         return bool(self.axes) and not self.outside and all(axis.is_all for axis in self.axes)
 
-    @property
-    def is_flat(self) -> bool:
-        """One axis over all elements, in their order in memory."""
-        return len(self.spans) == 1 and self.spans[0] > 1
 
-
-class _Law(msgspec.Struct, frozen=True, tag_field="law", tag=_name):
+class _Law(msgspec.Struct, frozen=True, tag_field="law", tag=snake_case):
     """How wrong values come about; equal ones are the same law."""
 
 

@@ -30,11 +30,6 @@ def grouped(items: Iterable[T], mark: Callable[[T], Hashable], size: Callable[[T
     return sorted(groups, key=lambda group: (-len(group.members), size(group.first)[1]))
 
 
-def grouped_results(results: Iterable[CaseResult]) -> list[Group[CaseResult]]:
-    """Results by their fingerprint; those without one by their causes."""
-    return grouped(results, mark_of, lambda result: (elements(result.info), result.case))
-
-
 def mark_of(result: CaseResult) -> Hashable:
     """What cases with the same mistake have in common."""
     return result.fingerprint or (result.outcome, result.causes)

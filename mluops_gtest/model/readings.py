@@ -68,16 +68,11 @@ class WhereReading(msgspec.Struct, frozen=True):
     def is_all(self) -> bool:
         return bool(self.axes) and not self.outside and all(axis.kind == "all" for axis in self.axes)
 
-    @property
-    def is_scattered(self) -> bool:
-        return not self.axes and not self.value
-
 
 def _up_to(reading: AxisReading, stop: int) -> AxisReading:
     return AxisReading(reading.kind, (*(*reading.numbers, 1)[:3], stop))
 
 
-SCATTERED: Final = WhereReading()
 ALL: Final = AxisReading("all")
 # Of an output of any rank.
 EVERYTHING: Final = WhereReading((ALL,))

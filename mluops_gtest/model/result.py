@@ -90,7 +90,6 @@ class StressReading(Value):
 
     @property
     def repetitions(self) -> int:
-        """All of them."""
         return sum(row.repetitions for row in self.by_threads)
 
     @property

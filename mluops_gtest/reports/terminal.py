@@ -41,7 +41,6 @@ class TerminalReporter:
         self._heard = RunFacts()
 
     def __call__(self, event: Event) -> None:
-        """Listen to the run."""
         if isinstance(event, CaseFinished):
             self._heard.add(event.result)
             if self._verbosity > 0:

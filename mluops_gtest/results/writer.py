@@ -73,11 +73,9 @@ class ResultFiles:
                 assert_never(event)
 
     def __contains__(self, case: str) -> bool:
-        """That case has a result."""
         return case in self._numbers
 
     def __iter__(self) -> Iterator[CaseResult]:
-        """All results, as they came."""
         return iter(self.in_order(self._numbers))
 
     def in_order(self, cases: Iterable[str]) -> StoredResults:

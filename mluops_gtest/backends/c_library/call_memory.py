@@ -40,19 +40,15 @@ class CallMemory(Protocol):
 
     def put(self, name: str, data: Array, role: Role) -> int:
         """The address that the operator gets for these bytes."""
-        ...
 
     def page(self, name: str) -> int:
         """An address that is not null and must not be followed."""
-        ...
 
     def execute(self, operate: Callable[[], int]) -> tuple[int, float | None]:
         """Call the operator and wait for it; its answer, and the device's seconds where a device measures them."""
-        ...
 
     def collect(self) -> list[Cause]:
         """Bring the outputs back; forbidden writes in words."""
-        ...
 
 
 class HostMemory:
@@ -69,7 +65,6 @@ class HostMemory:
         return int(data.ctypes.data)
 
     def page(self, name: str) -> int:
-        """A page of the host."""
         self._pages[name] = _PAGE.copy()
         return int(self._pages[name].ctypes.data)
 
@@ -113,7 +108,6 @@ class DeviceMemory:
         return address
 
     def page(self, name: str) -> int:
-        """A page of the device."""
         return self.put(name, _PAGE, Role.PAGE)
 
     def execute(self, operate: Callable[[], int]) -> tuple[int, float | None]:

@@ -27,7 +27,6 @@ class CallWriter(Protocol):
 
     def write(self, call: OpCall, folder: Path) -> Mapping[str, Path]:
         """Fill the folder; answers, for every output that has a buffer, the file that is to hold it."""
-        ...
 
 
 class ExecBackend:

@@ -39,11 +39,9 @@ class Program(Protocol):
 
     def finish(self, folder: Path, device: int | None) -> ProgramEnding:
         """Have the program work on the folder; returns when it is done or dead."""
-        ...
 
     def close(self) -> None:
         """Leave no process behind."""
-        ...
 
 
 def program_output() -> OutputPipe:

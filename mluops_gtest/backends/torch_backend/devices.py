@@ -21,19 +21,15 @@ class Device(Protocol):
 
     def upload(self, arg: TensorArg) -> Any:
         """The argument's elements as a torch tensor on the device."""
-        ...
 
     def download(self, tensor: Any, array: Array) -> None:
         """The elements of an output brought into the caller's buffer."""
-        ...
 
     def seconds(self, work: Callable[[], None]) -> float:
         """How long the device takes for the work."""
-        ...
 
     def answers(self) -> bool:
         """A tiny computation comes out right."""
-        ...
 
 
 class Host:
@@ -56,7 +52,6 @@ class Host:
         return time.perf_counter() - start
 
     def answers(self) -> bool:
-        """Add on the processor."""
         return _adds(self._torch, "cpu")
 
 
@@ -72,7 +67,6 @@ class Accelerator:
         return _shared(self._torch, arg).to(self._device, copy=True)
 
     def download(self, tensor: Any, array: Array) -> None:
-        """Copy back."""
         self._torch.from_numpy(array).copy_(tensor)
 
     def seconds(self, work: Callable[[], None]) -> float:

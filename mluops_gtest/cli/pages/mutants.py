@@ -54,7 +54,6 @@ class MutantsPage(Value):
             yield f"| {' | '.join(row)} |"
 
     def json(self) -> str:
-        """For programs."""
         kinds: tuple[Kind, ...] = ("implementation", "status")
         scores: dict[str, Any] = {name: {kind: self._record(kind, name) for kind in kinds} for name in self.operators}
         record = {

@@ -50,7 +50,6 @@ class OutputsPage(Value):
             yield f"| {fault} | {' | '.join(map(str, total))} | {told} | {', '.join(blind) or '–'} |"
 
     def json(self) -> str:
-        """For programs."""
         record: dict[str, Any] = {"first_catch": self.first_catch, "operators": {}}
         for one in self.measured:
             record["operators"][one.operator] = {

@@ -10,13 +10,12 @@ import numpy as np
 
 from mluops_gtest.cli.c_header import c_header
 from mluops_gtest.cli.standalone import Shown, Standalone
-from mluops_gtest.cli.standalone.facts import Facts, TensorFacts, facts_of, template
+from mluops_gtest.cli.standalone.facts import Facts, TensorFacts, c_functions, facts_of, template
 from mluops_gtest.errors import UsageError
 from mluops_gtest.model.c_api import WORKSPACE, ArgumentSource, CArgument, CArguments, CEnum, CParams, CSignature
 from mluops_gtest.model.call import DEFAULT_ARCH, DEFAULT_NRAM_BYTES
 from mluops_gtest.model.criterion import CriterionKind
 from mluops_gtest.model.dtypes import Array, DType
-from mluops_gtest.model.parts import C_API
 from mluops_gtest.model.status import Status
 
 _PER_LINE = 12
@@ -45,9 +44,7 @@ def _command(library: str, path: Path) -> str:
 
 def _text(shown: Shown, command: str) -> str:
     facts = facts_of(shown)
-    api = shown.operators.part(shown.operator.name, C_API)
-    if not api:
-        raise UsageError(f"{shown.operator.name} declares no C functions (c_api.py), so that no file can call them.")
+    api = c_functions(shown)
     text = template("c.c")
     holes = {
         "$HEADER": c_header([(shown.operator, api)]),

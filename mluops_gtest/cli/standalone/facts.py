@@ -8,11 +8,14 @@ import numpy as np
 
 from mluops_gtest.cli.standalone import Shown
 from mluops_gtest.engine.expectation import Expectation, expectation_of
+from mluops_gtest.errors import UsageError
 from mluops_gtest.model.binding import bind_values, has_buffer
+from mluops_gtest.model.c_api import CApi
 from mluops_gtest.model.cause import BeyondBound
 from mluops_gtest.model.criterion import Criterion
 from mluops_gtest.model.degenerate import owned_rows
 from mluops_gtest.model.dtypes import Array
+from mluops_gtest.model.parts import C_API
 from mluops_gtest.model.tensor import Tensor
 from mluops_gtest.value import Value
 
@@ -72,6 +75,14 @@ def facts_of(shown: Shown) -> Facts:
 def template(name: str) -> str:
     """The fixed part of a file."""
     return files("mluops_gtest.cli").joinpath("templates", "standalone", f"{name}.txt").read_text(encoding="utf-8")
+
+
+def c_functions(shown: Shown) -> CApi:
+    """How a library offers the operator; an error where nobody says it."""
+    api = shown.operators.part(shown.operator.name, C_API)
+    if not api:
+        raise UsageError(f"{shown.operator.name} declares no C functions (c_api.py), so that no file can call them.")
+    return api
 
 
 def _tensors(shown: Shown, expectation: Expectation) -> Iterator[TensorFacts]:

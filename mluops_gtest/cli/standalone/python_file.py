@@ -7,12 +7,11 @@ from pathlib import Path
 
 from mluops_gtest.backends.registry import python_target
 from mluops_gtest.cli.standalone import Shown, Standalone
-from mluops_gtest.cli.standalone.facts import Facts, TensorFacts, facts_of, template
+from mluops_gtest.cli.standalone.facts import Facts, TensorFacts, c_functions, facts_of, template
 from mluops_gtest.errors import UsageError
 from mluops_gtest.model.c_api import CArguments, CEnum
 from mluops_gtest.model.call import DEFAULT_ARCH, DEFAULT_NRAM_BYTES
 from mluops_gtest.model.dtypes import Array, DType, Layout
-from mluops_gtest.model.parts import C_API
 from mluops_gtest.model.status import Status
 
 _PER_LINE = 16
@@ -56,9 +55,7 @@ def _python_text(shown: Shown, where: tuple[str, str]) -> str:
 
 def _ctypes_text(shown: Shown, library: str) -> str:
     facts = facts_of(shown)
-    api = shown.operators.part(shown.operator.name, C_API)
-    if not api:
-        raise UsageError(f"{shown.operator.name} declares no C functions (c_api.py), so that no file can call them.")
+    api = c_functions(shown)
     lines = ["# The first name that the library exports is called.", "SIGNATURES = ["]
     for signature in api:
         params = signature.params

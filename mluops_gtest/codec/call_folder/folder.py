@@ -32,7 +32,6 @@ class CallFolderWriter:
         self._schemas: dict[str, Schema] = {}
 
     def write(self, call: OpCall, folder: Path) -> dict[str, Path]:
-        """Fill the folder; answers, for every output that has a buffer, the file that is to hold it."""
         description = call_to_json(call)
         files = {
             tensor["id"]: folder / tensor["data"]

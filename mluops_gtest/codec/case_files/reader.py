@@ -36,7 +36,6 @@ class OperatorsByName(Protocol):
 
     def get_any(self, name: str) -> Operator | None:
         """The operator of that name, or None."""
-        ...
 
 
 def read_case(

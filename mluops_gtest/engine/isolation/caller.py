@@ -86,7 +86,6 @@ class IsolatedCaller:
 
     @property
     def tensors(self) -> SharedArena:
-        """Where inputs and outputs lie."""
         return self._memory.tensors
 
     @property
@@ -133,7 +132,6 @@ class IsolatedCaller:
                     self._end_worker()
 
     def supports(self, operator: str) -> bool:
-        """What the backend says of that operator."""
         try:
             answer = self._ready().ask({"do": "supports", "operator": operator}, SUPPORT, timeout=_START_SECONDS)
         except _ENDINGS as error:

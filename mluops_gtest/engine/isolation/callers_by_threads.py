@@ -32,22 +32,18 @@ class CallersByThreads:
 
     @property
     def version(self) -> str:
-        """What the backend says of its version."""
         return self._plain.version
 
     @property
     def is_reference(self) -> bool:
-        """The backend is the oracle itself."""
         return self._plain.is_reference
 
     @property
     def precision(self) -> WorkingPrecision:
-        """What the backend says that it computes in."""
         return self._plain.precision
 
     @property
     def tensors(self) -> SharedArena:
-        """Where inputs and outputs of the next call lie."""
         return self._now.tensors
 
     @property
@@ -59,26 +55,20 @@ class CallersByThreads:
         self._plain.start()
 
     def turn(self, *, alone: bool = False) -> contextlib.AbstractContextManager[None]:
-        """All calls of one repetition."""
         return self._now.turn(alone=alone)
 
     def supports(self, operator: str) -> bool:
-        """What the backend says of that operator."""
         return self._now.supports(operator)
 
     def begin(self, call: OpCall, timeout: float | None) -> Reply | int:
-        """Run the call in the worker that is in use, unless it wants a workspace."""
         return self._now.begin(call, timeout)
 
     def run(self, call: OpCall, timeout: float | None) -> Reply:
-        """Run the call in the worker that is in use."""
         return self._now.run(call, timeout)
 
     def run_empty(self, call: OpCall, timeout: float | None) -> Reply:
-        """The call without its kernel."""
         return self._now.run_empty(call, timeout)
 
     def close(self) -> None:
-        """End all workers."""
         for caller in (*self._by_threads.values(), self._plain):
             caller.close()

@@ -264,7 +264,6 @@ class ForkServers:
             return self._servers[threads]
 
     def close(self) -> None:
-        """End all of them."""
         for server in self._servers.values():
             server.close()
 

@@ -1,15 +1,11 @@
 """What all causes share, and the values that several of them carry."""
 
-import re
-
 import msgspec
 
-
-def _kind(name: str) -> str:
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+from mluops_gtest.value import snake_case
 
 
-class CauseBase(msgspec.Struct, frozen=True, tag_field="kind", tag=_kind):
+class CauseBase(msgspec.Struct, frozen=True, tag_field="kind", tag=snake_case):
     """One reason; equal ones are the same cause."""
 
 

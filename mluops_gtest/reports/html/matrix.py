@@ -12,9 +12,8 @@ from mluops_gtest.model.plain_text import plain_line
 from mluops_gtest.model.reasons import reason_of
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult
-from mluops_gtest.reports.html.favicon import favicon
-from mluops_gtest.reports.html.styles import digest, styles
-from mluops_gtest.reports.html.translations import LANGUAGE_TAGS
+from mluops_gtest.reports.html.head import head
+from mluops_gtest.reports.html.styles import styles
 from mluops_gtest.value import Value
 
 # Differing cases that the page has room for.
@@ -97,20 +96,8 @@ def render_matrix(reports: Mapping[str, RunReport], lang: str = "en") -> str:
         raise UsageError(f"Unknown language {lang!r}; the page speaks {', '.join(_LANGUAGES)}.")
     words, columns = _LANGUAGES[lang], columns_of(reports)
     style = styles() + f":root {{ --runs: {len(columns)}; }}\n"
-    policy = f"default-src 'none'; img-src data:; style-src {digest(style)}; base-uri 'none'"
     title = words["title"].format(n=len(columns))
-    return f"""<!DOCTYPE html>
-<html lang="{LANGUAGE_TAGS[lang]}" data-theme="auto">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{escape(policy)}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>{escape(title)}</title>
-<link rel="icon" href="{favicon(*_ICON)}">
-<style>{style}</style>
-</head>
-<body>
+    return f"""{head(lang, title, _ICON, style)}<body>
 <main class="matrix">
 <h1>{escape(title)}</h1>
 {"".join(_sections(columns, words, lang))}

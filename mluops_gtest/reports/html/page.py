@@ -12,10 +12,10 @@ from mluops_gtest.model.reasons import reason_of
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult
 from mluops_gtest.reports.html.embedding import elements_of, json_line
-from mluops_gtest.reports.html.favicon import favicon
+from mluops_gtest.reports.html.head import head
 from mluops_gtest.reports.html.payload import payload, verdict
-from mluops_gtest.reports.html.styles import digest, static, styles
-from mluops_gtest.reports.html.translations import LANGUAGE_TAGS, WORDS
+from mluops_gtest.reports.html.styles import static, styles
+from mluops_gtest.reports.html.translations import WORDS
 from mluops_gtest.reports.html.trends import HistoryTrends
 
 _COLOURS = {
@@ -46,22 +46,9 @@ def render_html(
     style = styles()
     data, lines = payload(report, transitions, history, device, lang)
     script = f'(() => {{\n"use strict";\n{static(".js")}}})();'
-    policy = (
-        f"default-src 'none'; img-src data:; style-src {digest(style)}; script-src {digest(script)}; base-uri 'none'"
-    )
     backend = str(report.backend.get("name", "?"))
-    return f"""<!DOCTYPE html>
-<html lang="{LANGUAGE_TAGS[lang]}" data-theme="auto">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{escape(policy)}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>{escape(_headline(report, words))} · {escape(plain(backend))}</title>
-<link rel="icon" href="{favicon(*_COLOURS[verdict(report)])}">
-<style>{style}</style>
-</head>
-<body>
+    title = f"{_headline(report, words)} · {plain(backend)}"
+    return f"""{head(lang, title, _COLOURS[verdict(report)], style, script)}<body>
 <svg id="svg-namespace" width="0" height="0" hidden></svg>
 <div id="page"></div>
 <noscript>{_without_script(report, data, words, lang)}</noscript>

@@ -51,7 +51,6 @@ class OperatorSummary(Value, dict=True):
 
     @property
     def all(self) -> TestPoint:
-        """Every case."""
         return TestPoint(self.results)
 
     @cached_property

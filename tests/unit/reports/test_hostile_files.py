@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mluops_gtest.api.report_files import render
+from mluops_gtest.api.report_files import rendered
 from mluops_gtest.engine.request import RunRecord, RunRequest
 from mluops_gtest.errors import ContentError, NothingSelectedError, UnwritableError, UsageError
 from mluops_gtest.files.typed import Source, convert, json_bytes
@@ -65,7 +65,7 @@ many = settings(max_examples=100, derandomize=True)
 def use(read, folder):
     """Everything that commands do with a report."""
     for form in ("html", "markdown", "junit", "ctrf", "json"):
-        render(read, form, "en", {}, None).encode()
+        "".join(rendered(read, form, "en", {}, None)).encode()
     json.dumps(comparison_to_json(compare(SMALL, read)), allow_nan=False)
     with History(folder / "history.sqlite", create=True) as history:
         history.add(read)
