@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from mluops_gtest.cluster.dispatch import HostTally
     from mluops_gtest.cluster.lanes import ClusterLanes
     from mluops_gtest.engine.caller import Caller
+    from mluops_gtest.engine.isolation.forking import ForkServer
 
 
 def execute(
@@ -51,8 +52,12 @@ def execute(
     verbosity: int,
     done: dict[str, CaseResult] | None = None,
     times: RecordedTimes | None = None,
+    fork_server: "ForkServer | None" = None,
 ) -> ExitCode:
-    """Run the planned cases into the folder and print the summary; without `done` the run is a new one."""
+    """Run the planned cases into the folder and print the summary; without `done` the run is a new one.
+
+    `fork_server` is one that was started ahead.
+    """
     resumed, done = done is not None, done or {}
     device = None if request.device_spec is None else _device(request.device_spec)
     reporter = TerminalReporter(stdout(), verbosity)
@@ -71,7 +76,11 @@ def execute(
         complain("warning: --no-isolate with native code: if the kernel crashes or hangs, so does this run.")
     costs = _costs(source, left, times) if request.cluster is not None else {}
     with contextlib.ExitStack() as kept:
-        with one_interrupt(), _opened(request, session, left, costs) as opened, contextlib.closing(progress):
+        with (
+            one_interrupt(),
+            _opened(request, session, left, costs, fork_server) as opened,
+            contextlib.closing(progress),
+        ):
             ids = [case.id for case in cases]
             planned = [PlannedCase(case.id, case.operator, case.tags) for case in cases]
             labels = run_labels(request.labels, request.backend, request.runtime, opened.version)
@@ -148,10 +157,14 @@ class _Opened(Value):
 
 @contextlib.contextmanager
 def _opened(
-    request: RunRequest, session: Session, left: tuple[Selected, ...], costs: dict[str, int]
+    request: RunRequest,
+    session: Session,
+    left: tuple[Selected, ...],
+    costs: dict[str, int],
+    fork_server: "ForkServer | None",
 ) -> Iterator[_Opened]:
     if request.cluster is None:
-        with open_callers(request, session.catalogue) as callers:
+        with open_callers(request, session.catalogue, fork_server) as callers:
             yield _Opened(callers[0].name, callers[0].version, callers)
         return
     from mluops_gtest.cluster.lanes import ClusterLanes

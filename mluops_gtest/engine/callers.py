@@ -15,8 +15,13 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def open_callers(request: RunRequest, catalogue: Catalogue) -> Iterator[list[Caller]]:
-    """The loaded backend, inline or in one worker process per lane; one that does not load is an error at once."""
+def open_callers(
+    request: RunRequest, catalogue: Catalogue, fork_server: "ForkServer | None" = None
+) -> Iterator[list[Caller]]:
+    """The loaded backend, inline or in one worker process per lane; one that does not load is an error at once.
+
+    `fork_server` is one that was started ahead; it is closed in the end.
+    """
     choice = BackendChoice(request.backend, catalogue.root_paths, request.runtime, request.serve)
     if not request.isolated:
         inline = InlineCaller(choice.load(catalogue.operators))
@@ -29,7 +34,7 @@ def open_callers(request: RunRequest, catalogue: Catalogue) -> Iterator[list[Cal
     from mluops_gtest.engine.stress import thread_counts
 
     lanes = request.lanes
-    fork_server, by_threads = ForkServer(len(lanes)), ForkServers(len(lanes))
+    fork_server, by_threads = fork_server or ForkServer(len(lanes)), ForkServers(len(lanes))
     callers: list[IsolatedCaller | CallersByThreads] = []
     try:
         # After the fork server has started, so that backends keep the limit that the user gave them.

@@ -1,5 +1,6 @@
 """`mluops-test run`."""
 
+import contextlib
 import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,8 @@ from mluops_gtest.model.reseed import LARGEST_RESEED
 
 if TYPE_CHECKING:
     from mluops_gtest.engine.costs import RecordedTimes
+    from mluops_gtest.engine.isolation.forking import ForkServer
+    from mluops_gtest.engine.request import RunRequest
     from mluops_gtest.results.folder import ResultsFolder
 
 _EPILOG = """\b
@@ -172,12 +175,10 @@ def command(ctx: click.Context, /, query: Query, resume: Path | None, **options:
     SELECT is a case id, an operator, a glob over ids, a case file or a folder of case files. Without any
     selection the default set runs: every declared case except those tagged network, race, heavy or undefined.
     """
-    from mluops_gtest.api.report_files import check_reports
     from mluops_gtest.api.run_conditions import refuse_guard_pages, refuse_inline, refuse_on_cluster, under_stress
     from mluops_gtest.api.session import Session
     from mluops_gtest.cli.labels import given_labels
     from mluops_gtest.cli.run_plan import empty_shard, only_failed, plan_new
-    from mluops_gtest.cli.whole_run import execute
     from mluops_gtest.engine.request import RunRequest
 
     verbosity = -1 if options.pop("quiet") else int(options.pop("verbose"))
@@ -222,12 +223,26 @@ def command(ctx: click.Context, /, query: Query, resume: Path | None, **options:
         refuse_inline(request.backend, jobs, devices, options)
     if request.guard_pages:
         refuse_guard_pages(request)
-    cases, left_out = plan_new(session, request, times, by_size=smallest_first)
-    if not cases:
-        return int(empty_shard(allow_empty))
-    with _new_folder(out, overwrite=overwrite) as folder:
-        check_reports(request.reports, folder.path)
-        return int(execute(session, request, cases, left_out, folder, verbosity, times=times))
+    with _fork_server(request) as fork_server:
+        # Late: the fork server starts meanwhile.
+        from mluops_gtest.api.report_files import check_reports
+        from mluops_gtest.cli.whole_run import execute
+
+        cases, left_out = plan_new(session, request, times, by_size=smallest_first)
+        if not cases:
+            return int(empty_shard(allow_empty))
+        with _new_folder(out, overwrite=overwrite) as folder:
+            check_reports(request.reports, folder.path)
+            return int(execute(session, request, cases, left_out, folder, verbosity, None, times, fork_server))
+
+
+def _fork_server(request: "RunRequest") -> "contextlib.AbstractContextManager[ForkServer | None]":
+    """Where the workers of this run will start; None where it has none on this machine."""
+    if not request.isolated or request.cluster is not None:
+        return contextlib.nullcontext()
+    from mluops_gtest.engine.isolation.forking import ForkServer
+
+    return contextlib.closing(ForkServer(len(request.lanes)))
 
 
 def _leave_out_unfit(ctx: click.Context, options: dict[str, Any]) -> None:

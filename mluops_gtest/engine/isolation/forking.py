@@ -59,7 +59,7 @@ class ForkServer:
         self._closed = False
         self._workers: dict[int, _Server] = {}
         self._server: _Server | None = None
-        # Started before it is needed: it imports numpy while the controller reads the cases.
+        # Started before it is needed: it imports numpy while the controller imports what judges cases.
         with contextlib.suppress(OSError):  # told by the first fork
             self._server = _Server(self._environment, self._folder)
 
@@ -200,7 +200,8 @@ class _Server:
     def leave(self) -> None:
         """Let it end its workers and itself, and wait for that."""
         self._channel.close()
-        if not is_stopped(self._process.pid):
+        # Before its first answer it has no workers, and may still be busy with its imports.
+        if self.answered and not is_stopped(self._process.pid):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(_DYING_SECONDS)
 
