@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
@@ -99,11 +100,7 @@ class Judgement:
                 self.failures.append(cause.ScalarWrong(name, str(got), value))
                 self.explain(partial(_scalar_explained, name, got, value))
                 if arbiter is not None:
-                    self.arbitrate(arbiter, partial(_scalar_arbitrated, name, got, value))
-
-
-def _scalar_arbitrated(name: str, got: int, value: int, arbiter: "Arbiter") -> Arbitration:
-    return arbiter.scalar(name, got, value)
+                    self.arbitrate(arbiter, methodcaller("scalar", name, got, value))
 
 
 def _scalar_explained(name: str, got: int, value: int) -> Explanation:

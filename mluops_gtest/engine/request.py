@@ -98,25 +98,17 @@ class RunRequest(Value):
 
     def repro_options(self) -> tuple[str, ...]:
         """What a repro line needs after `mluops-test run CASE`."""
-        options = list(root_words(self.roots, self.settings))
-        if self.runtime is not None:
-            options += ["--runtime", self.runtime]
-        if self.backend != "numpy" or self.settings is not None:
-            options += ["--backend", self.backend]
-        if self.timeout is not None:
-            options += ["--timeout", str(self.timeout).removesuffix(".0")]
-        if self.memory_limit is not None:
-            options += ["--memory-limit", str(self.memory_limit)]
-        if self.repeat > 1:
-            options += ["--repeat", str(self.repeat)]
-        if self.stress is not None:
-            options += ["--stress", self.stress]
-        if self.reruns:
-            options += ["--reruns", str(self.reruns)]
-        if self.samples is not None:
-            options += ["--samples", str(self.samples)]
-        if self.reseed is not None:
-            options += ["--reseed", str(self.reseed)]
+        values = (
+            ("--runtime", self.runtime),
+            ("--backend", None if self.backend == "numpy" and self.settings is None else self.backend),
+            ("--timeout", None if self.timeout is None else str(self.timeout).removesuffix(".0")),
+            ("--memory-limit", self.memory_limit),
+            ("--repeat", self.repeat if self.repeat > 1 else None),
+            ("--stress", self.stress),
+            ("--reruns", self.reruns or None),
+            ("--samples", self.samples),
+            ("--reseed", self.reseed),
+        )
         flags = (
             ("--serve", self.serve),
             ("--bitwise", self.bitwise),
@@ -130,8 +122,8 @@ class RunRequest(Value):
             ("--isolate", self.isolate is True),
             ("--no-isolate", self.isolate is False),
         )
-        options += [name for name, value in flags if value]
-        return tuple(options)
+        given = (word for name, value in values if value is not None for word in (name, str(value)))
+        return *root_words(self.roots, self.settings), *given, *(name for name, asked in flags if asked)
 
     def debug_words(self) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
         """The words before and after a case id that run it under gdb, in the process that gdb starts."""

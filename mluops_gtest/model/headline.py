@@ -3,6 +3,7 @@
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from mluops_gtest.model.explanation import Law
 from mluops_gtest.model.readings import WhereReading
@@ -38,6 +39,14 @@ class Rule(msgspec.Struct, frozen=True):
     passing_inside: int
     passing_outside: int
 
+    @property
+    def passing(self) -> Condition | None:
+        """What holds of the cases that pass, where a limit alone tells them apart."""
+        first, *more = self.conditions
+        if more or first.nearest is None or first.sign not in ("≥", "≤"):
+            return None
+        return replace(first, sign="≤" if first.sign == "≥" else "≥", value=first.nearest)
+
 
 class Headline(msgspec.Struct, frozen=True):
     """One group of failures in a sentence."""
@@ -59,3 +68,8 @@ class Headline(msgspec.Struct, frozen=True):
     # Wrong elements and all elements of a case, where these are the same numbers in all of them; else 0.
     wrong: int = 0
     size: int = 0
+
+    @property
+    def fitting(self) -> int:
+        """Cases of the group that both law and place fit, as far as there are any."""
+        return min(self.where_cases if self.where else self.cases, self.law_cases if self.law else self.cases)

@@ -28,8 +28,8 @@ def result_to_json(result: CaseResult) -> dict[str, Any]:
     record: dict[str, Any] = msgspec.to_builtins(result)
     # For people and for programs that know no causes; nothing here reads it back where there are causes.
     record["reason"] = result.reason
-    for attempt, run_with_retries in zip(record["attempts"], result.attempts, strict=True):
-        attempt["reason"] = run_with_retries.reason
+    for attempt, tried in zip(record["attempts"], result.attempts, strict=True):
+        attempt["reason"] = tried.reason
         attempt["causes"] = _causes(attempt["causes"])
     record["causes"] = _causes(record["causes"])
     record["status"] = None if result.status is None else result.status.name
@@ -40,29 +40,15 @@ def result_to_json(result: CaseResult) -> dict[str, Any]:
     for reading in record["readings"]:
         reading["value"] = _word(reading["value"])
         reading["threshold"] = _word(reading["threshold"])
-    if result.elements:
-        record["elements"] = [
-            {name: _word(value) if isinstance(value, float) else value for name, value in reading.items()}
-            for reading in record["elements"]
-        ]
-    else:
-        # As it was written before elements were looked at one by one.
-        del record["elements"]
-    if result.arbitrated:
-        record["arbitrated"] = [_arbitration(found) for found in record["arbitrated"]]
-    else:
-        # As it was written before disputes were settled.
-        del record["arbitrated"]
-    if result.stress is None:
-        # As it was written before cases were repeated.
-        del record["stress"]
-    for name in ("host", "device"):
-        if not getattr(result, name) and record[name] != 0:
-            # As it was written before runs had several hosts.
+    record["elements"] = [_worded(reading) for reading in record["elements"]]
+    record["arbitrated"] = [
+        {**_worded(found), "examples": [_worded(example) for example in found["examples"]]}
+        for found in record["arbitrated"]
+    ]
+    # What there is not is left out, as it was before results could have it; device 0 is one.
+    for name in ("elements", "arbitrated", "stress", "explained", "host", "device"):
+        if record[name] != 0 and not record[name]:
             del record[name]
-    if not result.explained:
-        # As it was written before failures were explained.
-        del record["explained"]
     if result.perf is not None and result.perf.overhead_ns is None:
         # As it was written before that was measured: a report keeps its digest in the history.
         del record["perf"]["overhead_ns"]
@@ -123,11 +109,8 @@ def _causes(causes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return list(causes)
 
 
-def _arbitration(found: dict[str, Any]) -> dict[str, Any]:
-    def worded(record: dict[str, Any]) -> dict[str, Any]:
-        return {name: _word(value) if isinstance(value, float) else value for name, value in record.items()}
-
-    return {**worded(found), "examples": [worded(example) for example in found["examples"]]}
+def _worded(record: dict[str, Any]) -> dict[str, Any]:
+    return {name: _word(value) if isinstance(value, float) else value for name, value in record.items()}
 
 
 def _word(value: float) -> float | str:

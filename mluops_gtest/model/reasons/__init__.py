@@ -1,16 +1,17 @@
 """Causes in words: the one place per language where reasons are made."""
 
-from collections.abc import Callable, Iterable
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable
+from typing import Final, NamedTuple
 
 from mluops_gtest.model.cause import AfterTimedCalls, Cause, PassedAtTry, UnderStress
 from mluops_gtest.model.reasons import chinese, english
+from mluops_gtest.model.reasons.worded import Words, worded
 
 
 class _Language(NamedTuple):
     """The words for every kind of cause, and what stands between them."""
 
-    words: dict[type, str | Callable[[Any], str]]
+    words: Words
     colon: str
     semicolon: str
 
@@ -26,8 +27,7 @@ def reason_of(causes: Iterable[Cause], lang: str = "en") -> str:
     language = LANGUAGES[lang]
     before, said = "", []
     for cause in causes:
-        made = language.words[type(cause)]
-        words = made.format(cause) if isinstance(made, str) else made(cause)
+        words = worded(language.words, cause)
         if isinstance(cause, PassedAtTry | AfterTimedCalls | UnderStress):
             before += words + language.colon
         else:

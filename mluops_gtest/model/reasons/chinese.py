@@ -1,10 +1,10 @@
 """Every cause in Chinese; what a backend, a program or an error says itself stays as it is."""
 
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from mluops_gtest.model import cause as c
 from mluops_gtest.model.drift import SIZELESS
+from mluops_gtest.model.reasons.worded import Words
 
 
 def _passed_at_try(cause: c.PassedAtTry) -> str:
@@ -97,7 +97,7 @@ _FAULT_PLACES: Final = {
     "far": "地址 {0.address}，不在任何缓冲区附近",
 }
 # What has no text stands as a pattern of its fields.
-WORDS: Final[dict[type, str | Callable[[Any], str]]] = {
+WORDS: Final[Words] = {
     c.PassedAtTry: _passed_at_try,
     c.AfterTimedCalls: "计时调用 {0.calls} 次之后",
     c.UnderStress: _under_stress,

@@ -1,10 +1,10 @@
 """Every cause in English."""
 
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from mluops_gtest.model import cause as c
 from mluops_gtest.model.drift import SIZELESS
+from mluops_gtest.model.reasons.worded import Words
 
 
 def share_words(beyond: int | None, unequal: int, bits_unequal: int | None, compared: int, *, equality: bool) -> str:
@@ -128,7 +128,7 @@ _FAULT_PLACES: Final = {
     "far": "at address {0.address}, far from every buffer",
 }
 # What has no text stands as a pattern of its fields.
-WORDS: Final[dict[type, str | Callable[[Any], str]]] = {
+WORDS: Final[Words] = {
     c.PassedAtTry: "passed at try {0.tries} after {0.after.value}",
     c.AfterTimedCalls: "after {0.calls} timed calls",
     c.UnderStress: _under_stress,

@@ -1,14 +1,12 @@
 """Where and how outputs are wrong, in Chinese."""
 
-from collections.abc import Callable
-from typing import Any, Final
-
-from msgspec.structs import replace
+from typing import Final
 
 from mluops_gtest.model import explanation as x
 from mluops_gtest.model.headline import Condition, Feature, Headline, Rule
 from mluops_gtest.model.readings import WhereReading
-from mluops_gtest.model.reasons.notation import sliced
+from mluops_gtest.model.reasons.notation import flat_words, merged_axes, sliced
+from mluops_gtest.model.reasons.worded import Words, worded
 
 VALUES: Final = {
     "nan": "应为 NaN",
@@ -16,6 +14,17 @@ VALUES: Final = {
     "subnormal": "应为次正规数",
     "negative": "应为负数",
     "zero": "应为 0",
+}
+FLAT: Final = {
+    "last": "{output} 的最后 {0} 个元素",
+    "below": "{output} 的前 {0} 个元素",
+    "but last": "{output} 中除最后 {0} 个以外的元素",
+    "from": "{output} 中扁平下标从 {0} 起的元素",
+    "behind": "{output} 中扁平下标在最后一个 {0} 的整倍数之后的元素",
+    "at": "{output} 中扁平下标为 {0} 的元素",
+    "every": "{output} 中从 {1} 起每 {0} 个元素中的一个",
+    "blocks": "{output} 中从 {1} 起每 {0} 个元素中的 {2} 个",
+    "between": "{output} 中扁平下标 {0} 至 {last} 的元素",
 }
 AND: Final = "、"
 
@@ -30,44 +39,15 @@ def subject(output: str, reading: WhereReading) -> tuple[str, bool]:
     if reading.is_all:
         return f"{output} 的全部元素", False
     if len(reading.spans) == 1:
-        return _flat(output, reading), False
+        return flat_words(FLAT, output, reading), False
     narrow = [(axis, one) for axis, one in enumerate(reading.axes) if one.kind != "all"]
     if not reading.spans and len(narrow) == 1 and narrow[0][1].kind == "behind":
         axis, behind = narrow[0]
         return f"{output} 沿轴 {axis} 最后一个 {behind.numbers[0]} 的整倍数之后的元素", False
-    return (f"{named}（{_taken_together(reading.spans)}视为一轴）" if reading.spans else named), False
-
-
-def _flat(output: str, reading: WhereReading) -> str:
-    (axis,) = reading.axes
-    numbers = axis.numbers
-    match axis.kind:
-        case "last":
-            return f"{output} 的最后 {numbers[0]} 个元素"
-        case "below":
-            return f"{output} 的前 {numbers[0]} 个元素"
-        case "but last":
-            return f"{output} 中除最后 {numbers[0]} 个以外的元素"
-        case "from":
-            return f"{output} 中扁平下标从 {numbers[0]} 起的元素"
-        case "behind":
-            return f"{output} 中扁平下标在最后一个 {numbers[0]} 的整倍数之后的元素"
-        case "at":
-            return f"{output} 中扁平下标为 {numbers[0]} 的元素"
-        case "every":
-            return f"{output} 中从 {numbers[1]} 起每 {numbers[0]} 个元素中的一个"
-        case "blocks":
-            return f"{output} 中从 {numbers[1]} 起每 {numbers[0]} 个元素中的 {numbers[2]} 个"
-    return f"{output} 中扁平下标 {numbers[0]} 至 {numbers[-1] - 1} 的元素"
-
-
-def _taken_together(spans: tuple[int, ...]) -> str:
-    names, axis = [], 0
-    for span in spans:
-        if span > 1:
-            names.append(f"轴 {axis} 至 {axis + span - 1} ")
-        axis += span
-    return AND.join(names)
+    if not reading.spans:
+        return named, False
+    merged = AND.join(f"轴 {first} 至 {last} " for first, last in merged_axes(reading.spans))
+    return f"{named}（{merged}视为一轴）", False
 
 
 def scattered(output: str, wrong: int, size: int) -> str:
@@ -88,16 +68,10 @@ def sentence(subject: str, is_plural: bool, law: x.Law | None, lawful: int, wron
     stand_off = "" if not subject or subject[-1] > "\u2e80" or subject[-1] == " " else " "
     if law is None:
         return f"{subject}{stand_off}有误"
-    words = law_words(law)
+    words = worded(LAWS, law)
     if lawful < wrong:
         return f"{subject}{stand_off}有误，其中 {wrong} 个元素中有 {lawful} 个{words}"
     return f"{subject}{stand_off}{words}"
-
-
-def law_words(law: Any) -> str:
-    """What is said of the elements."""
-    made = LAWS[type(law)]
-    return made.format(law) if isinstance(made, str) else made(law)
 
 
 def _off(law: x.OffBy) -> str:
@@ -140,7 +114,7 @@ _SIDES: Final = {
     "nearer to zero": "绝对值偏小",
     "further from zero": "绝对值偏大",
 }
-LAWS: Final[dict[type, str | Callable[[Any], str]]] = {
+LAWS: Final[Words] = {
     x.NeverWritten: "从未写入",
     x.KeptPreset: "保持预置值 {0.value}",
     x.TurnedNan: "为 NaN",
@@ -186,8 +160,7 @@ def cause(found: Headline) -> str:
         who = f"{found.output} 中 {found.wrong} 个元素"
     else:
         who = f"{found.output} 中的元素"
-    fitting = min(found.where_cases if found.where else found.cases, found.law_cases if found.law else found.cases)
-    part = f"（{found.cases} 个用例中的 {fitting} 个）" if fitting < found.cases else ""
+    part = f"（{found.cases} 个用例中的 {found.fitting} 个）" if found.fitting < found.cases else ""
     also = f"，{AND.join(found.also)} 也有误" if found.also else ""
     return f"{sentence(who, False, found.law, 1, 1)}{part}{also}"
 
@@ -230,11 +203,8 @@ def support(found: Headline, rule: Rule) -> str:
     if rule.passing_inside:
         number = f"{found.cases}/{found.cases + rule.passing_inside}"
         return f"仅当 {words} 时失败（{number}），其余 {rule.passing_outside} 个全部通过"
-    (condition, *more) = rule.conditions
     fails = f"当 {words} 时失败（{found.cases}/{found.cases}）"
-    if more or condition.nearest is None or condition.sign not in ("≥", "≤"):
+    if rule.passing is None:
         return f"{fails}，否则通过（{rule.passing_outside}）"
-    other = "≤" if condition.sign == "≥" else "≥"
-    passes = condition_words(replace(condition, sign=other, value=condition.nearest))
-    gap = "；两者之间没有用例" if condition.gap else ""
-    return f"{fails}，当 {passes} 时通过（{rule.passing_outside}）{gap}"
+    gap = "；两者之间没有用例" if rule.passing.gap else ""
+    return f"{fails}，当 {condition_words(rule.passing)} 时通过（{rule.passing_outside}）{gap}"

@@ -1,14 +1,12 @@
 """Where and how outputs are wrong, in English."""
 
-from collections.abc import Callable
-from typing import Any, Final
-
-from msgspec.structs import replace
+from typing import Final
 
 from mluops_gtest.model import explanation as x
 from mluops_gtest.model.headline import Condition, Feature, Headline, Rule
 from mluops_gtest.model.readings import WhereReading
-from mluops_gtest.model.reasons.notation import sliced
+from mluops_gtest.model.reasons.notation import flat_words, merged_axes, sliced
+from mluops_gtest.model.reasons.worded import Words, worded
 
 VALUES: Final = {
     "nan": "where NaN belongs",
@@ -16,6 +14,17 @@ VALUES: Final = {
     "subnormal": "where subnormal numbers belong",
     "negative": "where negative values belong",
     "zero": "where 0 belongs",
+}
+FLAT: Final = {
+    "last": "the last {0} elements of {output}",
+    "below": "the first {0} elements of {output}",
+    "but last": "all but the last {0} elements of {output}",
+    "from": "the elements of {output} from {0} on (flat)",
+    "behind": "the elements of {output} behind the last multiple of {0} (flat)",
+    "at": "element {0} of {output} (flat)",
+    "every": "one in {0} elements of {output}, from {1} on,",
+    "blocks": "{2} in every {0} elements of {output}, from {1} on,",
+    "between": "the elements {0} to {last} of {output} (flat)",
 }
 AND: Final = " and "
 COMMA: Final = ", "
@@ -31,46 +40,15 @@ def subject(output: str, reading: WhereReading) -> tuple[str, bool]:
     if reading.is_all:
         return f"all of {output}", False
     if len(reading.spans) == 1:
-        return _flat(output, reading), reading.axes[0].kind != "at"
+        return flat_words(FLAT, output, reading), reading.axes[0].kind != "at"
     narrow = [(axis, one) for axis, one in enumerate(reading.axes) if one.kind != "all"]
     if not reading.spans and len(narrow) == 1 and narrow[0][1].kind == "behind":
         axis, behind = narrow[0]
         return f"{output} behind the last multiple of {behind.numbers[0]} along axis {axis}", False
-    if reading.spans:
-        return f"{named}, with {_taken_together(reading.spans)} as one axis", False
-    return named, False
-
-
-def _flat(output: str, reading: WhereReading) -> str:
-    (axis,) = reading.axes
-    numbers = axis.numbers
-    match axis.kind:
-        case "last":
-            return f"the last {numbers[0]} elements of {output}"
-        case "below":
-            return f"the first {numbers[0]} elements of {output}"
-        case "but last":
-            return f"all but the last {numbers[0]} elements of {output}"
-        case "from":
-            return f"the elements of {output} from {numbers[0]} on (flat)"
-        case "behind":
-            return f"the elements of {output} behind the last multiple of {numbers[0]} (flat)"
-        case "at":
-            return f"element {numbers[0]} of {output} (flat)"
-        case "every":
-            return f"one in {numbers[0]} elements of {output}, from {numbers[1]} on,"
-        case "blocks":
-            return f"{numbers[2]} in every {numbers[0]} elements of {output}, from {numbers[1]} on,"
-    return f"the elements {numbers[0]} to {numbers[-1] - 1} of {output} (flat)"
-
-
-def _taken_together(spans: tuple[int, ...]) -> str:
-    names, axis = [], 0
-    for span in spans:
-        if span > 1:
-            names.append(f"axes {axis} to {axis + span - 1}")
-        axis += span
-    return AND.join(names)
+    if not reading.spans:
+        return named, False
+    merged = AND.join(f"axes {first} to {last}" for first, last in merged_axes(reading.spans))
+    return f"{named}, with {merged} as one axis", False
 
 
 def scattered(output: str, wrong: int, size: int) -> str:
@@ -92,16 +70,10 @@ def sentence(subject: str, is_plural: bool, law: x.Law | None, lawful: int, wron
     verb = "are" if is_plural else "is"
     if law is None:
         return f"{subject} {verb} wrong"
-    words = law_words(law)
+    words = worded(LAWS, law)
     if lawful < wrong:
         return f"{subject} {verb} wrong, {lawful} of {wrong} elements {words}"
     return f"{subject} {verb} {words}"
-
-
-def law_words(law: Any) -> str:
-    """What follows "is" and "are"."""
-    made = LAWS[type(law)]
-    return made.format(law) if isinstance(made, str) else made(law)
 
 
 def _off(law: x.OffBy) -> str:
@@ -143,7 +115,7 @@ _SIDES: Final = {
     "nearer to zero": "too near to zero",
     "further from zero": "too far from zero",
 }
-LAWS: Final[dict[type, str | Callable[[Any], str]]] = {
+LAWS: Final[Words] = {
     x.NeverWritten: "never written",
     x.KeptPreset: "left at the preset {0.value}",
     x.TurnedNan: "NaN",
@@ -192,8 +164,7 @@ def cause(found: Headline) -> str:
     else:
         who, is_plural = f"elements of {found.output}", True
     said = sentence(who, is_plural, found.law, 1, 1)
-    fitting = min(found.where_cases if found.where else found.cases, found.law_cases if found.law else found.cases)
-    part = f" in {fitting} of {found.cases} cases" if fitting < found.cases else ""
+    part = f" in {found.fitting} of {found.cases} cases" if found.fitting < found.cases else ""
     also = f"; {AND.join(found.also)} {'is' if len(found.also) == 1 else 'are'} wrong, too" if found.also else ""
     return f"{said}{part}{also}"
 
@@ -242,11 +213,8 @@ def support(found: Headline, rule: Rule) -> str:
             f"fails only when {words} ({found.cases} of {found.cases + rule.passing_inside}); "
             f"all {rule.passing_outside} others pass"
         )
-    (condition, *more) = rule.conditions
     fails = f"fails when {words} ({found.cases} of {found.cases})"
-    if more or condition.nearest is None or condition.sign not in ("≥", "≤"):
+    if rule.passing is None:
         return f"{fails}, passes otherwise ({rule.passing_outside})"
-    other = "≤" if condition.sign == "≥" else "≥"
-    passes = condition_words(replace(condition, sign=other, value=condition.nearest))
-    gap = "; nothing between was run" if condition.gap else ""
-    return f"{fails}, passes when {passes} ({rule.passing_outside}){gap}"
+    gap = "; nothing between was run" if rule.passing.gap else ""
+    return f"{fails}, passes when {condition_words(rule.passing)} ({rule.passing_outside}){gap}"

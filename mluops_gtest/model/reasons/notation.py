@@ -1,8 +1,24 @@
 """Sets of elements as programmers write them, in any language: data_col[:, 64:]."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 
-from mluops_gtest.model.readings import AxisReading
+from mluops_gtest.model.readings import AxisReading, WhereReading
+
+
+def flat_words(words: Mapping[str, str], output: str, reading: WhereReading) -> str:
+    """Elements in their order in memory, by the pattern of their kind."""
+    (axis,) = reading.axes
+    pattern = words.get(axis.kind, words["between"])
+    return pattern.format(*axis.numbers, output=output, last=axis.numbers[-1] - 1)
+
+
+def merged_axes(spans: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """The first and the last of the axes that are taken as one."""
+    axis = 0
+    for span in spans:
+        if span > 1:
+            yield axis, axis + span - 1
+        axis += span
 
 
 def sliced(output: str, axes: Iterable[AxisReading]) -> str:
