@@ -16,6 +16,7 @@ from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome, StressReading
 from mluops_gtest.reports.markup import escape, escape_lines
 from mluops_gtest.reports.run_facts import RunFacts
+from mluops_gtest.reports.tables import LINE, table_of
 
 if TYPE_CHECKING:
     from mluops_gtest.explain.groups import CauseGroup
@@ -219,9 +220,7 @@ def operator_table(report: RunReport) -> Table:
 def _table(facts: RunFacts) -> Table:
     counts, seconds = facts.outcomes, facts.seconds
     present = [outcome for outcome in Outcome if any(row[outcome] for row in counts.values())]
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("operator", no_wrap=True)
-    table.add_column("cases", justify="right")
+    table = table_of((("operator",), LINE), (("cases",), {"justify": "right"}))
     for outcome in present:
         table.add_column(outcome.value, justify="right", style=outcome.tone.terminal)
     table.add_column("backend s", justify="right")

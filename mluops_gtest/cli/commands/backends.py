@@ -17,15 +17,12 @@ def command() -> None:
 
     Any Python object can be a backend, too: module:attribute or path/file.py[:attribute].
     """
-    from rich.table import Table
-
     from mluops_gtest.backends.registry import known_backends
     from mluops_gtest.cli.consoles import stdout
     from mluops_gtest.reports.markup import escape
+    from mluops_gtest.reports.tables import FOLD, table_of
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("backend", "status", "from"):
-        table.add_column(column, overflow="fold")
+    table = table_of((("backend", "status", "from"), FOLD))
     for backend in known_backends():
         table.add_row(escape(backend.name), escape(backend.problem or "ready"), escape(backend.origin))
     stdout().print(table)

@@ -44,8 +44,6 @@ def command(
         return _check_self()
     if backend is None:
         raise click.UsageError("Say what to check: --backend BACKEND, or --self.")
-    from rich.table import Table
-
     from mluops_gtest.api.session import Session
     from mluops_gtest.backends.doctor import Verdict, check_behaviour, check_interface
     from mluops_gtest.cli.consoles import stderr, stdout
@@ -58,6 +56,7 @@ def command(
     from mluops_gtest.errors import ExitCode
     from mluops_gtest.model.query import Query
     from mluops_gtest.reports.markup import escape
+    from mluops_gtest.reports.tables import FOLD, table_of
 
     session = Session(roots)
     chosen = session.select(Query(operators=operators, tags=("smoke", "negative"))).cases
@@ -79,9 +78,7 @@ def command(
         caller.close()
         fork_server.close()
     colours = {Verdict.OK: "green", Verdict.PROBLEM: "bold red", Verdict.SKIPPED: "yellow"}
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("promise", "", f"backend {caller.name}"):
-        table.add_column(escape(column), overflow="fold")
+    table = table_of((("promise", "", escape(f"backend {caller.name}")), FOLD))
     for finding in findings:
         verdict = f"[{colours[finding.verdict]}]{finding.verdict.value}[/]"
         table.add_row(finding.name, verdict, escape(finding.detail))

@@ -35,9 +35,8 @@ def command(roots: tuple[str, ...], operator: str | None, as_c: bool) -> None:
     if as_c:
         say(_c_text(catalogue.operators, operator))
         return
-    from rich.table import Table
-
     from mluops_gtest.cli.consoles import stdout, whole_table
+    from mluops_gtest.reports.tables import FOLD, LINE, RIGHT, table_of
 
     console = stdout()
     if operator is not None:
@@ -49,13 +48,10 @@ def command(roots: tuple[str, ...], operator: str | None, as_c: bool) -> None:
             console.print(part)
         return
     counts = Counter(draft.operator for draft in catalogue.drafts.values())
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("operator", "in files", "cases", "checks"):
-        table.add_column(column, justify="right" if column in ("cases", "checks") else "left", no_wrap=True)
     # People copy the names, so they are never cut; the operator's own page has what does not fit here.
     described = console.width >= _ROOM_FOR_SUMMARIES
-    if described:
-        table.add_column("what it does", overflow="fold")
+    summary = ("what it does",) if described else ()
+    table = table_of((("operator", "in files"), LINE), (("cases", "checks"), RIGHT), (summary, FOLD))
     for known in catalogue.operators.values():
         row = (known.name, known.released_name, str(counts[known.name]), str(len(known.checks)))
         table.add_row(*row, *([known.summary] if described else []))

@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.table import Table
 
 from mluops_gtest.cli.consoles import whole_table
 from mluops_gtest.reports.markup import escape
+from mluops_gtest.reports.tables import LINE, RIGHT, table_of
 from mluops_gtest.timing.duel import Benched, duel
 from mluops_gtest.timing.statistics import TimeVerdict
 from mluops_gtest.timing.stats import duration, timing_stats
@@ -18,9 +18,8 @@ _COLOURS = {TimeVerdict.FASTER: "green", TimeVerdict.SLOWER: "red"}
 def print_bench(console: Console, backends: Sequence[str], found: Sequence[Benched]) -> None:
     """A row per case that was timed, then what was not compared, then the sums."""
     first, second = (f"{number}: {escape(spec)}" for number, spec in enumerate(backends, 1))
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("case", first, second, "2 over 1", "interval", "samples", "2 is", ""):
-        table.add_column(column, justify="left" if column in ("case", "2 is", "") else "right", no_wrap=True)
+    figures = (first, second, "2 over 1", "interval", "samples")
+    table = table_of((("case",), LINE), (figures, RIGHT), (("2 is", ""), LINE))
     compared = [one for one in found if not one.problem]
     answers: Counter[TimeVerdict] = Counter()
     for one in compared:

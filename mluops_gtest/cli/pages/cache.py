@@ -9,6 +9,7 @@ from rich.table import Table
 from mluops_gtest.generate.cache import CacheContents, CachedCase
 from mluops_gtest.model.counted import counted
 from mluops_gtest.reports.markup import escape
+from mluops_gtest.reports.tables import table_of
 
 
 def cache_page(folder: Path, found: CacheContents) -> Iterator[Table | str]:
@@ -31,10 +32,7 @@ def _table(cases: list[CachedCase]) -> Table:
     kinds: dict[int | None, list[CachedCase]] = {}
     for case in cases:
         kinds.setdefault(case.seed, []).append(case)
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("values")
-    for column in ("cases", "size", "last used"):
-        table.add_column(column, justify="right")
+    table = table_of((("values",), {}), (("cases", "size", "last used"), {"justify": "right"}))
     for seed in sorted(kinds, key=lambda one: -1 if one is None else one):
         table.add_row("as declared" if seed is None else f"--reseed {seed}", *_figures(kinds[seed]))
     if len(kinds) > 1:

@@ -13,6 +13,7 @@ from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.reseed import Reseeded
 from mluops_gtest.model.tensor import Tensor
 from mluops_gtest.reports.markup import escape
+from mluops_gtest.reports.tables import table_of
 from mluops_gtest.value import Value
 
 _BLOCK = 1 << 18
@@ -91,9 +92,8 @@ def _values(reseeded: Reseeded) -> str:
 
 
 def _tensor_table(case: Case) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("tensor", "", "dtype", "layout", "dims", "min", "max", "mean", "zero", "nonfinite"):
-        table.add_column(column, justify="left" if column in ("tensor", "", "dtype", "layout", "dims") else "right")
+    figures = ("min", "max", "mean", "zero", "nonfinite")
+    table = table_of((("tensor", "", "dtype", "layout", "dims"), {}), (figures, {"justify": "right"}))
     for tensor, direction in [(t, "in") for t in case.inputs] + [(t, "out") for t in case.outputs]:
         table.add_row(*_row(tensor, direction))
     return table

@@ -11,6 +11,7 @@ from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
 from mluops_gtest.reports.compare import ReadingPair, Row, SideBySide
 from mluops_gtest.reports.markup import escape
+from mluops_gtest.reports.tables import FOLD, LINE, RIGHT, table_of
 
 _ABSENT = "–"
 _SHORT = "too short"
@@ -87,15 +88,7 @@ def _cases(rows: Sequence[Row]) -> Table:
 
 
 def _table(first: str, right: Sequence[str], left: Sequence[str] = (), last: Sequence[str] = ()) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column(first, overflow="fold")
-    for column in left:
-        table.add_column(column, no_wrap=True)
-    for column in right:
-        table.add_column(column, justify="right", no_wrap=True)
-    for column in last:
-        table.add_column(column, overflow="fold")
-    return table
+    return table_of(((first,), FOLD), (left, LINE), (right, RIGHT), (last, FOLD))
 
 
 def _passed(results: Iterator[CaseResult | None]) -> str:

@@ -13,6 +13,7 @@ from mluops_gtest.model.dtypes import Array, DType
 from mluops_gtest.model.reasons.english import share_words
 from mluops_gtest.model.result import CaseResult, Profile
 from mluops_gtest.reports.markup import escape
+from mluops_gtest.reports.tables import LINE, RIGHT, table_of
 from mluops_gtest.reports.terminal import failure_lines
 
 _MAX_ROWS = 16
@@ -68,10 +69,7 @@ def _output(pair: OutputPair, number: int, width: int) -> Iterator[Table | str]:
 
 
 def _worst(got: Array, expected: Array, dtype: DType, number: int) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("index", no_wrap=True)
-    for name in ("flat", "got", "expected", "error", "relative"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table = table_of((("index",), LINE), (("flat", "got", "expected", "error", "relative"), RIGHT))
     for element in worst_elements(got, expected, dtype, number):
         index = tuple(int(i) for i in np.unravel_index(element.flat, got.shape))
         values = [value_text(side[index], dtype) for side in (got, expected)]

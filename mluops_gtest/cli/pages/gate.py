@@ -9,6 +9,7 @@ from mluops_gtest.gate.findings import GateFinding, blockers, findings, percent,
 from mluops_gtest.gate.update import Update
 from mluops_gtest.model.counted import counted
 from mluops_gtest.reports.markup import escape
+from mluops_gtest.reports.tables import LINE, table_of
 from mluops_gtest.timing.statistics import TimeVerdict
 
 _MAX_FINDINGS = 30
@@ -18,8 +19,7 @@ _STYLES = {"blocking": "bold red", "with outliers": "yellow"}
 
 def decision_page(decision: Decision) -> Iterator[Table | str]:
     """Transitions in a table, findings in paragraphs, the verdict last, where the eye is."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("transition", no_wrap=True)
+    table = table_of((("transition",), LINE))
     heads, rows = decision.table
     for head in heads:
         table.add_column(head, justify="right", style=_STYLES.get(head, ""))

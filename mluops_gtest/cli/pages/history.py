@@ -8,6 +8,7 @@ from rich.table import Table
 from mluops_gtest.model.drift import DRIFT_FACTOR
 from mluops_gtest.model.labels import label_words
 from mluops_gtest.reports.markup import escape
+from mluops_gtest.reports.tables import FOLD, RIGHT, table_of
 from mluops_gtest.results.history.trends import CaseTrend, CauseTrend, Point, ReadingGrowth, Run, sparkline
 
 # Between runs of different commits.
@@ -86,14 +87,7 @@ def _seen(run: Run) -> str:
 
 
 def _table(left: Sequence[str], right: Sequence[str], last: Sequence[str]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in left:
-        table.add_column(column, overflow="fold")
-    for column in right:
-        table.add_column(column, justify="right", no_wrap=True)
-    for column in last:
-        table.add_column(column, overflow="fold")
-    return table
+    return table_of((left, FOLD), (right, RIGHT), (last, FOLD))
 
 
 def _summary(trend: CaseTrend) -> str:

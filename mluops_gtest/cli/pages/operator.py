@@ -7,6 +7,7 @@ from rich.table import Table
 from mluops_gtest.model.c_api import CApi
 from mluops_gtest.model.operator import Operator, OutputSpec
 from mluops_gtest.reports.markup import escape
+from mluops_gtest.reports.tables import FOLD, table_of
 
 
 def operator_page(operator: Operator, c_functions: CApi) -> Iterator[Table | str]:
@@ -20,15 +21,8 @@ def operator_page(operator: Operator, c_functions: CApi) -> Iterator[Table | str
     yield _checks(operator)
 
 
-def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table
-
-
 def _tensors(operator: Operator) -> Table:
-    table = _table("tensor", "", "shape", "dtypes", "layouts", "criteria")
+    table = table_of((("tensor", "", "shape", "dtypes", "layouts", "criteria"), FOLD))
     for spec in operator.tensors:
         criteria = "; ".join(
             f"{dtype.value}: " + ", ".join(f"{c.kind.value} ≤ {c.threshold:g}" for c in wanted)
@@ -43,7 +37,7 @@ def _tensors(operator: Operator) -> Table:
 def _params(operator: Operator) -> Table | str:
     if not operator.param_fields:
         return "\nno parameters"
-    table = _table("\nparameter", "\ntype", "\ndefault")
+    table = table_of((("\nparameter", "\ntype", "\ndefault"), FOLD))
     for field in operator.param_fields:
         kind = field.enum.name if field.enum else field.type
         words = f"{kind}[]" if field.label == "repeated" else kind
@@ -53,7 +47,7 @@ def _params(operator: Operator) -> Table | str:
 
 
 def _checks(operator: Operator) -> Table:
-    table = _table("check, in order", "answers", "rule", "document")
+    table = table_of((("check, in order", "answers", "rule", "document"), FOLD))
     for check in operator.checks:
         message = f"{check.message} (never first: {check.subsumed})" if check.subsumed else check.message
         table.add_row(check.name, check.status.name, escape(message), escape(check.doc))

@@ -9,6 +9,7 @@ from rich.table import Table
 from mluops_gtest.cli.consoles import whole_table
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.reports.markup import escape
+from mluops_gtest.reports.tables import LINE, RIGHT, table_of
 from mluops_gtest.timing.performance import TimedResult, timed_results
 from mluops_gtest.timing.stats import duration
 
@@ -40,18 +41,13 @@ def print_performance(console: Console, report: RunReport) -> None:
 
 def performance_table(timed: Sequence[TimedResult], *, with_device: bool) -> Table:
     """Median with its interval, spread, and shares of the device."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("case", no_wrap=True)
-    columns = ["time", "median", "95 % interval", "MAD", "cv", "samples", "workspace"]
-    if any(one.device is not None for one in timed):
-        columns.insert(2, "interface")
-    for column in columns:
-        table.add_column(column, justify="left" if column == "time" else "right", no_wrap=True)
-    if with_device:
-        for column in ("io_eff", "compute_eff", "bottleneck", "verdict"):
-            table.add_column(column, justify="right", no_wrap=True)
+    with_interface = any(one.device is not None for one in timed)
+    interface = ("interface",) if with_interface else ()
+    device = ("io_eff", "compute_eff", "bottleneck", "verdict") if with_device else ()
+    figures = ("median", *interface, "95 % interval", "MAD", "cv", "samples", "workspace", *device)
+    table = table_of((("case", "time"), LINE), (figures, RIGHT))
     for one in timed:
-        table.add_row(*_row(one, "interface" in columns, with_device))
+        table.add_row(*_row(one, with_interface, with_device))
     return table
 
 
