@@ -1,8 +1,7 @@
 """What became of a case since the reference, and whether that alone stops a merge."""
 
-from enum import Enum
-
 from mluops_gtest.model.result import Outcome
+from mluops_gtest.model.table_enum import TableEnum
 
 # These, and no others, can be waived.
 FAILING = tuple(outcome for outcome in Outcome if outcome.fails)
@@ -10,7 +9,7 @@ FAILING = tuple(outcome for outcome in Outcome if outcome.fails)
 _WAS_OPEN = (None, Outcome.SKIPPED, Outcome.NOT_RUN)
 
 
-class Transition(Enum):
+class Transition(TableEnum):
     """From the reference to now; `blocks` unless a waiver covers the failure."""
 
     STILL_PASSING = ("still passing", False)
@@ -25,14 +24,8 @@ class Transition(Enum):
     SUSPECT = ("suspect", True)
     NOT_RUN = ("not_run", True)
 
-    blocks: bool
-
-    def __new__(cls, word: str, blocks: bool) -> "Transition":
-        """Spread one row of the table over the member."""
-        member = object.__new__(cls)
-        member._value_ = word
-        member.blocks = blocks
-        return member
+    def __init__(self, _word: str, blocks: bool) -> None:
+        self.blocks = blocks
 
 
 def transition(before: Outcome | None, now: Outcome | None) -> Transition:

@@ -1,15 +1,11 @@
 """What an output is held to: a kind of difference and the threshold it must not exceed."""
 
-from enum import Enum
-
+from mluops_gtest.model.table_enum import TableEnum
 from mluops_gtest.value import Value
 
 
-class CriterionKind(Enum):
+class CriterionKind(TableEnum):
     """The criteria of the case schema; `value` is the word in results, `schema_number` the enumerator."""
-
-    # As in DType.
-    __hash__ = object.__hash__
 
     MAPE = ("mape", 1)
     SMAPE = ("smape", 2)
@@ -23,14 +19,8 @@ class CriterionKind(Enum):
     DIFF4 = ("diff4", 10)
     DIFF_KL = ("diff_kl", 11)
 
-    schema_number: int
-
-    def __new__(cls, word: str, schema_number: int) -> "CriterionKind":
-        """Spread one row of the table over the member."""
-        member = object.__new__(cls)
-        member._value_ = word
-        member.schema_number = schema_number
-        return member
+    def __init__(self, _word: str, schema_number: int) -> None:
+        self.schema_number = schema_number
 
     @property
     def canonical(self) -> "CriterionKind":

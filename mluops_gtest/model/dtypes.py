@@ -1,19 +1,17 @@
 """Data types and layouts: their names, their numbers in the case schema and in the C API, their storage."""
 
-from enum import Enum
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from mluops_gtest.model.table_enum import TableEnum
+
 Array = npt.NDArray[Any]
 
 
-class DType(Enum):
+class DType(TableEnum):
     """One element type; `value` is the word users type, `storage` the numpy type that holds its bits."""
-
-    # Each member is there once; what Enum has instead runs in Python at every look-up.
-    __hash__ = object.__hash__
 
     HALF = ("half", 1, 1, "<f2", 0x7EA5)
     FLOAT = ("float", 2, 2, "<f4", 0x7FA5A5A5)
@@ -41,22 +39,13 @@ class DType(Enum):
     FLOAT8_E8M0FNU = ("float8_e8m0fnu", 24, None, "u1", None)
     INT8_Q1_6 = ("int8_q1_6", 25, None, "i1", None)
 
-    schema_number: int
-    c_number: int | None
-    storage: "np.dtype[Any]"
-    poison: bytes
-
-    def __new__(cls, word: str, schema_number: int, c_number: int | None, storage: str, poison: int | None) -> "DType":
-        """Spread one row of the table over the member."""
-        member = object.__new__(cls)
-        member._value_ = word
-        member.schema_number = schema_number
-        member.c_number = c_number
-        member.storage = np.dtype(storage)
-        size = member.storage.itemsize
+    def __init__(self, _word: str, schema_number: int, c_number: int | None, storage: str, poison: int | None) -> None:
+        self.schema_number = schema_number
+        self.c_number = c_number
+        self.storage = np.dtype(storage)
+        size = self.storage.itemsize
         # Integers and types without a pattern of their own get 0xA5 in every byte.
-        member.poison = poison.to_bytes(size, "little") if poison is not None else b"\xa5" * size
-        return member
+        self.poison = poison.to_bytes(size, "little") if poison is not None else b"\xa5" * size
 
     @staticmethod
     def named(word: str) -> "DType":
@@ -105,10 +94,8 @@ _INTEGERS = frozenset(
 )
 
 
-class Layout(Enum):
+class Layout(TableEnum):
     """How the axes of a tensor are named; `value` is the word users type."""
-
-    __hash__ = object.__hash__
 
     NCHW = ("NCHW", 1, 0)
     NHWC = ("NHWC", 2, 1)
@@ -122,16 +109,9 @@ class Layout(Enum):
     NLC = ("NLC", 10, 9)
     NCL = ("NCL", 11, 10)
 
-    schema_number: int
-    c_number: int
-
-    def __new__(cls, word: str, schema_number: int, c_number: int) -> "Layout":
-        """Spread one row of the table over the member."""
-        member = object.__new__(cls)
-        member._value_ = word
-        member.schema_number = schema_number
-        member.c_number = c_number
-        return member
+    def __init__(self, _word: str, schema_number: int, c_number: int) -> None:
+        self.schema_number = schema_number
+        self.c_number = c_number
 
     @staticmethod
     def named(word: str) -> "Layout":

@@ -1,9 +1,9 @@
 """The verdicts on a case: one table that every report, the gate and the terminal read."""
 
-from enum import Enum
+from mluops_gtest.model.table_enum import TableEnum
 
 
-class Tone(Enum):
+class Tone(TableEnum):
     """What kind of news an outcome is: the name of its colour on pages, and its colour in a terminal."""
 
     GOOD = ("good", "green")
@@ -12,21 +12,12 @@ class Tone(Enum):
     WARN = ("warn", "magenta")
     CALM = ("calm", "yellow")
 
-    terminal: str
-
-    def __new__(cls, name: str, terminal: str) -> "Tone":
-        """Spread one row of the table over the member."""
-        member = object.__new__(cls)
-        member._value_ = name
-        member.terminal = terminal
-        return member
+    def __init__(self, _name: str, terminal: str) -> None:
+        self.terminal = terminal
 
 
-class Outcome(Enum):
+class Outcome(TableEnum):
     """The verdict on one case; `blocks` alone decides what stops a merge."""
-
-    # As in DType.
-    __hash__ = object.__hash__
 
     # In files       blocks  sign  tone       in English            in Chinese
     PASSED = ("passed", False, "✓", Tone.GOOD, "passed", "通过")
@@ -43,21 +34,11 @@ class Outcome(Enum):
     NOT_RUN = ("not_run", True, "○", Tone.WARN, "not run", "未运行")
     FLAKY = ("flaky", True, "~", Tone.ODD, "flaky", "结果不稳定")
 
-    blocks: bool
-    sign: str
-    tone: Tone
-    # Language → the words for readers.
-    words: dict[str, str]
-
-    def __new__(cls, word: str, blocks: bool, sign: str, tone: Tone, english: str, chinese: str) -> "Outcome":
-        """Spread one row of the table over the member."""
-        member = object.__new__(cls)
-        member._value_ = word
-        member.blocks = blocks
-        member.sign = sign
-        member.tone = tone
-        member.words = {"en": english, "zh": chinese}
-        return member
+    def __init__(self, _word: str, blocks: bool, sign: str, tone: Tone, english: str, chinese: str) -> None:
+        self.blocks = blocks
+        self.sign = sign
+        self.tone = tone
+        self.words = {"en": english, "zh": chinese}
 
     @staticmethod
     def named(word: str) -> "Outcome":

@@ -1,13 +1,13 @@
 """What kernels compute in, by the words that backends declare and results name."""
 
 from collections.abc import Mapping
-from enum import Enum
 from typing import Final
 
+from mluops_gtest.model.table_enum import TableEnum
 from mluops_gtest.value import Value
 
 
-class Precision(Enum):
+class Precision(TableEnum):
     """What a kernel computes in; `value` is the word that a backend declares."""
 
     # Significant bits of sums, and how much of a factor is lost before it is multiplied.
@@ -17,16 +17,9 @@ class Precision(Enum):
     BFLOAT16 = ("bfloat16", 24, 2.0**-7)
     HALF = ("half", 11, 2.0**-10)
 
-    bits: int
-    factor_loss: float
-
-    def __new__(cls, word: str, bits: int, factor_loss: float) -> "Precision":
-        """Spread one row of the table over the member."""
-        member = object.__new__(cls)
-        member._value_ = word
-        member.bits = bits
-        member.factor_loss = factor_loss
-        return member
+    def __init__(self, _word: str, bits: int, factor_loss: float) -> None:
+        self.bits = bits
+        self.factor_loss = factor_loss
 
 
 _PRECISIONS: Final = {precision.value: precision for precision in Precision}
