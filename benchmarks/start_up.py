@@ -24,8 +24,6 @@ COMMANDS: dict[str, tuple[tuple[str, ...], float]] = {
 # By -X importtime and process_time.
 WHY = {
     "run": "Of what is beyond the peer modules of ours take half, rich a sixth and protobuf a ninth.",
-    "list-all": "Of what is beyond the peer modules of ours take a third; 4700 lines of the lock are checked in a "
-    "sixth, as many drafts are read in a sixth, and their lines are put together in a third.",
 }
 
 

@@ -2,10 +2,10 @@
 
 import mmap
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 # Bytes that are handled at once where more would need as much memory again.
 PIECE: Final = 1 << 24
@@ -23,10 +23,12 @@ def mapped(handle: int) -> memoryview:
     return memoryview(MappedFile(handle, 0, access=mmap.ACCESS_READ))
 
 
-def let_go(array: npt.NDArray[Any]) -> None:
+def let_go(array: "npt.NDArray[Any]") -> None:
     """Give back the memory of an array in a mapped file; any other array stays as it is."""
     if array.nbytes < _LEAST or _DONT_NEED is None or not array.flags.c_contiguous:
         return
+    import numpy as np
+
     owner: Any = array
     while isinstance(owner, np.ndarray):
         owner = owner.base
@@ -40,7 +42,7 @@ def let_go(array: npt.NDArray[Any]) -> None:
     owner.madvise(_DONT_NEED, first, end - first)
 
 
-def pieces(array: npt.NDArray[Any]) -> Iterator[tuple[slice, npt.NDArray[Any]]]:
+def pieces(array: "npt.NDArray[Any]") -> "Iterator[tuple[slice, npt.NDArray[Any]]]":
     """A flat array piece by piece; each is let go when the next one is asked for."""
     if 0 < array.nbytes < _LEAST:
         yield slice(0, array.size), array

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from msgspec.structs import replace
 
 from mluops_gtest.model.dtypes import Array
@@ -36,6 +35,7 @@ class Bound(Value):
 
     def part(self, index: Any, dims: tuple[int, ...]) -> "Bound":
         """The bound of output[index], where the output has these dims."""
+        import numpy as np
 
         def of(values: Any) -> Any:
             return np.broadcast_to(values, dims)[index] if np.ndim(values) else values

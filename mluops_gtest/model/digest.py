@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
-import numpy as np
-
 from mluops_gtest.files.mapped import pieces
 from mluops_gtest.model.tensor import Tensor
 
@@ -21,6 +19,8 @@ def digest_bytes(data: bytes | memoryview) -> str:
 
 def digest_tensors(tensors: Iterable[Tensor]) -> str:
     """SHA-256 of id, type, dims, strides and bytes of these tensors in order, shortened to 32 digits."""
+    import numpy as np  # late, as all of numpy in the model
+
     digest = hashlib.sha256()
     for tensor in tensors:
         desc, data = tensor.desc, tensor.data

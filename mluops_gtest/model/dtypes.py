@@ -1,13 +1,18 @@
 """Data types and layouts: their names, their numbers in the case schema and in the C API, their storage."""
 
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from mluops_gtest.model.table_enum import TableEnum
 
-Array = npt.NDArray[Any]
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Array = npt.NDArray[Any]
+else:
+    # numpy takes longer to import than a list of all cases takes: values of the model need it once they hold data.
+    Array = Any
 
 
 class DType(TableEnum):
@@ -42,19 +47,22 @@ class DType(TableEnum):
     def __init__(self, _word: str, schema_number: int, c_number: int | None, storage: str, poison: int | None) -> None:
         self.schema_number = schema_number
         self.c_number = c_number
-        self.storage = np.dtype(storage)
-        size = self.storage.itemsize
+        self._code = storage
+        self.itemsize = size = int(storage.lstrip("<")[1:])
         # Integers and types without a pattern of their own get 0xA5 in every byte.
         self.poison = poison.to_bytes(size, "little") if poison is not None else b"\xa5" * size
+
+    @cached_property
+    def storage(self) -> "np.dtype[Any]":
+        """The numpy type that holds the bits of an element."""
+        import numpy as np
+
+        return np.dtype(self._code)
 
     @staticmethod
     def named(word: str) -> "DType":
         """The type that users call so."""
         return _DTYPES[word]
-
-    @property
-    def itemsize(self) -> int:
-        return self.storage.itemsize
 
     @property
     def is_float(self) -> bool:
@@ -74,6 +82,8 @@ class DType(TableEnum):
     @property
     def bits(self) -> "np.dtype[Any]":
         """The unsigned integer type of the same size, to look at bits; 16-byte types have none."""
+        import numpy as np
+
         return np.dtype(f"<u{self.itemsize}") if self.itemsize > 1 else np.dtype("u1")
 
 

@@ -2,7 +2,6 @@
 
 import math
 
-import numpy as np
 from msgspec.structs import replace
 
 from mluops_gtest.model.dtypes import Array, DType, Layout
@@ -58,10 +57,12 @@ class TensorDesc(Value):
         """The tensor's elements in `flat`, a buffer of `extent` elements, as an array of shape `dims`."""
         if self.strides is None or not self.is_strided:
             return flat.reshape(self.dims)
+        from numpy.lib.stride_tricks import as_strided  # late, as all of numpy in the model
+
         size = flat.itemsize
         # numpy would multiply also the stride that is never taken, and overflow.
         steps = tuple(s * size if d > 1 else 0 for d, s in zip(self.dims, self.strides, strict=True))
-        return np.lib.stride_tricks.as_strided(flat, self.dims, steps)
+        return as_strided(flat, self.dims, steps)
 
     def resized(self, dims: tuple[int, ...]) -> "TensorDesc":
         """The same type and layout with other dims, contiguous."""
@@ -87,6 +88,8 @@ class Tensor(Value):
 
     def holding(self, array: Array) -> "Tensor":
         """The tensor with these values, an array of shape `dims`, laid out as its descriptor says; 0 between them."""
+        import numpy as np
+
         if not self.desc.is_strided:
             return replace(self, data=np.ascontiguousarray(array, self.desc.dtype.storage).reshape(-1))
         data = np.zeros(self.desc.extent, self.desc.dtype.storage)

@@ -1,6 +1,7 @@
 """What declarations expand to is kept: a list that is read from disk is the list that would be made."""
 
 import os
+import subprocess
 import sys
 
 import pytest
@@ -233,3 +234,18 @@ def test_all_our_cases_are_kept_as_they_are(cache, operators):
         kept_declarations.load_declarations(path, operators, operator.name)
         kept = kept_declarations._read(next(cache.glob(f"{operator.name}-*")), kept_declarations._key(path))
         assert repr(tuple(kept.declared.drafts.values())) == repr(made)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("cache")
+def test_a_list_of_kept_declarations_needs_no_numpy(toy):
+    age(toy / "generators" / "scale_by.py")
+    program = (
+        "import sys; from mluops_gtest.cli.main import run_main; code = run_main(sys.argv[1:]); "
+        "print('numpy' in sys.modules, file=sys.stderr); sys.exit(code)"
+    )
+    command = [sys.executable, "-c", program, *IDS, "--root", str(toy)]
+    first, second = (subprocess.run(command, capture_output=True, text=True, check=True) for _ in range(2))
+    assert (first.stderr, second.stderr) == ("True\n", "False\n")
+    assert "scale_by/ramp_4" in second.stdout
+    assert first.stdout == second.stdout

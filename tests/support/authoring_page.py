@@ -11,6 +11,7 @@ from typing import Any
 
 from mluops_gtest import authoring
 from mluops_gtest.authoring import (
+    blas_threads,
     c_api,
     checks,
     clouds,
@@ -107,6 +108,7 @@ SECTIONS: dict[str, tuple[ModuleType, tuple[str, ...]]] = {
     "Checks: `mluops_gtest.authoring.checks`": (checks, _own(checks)),
     "C functions: `mluops_gtest.authoring.c_api`": (c_api, tuple(c_api.__all__)),
     "Rows that lie anywhere: `mluops_gtest.authoring.rows`": (rows, tuple(rows.__all__)),
+    "Products on threads: `mluops_gtest.authoring.blas_threads`": (blas_threads, _own(blas_threads)),
     "Sums: `mluops_gtest.authoring.sums`": (sums, _own(sums)),
     "Sparse convolutions: `mluops_gtest.authoring.sparse`": (sparse, _own(sparse)),
     "Pairs of rows: `mluops_gtest.authoring.connections`": (connections, _own(connections)),
