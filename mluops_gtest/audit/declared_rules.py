@@ -55,7 +55,7 @@ def noted_large(subject: Subject) -> Problems:
     """A tensor of 2^31 elements and more is there on purpose, and the case says so."""
     notes = {draft.id: draft.note for draft in subject.drafts}
     for case in subject.cases:
-        largest = max(tensor.desc.count for tensor in (*case.inputs, *case.outputs))
+        largest = max(tensor.desc.count for tensor in case.tensors)
         if largest >= 2**31 and "2^31" not in notes[case.id]:
             yield Problem(
                 subject.place(case.id),
@@ -100,7 +100,7 @@ def boundary_per_axis(subject: Subject) -> Problems:
 
 def strides_of_length_1(subject: Subject) -> Problems:
     """For every tensor some case that computes has an odd stride on an axis of length 1, which must not matter."""
-    tensors = [tensor for case in subject.computing for tensor in (*case.inputs, *case.outputs)]
+    tensors = [tensor for case in subject.computing for tensor in case.tensors]
     odd = {tensor.id for tensor in tensors if tensor.desc.strides not in (None, contiguous(tensor.desc.dims))}
     for spec in subject.operator.tensors:
         if spec.id not in odd:

@@ -109,14 +109,10 @@ def likely_first(subject: Subject) -> Iterator[Case]:
     """The cases that compute: one of each kind, then the next of each; small ones first."""
     drafts = {draft.id: draft for draft in subject.drafts}
     kinds = defaultdict(list)
-    for case in sorted(subject.computing, key=_size):
+    for case in sorted(subject.computing, key=lambda case: case.elements):
         draft = drafts[case.id]
         kinds[draft.recipe, draft.dtype, frozenset(draft.tags)].append(case)
     return (case for turn in zip_longest(*kinds.values()) for case in turn if case is not None)
-
-
-def _size(case: Case) -> int:
-    return sum(tensor.desc.count for tensor in (*case.inputs, *case.outputs))
 
 
 def tried(subject: Subject, one: Planted, *, first_kill: bool) -> Trial:

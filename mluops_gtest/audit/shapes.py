@@ -65,7 +65,7 @@ def _axis(text: str) -> Axis:
 def case_symbols(case: Case, operator: Operator) -> dict[str, int]:
     """The value of every size in a case; refused where one name stands for two values or a product is wrong."""
     known = {name: value for name, value in case.params.items() if isinstance(value, int)}
-    axes = [pair for tensor in (*case.inputs, *case.outputs) for pair in _axes(tensor, operator)]
+    axes = [pair for tensor in case.tensors for pair in _axes(tensor, operator)]
     found: dict[str, int] = {}
     for where, axis, length in axes:
         (name,) = axis.factors if len(axis.factors) == 1 else ("",)

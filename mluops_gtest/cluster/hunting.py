@@ -12,7 +12,6 @@ from mluops_gtest.fuzz.corpus import Corpus
 from mluops_gtest.fuzz.hunt import Hunt, HuntReport, Ran
 from mluops_gtest.fuzz.keeping import FoundFailure, Keeper
 from mluops_gtest.fuzz.targets import FuzzedOperator, Job
-from mluops_gtest.minimise.candidate import elements_of
 from mluops_gtest.minimise.search import Minimised
 from mluops_gtest.model.case import Case
 from mluops_gtest.model.result import CaseResult
@@ -54,7 +53,7 @@ def in_batches(calls: Iterable[DrawnCall]) -> Iterator[tuple[DrawnCall, ...]]:
     batch: list[DrawnCall] = []
     elements = 0
     for call in calls:
-        own = elements_of(call.case)
+        own = call.case.elements
         if batch and (len(batch) == _DRAWS or elements + own > _ELEMENTS):
             yield tuple(batch)
             batch, elements = [], 0

@@ -33,7 +33,7 @@ class GuardedCall:
     ) -> None:
         self.case, self.operator, self._expectation = case, operator, expectation
         self._caller, self._side = caller, side
-        tensors = [t for t in (*case.inputs, *case.outputs) if has_buffer(case, t)]
+        tensors = [t for t in case.tensors if has_buffer(case, t)]
         sizes = [(t.id, t.desc.nbytes, t.desc.dtype.itemsize) for t in tensors]
         wanted = [Wanted(name, size, item, item) for name, size, item in sizes]
         self._buffers: dict[str, Buffer] = caller.tensors.lay_out(wanted, side)

@@ -40,7 +40,7 @@ class Suspects:
 
     def of(self, tensor: Tensor, out: WrongOutput) -> tuple[Callable[[], Iterator[Fit]], Callable[[], Iterator[Fit]]]:
         """Two lists of mistakes tried on an output: what the operator names, and rounded inputs."""
-        small = sum(one.desc.count for one in (*self._case.inputs, *self._case.outputs)) <= _MAX_ELEMENTS
+        small = self._case.elements <= _MAX_ELEMENTS
         if not small or out.held_to == "written":
             return lambda: iter(()), lambda: iter(())
         return lambda: self._named(tensor, out), lambda: self._rounded(tensor, out)

@@ -12,7 +12,7 @@ from mluops_gtest.explain.common_places import agrees, cost_of, fits, holds, pla
 from mluops_gtest.explain.features import Shapes, features_of
 from mluops_gtest.explain.rules import MIN_CASES, rules_for
 from mluops_gtest.model.explanation import Explanation, Fitted, Law, OneSided
-from mluops_gtest.model.groups import elements, mark_of
+from mluops_gtest.model.groups import mark_of
 from mluops_gtest.model.headline import Headline, Rule
 from mluops_gtest.model.readings import WhereReading
 from mluops_gtest.model.report import TalliedResults
@@ -90,7 +90,7 @@ def _declared(result: CaseResult) -> CaseResult:
 
 
 def _ordered(results: Iterable[CaseResult]) -> tuple[CaseResult, ...]:
-    return tuple(sorted(results, key=lambda result: (elements(result.info), result.case)))
+    return tuple(sorted(results, key=lambda result: (result.info.elements, result.case)))
 
 
 def _of_operator(

@@ -84,7 +84,7 @@ def _in_order(operator: Operator, pairs: list[tuple[Check, Check]]) -> Iterator[
 
 def broken_by(case: Case, operator: Operator, defined: Callable[[OpCall], bool] | None) -> Broken | None:
     """What the checks say of the call; None for a call that is none, or that computes without its memory."""
-    if any(_is_beyond_arrays(tensor.desc) for tensor in (*case.inputs, *case.outputs)):
+    if any(_is_beyond_arrays(tensor.desc) for tensor in case.tensors):
         return None
     call = bind_values(case, operator)
     if defined is not None and not defined(call):

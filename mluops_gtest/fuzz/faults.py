@@ -121,21 +121,17 @@ def _of_tensor(spec: TensorSpec | OutputSpec) -> Iterator[Fault]:
 
 def _changing(name: str, change: Callable[[Tensor, Random], Change | None]) -> Apply:
     def apply(case: Case, rng: Random) -> Case | None:
-        made = change(_tensor(case, name), rng)
+        made = change(case.tensor(name), rng)
         return None if made is None else changed(case, {name: made}, {})
 
     return apply
-
-
-def _tensor(case: Case, name: str) -> Tensor:
-    return next(tensor for tensor in (*case.inputs, *case.outputs) if tensor.id == name)
 
 
 def _retyping(name: str, types: tuple[str, ...]) -> Apply:
     """Another of the types; several tensors of a call often get the same: what must agree is often wrong together."""
 
     def apply(case: Case, rng: Random) -> Case:
-        others = [word for word in types if word != _tensor(case, name).desc.dtype.value]
+        others = [word for word in types if word != case.tensor(name).desc.dtype.value]
         favourite = types[crc32(case.id.encode()) % len(types)]
         chosen = favourite if favourite in others and rng.random() < _ALIKE else rng.choice(others)
         return changed(case, {name: Change(dtype=chosen)}, {})
@@ -214,7 +210,7 @@ def _resymbolled(operator: Operator, space: Space, symbol: str, size: int) -> Ap
 
     def apply(case: Case, _rng: Random) -> Case | None:
         changes: dict[str, Change] = {}
-        for tensor in (*case.inputs, *case.outputs):
+        for tensor in case.tensors:
             dims = _dims_with(tensor, shapes[tensor.id], symbol, size, case.params)
             if min(dims, default=0) < 0:
                 return None

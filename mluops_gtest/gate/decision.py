@@ -15,7 +15,6 @@ from mluops_gtest.gate.reference import Reference, backend_of, results_by_case
 from mluops_gtest.gate.transitions import Transition, transition
 from mluops_gtest.gate.waivers import Waived, Waiver, WaiverProblem, apply_waivers
 from mluops_gtest.model.difference import worst_outlier
-from mluops_gtest.model.groups import elements
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
 from mluops_gtest.timing.statistics import TimeVerdict
@@ -265,7 +264,7 @@ def _change(result: CaseResult | None, case: str, reference: Reference, waived: 
         fingerprint=result.fingerprint,
         repro=result.repro,
         waiver=waiver,
-        elements=elements(result.info),
+        elements=result.info.elements,
         outliers=0 if result.outcome.blocks else result.outliers,
         outliers_before=None if known is None else known.outliers,
         outlier_words=worst_outlier(result),

@@ -177,9 +177,8 @@ class _Worker:
 
     def _committed(self, case: Case, operator: Operator) -> bytes | None:
         """The text that is committed; None for a case that is too large."""
-        tensors = (*case.inputs, *case.outputs)
         # A byte takes at least one character, so a larger case need not be written to know that it is too large.
-        if sum(t.data.nbytes for t in tensors if t.data is not None) > COMMITTED_LIMIT:
+        if case.nbytes > COMMITTED_LIMIT:
             return None
         text = case_text(case, operator, self._schema)
         return text if len(text) <= COMMITTED_LIMIT else None

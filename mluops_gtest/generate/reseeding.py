@@ -87,7 +87,7 @@ class ReseededCases(Value):
             discard(folder)
         begin()
         case = make_reseeded(draft, operator, self.number, locked)
-        if _bytes(case) < _CACHED_FROM:
+        if case.nbytes < _CACHED_FROM:
             return case
         return self._published(case, folder)
 
@@ -126,10 +126,6 @@ class ReseededCases(Value):
 
 def _seeds() -> Path:
     return cache_folder() / RESEEDED
-
-
-def _bytes(case: Case) -> int:
-    return sum(t.data.nbytes for t in (*case.inputs, *case.outputs) if t.data is not None)
 
 
 @functools.cache

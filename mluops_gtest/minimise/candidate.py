@@ -114,13 +114,8 @@ def as_made(case: Case) -> RecipeOutput:
     )
 
 
-def elements_of(case: Case) -> int:
-    """All elements of all tensors."""
-    return sum(tensor.desc.count for tensor in (*case.inputs, *case.outputs))
-
-
 def _identity(case: Case, operator: Operator) -> Identity:
-    descs = tuple(tensor.desc for tensor in (*case.inputs, *case.outputs))
+    descs = tuple(tensor.desc for tensor in case.tensors)
     params = tuple((name, value) for name, value in case.params.items() if name not in operator.results)
     return digest_tensors(case.inputs), descs, params, replace(case.expect, degenerate=None)
 

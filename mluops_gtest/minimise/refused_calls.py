@@ -22,7 +22,7 @@ def with_usual_criteria(case: Case, operator: Operator) -> Case:
 
 def without_values(case: Case) -> Case:
     """The call without input values: nobody reads them."""
-    return _with_tensors(case, {tensor.id: tensor.desc for tensor in (*case.inputs, *case.outputs)})
+    return _with_tensors(case, {tensor.id: tensor.desc for tensor in case.tensors})
 
 
 def simpler(case: Case, operator: Operator) -> Iterator[Case]:
@@ -30,7 +30,7 @@ def simpler(case: Case, operator: Operator) -> Iterator[Case]:
     for expect in plainer_caller(case):
         yield replace(case, expect=expect)
     for spec in operator.tensors:
-        tensor = _tensor(case, spec.id)
+        tensor = case.tensor(spec.id)
         for desc in _usual(tensor.desc, spec):
             yield _with_tensors(case, {spec.id: desc})
     for made in plainer_params(replace(case, inputs=(), outputs=()), operator):
@@ -54,11 +54,11 @@ def smaller(case: Case, operator: Operator) -> Iterator[Case]:
     A number that stands on several axes and in parameters is one length of the operator; where it is not, the checks
     do not answer as before.
     """
-    lengths = sorted({length for tensor in _tensors(case) for length in tensor.desc.dims if length > 1}, reverse=True)
+    lengths = sorted({length for tensor in case.tensors for length in tensor.desc.dims if length > 1}, reverse=True)
     for length in lengths:
         for shorter in _shorter(length):
             yield _with_length(case, operator, length, shorter)
-    for tensor in _tensors(case):
+    for tensor in case.tensors:
         for axis, length in enumerate(tensor.desc.dims):
             for shorter in _shorter(length):
                 dims = (*tensor.desc.dims[:axis], shorter, *tensor.desc.dims[axis + 1 :])
@@ -76,21 +76,13 @@ def _with_length(case: Case, operator: Operator, length: int, shorter: int) -> C
             return tuple(map(swapped, value))
         return shorter if type(value) is int and value == length else value
 
-    resized = {tensor.id: _resized(tensor.desc, swapped(tensor.desc.dims)) for tensor in _tensors(case)}
+    resized = {tensor.id: _resized(tensor.desc, swapped(tensor.desc.dims)) for tensor in case.tensors}
     params = {name: value if name in operator.results else swapped(value) for name, value in case.params.items()}
     return replace(_with_tensors(case, resized), params=params)
 
 
 def _resized(desc: TensorDesc, dims: tuple[int, ...]) -> TensorDesc:
     return desc if dims == desc.dims else replace(desc, dims=dims)
-
-
-def _tensors(case: Case) -> tuple[Tensor, ...]:
-    return (*case.inputs, *case.outputs)
-
-
-def _tensor(case: Case, name: str) -> Tensor:
-    return next(tensor for tensor in _tensors(case) if tensor.id == name)
 
 
 def _with_tensors(case: Case, descs: Mapping[str, TensorDesc]) -> Case:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from mluops_gtest.errors import OperatorError
 from mluops_gtest.minimise import plain_values, refused_calls
-from mluops_gtest.minimise.candidate import Candidates, as_made, elements_of
+from mluops_gtest.minimise.candidate import Candidates, as_made
 from mluops_gtest.minimise.limit import LIMIT
 from mluops_gtest.minimise.same_cause import FailureCause, can_be_minimised
 from mluops_gtest.model.binding import bind_values
@@ -97,7 +97,7 @@ def minimised(
         result=search.result,
         calls=search.calls,
         sizes={name: (before[name], after[name]) for name in before if name in after},
-        elements=(elements_of(case), elements_of(search.best)),
+        elements=(case.elements, search.best.elements),
         finished=finished,
         interrupted=interrupted,
         other_baseline=search.other_baseline,
@@ -159,7 +159,7 @@ class _Search:
             raise _EnoughError
         result = self._execute(case)
         self.calls += 1
-        self._tell(Step(self.calls, self._limit, elements_of(self.best), what))
+        self._tell(Step(self.calls, self._limit, self.best.elements, what))
         return result
 
     def _takes(self, candidate: Case | None, what: str) -> bool:

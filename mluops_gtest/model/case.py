@@ -66,6 +66,25 @@ class Case(Value):
     # Declared in a content root, so that its reference answers for the baseline; else a file of the user's.
     declared: bool = False
 
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Inputs, then outputs."""
+        return (*self.inputs, *self.outputs)
+
+    def tensor(self, name: str) -> Tensor:
+        """The input or output of that id."""
+        return next(tensor for tensor in self.tensors if tensor.id == name)
+
+    @property
+    def elements(self) -> int:
+        """All elements of all tensors, also of those without values."""
+        return sum(tensor.desc.count for tensor in self.tensors)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all values."""
+        return sum(tensor.data.nbytes for tensor in self.tensors if tensor.data is not None)
+
 
 class Change(Value):
     """How a negative case's descriptor differs from the recipe's."""

@@ -1,10 +1,9 @@
 """Failures that look like one mistake, together: what a run, the gate and every report show as one thing."""
 
-import math
 from collections.abc import Callable, Hashable, Iterable
 from typing import Generic, TypeVar
 
-from mluops_gtest.model.result import CaseInfo, CaseResult
+from mluops_gtest.model.result import CaseResult
 from mluops_gtest.value import Value
 
 T = TypeVar("T")
@@ -33,8 +32,3 @@ def grouped(items: Iterable[T], mark: Callable[[T], Hashable], size: Callable[[T
 def mark_of(result: CaseResult) -> Hashable:
     """What cases with the same mistake have in common."""
     return result.fingerprint or (result.outcome, result.causes)
-
-
-def elements(info: CaseInfo) -> int:
-    """The elements of all tensors of a case; 0 of one that never loaded."""
-    return sum(math.prod(tensor.dims) for tensor in (*info.inputs, *info.outputs))

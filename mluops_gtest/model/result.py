@@ -1,5 +1,6 @@
 """What came out of one case."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -123,6 +124,16 @@ class CaseInfo(Value):
     theory_ops: float | None = None
     # Under --reseed: what that made of the case.
     reseeded: Reseeded | None = None
+
+    @property
+    def tensors(self) -> tuple[TensorInfo, ...]:
+        """Inputs, then outputs."""
+        return (*self.inputs, *self.outputs)
+
+    @property
+    def elements(self) -> int:
+        """All elements of all tensors; 0 of a case that never loaded."""
+        return sum(math.prod(tensor.dims) for tensor in self.tensors)
 
 
 class Attempt(Value):

@@ -57,7 +57,7 @@ def _found(finding: NewCause, headline: str, repro: tuple[str, ...]) -> Iterator
 
 def _shown(result: CaseResult) -> str:
     """The failure of the small case, with what was wrong in it."""
-    dims = ", ".join(f"{tensor.id} {list(tensor.dims)}" for tensor in (*result.info.inputs, *result.info.outputs))
+    dims = ", ".join(f"{tensor.id} {list(tensor.dims)}" for tensor in result.info.tensors)
     return f"{result.reason}  ({dims})"
 
 

@@ -6,7 +6,6 @@ from functools import lru_cache
 from typing import Any, Final
 
 from mluops_gtest.model.difference import told_ulp
-from mluops_gtest.model.groups import elements
 from mluops_gtest.model.reasons import reason_of
 from mluops_gtest.model.reasons.arbitrated import arbitration_words
 from mluops_gtest.model.result import (
@@ -44,7 +43,7 @@ def listed(result: CaseResult, pool: Pool, lang: str) -> dict[str, Any]:
         "why": pool.number(shortened(reason, _MAX_PRINTED)) if reason else None,
         "mark": pool.number(result.fingerprint) if result.fingerprint else None,
         # The smallest case stands for its group.
-        "size": elements(result.info) if result.outcome.blocks else 0,
+        "size": result.info.elements if result.outcome.blocks else 0,
     }
 
 

@@ -66,17 +66,19 @@ class OperatorSummary(Value, dict=True):
     @cached_property
     def zero_elements(self) -> TestPoint:
         """Cases with a tensor without elements, whether the operator takes or refuses it."""
-        return self.where(lambda result: any(0 in tensor.dims for tensor in tensors(result)))
+        return self.where(lambda result: any(0 in tensor.dims for tensor in result.info.tensors))
 
     @cached_property
     def too_large(self) -> TestPoint:
         """Calls that must be refused, with a tensor of more elements than operators take."""
-        return self.where(lambda result: is_rejected(result) and any(map(_is_large, tensors(result))))
+        return self.where(lambda result: is_rejected(result) and any(map(_is_large, result.info.tensors)))
 
     @cached_property
     def sizes(self) -> TestPoint:
         """Cases with elements in every tensor, whatever their shape."""
-        full = (result for result in self.computing.results if all(0 not in tensor.dims for tensor in tensors(result)))
+        full = (
+            result for result in self.computing.results if all(0 not in tensor.dims for tensor in result.info.tensors)
+        )
         return TestPoint(tuple(full))
 
     @cached_property
@@ -111,12 +113,12 @@ class OperatorSummary(Value, dict=True):
     @cached_property
     def shapes(self) -> int:
         """How many different sets of shapes were computed."""
-        return len({tuple(tensor.dims for tensor in tensors(result)) for result in self.computing.results})
+        return len({tuple(tensor.dims for tensor in result.info.tensors) for result in self.computing.results})
 
     @cached_property
     def largest(self) -> TensorInfo | None:
         """The tensor with the most elements that a passed case computed with: values of its outputs were compared."""
-        found = [t for r in self.results if r.outcome is Outcome.PASSED and _has_values(r) for t in tensors(r)]
+        found = [t for r in self.results if r.outcome is Outcome.PASSED and _has_values(r) for t in r.info.tensors]
         return max(found, key=lambda tensor: math.prod(tensor.dims), default=None)
 
     @cached_property
@@ -142,15 +144,10 @@ def is_rejected(result: CaseResult) -> bool:
     return result.expected_status not in (None, Status.SUCCESS)
 
 
-def tensors(result: CaseResult) -> tuple[TensorInfo, ...]:
-    """Inputs and outputs."""
-    return (*result.info.inputs, *result.info.outputs)
-
-
 def value_tensors(result: CaseResult) -> tuple[TensorInfo, ...]:
     """The tensors that a case computes in: the floating-point ones; integers only where there are no others."""
-    floating = tuple(t for t in tensors(result) if "int" not in t.dtype and t.dtype != "bool")
-    return floating or tensors(result)
+    floating = tuple(t for t in result.info.tensors if "int" not in t.dtype and t.dtype != "bool")
+    return floating or result.info.tensors
 
 
 def dtype_of(result: CaseResult) -> str:

@@ -13,7 +13,6 @@ from mluops_gtest.engine.request import RunRequest
 from mluops_gtest.fuzz.corpus import Corpus
 from mluops_gtest.fuzz.hunt import Hunt
 from mluops_gtest.fuzz.keeping import Keeper
-from mluops_gtest.minimise.candidate import elements_of
 from mluops_gtest.minimise.search import minimised
 from mluops_gtest.model.cause import RunLost, WorkerLost
 from mluops_gtest.model.query import Query
@@ -81,7 +80,7 @@ def test_a_failure_is_made_smaller_by_a_worker_and_kept_here(tmp_path):
     (file,) = corpus.files(NAME)
     smaller = [unit for unit in workers.asked if unit.found is not None]
     assert (finding.file, len(smaller), target.done, report.draws) == (file, 1, 8, 8)
-    assert elements_of(corpus.load(file)) < elements_of(smaller[0].case)
+    assert corpus.load(file).elements < smaller[0].case.elements
 
 
 def test_a_worker_that_is_lost_over_the_search_leaves_the_failure_as_it_was_drawn(tmp_path):
@@ -121,6 +120,6 @@ def test_large_calls_travel_alone(tmp_path):
     request = HuntRequest(RunRequest(Query(), ("builtin",), "numpy"), (NAME,), tmp_path, seed=0)
     (target,) = targets_of(request, session, Corpus(tmp_path, session.catalogue.operators))
     small = target.draws.draw(0).case
-    large = max((target.draws.draw(number).case for number in (49, 99)), key=elements_of)
+    large = max((target.draws.draw(number).case for number in (49, 99)), key=lambda case: case.elements)
     calls = [DrawnCall(None, case) for case in [small] * 20 + [large, small]]
     assert [len(batch) for batch in in_batches(calls)] == [16, 4, 1, 1]

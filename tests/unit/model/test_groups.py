@@ -1,6 +1,6 @@
 """Failures that look like one mistake, together."""
 
-from mluops_gtest.model.groups import elements, grouped, mark_of
+from mluops_gtest.model.groups import grouped, mark_of
 from mluops_gtest.model.result import CaseInfo, Outcome, TensorInfo
 from tests.support.reports import result
 
@@ -11,7 +11,7 @@ def failed(name, fingerprint="v1:a", size=4, **changes):
 
 
 def grouped_results(results):
-    return grouped(results, mark_of, lambda result: (elements(result.info), result.case))
+    return grouped(results, mark_of, lambda result: (result.info.elements, result.case))
 
 
 def test_the_largest_group_comes_first_and_the_smallest_case_stands_for_it():
