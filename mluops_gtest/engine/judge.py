@@ -101,6 +101,15 @@ class _Observers(Value):
     arbiter: "ArbiterMaker | None"
 
 
+class _Output(Value):
+    """The rows of an output that the operator owns, as they came and as they should be, and what they are held to."""
+
+    tensor: Tensor
+    evaluated: Array
+    baseline: Array
+    wanted: tuple[Criterion, ...]
+
+
 def _judge_output(
     judgement: Judgement,
     tensor: Tensor,
@@ -121,11 +130,11 @@ def _judge_output(
     if evaluated.size == 0:
         return
     evaluated, baseline = np.ascontiguousarray(evaluated), np.ascontiguousarray(baseline)
+    out = _Output(tensor, evaluated, baseline, wanted)
     if spec.filling is None:
         unwritten = places_holding(evaluated, pattern_of(dtype, None))
         if unwritten.size:
-            kept = expectation.kept.get(tensor.id)
-            _judge_unwritten(judgement, tensor, evaluated, baseline, unwritten, wanted, kept, observers)
+            _judge_unwritten(judgement, out, unwritten, expectation.kept.get(tensor.id), observers)
             return
     kinds = tuple(criterion.kind for criterion in wanted)
     look = observers.look
@@ -141,7 +150,7 @@ def _judge_output(
         judgement.worst = _worst(tensor.id, dtype, comparison, evaluated, baseline, beyond)
         judgement.profile = profile_of(tensor.id, evaluated, baseline, dtype)
     if comparison.unequal:
-        _observe(judgement, tensor, evaluated, baseline, comparison.elements, wanted, observers, failures)
+        _observe(judgement, out, comparison.elements, observers, failures)
     if comparison.bits_unequal and not comparison.unequal and all(c.threshold == 0 for c in wanted):
         found = cause.BitsUnequal(tensor.id, comparison.bits_unequal)
         if bitwise:
@@ -154,36 +163,24 @@ def _judge_output(
 
 
 def _judge_unwritten(
-    judgement: Judgement,
-    tensor: Tensor,
-    evaluated: Array,
-    baseline: Array,
-    unwritten: Array,
-    wanted: tuple[Criterion, ...],
-    kept: Array | None,
-    observers: _Observers,
+    judgement: Judgement, out: _Output, unwritten: Array, kept: Array | None, observers: _Observers
 ) -> None:
     judgement.compared = True
+    tensor, evaluated, baseline = out.tensor, out.evaluated, out.baseline
     index = _unravel(int(unwritten[0]), evaluated.shape)
     judgement.failures.append(cause.Unwritten(tensor.id, _places(unwritten, evaluated.size), index))
     explainer, arbiter = observers.explainer, observers.arbiter
     if explainer is not None:
         _explain(judgement, explainer, lambda one: one.unwritten(tensor, evaluated, baseline, unwritten, kept))
     if arbiter is not None:
-        judgement.arbitrate(arbiter, lambda one: one.output(tensor, evaluated, baseline, wanted, unwritten))
+        judgement.arbitrate(arbiter, lambda one: one.output(tensor, evaluated, baseline, out.wanted, unwritten))
 
 
 def _observe(
-    judgement: Judgement,
-    tensor: Tensor,
-    evaluated: Array,
-    baseline: Array,
-    found: ElementErrors | None,
-    wanted: tuple[Criterion, ...],
-    observers: _Observers,
-    failures: int,
+    judgement: Judgement, out: _Output, found: ElementErrors | None, observers: _Observers, failures: int
 ) -> None:
     """An output that differs, seen by others; before it there were so many `failures`."""
+    tensor, evaluated, baseline, wanted = out.tensor, out.evaluated, out.baseline, out.wanted
     explainer, arbiter = observers.explainer, observers.arbiter
     beyond = False
     if observers.look is not None and found is not None:
