@@ -1,4 +1,4 @@
-"""From the word after --backend to a backend: built in, a adapter, an entry point or any Python object."""
+"""From the word after --backend to a backend: built in, an adapter, an entry point or any Python object."""
 
 import importlib
 import importlib.util
@@ -184,7 +184,7 @@ def known_backends() -> Iterator[KnownBackend]:
 
 
 def _adapter_problem(word: str) -> str:
-    """Why a adapter cannot be used here, where that can be told without a library or a command."""
+    """Why an adapter cannot be used here, where that can be told without a library or a command."""
     if word == "torch" and importlib.util.find_spec("torch") is None:
         return "torch is not installed: pip install 'mluops-test[torch]'"
     if word == "mlu":
