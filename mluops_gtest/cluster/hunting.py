@@ -64,7 +64,7 @@ def in_batches(calls: Iterable[DrawnCall]) -> Iterator[tuple[DrawnCall, ...]]:
 
 
 class ClusterHuntLanes(DispatcherLanes[DrawnCall]):
-    """Runs the jobs of a hunt on the workers of a cluster; implements fuzz.hunt.HuntLanes."""
+    """Runs the jobs of a hunt on the workers of a cluster; implements engine.lanes.AnyLanes."""
 
     def __init__(self, dispatcher: Dispatcher[DrawnCall], keeper: Keeper) -> None:
         super().__init__(dispatcher)

@@ -29,7 +29,7 @@ class DispatcherLanes(Generic[U]):
 
 
 class ClusterLanes(DispatcherLanes[PlannedCase]):
-    """Runs cases on the workers of a cluster; implements engine.run.CaseEvents."""
+    """Runs cases on the workers of a cluster; implements engine.lanes.AnyLanes."""
 
     def __init__(self, dispatcher: Dispatcher[PlannedCase], costs: Mapping[str, int], *, in_order: bool) -> None:
         super().__init__(dispatcher)

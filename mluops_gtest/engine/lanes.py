@@ -34,6 +34,24 @@ class Lane(Protocol[T_contra, E_co]):
         """Run it; LostDeviceError ends the lane."""
 
 
+class AnyLanes(Protocol[T_contra, E_co]):
+    """What runs cases and tells of each: lanes of this machine, or a cluster."""
+
+    @property
+    def lost(self) -> Cause | None:
+        """Why nothing can be run any more, once that is so."""
+
+    @property
+    def interrupted(self) -> bool:
+        """It ended before its time, and somebody may go on with it."""
+
+    def run(self, cases: Iterable[T_contra]) -> Iterator[E_co]:
+        """The events of every case; each is asked for when somebody can run it."""
+
+    def stop(self) -> None:
+        """Begin no further case."""
+
+
 class Lanes(Generic[T, E]):
     """Runs cases on one or more lanes and yields their events in the caller's thread."""
 

@@ -3,8 +3,8 @@
 import datetime
 import shlex
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from typing import TYPE_CHECKING, Any
 
 from msgspec import field
 from msgspec.structs import replace
@@ -14,7 +14,7 @@ from mluops_gtest.engine.execute import Executor, Options
 from mluops_gtest.engine.explanation_room import ExplanationRoom
 from mluops_gtest.engine.failures import not_judged, not_loaded
 from mluops_gtest.engine.fingerprint import fingerprinted
-from mluops_gtest.engine.lanes import Lanes, PlannedCase
+from mluops_gtest.engine.lanes import AnyLanes, Lanes, PlannedCase
 from mluops_gtest.engine.outputs import OutputKeeper
 from mluops_gtest.engine.result_store import ResultsInMemory, ResultStore
 from mluops_gtest.model import cause
@@ -72,28 +72,10 @@ def run(
     return run_lanes(plan, callers[0].name, lanes, operators, context, options, listeners, timing, store)
 
 
-class CaseEvents(Protocol):
-    """What runs cases and tells of each: lanes of this machine, or a cluster."""
-
-    @property
-    def lost(self) -> cause.Cause | None:
-        """Why nothing can be run any more, once that is so."""
-
-    @property
-    def interrupted(self) -> bool:
-        """It ended before its time, and the run can be resumed."""
-
-    def run(self, cases: Iterable[PlannedCase]) -> Iterator[Event]:
-        """The events of every case."""
-
-    def stop(self) -> None:
-        """Begin no further case."""
-
-
 def run_lanes(
     plan: Sequence[PlannedCase],
     backend: str,
-    lanes: CaseEvents,
+    lanes: AnyLanes[PlannedCase, Event],
     operators: Mapping[str, Operator],
     context: RunContext,
     options: Options,
@@ -165,7 +147,9 @@ def executor_of(caller: Caller, options: Options, keep: OutputKeeper | None = No
     return StressedExecutor(caller, options, options.stress, keep)
 
 
-def _events(lanes: CaseEvents, todo: Sequence[PlannedCase], options: Options, room: ExplanationRoom) -> Iterator[Event]:
+def _events(
+    lanes: AnyLanes[PlannedCase, Event], todo: Sequence[PlannedCase], options: Options, room: ExplanationRoom
+) -> Iterator[Event]:
     for event in lanes.run(todo):
         yield CaseFinished(room.kept(event.result)) if isinstance(event, CaseFinished) else event
         if options.stop_at_first and isinstance(event, CaseFinished) and event.result.outcome.blocks:

@@ -3,12 +3,12 @@
 import itertools
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
-from mluops_gtest.engine.lanes import Lanes
+from mluops_gtest.engine.lanes import AnyLanes, Lanes
 from mluops_gtest.fuzz.causes import cause_key
 from mluops_gtest.fuzz.corpus import Corpus
 from mluops_gtest.fuzz.keeping import Keeper, NewCause, headline_of, is_failure
@@ -64,24 +64,6 @@ class HuntReport:
     lost: Cause | None = None
 
 
-class HuntLanes(Protocol):
-    """What runs jobs and tells of each: callers of this machine, or a cluster."""
-
-    @property
-    def lost(self) -> Cause | None:
-        """Why nothing can be run any more, once that is so."""
-
-    @property
-    def interrupted(self) -> bool:
-        """It ended before its time, and the hunt can go on."""
-
-    def run(self, cases: Iterable[Job]) -> Iterator[Job | Ran]:
-        """What comes of every job; each is asked for when somebody can run it."""
-
-    def stop(self) -> None:
-        """Begin no further job."""
-
-
 class _Lane(Value):
     """One caller's way through the jobs."""
 
@@ -120,7 +102,7 @@ class Hunt:
     def __init__(
         self,
         targets: Sequence[FuzzedOperator],
-        lanes: HuntLanes,
+        lanes: AnyLanes[Job, Job | Ran],
         corpus: Corpus,
         tell: Callable[[Ran, HuntReport], None] = lambda _ran, _report: None,
         clock: Callable[[], float] = time.monotonic,
