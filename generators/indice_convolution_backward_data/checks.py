@@ -67,7 +67,7 @@ CHECKS: Final = (
     checks.require("sub_m", lambda call: call.param("sub_m") in (0, 1), "sub_m must be 0 or 1", "§3.8.5"),
     checks.require(
         "indice_num_negative",
-        lambda call: all(count >= 0 for count in call.param("indice_num")),
+        lambda call: min(call.param("indice_num"), default=0) >= 0,
         "no entry of indice_num may be negative",
         "§3.8.5",
     ),

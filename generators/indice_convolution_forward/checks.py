@@ -81,7 +81,7 @@ CHECKS: Final = (
     checks.dim("features_out", 1, lambda call: _extents(call).channels_out, "features_out[1] must be Co", "§1.3"),
     checks.require(
         "indice_num_negative",
-        lambda call: all(count >= 0 for count in call.param("indice_num")),
+        lambda call: min(call.param("indice_num"), default=0) >= 0,
         "no entry of indice_num may be negative",
         "§1.3",
     ),

@@ -85,8 +85,8 @@ def _known(facts: Mapping[Any, Any], name: object) -> Any:
     return facts[name]
 
 
-def answer_to(check: Check, operator: Operator, tensors: Mapping[str, Known], facts: Facts) -> bool | None:
-    """Whether the check holds for every call with these tensors and parameters; None where that is not known."""
+def made_up(operator: Operator, tensors: Mapping[str, Known], facts: Facts) -> OpCall:
+    """A call of which nothing is known but these tensors and what the facts say of its parameters."""
     sides = [_Partly(tuple(spec.id for spec in specs), tensors) for specs in (operator.inputs, operator.outputs)]
     terms = {
         term for _, *compared in facts for one in compared for term in (one if isinstance(one, frozenset) else (one,))
@@ -98,8 +98,13 @@ def answer_to(check: Check, operator: Operator, tensors: Mapping[str, Known], fa
         tensor=lambda name: _known(tensors, name),
         param=lambda name: _known(params, name),
     )
+    return cast("OpCall", made)
+
+
+def answer_to(check: Check, made: OpCall) -> bool | None:
+    """Whether the check holds for every call of which so much is known; None where that does not follow."""
     try:
-        return check.holds(cast("OpCall", made))
+        return check.holds(made)
     except Exception:
         # Whatever it is: the check did not get along with what is known.
         return None

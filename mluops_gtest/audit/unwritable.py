@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import combinations, product
 from typing import Final
 
-from mluops_gtest.audit.made_up_call import Facts, Known, Quantity, Term, answer_to
+from mluops_gtest.audit.made_up_call import Facts, Known, Quantity, Term, answer_to, made_up
 from mluops_gtest.audit.shapes import Axis, ShapeError, parse_shape
 from mluops_gtest.model.case import BUFFER_LIMIT
 from mluops_gtest.model.limits import LARGE_ELEMENTS
@@ -29,11 +29,12 @@ def never_written(operator: Operator, check: Check) -> bool:
     everything = {spec.id: _SMALL for spec in operator.tensors}
     params: Facts = {(">", field.name, 0): True for field in operator.param_fields}
     # Most checks ask for something else, and no proof need be looked for.
-    if not all(answer_to(check, operator, {**everything, one.id: _WRITABLE}, params) for one in operator.outputs):
+    written = (made_up(operator, {**everything, one.id: _WRITABLE}, params) for one in operator.outputs)
+    if not all(answer_to(check, call) for call in written):
         return False
     earlier = operator.checks[: operator.checks.index(check)]
     return all(
-        answer_to(check, operator, *_known_beside(output.id, _Before(operator, earlier, missing)))
+        answer_to(check, made_up(operator, *_known_beside(output.id, _Before(operator, earlier, missing))))
         for missing in range(1 + max(_optional_axes(spec) for spec in operator.tensors))
         for output in operator.outputs
     )
@@ -162,11 +163,12 @@ class _Before:
 
     def _refuses(self, facts: Facts, tensors: dict[str, Known] | None = None) -> bool:
         """Every call of which this is known is refused."""
-        made = tensors or {
+        known = tensors or {
             name: Known(dims=tuple(Quantity((name, axis), facts) for axis in range(len(shape))))
             for name, shape in self._shapes.items()
         }
-        return any(answer_to(check, self._operator, made, facts) is False for check in self._checks)
+        call = made_up(self._operator, known, facts)
+        return any(answer_to(check, call) is False for check in self._checks)
 
     def _fixed(self, spec: TensorSpec | OutputSpec) -> tuple[Axis, ...] | None:
         """The axes of a tensor that cannot have any other number of them."""
