@@ -4,12 +4,10 @@ from collections.abc import Callable
 from typing import Final
 
 from mluops_gtest.audit.finding import Problem, Problems
-from mluops_gtest.audit.subject import Subject, judged
+from mluops_gtest.audit.subject import Subject, judged, kept_bounds
 from mluops_gtest.backends.reference_backend import ReferenceBackend
 from mluops_gtest.criteria.elementwise import can_be_bounded
 from mluops_gtest.errors import OperatorError
-from mluops_gtest.model.binding import bind_values
-from mluops_gtest.model.bounds import bounds_of
 from mluops_gtest.model.call import OpCall
 from mluops_gtest.model.case import Case
 from mluops_gtest.model.source_place import source_of
@@ -28,21 +26,26 @@ def bounds_declared(subject: Subject) -> Problems:
         if floats:
             yield Problem(str(subject.generator), f"nothing says how far {', '.join(floats)} may be off", _REMEDY)
         return
+    runs: dict[str, Callable[[OpCall], Status]] = {
+        "kernel": operator.kernel,
+        "reference": ReferenceBackend({operator.name: operator}).run,
+    }
     for case in subject.computing:
         problem = _unbounded(subject, case)
         if problem is not None:
             yield problem
             return
-    reference = ReferenceBackend({operator.name: operator})
-    yield from _beyond(subject, "kernel", operator.kernel)
-    yield from _beyond(subject, "reference", reference.run)
+        # Of each implementation the first case is told.
+        beyond = {name: _beyond(subject, name, run, case) for name, run in runs.items()}
+        yield from filter(None, beyond.values())
+        runs = {name: run for name, run in runs.items() if beyond[name] is None}
 
 
 def _unbounded(subject: Subject, case: Case) -> Problem | None:
     """What the bounds of that case lack."""
     place = source_of(subject.operator.bound)
     try:
-        bounds = bounds_of(subject.operator, bind_values(case, subject.operator))
+        bounds = kept_bounds(case, subject.operator)
     except OperatorError as error:
         return Problem(place, f"{case.id}: {str(error).partition(': ')[2]}", "Correct it.")
     for tensor in case.outputs:
@@ -51,15 +54,14 @@ def _unbounded(subject: Subject, case: Case) -> Problem | None:
     return None
 
 
-def _beyond(subject: Subject, name: str, run: Callable[[OpCall], Status]) -> Problems:
-    """The first case in which that implementation has elements beyond the bound."""
-    for case in subject.computing:
-        for reading in judged(name, run, case, subject.operator, each_element=True).elements:
-            if reading.beyond:
-                yield Problem(
-                    subject.place(case.id),
-                    f"{case.id}: the {name} is off by {reading.ratio:.3g} times what its bound allows in "
-                    f"{reading.output}{list(reading.index)}",
-                    "Count every rounding that a right implementation may make, or correct the implementation.",
-                )
-                return
+def _beyond(subject: Subject, name: str, run: Callable[[OpCall], Status], case: Case) -> Problem | None:
+    """Elements of that implementation that are beyond the bound in that case."""
+    for reading in judged(name, run, case, subject.operator, each_element=True).elements:
+        if reading.beyond:
+            return Problem(
+                subject.place(case.id),
+                f"{case.id}: the {name} is off by {reading.ratio:.3g} times what its bound allows in "
+                f"{reading.output}{list(reading.index)}",
+                "Count every rounding that a right implementation may make, or correct the implementation.",
+            )
+    return None

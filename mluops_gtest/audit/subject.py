@@ -1,6 +1,6 @@
 """An operator under audit, with everything that the rules look at."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Final, Protocol
@@ -10,6 +10,8 @@ import numpy as np
 from mluops_gtest.engine.caller import InlineCaller
 from mluops_gtest.engine.execute import Executor, Options
 from mluops_gtest.engine.expectation import Expectation, expectation_of
+from mluops_gtest.model.bound import Bound
+from mluops_gtest.model.bounds import computed_bounds
 from mluops_gtest.model.call import OpCall
 from mluops_gtest.model.case import Case, CaseDraft
 from mluops_gtest.model.operator import Check, Mutant, Operator
@@ -19,6 +21,8 @@ from mluops_gtest.value import Value
 
 # Dozens of wrong implementations are held to the same cases.
 _ANSWERS_KEPT: Final = 512
+# Of a case everything that asks for them comes together, and those of a large output are as large.
+_BOUNDS_KEPT: Final = 2
 
 
 class Reseeding(Protocol):
@@ -70,7 +74,7 @@ class Subject(Value):
 
 
 class _Question:
-    """What the right answer to a case is: the same question for the same objects alone."""
+    """What is right in a case: the same question for the same objects alone."""
 
     __slots__ = ("case", "operator")
 
@@ -94,6 +98,16 @@ def _answered(question: _Question) -> Expectation:
     return expectation_of(question.case, question.operator)
 
 
+def kept_bounds(case: Case, operator: Operator) -> Mapping[str, Bound]:
+    """What arithmetic allows the outputs of the case, computed once."""
+    return _bounded(_Question(case, operator))
+
+
+@lru_cache(_BOUNDS_KEPT)
+def _bounded(question: _Question) -> Mapping[str, Bound]:
+    return computed_bounds(question.case, question.operator)
+
+
 class Implementation:
     """A function that may be right or wrong, as a backend."""
 
@@ -106,6 +120,7 @@ def judged(
     name: str, run: Callable[[OpCall], Status], case: Case, operator: Operator, *, each_element: bool = False
 ) -> CaseResult:
     """The verdict on one case with this implementation as the backend; `each_element` is held to its bound, too."""
-    options = Options(elementwise=None if each_element else False, explain=False, expect=_kept_expectation)
+    elementwise = None if each_element else False
+    options = Options(elementwise=elementwise, explain=False, expect=_kept_expectation, bounds=kept_bounds)
     with np.errstate(all="ignore"):  # a wrong implementation may well overflow
         return Executor(InlineCaller(Implementation(name, run)), options).execute(case, operator)

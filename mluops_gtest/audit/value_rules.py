@@ -36,15 +36,20 @@ def mutants_caught(subject: Subject) -> Problems:
             "Write mutants.py with MUTANTS: one implementation for each plausible mistake.",
         )
     cases = {case.id: case for case in likely_first(subject)}
+    telling = list(cases)
     for mutant in subject.mutants:
-        catches = Catches(mutant, subject.operator, cases, cases.__getitem__)
+        # What told one mistake often tells the next. One that remembers calls may show from small to large alone.
+        order = telling if mutant.anew is None else list(cases)
+        catches = Catches(mutant, subject.operator, order, cases.__getitem__)
         first = next(iter(catches), None)
         if first is None:
             yield _survivor(mutant, "every stored case", catches.raised)
             continue
+        telling.remove(first)
+        telling.insert(0, first)
         for seed in range(1, min(subject.seeds, MUTANT_SEEDS) + 1):
             # What caught the mistake before comes first, so that few cases are made.
-            others = [first, *(case_id for case_id in cases if case_id != first)]
+            others = [first, *(case_id for case_id in order if case_id != first)]
             catches = Catches(mutant, subject.operator, others, functools.partial(subject.reseeded, seed=seed))
             if next(iter(catches), None) is None:
                 yield _survivor(mutant, f"every case under --reseed {seed}", catches.raised)

@@ -25,14 +25,15 @@ def subject_of(session: Session, name: str, seeds: int) -> Subject:
     def reseeded(case_id: str, seed: int) -> Case:
         return make_reseeded(declared[case_id], operator, seed, source.lock.get(case_id))
 
+    stored = {case_id: source.load(case_id) for case_id in declared if catalogue.stored_path(case_id).exists()}
     return Subject(
         operator=operator,
         generator=catalogue.operators.files[name],
         declarations=catalogue.root_of(name).cases / f"{name}.yaml",
         drafts=tuple(declared.values()),
-        cases=tuple(source.load(case_id) for case_id in declared if catalogue.stored_path(case_id).exists()),
+        cases=tuple(stored.values()),
         mutants=catalogue.operators.part(name, MUTANTS) or (),
         seeds=seeds,
         reseeded=reseeded,
-        load=source.load,
+        load=lambda case_id: stored.get(case_id) or source.load(case_id),
     )
