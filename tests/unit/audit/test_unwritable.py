@@ -1,15 +1,15 @@
-"""Checks that answer no call with an output to write to: what is proved, and what is not."""
+"""Checks that answer no call with an output to write to: what is proved, and what is not.
+
+That no drawn call contradicts a proof is asked where calls are drawn, in tests/content/test_spaces.py.
+"""
 
 from dataclasses import replace
 
 import pytest
 
-from mluops_gtest.audit.mutants import can_be_written
 from mluops_gtest.audit.status_mutants import status_mutants
 from mluops_gtest.audit.unwritable import never_written
 from mluops_gtest.authoring import checks as common
-from mluops_gtest.fuzz.draws import Draws
-from mluops_gtest.model.parts import SPACE
 
 
 def proved(operator):
@@ -59,13 +59,3 @@ def test_what_cannot_show_is_no_mutant(operators):
     names = {one.mutant.name for one in status_mutants(operators["ball_query"])}
     assert "writes_before_idx_ptr_null" not in names
     assert "writes_before_xyz_ptr_null" in names
-
-
-@pytest.mark.slow
-def test_no_drawn_call_contradicts_a_proof(operators):
-    for name in operators:
-        hunt, unwritable = Draws(operators[name], operators.part(name, SPACE), 7), proved(operators[name])
-        drawn = [one.case for one in map(hunt.draw, range(150)) if one is not None]
-        answered = [case for case in drawn if case.expect.check in unwritable]
-        assert not any(map(can_be_written, answered)), name
-        assert answered or not unwritable, name
