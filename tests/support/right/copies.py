@@ -19,8 +19,8 @@ def maxima(feats: Array, voxels: Array, count: int) -> Iterator[tuple[str, Array
     yield "voxel by voxel", np.fmax(np.fmax.reduceat(feats[order], starts, axis=0), start)
     largest = start.copy()
     rank = np.arange(len(order)) - np.repeat(starts, np.diff(starts, append=len(order)))
-    for step in range(rank.max() + 1):
-        points = order[rank == step] if step else order[starts]
+    by_rank = order[np.argsort(rank, kind="stable")]
+    for points in np.split(by_rank, np.cumsum(np.bincount(rank))[:-1]):
         rows = largest[voxels[points]]
         # A NaN is not larger than anything.
         largest[voxels[points]] = np.where(feats[points] > rows, feats[points], rows)

@@ -110,6 +110,8 @@ def in_halves(terms: Array) -> Array:
 
 def in_blocks(terms: Array, size: int) -> Array:
     """Each block one by one, then the blocks."""
+    if len(terms) <= size:
+        return one_by_one(terms)
     missing = -len(terms) % size
     padded = np.concatenate([terms, np.zeros((missing, *terms.shape[1:]), terms.dtype)])
     return one_by_one(one_by_one(padded.reshape(-1, size, *terms.shape[1:]).swapaxes(0, 1)))
