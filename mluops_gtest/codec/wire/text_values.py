@@ -290,7 +290,7 @@ def _parse(body: bytes, label: bytes, field: ValueField) -> Array | None:
     storage: Any = field.storage
     whole = storage.kind != "f"
     wide: Any = storage if not whole else np.dtype("<i8") if storage.kind == "i" else np.dtype("<u8")
-    if whole and (_has_leading_zero(body) or (storage.kind == "u" and b"-" in body)):
+    if whole and (_has_leading_zero(body) or _has_lone_sign(body) or (storage.kind == "u" and b"-" in body)):
         return None
     with warnings.catch_warnings():
         # Before numpy 2.3 unmatched data is a warning, since then an error.
@@ -317,3 +317,11 @@ def _has_leading_zero(body: bytes) -> bool:
     starts = (before < ord("0")) | (before > ord("9"))
     starts[:1] |= zeros[:1] == 0
     return bool((starts & (after >= ord("0"))).any())
+
+
+def _has_lone_sign(body: bytes) -> bool:
+    """Some sign has no digit behind it: numpy takes it for a zero."""
+    chars = np.frombuffer(body, np.uint8)
+    signs = np.flatnonzero((chars == ord("-")) | (chars == ord("+")))
+    after = chars[np.minimum(signs + 1, len(chars) - 1)]
+    return bool(((after < ord("0")) | (after > ord("9"))).any())

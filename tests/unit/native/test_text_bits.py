@@ -19,7 +19,7 @@ from tests.support.native_core import NATIVE, NUMPY, going
 FIELDS = {field.name: field for field in VALUE_FIELDS}
 ORDINARY = {
     "value_h": ('"3f800000"', "'BF800000'", '"00000001"'),
-    "value_f": ("1.5", "-0.1", "3e-7", "0", "1e22", "123456789.25", ".5", "7."),
+    "value_f": ("1.5", "-0.1", "3e-7", "0", "1e22", "123456789.25", ".5", "7.", "-0.0", "4.5e-06"),
     "value_i": ("0", "-1", "2147483647", "-2147483648", "17"),
     "value_l": ("0", "-1", "9223372036854775807", "-9223372036854775808", "17"),
     "value_ui": ("0", "4294967295", "17"),
@@ -105,6 +105,19 @@ def test_every_odd_spelling_behind_a_long_run_is_read_alike(name: str) -> None:
         for words in ([*plain, odd], [*plain, odd, *plain]):
             both(as_fields(name, words, " "), FIELDS[name])
             both(as_list(words, ""), FIELDS[name])
+
+
+@pytest.mark.parametrize("name", [name for name in ORDINARY if name != "value_h"])
+def test_any_word_of_the_characters_of_numbers_is_read_alike(name: str) -> None:
+    plain = [ORDINARY[name][0]] * 70
+
+    @settings(derandomize=True, max_examples=examples(300), database=None)
+    @given(st.text("0123456789.-+e/:f", min_size=1, max_size=17), st.sampled_from(["", " "]))
+    def property_holds(word: str, gap: str) -> None:
+        both(as_fields(name, [*plain, word, *plain], " " + gap), FIELDS[name])
+        both(as_list([*plain, word, *plain], gap), FIELDS[name])
+
+    property_holds()
 
 
 @pytest.mark.parametrize(
