@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from unittest import mock
 
 import pytest
 
@@ -41,7 +40,10 @@ def going(way: str) -> Iterator[None]:
     try:
         if used != way:
             pytest.skip(f"this processor has no {way}")
-        with mock.patch.object(library, "native_core", return_value=NativeCore(core.library, way, None)):
+        chosen = NativeCore(core.library, way, None)
+        # To make a mock takes longer than most of what is done inside.
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(library, "native_core", lambda: chosen)
             yield
     finally:
         core.library.mluops_use(names.index(core.level))

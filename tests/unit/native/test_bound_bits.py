@@ -1,5 +1,8 @@
 """Elements held to what arithmetic allows, in the same read as the comparison: the same bits as by numpy."""
 
+from functools import lru_cache
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 
@@ -52,9 +55,22 @@ def held(way: str, pair: tuple[Array, Array], dtype: DType, limits: Limits) -> o
     return None if found is None else [bits(getattr(found, name)) for name in ElementErrors.__slots__]
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("dtype", FLOATS, ids=lambda dtype: dtype.value)
-def test_every_bound_finds_the_same_elements(dtype: DType, level: str) -> None:
+class Held(NamedTuple):
+    """A pair of arrays and the limits it is held to, with what numpy finds."""
+
+    pair: tuple[Array, Array]
+    limits: Limits
+    found: object
+
+
+def holding(pair: tuple[Array, Array], dtype: DType, limits: Limits) -> Held:
+    return Held(pair, limits, held(NUMPY, pair, dtype, limits))
+
+
+# For all instruction sets of a type, which come one after another.
+@lru_cache(maxsize=1)
+def every_bound(dtype: DType) -> list[Held]:
+    cases = []
     for number, shape in enumerate(SHAPES):
         count = int(np.prod(shape))
         # Whatever bits there are, and finite numbers that are near each other.
@@ -64,14 +80,19 @@ def test_every_bound_finds_the_same_elements(dtype: DType, level: str) -> None:
         pairs.append(((baseline + near).astype(baseline.dtype).view(dtype.storage), baseline.view(dtype.storage)))
         for which, bound in enumerate(bounds(number, shape)):
             limits = Limits(bound, list(Precision)[(which + number) % len(Precision)])
-            for pair in pairs:
-                shaped = tuple(side.reshape(shape) for side in pair)
-                assert held(level, shaped, dtype, limits) == held(NUMPY, shaped, dtype, limits), (shape, which)
+            cases += [holding((one.reshape(shape), other.reshape(shape)), dtype, limits) for one, other in pairs]
+    return cases
 
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda dtype: dtype.value)
-def test_bounds_that_shrink_until_a_step_is_beyond_find_the_same_elements(dtype: DType, level: str) -> None:
+def test_every_bound_finds_the_same_elements(dtype: DType, level: str) -> None:
+    for number, case in enumerate(every_bound(dtype)):
+        assert held(level, case.pair, dtype, case.limits) == case.found, (number, case.pair[0].shape)
+
+
+@lru_cache(maxsize=1)
+def shrinking_bounds(dtype: DType) -> list[Held]:
     """Row after row is a little further from what is allowed than all before: none may be taken for cleared."""
     shape = (2 * CELL // 64, 64)
     integer = np.dtype(f"<i{dtype.itemsize}")
@@ -85,6 +106,7 @@ def test_bounds_that_shrink_until_a_step_is_beyond_find_the_same_elements(dtype:
     step = 1.0 / (behind - first)
     shrinking = np.linspace(1.3, 0.2, 2 * CELL).reshape(shape)
     rows = (random_parts(2, shape[0], 8) % np.uint64(3)).astype(np.int64).reshape(-1, 1) + 1
+    cases = []
     for precision in (Precision.FLOAT, Precision.TF32, Precision.HALF):
         for products in (False, True):
             share = 2.0**-precision.bits + 2 * (precision.factor_loss if products else 0.0)
@@ -96,7 +118,15 @@ def test_bounds_that_shrink_until_a_step_is_beyond_find_the_same_elements(dtype:
                 (step / share * shrinking[:, :1], rows[0, 0], 0.0, 2),
             ):
                 limits = Limits(Bound(magnitude, roundings, unit, behind_sum, products), precision)
-                assert held(level, pair, dtype, limits) == held(NUMPY, pair, dtype, limits)
+                cases.append(holding(pair, dtype, limits))
+    return cases
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("dtype", FLOATS, ids=lambda dtype: dtype.value)
+def test_bounds_that_shrink_until_a_step_is_beyond_find_the_same_elements(dtype: DType, level: str) -> None:
+    for number, case in enumerate(shrinking_bounds(dtype)):
+        assert held(level, case.pair, dtype, case.limits) == case.found, number
 
 
 def test_unaligned_bounds_and_any_number_of_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
