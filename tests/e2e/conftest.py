@@ -1,7 +1,11 @@
 """The command line as a user meets it: arguments in, exit code and printed lines out."""
 
 import json
+import shutil
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from functools import cache
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -21,6 +25,13 @@ class Result:
     @property
     def lines(self):
         return self.out.splitlines()
+
+
+def called(*arguments):
+    """Call the command line where there is no capture of a test: in fixtures of a module or of all tests."""
+    with redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
+        code = run_main([str(argument) for argument in arguments])
+    return Result(code, out.getvalue(), err.getvalue())
 
 
 @pytest.fixture
@@ -62,14 +73,25 @@ def toy(toy_with):
 
 
 @pytest.fixture
-def toy_with(cli, tmp_path):
+def toy_with(generated_toy, tmp_path):
     """Makes such a root; with parts its operator is a folder that has them."""
 
     def make(**parts):
-        root = write_toy_root(tmp_path / "toy", parts=parts or None)
-        result = cli("generate", "--all", "--root", root)
-        assert result.code == 0, result.err
-        assert cli("generate", "--tag", "undefined", "--root", root).code == 0
+        return Path(shutil.copytree(generated_toy(**parts), tmp_path / "toy"))
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def generated_toy(tmp_path_factory):
+    """Roots of which tests get copies: to generate one takes ten times as long as to copy it."""
+
+    @cache
+    def make(**parts):
+        root = write_toy_root(tmp_path_factory.mktemp("toys") / "toy", parts=parts or None)
+        for chosen in (["--all"], ["--tag", "undefined"]):
+            result = called("generate", *chosen, "--root", root)
+            assert result.code == 0, result.err
         return root
 
     return make

@@ -1,10 +1,14 @@
 """`mluops-test explain`, and what a run says of its failures by itself."""
 
 import json
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from tests.e2e.conftest import called
 
 BACKEND = """
 import numpy as np
@@ -38,14 +42,19 @@ CASES = """\
 HEADLINE = "scale_by: y[6:] is scaled by 0.5, when N ≥ 7 (10 of 10)"
 
 
-@pytest.fixture
-def failed(run, cli, toy, tmp_path):
+@pytest.fixture(scope="module")
+def failed(generated_toy, tmp_path_factory):
     """Results of a backend that halves all elements from the seventh on."""
+    folder = tmp_path_factory.mktemp("failed")
+    toy = Path(shutil.copytree(generated_toy(), folder / "toy"))
     (toy / "cases" / "scale_by.yaml").write_text(CASES)
-    assert cli("generate", "--all", "--root", toy).code == 0
-    backend = tmp_path / "halves.py"
+    assert called("generate", "--all", "--root", toy).code == 0
+    backend = folder / "halves.py"
     backend.write_text(BACKEND)
-    return run("--root", toy, "--backend", f"{backend}:backend", "--no-isolate")
+    options = ("--backend", f"{backend}:backend", "--no-isolate", "--out", folder / "results")
+    result = called("run", "--root", toy, *options)
+    result.folder = folder / "results"
+    return result
 
 
 def test_a_run_says_where_how_and_when(failed):
@@ -110,8 +119,8 @@ SPOILED = {
 
 
 @pytest.mark.parametrize("place", SPOILED)
-def test_a_spoiled_explanation_is_refused_with_its_place(failed, cli, place):
-    file = failed.folder / "report.json"
+def test_a_spoiled_explanation_is_refused_with_its_place(failed, cli, tmp_path, place):
+    file = Path(shutil.copytree(failed.folder, tmp_path / "spoiled")) / "report.json"
     report = json.loads(file.read_text())
     index = next(i for i, result in enumerate(report["results"]) if "explained" in result)
     SPOILED[place](report["results"][index]["explained"][0])
