@@ -26,16 +26,52 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 sys.dont_write_bytecode = False
 sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(KEPT / "compiled")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-# How long an example takes depends on what else the machine is doing.
-settings.register_profile(
-    "untimed",
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-    max_examples=examples(),
-)
-settings.load_profile("untimed")
 # Thousands of collected tests stay for good: looking for garbage among them takes a third of the time of collecting.
 gc.disable()
+
+
+def is_quick(config):
+    """Whether this is the tier of daily work."""
+    return config.option.markexpr == "not slow"
+
+
+def pytest_configure(config):
+    """Before the modules of tests are read: they say how many examples their properties want, and load operators."""
+    if is_quick(config):
+        os.environ.setdefault("MLUOPS_TEST_EXAMPLES", "25")
+    settings.register_profile(
+        "untimed",
+        # How long an example takes depends on what else the machine is doing.
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+        max_examples=examples(),
+    )
+    settings.load_profile("untimed")
+    patch = pytest.MonkeyPatch()
+    config.add_cleanup(patch.undo)
+    for module, name in (
+        (operators_module, "load_operator"),
+        (catalogue_module, "load_declarations"),
+        (lock_module, "read_lock"),
+    ):
+        patch.setattr(module, name, parsed_once(getattr(module, name)))
+
+
+def parsed_once(function):
+    """The content of this checkout stays as it is while tests run; to parse it takes most of a short command."""
+    results = {}
+
+    def call(path, *others):
+        if not path.is_relative_to(ROOT):
+            return function(path, *others)
+        key = (path, *map(id, others))
+        if key not in results:
+            # The others are kept, so that no new object gets an id that is a key here.
+            results[key] = others, function(path, *others)
+        found = results[key][1]
+        return dict(found) if isinstance(found, dict) else found
+
+    return call
 
 
 def pytest_collection_modifyitems(items):
@@ -55,7 +91,7 @@ def pytest_collection_finish():
 
 def pytest_xdist_auto_num_workers(config):
     """A worker per core, and one more for slow tests: they wait for processes, time limits and disks."""
-    return len(os.sched_getaffinity(0)) + (config.option.markexpr != "not slow")
+    return len(os.sched_getaffinity(0)) + (not is_quick(config))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -69,32 +105,6 @@ def _own_folders(tmp_path_factory):
         yield
     own = tmp_path_factory.getbasetemp()
     shutil.rmtree(KEPT / "compiled" / own.relative_to(own.anchor), ignore_errors=True)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _content_is_parsed_once():
-    """The content of this checkout stays as it is while tests run; to parse it takes most of a short command."""
-
-    def remembered(function):
-        results = {}
-
-        def call(path, *others):
-            if not path.is_relative_to(ROOT):
-                return function(path, *others)
-            key = (path, *map(id, others))
-            if key not in results:
-                # The others are kept, so that no new object gets an id that is a key here.
-                results[key] = others, function(path, *others)
-            found = results[key][1]
-            return dict(found) if isinstance(found, dict) else found
-
-        return call
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(operators_module, "load_operator", remembered(operators_module.load_operator))
-        patch.setattr(catalogue_module, "load_declarations", remembered(catalogue_module.load_declarations))
-        patch.setattr(lock_module, "read_lock", remembered(lock_module.read_lock))
-        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,4 +1,4 @@
-"""How many examples a property is tried on: fewer where each takes long, as under sanitizers."""
+"""How many examples a property is tried on: fewer while you work, and where each takes long, as under sanitizers."""
 
 import os
 

@@ -175,10 +175,11 @@ def no_site_call():
 WINDOWS = [[2, 12], [3, 0]]
 
 
+# To import torch takes seconds, in each process of the tests.
+@pytest.mark.slow
 class TestWithTorch:
     pytestmark = needs_torch
 
-    @pytest.mark.slow
     def test_it_computes_and_tells_the_time(self, operators):
         backend, call = TorchBackend(operators), im2col_call()
         assert backend.name == "torch"
@@ -189,7 +190,6 @@ class TestWithTorch:
         assert backend.run(dataclasses.replace(call, handle=None)) is Status.BAD_PARAM
         assert backend.device_seconds() is None
 
-    @pytest.mark.slow
     def test_it_declines_other_operators(self, operators):
         backend = TorchBackend(operators)
         assert not backend.supports("abs")
@@ -267,6 +267,7 @@ class OnAccelerator(TorchBackend):
         self._devices = {None: device, 3: device}
 
 
+@pytest.mark.slow
 class TestOnAnAccelerator:
     pytestmark = needs_torch
 

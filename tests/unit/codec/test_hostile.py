@@ -10,6 +10,7 @@ from mluops_gtest.codec.case_files.case import case_text, read_case
 from mluops_gtest.codec.case_files.files import write_document
 from mluops_gtest.codec.wire.text_reader import read_text
 from mluops_gtest.errors import CaseFileError
+from tests.support.examples import examples
 from tests.unit.codec.test_text import EVERYTHING
 from tests.unit.codec.toy import KNOWN, PLAIN_TEXT, SCHEMA, TOY, read_back, toy_case
 
@@ -82,7 +83,7 @@ def attempt(folder, content: bytes, name: str) -> None:
     assert message.startswith(str(path))
 
 
-COMMON = settings(max_examples=250)
+COMMON = settings(max_examples=examples(250))
 
 
 @pytest.mark.slow

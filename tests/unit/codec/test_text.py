@@ -12,6 +12,7 @@ from mluops_gtest.codec.schema.document import VALUE_FIELDS
 from mluops_gtest.codec.wire.text_reader import read_text
 from mluops_gtest.codec.wire.text_writer import write_text
 from mluops_gtest.errors import CaseFileError
+from tests.support.examples import examples
 from tests.unit.codec.toy import PLAIN_TEXT, SCHEMA
 
 
@@ -90,7 +91,7 @@ NUMBERS = st.one_of(
 
 
 @pytest.mark.slow
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.lists(NUMBERS, min_size=1, max_size=20), st.booleans(), st.sampled_from(["\n", " ", "\n  ", " # c\n", "; "]))
 def test_floats_are_protobuf_s_floats(words, as_list, gap):
     repeated = words * (1 + 200 // len(words))  # long enough for the bulk path
@@ -104,7 +105,7 @@ def test_floats_are_protobuf_s_floats(words, as_list, gap):
 
 
 @pytest.mark.slow
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(
     st.sampled_from([f for f in VALUE_FIELDS if f.storage is not None and f.storage.kind != "f"]),
     st.lists(st.integers(-(2**63), 2**64 - 1), min_size=1, max_size=20),
@@ -122,7 +123,7 @@ def test_integers_are_protobuf_s_integers(field, numbers, shape, as_list):
     assert ours.tolist() == by_protobuf(body.encode(), name)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(
     st.lists(st.text("0123456789abcdefABCDEF", min_size=1, max_size=16), min_size=1, max_size=6),
     st.integers(0, 300),
@@ -137,7 +138,7 @@ def test_hexadecimal_strings_at_any_distance(odd, regular, gap):
 
 
 @pytest.mark.slow
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(
     st.lists(st.lists(st.text("0123456789abcdefABCDEF", max_size=5), min_size=1, max_size=3), min_size=1, max_size=6),
     st.integers(0, 200),

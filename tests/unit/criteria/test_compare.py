@@ -14,6 +14,7 @@ from mluops_gtest.criteria import blocks, compare, sums
 from mluops_gtest.errors import ContentError
 from mluops_gtest.model.criterion import CriterionKind
 from mluops_gtest.model.dtypes import Array, DType
+from tests.support.examples import examples
 from tests.support.native_core import NATIVE, NUMPY, going
 from tests.unit.criteria.literal import Literal
 
@@ -159,7 +160,7 @@ def check_worst(worst: int | None, literal: Literal) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", FLOATS + COMPLEX + INTEGERS, ids=lambda dtype: dtype.value)
 def test_every_figure_is_the_literal_one(dtype: DType) -> None:
-    @settings(derandomize=True, max_examples=40, database=None)
+    @settings(derandomize=True, max_examples=examples(40), database=None)
     @given(array_pairs(dtype))
     def property_holds(pair: tuple[Array, Array]) -> None:
         check(*pair, dtype)

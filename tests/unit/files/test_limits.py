@@ -15,6 +15,7 @@ from mluops_gtest.gate.waivers import load_waivers
 from mluops_gtest.generate.make import make_case
 from mluops_gtest.model.query import Query
 from mluops_gtest.timing.device_spec import read_device_spec
+from tests.support.examples import examples
 from tests.support.mutations import flipped, result_or_message
 from tests.support.toy_root import CASES, write_toy_root
 
@@ -154,7 +155,7 @@ def test_a_keyword_that_is_nested_too_deeply(tmp_path, keyword):
 
 
 @pytest.mark.slow
-@settings(max_examples=150, derandomize=True)
+@settings(max_examples=examples(150), derandomize=True)
 @given(flipped(CASES.encode()))
 def test_a_mutated_declaration_is_read_or_refused(tmp_path, data):
     root = write_toy_root(tmp_path, "")

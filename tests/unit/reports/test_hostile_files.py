@@ -25,6 +25,7 @@ from mluops_gtest.results.files import read_done, read_report, read_request, req
 from mluops_gtest.results.history import History
 from mluops_gtest.results.merge import merge
 from mluops_gtest.results.records import report_to_json
+from tests.support.examples import examples
 from tests.support.mutations import broken_json, result_or_message
 from tests.support.reports import golden_report, report, result, written
 
@@ -59,7 +60,7 @@ TEXT = json_bytes(report_to_json(SMALL)).decode()
 REFUSALS = (ContentError, UsageError, NothingSelectedError)
 TODAY = datetime.date(2026, 5, 20)
 REQUEST = RunRequest(Query(("op/*",)), ("builtin", "../mine"), "numpy", devices=(0,), timeout=2.5, samples=3)
-many = settings(max_examples=100, derandomize=True)
+many = settings(max_examples=examples(100), derandomize=True)
 
 
 def use(read, folder):

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from mluops_gtest.model.result import Attempt, Outcome
 from mluops_gtest.reports.junit import render_junit
+from tests.support.examples import examples
 from tests.support.reports import golden_report, report, result, told
 
 EXPECTED = {
@@ -78,7 +79,7 @@ def test_colours_are_removed_and_control_characters_written_out():
     assert case.find("system-out").text == "red\\x00\\x07 a ]]> & <b>\n\\ud800end"
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.text(), st.text(), st.text())
 def test_any_text_gives_a_document(name, reason, output):
     hostile = replace(result(outcome=Outcome.FAILED, reason=reason, output=output), case=name, operator=name)

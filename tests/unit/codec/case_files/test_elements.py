@@ -6,13 +6,14 @@ from hypothesis import strategies as st
 from mluops_gtest.codec.case_files.elements import decode, encode
 from mluops_gtest.errors import CaseFileError
 from mluops_gtest.model.dtypes import DType
+from tests.support.examples import examples
 
 
 def strings(*words: str):
     return np.array([word.encode() for word in words], "S")
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.sampled_from(list(DType)), st.binary(min_size=0, max_size=160))
 def test_every_bit_of_every_type_survives(dtype, raw):
     data = np.frombuffer(raw[: len(raw) // dtype.itemsize * dtype.itemsize], dtype.storage)
@@ -55,7 +56,7 @@ def test_both_cases_of_digits_are_read():
 
 
 @pytest.mark.slow
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.lists(st.integers(0, 2**16 - 1), min_size=1, max_size=40), st.data())
 def test_digits_of_any_length_are_padded_on_the_left(numbers, data):
     for dtype, storage in ((DType.HALF, "<u2"), (DType.FLOAT, "<u4"), (DType.DOUBLE, "<u8")):

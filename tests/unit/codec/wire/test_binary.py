@@ -9,6 +9,7 @@ from mluops_gtest.codec.wire.binary import read_binary, write_binary
 from mluops_gtest.codec.wire.text_reader import read_text
 from mluops_gtest.codec.wire.varints import encode_varint
 from mluops_gtest.errors import CaseFileError
+from tests.support.examples import examples
 from tests.unit.codec.test_text import EVERYTHING, whole
 from tests.unit.codec.toy import SCHEMA
 
@@ -47,7 +48,7 @@ def test_what_protobuf_serialises_is_read_alike():
 FLOATS = st.lists(st.integers(0, 2**32 - 1), max_size=60)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.lists(st.tuples(st.booleans(), FLOATS), max_size=5))
 @example([(False, [0x7F800001]), (True, [0x7F800002, 1]), (False, [0xFFBFFFFF])])  # NaNs that no Python float carries
 def test_packed_and_single_floats_keep_bits_and_order(runs):
@@ -62,7 +63,7 @@ def test_packed_and_single_floats_keep_bits_and_order(runs):
     assert values.flags.aligned
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     st.sampled_from([(8, "value_i", "<i4"), (17, "value_l", "<i8"), (18, "value_ui", "<u4"), (19, "value_ul", "<u8")]),
     st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=40),
@@ -78,7 +79,7 @@ def test_packed_and_single_integers(spec, numbers, packed):
     assert values.tolist() == np.array(numbers, np.uint64).astype(storage).tolist()
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(st.tuples(st.text("09af", min_size=1, max_size=16), st.integers(1, 60)), min_size=1, max_size=5))
 def test_strings_in_runs(runs):
     words = [word.encode() for word, times in runs for _ in range(times)]

@@ -34,6 +34,7 @@ from mluops_gtest.engine.isolation.conversation import (
 from mluops_gtest.engine.reply import Ending, Reply
 from mluops_gtest.model.cause import Told
 from mluops_gtest.model.status import Status
+from tests.support.examples import examples
 
 GOOD = {
     "is": "answered",
@@ -325,7 +326,7 @@ JSON = st.recursive(
 
 
 @pytest.mark.slow
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     changes=st.dictionaries(FIELDS | st.text(), JSON)
     | st.fixed_dictionaries({"is": st.sampled_from(["answered", "ended"])}, optional={"how": st.text(), "notes": JSON})
@@ -341,7 +342,7 @@ def test_whatever_is_read_is_a_valid_reply_or_a_protocol_error(changes):
 
 
 @pytest.mark.slow
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(data=st.binary(max_size=200), numbered=st.booleans(), shortened=st.booleans())
 def test_random_bytes_on_the_line_are_an_answer_or_an_error(data, numbered, shortened):
     peer = Peer()
