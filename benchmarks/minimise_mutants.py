@@ -19,7 +19,6 @@ from mluops_gtest.engine.caller import Caller, InlineCaller
 from mluops_gtest.engine.callers import open_callers
 from mluops_gtest.engine.execute import Executor, Options
 from mluops_gtest.engine.request import RunRequest
-from mluops_gtest.minimise.candidate import elements_of
 from mluops_gtest.minimise.description import what_shrank
 from mluops_gtest.minimise.search import Minimised, minimised
 from mluops_gtest.minimise.trials import Trials
@@ -162,9 +161,9 @@ def everything(session: Session, only: str | None) -> Iterator[tuple[str, Case, 
             caller = InlineCaller(Wrong(mutant, operator))
             executor, first = Executor(caller, Options(explain=False)), None
             for case in (source.load(one.id) for one in selected):
-                if elements_of(case) < 1 << 18 and executor.execute(case, operator).outcome.fails:
-                    first = case if first is None or elements_of(case) > elements_of(first) else first
-                    if elements_of(first) >= LARGE:
+                if case.elements < 1 << 18 and executor.execute(case, operator).outcome.fails:
+                    first = case if first is None or case.elements > first.elements else first
+                    if first.elements >= LARGE:
                         break
             if first is not None:
                 yield mutant.name, first, minimised_on(session, caller, first)
