@@ -10,6 +10,7 @@ from mluops_gtest.files.mapped import pieces
 from mluops_gtest.model.cause import Overrun
 from mluops_gtest.model.dtypes import Array, DType
 from mluops_gtest.model.guard_zone import GUARD_BYTES, GUARD_PATTERN
+from mluops_gtest.native.addresses import address_of
 from mluops_gtest.native.scans import native_count_holding, native_first_difference
 from mluops_gtest.value import Value
 
@@ -68,8 +69,8 @@ class Arena:
 
     def __init__(self) -> None:
         self._slab: Array = np.empty(0, np.uint8)
-        # Where in the slab the first aligned byte is.
-        self._start = 0
+        # Where the slab lies, and where in it the first aligned byte is.
+        self._address = self._start = 0
 
     def lay_out(self, wanted: Sequence[Wanted], side: Side | None = None) -> dict[str, Buffer]:
         """Aligned buffers with fresh guard zones and undefined contents; all earlier ones are forgotten."""
@@ -91,7 +92,8 @@ class Arena:
         if size > self._slab.size:
             self._slab = np.empty(0, np.uint8)  # freed before the larger one is taken
             self._slab = self._allocate(size)
-            self._start = -self._slab.ctypes.data % _ALIGNMENT
+            self._address = address_of(self._slab)
+            self._start = -self._address % _ALIGNMENT
 
     def _allocate(self, size: int) -> Array:
         """A slab of that size; an arena that is shared between processes takes it elsewhere."""
@@ -99,7 +101,7 @@ class Arena:
 
     def offset_of(self, array: Array) -> int:
         """Where in the slab an array of this arena begins."""
-        return array.ctypes.data - self._slab.ctypes.data if array.size else 0
+        return address_of(array) - self._address if array.size else 0
 
 
 def _stride(size: int) -> int:

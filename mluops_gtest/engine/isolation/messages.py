@@ -53,19 +53,13 @@ def call_from(message: Mapping[str, Any], tensors: View, workspace: View) -> OpC
 
 
 def _arguments(arguments: Mapping[str, TensorArg | None], place: OffsetOf) -> dict[str, Any]:
-    return {
-        name: None
-        if arg is None
-        else [
-            arg.dtype.value,
-            arg.layout.value,
-            arg.dims,
-            arg.strides,
-            None if arg.array is None else place(arg.array),
-            arg.null,
-        ]
-        for name, arg in arguments.items()
-    }
+    return {name: None if arg is None else _line(arg, place) for name, arg in arguments.items()}
+
+
+def _line(arg: TensorArg, place: OffsetOf) -> list[Any]:
+    desc = arg.desc
+    offset = None if arg.array is None else place(arg.array)
+    return [desc.dtype.value, desc.layout.value, desc.dims, desc.strides, offset, arg.null]
 
 
 def _argument(name: str, line: Any, view: View) -> TensorArg | None:
