@@ -148,10 +148,10 @@ WHY_RUN = (
 )
 # By perf_counter around each step, the fastest of several rounds.
 WHY_WORKERS = (
-    "With one worker a case takes twice as long as inline: a third of that waits for the answer (both processes sleep "
-    "and wake; what the worker itself does is less than half of the wait), a fifth makes, sends and reads the "
-    "messages. With two workers the waits overlap, but the cases of both are loaded and judged by one controller, a Python "
-    "process that uses one core."
+    "With one worker a case takes twice as long as inline: a third of that waits for the answer (both processes "
+    "sleep and wake; what the worker itself does is less than half of the wait), a fifth makes, sends and reads the "
+    "messages. With two workers the waits overlap, but the cases of both are loaded and judged by one controller, a "
+    "Python process that uses one core."
 )
 
 
