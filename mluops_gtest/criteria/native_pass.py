@@ -94,20 +94,13 @@ class NativePass:
 
 
 def _stats(figures: ShareFigures) -> BlockStats:
-    if not figures.bits_unequal:
+    bits_unequal, mismatches, furthest = figures[0], figures[4], figures[15]
+    if not bits_unequal:
         return EQUAL
-    mismatched = NOWHERE
-    if figures.mismatched:
-        mismatched = Occurrences(figures.mismatched, figures.first_mismatched, figures.last_mismatched)
     return BlockStats(
-        figures.bits_unequal,
-        Occurrences(figures.unequal, figures.first_unequal, figures.last_unequal),
-        mismatched,
-        Errors(figures.largest, figures.relative, figures.error, figures.worst, figures.ulp),
-        _beyond(figures) if figures.furthest >= 0 else WITHIN,
+        bits_unequal,
+        Occurrences(*figures[1:4]),
+        Occurrences(*figures[4:7]) if mismatches else NOWHERE,
+        Errors(*figures[7:12]),
+        Beyond(Occurrences(*figures[12:15]), *figures[15:]) if furthest >= 0 else WITHIN,
     )
-
-
-def _beyond(figures: ShareFigures) -> Beyond:
-    places = Occurrences(figures.beyond, figures.first_beyond, figures.last_beyond)
-    return Beyond(places, figures.furthest, figures.ratio, figures.allowed)

@@ -24,10 +24,10 @@ class _ArrayInterface(ctypes.Structure):
 
 
 _pointer: Final = ctypes.pythonapi.PyCapsule_GetPointer
-_pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+_pointer.restype, _pointer.argtypes = ctypes.POINTER(_ArrayInterface), [ctypes.py_object, ctypes.c_char_p]
 
 
 def address_of(array: npt.NDArray[Any]) -> int:
     """The address of the first element, valid as long as the array lives."""
     capsule = array.__array_struct__
-    return _ArrayInterface.from_address(_pointer(capsule, None)).data or 0
+    return _pointer(capsule, None)[0].data or 0

@@ -3,7 +3,7 @@
 import ctypes
 from functools import cache
 from struct import Struct
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -25,30 +25,9 @@ _SIZES: Final = tuple(2 if name == "bfloat16" else int(name[1:]) for name in _NA
 _Array = npt.NDArray[Any]
 
 
-class ShareFigures(NamedTuple):
-    """What one share says; places count parts from the beginning of the arrays, −1 is nowhere."""
-
-    bits_unequal: int
-    unequal: int
-    first_unequal: int
-    last_unequal: int
-    mismatched: int
-    first_mismatched: int
-    last_mismatched: int
-    largest: float
-    relative: float
-    error: float
-    worst: int
-    ulp: int
-    beyond: int
-    first_beyond: int
-    last_beyond: int
-    furthest: int
-    ratio: float
-    allowed: float
-
-
-# struct figures and struct pair of native.h: packed at once, where a ctypes.Structure takes its fields one by one.
+# What one share says, the fields of struct figures in native.h; places count parts from the beginning of the arrays.
+ShareFigures = tuple[Any, ...]
+# struct figures and struct pair of native.h, packed at once, where a ctypes.Structure takes its fields one by one.
 _FIGURES: Final = Struct("7q3dqQ4q2d")
 _PAIR: Final = Struct("2P3qdP")
 _Room: Final = ctypes.c_char * _FIGURES.size
@@ -108,7 +87,7 @@ class NativePair:
         """Compare these cells, and keep their sums."""
         found = _Room()
         self._functions.compare(self._kind, self._pair(first, cells), found, *self._kept(first))
-        return ShareFigures(*_FIGURES.unpack(found))
+        return _FIGURES.unpack(found)
 
     def weigh(self, first: int, cells: int, *, all_cells: bool = False) -> int:
         """Fill in the weights of those of these cells that are equal, or of all; how many of their parts are finite."""
@@ -128,7 +107,7 @@ class NativePair:
     def sums(self) -> list[list[float]]:
         """Σ|e−b|, Σ(e−b)², Σ|b| and Σb² of every cell."""
         numbers = self._sums[:]
-        return [numbers[which::4] for which in range(4)]
+        return [[number] for number in numbers] if self.cells == 1 else [numbers[which::4] for which in range(4)]
 
     def _pair(self, first: int, cells: int) -> bytes:
         start = first * CELL
