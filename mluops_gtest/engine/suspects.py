@@ -1,7 +1,7 @@
 """Mistakes that can be recomputed: those that an operator names, and inputs that were rounded on the way."""
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from functools import cached_property, partial
 from typing import Final
 
 import numpy as np
@@ -71,7 +71,7 @@ class Suspects:
         # Rounding may move data out of what the document defines; of these the reference promises nothing.
         return {} if self._operator.broken(call) else self._operator.reference(call).outputs
 
-    @property
+    @cached_property
     def _call(self) -> OpCall:
         return bind_values(self._case, self._operator)
 
