@@ -17,7 +17,7 @@ from mluops_gtest.criteria.elementwise import (
     natively_found,
 )
 from mluops_gtest.criteria.figures import EPSILON, EQUAL, BlockStats, merged, timing_stats, weight_of
-from mluops_gtest.criteria.native_pass import NativePass
+from mluops_gtest.criteria.native_pass import NativePass, small_stats
 from mluops_gtest.criteria.pairs import lower_share
 from mluops_gtest.criteria.sums import Sums, joined, total
 from mluops_gtest.errors import ContentError
@@ -77,8 +77,12 @@ def compare(
     limits = limits if limits is not None and can_be_bounded(dtype) else None
     found = None
     # Of few elements the bytes tell at once that all are equal, which is so in most cases.
-    if evaluated.nbytes <= _SMALL and evaluated.tobytes() == baseline.tobytes():
+    few = evaluated.nbytes <= _SMALL
+    if few and evaluated.tobytes() == baseline.tobytes():
         whole, diff1, diff2 = EQUAL, 0.0, 0.0
+    elif few and limits is None and (small := small_stats(evaluated, baseline, elements)) is not None:
+        whole, *sums = small
+        diff1, diff2 = _norms(*sums) if asked.norms and whole.unequal.number else (0.0, 0.0)
     elif (natively := NativePass.over(evaluated, baseline, elements)) is not None:
         whole, found = _natively_measured(natively, baseline, dtype, limits)
         diff1, diff2 = _norms(*natively.sums()) if asked.norms and whole.unequal.number else (0.0, 0.0)

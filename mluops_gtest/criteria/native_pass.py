@@ -11,7 +11,7 @@ from mluops_gtest.criteria.figures import EQUAL, NOWHERE, WITHIN, Beyond, BlockS
 from mluops_gtest.criteria.sums import Sums
 from mluops_gtest.files.mapped import let_go
 from mluops_gtest.model.dtypes import Array
-from mluops_gtest.native.comparing import CELL, NativePair, ShareFigures, native_pair
+from mluops_gtest.native.comparing import CELL, NativePair, ShareFigures, cell_figures, native_pair
 from mluops_gtest.native.limits import NativeLimits
 
 # Cells that are looked through at once for a first difference.
@@ -91,6 +91,15 @@ class NativePass:
         if self._arrays.count < blocks.SHARED_FROM:
             return [work(0, cells)] if cells else []
         return blocks.in_shares(lambda share: work(share.start, len(share)), range(cells))
+
+
+def small_stats(evaluated: Array, baseline: Array, elements: Elements) -> tuple[BlockStats, Sums, Sums] | None:
+    """The figures of a few parts of which some differ, and their sums; None where there is no library."""
+    found = cell_figures(evaluated, baseline, elements.native, parts=elements.parts, small=elements.small)
+    if found is None:
+        return None
+    figures, (difference, difference_squared, weight, weight_squared) = found
+    return _stats(figures), ([difference], [difference_squared]), ([weight], [weight_squared])
 
 
 def _stats(figures: ShareFigures) -> BlockStats:

@@ -30,6 +30,9 @@ ShareFigures = tuple[Any, ...]
 # struct figures and struct pair of native.h, packed at once, where a ctypes.Structure takes its fields one by one.
 _FIGURES: Final = Struct("7q3dqQ4q2d")
 _PAIR: Final = Struct("2P3qdP")
+# struct one_cell: what is given, then what is found, and the sums of one cell.
+_CELL_FOUND: Final = Struct(f"{_FIGURES.format}4d")
+_Cell: Final = ctypes.c_char * (_PAIR.size + _CELL_FOUND.size + 8)
 _Room: Final = ctypes.c_char * _FIGURES.size
 
 
@@ -43,7 +46,9 @@ class _Functions:
             ctypes.c_int64,
         )
         self.compare.argtypes = [ctypes.c_int, pointer, pointer, pointer, pointer]
-        self.compare.restype = None
+        self.compare_cell = library.mluops_compare_cell
+        self.compare_cell.argtypes = [ctypes.c_int, pointer]
+        self.compare.restype = self.compare_cell.restype = None
         self.weigh.argtypes = [ctypes.c_int, pointer, pointer, pointer]
         self.weigh.restype = ctypes.c_int64
         self.beyond.argtypes = [ctypes.c_int, pointer, ctypes.c_double, ctypes.c_double]
@@ -107,7 +112,7 @@ class NativePair:
     def sums(self) -> list[list[float]]:
         """Σ|e−b|, Σ(e−b)², Σ|b| and Σb² of every cell."""
         numbers = self._sums[:]
-        return [[number] for number in numbers] if self.cells == 1 else [numbers[which::4] for which in range(4)]
+        return [numbers[which::4] for which in range(4)]
 
     def _pair(self, first: int, cells: int) -> bytes:
         start = first * CELL
@@ -120,6 +125,22 @@ class NativePair:
     def _kept(self, first: int) -> tuple[int, int]:
         """Where the sums of the cells from that one on are, and their marks of equality."""
         return ctypes.addressof(self._sums) + 32 * first, ctypes.addressof(self._equal) + first
+
+
+def cell_figures(
+    evaluated: _Array, baseline: _Array, part: str, *, parts: int = 1, small: float | None = None
+) -> tuple[ShareFigures, tuple[float, ...]] | None:
+    """What unequal arrays of at most one cell say, and Σ|e−b|, Σ(e−b)², Σ|b| and Σb²; None as for `native_pair`."""
+    library = native_library()
+    if library is None:
+        return None
+    evaluated, baseline = np.ascontiguousarray(evaluated), np.ascontiguousarray(baseline)
+    kind, cell = _KINDS[part], _Cell()
+    count, addresses = baseline.nbytes // _SIZES[kind], (address_of(evaluated), address_of(baseline))
+    _PAIR.pack_into(cell, 0, *addresses, 0, count, parts, small or 0.0, 0)
+    _functions(library).compare_cell(kind, cell)
+    found = _CELL_FOUND.unpack_from(cell, _PAIR.size)
+    return found[:-4], found[-4:]
 
 
 def native_pair(

@@ -59,6 +59,14 @@ typedef struct {
     const bound *limits; /* or none; only of single floating-point parts */
 } pair;
 
+/* Few parts of two arrays, and what is found there. */
+typedef struct {
+    pair given;
+    figures found;
+    cell_sums sums;
+    uint8_t equal;
+} one_cell;
+
 typedef struct {
     /* `equal` says of each cell whether its bits are the same on both sides: its sums were left alone then. */
     void (*compare)(const pair *, figures *, cell_sums *, uint8_t *equal);
