@@ -18,6 +18,7 @@ from mluops_gtest.generate.make import make_case
 from mluops_gtest.model.case import Case
 from mluops_gtest.model.parts import MUTANTS
 from mluops_gtest.model.result import Outcome
+from tests.support.examples import examples
 
 ROOT = Path(__file__).parents[2]
 OPERATORS = load_operators(ROOT)
@@ -134,7 +135,7 @@ def random_inputs(rng: np.random.Generator, *, finite: bool = False) -> tuple[Ar
 @pytest.mark.parametrize("seed", range(4))
 def test_reference_and_kernel_agree_with_the_document_on_random_calls(seed: int, mean: bool) -> None:
     rng = np.random.default_rng(seed)
-    for _ in range(100):
+    for _ in range(examples(100)):
         feats, coors, rows = random_inputs(rng)
         wanted = literal(feats, coors, mean)
         assert_same(by_reference(feats, coors, rows, mean), wanted)
@@ -260,7 +261,7 @@ def test_the_gradients_of_the_maxima_all_arrive() -> None:
     """dynamic_scatter_backward, fed with this output, gives every gradient to exactly one point."""
     backward = OPERATORS["dynamic_scatter_backward"]
     rng = np.random.default_rng(11)
-    for _ in range(40):
+    for _ in range(examples(40)):
         feats, coors, rows = random_inputs(rng, finite=True)
         outputs = by_reference(feats, coors, rows, False)
         gradients = rng.integers(-50, 50, outputs["voxel_feats"].shape).astype("<f4")

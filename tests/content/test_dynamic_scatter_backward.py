@@ -11,6 +11,7 @@ from mluops_gtest.authoring import Array, Draw, DType, Handle, Layout, OpCall, S
 from mluops_gtest.content.declarations import load_declarations
 from mluops_gtest.content.operators import load_operator
 from mluops_gtest.generate.make import make_case
+from tests.support.examples import examples
 
 ROOT = Path(__file__).parents[2]
 OPERATOR = load_operator(ROOT / "generators" / "dynamic_scatter_backward" / "__init__.py")
@@ -77,7 +78,7 @@ def random_inputs(rng: np.random.Generator) -> dict[str, Array]:
 @pytest.mark.parametrize("seed", range(6))
 def test_reference_and_kernel_agree_with_the_document_on_random_cases(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    for _ in range(150):
+    for _ in range(examples(150)):
         inputs = random_inputs(rng)
         expected = literal(inputs)
         assert same_bits(by_reference(inputs), expected), inputs

@@ -23,6 +23,7 @@ from mluops_gtest.generate.make import make_case
 from mluops_gtest.model.result import Outcome
 from mluops_gtest.model.tensor import contiguous
 from tests.conftest import ROOT
+from tests.support.examples import examples
 from tests.support.kernel_answers import answering_checks, reachable
 
 OPERATOR = load_operator(ROOT / "generators" / "masked_col2im_forward" / "__init__.py")
@@ -92,7 +93,7 @@ def bits_of(array: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("seed", range(6))
 def test_reference_kernel_and_literal_loops_agree_bit_for_bit(seed: int) -> None:
     rng = random.Random(seed)
-    for _ in range(150):
+    for _ in range(examples(150)):
         call = random_call(rng)
         expected = literal_loops(call)
         assert OPERATOR.broken(call) is None
@@ -105,7 +106,7 @@ def test_reference_kernel_and_literal_loops_agree_bit_for_bit(seed: int) -> None
 
 def test_the_copy_that_the_wrong_ones_vary_is_right() -> None:
     rng = random.Random(99)
-    for _ in range(100):
+    for _ in range(examples(100)):
         call = random_call(rng)
         assert apply(Steps(), call) is Status.SUCCESS
         np.testing.assert_array_equal(bits_of(call.array("im")), literal_loops(call))
@@ -222,7 +223,7 @@ def im2col(image: np.ndarray, call: OpCall) -> np.ndarray:
 
 def test_masked_im2col_forward_returns_col() -> None:
     rng = random.Random(11)
-    for _ in range(200):
+    for _ in range(examples(200)):
         call = random_call(rng)
         if call.tensor("mask_h_idx").desc.is_empty:
             continue
@@ -233,7 +234,7 @@ def test_masked_im2col_forward_returns_col() -> None:
 def test_it_is_the_transpose_of_masked_im2col_forward() -> None:
     """⟨col2im(c), x⟩ = ⟨c, im2col(x)⟩ in integers, where no order of additions matters."""
     rng = random.Random(12)
-    for _ in range(50):
+    for _ in range(examples(50)):
         call = random_call(rng)
         if call.tensor("mask_h_idx").desc.is_empty:
             continue

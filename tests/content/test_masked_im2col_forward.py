@@ -19,6 +19,7 @@ from mluops_gtest.content.declarations import load_declarations
 from mluops_gtest.content.operators import load_operator
 from mluops_gtest.generate.make import make_case
 from mluops_gtest.model.tensor import contiguous
+from tests.support.examples import examples
 from tests.support.kernel_answers import answering_checks, reachable
 
 ROOT = Path(__file__).parents[2]
@@ -90,7 +91,7 @@ def bits_of(array: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("seed", range(6))
 def test_reference_kernel_and_literal_loops_agree_bit_for_bit(seed: int) -> None:
     rng = random.Random(seed)
-    for _ in range(150):
+    for _ in range(examples(150)):
         call = random_call(rng)
         expected = literal_loops(call)
         baseline = OPERATOR.reference(replace(call, outputs={})).outputs["data_col"]
@@ -103,7 +104,7 @@ def test_reference_kernel_and_literal_loops_agree_bit_for_bit(seed: int) -> None
 
 def test_the_copy_that_the_wrong_ones_vary_is_right() -> None:
     rng = random.Random(99)
-    for _ in range(100):
+    for _ in range(examples(100)):
         call = random_call(rng)
         assert apply(Steps(), call) is Status.SUCCESS
         np.testing.assert_array_equal(bits_of(call.array("data_col")), literal_loops(call))

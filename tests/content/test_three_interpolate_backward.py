@@ -13,6 +13,7 @@ from mluops_gtest.authoring.sums import largest_magnitude, lattice_exponent, sum
 from mluops_gtest.content.declarations import load_declarations
 from mluops_gtest.content.operators import load_operator
 from mluops_gtest.criteria.elementwise import element_errors
+from tests.support.examples import examples
 from tests.support.interpolation import (
     assert_all_half_cases_pass,
     assert_subsumed,
@@ -86,7 +87,7 @@ def random_inputs(seed, *, special):
 
 @pytest.mark.parametrize("first", range(0, 600, 100))
 def test_reference_and_kernel_agree_with_literal_loops(first):
-    for seed in range(first, first + 100):
+    for seed in range(first, first + examples(100)):
         inputs = random_inputs(seed, special=seed % 5 == 0)
         expected = literal_loops(*inputs)
         np.testing.assert_array_equal(by_reference(*inputs), expected, err_msg=str(seed))
@@ -97,7 +98,7 @@ def test_reference_and_kernel_agree_with_literal_loops(first):
 
 
 def test_the_unbroken_base_of_the_wrong_implementations_is_right():
-    for seed in range(40):
+    for seed in range(examples(40)):
         inputs = random_inputs(seed, special=seed % 3 == 0)
         call = call_for(*inputs)
         assert variant("", "").run(call) is Status.SUCCESS

@@ -16,6 +16,7 @@ from mluops_gtest.authoring.sums import lattice_exponent
 from mluops_gtest.content.declarations import load_declarations
 from mluops_gtest.content.operators import load_operator
 from mluops_gtest.criteria.elementwise import element_errors
+from tests.support.examples import examples
 from tests.support.interpolation import (
     assert_all_half_cases_pass,
     assert_subsumed,
@@ -76,7 +77,7 @@ def assert_close(call, expected) -> None:
 
 @pytest.mark.parametrize("first", range(0, 600, 100))
 def test_reference_and_kernel_agree_with_literal_loops(first):
-    for seed in range(first, first + 100):
+    for seed in range(first, first + examples(100)):
         _, *operands = random_operands(seed, fed_by_cells=True, special=seed % 5 == 0)
         expected = literal_loops(*operands)
         np.testing.assert_array_equal(by_reference(*operands), expected, err_msg=str(seed))
@@ -87,7 +88,7 @@ def test_reference_and_kernel_agree_with_literal_loops(first):
 
 
 def test_the_unbroken_base_of_the_wrong_implementations_is_right():
-    for seed in range(40):
+    for seed in range(examples(40)):
         _, *operands = random_operands(seed, fed_by_cells=True, special=seed % 3 == 0)
         call = call_for(*operands)
         assert variant("", "").run(call) is Status.SUCCESS

@@ -31,6 +31,7 @@ from mluops_gtest.content.operators import load_operator
 from mluops_gtest.criteria.elementwise import element_errors
 from mluops_gtest.generate.make import make_case
 from mluops_gtest.model.reseed import Reseed
+from tests.support.examples import examples
 from tests.support.kernel_answers import answering_checks
 
 ROOT = Path(__file__).parents[2]
@@ -100,7 +101,7 @@ def random_clouds(rng: np.random.Generator, dtype: str) -> tuple[Array, Array]:
 @pytest.mark.parametrize("seed", range(3))
 def test_reference_kernel_and_unbroken_mutant_agree_with_the_scan_on_random_clouds(seed: int, dtype: str) -> None:
     rng = np.random.default_rng(seed)
-    for _ in range(120):
+    for _ in range(examples(120)):
         clouds = random_clouds(rng, dtype)
         expected = literal(*clouds)
         assert same_bits(by_reference(*clouds), expected), clouds

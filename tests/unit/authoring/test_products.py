@@ -17,6 +17,7 @@ from mluops_gtest.authoring.products import (
     terms_by_row,
 )
 from mluops_gtest.errors import ContentError
+from tests.support.examples import examples
 
 
 def random_products(rng: random.Random, bits: int = 10) -> Products:
@@ -43,7 +44,7 @@ def literal(made: Products) -> np.ndarray:
 def test_both_ways_are_the_formula(monkeypatch):
     monkeypatch.setattr(products, "_BLOCK_SUMS", 7)
     rng = random.Random(1)
-    for _ in range(150):
+    for _ in range(examples(150)):
         made = random_products(rng)
         assert float64_is_exact(made)
         wanted = literal(made)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from mluops_gtest.authoring.sparse import Geometry, Pairs, derive_output_space, find_pairs
+from tests.support.examples import examples
 
 
 def by_definition(indices, geometry):
@@ -54,7 +55,7 @@ def triple(rng, low, high):
     return tuple(rng.randint(low, high) for _ in range(3))
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", range(examples(150)))
 def test_default_mode_is_the_definition(seed):
     rng = random.Random(seed)
     space, kernel, pad = triple(rng, 1, 6), triple(rng, 1, 4), triple(rng, 0, 3)
@@ -65,7 +66,7 @@ def test_default_mode_is_the_definition(seed):
     assert_as_defined(find_pairs(indices, geometry), indices, geometry)
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", range(examples(150)))
 def test_sub_m_mode_is_the_definition(seed):
     rng = random.Random(seed)
     space, kernel = triple(rng, 1, 6), triple(rng, 1, 5)
