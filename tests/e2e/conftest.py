@@ -66,6 +66,19 @@ def run(cli, tmp_path):
     return call
 
 
+@pytest.fixture(scope="module")
+def run_once(tmp_path_factory):
+    """`mluops-test run` for fixtures of a module: the folder of results that all its tests read."""
+
+    def call(*arguments, code=0):
+        out = tmp_path_factory.mktemp("run") / "results"
+        result = called("run", *arguments, "--out", out)
+        assert result.code == code, result.out
+        return out
+
+    return call
+
+
 @pytest.fixture
 def toy(toy_with):
     """A generated root with one tiny operator."""

@@ -12,14 +12,14 @@ SELECT = ("--op", "voxel_pooling_forward", "--tag", "smoke")
 CASE = "voxel_pooling_forward/order_of_axes"
 
 
-@pytest.fixture
-def exact(run):
-    return run(*SELECT, "--backend", wrong("Exact"), "--no-isolate").folder
+@pytest.fixture(scope="module")
+def exact(run_once):
+    return run_once(*SELECT, "--backend", wrong("Exact"), "--no-isolate")
 
 
-@pytest.fixture
-def zero(run):
-    return run(*SELECT, "--backend", wrong("AllZero"), "--no-isolate").folder
+@pytest.fixture(scope="module")
+def zero(run_once):
+    return run_once(*SELECT, "--backend", wrong("AllZero"), "--no-isolate", code=1)
 
 
 def test_differences_are_shown_and_do_not_fail(cli, exact, zero):

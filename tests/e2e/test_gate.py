@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -10,22 +9,15 @@ import pytest
 
 from mluops_gtest.gate.baseline import baseline_from_json, baseline_text, load_json
 from mluops_gtest.gate.waivers import load_waivers
-from tests.e2e.conftest import called, wrong
+from tests.e2e.conftest import wrong
 
 FOREVER = "2999-12-31"
 
 
 @pytest.fixture(scope="module")
-def passed(generated_toy, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("passed") / "results"
-    assert called("run", "--root", generated_toy(), "--out", folder).code == 0
-    return folder
-
-
-@pytest.fixture
-def results(passed, tmp_path):
+def results(generated_toy, run_once):
     """The default set of the toy operator, all passed."""
-    return Path(shutil.copytree(passed, tmp_path / "passed"))
+    return run_once("--root", generated_toy())
 
 
 @pytest.fixture

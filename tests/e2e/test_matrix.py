@@ -3,16 +3,16 @@
 import pytest
 
 from mluops_gtest.errors import ExitCode
-from tests.e2e.conftest import SUPPORT
+from tests.e2e.conftest import wrong
 
 SELECTED = ("masked_im2col_forward/edge_top_float", "masked_im2col_forward/handle_null")
 
 
-@pytest.fixture
-def runs(run):
+@pytest.fixture(scope="module")
+def runs(run_once):
     """One run on numpy, one on a backend that is wrong, one that lacks a case."""
-    wrong = run(*SELECTED, "--backend", f"{SUPPORT}/wrong_backends.py:AllZero", "--no-isolate")
-    return run(*SELECTED).folder, wrong.folder, run(SELECTED[0], "--backend", "reference").folder
+    zeros = run_once(*SELECTED, "--backend", wrong("AllZero"), "--no-isolate", code=1)
+    return run_once(*SELECTED), zeros, run_once(SELECTED[0], "--backend", "reference")
 
 
 def test_runs_stand_side_by_side(cli, runs):

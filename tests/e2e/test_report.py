@@ -18,19 +18,15 @@ FORMATS = {"html": "<!DOCTYPE html>", "markdown": "# Operator test report", "jun
 SELECT = ("--op", "voxel_pooling_forward", "--tag", "smoke")
 
 
-@pytest.fixture
-def failing(run):
+@pytest.fixture(scope="module")
+def failing(run_once):
     """Results with failures."""
-    result = run(*SELECT, "--backend", wrong("AllZero"), "--no-isolate")
-    assert result.code == 1
-    return result.folder
+    return run_once(*SELECT, "--backend", wrong("AllZero"), "--no-isolate", code=1)
 
 
-@pytest.fixture
-def passing(run):
-    result = run(*SELECT, "--backend", wrong("Exact"), "--no-isolate")
-    assert result.code == 0, result.out
-    return result.folder
+@pytest.fixture(scope="module")
+def passing(run_once):
+    return run_once(*SELECT, "--backend", wrong("Exact"), "--no-isolate")
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -209,11 +205,11 @@ def test_history_adds_how_the_cases_went_on_this_backend(cli, passing, run):
     assert cli("report", again, "--history", "h.sqlite").out.startswith(FORMATS["html"])
 
 
-def test_a_summary_of_other_results_is_refused(cli, passing):
+def test_a_summary_of_other_results_is_refused(cli, passing, tmp_path):
     record = json.loads((passing / "report.json").read_text())
     record["summary"] = {"passed": 10**6}
-    (passing / "report.json").write_text(json.dumps(record))
-    refused = cli("report", passing, "--format", "json")
+    (tmp_path / "report.json").write_text(json.dumps(record))
+    refused = cli("report", tmp_path / "report.json", "--format", "json")
     assert (refused.code, refused.out) == (3, "")
     assert "$.summary: it says {'passed': 1000000}" in refused.err
 
