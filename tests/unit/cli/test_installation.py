@@ -8,6 +8,9 @@ from mluops_gtest.native import comparing
 from mluops_gtest.version import __version__
 from tests.support.native_core import NATIVE, going
 
+# Its place in struct figures of native.h.
+LARGEST = 7
+
 
 @pytest.mark.parametrize("arguments", [["--version", "-v"], ["-v", "--version"], ["-V", "--verbose"]])
 def test_a_verbose_version_says_what_it_runs_on(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -36,8 +39,9 @@ def test_the_doctor_finds_a_core_that_miscounts(
     right = comparing.NativePair.figures
 
     def wrong(self, first, cells):
-        found = right(self, first, cells)
-        return found._replace(largest=found.largest * (1 + 2**-52))
+        found = list(right(self, first, cells))
+        found[LARGEST] *= 1 + 2**-52
+        return tuple(found)
 
     monkeypatch.setattr(comparing.NativePair, "figures", wrong)
     with going(NATIVE):
