@@ -43,12 +43,14 @@ def cell_sums(numbers: Array) -> list[list[float]]:
         if whole:
             np.add.reduce(rest[:, :whole].reshape(count, -1, LANES), axis=1, out=lanes[:, cells])
         lanes[:, cells, : rest.shape[1] - whole] += rest[:, whole:]
+    # Lanes first: half of them is one piece of memory then, and added in half the time.
+    lanes = lanes.reshape(-1, LANES).T.copy()
     width = LANES
     while width > 1:
         width //= 2
         # Lanes beyond a short array are zeros, which change no sum.
-        lanes = lanes[:, :, :width] + lanes[:, :, width:] if length > width else lanes[:, :, :width]
-    found: list[list[float]] = lanes[:, :, 0].tolist()
+        lanes = lanes[:width] + lanes[width:] if length > width else lanes[:width]
+    found: list[list[float]] = lanes[0].reshape(count, -1).tolist()
     return found
 
 
