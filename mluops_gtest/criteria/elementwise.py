@@ -156,12 +156,13 @@ def _unequal(
             places = np.flatnonzero(unequal)
             if not places.size:
                 continue
-            here = bound.part(index, baseline.shape).part(unequal, unequal.shape)
+            block = bound.part(index, baseline.shape)
+            here = block.part(unequal, unequal.shape)
             e, b = (values[unequal].astype(np.float64) for values in (e, b))
             allowed = np.broadcast_to(_allowed(e, b, dtype, here, precision), b.shape)
             yield start + places, _ratios(e, b, allowed), allowed
             let_go(baseline[index])
-            let_go(np.asarray(bound.part(index, baseline.shape).magnitude))
+            let_go(np.asarray(block.magnitude))
 
 
 def _blocks(shape: tuple[int, ...]) -> Iterator[tuple[tuple[int | slice, ...], int]]:

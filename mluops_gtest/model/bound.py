@@ -38,6 +38,10 @@ class Bound(Value):
         import numpy as np
 
         def of(values: Any) -> Any:
-            return np.broadcast_to(values, dims)[index] if np.ndim(values) else values
+            array = np.asarray(values)
+            if not array.ndim:
+                return values
+            # To broadcast takes ten times as long as to look whether there is a need.
+            return (array if array.shape == dims else np.broadcast_to(array, dims))[index]
 
         return replace(self, magnitude=of(self.magnitude), roundings=of(self.roundings), unit=of(self.unit))
