@@ -2,7 +2,6 @@
 
 import gc
 import os
-import shutil
 import sys
 from pathlib import Path
 
@@ -24,7 +23,6 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Compiled modules, whatever the environment says of them: to compile all takes a worker ten seconds, and a process of a
 # test one. Workers and processes inherit it.
 sys.dont_write_bytecode = False
-sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(KEPT / "compiled")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # Thousands of collected tests stay for good: looking for garbage among them takes a third of the time of collecting.
 gc.disable()
@@ -90,21 +88,19 @@ def pytest_collection_finish():
 
 
 def pytest_xdist_auto_num_workers(config):
-    """A worker per core, and one more for slow tests: they wait for processes, time limits and disks."""
-    return len(os.sched_getaffinity(0)) + (not is_quick(config))
+    """A worker per core, and two more for slow tests: they wait for processes, time limits and disks."""
+    return len(os.sched_getaffinity(0)) + (0 if is_quick(config) else 2)
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _own_folders(tmp_path_factory):
-    """Tests neither use nor fill the user's cache of cases, and what they write leaves no compiled modules.
+def _own_folders():
+    """Tests neither use nor fill the user's cache of cases.
 
     To make all large cases takes minutes; one that is found again is compared with the lock before it is used.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MLUOPS_TEST_CACHE", str(KEPT / "cases"))
         yield
-    own = tmp_path_factory.getbasetemp()
-    shutil.rmtree(KEPT / "compiled" / own.relative_to(own.anchor), ignore_errors=True)
 
 
 @pytest.fixture(scope="session", autouse=True)
