@@ -73,7 +73,7 @@ def test_the_optimised_library_rounds_within_the_criteria(run, example, catalogu
 )
 def test_every_planted_bug_gets_its_outcome(run, example, twins, bug, outcome, words, everywhere):
     """One small case of every operator is enough to meet each; the tile edges need the sizes around them."""
-    selection = ["--tag", "boundary", "-k", "65"] if bug == "tile_edge" else twins
+    selection = ["--tag", "boundary", "-k", "65 and not 655"] if bug == "tile_edge" else twins
     library = example / "build" / f"libmluops_host_{bug}.so"
     limit = 1 if bug == "endless_loop" else 60
     result = run(*selection, "--backend", f"c:{library}", "--timeout", limit, "-j", 2)
