@@ -18,8 +18,10 @@ from tests.support.examples import examples
 ROOT = Path(__file__).parents[1]
 # What the next run of the tests finds again.
 KEPT = ROOT / ".pytest_cache"
-# There is a worker per core, where threads of BLAS would wait for each other; workers read this when they load numpy.
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# There is a worker per core, where threads of BLAS and torch would wait for each other; workers read this when they load
+# numpy and torch.
+for _variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+    os.environ.setdefault(_variable, "1")
 # Compiled modules, whatever the environment says of them: to compile all takes a worker ten seconds, and a process of a
 # test one. Workers and processes inherit it.
 sys.dont_write_bytecode = False

@@ -19,10 +19,8 @@ class TestWithTorch:
     pytestmark = needs_torch
 
     @pytest.mark.slow(seconds=20)
-    def test_the_default_set_passes(self, run, catalogue, monkeypatch):
+    def test_the_default_set_passes(self, run, catalogue):
         """Bit for bit where a copy is asked for."""
-        # Threads that wait for their turn on a busy machine take longer than thousands of small cases do.
-        monkeypatch.setenv("OMP_NUM_THREADS", "1")
         result = run("--backend", "torch", "--bitwise")
         assert result.code == 0, result.out[-3000:]
         assert set(result.report["summary"]) == {"passed"}
