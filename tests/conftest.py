@@ -18,8 +18,8 @@ from tests.support.examples import examples
 ROOT = Path(__file__).parents[1]
 # What the next run of the tests finds again.
 KEPT = ROOT / ".pytest_cache"
-# There is a worker per core, where threads of BLAS and torch would wait for each other; workers read this when they load
-# numpy and torch.
+# There is a worker per core, where threads of BLAS and torch would wait for each other; they read this when they are
+# loaded.
 for _variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
 # Compiled modules, whatever the environment says of them: to compile all takes a worker ten seconds, and a process of a
