@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 REMARKS = {"not run", "exit", "file", "append", "prepare", "pipeline"}
 _REMARK = re.compile(r"<!-- ([a-z ]+?)(?:: (.+))? -->")
 # What other tests may be writing just now.
-_PASSING = shutil.ignore_patterns("__pycache__", "build", "*.so")
+_PASSING = shutil.ignore_patterns("__pycache__", "build", "libmluops_host*.so")
 _CHECKOUT = ("mluops_gtest", "generators", "cases", "prototxt", "examples", "README.md", "cli.py")
 
 
@@ -147,9 +147,8 @@ def write_checkout(folder: Path) -> None:
             shutil.copytree(source, folder / name, ignore=_PASSING)
         else:
             shutil.copy2(source, folder)
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPYCACHEPREFIX"}
     command = [sys.executable, "-m", "compileall", "-q", "mluops_gtest", "generators"]
-    subprocess.run(command, cwd=folder, env=environment, check=True)
+    subprocess.run(command, cwd=folder, check=True)
 
 
 class Reader:
@@ -170,9 +169,7 @@ class Reader:
             program = programs / name
             program.write_text(f"#!/bin/sh\nexec '{sys.executable}' {arguments} \"$@\"\n", encoding="utf-8")
             program.chmod(0o755)
-        # Compiled modules are found beside their sources, where `write_checkout` put them.
-        kept = {name: value for name, value in os.environ.items() if name != "PYTHONPYCACHEPREFIX"}
-        self._environment = {**kept, "PATH": f"{programs}:{os.environ['PATH']}", "COLUMNS": "200"}
+        self._environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "COLUMNS": "200"}
 
     def follow(self, block: Block) -> None:
         """Do what a block asks; AssertionError where it does not work as printed."""
