@@ -10,7 +10,7 @@ _HEAD = """\
 
 `python -m benchmarks --json benchmarks/table.json --page docs/reference/performance.md` makes this page. In each
 row ours and the peers work on the same data, round after round in turn, so that what else the machine does meets
-all alike; this machine did a lot else, and times are those of a busy one: read the **ratios**. A ratio is the
+all alike; the machine is a virtual one, whose clock changes with its neighbours: read the **ratios**. A ratio is the
 median over at least 5 rounds of ours / theirs in the same round, in brackets its quartiles; below 1 ours is faster.
 The share of the limit is what the machine can do at all for that work (reading the bytes, copying them, plain C) /
 ours. With `--cpu` work in this process is counted in processor time; such rows say so.
