@@ -2,9 +2,9 @@
 
 Every default and network case is run on the numpy backend. Then one element of a float output is doubled, zeroed,
 negated or replaced by its neighbour, at N random places each, and each such output is judged: by the document's
-criteria alone, and with the second look. Only what one element adds to the sums of diff1 and diff2 is computed anew;
-`--verify` asks the real judge about some of the places. Integer outputs are left out: one differing element of them
-fails under any criterion.
+criteria alone, and with the second look, which holds half outputs to half arithmetic. Only what one element adds to the
+sums of diff1 and diff2 is computed anew; `--verify` asks the real judge about some of the places. Integer outputs are
+left out: one differing element of them fails under any criterion.
 """
 
 import argparse
@@ -22,7 +22,7 @@ import numpy as np
 from mluops_gtest.api.session import Session
 from mluops_gtest.backends.numpy_backend import NumpyBackend
 from mluops_gtest.content.selection import Selected
-from mluops_gtest.criteria.elements import elements_of
+from mluops_gtest.criteria.blocks import elements_of
 from mluops_gtest.criteria.elementwise import allowances, can_be_bounded
 from mluops_gtest.criteria.figures import EPSILON
 from mluops_gtest.engine.caller import InlineCaller
@@ -34,9 +34,9 @@ from mluops_gtest.generate.kept_bounds import KeptBounds
 from mluops_gtest.model.bound import Bound
 from mluops_gtest.model.cause import BeyondBound
 from mluops_gtest.model.criterion import CriterionKind
-from mluops_gtest.model.dtypes import Array
+from mluops_gtest.model.dtypes import Array, DType
 from mluops_gtest.model.outcome import Outcome
-from mluops_gtest.model.precision import Precision
+from mluops_gtest.model.precision import Precision, WorkingPrecision
 from mluops_gtest.model.query import Query
 
 # What becomes of the chosen elements of a flat output.
@@ -47,8 +47,8 @@ CHANGES: Mapping[str, Callable[[Array, Array], Array]] = {
     "neighbour": lambda flat, places: flat[(places + 1) % flat.size],
 }
 HEAD = (
-    "| operator | default cases: criteria alone | with the second look "
-    "| network cases: criteria alone | with the second look |"
+    "| operator | data type | default cases: criteria alone | with the second look | held to float "
+    "| network cases: criteria alone | with the second look | held to float |"
 )
 # The real judge looks at whole outputs: of larger ones it is not asked.
 _JUDGED_WHOLE = 1 << 20
@@ -60,8 +60,9 @@ class Tally:
 
     changed: int = 0
     by_criteria: int = 0
-    # By the criteria or by the second look.
+    # By the criteria or by the second look; and by a look that holds half outputs to float, where that is declared.
     found: int = 0
+    by_float: int = 0
     # Changed by more than twice what arithmetic allows there, and how many of these were found.
     large: int = 0
     large_found: int = 0
@@ -129,9 +130,10 @@ def _block_sums(values: Array) -> Iterator[float]:
     return (float(values[start : start + (1 << 15)].sum()) for start in range(0, values.size, 1 << 15))
 
 
-def tally_of(outputs: CaseOutputs, bounds: Mapping[str, Bound], places: int, verify: int) -> Tally:
-    """All changes of all float outputs of one case."""
-    tally, random = Tally(), np.random.default_rng(zlib.crc32(outputs.case.id.encode()))
+def tallies_of(outputs: CaseOutputs, bounds: Mapping[str, Bound], places: int, verify: int) -> Mapping[DType, Tally]:
+    """All changes of all float outputs of one case, by the type of the output."""
+    found: dict[DType, Tally] = defaultdict(Tally)
+    random = np.random.default_rng(zlib.crc32(outputs.case.id.encode()))
     for pair in outputs.pairs():
         dtype = pair.tensor.desc.dtype
         if not can_be_bounded(dtype) or not pair.got.size:
@@ -140,8 +142,8 @@ def tally_of(outputs: CaseOutputs, bounds: Mapping[str, Bound], places: int, ver
             sums, flat = Sums(pair), pair.got.reshape(-1)
             for change in CHANGES.values():
                 chosen = np.arange(flat.size) if flat.size <= places else random.integers(0, flat.size, places)
-                tally.add(_tally(outputs, pair, bounds, sums, chosen, change(flat, chosen), verify))
-    return tally
+                found[dtype].add(_tally(outputs, pair, bounds, sums, chosen, change(flat, chosen), verify))
+    return found
 
 
 def _tally(
@@ -158,7 +160,9 @@ def _tally(
     moved = (wrong != right) & (wrong != b) & ~(np.isnan(wrong) & np.isnan(b))
     places, changed, right, wrong, b = (values[moved] for values in (places, changed, right, wrong, b))
     by_criteria = sums.found(places, wrong)
-    beyond, allowed = _second_look(pair, bounds.get(pair.tensor.id), places, changed)
+    bound, dtype = bounds.get(pair.tensor.id), pair.tensor.desc.dtype
+    beyond, allowed = _second_look(pair, bound, places, changed, WorkingPrecision().excused("", dtype))
+    beyond_float, _ = _second_look(pair, bound, places, changed, Precision.FLOAT)
     found = by_criteria | beyond
     large = ~(np.abs(wrong - right) <= 2 * allowed)
     sample = slice(0, verify if pair.got.size <= _JUDGED_WHOLE else 0)
@@ -167,20 +171,24 @@ def _tally(
         changed=places.size,
         by_criteria=int(by_criteria.sum()),
         found=int(found.sum()),
+        by_float=int((by_criteria | beyond_float).sum()),
         large=int(large.sum()),
         large_found=int((large & found).sum()),
         verified=places[sample].size,
     )
 
 
-def _second_look(pair: OutputPair, bound: Bound | None, places: Array, changed: Array) -> tuple[Array, Array]:
+def _second_look(
+    pair: OutputPair, bound: Bound | None, places: Array, changed: Array, precision: Precision
+) -> tuple[Array, Array]:
     """Per place whether the second look sees the element; and the bound of the right or the wrong one, if larger."""
     if bound is None:
         return np.zeros(places.size, bool), np.full(places.size, np.inf)
     index = np.unravel_index(places, pair.got.shape)
     here = bound.part(slice(0, pair.got.shape[0]), pair.tensor.desc.dims).part(index, pair.got.shape)
     right, baseline = pair.got[index], pair.expected[index]
-    at_wrong, at_right = (allowances(e, baseline, pair.tensor.desc.dtype, here) for e in (changed, right))
+    dtype = pair.tensor.desc.dtype
+    at_wrong, at_right = (allowances(e, baseline, dtype, here, precision) for e in (changed, right))
     wrong, b = changed.astype(np.float64), baseline.astype(np.float64)
     beyond = (np.abs(wrong - b) > at_wrong) & ~np.isnan(at_wrong)
     return beyond | ~(np.isfinite(wrong) & np.isfinite(b)), np.fmax(at_wrong, at_right)
@@ -200,7 +208,7 @@ def _verify(
     for place, value, *predicted in zip(places, changed, by_criteria, beyond, strict=True):
         arrays = {**outputs.arrays, pair.tensor.id: outputs.arrays[pair.tensor.id].copy()}
         arrays[pair.tensor.id][np.unravel_index(place, pair.got.shape)] = value
-        look = SecondLook(outputs.case, outputs.operator, Precision.FLOAT, decides=True, bounds=lambda *_: bounds)
+        look = SecondLook(outputs.case, outputs.operator, WorkingPrecision(), decides=True, bounds=lambda *_: bounds)
         judged = judge_values(
             outputs.case, outputs.operator, outputs.expectation, arrays, outputs.scalars, bitwise=False, look=look
         )
@@ -212,8 +220,8 @@ def _verify(
 
 def tallies(
     session: Session, selected: Iterable[Selected], places: int, verify: int = 0
-) -> Iterator[tuple[Selected, Tally]]:
-    """Every case that computes a float output and passes on numpy."""
+) -> Iterator[tuple[Selected, DType, Tally]]:
+    """Every case that computes a float output and passes on numpy, by the type of the output."""
     selected = tuple(selected)
     source, operators = session.source(selected), session.catalogue.operators
     bounds = KeptBounds(lambda operator: session.catalogue.root_of(operator).generators)
@@ -226,21 +234,20 @@ def tallies(
         if result.outcome is not Outcome.PASSED:
             raise AssertionError(f"{case.id} {result.outcome.value} on numpy: {result.reason}")
         # The buffers stay as they are until the next call.
-        tally = tally_of(seen[0], bounds(case, operators[case.operator]), places, verify) if seen else Tally()
-        if tally.changed:
-            yield chosen, tally
+        by_type = tallies_of(seen[0], bounds(case, operators[case.operator]), places, verify) if seen else {}
+        yield from ((chosen, dtype, tally) for dtype, tally in by_type.items() if tally.changed)
 
 
-def table(found: Mapping[tuple[str, str], Tally]) -> Iterator[str]:
-    """Markdown: a row per operator, shares of the default and of the network cases."""
+def table(found: Mapping[tuple[str, str, str], Tally]) -> Iterator[str]:
+    """Markdown: a row per operator and data type, shares of the default and of the network cases."""
     yield HEAD
-    yield "|---|---:|---:|---:|---:|"
-    for operator in sorted({operator for operator, _ in found}):
+    yield "|---|---|---:|---:|---:|---:|---:|---:|"
+    for operator, dtype in sorted({(operator, dtype) for operator, dtype, _ in found}):
         cells = []
         for kind in ("default", "network"):
-            tally = found.get((operator, kind), Tally())
-            cells += [_share(tally.by_criteria, tally.changed), _share(tally.found, tally.changed)]
-        yield f"| {operator} | {' | '.join(cells)} |"
+            tally = found.get((operator, dtype, kind), Tally())
+            cells += [_share(part, tally.changed) for part in (tally.by_criteria, tally.found, tally.by_float)]
+        yield f"| {operator} | {dtype} | {' | '.join(cells)} |"
 
 
 def _share(part: int, whole: int) -> str:
@@ -262,11 +269,11 @@ def main(arguments: list[str] | None = None) -> int:
     session = Session()
     default = session.select(Query()).cases
     network = () if options.no_network else session.select(Query(tags=("network",))).cases
-    found: dict[tuple[str, str], Tally] = defaultdict(Tally)
+    found: dict[tuple[str, str, str], Tally] = defaultdict(Tally)
     for kind, cases in (("default", default), ("network", network)):
         wanted = [case for case in cases if not options.op or case.operator in options.op]
-        for case, tally in tallies(session, wanted, options.places, options.verify):
-            found[case.operator, kind].add(tally)
+        for case, dtype, tally in tallies(session, wanted, options.places, options.verify):
+            found[case.operator, dtype.value, kind].add(tally)
             if kind == "network":
                 print(f"{case.id}: {tally}", file=sys.stderr)
     print("\n".join(table(found)))
@@ -278,7 +285,7 @@ def main(arguments: list[str] | None = None) -> int:
         f"{whole.large_found} of these found; the judge agrees at {whole.verified} places"
     )
     if options.json is not None:
-        counts = {f"{operator} {kind}": asdict(tally) for (operator, kind), tally in found.items()}
+        counts = {" ".join(key): asdict(tally) for key, tally in found.items()}
         options.json.write_text(json.dumps(counts, indent=2) + "\n", encoding="utf-8")
     return int(whole.large_found != whole.large)
 

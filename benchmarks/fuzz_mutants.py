@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from mluops_gtest.api.session import Session
-from mluops_gtest.audit.status_mutants import status_mutants
+from mluops_gtest.audit.mutants import status_mutants
 from mluops_gtest.audit.subject import Implementation
 from mluops_gtest.engine.caller import InlineCaller
 from mluops_gtest.engine.execute import Executor, Options

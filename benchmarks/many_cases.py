@@ -11,9 +11,11 @@ from pathlib import Path
 from shutil import copytree
 
 from benchmarks.processes import IMPORTS, ROOT, Commands, commands
-from benchmarks.rows import Goal, Rounds, Row
+from benchmarks.rows import Goal, Rounds, Row, seconds_of
 from mluops_gtest.api.session import Session
 from mluops_gtest.codec.lock import LockEntry, lock_path, write_lock
+from mluops_gtest.engine.float_state import FloatState
+from mluops_gtest.engine.isolation.surroundings import Interpreter, Processes, ProcFile
 
 OPERATOR = "masked_im2col_forward"
 CASES = """\
@@ -41,6 +43,8 @@ def test_tiny(number):
 PYTEST, IMPORT = "pytest", "import numpy, click"
 # What a case may take all in: to load, call, judge and write it.
 HALF_A_MILLISECOND = "0.5 ms"
+# What it may take to see, after each call in a worker, that nothing is left which the next one would meet.
+LOOK_LIMIT = "20 µs"
 
 
 def declared(folder: Path, count: int) -> str:
@@ -116,6 +120,20 @@ def per_case(few: int, many: int) -> Rounds:
             yield {"ours": each(many), f"of {few}": each(few), HALF_A_MILLISECOND: 0.5e-3}
 
 
+def looks_after_a_call() -> Rounds:
+    floats, interpreter = FloatState(), Interpreter()
+    status = ProcFile("/proc/self/status", b"Name:").read()
+    processes = Processes(status)
+
+    def look() -> None:
+        floats.changes()
+        interpreter.restore()
+        processes.look(status)
+
+    while True:
+        yield {"ours": seconds_of(look), LOOK_LIMIT: 20e-6}
+
+
 def memory(few: int, many: int) -> Rounds:
     with commands() as python:
         roots = {count: generated(python, count) for count in (few, many)}
@@ -168,6 +186,8 @@ def rows() -> Iterator[Row]:
         (Goal("inline", 1.0), Goal("inline and 1 ms a case", 1.0)),
         why=WHY_WORKERS,
     )
+    what = "floats, functions, threads, children, mappings and timers after a call"
+    yield Row("cases/left-in-worker", what, looks_after_a_call, (Goal(LOOK_LIMIT, 1),), quick=True)
     goals = (Goal("of 100", 1.1), Goal(HALF_A_MILLISECOND, 1))
     yield Row("cases/growth", "one of 10 000 cases", partial(per_case, 100, 10_000), goals, why=WHY_RUN)
     yield Row(

@@ -154,7 +154,7 @@ def everything(session: Session, only: str | None) -> Iterator[tuple[str, Case, 
         selected = [
             one
             for one in session.select(Query((operator.name,))).cases
-            if not {"network", "heavy", "race", "undefined", "negative"} & set(one.tags)
+            if not {"network", "heavy", "race", "undefined", "subnormal", "negative"} & set(one.tags)
         ]
         source = session.source(tuple(selected))
         for mutant in session.catalogue.operators.part(operator.name, MUTANTS) or ():

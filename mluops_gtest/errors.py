@@ -67,6 +67,17 @@ class CaseFileError(ContentError):
     """A stored case cannot be read as what it claims to be."""
 
 
+class UndefinedCallError(CaseFileError):
+    """The operator does not define the call of a case, so that no backend can be held to it; `why` says what lacks."""
+
+    def __init__(self, case: str, operator: str, why: str) -> None:
+        super().__init__(
+            f"{case}: the case is broken, no backend can be held to it: {why}; {operator} does not define that. "
+            "Correct the case."
+        )
+        self.why = why
+
+
 class DeclarationError(ContentError):
     """A declaration in cases/*.yaml is wrong: file, line, what is allowed."""
 

@@ -44,7 +44,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="SELECT",
         help="Only these cases: ids, operators, globs over ids, files or folders; may be repeated, "
         "e.g. --mluops-select 'get_indice_pairs/subm_*'. "
-        "Default: every declared case that is not tagged network, race, heavy or undefined.",
+        "Default: every declared case that is not tagged network, race, heavy, undefined or subnormal.",
     )
     group.addoption(
         "--mluops-root",
@@ -236,14 +236,14 @@ class CaseItem(pytest.Item):
         if result.fingerprint:
             self.user_properties.append(("fingerprint", result.fingerprint))
         if result.output:
-            self.add_report_section("call", "backend output", result.output)
+            self.add_report_section("call", "backend output", _harmless(result.output))
         waived = _waived(collection.waivers, result, runner.backend)
         if result.outcome.blocks and waived:
             pytest.xfail(waived)
         if result.outcome.blocks or waived:
             raise CaseFailed(failure_text(result, waived))
         if not result.passed:
-            pytest.skip(result.reason)
+            pytest.skip(_harmless(result.reason))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """What the harness says of a case; a traceback only where the harness itself is at fault."""
@@ -281,4 +281,13 @@ def failure_text(result: "CaseResult", more: str = "") -> str:
 
     explained = [explanation_words(explanation) for explanation in result.explained]
     lines = [f"{result.case}: {result.outcome.words['en']}", *([more] if more else []), *explained, details(result)]
-    return "\n".join(lines)
+    return _harmless("\n".join(lines))
+
+
+def _harmless(text: str) -> str:
+    """Text from outside without control characters, and with no line that a CI system takes for a command."""
+    import re
+
+    from mluops_gtest.model.plain_text import plain
+
+    return re.sub(r"^(\s*)::", r"\1\\::", plain(text), flags=re.MULTILINE)

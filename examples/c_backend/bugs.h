@@ -1,8 +1,8 @@
 /* Deliberate mistakes, one per -DBUG_..., to see what the harness says of each; without such a flag nothing is here.
  *
  * Every operator calls BUGS_BEFORE when its checks are done, BUGS_AFTER when it has computed, and BUGS_STATUS when it
- * answers. A library of your own does without this file and these three lines. BUG_RACE is where the threads are: in
- * voxel_pooling_forward.c. */
+ * answers; every workspace query begins with BUGS_QUERY. A library of your own does without this file and these lines.
+ * BUG_RACE is where the threads are: in voxel_pooling_forward.c. */
 #ifndef BUGS_H
 #define BUGS_H
 
@@ -88,5 +88,23 @@ static inline mluOpStatus_t bug_status(mluOpStatus_t status) {
 #define BUGS_AFTER() ((void)0)
 #define BUGS_STATUS(status) (status)
 
+#endif
+
+/* `desc` is one that the query takes, and of a tensor that may be empty. */
+#if defined(BUG_QUERY_SUCCESS)
+#define BUGS_QUERY(desc, workspace_size) return MLUOP_STATUS_SUCCESS
+#elif defined(BUG_QUERY_DESCRIPTOR)
+/* One check is missing. */
+#define BUGS_QUERY(desc, workspace_size) REQUIRE_OR((desc) != NULL, MLUOP_STATUS_SUCCESS)
+#elif defined(BUG_QUERY_ORDER)
+/* Strides come first. */
+#define BUGS_QUERY(desc, workspace_size) \
+    REQUIRE_OR((desc) == NULL || !is_strided(desc), MLUOP_STATUS_NOT_SUPPORTED)
+#elif defined(BUG_QUERY_SIZE)
+#define BUGS_QUERY(desc, workspace_size) REQUIRE_OR((workspace_size) != NULL, MLUOP_STATUS_SUCCESS)
+#elif defined(BUG_QUERY_EMPTY)
+#define BUGS_QUERY(desc, workspace_size) REQUIRE((desc) == NULL || !is_empty(desc))
+#else
+#define BUGS_QUERY(desc, workspace_size) ((void)0)
 #endif
 #endif

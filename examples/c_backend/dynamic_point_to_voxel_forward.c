@@ -45,7 +45,7 @@ static int answer(const struct arguments *call) {
     REQUIRE(map->dtype == MLUOP_DTYPE_INT32);
     REQUIRE(voxel_feats->dtype == feats->dtype && voxel_coors->dtype == coors->dtype);
     REQUIRE(counts->dtype == map->dtype && voxel_num->dtype == map->dtype);
-    REQUIRE(call->reduce_type == MLUOP_REDUCE_MAX || call->reduce_type == MLUOP_REDUCE_MEAN);
+    REQUIRE(call->reduce_type == MLUOP_REDUCE_DMAX || call->reduce_type == MLUOP_REDUCE_DMEAN);
 
     REQUIRE(has_length(coors, 0, feats->dims[0]) && has_length(map, 0, feats->dims[0]));
     REQUIRE(has_length(voxel_coors, 0, voxel_feats->dims[0]) && has_length(counts, 0, voxel_feats->dims[0]));
@@ -96,7 +96,7 @@ static int64_t collect_valid(const struct arguments *call, struct place *places)
 /* One row of voxel_feats from the features of `count` points. */
 static void reduce(const struct arguments *call, const struct place *places, int64_t count, float *restrict row) {
     int64_t channels = call->feats_desc->dims[1];
-    bool mean = call->reduce_type == MLUOP_REDUCE_MEAN;
+    bool mean = call->reduce_type == MLUOP_REDUCE_DMEAN;
     for (int64_t channel = 0; channel < channels; channel++) row[channel] = mean ? 0.0f : -INFINITY;
     for (int64_t index = 0; index < count; index++) {
         const float *restrict feats = call->feats + places[index].point * channels;
@@ -139,6 +139,7 @@ mluOpStatus_t mluOpGetDynamicPointToVoxelForwardWorkspaceSize(mluOpHandle_t hand
                                                               const mluOpTensorDescriptor_t feats_desc,
                                                               const mluOpTensorDescriptor_t coors_desc,
                                                               size_t *workspace_size) {
+    BUGS_QUERY(feats_desc, workspace_size);
     REQUIRE(handle != NULL);
     REQUIRE_OR(arch_is_supported(handle), MLUOP_STATUS_ARCH_MISMATCH);
     REQUIRE(feats_desc != NULL && coors_desc != NULL && workspace_size != NULL);

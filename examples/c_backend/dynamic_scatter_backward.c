@@ -53,7 +53,7 @@ static int answer(const struct arguments *call) {
     REQUIRE(has_length(voxel_num, 0, 1));
     REQUIRE(has_length(output, 0, feats->dims[0]) && has_length(output, 1, feats->dims[1]));
     REQUIRE(feats->dims[0] >= gradient->dims[0]);
-    REQUIRE(call->reduce_type == MLUOP_REDUCE_MAX);
+    REQUIRE(call->reduce_type == MLUOP_REDUCE_DMAX);
 
     REQUIRE_OR(!is_large(gradient) && !is_large(feats) && !is_large(voxels), MLUOP_STATUS_NOT_SUPPORTED);
     REQUIRE_OR(!is_large(map) && !is_large(counts), MLUOP_STATUS_NOT_SUPPORTED);
@@ -112,7 +112,7 @@ static mluOpStatus_t scatter(const struct arguments *call) {
 
 /* The document's query knows only the points; N >= M makes N*C flags enough for M*C. */
 static mluOpStatus_t scratch_bytes(mluOpHandle_t handle, tensor_desc feats, size_t *bytes) {
-    REQUIRE(handle != NULL && feats != NULL && bytes != NULL && feats->rank == 2);
+    REQUIRE(feats != NULL && bytes != NULL && feats->rank == 2);
     REQUIRE_OR(!is_large(feats), MLUOP_STATUS_NOT_SUPPORTED);
     REQUIRE(fits_nram(handle, feats));
     *bytes = (size_t)element_count(feats);
@@ -125,9 +125,12 @@ mluOpStatus_t mluOpGetDynamicPointToVoxelBackwardWorkspaceSize(
     const mluOpTensorDescriptor_t voxel_feats_desc, const mluOpTensorDescriptor_t point2voxel_map_desc,
     const mluOpTensorDescriptor_t voxel_points_count_desc, const mluOpTensorDescriptor_t voxel_num_desc,
     size_t *workspace_size) {
+    BUGS_QUERY(feats_desc, workspace_size);
+    REQUIRE(handle != NULL);
+    REQUIRE_OR(arch_is_supported(handle), MLUOP_STATUS_ARCH_MISMATCH);
     REQUIRE(grad_voxel_feats_desc != NULL && voxel_feats_desc != NULL && point2voxel_map_desc != NULL);
     REQUIRE(voxel_points_count_desc != NULL && voxel_num_desc != NULL);
-    REQUIRE(reduce_type == MLUOP_REDUCE_MAX);
+    REQUIRE(reduce_type == MLUOP_REDUCE_DMAX);
     return scratch_bytes(handle, feats_desc, workspace_size);
 }
 
@@ -135,7 +138,10 @@ mluOpStatus_t mluOpGetDynamicScatterBackwardWorkspaceSize(const mluOpHandle_t ha
                                                           const mluOpReduceMode_t reduce_type,
                                                           const mluOpTensorDescriptor_t feats_desc,
                                                           size_t *workspace_size) {
-    REQUIRE(reduce_type == MLUOP_REDUCE_MAX);
+    BUGS_QUERY(feats_desc, workspace_size);
+    REQUIRE(handle != NULL);
+    REQUIRE_OR(arch_is_supported(handle), MLUOP_STATUS_ARCH_MISMATCH);
+    REQUIRE(reduce_type == MLUOP_REDUCE_DMAX);
     return scratch_bytes(handle, feats_desc, workspace_size);
 }
 

@@ -274,6 +274,7 @@ mluOpStatus_t mluOpGetIndicePairsWorkspaceSize(mluOpHandle_t handle,
                                                const mluOpTensorDescriptor_t out_indices_desc,
                                                const mluOpTensorDescriptor_t indice_num_desc,
                                                size_t *workspace_size) {
+    BUGS_QUERY(indices_desc, workspace_size);
     struct arguments call = {
         .handle = handle,
         .sparse = sparse_conv_desc,

@@ -125,6 +125,7 @@ mluOpStatus_t mluOpGetIndiceConvolutionBackwardDataWorkspaceSize(
     mluOpHandle_t handle, const mluOpTensorDescriptor_t output_grad_desc, const mluOpTensorDescriptor_t filters_desc,
     const mluOpTensorDescriptor_t indice_pairs_desc, const mluOpTensorDescriptor_t input_grad_desc,
     const int64_t indice_num[], const int64_t inverse, size_t *workspace_size) {
+    BUGS_QUERY(output_grad_desc, workspace_size);
     struct arguments call = {
         .handle = handle,
         .output_grad_desc = output_grad_desc,

@@ -231,6 +231,7 @@ mluOpStatus_t mluOpGetIndiceConvolutionBackwardFilterWorkspaceSize(
     mluOpHandle_t handle, const mluOpTensorDescriptor_t features_desc, const mluOpTensorDescriptor_t output_grad_desc,
     const mluOpTensorDescriptor_t indice_pairs_desc, const mluOpTensorDescriptor_t filters_grad_desc,
     const int64_t indice_num[], const int64_t inverse, const int64_t sub_m, size_t *workspace_size) {
+    BUGS_QUERY(features_desc, workspace_size);
     struct arguments call = {
         .handle = handle,
         .features_desc = features_desc,

@@ -105,6 +105,7 @@ mluOpStatus_t mluOpGetIndiceConvolutionForwardWorkspaceSize(
     const mluOpTensorDescriptor_t indice_pairs_desc, const mluOpTensorDescriptor_t features_out_desc,
     const int64_t indice_num[], const int64_t num_active_out, const int64_t inverse, const int64_t sub_m,
     size_t *workspace_size) {
+    BUGS_QUERY(features_desc, workspace_size);
     struct arguments call = {
         .handle = handle,
         .features_desc = features_desc,

@@ -98,6 +98,7 @@ static mluOpStatus_t compute(const struct arguments *call) {
 mluOpStatus_t mluOpGetMaskedCol2imForwardWorkspaceSize(
     mluOpHandle_t handle, const mluOpTensorDescriptor_t col_desc, const mluOpTensorDescriptor_t mask_h_idx_desc,
     const mluOpTensorDescriptor_t mask_w_idx_desc, const mluOpTensorDescriptor_t im_desc, size_t *workspace_size) {
+    BUGS_QUERY(mask_h_idx_desc, workspace_size);
     struct arguments call = {
         .handle = handle,
         .col_desc = col_desc,

@@ -118,6 +118,7 @@ mluOpStatus_t mluOpGetMaskedIm2colForwardWorkspaceSize(
     mluOpHandle_t handle, const mluOpTensorDescriptor_t feature_desc, const mluOpTensorDescriptor_t mask_h_idx_desc,
     const mluOpTensorDescriptor_t mask_w_idx_desc, const int kernel_h, const int kernel_w,
     const mluOpTensorDescriptor_t data_col_desc, size_t *workspace_size) {
+    BUGS_QUERY(mask_h_idx_desc, workspace_size);
     struct arguments call = {
         .handle = handle,
         .feature_desc = feature_desc,

@@ -63,7 +63,7 @@ typedef enum {
     MLUOP_DTYPE_BFLOAT16 = 17
 } mluOpDataType_t;
 
-typedef enum { MLUOP_REDUCE_SUM = 0, MLUOP_REDUCE_MEAN = 1, MLUOP_REDUCE_MAX = 2 } mluOpReduceMode_t;
+typedef enum { MLUOP_REDUCE_DSUM = 0, MLUOP_REDUCE_DMEAN = 1, MLUOP_REDUCE_DMAX = 2 } mluOpReduceMode_t;
 
 typedef struct mluOpContext *mluOpHandle_t;
 typedef struct mluOpTensorStruct *mluOpTensorDescriptor_t;

@@ -128,6 +128,7 @@ static mluOpStatus_t compute(struct arguments *call) {
 
 mluOpStatus_t mluOpGetThreeNNForwardWorkspaceSize(mluOpHandle_t handle, const mluOpTensorDescriptor_t known_desc,
                                                   size_t *workspace_size) {
+    BUGS_QUERY(known_desc, workspace_size);
     REQUIRE(handle != NULL && known_desc != NULL && workspace_size != NULL && known_desc->rank == 3);
     *workspace_size = is_large(known_desc) ? 0 : (size_t)element_count(known_desc) * sizeof(float);
     return MLUOP_STATUS_SUCCESS;

@@ -1,6 +1,7 @@
 """ball_query: finds, for every centre, the first points of a cloud that lie in a spherical shell around it."""
 
 from mluops_gtest.authoring import DType, Operator, OutputSpec, ParamField, ParamMessage, TensorSpec, exact
+from mluops_gtest.authoring.left_open import find_subnormal
 
 from .checks import ANSWERED_ANYWAY, CHECKS, NOT_TOGETHER
 from .kernel import kernel
@@ -36,6 +37,7 @@ OPERATOR = Operator(
     answered_anyway=ANSWERED_ANYWAY,
     reference=reference,
     precondition=precondition,
+    left_open={"subnormal": find_subnormal},
     kernel=kernel,
     suspects=SUSPECTS,
     recipes=RECIPES,

@@ -56,9 +56,43 @@ def _through_batches(call: OpCall) -> Mapping[str, Array]:
     return {"idx": idx}
 
 
-def _first_cloud(call: OpCall) -> OpCall:
+def _from_the_last(call: OpCall) -> Mapping[str, Array]:
     xyz = call.array("xyz")
-    return with_inputs(call, xyz=np.ascontiguousarray(np.broadcast_to(xyz[:1], xyz.shape)))
+    idx = reference(with_inputs(call, xyz=np.ascontiguousarray(xyz[:, ::-1]))).outputs["idx"]
+    for batch, rows, inside in shells(call):
+        met = inside.any(axis=1)
+        idx[batch, rows][met] = xyz.shape[1] - 1 - idx[batch, rows][met]
+    return {"idx": idx}
+
+
+def _changed(change: Callable[[Array], Array], *names: str) -> Suspect:
+    """The clouds of these names as another function sees them."""
+    return as_read(
+        reference,
+        lambda call: with_inputs(call, **{name: np.ascontiguousarray(change(call.array(name))) for name in names}),
+    )
+
+
+def _first_batch(cloud: Array) -> Array:
+    return np.broadcast_to(cloud[:1], cloud.shape)
+
+
+def _axes_first(cloud: Array) -> Array:
+    return cloud.reshape(cloud.shape[0], 3, cloud.shape[1]).swapaxes(1, 2)
+
+
+def _without_axis(axis: int) -> Callable[[Array], Array]:
+    return lambda cloud: np.where(np.arange(3) == axis, cloud.dtype.type(0), cloud)
+
+
+def _without_point(index: int) -> Callable[[Array], Array]:
+    """A point at NaN is in no shell."""
+
+    def changed(cloud: Array) -> Array:
+        points = np.arange(cloud.shape[1]) == index % cloud.shape[1]
+        return np.where(points[:, None], cloud.dtype.type(np.nan), cloud)
+
+    return changed
 
 
 SUSPECTS = {
@@ -71,5 +105,17 @@ SUSPECTS = {
     "rows are filled up with 0": _filled_with_0,
     "the nearest points are taken, not the first": _nearest_first,
     "indices count through all batches": _through_batches,
-    "every batch searches the points of batch 0": as_read(reference, _first_cloud),
+    "every batch searches the points of batch 0": _changed(_first_batch, "xyz"),
+    "every batch has the centres of batch 0": _changed(_first_batch, "new_xyz"),
+    "xyz is read as [B, 3, N]": _changed(_axes_first, "xyz"),
+    "new_xyz is read as [B, 3, M]": _changed(_axes_first, "new_xyz"),
+    "x is ignored": _changed(_without_axis(0), "xyz", "new_xyz"),
+    "y is ignored": _changed(_without_axis(1), "xyz", "new_xyz"),
+    "z is ignored": _changed(_without_axis(2), "xyz", "new_xyz"),
+    "the first point is missing": _changed(_without_point(0), "xyz"),
+    "the last point is missing": _changed(_without_point(-1), "xyz"),
+    "points are listed from the last one on": _from_the_last,
+    "indices count within a tile of 64": lambda call: {"idx": reference(call).outputs["idx"] % 64},
+    "points at the centre are outside": _by_shell(lambda d, low, high: (d > 0) & (d >= low) & (d < high)),
+    "max_radius is ignored": _by_shell(lambda d, low, _: (d == 0) | ((d >= low) & (d < np.inf))),
 }

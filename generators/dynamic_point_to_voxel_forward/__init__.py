@@ -10,11 +10,12 @@ from mluops_gtest.authoring import (
     TensorSpec,
     exact,
 )
+from mluops_gtest.authoring.left_open import find_subnormal
 
 from .bound import bound
-from .checks import CHECKS, NOT_TOGETHER
+from .checks import CHECKS, NOT_TOGETHER, QUERIES
 from .kernel import kernel
-from .precondition import precondition
+from .precondition import find_nan_under_max, precondition
 from .recipes import RECIPES
 from .reference import marked, reference, theory
 from .sizes import SIZES
@@ -51,10 +52,12 @@ OPERATOR = Operator(
         fields=(ParamField("reduce_type", 1, "enum", "required", enum=_REDUCE_MODE),),
     ),
     checks=CHECKS,
+    queries=QUERIES,
     not_together=NOT_TOGETHER,
     reference=reference,
     bound=bound,
     precondition=precondition,
+    left_open={"undefined": find_nan_under_max, "subnormal": find_subnormal},
     kernel=kernel,
     suspects=SUSPECTS,
     recipes=RECIPES,

@@ -15,7 +15,7 @@ from mluops_gtest.authoring.c_api import (
 
 _REDUCE_TYPE = scalar(
     "reduce_type",
-    type=CEnum("mluOpReduceMode_t", {"MLUOP_REDUCE_SUM": 0, "MLUOP_REDUCE_MEAN": 1, "MLUOP_REDUCE_MAX": 2}),
+    type=CEnum("mluOpReduceMode_t", {"MLUOP_REDUCE_DSUM": 0, "MLUOP_REDUCE_DMEAN": 1, "MLUOP_REDUCE_DMAX": 2}),
 )
 
 C_API = (

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from mluops_gtest.authoring import DType, OpCall
+from mluops_gtest.authoring import SIZE_NULL, DType, OpCall, QueryChecks
 from mluops_gtest.authoring.checks import (
     arch_supported,
     contiguous,
@@ -41,7 +41,7 @@ _TYPES = "§1.4: float features, int32 coordinates"
 
 CHECKS = (
     handle_present("§3.7"),
-    arch_supported("§3.7, released checks"),
+    arch_supported("released"),
     *descriptors_present(_RANKS, "§3.7"),
     *(rank(tensor, axes, "§1.1") for tensor, axes in _RANKS.items()),
     *contiguous(_RANKS, "§1.4: no strides"),
@@ -79,9 +79,16 @@ CHECKS = (
     replace(
         not_empty("coors", "§1.1: returns at once"), subsumed="coors has 3·N elements, and N = 0 leaves feats empty too"
     ),
-    workspace_present("§3.7"),
+    workspace_present("released"),
     *pointers_present(_RANKS, "§3.7"),
 )
+
+# As released: the query sees two descriptors, and refuses nothing else of them.
+QUERIES = {
+    "mluOpGetDynamicPointToVoxelForwardWorkspaceSize": QueryChecks(
+        ("handle_null", "arch", "feats_desc_null", "coors_desc_null", SIZE_NULL)
+    )
+}
 
 # Pairs for which a bounded search found no call that breaks both: most exclude each other (a tensor without elements
 # is neither strided nor large), the others are not proved to.

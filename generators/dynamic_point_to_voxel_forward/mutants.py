@@ -15,7 +15,6 @@ from mluops_gtest.authoring.mistakes import (
     sum_goes_on,
     tails_left,
 )
-from mluops_gtest.authoring.roundings import flushed
 
 from .steps import MAX, MEAN, Found, Steps, below_zero, divided, maxima, sums, without_first, without_invalid
 
@@ -253,12 +252,6 @@ _REDUCTION = (
         "nan_ignored",
         "NaN counts as 0 in a mean",
         sums=lambda feats, *rest: sums(np.where(np.isnan(feats), np.float32(0), feats), *rest),
-    ),
-    _mutant("tiny_flushed", "subnormal results become 0", reduced=lambda result, _feats, _placed: flushed(result)),
-    _mutant(
-        "tiny_ignored_in_sums",
-        "subnormal features count as 0 in a mean",
-        sums=lambda feats, *rest: sums(flushed(feats), *rest),
     ),
     _mutant("always_maximum", "the maximum is returned for the mean", reduce_type=lambda _given: MAX),
     _mutant("always_mean", "the mean is returned for the maximum", reduce_type=lambda _given: MEAN),

@@ -1,8 +1,11 @@
-"""What the document takes for granted: there is a row for every class of points."""
+"""What the document takes for granted: there is a row for every class of points; and what it leaves open."""
 
-from mluops_gtest.authoring import OpCall
+import numpy as np
 
-from .voxels import voxels_of
+from mluops_gtest.authoring import Baseline, OpCall
+
+from .checks import REDUCE_MODE_MAX
+from .voxels import is_invalid, voxels_of
 
 
 def precondition(call: OpCall) -> str | None:
@@ -13,3 +16,10 @@ def precondition(call: OpCall) -> str | None:
         return None
     invalid = "" if voxels.rows_needed == voxels.count else " and the class of invalid points"
     return f"{voxels.count} voxels{invalid} need {voxels.rows_needed} rows, there are {rows}"
+
+
+def find_nan_under_max(call: OpCall, _baseline: Baseline) -> str | None:
+    """§1.2 allows NaN in feats and does not say what a maximum makes of it; those of invalid points reach nobody."""
+    valid = call.array("feats")[~is_invalid(call.array("coors"))]
+    is_open = call.param("reduce_type") == REDUCE_MODE_MAX and np.isnan(valid).any()
+    return "a maximum is taken over NaN" if is_open else None

@@ -9,6 +9,8 @@ from .recipes import NonFinite, Order
 from .values import Kind, Reduce
 
 _EXTENTS = ((10, 40, 40), (1, 1, 2049), (2049, 1, 1), (1, 65, 33), (3, 3, 3))
+# What a maximum makes of them is left open.
+_NAN = ("nan", "all_nan")
 _LEVELS = ((-1, 0, 1), (0, 1, 2147483647), (-2147483648, 0, 2147483647), (0, 65535, 65536))
 
 
@@ -28,6 +30,8 @@ def draw(at: Mapping[str, Any]) -> Drawn | None:
         case "crossed":
             args = {**shared, "levels": at["levels"], "copies": min(at["points"], 65)}
         case kind:
+            if kind in _NAN and at["reduce"] == "max":
+                return None
             args, what = {**shared, "kind": kind}, "nonfinite"
     return Drawn(what, {}, args)
 
@@ -43,7 +47,8 @@ SPACE = Space(
         "extents": Choice(_EXTENTS),
         "order": Choice(get_args(Order)),
         "levels": Choice(_LEVELS),
-        "values": Choice(get_args(Kind)),
+        # A device may take subnormal features for 0.
+        "values": Choice(tuple(kind for kind in get_args(Kind) if kind != "tiny")),
         "what": Choice(("placed", "counted", "crossed", *get_args(NonFinite))),
     },
     draw=draw,

@@ -13,8 +13,9 @@ from mluops_gtest.authoring import (
     Theory,
     exact,
 )
+from mluops_gtest.authoring.left_open import find_nonfinite
 
-from .checks import ANSWERED_ANYWAY, CHECKS, NOT_TOGETHER
+from .checks import ANSWERED_ANYWAY, CHECKS, NOT_TOGETHER, QUERIES
 from .kernel import kernel
 from .precondition import precondition
 from .recipes import RECIPES
@@ -61,10 +62,14 @@ OPERATOR = Operator(
         fields=(ParamField("reduce_type", 1, "enum", "required", enum=_REDUCE_MODE),),
     ),
     checks=CHECKS,
+    queries=QUERIES,
     not_together=NOT_TOGETHER,
     answered_anyway=ANSWERED_ANYWAY,
     reference=reference,
     precondition=precondition,
+    # §1.4 does not support NaN and Inf. Subnormal numbers are not open: §1.5.1 asks for diff3 = 0, since gradients are
+    # copied, and §3.2 compares features by `==`.
+    left_open={"undefined": find_nonfinite},
     kernel=kernel,
     suspects=SUSPECTS,
     recipes=RECIPES,

@@ -15,7 +15,7 @@ from mluops_gtest.authoring.c_api import (
 
 _REDUCE_TYPE = scalar(
     "reduce_type",
-    type=CEnum("mluOpReduceMode_t", {"MLUOP_REDUCE_SUM": 0, "MLUOP_REDUCE_MEAN": 1, "MLUOP_REDUCE_MAX": 2}),
+    type=CEnum("mluOpReduceMode_t", {"MLUOP_REDUCE_DSUM": 0, "MLUOP_REDUCE_DMEAN": 1, "MLUOP_REDUCE_DMAX": 2}),
 )
 _INPUTS = ("grad_voxel_feats", "feats", "voxel_feats", "point2voxel_map", "voxel_points_count")
 _RESULT = (WORKSPACE, WORKSPACE_SIZE, *tensor("grad_feats"))

@@ -1,9 +1,9 @@
 """The ordered parameter checks of dynamic_scatter_backward: §3.8, the limits of §1.4, the released library's order."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from mluops_gtest.authoring import Check, DType, OpCall
+from mluops_gtest.authoring import SIZE_NULL, Check, DType, OpCall, QueryChecks
 from mluops_gtest.authoring.checks import (
     arch_supported,
     contiguous,
@@ -11,6 +11,7 @@ from mluops_gtest.authoring.checks import (
     dim,
     dtype,
     handle_present,
+    names_before,
     not_empty,
     not_large,
     pointers_present,
@@ -56,7 +57,7 @@ def _large(doc: str) -> Iterator[Check]:
 
 CHECKS = (
     handle_present("§3.8 (1)"),
-    arch_supported("§3.8, released checks"),
+    arch_supported("released"),
     *descriptors_present(_RANKS, "§3.8 (1)"),
     *contiguous(_RANKS, "§1.4: no strides"),
     *(
@@ -86,7 +87,7 @@ CHECKS = (
         "reduce_type must be REDUCE_MODE_MAX",
         "§1.4: only max; §3.8 (4)",
     ),
-    *_large("§3.8 (3)"),
+    *_large("released"),
     require("nram_limit", _fits_nram, "5N + 20C + 4 bytes must fit into the on-chip memory", "§3.1: kernel 1"),
     not_empty("grad_feats", "§1.1: returns at once; §3.8 (2)"),
     # M = 0 with points left is no early return: the tensors of the voxels are empty, all gradients are 0.
@@ -95,6 +96,25 @@ CHECKS = (
     *pointers_present(_FLOATS, "§3.8 (1)", empty_may_be_null=True),
     workspace_present("§3.8 (1)"),
 )
+
+
+def _query(taken: Iterable[str], others: Iterable[str]) -> QueryChecks:
+    """Of a query that takes these descriptors: nulls and the device; `others` are checks on what it takes, too.
+
+    The document says nothing about its query and the released one refuses no more: what becomes of the others is open.
+    """
+    nulls = ("handle_null", "arch", *(f"{tensor}_desc_null" for tensor in taken))
+    open_ones = tuple(name for name in others if name not in nulls)
+    return QueryChecks((*nulls, SIZE_NULL, *open_ones), silent=open_ones)
+
+
+_SEEN = [name for name in names_before("grad_feats_empty", CHECKS) if not name.startswith("grad_feats_")]
+QUERIES = {
+    "mluOpGetDynamicPointToVoxelBackwardWorkspaceSize": _query([one for one in _RANKS if one != "grad_feats"], _SEEN),
+    "mluOpGetDynamicScatterBackwardWorkspaceSize": _query(
+        ["feats"], ["feats_strided", "feats_dtype", "feats_rank", "reduce_type", "feats_large", "nram_limit"]
+    ),
+}
 
 # Without one of these another check answers with the same status.
 ANSWERED_ANYWAY = {

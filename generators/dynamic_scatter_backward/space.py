@@ -7,7 +7,6 @@ from mluops_gtest.authoring.space import Choice, Drawn, Sizes, Space
 
 from .recipes import Values
 
-_NONFINITE = ("nan", "inf", "minus_inf", "gradients")
 _UNMATCHED = tuple(f"{share} {side}" for share in ("half", "rows", "all") for side in ("above", "below"))
 _COUNTS = ("right", "zero", "random")
 
@@ -33,10 +32,8 @@ def draw(at: Mapping[str, Any]) -> Drawn | None:
         case _ if what in _UNMATCHED:
             share, _, side = what.partition(" ")
             args, what = {**sizes, "share": share, "side": side}, "unmatched"
-        case _ if what in _COUNTS:
-            args, what = {**sizes, "counts": what}, "miscounted"
-        case kind:
-            args, what = {**sizes, "kind": kind}, "nonfinite"
+        case counts:
+            args, what = {**sizes, "counts": counts}, "miscounted"
     return None if at["points"] < at["voxels"] else Drawn(what, {}, args)
 
 
@@ -52,7 +49,7 @@ SPACE = Space(
         "values": Choice(get_args(Values)),
         "ends_win": Choice((False, True)),
         "levels": Choice((1, 2, 5)),
-        "what": Choice(("pooled", "tied", "duplicated_maximum", "signed_zeros", *_UNMATCHED, *_COUNTS, *_NONFINITE)),
+        "what": Choice(("pooled", "tied", "duplicated_maximum", "signed_zeros", *_UNMATCHED, *_COUNTS)),
     },
     draw=draw,
     elements=lambda at: 2 * at["channels"] * (at["points"] + at["voxels"]) + at["points"] + at["voxels"],

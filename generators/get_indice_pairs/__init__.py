@@ -10,7 +10,7 @@ from mluops_gtest.authoring import (
     exact,
 )
 
-from .checks import ANSWERED_ANYWAY, CHECKS, NOT_TOGETHER
+from .checks import ANSWERED_ANYWAY, CHECKS, NOT_TOGETHER, QUERIES
 from .kernel import kernel
 from .precondition import precondition
 from .recipes import RECIPES
@@ -53,6 +53,7 @@ OPERATOR = Operator(
         descriptor="sparse_conv_desc",
     ),
     checks=CHECKS,
+    queries=QUERIES,
     not_together=NOT_TOGETHER,
     answered_anyway=ANSWERED_ANYWAY,
     reference=reference,

@@ -15,10 +15,13 @@ _OUTPUTS = ("out_indices", "indice_pairs", "indice_num")
 
 
 def _reduced(call: OpCall, sites: Array, *, spare_lost: int = 0, **params: Any) -> RecipeOutput | None:
-    """The output space and the output dims follow; out_indices keeps its spare rows. None where a length is lost."""
+    """The output space and the output dims follow; out_indices keeps its spare rows.
+
+    None where no batch or no length is left.
+    """
     spare = _spare_rows(call) - spare_lost
     full = {**(call.params or {}), **params}
-    if any(min(full[name]) < 1 for name in ("input_space", "filter_space", "stride", "dilation")):
+    if full["batch"] < 1 or any(min(full[name]) < 1 for name in ("input_space", "filter_space", "stride", "dilation")):
         return None
     derived = (full[name] for name in ("input_space", "filter_space", "stride", "pad", "dilation"))
     full["output_space"] = full["input_space"] if full["sub_m"] else derive_output_space(*derived)

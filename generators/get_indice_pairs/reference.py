@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, Baseline, OpCall, Theory
+from mluops_gtest.authoring import Array, Baseline, OpCall, Theory, UndefinedDataError
 from mluops_gtest.authoring.sparse import Geometry, find_pairs
 
 
@@ -36,7 +36,7 @@ def _with_spare_rows(found: Array, call: OpCall) -> Array:
     given = call.outputs.get("out_indices")
     rows = len(found) if given is None else given.dims[0]
     if rows < len(found):
-        raise ValueError(f"out_indices has {rows} rows for {len(found)} output sites; give it at least as many")
+        raise UndefinedDataError(f"out_indices has {rows} rows for {len(found)} output sites")
     if rows == len(found):
         return found
     padded = np.full((rows, 4), -1, "<i4")

@@ -5,12 +5,10 @@ from typing import get_args
 from mluops_gtest.authoring.convolution_space import convolution_space, filter_letters
 from mluops_gtest.authoring.factors import Values
 
-from .nonfinite import Kind
 from .recipes import LayoutName
 
 SPACE = convolution_space(
     values=get_args(Values),
-    special=get_args(Kind),
     layouts=get_args(LayoutName),
     kernels=((3, 3), (1, 1), (2, 1)),
     letters=filter_letters,

@@ -14,8 +14,9 @@ from mluops_gtest.authoring import (
     Theory,
 )
 from mluops_gtest.authoring.connections import pairs_theory
+from mluops_gtest.authoring.left_open import find_nonfinite, find_subnormal
 
-from .checks import ANSWERED_ANYWAY, CHECKS, NOT_TOGETHER
+from .checks import ANSWERED_ANYWAY, CHECKS, NOT_TOGETHER, QUERIES
 from .kernel import kernel
 from .nonfinite import nonfinite
 from .precondition import precondition
@@ -57,10 +58,13 @@ OPERATOR: Final = Operator(
         ),
     ),
     checks=CHECKS,
+    queries=QUERIES,
     answered_anyway=ANSWERED_ANYWAY,
     not_together=NOT_TOGETHER,
     reference=reference,
     precondition=precondition,
+    # The document says nothing of NaN and Inf.
+    left_open={"undefined": find_nonfinite, "subnormal": find_subnormal},
     kernel=kernel,
     suspects=SUSPECTS,
     recipes={**RECIPES, "nonfinite": nonfinite},

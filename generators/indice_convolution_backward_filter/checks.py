@@ -3,7 +3,7 @@
 import math
 from typing import Final
 
-from mluops_gtest.authoring import DType, OpCall, Status, checks
+from mluops_gtest.authoring import SIZE_NULL, DType, OpCall, QueryChecks, Status, checks
 
 # More input rows than this are refused.
 ROWS_LIMIT: Final = 1_000_000
@@ -26,12 +26,12 @@ CHECKS: Final = (
     # Forward and backward data answer NOT_SUPPORTED here, and only to 1.
     checks.require("inverse", lambda call: call.param("inverse") == 0, "inverse must be 0", "§1.4, as released"),
     *checks.contiguous(_TENSORS, "§1.1"),
-    checks.arch_supported("§1.3, as released"),
+    checks.arch_supported("released"),
     checks.dtype("indice_pairs", (DType.INT32,), "§1.1, §1.3"),
     checks.dtype("features", _FLOATS, "§1.1, §1.3"),
     checks.same_dtype("output_grad", "features", "§1.1, as released", "dtype_equal"),
     checks.same_dtype("filters_grad", "features", "§1.1, as released", "dtype_equal"),
-    *checks.not_large(_TENSORS, "§1.1, as released"),
+    *checks.not_large(_TENSORS, "released"),
     checks.rank("features", 2, "§1.1"),
     checks.rank("output_grad", 2, "§1.1"),
     checks.rank("indice_pairs", 3, "§1.1"),
@@ -56,7 +56,7 @@ CHECKS: Final = (
         "indice_pairs_rows",
         lambda call: _dim(call, "indice_pairs", 2) <= ROWS_LIMIT,
         f"indice_pairs must have at most {ROWS_LIMIT} columns",
-        "§1.1, as released",
+        "released",
     ),
     checks.not_empty("features", "§1.1"),
     checks.not_empty("output_grad", "§1.1"),
@@ -72,6 +72,13 @@ CHECKS: Final = (
     *checks.pointers_present(_TENSORS, "§1.3"),
     checks.workspace_present("§2.2"),
 )
+
+# As released: the size comes first.
+QUERIES: Final = {
+    "mluOpGetIndiceConvolutionBackwardFilterWorkspaceSize": QueryChecks(
+        (SIZE_NULL, *checks.names_before("features_ptr_null", CHECKS))
+    )
+}
 
 # Without one of these another check answers with the same status.
 ANSWERED_ANYWAY: Final = {

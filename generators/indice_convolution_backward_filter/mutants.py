@@ -14,14 +14,15 @@ from mluops_gtest.authoring.mistakes import (
     sum_goes_on,
     tails_left,
 )
-from mluops_gtest.authoring.roundings import WRONG_WRITES, flushed
+from mluops_gtest.authoring.roundings import WRONG_WRITES
 from mluops_gtest.authoring.wrong_pairs import Rows, right_rows, wrong_pairs
 
 # Pairs that a kernel adds up at a time.
 _TILE: Final = 64
 
 
-def _right_factors(call: OpCall) -> tuple[Array, Array]:
+def right_factors(call: OpCall) -> tuple[Array, Array]:
+    """Features and gradients in float32."""
     return call.array("features").astype(np.float32), call.array("output_grad").astype(np.float32)
 
 
@@ -37,12 +38,12 @@ def _write(result: Array, sums: Array) -> None:
     result[...] = sums
 
 
-def _variant(
+def variant(
     name: str,
     message: str,
     *,
     rows: Callable[[OpCall], list[Rows]] = right_rows,
-    factors: Callable[[OpCall], tuple[Array, Array]] = _right_factors,
+    factors: Callable[[OpCall], tuple[Array, Array]] = right_factors,
     add_up: Callable[[Array, Array], Array] = _right_sum,
     place: Callable[[OpCall, Array], Array] = _right_place,
     write: Callable[[Array, Array], None] = _write,
@@ -63,16 +64,16 @@ def _variant(
     return Mutant(name, message, run)
 
 
-_RIGHT: Final = _variant("", "").run
+_RIGHT: Final = variant("", "").run
 
 # With what precision.
 
 
-def _rounded(rounded: Callable[[Array], Array]) -> Callable[[OpCall], tuple[Array, Array]]:
+def rounded(rounded: Callable[[Array], Array]) -> Callable[[OpCall], tuple[Array, Array]]:
     """Both factors as a matrix unit takes them."""
 
     def factors(call: OpCall) -> tuple[Array, Array]:
-        features, grads = _right_factors(call)
+        features, grads = right_factors(call)
         return rounded(features), rounded(grads)
 
     return factors
@@ -149,38 +150,24 @@ def _leaves_empty_offsets(call: OpCall) -> Status:
     return Status.SUCCESS
 
 
-def _multiplies_all_rows(call: OpCall) -> Status:
-    """One row of zeros per input row without a partner, as a dense product has it."""
-    features, grads = _right_factors(call)
-    result = call.array("filters_grad")
-    sums = np.zeros((len(call.param("indice_num")), *result.shape[-2:]), np.float32)
-    for k, (inputs, outputs) in enumerate(right_rows(call)):
-        partners = np.zeros((len(features), grads.shape[1]), np.float32)
-        partners[inputs] = grads[outputs]
-        sums[k] = features.T @ partners
-    result[...] = sums.reshape(result.shape)
-    return Status.SUCCESS
-
-
 def _refuses(name: str, message: str, wrongly: Callable[[OpCall], bool]) -> Mutant:
     return Mutant(name, message, lambda call: Status.BAD_PARAM if wrongly(call) else _RIGHT(call))
 
 
 MUTANTS: Final = (
-    *(_variant(one.name, one.message, rows=one.rows) for one in wrong_pairs("features", "output_grad")),
-    _variant("tf32", "multiplies in TF32", factors=_rounded(lambda values: shortened(values, 11))),
-    _variant("bfloat16", "multiplies in bfloat16", factors=_rounded(lambda values: shortened(values, 8))),
-    _variant("tiny_factors_flushed", "takes subnormal features and gradients for 0", factors=_rounded(flushed)),
-    _variant("own_type", "accumulates half in half", factors=_own_factors, add_up=_add_in_own_type),
-    _variant("tile_overwrites", "keeps the last tile of a sum instead of adding it", add_up=_last_tile_stays),
-    _variant("mean", "divides by indice_num", add_up=_mean),
-    _variant("transposed", "writes [Co, Ci] per offset", place=_transposed),
-    _variant("kernel_mirrored", "writes to the opposite offset", place=_mirrored),
-    _variant("width_slowest", "counts offsets with the width as the slowest axis", place=_width_slowest),
-    _variant("width_is_height", "takes Kh for Kw", place=_width_is_height),
-    _variant("not_reset", "goes on with the sum of the offset before", place=_not_reset),
-    _variant("by_symmetry", "copies offset k transposed to K−1−k with sub_m", place=_sub_m_by_symmetry),
-    *(_variant(name, message, write=write) for name, message, write in WRONG_WRITES),
+    *(variant(one.name, one.message, rows=one.rows) for one in wrong_pairs("features", "output_grad")),
+    variant("tf32", "multiplies in TF32", factors=rounded(lambda values: shortened(values, 11))),
+    variant("bfloat16", "multiplies in bfloat16", factors=rounded(lambda values: shortened(values, 8))),
+    variant("own_type", "accumulates half in half", factors=_own_factors, add_up=_add_in_own_type),
+    variant("tile_overwrites", "keeps the last tile of a sum instead of adding it", add_up=_last_tile_stays),
+    variant("mean", "divides by indice_num", add_up=_mean),
+    variant("transposed", "writes [Co, Ci] per offset", place=_transposed),
+    variant("kernel_mirrored", "writes to the opposite offset", place=_mirrored),
+    variant("width_slowest", "counts offsets with the width as the slowest axis", place=_width_slowest),
+    variant("width_is_height", "takes Kh for Kw", place=_width_is_height),
+    variant("not_reset", "goes on with the sum of the offset before", place=_not_reset),
+    variant("by_symmetry", "copies offset k transposed to K−1−k with sub_m", place=_sub_m_by_symmetry),
+    *(variant(name, message, write=write) for name, message, write in WRONG_WRITES),
     *tails_left(_RIGHT, "filters_grad", -2, "input channels", tiles=(16, 32, 64), name="channels_in"),
     *tails_left(_RIGHT, "filters_grad", -1, "output channels", tiles=(16, 32, 64), name="channels_out"),
     part_left(_RIGHT, "filters_grad", -2, "input channels", name="channels_in"),
@@ -188,7 +175,6 @@ MUTANTS: Final = (
     cached_by_shape(_RIGHT),
     sum_goes_on(_RIGHT, "filters_grad"),
     Mutant("empty_offsets", "does not clear offsets without pairs, §3.1 without step 1", _leaves_empty_offsets),
-    Mutant("zeros_for_nobody", "multiplies rows without a partner by zeros, and 0 · NaN is NaN", _multiplies_all_rows),
     _refuses("sub_m_checked", "refuses sub_m other than 0 and 1", lambda call: call.param("sub_m") not in (0, 1)),
     _refuses(
         "layout_checked",

@@ -6,8 +6,6 @@ from mluops_gtest.authoring import TensorArg
 from mluops_gtest.authoring.convolution_space import convolution_space
 from mluops_gtest.authoring.factors import Values
 
-from .nonfinite import Kind
-
 
 def letters(grad: TensorArg) -> str:
     """Ci and Co are the last two axes, whatever the layout; none where no axis is left for the kernel."""
@@ -17,7 +15,6 @@ def letters(grad: TensorArg) -> str:
 
 SPACE = convolution_space(
     values=(*get_args(Values), "huge"),
-    special=get_args(Kind),
     kernels=((3, 3), (1, 1), (2, 1)),
     filters="filters_grad",
     letters=letters,

@@ -6,6 +6,7 @@ import numpy as np
 
 from mluops_gtest.authoring import Array, OpCall
 from mluops_gtest.authoring.suspects import Suspect
+from mluops_gtest.authoring.wrong_pairs import Rows, wrong_pairs
 
 from .reference import Operands, by_matrix_products
 
@@ -26,6 +27,23 @@ def _of_operands(
         with np.errstate(over="ignore", invalid="ignore"):
             sums = finished(by_matrix_products(operands), operands)
             return {"filters_grad": sums.astype(gradient.dtype.storage).reshape(gradient.dims)}
+
+    return outputs
+
+
+# Those that a place or a law of values tells already are not among them.
+_PAIRS = {
+    "inputs_twice", "outputs_twice", "positions", "sorted_apart", "stride_of_counts", "tail_is_row_0", "first_count",
+    "one_pair", "skips_empty", "pairs_of_next", "pairs_repeated", "stride_of_outputs", "middle_of_all",
+}  # fmt: skip
+
+
+def _of_rows(rows: Callable[[OpCall], list[Rows]]) -> Suspect:
+    def outputs(call: OpCall) -> Mapping[str, Array]:
+        limits = np.array([[call.tensor("features").dims[0]], [call.tensor("output_grad").dims[0]]])
+        # A row of −1 is the last one.
+        pairs = tuple(np.stack(one).astype(np.int64) % limits for one in rows(call))
+        return _of_operands(lambda given: given._replace(pairs=pairs))(call)
 
     return outputs
 
@@ -57,4 +75,5 @@ SUSPECTS = {
     "the rows of every pair are exchanged": _of_operands(_rows_exchanged),
     "the opposite offset's pairs are taken": _of_operands(lambda given: given._replace(pairs=given.pairs[::-1])),
     "the matrix of every offset is transposed": _of_operands(lambda given: given, _transposed),
+    **{f"it {one.message}": _of_rows(one.rows) for one in wrong_pairs("features", "output_grad") if one.name in _PAIRS},
 }

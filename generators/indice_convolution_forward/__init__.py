@@ -5,8 +5,9 @@ from typing import Final
 from mluops_gtest.authoring import DType, OpCall, Operator, OutputSpec, ParamField, ParamMessage, TensorSpec, Theory
 from mluops_gtest.authoring.connections import pairs_theory
 from mluops_gtest.authoring.filters import extents
+from mluops_gtest.authoring.left_open import find_nonfinite, find_subnormal
 
-from .checks import ANSWERED_ANYWAY, CHECKS, LAYOUTS, NOT_TOGETHER
+from .checks import ANSWERED_ANYWAY, CHECKS, LAYOUTS, NOT_TOGETHER, QUERIES
 from .kernel import kernel
 from .nonfinite import nonfinite
 from .precondition import precondition
@@ -48,10 +49,13 @@ OPERATOR: Final = Operator(
         ),
     ),
     checks=CHECKS,
+    queries=QUERIES,
     not_together=NOT_TOGETHER,
     answered_anyway=ANSWERED_ANYWAY,
     reference=reference,
     precondition=precondition,
+    # The document says nothing of NaN and Inf.
+    left_open={"undefined": find_nonfinite, "subnormal": find_subnormal},
     kernel=kernel,
     recipes={**RECIPES, "nonfinite": nonfinite},
     theory=theory,

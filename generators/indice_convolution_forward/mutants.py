@@ -10,7 +10,7 @@ from mluops_gtest.authoring.wrong_products import ProductLoop
 from mluops_gtest.authoring.wrong_weights import right_weights
 
 # §3.1
-_LOOP: Final = ProductLoop("features", "features_out", to=1)
+LOOP: Final = ProductLoop("features", "features_out", to=1)
 
 
 def _last_row_missing(call: OpCall, total: Array) -> None:
@@ -37,10 +37,10 @@ def _divided_by_pairs(call: OpCall, total: Array) -> None:
 
 
 MUTANTS: Final = (
-    *_LOOP.mutants(),
-    _LOOP.variant("last_row", "does not reach the last output row", spoil=_last_row_missing),
-    _LOOP.variant("mean", "divides by the number of pairs of a row", spoil=_divided_by_pairs),
-    _LOOP.variant(
+    *LOOP.mutants(),
+    LOOP.variant("last_row", "does not reach the last output row", spoil=_last_row_missing),
+    LOOP.variant("mean", "divides by the number of pairs of a row", spoil=_divided_by_pairs),
+    LOOP.variant(
         "result_in_temporary",
         "alternates between two buffers, and an even number of offsets ends in the wrong one",
         spoil=_even_offsets_missing_the_last,

@@ -2,7 +2,7 @@
 
 from mluops_gtest.authoring import Bound, DType, Layout, Operator, OutputSpec, TensorSpec, exact
 
-from .checks import ANSWERED_ANYWAY, CHECKS, NOT_TOGETHER
+from .checks import ANSWERED_ANYWAY, CHECKS, NOT_TOGETHER, QUERIES
 from .kernel import kernel
 from .precondition import precondition
 from .recipes import RECIPES
@@ -23,6 +23,7 @@ OPERATOR = Operator(
     # §1.5.1: a pure copy, so diff3 = 0. The operator clears im itself, so the caller presets nothing.
     outputs=(OutputSpec("im", "[1, C, H, W]", {DType.FLOAT: exact(), DType.HALF: exact()}, (Layout.NCHW,)),),
     checks=CHECKS,
+    queries=QUERIES,
     not_together=NOT_TOGETHER,
     answered_anyway=ANSWERED_ANYWAY,
     reference=reference,

@@ -1,6 +1,6 @@
 """The parameter checks in their normative order; the device's architecture is not among them."""
 
-from mluops_gtest.authoring import DType, Layout, OpCall, Status
+from mluops_gtest.authoring import SIZE_NULL, DType, Layout, OpCall, QueryChecks, Status
 from mluops_gtest.authoring.checks import (
     contiguous,
     descriptors_present,
@@ -8,6 +8,7 @@ from mluops_gtest.authoring.checks import (
     dtype,
     handle_present,
     layout,
+    names_before,
     not_empty,
     not_large,
     pointers_present,
@@ -43,7 +44,7 @@ CHECKS = (
     *contiguous(TENSORS, "§1.4"),
     # mask_w_idx is as long as mask_h_idx. All three answer alike, so their order is free: mask_h_idx comes last because
     # it alone can be large where im, which is asked next, is empty.
-    *not_large(("col", "im", "mask_h_idx"), "§3.7"),
+    *not_large(("col", "im", "mask_h_idx"), "released"),
     # §1.1: an image without elements is an error, no mask position is not.
     not_empty("im", "§1.1", Status.BAD_PARAM),
     require(
@@ -58,6 +59,10 @@ CHECKS = (
     workspace_present("§3.7"),
     *pointers_present(TENSORS, "§3.7"),
 )
+
+# As released: the size is asked for behind the handle, then come the operator's own checks up to the early return.
+_HANDLE, *_REST = names_before("workspace_null", CHECKS)
+QUERIES = {"mluOpGetMaskedCol2imForwardWorkspaceSize": QueryChecks((_HANDLE, SIZE_NULL, *_REST))}
 
 # Without one of these another check answers with the same status.
 ANSWERED_ANYWAY: dict[str, str] = {}

@@ -12,7 +12,7 @@ from mluops_gtest.authoring import (
     exact,
 )
 
-from .checks import ANSWERED_ANYWAY, CHECKS, NOT_TOGETHER
+from .checks import ANSWERED_ANYWAY, CHECKS, NOT_TOGETHER, QUERIES
 from .kernel import kernel
 from .recipes import RECIPES
 from .reference import reference, theory
@@ -43,6 +43,7 @@ OPERATOR = Operator(
         ),
     ),
     checks=CHECKS,
+    queries=QUERIES,
     not_together=NOT_TOGETHER,
     answered_anyway=ANSWERED_ANYWAY,
     reference=reference,

@@ -2,6 +2,7 @@
 
 from mluops_gtest.authoring import DType, Operator, OutputSpec, TensorSpec
 from mluops_gtest.authoring.interpolation_checks import ANSWERED_ANYWAY
+from mluops_gtest.authoring.left_open import find_subnormal
 
 from .bound import bound
 from .checks import CHECKS, NOT_TOGETHER
@@ -37,6 +38,7 @@ OPERATOR = Operator(
     bound=bound,
     suspects=SUSPECTS,
     precondition=precondition,
+    left_open={"subnormal": find_subnormal},
     # §3.3: contributions meet in no fixed order.
     order_free=True,
 )

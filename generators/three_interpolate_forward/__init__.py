@@ -2,6 +2,7 @@
 
 from mluops_gtest.authoring import DType, Operator, OutputSpec, TensorSpec
 from mluops_gtest.authoring.interpolation_checks import ANSWERED_ANYWAY
+from mluops_gtest.authoring.left_open import find_subnormal
 
 from .bound import bound
 from .checks import CHECKS, NOT_TOGETHER
@@ -37,6 +38,7 @@ OPERATOR = Operator(
     theory=theory,
     bound=bound,
     precondition=precondition,
+    left_open={"subnormal": find_subnormal},
     # The document leaves the order of the three additions open.
     order_free=True,
 )

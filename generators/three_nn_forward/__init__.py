@@ -1,9 +1,10 @@
 """three_nn_forward: the three nearest known points of every unknown point, their squared distances and indices."""
 
 from mluops_gtest.authoring import DType, Operator, OutputSpec, TensorSpec, diff1_and_diff2, exact
+from mluops_gtest.authoring.left_open import find_subnormal
 
 from .bound import bound
-from .checks import ANSWERED_ANYWAY, CHECKS, NOT_TOGETHER
+from .checks import ANSWERED_ANYWAY, CHECKS, NOT_TOGETHER, QUERIES
 from .kernel import kernel
 from .precondition import precondition
 from .recipes import RECIPES
@@ -26,11 +27,13 @@ OPERATOR = Operator(
         OutputSpec("idx", "[B, N, 3]", {DType.INT32: exact()}),
     ),
     checks=CHECKS,
+    queries=QUERIES,
     not_together=NOT_TOGETHER,
     answered_anyway=ANSWERED_ANYWAY,
     reference=reference,
     bound=bound,
     precondition=precondition,
+    left_open={"subnormal": find_subnormal},
     kernel=kernel,
     suspects=SUSPECTS,
     recipes=RECIPES,

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from mluops_gtest.authoring import Check, DType, Status
+from mluops_gtest.authoring import SIZE_NULL, Check, DType, QueryChecks, Status
 from mluops_gtest.authoring.checks import (
     contiguous,
     descriptors_present,
@@ -27,7 +27,7 @@ def _as_unknown(tensor: str, axis: int, size: str) -> Check:
 
 
 def _not_large() -> tuple[Check, ...]:
-    unknown, known, *outputs = not_large(TENSORS, "§3.8")
+    unknown, known, *outputs = not_large(TENSORS, "released")
     return (unknown, known, *(replace(check, subsumed=_OF_UNKNOWN) for check in outputs))
 
 
@@ -57,6 +57,19 @@ CHECKS = (
     workspace_present("§3.8 (6)"),
     *pointers_present(TENSORS, "§3.8 (2)"),
 )
+
+# The released query looks at known alone. Whether it may refuse more of it than the rank is said nowhere.
+_OPEN = (
+    dim("known", 2, 3, "axis 2 of known must be 3", "§3.8 (3)"),
+    dtype("known", (DType.FLOAT, DType.HALF), "§3.8 (4)"),
+    *contiguous(["known"], "§1.4"),
+    *not_large(["known"], "§3.8"),
+)
+QUERIES = {
+    "mluOpGetThreeNNForwardWorkspaceSize": QueryChecks(
+        ("handle_null", "known_desc_null", SIZE_NULL, "known_rank", *_OPEN), silent=tuple(check.name for check in _OPEN)
+    )
+}
 
 # Without one of these another check answers with the same status.
 ANSWERED_ANYWAY = {

@@ -1,6 +1,7 @@
 """voxel_pooling_forward: sums the features of all points that fall into the same cell of a bird's-eye view."""
 
 from mluops_gtest.authoring import DType, Operator, OutputSpec, ParamField, ParamMessage, TensorSpec, exact
+from mluops_gtest.authoring.left_open import find_subnormal
 
 from .bound import bound
 from .checks import ANSWERED_ANYWAY, CHECKS, NOT_TOGETHER, SCALARS
@@ -40,6 +41,7 @@ OPERATOR = Operator(
     sizes=SIZES,
     theory=theory,
     bound=bound,
+    left_open={"subnormal": find_subnormal},
     suspects=SUSPECTS,
     # §1.4: atomic adds, in no fixed order.
     order_free=True,

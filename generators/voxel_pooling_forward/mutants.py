@@ -19,7 +19,7 @@ from mluops_gtest.authoring.mistakes import (
     tails_left,
 )
 from mluops_gtest.authoring.narrowing import NARROW, wrapped
-from mluops_gtest.authoring.roundings import clamped, flushed, nan_cleared, through_half
+from mluops_gtest.authoring.roundings import clamped, nan_cleared, through_half
 
 from .point_by_point import Points, Steps, add, all_of, apply
 
@@ -296,7 +296,6 @@ MUTANTS: Final = (
     _wrong("half_features", "features rounded to half", Steps(features=_each(through_half))),
     _wrong("bf16_features", "features rounded to bf16", Steps(features=_each(lambda f: shortened(f, 8)))),
     _wrong("nan_skipped", "NaN counts as 0", Steps(features=_each(nan_cleared))),
-    _wrong("subnormal_features_flushed", "subnormal features count as 0", Steps(features=_each(flushed))),
     Mutant("mask_multiplied", "points outside are multiplied by 0 instead of left out", _mask_multiplied),
     # How it is added.
     _wrong("last_point_wins", "features are assigned, not added", Steps(add=_last_wins)),
@@ -309,7 +308,6 @@ MUTANTS: Final = (
     _wrong("largest", "the largest feature of a cell in place of the sum", Steps(add=_largest)),
     _wrong("half_accumulator", "sums are kept in half precision", Steps(add=_in_half)),
     _wrong("fixed_point", "features are rounded to multiples of 2^-16 for integer atomics", Steps(add=_fixed_point)),
-    _wrong("subnormal_sums_flushed", "subnormal sums become 0", Steps(add=_afterwards(flushed))),
     _wrong("infinite_clamped", "infinities become the largest float", Steps(add=_clamped_throughout)),
     _wrong("last_cell_dropped", "the last cell stays 0", Steps(add=_last_cell_dropped)),
     _wrong("point_tail_dropped", "points behind the last whole tile of 64 are lost", Steps(add=_point_tail_dropped)),

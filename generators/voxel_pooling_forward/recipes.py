@@ -9,7 +9,7 @@ from mluops_gtest.authoring import Array, Draw, DType, Params, RecipeOutput
 from .reference import counted
 from .values import VALUES, assert_any_order, ranks
 
-Kind = Literal["full", "exact", "positive", "leading", "wide", "wider", "cancelling", "tiny", "nearly_normal"]
+Kind = Literal["full", "exact", "positive", "small", "leading", "wide", "wider", "cancelling", "tiny", "nearly_normal"]
 NonFinite = Literal["nan", "inf", "negative_inf", "inf_minus_inf", "overflow", "outside"]
 
 _DEFAULTS = {"batch_size": 1, "num_channels": 2, "num_voxel_x": 4, "num_voxel_y": 3, "num_voxel_z": 1}

@@ -45,6 +45,11 @@ def positive(draw: Draw, cells: Array, channels: int) -> Array:
     return np.abs(full(draw, cells, channels))
 
 
+def small(draw: Draw, cells: Array, channels: int) -> Array:
+    """Like `full`, around 10^-6: sums in steps of a fixed point lose them."""
+    return full(draw, cells, channels) * np.float32(2.0**-20)
+
+
 def leading(draw: Draw, cells: Array, channels: int) -> Array:
     """Positive, and the first point of each cell outweighs another by 2^11: half precision would lose the others."""
     features = positive(draw, cells, channels)
@@ -85,7 +90,8 @@ def nearly_normal(draw: Draw, cells: Array, channels: int) -> Array:
 
 
 VALUES: dict[str, Values] = {
-    kind.__name__: kind for kind in (full, exact, positive, leading, wide, wider, cancelling, tiny, nearly_normal)
+    kind.__name__: kind
+    for kind in (full, exact, positive, small, leading, wide, wider, cancelling, tiny, nearly_normal)
 }
 
 

@@ -1,23 +1,57 @@
-"""One case for Python programs: its data are read when first asked for, and outputs can be judged by it."""
+"""Cases for Python programs, their data read when first asked for; and the operators behind them."""
 
-from collections.abc import Callable, Mapping
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mluops_gtest.api.session import Session
+from mluops_gtest.backends import numpy_backend
+from mluops_gtest.content.operators import Operators
+from mluops_gtest.content.root import BUILTIN
 from mluops_gtest.content.selection import Selected
+from mluops_gtest.engine.float_state import own_floats
 from mluops_gtest.errors import UsageError
+from mluops_gtest.model.baselines import baseline_of
 from mluops_gtest.model.call import OpCall, Params
 from mluops_gtest.model.case import Case
 from mluops_gtest.model.dtypes import Array
-from mluops_gtest.model.operator import Operator
+from mluops_gtest.model.operator import Baseline, Operator
+from mluops_gtest.model.query import Query
 from mluops_gtest.model.status import Status
 from mluops_gtest.model.tensor import Tensor
 
 if TYPE_CHECKING:
     from mluops_gtest.api.report import CaseResult
     from mluops_gtest.engine.expectation import Expectation
+
+
+@own_floats()
+def reference(call: OpCall, *, roots: Sequence[str] = (BUILTIN,)) -> Baseline:
+    """The right answer to a call that computes; UsageError where the operator would refuse it."""
+    operator = operators_of(tuple(roots)).find(call.operator)
+    answer = operator.answer(call)
+    if not answer.computes:
+        message = "" if answer.check is None else f" ({operator.check(answer.check).message})"
+        raise UsageError(f"{call.operator} computes nothing for this call: it answers {answer.status.name}{message}.")
+    broken = operator.broken(call)
+    if broken is not None:
+        raise UsageError(f"{call.operator} does not define this call: {broken}.")
+    return baseline_of(operator, call)
+
+
+class NumpyBackend(numpy_backend.NumpyBackend):
+    """Runs every operator's own float32 kernel; a backend that has a few operators may hand it the others."""
+
+    def __init__(self, *, roots: Sequence[str] = (BUILTIN,)) -> None:
+        super().__init__(operators_of(tuple(roots)))
+
+
+@cache
+def operators_of(roots: tuple[str, ...]) -> Operators:
+    """The operators of these roots, each loaded when first asked for."""
+    return Session(roots).catalogue.operators
 
 
 class CaseHandle:
@@ -100,6 +134,7 @@ class CaseHandle:
         nobody = InlineCaller(_Given({}, Status.SUCCESS, {}))
         return GuardedCall(self._case, self._operator, self._expectation, nobody).bound()
 
+    @own_floats()
     def check(
         self,
         outputs: Mapping[str, Any] | None = None,
@@ -114,7 +149,7 @@ class CaseHandle:
         from mluops_gtest.engine.execute import Executor, Options
 
         given = _Given(self._fitting(outputs or {}), status, dict(results or {}))
-        executor = Executor(InlineCaller(given), Options(elementwise=elementwise))
+        executor = Executor(InlineCaller(given), Options(elementwise=elementwise, strict=False))
         return CaseResult.of(executor.execute(self._case, self._operator))
 
     def _fitting(self, outputs: Mapping[str, Any]) -> dict[str, Array]:
@@ -134,6 +169,7 @@ class CaseHandle:
         return fitting
 
     @cached_property
+    @own_floats()
     def _case(self) -> Case:
         return self._load()
 
@@ -142,6 +178,7 @@ class CaseHandle:
         return self._operator_of(self._case.operator)
 
     @cached_property
+    @own_floats()
     def _expectation(self) -> "Expectation":
         from mluops_gtest.engine.expectation import expectation_of
 
@@ -169,3 +206,28 @@ def _arrays(tensors: tuple[Tensor, ...]) -> dict[str, Array]:
     for array in found.values():
         array.flags.writeable = False
     return found
+
+
+def cases(
+    *select: str,
+    operators: Sequence[str] = (),
+    tags: Sequence[str] = (),
+    keyword: str = "",
+    everything: bool = False,
+    roots: Sequence[str] = (BUILTIN,),
+) -> list[CaseHandle]:
+    """The cases that these words select, as `mluops-test run` would: ids, operators, globs, files, folders."""
+    session = Session(tuple(roots))
+    query = Query(select, tuple(operators), tuple(tags), keyword, everything)
+    return handles(session, query)
+
+
+def handles(session: Session, query: Query) -> list[CaseHandle]:
+    """The cases of that query; nothing of their data is read yet."""
+    chosen = session.select(query).cases
+    source = session.source(chosen)
+
+    def operator_of(name: str) -> Operator:
+        return session.catalogue.operators.find(name)
+
+    return [CaseHandle(one, lambda case_id=one.id: source.load(case_id), operator_of) for one in chosen]  # type: ignore[misc]

@@ -8,7 +8,10 @@ from mluops_gtest.api.run_setup import context_of, options_of
 from mluops_gtest.api.session import Session
 from mluops_gtest.content.selection import Selected
 from mluops_gtest.engine.callers import open_callers
+from mluops_gtest.engine.float_state import own_floats
 from mluops_gtest.engine.lanes import PlannedCase
+from mluops_gtest.engine.leaks import LeakWatch
+from mluops_gtest.engine.outputs import OutputKeeper
 from mluops_gtest.engine.request import RunRequest
 from mluops_gtest.engine.run import CaseLane, executor_of
 from mluops_gtest.generate.source import StoredCases
@@ -19,23 +22,26 @@ from mluops_gtest.model.case import Case
 class CaseRunner:
     """The backend of a request, open for any number of cases."""
 
-    def __init__(self, session: Session, request: RunRequest) -> None:
-        self._session, self._request = session, request
+    def __init__(self, session: Session, request: RunRequest, keep: OutputKeeper | None = None) -> None:
+        """`keep` sees the outputs of every call that answered and should have computed."""
+        self._session, self._request, self._keep = session, request, keep
         self._open = contextlib.ExitStack()
         self._lane: CaseLane | None = None
         # What the backend says of its version; empty where it says nothing.
         self.version = ""
 
+    @own_floats()
     def __enter__(self) -> "CaseRunner":
         """Load the backend; an error says why that is impossible."""
         catalogue, request = self._session.catalogue, self._request
         callers = self._open.enter_context(open_callers(request, catalogue))
         options = options_of(request, catalogue, 1, len(callers))
         context = context_of(request, catalogue.root_paths, callers[0].name, 1, 0, None)
-        executor = executor_of(callers[0], options)
-        self.version = callers[0].version
+        executor = executor_of(callers[0], options, self._keep)
+        self.version, self.precision = callers[0].version, callers[0].precision
+        self.is_reference = callers[0].is_reference
         self._source = _OneByOne(self._session, request)
-        self._lane = CaseLane(executor, catalogue.operators, self._source, context)
+        self._lane = CaseLane(executor, catalogue.operators, self._source, context, LeakWatch())
         return self
 
     def __exit__(
@@ -58,6 +64,7 @@ class CaseRunner:
         """Load the case, call the backend, judge."""
         return CaseResult.of(self.result_of(case))
 
+    @own_floats()
     def result_of(self, case: Selected) -> model_result.CaseResult:
         """The same for those inside."""
         assert self._lane is not None, "the runner is open"

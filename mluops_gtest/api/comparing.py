@@ -7,7 +7,8 @@ import numpy as np
 
 from mluops_gtest.authoring.calls import dtype_of
 from mluops_gtest.criteria import compare as measured
-from mluops_gtest.criteria.judgement import judge
+from mluops_gtest.criteria.comparison import judge
+from mluops_gtest.engine.float_state import own_floats
 from mluops_gtest.errors import UsageError
 from mluops_gtest.model.criterion import Criterion, CriterionKind
 from mluops_gtest.model.dtypes import Array, DType
@@ -45,6 +46,7 @@ class ArrayVerdict(Value):
         return f"<{word}: {told}; {self.unequal} of {self.compared} elements differ{worst}>"
 
 
+@own_floats()
 def compare(
     got: Any, expected: Any, criteria: Mapping[str, float] | Sequence[Criterion], *, dtype: str | None = None
 ) -> ArrayVerdict:

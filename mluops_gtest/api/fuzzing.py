@@ -11,6 +11,7 @@ from mluops_gtest.engine.buffers import Side
 from mluops_gtest.engine.caller import Caller, ThreadsCaller
 from mluops_gtest.engine.callers import open_callers
 from mluops_gtest.engine.execute import Executor, Options
+from mluops_gtest.engine.float_state import own_floats
 from mluops_gtest.engine.request import RunRequest
 from mluops_gtest.engine.stress import Stress
 from mluops_gtest.engine.stressed_cases import StressedExecutor
@@ -68,6 +69,7 @@ def targets_of(request: HuntRequest, session: Session, corpus: Corpus) -> list[F
     return found
 
 
+@own_floats()
 def hunt(
     request: HuntRequest,
     session: Session,
@@ -93,6 +95,7 @@ class HuntRunner:
         # What the backend says of itself.
         self.backend = self.version = ""
 
+    @own_floats()
     def __enter__(self) -> "HuntRunner":
         """Load the backend; an error says why that is impossible."""
         (caller,) = self._open.enter_context(open_callers(self._request, self._catalogue))
@@ -109,6 +112,7 @@ class HuntRunner:
         """Load the operator, before somebody looks at the clock."""
         _ = self._operators[operator]
 
+    @own_floats()
     def run(self, case: Case, smaller: bool) -> tuple[CaseResult, Minimised | None]:
         """The verdict on a call; on the smallest one that fails for the same cause if that is asked for, with it."""
         operator = self._operators[case.operator]

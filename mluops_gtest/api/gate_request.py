@@ -35,6 +35,8 @@ class GateRequest(Value):
     drift_factor: tuple[str, ...] = ()
     min_effect: float = 5.0
     accept: tuple[str, ...] = ()
+    require_coverage: str | None = None
+    require_isolated: bool = False
 
     def ledger(self) -> tuple[Waiver, ...]:
         return () if self.waivers is None else load_waivers(self.waivers)
@@ -91,6 +93,8 @@ def _policy(request: GateRequest, report: RunReport, reference: Reference | None
         min_effect=request.min_effect / 100,
         allow_outliers=request.allow_outliers,
         accept=frozenset(Accept(word) for word in request.accept),
+        require_coverage=request.require_coverage,
+        require_isolated=request.require_isolated,
     )
 
 

@@ -17,6 +17,8 @@ def decide(
     strict_accuracy: bool = False,
     strict_perf: bool = False,
     allow_outliers: bool = False,
+    require_coverage: str | None = None,
+    require_isolated: bool = False,
 ) -> Decision:
     """Whether a change may be merged, and why; each argument means what the option of `mluops-test gate` means."""
     return reach_decision(
@@ -29,5 +31,7 @@ def decide(
             strict_accuracy=strict_accuracy,
             strict_perf=strict_perf,
             allow_outliers=allow_outliers,
+            require_coverage=require_coverage,
+            require_isolated=require_isolated,
         )
     )

@@ -7,6 +7,7 @@ from typing import Literal
 from mluops_gtest.api.session import Session
 from mluops_gtest.content.catalogue import Catalogue
 from mluops_gtest.content.root import BUILTIN
+from mluops_gtest.engine.float_state import own_floats
 from mluops_gtest.errors import UnwritableError, UsageError
 from mluops_gtest.generate.produce import Produced, Target, lock_differences, produce, update_lock
 from mluops_gtest.model.query import Query
@@ -60,6 +61,7 @@ def plan_generation(session: Session, query: Query, out: Path | None, form: str,
     return Generation(catalogue, targets, tuple(dict.fromkeys(stores.values())), selection.operators, check)
 
 
+@own_floats()
 def generate_cases(
     *select: str,
     out: str | Path | None = None,

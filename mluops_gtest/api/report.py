@@ -3,13 +3,16 @@
 from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import asdict, replace
 
 from mluops_gtest.model import report as model_report
 from mluops_gtest.model import result as model_result
 from mluops_gtest.model.counted import counted
+
+if TYPE_CHECKING:
+    from mluops_gtest.api.explained_causes import CauseSummary
 
 # Failing cases that a notebook shows with their pictures.
 _MAX_SHOWN = 10
@@ -78,18 +81,25 @@ class RunReport(model_report.RunReport):
     @cached_property
     def headlines(self) -> tuple[str, ...]:
         """What is wrong, one line per cause."""
+        return tuple(cause.headline for cause in self.causes if cause.output)
+
+    @cached_property
+    def causes(self) -> "tuple[CauseSummary, ...]":
+        """Why cases fail: what causes.json has, all of it."""
         from mluops_gtest.api.explained_causes import causes_of
 
-        return tuple(headline for _, headline, _ in causes_of(self))
+        return causes_of(self)
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
         """Write a results folder, as `run --out` does: gate, report, history and compare read it."""
+        from mluops_gtest.api.explained_causes import write_causes
         from mluops_gtest.results.folder import ResultsFolder
         from mluops_gtest.results.writer import write_results
 
         advice = "name another one, or say overwrite=True"
         with ResultsFolder.new(Path(folder), overwrite=overwrite, advice=advice) as claimed:
             write_results(claimed, self)
+            write_causes(claimed.path, self)
         return Path(folder)
 
     def render(self, form: Format, *, lang: Literal["en", "zh"] = "en") -> str:

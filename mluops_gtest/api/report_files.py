@@ -11,7 +11,7 @@ from mluops_gtest.errors import UnwritableError, UsageError
 from mluops_gtest.files.typed import Source
 from mluops_gtest.files.writing import replace_file
 from mluops_gtest.model.report import RunReport, TalliedResults
-from mluops_gtest.results.files import REPORT, RESULTS, RUN
+from mluops_gtest.results.files import CAUSES, REPORT, RESULTS, RUN
 from mluops_gtest.results.records import head_to_json, report_from_json, report_to_json, result_to_json
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def _json(
     report: RunReport, transitions: Mapping[str, str] | None, past: "tuple[CaseTrend, ...] | None"
 ) -> Iterable[str]:
     """report.json with a summary made anew, and what was asked for beside it."""
-    from mluops_gtest.reports.json_pieces import with_items
+    from mluops_gtest.reports.ctrf import with_items
 
     document = head_to_json(report) | {"results": []}
     if transitions is not None:
@@ -101,7 +101,7 @@ def write(pieces: Iterable[str], file: Path | None) -> None:
 
 def check_reports(reports: "Mapping[ReportFormat, str]", results: Path) -> None:
     """Refuse, before anything runs, files of a run that cannot be written; `results` is the run's folder."""
-    seen = {(results / name).resolve(): f"the run's own {name}" for name in (RUN, RESULTS, REPORT)}
+    seen = {(results / name).resolve(): f"the run's own {name}" for name in (RUN, RESULTS, REPORT, CAUSES)}
     for form, name in reports.items():
         path = Path(name)
         if not path.parent.is_dir():

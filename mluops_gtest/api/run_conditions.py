@@ -37,6 +37,7 @@ def refuse_inline(backend: str, jobs: int | None, devices: tuple[int, ...], opti
         "--memory-limit": options["memory_limit"] is not None,
         "--guard-pages": options["guard_pages"],
         "--fresh-workers": options["fresh_workers"],
+        "--fail-on-leak": options.get("fail_on_leak"),
         "--stress": options["stress"] is not None,
     }
     named = [name for name, given in asked.items() if given]
@@ -67,6 +68,8 @@ def refuse_on_cluster(request: RunRequest, jobs: int | None) -> None:
     if request.cluster is None:
         if request.ship:
             raise UsageError("--ship sends files to the workers of a cluster: add --cluster ADDRESS.")
+        if request.judge_here:
+            raise UsageError("--judge-here is about workers of a cluster: add --cluster ADDRESS.")
         return
     refused = {
         "-j": (jobs or 1) > 1,

@@ -30,9 +30,11 @@ def options_of(request: RunRequest, catalogue: Catalogue, cases: int, lanes: int
         elementwise=_elementwise(request),
         bounds=KeptBounds(lambda operator: catalogue.root_of(operator).generators),
         arbitrate=(lambda operator: catalogue.operators.part(operator, EXACT)) if request.arbitrate else None,
+        strict=request.strict,
         stop_at_first=request.stop_at_first,
         timeout=request.timeout,
         reruns=request.reruns,
+        fail_on_leak=request.fail_on_leak,
         stress=None if request.stress is None else _stress(request.stress, cases, lanes),
         sampling=_sampling(request) if request.perf else None,
         sides=tuple(Side) if request.guard_pages else (None,),
@@ -69,6 +71,8 @@ def context_of(
     selection = {**request.selection.to_json(), "roots": list(request.roots), "shard": request.shard}
     looked = request.elementwise is not False
     selection = {**selection, "times": request.times, "reseed": request.reseed, "elementwise": looked}
+    if request.require_coverage is not None:
+        selection["require_coverage"] = request.require_coverage
     return RunContext(
         tool_version=__version__,
         backend={

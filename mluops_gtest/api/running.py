@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from mluops_gtest.api.explained_causes import write_causes
 from mluops_gtest.api.report import CaseResult, RunReport
 from mluops_gtest.api.run_conditions import refuse_guard_pages, under_stress
 from mluops_gtest.api.run_labels import run_labels
@@ -16,6 +17,7 @@ from mluops_gtest.backends.registry import checked_backend
 from mluops_gtest.content.root import BUILTIN
 from mluops_gtest.engine.caller import Caller, InlineCaller
 from mluops_gtest.engine.callers import open_callers
+from mluops_gtest.engine.float_state import FloatState, own_floats, require_float_state
 from mluops_gtest.engine.lanes import PlannedCase
 from mluops_gtest.engine.request import RunRequest
 from mluops_gtest.engine.run import run as run_planned
@@ -41,6 +43,7 @@ def run(
     timeout: float | None = None,
     memory_limit: int | None = None,
     guard_pages: bool = False,
+    fail_on_leak: bool = False,
     repeat: int = 1,
     reruns: int = 0,
     stress: str | None = None,
@@ -48,9 +51,11 @@ def run(
     bitwise: bool = False,
     stop_at_first: bool = False,
     reseed: int | None = None,
+    strict: bool = False,
     perf: bool = False,
     samples: int | None = None,
     labels: Mapping[str, str] | None = None,
+    require_coverage: str | None = None,
     out: str | Path | None = None,
     overwrite: bool = False,
     on_result: Callable[[CaseResult], None] | None = None,
@@ -75,6 +80,7 @@ def run(
         timeout=timeout,
         memory_limit=memory_limit,
         guard_pages=guard_pages,
+        fail_on_leak=fail_on_leak,
         repeat=repeat,
         reruns=reruns,
         stress=stress,
@@ -82,16 +88,19 @@ def run(
         bitwise=bitwise,
         stop_at_first=stop_at_first,
         reseed=reseed,
+        strict=strict,
         perf=perf,
         samples=samples,
         labels=dict(labels or {}),
+        require_coverage=require_coverage,
     )
     _refuse(request)
     session = Session(request.roots)
     with contextlib.ExitStack() as stack:
+        before = stack.enter_context(own_floats())
         folder = None if out is None else stack.enter_context(_folder(Path(out), overwrite=overwrite))
         callers = stack.enter_context(
-            open_callers(request, session.catalogue) if isinstance(backend, str) else _opened(backend)
+            open_callers(request, session.catalogue) if isinstance(backend, str) else _opened(backend, before)
         )
         report = _run(session, request, callers, folder, on_result)
     # No command line can name an object of this process.
@@ -106,7 +115,7 @@ def _run(
     on_result: Callable[[CaseResult], None] | None,
 ) -> RunReport:
     chosen = session.select(request.selection)
-    source = session.source(chosen.cases, reseed=request.reseed)
+    source = session.source(chosen.cases, strict=request.strict, reseed=request.reseed)
     labels = run_labels(request.labels, request.backend, request.runtime, callers[0].version)
     request = replace(request, labels=labels)
     options = options_of(request, session.catalogue, len(chosen.cases), len(callers))
@@ -123,8 +132,9 @@ def _run(
             listeners.insert(0, files)
         report = run_planned(planned, callers, session.catalogue.operators, source, context, options, listeners)
         report = timed(report, source, 0.0 if files is None else files.seconds)
-        if files is not None:
+        if folder is not None and files is not None:
             files.write_report(report, (case.id for case in chosen.cases))
+            write_causes(folder.path, report)
     return RunReport.of(report)
 
 
@@ -137,9 +147,11 @@ def _telling(on_result: Callable[[CaseResult], None]) -> Listener:
 
 
 @contextlib.contextmanager
-def _opened(backend: Backend) -> Iterator[list[Caller]]:
+def _opened(backend: Backend, floats: FloatState) -> Iterator[list[Caller]]:
     """An object of this process; whoever made it closes it."""
-    yield [InlineCaller(checked_backend(f"object:{getattr(backend, 'name', '?')}", backend))]
+    name = f"object:{getattr(backend, 'name', '?')}"
+    require_float_state(name)
+    yield [InlineCaller(checked_backend(name, backend), floats)]
 
 
 def _inline(isolate: bool | None) -> bool:
@@ -162,7 +174,8 @@ def _refuse(request: RunRequest) -> None:
         raise UsageError("Use either jobs or devices: with devices each device has one worker.")
     if request.perf and request.jobs > 1:
         raise UsageError("perf=True times one call at a time: leave out jobs.")
-    asked = [name for name in ("devices", "timeout", "memory_limit", "guard_pages", "stress") if getattr(request, name)]
+    isolated = ("devices", "timeout", "memory_limit", "guard_pages", "fail_on_leak", "stress")
+    asked = [name for name in isolated if getattr(request, name)]
     if not request.isolated and (asked or request.jobs > 1):
         names = " and ".join([*asked, *(["jobs"] if request.jobs > 1 else [])])
         raise UsageError(

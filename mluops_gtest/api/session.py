@@ -59,6 +59,6 @@ class Session:
 
 
 def _operator_of(file: Path) -> str:
-    from mluops_gtest.codec.case_files.case import read_operator_name
+    from mluops_gtest.codec.case_files.reader import read_operator_name
 
     return read_operator_name(file)

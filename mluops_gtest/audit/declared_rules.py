@@ -1,15 +1,138 @@
-"""Rules on what is declared: families, documents, recipes, twins."""
+"""Rules on what is declared: families, documents, recipes, twins, and checks in their order."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
-from mluops_gtest.audit.finding import Problem, Problems
 from mluops_gtest.audit.shapes import ShapeError, case_symbols
-from mluops_gtest.audit.subject import Subject
+from mluops_gtest.audit.subject import Problem, Problems, Subject
+from mluops_gtest.model.binding import bind_values
+from mluops_gtest.model.call import OpCall
 from mluops_gtest.model.case import CaseDraft
-from mluops_gtest.model.source_place import source_of
+from mluops_gtest.model.operator import Check, CheckVerdict, Operator, source_of
+from mluops_gtest.model.status import Status
 from mluops_gtest.model.tensor import contiguous
+
+
+def checks_asked(subject: Subject) -> Problems:
+    """Every check that a call can reach first has a negative case; one that none can reach has none."""
+    asked = {draft.expect.check for draft in subject.tagged("negative")}
+    for check in subject.operator.checks:
+        if check.subsumed is None and check.name not in asked:
+            remedy = f"Declare one that expects {{status: {check.status.name}, check: {check.name}}}."
+            yield _of_check(subject, check, "no negative case reaches it", remedy)
+        if check.subsumed is not None and check.name in asked:
+            remedy = "Remove `subsumed`: a case reaches this check."
+            yield _of_check(subject, check, "it is declared as never reached, but a case does", remedy)
+
+
+def checks_in_order(subject: Subject) -> Problems:
+    """Moving any later check of another status to the front changes some answer, unless the operator lists the pair.
+
+    A case that breaks both shows it. Without one, the pair is told apart by two others: a case that breaks the later
+    one together with a check between them, which it would pass as well, and one that breaks the first together with
+    another check of the later one's status.
+    """
+    declared = subject.operator.not_together
+    seen = _seen_together(subject)
+    for place, first in enumerate(subject.reachable):
+        later = subject.reachable[place + 1 :]
+        told = {second.status for second in later if False in seen[first.name, second.name]}
+        for nth, second in enumerate(later):
+            if first.status == second.status:
+                continue
+            held = seen[first.name, second.name]
+            passed = [check for check in later[:nth] if check.status != second.status]
+            between = any(False in seen[check.name, second.name] for check in passed)
+            apart = False in held or (between and second.status in told)
+            excused = second.name in declared.get(first.name, ())
+            # None alone: what the first check refuses (a null descriptor) leaves nothing for the second to look at.
+            if not apart and True in held and not excused:
+                yield _of_check(
+                    subject,
+                    first,
+                    f"no case tells whether it comes before {second.name}",
+                    f"Declare a case that breaks both and expects {first.name}, or add it to `not_together`.",
+                )
+            if excused and False in held:
+                remedy = f"Remove {second.name} from `not_together`."
+                yield _of_check(subject, first, f"a case breaks {second.name} together with it", remedy)
+
+
+def shows_order(operator: Operator, expected: str, call: OpCall) -> bool:
+    """The call breaks the expected check and a later one of another status, so that their order decides the answer."""
+    order = [check.name for check in operator.checks]
+    first, *later = operator.checks[order.index(expected) :]
+    return any(
+        check.status != first.status and check.subsumed is None and _holds(check, call) is False for check in later
+    )
+
+
+def no_check_forgotten(subject: Subject) -> Problems:
+    """Without any one check some case gets another status, unless the operator says why another answers anyway."""
+    for name in subject.operator.answered_anyway.keys() - {check.name for check in subject.reachable}:
+        yield Problem(
+            str(subject.generator),
+            f"answered_anyway names {name}, which is not a check that a call can reach",
+            "Remove it.",
+        )
+    calls = [(status, call) for status, _, call in _refused(subject)]
+    for check in subject.reachable:
+        rest = replace(subject.operator, checks=tuple(c for c in subject.operator.checks if c is not check))
+        unnoticed = all(_same_status(_answer(rest, call), status) for status, call in calls)
+        if unnoticed and check.name not in subject.operator.answered_anyway:
+            yield _of_check(
+                subject,
+                check,
+                "a backend that forgets it passes every case",
+                "Declare a case that only this check refuses, or say in `answered_anyway` why there is none.",
+            )
+        if not unnoticed and check.name in subject.operator.answered_anyway:
+            remedy = "Remove `answered_anyway`: a case tells the check apart."
+            yield _of_check(subject, check, "it is declared as answered anyway, and is not", remedy)
+
+
+def _seen_together(subject: Subject) -> Mapping[tuple[str, str], set[bool | None]]:
+    """For a check and a later one: what the later one says of the calls that the first refuses."""
+    places = {check.name: place for place, check in enumerate(subject.reachable)}
+    seen: dict[tuple[str, str], set[bool | None]] = defaultdict(set)
+    for _, name, call in _refused(subject):
+        # A check that is declared as never reached has no place.
+        for second in subject.reachable[places.get(name, len(places)) + 1 :]:
+            seen[name, second.name].add(_holds(second, call))
+    return seen
+
+
+def _holds(check: Check, call: OpCall) -> bool | None:
+    """None where the check cannot look at the call."""
+    try:
+        return check.holds(call)
+    except Exception:
+        return None
+
+
+def _refused(subject: Subject) -> Iterator[tuple[Status, str, OpCall]]:
+    for case in subject.cases:
+        if case.expect.check:
+            yield case.expect.status, case.expect.check, bind_values(case, subject.operator)
+
+
+def _same_status(answer: CheckVerdict | None, status: Status) -> bool:
+    """A call that computes writes outputs, which a call that returns early must not do."""
+    return answer is not None and answer.check is not None and answer.status == status
+
+
+def _answer(operator: Operator, call: OpCall) -> CheckVerdict | None:
+    """What these checks say of the call; None where one of them needs another before it."""
+    try:
+        return operator.answer(call)
+    except Exception:
+        return None
+
+
+def _of_check(subject: Subject, check: Check, message: str, remedy: str) -> Problem:
+    return Problem(check.place or str(subject.generator), f"check {check.name}: {message}", remedy)
 
 
 def families(subject: Subject) -> Problems:
@@ -41,13 +164,13 @@ def twins(subject: Subject) -> Problems:
 
 
 def documented(subject: Subject) -> Problems:
-    """Every case names the section of the document that it tests."""
+    """Every case names the section of the document that it tests, or says `released`."""
     for draft in subject.drafts:
-        if "§" not in draft.doc:
+        if "§" not in draft.doc and "released" not in draft.doc:
             yield Problem(
                 draft.where,
                 f"{draft.id} names no section of the document",
-                'Write `doc: "§…: what the case shows"`.',
+                'Write `doc: "§…: what the case shows"`, or `"released: …"` for a rule of the released library alone.',
             )
 
 

@@ -1,20 +1,119 @@
 """Wrong implementations against the stored cases: which cases catch which."""
 
+import dataclasses
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice, zip_longest
-from typing import Literal
+from itertools import islice, pairwise, zip_longest
+from typing import Final, Literal
 
 from msgspec.structs import replace
 
-from mluops_gtest.audit.status_mutants import status_mutants
 from mluops_gtest.audit.subject import Subject, judged
+from mluops_gtest.audit.unwritable import never_written
 from mluops_gtest.model.binding import has_buffer
+from mluops_gtest.model.call import Crashed, OpCall
 from mluops_gtest.model.case import Case
-from mluops_gtest.model.operator import Mutant, Operator
+from mluops_gtest.model.operator import Check, Mutant, Operator, source_of
 from mluops_gtest.model.result import Outcome
-from mluops_gtest.model.source_place import source_of
+from mluops_gtest.model.status import Status
 from mluops_gtest.value import Value
+
+# What authors take for each other.
+_MIXED_UP: Final = {Status.BAD_PARAM: Status.NOT_SUPPORTED}
+
+
+class StatusMutant(Value):
+    """A wrong implementation whose answers differ for calls that one of these checks refuses, and for no others."""
+
+    mutant: Mutant
+    checks: tuple[str, ...]
+    # It shows only where the call has an output that can be written.
+    writes: bool = False
+
+
+def status_mutants(operator: Operator) -> Iterator[StatusMutant]:
+    """Every check forgotten, with another status, writing before it refuses; neighbours of two statuses exchanged.
+
+    Left out is what no call could show: checks that none reaches first, those that the operator says another answers
+    anyway, or that are not told apart by their order, and those proved to answer no call with an output to write to.
+    """
+    reachable = [check for check in operator.checks if check.subsumed is None]
+    for check in reachable:
+        yield from _of_one(operator, check)
+    for first, second in pairwise(reachable):
+        if first.status != second.status and second.name not in operator.not_together.get(first.name, ()):
+            yield _exchanged(operator, first, second)
+
+
+def _of_one(operator: Operator, check: Check) -> Iterator[StatusMutant]:
+    others = tuple(one for one in operator.checks if one is not check)
+    if check.name not in operator.answered_anyway:
+        yield _made(f"forgets_{check.name}", f"forgets the check {check.name}", _by(operator, others), check)
+    status = _MIXED_UP.get(check.status, Status.BAD_PARAM)
+    mixed_up = tuple(
+        dataclasses.replace(one, status=status, writes=False) if one is check else one for one in operator.checks
+    )
+    yield _made(
+        f"{status.name.lower()}_for_{check.name}",
+        f"answers {status.name} instead of {check.status.name} where {check.name} does not hold",
+        _by(operator, mixed_up),
+        check,
+    )
+    if not check.writes and not never_written(operator, check):
+        message = f"has written its outputs when {check.name} makes it return"
+        writing = Mutant(f"writes_before_{check.name}", message, _writing(operator, check))
+        yield StatusMutant(writing, (check.name,), writes=True)
+
+
+def _exchanged(operator: Operator, first: Check, second: Check) -> StatusMutant:
+    order = [check for check in operator.checks if check is not second]
+    order.insert(order.index(first), second)
+    return _made(
+        f"{second.name}_before_{first.name}",
+        f"asks {second.name} before {first.name}",
+        _by(operator, tuple(order)),
+        first,
+        second,
+    )
+
+
+def _made(name: str, message: str, run: Callable[[OpCall], Status], *checks: Check) -> StatusMutant:
+    return StatusMutant(Mutant(name, message, run), tuple(check.name for check in checks))
+
+
+def _by(operator: Operator, checks: tuple[Check, ...]) -> Callable[[OpCall], Status]:
+    """Answers by these checks; outputs of a call that they let pass are written, and hold nonsense."""
+    wrong = dataclasses.replace(operator, checks=checks)
+
+    def run(call: OpCall) -> Status:
+        try:
+            status = wrong.early_answer(call)
+        except Exception as error:
+            raise Crashed(f"looks at what another check should have refused: {error}") from error
+        if status is None:
+            _write(call)
+            call.scalars.update(dict.fromkeys(operator.results, 0))
+            return Status.SUCCESS
+        return status
+
+    return run
+
+
+def _writing(operator: Operator, check: Check) -> Callable[[OpCall], Status]:
+    def run(call: OpCall) -> Status:
+        if operator.answer(call).check == check.name:
+            _write(call)
+        return operator.early_answer(call) or Status.SUCCESS
+
+    return run
+
+
+def _write(call: OpCall) -> None:
+    """Neither poison nor what callers preset."""
+    for arg in call.outputs.values():
+        if arg is not None and arg.array is not None:
+            arg.array[...] = 1
+
 
 # `implementation`: shipped by the operator. `status`: made from its ordered checks.
 Kind = Literal["implementation", "status"]
@@ -89,7 +188,7 @@ def planted(subject: Subject) -> dict[str, Planted]:
     wrong = {one.name: Planted("implementation", one, cases) for one in subject.mutants}
     refused = defaultdict(list)
     for case in subject.cases:
-        if case.expect.check is not None and "undefined" not in case.tags:
+        if case.expect.check is not None and not case.is_open:
             refused[case.expect.check].append(case)
     statuses = {}
     for one in status_mutants(subject.operator):

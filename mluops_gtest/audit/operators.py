@@ -3,9 +3,8 @@
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from mluops_gtest.audit import bound_rules, check_rules, declared_rules, shapes, size_rules, value_rules
-from mluops_gtest.audit.finding import Finding, Problems
-from mluops_gtest.audit.subject import Subject
+from mluops_gtest.audit import declared_rules, shapes, value_rules
+from mluops_gtest.audit.subject import Finding, Problems, Subject
 
 Rule = Callable[[Subject], Problems]
 _FUNCTIONS: Final[tuple[Rule, ...]] = (
@@ -16,15 +15,16 @@ _FUNCTIONS: Final[tuple[Rule, ...]] = (
     declared_rules.recipes_used,
     declared_rules.boundary_per_axis,
     declared_rules.strides_of_length_1,
-    size_rules.sizes_live,
+    value_rules.sizes_live,
     shapes.shapes_hold,
-    check_rules.checks_asked,
-    check_rules.checks_in_order,
-    check_rules.no_check_forgotten,
+    declared_rules.checks_asked,
+    declared_rules.checks_in_order,
+    declared_rules.no_check_forgotten,
     value_rules.kernel_is_independent,
     value_rules.kernel_agrees,
-    bound_rules.bounds_declared,
+    value_rules.bounds_declared,
     value_rules.mutants_caught,
+    value_rules.variants_told_apart,
     value_rules.twins_see_one_element,
     value_rules.reseeding_keeps_promises,
 )

@@ -3,8 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 
-from mluops_gtest.audit.finding import Problem, Problems
-from mluops_gtest.audit.subject import Subject
+from mluops_gtest.audit.subject import Problem, Problems, Subject
 from mluops_gtest.model.case import Case
 from mluops_gtest.model.dtypes import Layout
 from mluops_gtest.model.operator import Operator

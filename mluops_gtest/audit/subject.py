@@ -14,10 +14,34 @@ from mluops_gtest.model.bound import Bound
 from mluops_gtest.model.bounds import computed_bounds
 from mluops_gtest.model.call import OpCall
 from mluops_gtest.model.case import Case, CaseDraft
+from mluops_gtest.model.dtypes import DType
 from mluops_gtest.model.operator import Check, Mutant, Operator
+from mluops_gtest.model.precision import Precision
 from mluops_gtest.model.result import CaseResult
 from mluops_gtest.model.status import Status
 from mluops_gtest.value import Value
+
+
+class Problem(Value):
+    """Where a rule is broken, what is wrong, and what to do."""
+
+    place: str
+    message: str
+    remedy: str
+
+
+Problems = Iterator[Problem]
+
+
+class Finding(Value):
+    """A problem with the rule and the operator that it belongs to."""
+
+    rule: str
+    operator: str
+    place: str
+    message: str
+    remedy: str
+
 
 # Dozens of wrong implementations are held to the same cases.
 _ANSWERS_KEPT: Final = 512
@@ -41,6 +65,8 @@ class Subject(Value):
     drafts: tuple[CaseDraft, ...]
     cases: tuple[Case, ...]
     mutants: tuple[Mutant, ...]
+    # Right implementations, by the tag whose cases alone tell them apart.
+    variants: Mapping[str, tuple[Mutant, ...]]
     # How many other seeds are tried.
     seeds: int
     reseeded: Reseeding
@@ -57,7 +83,7 @@ class Subject(Value):
         return tuple(
             case
             for case in self.cases
-            if self.operator.computes(case.expect.status, case.expect.check) and "undefined" not in case.tags
+            if self.operator.computes(case.expect.status, case.expect.check) and not case.is_open
         )
 
     @property
@@ -111,9 +137,11 @@ def _bounded(question: _Question) -> Mapping[str, Bound]:
 class Implementation:
     """A function that may be right or wrong, as a backend."""
 
-    def __init__(self, name: str, run: Callable[[OpCall], Status]) -> None:
+    def __init__(self, name: str, run: Callable[[OpCall], Status], operator: str = "") -> None:
+        """Of half data, too, the operator's sums are kept in float: so they have no more room than float has."""
         self.name = name
         self.run = run
+        self.precision = {operator: {DType.HALF.value: Precision.FLOAT.value}}
 
 
 def judged(
@@ -123,4 +151,4 @@ def judged(
     elementwise = None if each_element else False
     options = Options(elementwise=elementwise, explain=False, expect=_kept_expectation, bounds=kept_bounds)
     with np.errstate(all="ignore"):  # a wrong implementation may well overflow
-        return Executor(InlineCaller(Implementation(name, run)), options).execute(case, operator)
+        return Executor(InlineCaller(Implementation(name, run, operator.name)), options).execute(case, operator)

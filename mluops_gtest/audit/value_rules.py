@@ -4,22 +4,163 @@ import dis
 import functools
 import sys
 import types
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 
 import numpy as np
+from msgspec.structs import replace
 
-from mluops_gtest.audit.finding import Problem, Problems
 from mluops_gtest.audit.mutants import Catches, likely_first
-from mluops_gtest.audit.subject import Subject, judged
-from mluops_gtest.errors import ContentError
+from mluops_gtest.audit.subject import Problem, Problems, Subject, judged, kept_bounds
+from mluops_gtest.backends.reference_backend import ReferenceBackend
+from mluops_gtest.criteria.elementwise import can_be_bounded
+from mluops_gtest.errors import ContentError, OperatorError
+from mluops_gtest.model.binding import bind_values
 from mluops_gtest.model.call import OpCall
-from mluops_gtest.model.case import Case
-from mluops_gtest.model.operator import Mutant, Operator
-from mluops_gtest.model.result import Outcome
-from mluops_gtest.model.source_place import source_of
+from mluops_gtest.model.case import Case, CaseDraft
+from mluops_gtest.model.operator import Mutant, Operator, source_of
+from mluops_gtest.model.result import CaseResult, Outcome
+from mluops_gtest.model.sized_axis import SizedAxis
 from mluops_gtest.model.status import Status
 from mluops_gtest.model.tensor import Tensor
+
+_SIZE_REMEDY: Final = "Let the recipe draw data in which the first and the last index decide something."
+
+
+def sizes_live(subject: Subject) -> Problems:
+    """A case declared for a size has it, and an implementation that loses the first or the last index is told wrong."""
+    declared = [draft for draft in subject.drafts if draft.sizes]
+    used = {name for draft in declared for name in draft.sizes}
+    if not subject.operator.sizes:
+        yield Problem(
+            str(subject.generator),
+            "no size is declared, so nothing shows that the ends of any axis count",
+            'Give the operator `sizes={"rows": SizedAxis(TENSOR, AXIS)}`, and cases of that size `sizes: {rows: N}`.',
+        )
+    for name in subject.operator.sizes:
+        if name not in used:
+            yield Problem(
+                str(subject.generator),
+                f"no case is declared for a size of {name!r}",
+                f"Write `sizes: {{{name}: N}}` in the cases that are there for that size, or remove it.",
+            )
+    for draft in declared:
+        yield from _inert_ends(subject, draft, subject.load(draft.id))
+
+
+def _inert_ends(subject: Subject, draft: CaseDraft, case: Case) -> Problems:
+    """Declared sizes that the case does not have, and ends that a kernel may lose unseen."""
+    operator = subject.operator
+    if case.is_open or not operator.computes(case.expect.status, case.expect.check):
+        yield Problem(draft.where, f"{case.id} computes nothing that a size could change", "Remove `sizes`.")
+        return
+    call = bind_values(case, operator)
+    for name, wanted in draft.sizes.items():
+        axis = operator.sizes[name]
+        size = axis.size(call)
+        if size != wanted:
+            yield Problem(
+                draft.where, f"{case.id} is declared for {name} {wanted}, but has {size}", "Correct sizes or data."
+            )
+            continue
+        for index in dict.fromkeys((0, size - 1)):
+            result, status = _without(axis, index, case, operator)
+            if status is not Status.SUCCESS or result.outcome not in (Outcome.PASSED, Outcome.FAILED):
+                yield Problem(
+                    source_of(axis.without) if axis.without is not None else str(subject.generator),
+                    f"{case.id}: the kernel cannot be run without index {index} of {name}: {result.reason}",
+                    "Let `without` of the SizedAxis give inputs that a valid call may have.",
+                )
+            elif result.outcome is Outcome.PASSED and not _has_elements_beyond(axis, index, case, operator):
+                yield Problem(
+                    draft.where,
+                    f"{case.id}: an implementation that loses index {index} of {name}, one of {size}, passes",
+                    _SIZE_REMEDY,
+                )
+
+
+def _has_elements_beyond(axis: SizedAxis, index: int, case: Case, operator: Operator) -> bool:
+    """Some elements lie beyond what any order of operations explains: norms are blind at large sizes."""
+    result, _ = _without(axis, index, case, operator, each_element=True)
+    return any(reading.beyond for reading in result.elements)
+
+
+def _without(
+    axis: SizedAxis, index: int, case: Case, operator: Operator, *, each_element: bool = False
+) -> tuple[CaseResult, Status | None]:
+    """The verdict on the kernel that loses one index, and the status that it answers, None if it raises."""
+    status: Status | None = None
+
+    def run(call: OpCall) -> Status:
+        nonlocal status
+        lost = axis.lost(call, index)
+        for name, array in lost.items():
+            given = call.array(name)
+            if (array.shape, array.dtype) != (given.shape, given.dtype):
+                raise ValueError(f"{name} is {array.dtype} {list(array.shape)}, not {given.dtype} {list(given.shape)}")
+        others = {name: replace(call.tensor(name), array=array) for name, array in lost.items()}
+        status = operator.kernel(replace(call, inputs={**call.inputs, **others}))
+        if axis.without is None and axis.tensor in call.outputs:
+            # What is skipped stays as the caller preset it, or as a kernel leaves it that clears its output first.
+            axis.cut(call.array(axis.tensor), index)[...] = operator.output(axis.tensor).preset or 0
+        return status
+
+    return judged(f"without index {index}", run, case, operator, each_element=each_element), status
+
+
+_REMEDY: Final = (
+    "Let `bound` say how far any order of operations may be off; Bound.copied(…) where nothing is computed."
+)
+
+
+def bounds_declared(subject: Subject) -> Problems:
+    """Every output of real floats has a bound, and the kernel and the reference keep it in every stored case."""
+    operator = subject.operator
+    floats = [spec.id for spec in operator.outputs if any(map(can_be_bounded, spec.dtypes))]
+    if operator.bound is None:
+        if floats:
+            yield Problem(str(subject.generator), f"nothing says how far {', '.join(floats)} may be off", _REMEDY)
+        return
+    runs: dict[str, Callable[[OpCall], Status]] = {
+        "kernel": operator.kernel,
+        "reference": ReferenceBackend({operator.name: operator}).run,
+    }
+    for case in subject.computing:
+        problem = _unbounded(subject, case)
+        if problem is not None:
+            yield problem
+            return
+        # Of each implementation the first case is told.
+        beyond = {name: _beyond(subject, name, run, case) for name, run in runs.items()}
+        yield from filter(None, beyond.values())
+        runs = {name: run for name, run in runs.items() if beyond[name] is None}
+
+
+def _unbounded(subject: Subject, case: Case) -> Problem | None:
+    """What the bounds of that case lack."""
+    place = source_of(subject.operator.bound)
+    try:
+        bounds = kept_bounds(case, subject.operator)
+    except OperatorError as error:
+        return Problem(place, f"{case.id}: {str(error).partition(': ')[2]}", "Correct it.")
+    for tensor in case.outputs:
+        if can_be_bounded(tensor.desc.dtype) and tensor.id not in bounds:
+            return Problem(place, f"{case.id}: nothing says how far {tensor.id} may be off", _REMEDY)
+    return None
+
+
+def _beyond(subject: Subject, name: str, run: Callable[[OpCall], Status], case: Case) -> Problem | None:
+    """Elements of that implementation that are beyond the bound in that case."""
+    for reading in judged(name, run, case, subject.operator, each_element=True).elements:
+        if reading.beyond:
+            return Problem(
+                subject.place(case.id),
+                f"{case.id}: the {name} is off by {reading.ratio:.3g} times what its bound allows in "
+                f"{reading.output}{list(reading.index)}",
+                "Count every rounding that a right implementation may make, or correct the implementation.",
+            )
+    return None
+
 
 # Norms are blind in large outputs: one wrong element of a twin must show.
 MAX_OF_A_TWIN = 10_000
@@ -64,6 +205,23 @@ def _survivor(mutant: Mutant, passed: str, raised: str) -> Problem:
         f"{mutant.name} ({mutant.message}) passes {passed}",
         "Declare a small case whose answer shows the mistake.",
     )
+
+
+def variants_told_apart(subject: Subject) -> Problems:
+    """A right variant passes every stored case without its tag, and a case with it tells the variant apart."""
+    computing = {case.id: case for case in subject.computing}
+    for tag, variants in subject.variants.items():
+        tagged = {case.id: case for case in subject.cases if tag in case.tags}
+        for variant in variants:
+            name = f"{variant.name} ({variant.message})"
+            plain = Catches(variant, subject.operator, computing, computing.__getitem__)
+            told_by = next(iter(plain), None)
+            if told_by is not None or plain.raised:
+                message = f"{name} is a right variant, but fails {told_by or plain.raised}"
+                yield Problem(source_of(variant.run), message, f"Correct the variant, or tag the case `{tag}`.")
+            elif not any(Catches(variant, subject.operator, tagged, tagged.__getitem__)):
+                message = f"{name} passes every case tagged {tag}, too"
+                yield Problem(source_of(variant.run), message, "Declare a case that tells it apart, or remove it.")
 
 
 def twins_see_one_element(subject: Subject) -> Problems:

@@ -3,10 +3,11 @@
 from mluops_gtest.authoring.calls import argument, call_of, dtype_of
 from mluops_gtest.authoring.random import Draw, Stream
 from mluops_gtest.model.bound import Bound
-from mluops_gtest.model.call import Handle, OpCall, Params, TensorArg
+from mluops_gtest.model.call import Handle, OpCall, Params, TensorArg, UndefinedDataError
 from mluops_gtest.model.criterion import Criterion, CriterionKind, diff1_and_diff2, exact
 from mluops_gtest.model.dtypes import Array, DType, Layout
 from mluops_gtest.model.operator import (
+    SIZE_NULL,
     Baseline,
     Check,
     CheckVerdict,
@@ -16,6 +17,7 @@ from mluops_gtest.model.operator import (
     OutputSpec,
     ParamField,
     ParamMessage,
+    QueryChecks,
     RecipeOutput,
     TensorSpec,
     Theory,
@@ -25,6 +27,7 @@ from mluops_gtest.model.status import Status
 from mluops_gtest.model.tensor import TensorDesc
 
 __all__ = [
+    "SIZE_NULL",
     "Array",
     "Baseline",
     "Bound",
@@ -44,6 +47,7 @@ __all__ = [
     "ParamField",
     "ParamMessage",
     "Params",
+    "QueryChecks",
     "RecipeOutput",
     "SizedAxis",
     "Status",
@@ -52,6 +56,7 @@ __all__ = [
     "TensorDesc",
     "TensorSpec",
     "Theory",
+    "UndefinedDataError",
     "argument",
     "call_of",
     "diff1_and_diff2",

@@ -1,6 +1,7 @@
 """The checks that operators share; each makes one named Check, so that a case can ask for exactly that one."""
 
 import inspect
+import itertools
 from collections.abc import Callable, Iterable
 
 from mluops_gtest.model.call import OLDEST_ARCH, OpCall
@@ -21,6 +22,11 @@ def require(
 ) -> Check:
     """A check of the operator's own; an early success that `writes` owes what the reference says of the call."""
     return Check(name, status, holds, message, doc, subsumed, _place(), writes)
+
+
+def names_before(first: str, checks: Iterable[Check]) -> tuple[str, ...]:
+    """The names of the checks in front of that one: what a workspace query makes of them that sees no data."""
+    return tuple(check.name for check in itertools.takewhile(lambda check: check.name != first, checks))
 
 
 def _place() -> str:

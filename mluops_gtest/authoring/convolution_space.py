@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final, get_args
 
 from mluops_gtest.authoring.connections import Tail
+from mluops_gtest.authoring.factors import SUBNORMAL
 from mluops_gtest.authoring.filters import axis_letters
 from mluops_gtest.authoring.sparse import Triple
 from mluops_gtest.model.call import OpCall, Params, TensorArg
@@ -22,49 +23,37 @@ _SIZES: Final = ("rows_in", "rows_out", "channels_in", "channels_out")
 def convolution_space(
     *,
     values: tuple[str, ...],
-    special: tuple[str, ...],
     layouts: tuple[str, ...] = (),
     kernels: tuple[tuple[int, ...], ...] = (),
     unmet: bool = False,
     filters: str = "filters",
     letters: Callable[[TensorArg], str],
 ) -> Space:
-    """The recipes random_pairs and sites with these values, and nonfinite of these kinds.
+    """The recipes random_pairs and sites with these values; floats are no subnormal ones.
 
     `kernels` are drawn beside those of three axes; `unmet`: random_pairs takes output rows that no pair names;
     `letters` name the axes of the tensor `filters`: C and N for channels in and out, others for the kernel.
     """
 
     def draw(at: Mapping[str, Any]) -> Drawn | None:
-        what, kernel, sub_m = at["what"], at["kernel"], at["sub_m"]
-        if at["values"] in special:
-            what = at["values"]
+        kernel, sub_m = at["kernel"], at["sub_m"]
+        if at["dtype"] == "float" and at["values"] in SUBNORMAL:
+            return None
         channels = {name: at[name] for name in ("channels_in", "channels_out")}
         params = {"sub_m": sub_m}
         laid_out = {"layout": at["layout"]} if layouts else {}
-        if what == "sites":
+        if at["what"] == "sites":
             if len(kernel) != len(_KERNELS[0]):
                 return None
             side = at["side"]
             geometry = {"pad": tuple(n // 2 for n in kernel)} if sub_m else _strided(at)
             count = min(at["rows_in"], side**3)
             args = {"space": (side,) * 3, "kernel": kernel, "count": count, "values": at["values"], **geometry}
-            return Drawn(what, params, {**args, **laid_out, **channels}, at["dtype"])
+            return Drawn("sites", params, {**args, **laid_out, **channels}, at["dtype"])
         rows = {"rows_in": at["rows_in"], "rows_out": at["rows_in"] if sub_m else at["rows_out"]}
-        if what == "random_pairs":
-            more = {"unmet": (0,)} if unmet and not sub_m and rows["rows_out"] > 1 and at["tail"] == "stale" else {}
-            args = {"kernel": kernel, "tail": at["tail"], "values": at["values"], **rows, **more}
-            return Drawn(what, params, {**args, **laid_out, **channels}, at["dtype"])
-        # Of the others one offset has no pair, and the rest few.
-        if sub_m or min(rows.values()) < 4 or len(set(kernel)) == 1 == kernel[0]:
-            return None
-        number = 1
-        for length in kernel:
-            number *= length
-        counts = (2, 0, *(1 for _ in range(number - 2)))
-        return Drawn(
-            "nonfinite", {}, {"kernel": kernel, "counts": counts, "kind": what, **rows, **channels}, at["dtype"]
-        )
+        more = {"unmet": (0,)} if unmet and not sub_m and rows["rows_out"] > 1 and at["tail"] == "stale" else {}
+        args = {"kernel": kernel, "tail": at["tail"], "values": at["values"], **rows, **more}
+        return Drawn("random_pairs", params, {**args, **laid_out, **channels}, at["dtype"])
 
     def elements(at: Mapping[str, Any]) -> int:
         rows_in, rows_out, channels_in, channels_out = (int(at[name]) for name in _SIZES)
@@ -87,7 +76,7 @@ def convolution_space(
             "what": Choice(("random_pairs", "sites")),
             "sub_m": Choice((0, 1)),
             "tail": Choice(get_args(Tail)),
-            "values": Choice((*values, *special)),
+            "values": Choice(values),
             "side": Choice(_SIDES),
             "stride": Choice(((1, 1, 1), (2, 2, 2), (1, 2, 1))),
             "dilation": Choice(((1, 1, 1), (2, 2, 2))),

@@ -17,6 +17,8 @@ from mluops_gtest.model.dtypes import Array, DType
 # rounded up, down and from the middle between two numbers.
 # lifted: the first factor is subnormal, the second so large that their products are not.
 Values = Literal["lattice", "exact", "full", "wide", "cancelling", "positive", "leading", "tiny", "quarters", "lifted"]
+# Those of which a device may lose all.
+SUBNORMAL: Final = ("tiny", "quarters", "lifted")
 
 _FLOAT64_BITS: Final = 53
 _FLOAT32_BITS: Final = 24

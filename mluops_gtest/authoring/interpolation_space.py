@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final, get_args
 
+from mluops_gtest.authoring.factors import SUBNORMAL
 from mluops_gtest.authoring.interpolation import Triples, Values, Weights
 from mluops_gtest.model.space import Choice, Drawn, Sizes, Space
 
@@ -11,11 +12,13 @@ _DRAWN: Final = "drawn"
 
 
 def interpolation_space(special: tuple[str, ...]) -> Space:
-    """The recipes nearest, drawn, cancelling, last_cells, and special of these kinds."""
+    """The recipes nearest, drawn, cancelling, last_cells, and special of these kinds; floats are no subnormal ones."""
 
     def draw(at: Mapping[str, Any]) -> Drawn | None:
         shape = tuple(at[name] for name in _SHAPE)
         what = at["values"]
+        if at["dtype"] == "float" and what in SUBNORMAL:
+            return None
         match what:
             case _ if what in get_args(Values):
                 args, what = {name: at[name] for name in ("triples", "weights", "values")}, _DRAWN

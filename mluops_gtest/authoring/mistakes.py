@@ -181,24 +181,3 @@ def input_cleared(right: Run, name: str) -> Mutant:
             array[...] = 0
 
     return spoilt(f"{name}_cleared", f"uses {name} as scratch and leaves zeros there", right, spoil)
-
-
-def nan_lost(right: Run, output: str) -> Mutant:
-    """Results that are no number become 0."""
-
-    def spoil(call: OpCall) -> None:
-        result = call.array(output)
-        result[np.isnan(result)] = 0
-
-    return spoilt("nan_lost", "writes 0 for NaN", right, spoil)
-
-
-def infinities_clipped(right: Run, output: str) -> Mutant:
-    """Results beyond the type's range become its largest numbers."""
-
-    def spoil(call: OpCall) -> None:
-        result = call.array(output)
-        largest = np.finfo(result.dtype).max
-        np.clip(result, -largest, largest, out=result)
-
-    return spoilt("infinities_clipped", "writes the largest number for an infinity", right, spoil)

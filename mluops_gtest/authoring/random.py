@@ -6,17 +6,53 @@ stream is 32-bit half i mod 2 (low half first) of 64-bit word i // 2 of numpy's 
 Each element depends on its own lane(s) alone, so any part of a tensor can be drawn without the rest.
 """
 
+import ctypes
 import hashlib
 import math
 from collections.abc import Callable
-from typing import Any
+from functools import cache
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
+from mluops_gtest.model.case import Reseed
 from mluops_gtest.model.dtypes import Array
-from mluops_gtest.model.reseed import Reseed
+from mluops_gtest.native.addresses import address_of
 from mluops_gtest.native.library import native_library
-from mluops_gtest.native.random import fill_lanes, fill_lattice
+
+_Array = npt.NDArray[Any]
+
+
+class _Functions:
+    def __init__(self, library: ctypes.CDLL) -> None:
+        pointer, number = ctypes.c_void_p, ctypes.c_int64
+        self.lanes, self.lattice = library.mluops_lanes, library.mluops_lattice
+        self.lanes.argtypes = [pointer, ctypes.c_uint64, number, pointer]
+        self.lattice.argtypes = [pointer, ctypes.c_uint64, number, ctypes.c_uint64, ctypes.c_float, pointer]
+        self.lanes.restype = self.lattice.restype = None
+
+
+_functions: Final = cache(_Functions)
+
+
+def fill_lanes(key: _Array, start: int, out: _Array) -> bool:
+    """Write the uint32 lanes from lane `start` on of the stream with this key of two words."""
+    library = native_library()
+    if library is None:
+        return False
+    _functions(library).lanes(address_of(key), start, len(out), address_of(out))
+    return True
+
+
+def fill_lattice(key: _Array, start: int, bits: int, scale: float, out: _Array) -> bool:
+    """Write the float32 lattice values of the lanes from `start`, a multiple of 8, on."""
+    library = native_library()
+    if library is None:
+        return False
+    _functions(library).lattice(address_of(key), start, len(out), (1 << bits) - 1, scale, address_of(out))
+    return True
+
 
 _LANES_PER_BLOCK = 8  # a Philox4x64 block is four 64-bit words
 _CHUNK = 1 << 20  # lanes that one thread draws and maps at a time: in 64-bit words 8 MiB

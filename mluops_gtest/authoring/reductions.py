@@ -8,8 +8,7 @@ import numpy as np
 
 from mluops_gtest.model.call import OpCall, Params
 from mluops_gtest.model.dtypes import Array
-from mluops_gtest.model.operator import Operator, RecipeOutput
-from mluops_gtest.model.reduction import Reduction
+from mluops_gtest.model.operator import Operator, RecipeOutput, Reduction
 from mluops_gtest.value import Value
 
 __all__ = ["Reduction", "along", "changed", "renumbered", "without_rows"]

@@ -14,7 +14,7 @@ from mluops_gtest.authoring.mistakes import (
     sum_goes_on,
     tails_left,
 )
-from mluops_gtest.authoring.roundings import WRONG_WRITES, flushed
+from mluops_gtest.authoring.roundings import FLUSHED_WRITE, WRONG_WRITES, flushed
 from mluops_gtest.authoring.wrong_pairs import Rows, right_rows, wrong_pairs
 from mluops_gtest.authoring.wrong_weights import right_weights, wrong_weights
 from mluops_gtest.model.call import OpCall
@@ -100,7 +100,6 @@ class ProductLoop(Value):
         yield self.variant("maximum", "takes the largest product of an offset instead of the sum", scatter=_largest)
         yield self.variant("bfloat16_products", "multiplies in bfloat16", rounded=lambda values: shortened(values, 8))
         yield self.variant("tf32_products", "multiplies in TF32", rounded=lambda values: shortened(values, 11))
-        yield self.variant("tiny_factors_flushed", "takes subnormal factors for 0", rounded=flushed)
         yield from tails_left(self.right, self.written, 0, "rows", tiles=_TILES)
         yield from tails_left(self.right, self.written, 1, "channels", tiles=_TILES)
         yield part_left(self.right, self.written, 0, "rows")
@@ -111,6 +110,12 @@ class ProductLoop(Value):
         yield input_cleared(self.right, self.read)
         yield cached_by_shape(self.right)
         yield sum_goes_on(self.right, self.written)
+
+    def flushing(self) -> tuple[Mutant, ...]:
+        """Right ones, on devices without subnormal floats."""
+        name, message, write = FLUSHED_WRITE
+        factors = self.variant("tiny_factors_flushed", "takes subnormal factors for 0", rounded=flushed)
+        return factors, self.variant(name, message, write=write)
 
     def _towards(self, weights: Array) -> Array:
         return weights if self.to == 1 else weights.swapaxes(1, 2)

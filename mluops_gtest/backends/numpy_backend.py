@@ -4,8 +4,7 @@ from collections.abc import Mapping
 
 from mluops_gtest.errors import OperatorError, shown
 from mluops_gtest.model.call import Declined, OpCall
-from mluops_gtest.model.operator import Operator
-from mluops_gtest.model.source_place import source_of
+from mluops_gtest.model.operator import Operator, source_of
 from mluops_gtest.model.status import Status
 from mluops_gtest.version import __version__
 

@@ -91,8 +91,8 @@ cluster_options = together(
     click.option(
         "--cluster",
         metavar="ADDRESS",
-        help="Run on a Dask cluster: tcp://SCHEDULER:8786, local:N for N processes here, or path/file.py:FUNCTION "
-        "that makes one, e.g. --cluster tcp://node1:8786.",
+        help="Run on a Dask cluster: tcp://SCHEDULER:8786 (or tls://, ucx://), local:N for N processes here, or "
+        "path/file.py:FUNCTION that makes one, e.g. --cluster tcp://node1:8786.",
     ),
     click.option(
         "--ship",

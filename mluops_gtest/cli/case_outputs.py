@@ -8,7 +8,7 @@ import numpy as np
 from mluops_gtest.api.session import Session
 from mluops_gtest.content.root import root_words
 from mluops_gtest.content.selection import Selected
-from mluops_gtest.criteria.elements import widened
+from mluops_gtest.criteria.blocks import widened
 from mluops_gtest.engine.callers import open_callers
 from mluops_gtest.engine.execute import Executor, Options
 from mluops_gtest.engine.outputs import CaseOutputs, judged_again
@@ -39,7 +39,7 @@ def run_now(session: Session, request: RunRequest, name: str) -> tuple[Case, Cas
         )
 
     with open_callers(request, session.catalogue) as (caller, *_):
-        executor = Executor(caller, Options(timeout=request.timeout), keep)
+        executor = Executor(caller, Options(timeout=request.timeout, strict=request.strict), keep)
         result = executor.execute(case, session.catalogue.operators.get(case.operator))
     return case, result, seen[-1] if seen else None
 

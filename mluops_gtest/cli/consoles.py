@@ -2,14 +2,27 @@
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeVar
 
 from rich.cells import cell_len
 from rich.console import Console
+from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
 from mluops_gtest.model.plain_text import plain
+
+T = TypeVar("T")
+
+
+def track(items: Iterable[T], total: int, console: Console) -> Iterator[T]:
+    """The items, with a bar on a terminal and nothing elsewhere."""
+    if not console.is_terminal:  # where even a disabled bar of older rich ends with an empty line
+        yield from items
+        return
+    with Progress(console=console, transient=True) as progress:
+        yield from progress.track(items, total=total)
+
 
 _WIDE = 200
 _UNLIMITED = 10_000

@@ -15,7 +15,7 @@ from mluops_gtest.model.counted import counted
 if TYPE_CHECKING:
     from rich.live import Live
 
-    from mluops_gtest.cluster.dispatch import HostTally
+    from mluops_gtest.cluster.answers import HostTally
 
 # Seconds between two lines in a pipe.
 _EVERY: Final = 30.0

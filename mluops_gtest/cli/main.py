@@ -169,6 +169,9 @@ def run_main(arguments: list[str] | None = None) -> int:
     except (click.Abort, KeyboardInterrupt):
         complain("interrupted")
         return int(ExitCode.INTERRUPTED)
+    except MemoryError:
+        complain("error: there is not enough memory. Raise the limit (ulimit -v), or select fewer or smaller cases.")
+        return int(ExitCode.UNWRITABLE)
     except Exception as error:
         if isinstance(error, OSError) and error.errno in _UNUSABLE and error.filename is not None:
             complain(f"error: {str(error.filename)[:_MAX_OF_A_PATH]}: {error.strerror}. Name another path.")

@@ -17,7 +17,7 @@ from mluops_gtest.cli.consoles import stderr
 from mluops_gtest.cli.interrupts import one_interrupt
 from mluops_gtest.cli.lines import complain, say
 from mluops_gtest.cli.standalone import Shown, Standalone, standalone_of
-from mluops_gtest.codec.case_files.case import write_case
+from mluops_gtest.codec.case_files.writer import write_case
 from mluops_gtest.codec.schema.schema import Schema
 from mluops_gtest.engine.caller import LostDeviceError
 from mluops_gtest.engine.callers import open_callers
@@ -25,11 +25,10 @@ from mluops_gtest.engine.request import RunRequest
 from mluops_gtest.engine.run import shapes_of
 from mluops_gtest.errors import BackendError, CaseFileError, ExitCode, UnwritableError, UsageError
 from mluops_gtest.files.case_suffixes import CASE_SUFFIXES, TEXT
-from mluops_gtest.files.writing import replace_text
+from mluops_gtest.files.writing import place_below, replace_text
 from mluops_gtest.minimise.description import what_shrank
-from mluops_gtest.minimise.same_cause import FailureCause
 from mluops_gtest.minimise.search import Minimised, Step, minimised
-from mluops_gtest.minimise.trials import Trials
+from mluops_gtest.minimise.trials import FailureCause, Trials
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.outcome import Outcome
 from mluops_gtest.model.parts import REDUCTIONS
@@ -58,7 +57,7 @@ def minimise(
     """Search, write the smallest case, and say what became of it."""
     session = Session(roots)
     chosen = session.select_one(case)
-    request = RunRequest(Query((case,)), roots, backend, settings=settings, **how)  # type: ignore[arg-type]
+    request = RunRequest(Query((case,)), roots, backend, settings=settings, strict=strict, **how)  # type: ignore[arg-type]
     _refuse(request)
     target = _target(out, chosen.id)
     form = None if standalone is None else standalone_of(standalone, backend, request.runtime)
@@ -121,6 +120,8 @@ def _target(out: Path | None, case_id: str) -> Path:
         r"[^A-Za-z0-9_.-]", "_", Path(case_id).stem if case_id.endswith(CASE_SUFFIXES) else case_id.rpartition("/")[2]
     )
     target = Path(f"{name[:_MAX_NAME]}_minimised{TEXT}") if out is None else out
+    if out is None:
+        place_below(Path(), target)
     if target.suffix not in CASE_SUFFIXES:
         raise UsageError(f"--out {target}: the name must end in {' or '.join(CASE_SUFFIXES)}.")
     if not target.parent.is_dir():

@@ -11,9 +11,8 @@ from click.shell_completion import CompletionItem
 
 from mluops_gtest.cli.plain_options import together
 from mluops_gtest.content.root import BUILTIN
-from mluops_gtest.model.case import TAGS
+from mluops_gtest.model.case import LARGEST_RESEED, NAMED_TAGS, TAGS
 from mluops_gtest.model.query import Query
-from mluops_gtest.model.reseed import LARGEST_RESEED
 
 if TYPE_CHECKING:
     from mluops_gtest.content.catalogue import Catalogue
@@ -113,7 +112,10 @@ def selection_options(function: Callable[..., T]) -> Callable[..., T]:
             metavar="EXPR",
         ),
         click.option(
-            "--all", "everything", is_flag=True, help="Every declared case except those tagged undefined or heavy."
+            "--all",
+            "everything",
+            is_flag=True,
+            help=f"Every declared case except those tagged {', '.join(NAMED_TAGS)}.",
         ),
         root_option,
     )
@@ -149,7 +151,11 @@ def taken_reports(options: dict[str, Any]) -> dict[str, str]:
 
 # How case files are read.
 file_options = together(
-    click.option("--strict", is_flag=True, help="Treat notes about a case file as errors."),
+    click.option(
+        "--strict",
+        is_flag=True,
+        help="Treat notes about a case file, and calls that the operator does not define, as errors.",
+    ),
     click.option(
         "--allow-outside-paths",
         is_flag=True,

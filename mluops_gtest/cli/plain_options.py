@@ -30,6 +30,11 @@ def lang_option(words: str) -> Callable[[F], F]:
     return click.option("--lang", type=click.Choice(["en", "zh"]), default="en", show_default=True, help=words)
 
 
+coverage_option = click.option(
+    "--require-coverage",
+    metavar="PERCENT",
+    help="Exit 5 unless so many of the selected cases passed or failed, not skipped, e.g. --require-coverage 95%.",
+)
 # How many processes do the work.
 jobs_option = click.option(
     "-j",

@@ -9,7 +9,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from mluops_gtest.engine.costs import CASE_NS
-from mluops_gtest.model.event import CaseFinished, CaseStarted, Event, RunFinished, RunStarted
+from mluops_gtest.model.event import CaseFinished, CasesRetracted, CaseStarted, Event, RunFinished, RunStarted
 from mluops_gtest.model.plain_text import plain_line
 from mluops_gtest.value import Value
 
@@ -126,6 +126,8 @@ class RunProgress:
                 self._done += 1
                 self._failed += result.outcome.blocks
                 self._time.finished(result.case)
+            case CasesRetracted(cases):
+                self._done -= len(cases)
             case RunFinished():
                 self.close()
 

@@ -27,7 +27,10 @@ class Settings(TypedDict, total=False):
     roots: tuple[str, ...]
     timeout: float
     jobs: int
+    fail_on_leak: bool
     waivers: str
+    require_coverage: str
+    require_isolated: bool
     labels: dict[str, str]
 
 
@@ -84,7 +87,7 @@ def read_settings(path: Path) -> SettingsFile:
     """The settings in a file; errors name the line."""
     import tomllib
 
-    from mluops_gtest.files.plain_file import plain_file_bytes
+    from mluops_gtest.files.typed import plain_file_bytes
 
     try:
         text = plain_file_bytes(path, _MAX_BYTES).decode()
@@ -110,15 +113,20 @@ def read_settings(path: Path) -> SettingsFile:
 def _value(key: str, value: Any, place: str) -> Any:
     from mluops_gtest.cli.labels import given_labels
     from mluops_gtest.files.typed import Source, convert
+    from mluops_gtest.model.coverage import required_millionths
 
     remedy = f"Settings are {', '.join(_TYPES)}; see docs/reference/settings.md."
     if key not in _TYPES:
         raise Source(place, remedy).error(f"unknown key {shown(key)}")
     source = Source(place, remedy, key)
     found = convert(value, _TYPES[key], source)
-    if key == "labels":
+    checks: dict[str, Callable[[Any], Any]] = {
+        "labels": lambda labels: given_labels(label_words(labels)),
+        "require_coverage": required_millionths,
+    }
+    if key in checks:
         try:
-            given_labels(label_words(found))
+            checks[key](found)
         except UsageError as error:
             raise source.error(str(error).removesuffix(".")) from error
     if key == "roots" and not found:

@@ -2,13 +2,14 @@
 
 import contextlib
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import field
 from msgspec.structs import replace
 
+from mluops_gtest.api.explained_causes import write_causes
 from mluops_gtest.api.report_files import write_reports
 from mluops_gtest.api.run_labels import run_labels
 from mluops_gtest.api.run_setup import context_of, options_of, timed
@@ -24,23 +25,115 @@ from mluops_gtest.engine.costs import RecordedTimes, case_sizes, costs_of
 from mluops_gtest.engine.lanes import PlannedCase
 from mluops_gtest.engine.request import RunRequest
 from mluops_gtest.engine.run import run, run_lanes
-from mluops_gtest.errors import ContentError, ExitCode, UnwritableError
+from mluops_gtest.errors import ContentError, ExitCode, NothingSelectedError, UnwritableError, UsageError
 from mluops_gtest.garbage import settled_objects
 from mluops_gtest.generate.source import StoredCases
+from mluops_gtest.model.case import NAMED_TAGS
 from mluops_gtest.model.event import CaseFinished, CaseStarted, Event, Listener
+from mluops_gtest.model.query import Query
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult
 from mluops_gtest.reports.terminal import TerminalReporter
+from mluops_gtest.results.files import read_report
 from mluops_gtest.results.folder import ResultsFolder
 from mluops_gtest.results.writer import ResultFiles
 from mluops_gtest.value import Value
 
 if TYPE_CHECKING:
     from mluops_gtest.cli.output_saver import OutputSaver
-    from mluops_gtest.cluster.dispatch import HostTally
+    from mluops_gtest.cluster.answers import HostTally
     from mluops_gtest.cluster.lanes import ClusterLanes
     from mluops_gtest.engine.caller import Caller
     from mluops_gtest.engine.isolation.forking import ForkServer
+
+
+class Shard(Value):
+    """Part `index` (from 1) of `count`."""
+
+    index: int
+    count: int
+
+    @staticmethod
+    def parse(text: str) -> "Shard":
+        """`2/5`."""
+        index, slash, count = text.partition("/")
+        if not (slash and index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count)):
+            raise UsageError(f"--shard {text}: write I/N with 1 ≤ I ≤ N, e.g. --shard 2/5.")
+        return Shard(int(index), int(count))
+
+    def __str__(self) -> str:
+        return f"{self.index}/{self.count}"
+
+
+def shard_of(ids: Sequence[str], costs: Mapping[str, int], shard: Shard) -> set[str]:
+    """The ids of this shard: the longest first, ties by id, each to the shard with the least load so far."""
+    loads = [0] * shard.count
+    chosen = set()
+    for case_id in sorted(ids, key=lambda one: (-costs[one], one)):
+        lightest = loads.index(min(loads))
+        loads[lightest] += costs[case_id]
+        if lightest == shard.index - 1:
+            chosen.add(case_id)
+    return chosen
+
+
+def smallest_first(ids: Sequence[str], costs: Mapping[str, int]) -> list[str]:
+    """The ids by their costs; among equals the order stays."""
+    return sorted(ids, key=lambda one: costs[one])
+
+
+def ordered(ids: Sequence[str], costs: Mapping[str, int], shard: Shard | None, *, by_size: bool) -> list[str]:
+    """The ids of the shard, or all of them, in the order in which they run."""
+    mine = set(ids) if shard is None else shard_of(ids, costs, shard)
+    kept = [case_id for case_id in ids if case_id in mine]
+    return smallest_first(kept, costs) if by_size else kept
+
+
+def only_failed(session: Session, query: Query, path: Path) -> Query:
+    """The query narrowed down to what did not pass in the results at `path`; it names every such case."""
+    failed = [result.case for result in read_report(path).results if result.outcome.blocks]
+    if not failed:
+        raise NothingSelectedError(f"--failed {path}: nothing failed there, so there is nothing to run again.")
+    gone = [case for case in failed if session.catalogue.draft(case) is None and not Path(case).is_file()]
+    if gone:
+        complain(f"warning: --failed {path}: {len(gone)} case(s) no longer exist and are left out, e.g. {gone[0]}.")
+    wanted = set(failed).difference(gone)
+    if query.select:
+        wanted &= {case.id for case in session.select(query).cases}
+    if not wanted:
+        raise NothingSelectedError(f"--failed {path}: none of the {len(failed)} cases that failed there is selected.")
+    return replace(query, select=tuple(case for case in failed if case in wanted))
+
+
+def plan_new(
+    session: Session, request: RunRequest, times: RecordedTimes | None = None, *, by_size: bool = False
+) -> tuple[tuple[Selected, ...], int]:
+    """The selected cases of this shard, and how many declared cases were not selected."""
+    chosen = session.select(request.selection)
+    cases = {case.id: case for case in chosen.cases}
+    if request.shard is None and not by_size:
+        return chosen.cases, chosen.left_out
+    if times is not None and not times.seconds.keys() & cases:
+        complain(
+            "warning: --times has none of the selected cases; shards are balanced by the size of the cases instead."
+        )
+    lock = session.source(chosen.cases).lock
+    costs = costs_of(case_sizes(lock, chosen.cases), times or RecordedTimes())
+    shard = None if request.shard is None else Shard.parse(request.shard)
+    return tuple(cases[case_id] for case_id in ordered(list(cases), costs, shard, by_size=by_size)), chosen.left_out
+
+
+def plan_again(session: Session, ids: list[str]) -> tuple[Selected, ...]:
+    """The cases of a run that is resumed, by the ids it recorded."""
+    return session.select(Query(tuple(ids))).cases if ids else ()
+
+
+def empty_shard(allowed: bool) -> ExitCode:
+    """A shard without cases is an error unless the user expects it."""
+    if allowed:
+        say("This shard has no cases.")
+        return ExitCode.OK
+    raise NothingSelectedError("This shard has no cases; use fewer shards, or add --allow-empty-shard.")
 
 
 def execute(
@@ -78,7 +171,7 @@ def execute(
     with contextlib.ExitStack() as kept:
         with (
             one_interrupt(),
-            _opened(request, session, left, costs, fork_server) as opened,
+            _opened(request, session, left, costs, source, fork_server) as opened,
             contextlib.closing(progress),
         ):
             ids = [case.id for case in cases]
@@ -110,6 +203,7 @@ def execute(
             code = report.exit_code
             try:
                 files.write_report(report, ids)
+                write_causes(folder.path, report)
             except UnwritableError as error:
                 code = _told(error, code)
         code = _tell_end(report, request, folder, reporter, saver, code, verbosity)
@@ -118,8 +212,8 @@ def execute(
     # A user who selected cases knows that the rest is left out.
     if left_out and request.selection.is_default and verbosity >= 0:
         say(
-            f"{left_out} declared cases were not selected; --all selects all except those tagged undefined or heavy, "
-            "--tag network the network scales."
+            f"{left_out} declared cases were not selected; --all selects all except those tagged "
+            f"{', '.join(NAMED_TAGS)}; --tag network the network scales."
         )
     return code
 
@@ -161,18 +255,23 @@ def _opened(
     session: Session,
     left: tuple[Selected, ...],
     costs: dict[str, int],
+    source: StoredCases,
     fork_server: "ForkServer | None",
 ) -> Iterator[_Opened]:
     if request.cluster is None:
         with open_callers(request, session.catalogue, fork_server) as callers:
             yield _Opened(callers[0].name, callers[0].version, callers)
         return
+    from mluops_gtest.cluster.auditing import OutputAudit
     from mluops_gtest.cluster.lanes import ClusterLanes
     from mluops_gtest.cluster.opening import open_cluster
 
+    catalogue = session.catalogue
+    options = options_of(request, catalogue, 1, 1)
+    audit = OutputAudit(source, catalogue.operators, options, everything=request.judge_here)
     operators = [case.operator for case in left if case.draft is not None]
     files = {case.id: case.path for case in left if case.path is not None}
-    with open_cluster(request, operators, files, _id_of, complain) as cluster:
+    with open_cluster(request, operators, files, _id_of, complain, audit=audit) as cluster:
         lanes = ClusterLanes(cluster.dispatcher, costs, in_order=request.stop_at_first)
         yield _Opened(cluster.name, cluster.version, cluster=lanes)
 

@@ -2,16 +2,22 @@
 
 import contextlib
 import importlib.util
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mluops_gtest.errors import BackendError, UsageError
 
 if TYPE_CHECKING:
-    from distributed import Client
+    from distributed import Client, Future
 
-_FORMS = "tcp://HOST:PORT, local:N or path/file.py:FUNCTION"
+_FORMS = "tcp://HOST:PORT, tls://HOST:PORT, ucx://HOST:PORT, local:N or path/file.py:FUNCTION"
+_TLS = (
+    "name the files of the cluster's authority and of your own certificate: DASK_DISTRIBUTED__COMM__TLS__CA_FILE, "
+    "DASK_DISTRIBUTED__COMM__TLS__CLIENT__CERT and DASK_DISTRIBUTED__COMM__TLS__CLIENT__KEY, or the same keys in "
+    "~/.config/dask/distributed.yaml; see docs/how-to/many-machines.md"
+)
 
 
 @contextlib.contextmanager
@@ -29,11 +35,47 @@ def connected(address: str) -> "Iterator[Client]":
             target = _made(address)
             if hasattr(target, "close"):
                 stack.callback(target.close)
+        if isinstance(target, str):
+            _refuse_unreachable(address, target)
         try:
             client = stack.enter_context(Client(target, timeout="20s", set_as_default=False))
-        except (OSError, TimeoutError, ValueError) as error:
+        except Exception as error:
             raise BackendError(f"--cluster {address}: the scheduler does not answer: {error}.") from error
         yield client
+
+
+def submit(
+    client: "Client", address: str, function: Callable[..., Any], *arguments: Any, priority: int = 0
+) -> "Future":
+    """The call of the function on that worker and no other."""
+    with warnings.catch_warnings():
+        # Of a large case Dask says that it is large.
+        warnings.simplefilter("ignore", UserWarning)
+        return client.submit(
+            function, *arguments, workers=[address], allow_other_workers=False, pure=False, retries=0, priority=priority
+        )
+
+
+def _refuse_unreachable(address: str, target: str) -> None:
+    """Refuse an address of a kind for which this installation lacks something."""
+    from distributed.comm.registry import get_backend
+    from distributed.security import Security
+
+    scheme = target.partition("://")[0]
+    try:
+        get_backend(scheme).get_connector()
+    except Exception as error:
+        # What Dask itself brings for ucx is an empty shell.
+        advice = "install distributed-ucxx on every machine" if scheme == "ucx" else f"write {_FORMS}"
+        raise UsageError(f"--cluster {address}: Dask cannot use {scheme}:// here ({error}): {advice}.") from error
+    if scheme not in ("tls", "wss"):
+        return
+    try:
+        context = Security().get_connection_args("client")["ssl_context"]
+    except Exception as error:
+        raise UsageError(f"--cluster {address}: the certificate cannot be used ({error}): {_TLS}.") from error
+    if context is None:
+        raise UsageError(f"--cluster {address}: no certificate is set: {_TLS}.")
 
 
 def _local(address: str) -> Any:

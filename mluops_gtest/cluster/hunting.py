@@ -1,16 +1,25 @@
 """A hunt on a cluster: this process draws and keeps what fails, the workers call and judge."""
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Final
 
 from mluops_gtest.api.fuzzing import HuntRequest, targets_of
 from mluops_gtest.api.session import Session
-from mluops_gtest.cluster.dispatch import Dispatcher, HostTally, UnitAnswered, UnitBegun
+from mluops_gtest.cluster.answers import BadAnswerError, HostTally, UnitAnswered
+from mluops_gtest.cluster.dispatch import Dispatcher
 from mluops_gtest.cluster.lanes import DispatcherLanes
 from mluops_gtest.cluster.opening import open_cluster
+from mluops_gtest.codec.case_files.reader import read_case
+from mluops_gtest.codec.schema.schema import Schema
+from mluops_gtest.content.operators import Operators
+from mluops_gtest.errors import ContentError
+from mluops_gtest.files.case_suffixes import BINARY
 from mluops_gtest.fuzz.corpus import Corpus
 from mluops_gtest.fuzz.hunt import Hunt, HuntReport, Ran
-from mluops_gtest.fuzz.keeping import FoundFailure, Keeper
+from mluops_gtest.fuzz.keeping import FoundFailure, Keeper, NewCause
 from mluops_gtest.fuzz.targets import FuzzedOperator, Job
 from mluops_gtest.minimise.search import Minimised
 from mluops_gtest.model.case import Case
@@ -20,6 +29,8 @@ from mluops_gtest.value import Value
 # A batch of draws: few enough that a lost worker takes little with it.
 _DRAWS: Final = 16
 _ELEMENTS: Final = 1 << 16
+# A case that comes as bytes; nothing lies beside it.
+_NOWHERE: Final = Path(os.devnull, f"answer{BINARY}")
 
 
 class DrawnCall(Value):
@@ -35,6 +46,10 @@ class DrawnCall(Value):
         return self.case.id if self.found is None else f"{self.case.id}, smaller"
 
     @property
+    def case_id(self) -> str:
+        return self.case.id
+
+    @property
     def operator(self) -> str:
         return self.case.operator
 
@@ -46,6 +61,21 @@ class DrawnCall(Value):
 def _order(call: DrawnCall) -> tuple[Case, bool]:
     """What the worker is told, see HuntRunner.run."""
     return call.case, call.found is not None
+
+
+def read_smallest(operators: Operators, call: DrawnCall, data: bytes) -> Case | None:
+    """The case that a search for a smaller one answers; None for a call that was only to be judged."""
+    if bool(data) != (call.found is not None):
+        raise BadAnswerError(f"its answer to {call.id} has {'a' if data else 'no'} smaller case")
+    if not data:
+        return None
+    try:
+        case = read_case(_NOWHERE, Schema.of(operators.values()), operators, memoryview(data), case_id=call.case.id)
+    except ContentError as error:
+        raise BadAnswerError(f"its answer to {call.id}: {error}") from None
+    if case.operator != call.operator:
+        raise BadAnswerError(f"its answer to {call.id} is a case of {case.operator}")
+    return case
 
 
 def in_batches(calls: Iterable[DrawnCall]) -> Iterator[tuple[DrawnCall, ...]]:
@@ -75,7 +105,7 @@ class ClusterHuntLanes(DispatcherLanes[DrawnCall]):
     def run(self, cases: Iterable[Job]) -> Iterator[Ran]:
         """What comes of every job, from whichever worker."""
         for news in self._dispatcher.run(lambda _workers: in_batches(self._calls(cases))):
-            if not isinstance(news, UnitBegun):
+            if isinstance(news, UnitAnswered):
                 yield from self._taken(news)
         yield from self._unread
 
@@ -89,16 +119,19 @@ class ClusterHuntLanes(DispatcherLanes[DrawnCall]):
 
     def _taken(self, news: UnitAnswered[DrawnCall]) -> Iterator[Ran]:
         """The job is done, unless a smaller case shall be found first."""
-        call, small = news.unit, news.more
+        call, result = news.unit, news.result
         if call.found is None:
-            found = self._keeper.found(call.job, call.case, news.result)
+            found = self._keeper.found(call.job, call.case, result)
             if found is not None and found.can_shrink:
                 self._dispatcher.add(DrawnCall(call.job, call.case, found))
                 return
-            yield Ran(call.job, news.result, None if found is None else found.as_drawn)
+            yield Ran(call.job, result, None if found is None else found.as_drawn)
             return
         # Without an answer workers were lost over it: the failure stays as it was drawn.
-        finding = self._keeper.smallest(call.found, small) if isinstance(small, Minimised) else call.found.as_drawn
+        finding: NewCause | None = call.found.as_drawn
+        if news.smallest is not None:
+            sizes = (call.case.elements, news.smallest.elements)
+            finding = self._keeper.smallest(call.found, Minimised(news.smallest, result, 0, {}, sizes))
         yield Ran(call.job, call.found.result, finding)
 
 
@@ -112,8 +145,8 @@ def hunt_on_cluster(
     """As api.fuzzing.hunt; `begin` also hears of the hosts, `complain` of workers that cannot be used."""
     corpus = Corpus(request.corpus, session.catalogue.operators)
     targets = targets_of(request, session, corpus)
-    names = [target.operator.name for target in targets]
-    with open_cluster(request.run, names, {}, _order, complain, drawn=True) as cluster:
+    names, operators = [target.operator.name for target in targets], session.catalogue.operators
+    with open_cluster(request.run, names, {}, _order, complain, partial(read_smallest, operators)) as cluster:
         begin(targets, cluster.dispatcher.hosts)
         lanes = ClusterHuntLanes(cluster.dispatcher, Keeper(corpus))
         return Hunt(targets, lanes, corpus, tell).run(request.cases, request.seconds)

@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Generic
 
+from mluops_gtest.cluster.answers import HostTally, U, UnitBegun, UnitsRetracted
 from mluops_gtest.cluster.batches import batches_of
-from mluops_gtest.cluster.dispatch import Dispatcher, HostTally, U, UnitBegun
+from mluops_gtest.cluster.dispatch import Dispatcher
 from mluops_gtest.engine.lanes import PlannedCase
 from mluops_gtest.model import cause
-from mluops_gtest.model.event import CaseFinished, CaseStarted, Event
+from mluops_gtest.model.event import CaseFinished, CasesRetracted, CaseStarted, Event
 
 
 class DispatcherLanes(Generic[U]):
@@ -46,4 +47,7 @@ class ClusterLanes(DispatcherLanes[PlannedCase]):
         for news in self._dispatcher.run(
             lambda workers: batches_of(planned, self._costs, in_order=self._in_order, workers=workers)
         ):
-            yield CaseStarted(news.unit) if isinstance(news, UnitBegun) else CaseFinished(news.result)
+            if isinstance(news, UnitsRetracted):
+                yield CasesRetracted(tuple(unit.id for unit in news.units))
+            else:
+                yield CaseStarted(news.unit) if isinstance(news, UnitBegun) else CaseFinished(news.result)

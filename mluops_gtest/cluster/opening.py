@@ -1,6 +1,7 @@
 """A cluster made ready for a run: workers looked at, files sent, the backend tried."""
 
 import contextlib
+import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,18 +11,23 @@ from typing import TYPE_CHECKING, Any, Final, Generic
 from msgspec.structs import replace
 
 from mluops_gtest.cluster import worker
-from mluops_gtest.cluster.connecting import connected
-from mluops_gtest.cluster.dispatch import Checked, Dispatcher, U
+from mluops_gtest.cluster.answers import BackendTrial, BadAnswerError, Checked, U, WorkerDescription, decode
+from mluops_gtest.cluster.auditing import OutputAudit
+from mluops_gtest.cluster.connecting import connected, submit
+from mluops_gtest.cluster.dispatch import Dispatcher
 from mluops_gtest.engine.request import RunRequest
 from mluops_gtest.errors import BackendError, UsageError
+from mluops_gtest.model.case import Case
 from mluops_gtest.value import Value
 from mluops_gtest.version import __version__
 
 if TYPE_CHECKING:
     from distributed import Client
 
-# Seconds to wait for the first workers.
+# Seconds to wait for the first workers, for what a worker says of itself, and for its backend.
 _PATIENCE: Final = 60
+_ANSWER: Final = 60
+_LOADED: Final = 300
 
 
 class OpenCluster(Value, Generic[U]):
@@ -39,13 +45,14 @@ def open_cluster(
     files: Mapping[str, Path],
     order: Callable[[U], Any],
     complain: Callable[[str], None],
-    *,
-    drawn: bool = False,
+    read_smallest: Callable[[U, bytes], Case | None] | None = None,
+    audit: OutputAudit | None = None,
 ) -> Iterator[OpenCluster[U]]:
     """The cluster that the request names; workers that cannot run its cases are refused, and told to `complain`.
 
     `files` are case files that travel, by their names; `order` is what a worker is told of a unit, see
-    worker.run_batch: calls that were `drawn` come complete.
+    worker.run_batch. Calls that were drawn come complete, and `read_smallest` reads what a search for a smaller one
+    answers. `audit` judges outputs again here.
     """
     assert request.cluster is not None, "the request names a cluster"
     with connected(request.cluster) as client:
@@ -60,15 +67,33 @@ def open_cluster(
             "request": there.to_json([], 0),
             "parcels": opening.digests,
             "operators": opening.operators,
-            "drawn": drawn,
+            "drawn": read_smallest is not None,
         }
         # On all of them at once, before the clock of the run starts.
-        answers = client.run(worker.try_backend, run, setup, opening.devices(usable), workers=usable)
-        for address, tried in answers.items():
-            if "error" in tried:
-                raise BackendError(f"On the worker {address}: {tried['error']}")
-        tried = answers[usable[0]]
-        yield OpenCluster(Dispatcher(client, run, setup, order, opening.admit), tried["name"], tried["version"])
+        tried = opening.tried(run, setup, usable)
+        if audit is not None:
+            audit.trial = tried
+        dispatcher = Dispatcher(
+            client, run, setup, order, opening.admit, complain, read_smallest, request.timeout, audit
+        )
+        yield OpenCluster(dispatcher, tried.name, tried.version)
+
+
+def _ask(
+    client: "Client", function: Callable[..., Any], arguments: Mapping[str, Sequence[Any]], seconds: float
+) -> dict[str, Any]:
+    """What the function gives on each of these workers with its arguments; where it gives nothing, an exception."""
+    futures = {address: submit(client, address, function, *given) for address, given in arguments.items()}
+    end = time.monotonic() + seconds
+    answers: dict[str, Any] = {}
+    for address, future in futures.items():
+        try:
+            # Those that are done need no time; a second for what is on its way.
+            answers[address] = future.result(timeout=max(end - time.monotonic(), 1))
+        except Exception as error:
+            answers[address] = error
+            future.cancel()
+    return answers
 
 
 def _expected(address: str) -> int:
@@ -113,14 +138,32 @@ class _Opening:
         # How many workers of each host have been given devices.
         self._ranks: Counter[str] = Counter()
         self._checked: dict[str, Checked] = {}
-        self._told: dict[str, Any] = {}
+        self._answers: dict[str, Any] = {}
+        # What is wrong with those that nobody asks again.
+        self._unfit: dict[str, str] = {}
 
     def usable(self) -> list[str]:
         """The workers that can run the cases; BackendError where there is none, with what is wrong with the first."""
         addresses = list(self._client.scheduler_info(n_workers=-1)["workers"])
-        self._told = self._client.run(worker.describe, self._roots, self.operators, on_error="return")
+        self._describe(addresses)
         problems = {address: self._problem(address) for address in addresses}
-        found = [address for address, problem in problems.items() if problem is None]
+        return self._some([address for address, problem in problems.items() if problem is None], problems)
+
+    def tried(self, run: str, setup: Mapping[str, Any], addresses: Sequence[str]) -> BackendTrial:
+        """What the backend says of itself on the first of these workers; BackendError where it does not load on one."""
+        given = {address: (run, setup, self._checked[address].devices) for address in addresses}
+        trials = {}
+        for address, answer in _ask(self._client, worker.try_backend, given, _LOADED).items():
+            try:
+                trials[address] = decode(answer, BackendTrial)
+            except BadAnswerError as error:
+                self._unfit[address] = f"The worker {address} cannot be used: {_words(answer, error)}"
+                continue
+            if trials[address].error:
+                raise BackendError(f"On the worker {address}: {trials[address].error}")
+        return trials[self._some(list(trials), self._unfit)[0]]
+
+    def _some(self, found: list[str], problems: Mapping[str, str | None]) -> list[str]:
         if not found:
             raise BackendError(
                 f"No worker of the cluster can run these cases. {next(iter(problems.values()), '')}".strip()
@@ -135,45 +178,45 @@ class _Opening:
             return None
         return self._checked[address]
 
-    def devices(self, addresses: Sequence[str]) -> dict[str, tuple[int, ...]]:
-        """The devices that each of these workers uses."""
-        return {address: self._checked[address].devices for address in addresses}
-
     def _problem(self, address: str) -> str | None:
         """Why that worker cannot run the cases; None where it can."""
-        if address in self._checked:
-            return None
+        if address in self._checked or address in self._unfit:
+            return self._unfit.get(address)
+        if address not in self._answers:
+            self._describe([address])
         try:
-            told = self._asked(address)
-            if isinstance(told, Exception):
-                raise told
-        except Exception as error:
+            told = decode(self._answers[address], WorkerDescription)
+        except BadAnswerError as error:
             # Whatever keeps it from answering, a missing package first of all.
             return (
                 f"The worker {address} does not know mluops-test {__version__} or its roots "
-                f"({type(error).__name__}: {error}); install the same version there."
+                f"({_words(self._answers[address], error)}); install the same version there."
             )
-        if told["version"] != __version__:
+        if told.version != __version__:
             return (
-                f"The worker {address} ({told['host']}) has mluops-test {told['version']}, this is {__version__}; "
+                f"The worker {address} ({told.host}) has mluops-test {told.version}, this is {__version__}; "
                 "install the same version there."
             )
         for operator, digest in self._content.items():
-            if told["content"].get(operator) != digest:
-                has = "another lock" if told["content"].get(operator) else "no lock"
+            if told.content.get(operator) != digest:
+                has = "another lock" if told.content.get(operator) else "no lock"
                 return (
-                    f"The worker {address} ({told['host']}) has {has} of {operator} "
+                    f"The worker {address} ({told.host}) has {has} of {operator} "
                     f"(prototxt/{operator}/baselines.lock) than this machine; bring it to the same commit."
                 )
-        self._send(address)
-        self._checked[address] = self._with_devices(address, told["host"])
+        for name, digest in self.digests.items():
+            if digest not in told.parcels:
+                given = {address: (digest, self._parcels[name])}
+                answer = _ask(self._client, worker.keep_parcel, given, _LOADED)[address]
+                if isinstance(answer, Exception):
+                    return f"The worker {address} ({told.host}) did not take {name}: {answer}"
+        self._checked[address] = self._with_devices(address, told.host)
         return None
 
-    def _asked(self, address: str) -> Any:
-        """What the worker says of itself; it was asked together with the others, or came later."""
-        if address not in self._told:
-            self._told |= self._client.run(worker.describe, self._roots, self.operators, workers=[address])
-        return self._told[address]
+    def _describe(self, addresses: Sequence[str]) -> None:
+        """Ask these workers what they are, all at once."""
+        given = (self._roots, self.operators, tuple(self.digests.values()))
+        self._answers |= _ask(self._client, worker.describe, dict.fromkeys(addresses, given), _ANSWER)
 
     def _with_devices(self, address: str, host: str) -> Checked:
         """As many lanes as the worker has threads, or devices; workers of one host share its devices evenly."""
@@ -185,9 +228,7 @@ class _Opening:
         own = tuple(devices[(rank * lanes + lane) % len(devices)] for lane in range(lanes)) if devices else ()
         return Checked(host, lanes, own)
 
-    def _send(self, address: str) -> None:
-        """Give the worker what it lacks of the files that travel."""
-        for name, files in self._parcels.items():
-            digest = self.digests[name]
-            if not self._client.run(worker.has_parcel, digest, workers=[address])[address]:
-                self._client.run(worker.keep_parcel, digest, files, workers=[address])
+
+def _words(answer: Any, error: BadAnswerError) -> str:
+    """Why there is no answer; else what is wrong with it."""
+    return f"{type(answer).__name__}: {answer}" if isinstance(answer, Exception) else str(error)

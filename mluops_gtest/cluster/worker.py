@@ -17,14 +17,29 @@ from msgspec.structs import replace
 from mluops_gtest.api.case_runner import CaseRunner
 from mluops_gtest.api.fuzzing import HuntRunner
 from mluops_gtest.api.session import Session
+from mluops_gtest.cluster.answers import (
+    BackendTrial,
+    BatchAnswer,
+    HandedOutputs,
+    UnitAnswer,
+    UnitStart,
+    WorkerDescription,
+    encode,
+    line_of,
+)
+from mluops_gtest.cluster.auditing import digest_of, outputs_bytes
+from mluops_gtest.codec.case_files.writer import case_document
+from mluops_gtest.codec.schema.schema import Schema
+from mluops_gtest.codec.wire.binary import write_binary
 from mluops_gtest.content.root import BUILTIN
 from mluops_gtest.content.selection import Selected
+from mluops_gtest.engine.outputs import CaseOutputs
 from mluops_gtest.engine.request import RunRequest
 from mluops_gtest.errors import HarnessError
 from mluops_gtest.files.cache_folder import cache_folder
 from mluops_gtest.files.typed import Source
 from mluops_gtest.files.writing import replace_file
-from mluops_gtest.model.result import CaseResult
+from mluops_gtest.model.case import Case
 from mluops_gtest.version import __version__
 
 # Written last into the folder of a parcel.
@@ -33,9 +48,10 @@ _COMPLETE: Final = ".complete"
 _QUIET: Final = 0.2
 
 
-def describe(roots: tuple[str, ...], operators: tuple[str, ...]) -> dict[str, Any]:
-    """What the controller compares with its own before it sends cases: version, host, digests of the locks."""
-    return {"version": __version__, "host": socket.gethostname(), "content": content_digests(roots, operators)}
+def describe(roots: tuple[str, ...], operators: tuple[str, ...], parcels: Sequence[str]) -> bytes:
+    """This worker as an encoded WorkerDescription."""
+    has = tuple(digest for digest in parcels if (_parcel(digest) / _COMPLETE).is_file())
+    return encode(WorkerDescription(__version__, socket.gethostname(), content_digests(roots, operators), has))
 
 
 def content_digests(roots: tuple[str, ...], operators: tuple[str, ...]) -> dict[str, str]:
@@ -51,11 +67,6 @@ def content_digests(roots: tuple[str, ...], operators: tuple[str, ...]) -> dict[
                 data = lock_path(catalogue.root_of(name).stored, name).read_bytes()
                 digests[name] = hashlib.sha256(data).hexdigest()[:16]
     return digests
-
-
-def has_parcel(digest: str) -> bool:
-    """The worker has the files of that parcel."""
-    return (_parcel(digest) / _COMPLETE).is_file()
 
 
 def keep_parcel(digest: str, files: Mapping[str, bytes]) -> None:
@@ -90,6 +101,27 @@ _Runner = CaseRunner | HuntRunner
 
 
 @dataclass(slots=True)
+class _LastOutputs:
+    """The outputs of the case that runs: of the call that its result tells of, the first that failed, else the last."""
+
+    # Of how many in its batch.
+    cases: int = 1
+    data: bytes = b""
+    failed: bool = False
+
+    def __call__(self, outputs: CaseOutputs) -> None:
+        """Copy the outputs while they are in their buffers."""
+        if not self.failed:
+            self.failed = outputs.result.outcome.blocks
+            self.data = outputs_bytes(outputs, self.cases)
+
+    def take(self) -> bytes:
+        """What was kept of the case that has run; empty where it left nothing."""
+        data, self.data, self.failed = self.data, b"", False
+        return data
+
+
+@dataclass(slots=True)
 class _Runners:
     """The open backends of one run on this worker: as many as it has threads that run cases."""
 
@@ -100,23 +132,34 @@ class _Runners:
     devices: tuple[int, ...]
     # Whole calls come, not cases of the content.
     drawn: bool
-    free: "queue.SimpleQueue[tuple[_Runner, int | None]]" = field(default_factory=queue.SimpleQueue)
+    free: "queue.SimpleQueue[tuple[_Runner, int | None, _LastOutputs]]" = field(default_factory=queue.SimpleQueue)
     opened: "list[_Runner]" = field(default_factory=list)
+    # Batch → unit → its outputs, of the newest batches.
+    kept: dict[int, dict[str, bytes]] = field(default_factory=dict)
 
     @contextlib.contextmanager
-    def taken(self) -> "Iterator[tuple[_Runner, int | None]]":
+    def taken(self) -> "Iterator[tuple[_Runner, int | None, _LastOutputs]]":
         """One that nobody else uses meanwhile."""
         try:
-            runner, device = self.free.get_nowait()
+            runner, device, last = self.free.get_nowait()
         except queue.Empty:
             device = self.devices[len(self.opened) % len(self.devices)] if self.devices else None
             request = replace(self.request, devices=() if device is None else (device,), jobs=1)
-            runner = (HuntRunner if self.drawn else CaseRunner)(self.session, request).__enter__()
+            last = _LastOutputs()
+            made = HuntRunner(self.session, request) if self.drawn else CaseRunner(self.session, request, last)
+            runner = made.__enter__()
             self.opened.append(runner)
         try:
-            yield runner, device
+            yield runner, device, last
         finally:
-            self.free.put((runner, device))
+            self.free.put((runner, device, last))
+
+    def keep(self, batch: int, outputs: dict[str, bytes], newest: int) -> None:
+        """Keep the outputs of a batch, and let go of those of all but the newest."""
+        with _OPENING:
+            self.kept[batch] = outputs
+            for oldest in sorted(self.kept)[:-newest]:
+                del self.kept[oldest]
 
 
 _RUNS: dict[str, _Runners] = {}
@@ -124,38 +167,70 @@ _OPENING = threading.Lock()
 
 
 def run_batch(
-    run: str, setup: Mapping[str, Any], devices: tuple[int, ...], orders: Sequence[tuple[str, Any]]
-) -> list[tuple[CaseResult, Any]]:
-    """What comes of each order, in turn; what takes long is announced before it begins.
+    run: str,
+    setup: Mapping[str, Any],
+    devices: tuple[int, ...],
+    orders: Sequence[tuple[str, Any]],
+    batch: int,
+    newest: int,
+) -> bytes:
+    """What comes of each order, in turn, as an encoded BatchAnswer; what takes long is announced before it begins.
 
-    An order is the id of a case, or a call that was drawn and whether it shall be made smaller.
+    An order is the id of a case, or a call that was drawn and whether it shall be made smaller. Whatever goes wrong is
+    an answer: an exception might not survive the way to the controller. Outputs of so many `newest` batches are kept.
     """
-    runners = _runners(run, setup, devices)
-    announce = _announcing(run)
-    host = socket.gethostname()
-    answers = []
-    with runners.taken() as (runner, device):
-        for unit, order in orders:
-            announce(unit)
-            if isinstance(runner, HuntRunner):
-                result, more = runner.run(*order)
-            else:
-                result, more = runner.result_of(_selected(runners, order)), None
-            answers.append((replace(result, host=host, device=device), more))
-    return answers
-
-
-def try_backend(
-    run: str, setup: Mapping[str, Any], devices: Mapping[str, tuple[int, ...]], dask_worker: Any
-) -> dict[str, Any]:
-    """What the backend calls itself on this worker, which Dask hands in, and its version; or why it does not load."""
+    unit = ""
     try:
-        with _runners(run, setup, devices[dask_worker.address]).taken() as (runner, _):
+        runners = _runners(run, setup, devices)
+        announce = _announcing(run)
+        host = socket.gethostname()
+        answers, kept = [], {}
+        with runners.taken() as (runner, device, last):
+            last.cases = len(orders)
+            for unit, order in orders:
+                announce(unit)
+                smallest = b""
+                if isinstance(runner, HuntRunner):
+                    result, small = runner.run(*order)
+                    smallest = b"" if small is None else _case_bytes(small.case, runners.session)
+                else:
+                    result = runner.result_of(_selected(runners, order))
+                kept[unit] = last.take()
+                digest = digest_of(kept[unit]) if kept[unit] else ""
+                answers.append(UnitAnswer(line_of(replace(result, host=host, device=device)), smallest, digest))
+        runners.keep(batch, kept, newest)
+        return encode(BatchAnswer(tuple(answers)))
+    except Exception as error:
+        return encode(BatchAnswer(error=_told(error), unit=unit))
+
+
+def hand_over(run: str, batch: int, units: Sequence[str]) -> bytes:
+    """The outputs of these units of a batch, as encoded HandedOutputs."""
+    kept = _RUNS[run].kept.get(batch, {})
+    return encode(HandedOutputs(tuple(kept.get(unit, b"") for unit in units)))
+
+
+def _case_bytes(case: Case, session: Session) -> bytes:
+    operator = session.catalogue.operators[case.operator]
+    return b"".join(map(bytes, write_binary(case_document(case, operator, Schema.of([operator])))))
+
+
+def _told(error: Exception) -> str:
+    return str(error) if isinstance(error, HarnessError) else f"{type(error).__name__}: {error}"
+
+
+def try_backend(run: str, setup: Mapping[str, Any], devices: tuple[int, ...]) -> bytes:
+    """What the backend says of itself on this worker, as an encoded BackendTrial."""
+    try:
+        with _runners(run, setup, devices).taken() as (runner, _, _):
             for operator in setup["operators"]:
                 runner.prepare(operator)
-            return {"name": runner.backend, "version": runner.version}
-    except HarnessError as error:
-        return {"error": str(error), "exit_code": int(error.exit_code)}
+            trial = BackendTrial(runner.backend, runner.version)
+            if isinstance(runner, CaseRunner):
+                trial = replace(trial, precision=runner.precision.declared, is_reference=runner.is_reference)
+            return encode(trial)
+    except Exception as error:
+        return encode(BackendTrial(error=_told(error)))
 
 
 def end_run(run: str) -> None:
@@ -183,7 +258,7 @@ def _announcing(run: str) -> Callable[[str], None]:
     from distributed import get_worker
 
     worker = get_worker()
-    return now_and_then(lambda unit: worker.log_event(topic_of(run), {"unit": unit, "worker": worker.address}))
+    return now_and_then(lambda unit: worker.log_event(topic_of(run), encode(UnitStart(unit, worker.address))))
 
 
 def now_and_then(tell: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> Callable[[str], None]:

@@ -17,8 +17,7 @@ from mluops_gtest.files.limits import LARGEST_ARGUMENT, MAX_CASES, MAX_DECLARED,
 from mluops_gtest.files.yaml_lines import Lines, load_yaml
 from mluops_gtest.model.case import TAGS, CaseDraft, Change, Expect
 from mluops_gtest.model.criterion import Criterion, CriterionKind
-from mluops_gtest.model.operator import Operator, Recipe
-from mluops_gtest.model.source_place import source_of
+from mluops_gtest.model.operator import Operator, Recipe, source_of
 from mluops_gtest.model.status import Status
 
 _KEYS = (

@@ -23,7 +23,7 @@ from mluops_gtest.content.vocabulary import signature_of
 from mluops_gtest.errors import HarnessError
 from mluops_gtest.files.cache_folder import DECLARATIONS, cache_folder
 from mluops_gtest.files.limits import MAX_FILE_BYTES
-from mluops_gtest.files.plain_file import plain_file_bytes
+from mluops_gtest.files.typed import plain_file_bytes
 from mluops_gtest.files.writing import replace_file
 from mluops_gtest.model.case import CaseDraft
 from mluops_gtest.model.operator import Operator

@@ -7,18 +7,91 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from mluops_gtest.content.catalogue import Catalogue
-from mluops_gtest.content.keyword import Keyword
-from mluops_gtest.errors import CaseFileError, NothingSelectedError, UnknownNameError, shown, suggestion
+from mluops_gtest.errors import CaseFileError, NothingSelectedError, UnknownNameError, UsageError, shown, suggestion
 from mluops_gtest.files.case_suffixes import CASE_SUFFIXES
-from mluops_gtest.model.case import TAGS, CaseDraft
+from mluops_gtest.model.case import NAMED_TAGS, TAGS, CaseDraft
 from mluops_gtest.model.query import Query
 from mluops_gtest.value import Value
 
+_TOKEN = re.compile(r"\s*(?:(?P<paren>[()])|(?P<word>[^\s()]+))")
+_DEPTH_LIMIT = 50
+
+
+class Keyword:
+    """A parsed expression; `matches` evaluates it for one case."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens = [match["paren"] or match["word"] for match in _TOKEN.finditer(text)]
+        self._position = 0
+        self._depth = 0
+        self._tree = self._either()
+        if self._position != len(self._tokens):
+            raise self._error(f"unexpected {shown(self._tokens[self._position])}")
+
+    def matches(self, case_id: str, tags: tuple[str, ...]) -> bool:
+        """The expression holds for this case."""
+        return _holds(self._tree, case_id.lower(), tags)
+
+    def _error(self, what: str) -> UsageError:
+        return UsageError(
+            f"-k {shown(self._text)}: {what}. Write words joined by and, or, not, ( and ), e.g. -k 'edge and not half'."
+        )
+
+    def _peek(self) -> str | None:
+        return self._tokens[self._position] if self._position < len(self._tokens) else None
+
+    def _either(self) -> tuple[object, ...]:
+        parts = [self._all()]
+        while self._peek() == "or":
+            self._position += 1
+            parts.append(self._all())
+        return ("or", *parts)
+
+    def _all(self) -> tuple[object, ...]:
+        parts = [self._one()]
+        while self._peek() == "and":
+            self._position += 1
+            parts.append(self._one())
+        return ("and", *parts)
+
+    def _one(self) -> tuple[object, ...]:
+        token = self._peek()
+        if token is None or token in (")", "and", "or"):
+            raise self._error(f"a word is missing before {token!r}" if token else "a word is missing at the end")
+        self._position += 1
+        self._depth += 1
+        if self._depth > _DEPTH_LIMIT:
+            raise self._error("nested too deeply")
+        if token == "not":
+            tree: tuple[object, ...] = ("not", self._one())
+        elif token == "(":
+            tree = self._either()
+            if self._peek() != ")":
+                raise self._error("a closing parenthesis is missing")
+            self._position += 1
+        else:
+            tree = ("word", token.lower())
+        self._depth -= 1
+        return tree
+
+
+def _holds(tree: object, case_id: str, tags: tuple[str, ...]) -> bool:
+    match tree:
+        case ("word", str() as word):
+            return word in case_id or word in tags
+        case ("not", part):
+            return not _holds(part, case_id, tags)
+        case ("and", *parts):
+            return all(_holds(part, case_id, tags) for part in parts)
+        case ("or", *parts):
+            return any(_holds(part, case_id, tags) for part in parts)
+    raise AssertionError(tree)
+
+
 _GLOB = re.compile(r"[*?\[]")
-# Selected by their tag or their id alone: what takes gigabytes or minutes, and what the documents leave open.
-_ASKED_FOR = frozenset({"heavy", "undefined"})
 # Sizes of real networks, and those at which threads collide: they take seconds.
-_NOT_DEFAULT = _ASKED_FOR | {"network", "race"}
+_NOT_DEFAULT = frozenset({*NAMED_TAGS, "network", "race"})
 
 
 class Selected(Value):
@@ -54,7 +127,7 @@ class Filter:
         """The case is wanted; `of_operators` is asked only where operators are named."""
         if self._default:
             return _NOT_DEFAULT.isdisjoint(tags)
-        if not named and not _ASKED_FOR.intersection(tags) <= self._tags:
+        if not named and any(tag in tags and tag not in self._tags for tag in NAMED_TAGS):
             return False
         if self._query.operators and not of_operators():
             return False

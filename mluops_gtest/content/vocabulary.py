@@ -25,8 +25,7 @@ class Vocabulary:
         # Outputs whose criteria a case may set.
         self.judged = tuple(spec.id for spec in operator.outputs if any(dtype.is_float for dtype in spec.dtypes))
         self.descriptors = (*self.tensors, *filter(None, [operator.params_descriptor]))
-        arrays = (field.name for field in operator.param_fields if field.label == "repeated")
-        self.pointers = (*self.tensors, "workspace", *arrays)
+        self.pointers = operator.pointers
 
     @functools.cached_property
     def default_dtype(self) -> str:

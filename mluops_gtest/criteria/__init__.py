@@ -1,7 +1,6 @@
 """The accuracy criteria: arrays in, figures out, and the verdict on one figure."""
 
-from mluops_gtest.criteria.comparison import Comparison, compare
-from mluops_gtest.criteria.judgement import judge, judge_finite
+from mluops_gtest.criteria.comparison import Comparison, compare, judge, judge_finite
 from mluops_gtest.criteria.tolerance import allowed_error, beyond_tolerance, count_beyond, worst_elements
 
 __all__ = [

@@ -2,27 +2,128 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Final, NamedTuple
 
-from mluops_gtest.criteria.blocks import Blocks
-from mluops_gtest.criteria.distribution import divergence
-from mluops_gtest.criteria.elements import elements_of
+import numpy as np
+
+from mluops_gtest.criteria.blocks import Blocks, Elements, Scratch, elements_of
 from mluops_gtest.criteria.elementwise import (
     ElementErrors,
     Limits,
     can_be_bounded,
     element_errors,
+    half_excused,
     native_limits,
     natively_found,
 )
-from mluops_gtest.criteria.figures import EPSILON, EQUAL, BlockStats, merged, timing_stats, weight_of
-from mluops_gtest.criteria.native_pass import NativePass, small_stats
-from mluops_gtest.criteria.pairs import lower_share
+from mluops_gtest.criteria.figures import (
+    EPSILON,
+    EQUAL,
+    BlockStats,
+    NativePass,
+    merged,
+    small_stats,
+    timing_stats,
+    weight_of,
+)
 from mluops_gtest.criteria.sums import Sums, joined, total
 from mluops_gtest.errors import ContentError
+from mluops_gtest.model.bound import Bound
 from mluops_gtest.model.criterion import CriterionKind
 from mluops_gtest.model.dtypes import Array, DType
+from mluops_gtest.model.precision import Precision
+
+
+def lower_share(blocks: Blocks, unequal: int) -> tuple[int, float]:
+    """How many distinct unequal finite pairs there are, and the share of them with e < b (0 of none).
+
+    `unequal` bounds the elements that can be part of one. Sorting packed pairs beats hashing them (np.unique).
+    """
+    elements = blocks.elements
+    evaluated, baseline = (np.empty(unequal * elements.parts, f"u{elements.real.itemsize}") for _ in range(2))
+    filled = 0
+    for start in blocks.starts:
+        e, b = _unequal_numbers(blocks, start)
+        end = filled + len(b)
+        evaluated[filled:end], baseline[filled:end] = _patterns(e, elements), _patterns(b, elements)
+        filled = end
+    if filled == 0:
+        return 0, 0.0
+    evaluated, baseline = _distinct(evaluated[:filled], baseline[:filled])
+    lower = elements.values(evaluated.view(elements.real)) < elements.values(baseline.view(elements.real))
+    return len(lower), np.count_nonzero(lower) / len(lower)
+
+
+def _unequal_numbers(blocks: Blocks, start: int) -> tuple[Array, Array]:
+    """Both sides of a block where they differ and are finite."""
+    e, b = blocks.numbers(start)
+    with np.errstate(invalid="ignore"):  # a signalling NaN
+        wanted = e != b
+    if blocks.elements.exact:
+        return e[wanted], b[wanted]
+    wanted &= np.isfinite(e) & np.isfinite(b)
+    # Adding +0 makes one number of +0 and −0.
+    zero = e.dtype.type(0)
+    return e[wanted] + zero, b[wanted] + zero
+
+
+def _patterns(numbers: Array, elements: Elements) -> Array:
+    patterns = numbers.view(f"u{numbers.itemsize}")
+    return (patterns >> np.uint32(16)).astype(np.uint16) if elements.upper_half else patterns
+
+
+def _distinct(evaluated: Array, baseline: Array) -> tuple[Array, Array]:
+    """Each pair of patterns once."""
+    size = evaluated.itemsize
+    if size == 8:
+        order = np.lexsort((baseline, evaluated))
+        evaluated, baseline = evaluated[order], baseline[order]
+        first = np.ones(len(order), bool)
+        first[1:] = (evaluated[1:] != evaluated[:-1]) | (baseline[1:] != baseline[:-1])
+        return evaluated[first], baseline[first]
+    word = np.dtype(f"u{2 * size}")
+    shift = word.type(8 * size)
+    packed = evaluated.astype(word)
+    packed <<= shift
+    packed |= baseline
+    packed.sort()
+    first = np.ones(len(packed), bool)
+    np.not_equal(packed[1:], packed[:-1], out=first[1:])
+    packed = packed[first]
+    return (packed >> shift).astype(evaluated.dtype), packed.astype(baseline.dtype)
+
+
+# Smaller magnitudes count as this much, so that no logarithm meets zero.
+_FLOOR = 1e-10
+
+
+def divergence(blocks: Blocks) -> float:
+    """½(KL(p‖q) + KL(q‖p)) of the normalised magnitudes at the finite positions."""
+
+    def masses(start: int, _: Scratch) -> tuple[float, float]:
+        e, b = _magnitudes(blocks, start)
+        return float(e.sum()), float(b.sum())
+
+    of_blocks = blocks.each(masses, blocks.starts)
+    e_mass, b_mass = total([e for e, _ in of_blocks]), total([b for _, b in of_blocks])
+
+    def share(start: int, _: Scratch) -> float:
+        e, b = _magnitudes(blocks, start)
+        p, q = e / e_mass, b / b_mass
+        # Both divergences in one sum: p·ln(p/q) + q·ln(q/p) = (p−q)·ln(p/q), never negative.
+        return float(((p - q) * (np.log(p) - np.log(q))).sum())
+
+    return total(blocks.each(share, blocks.starts)) / 2
+
+
+def _magnitudes(blocks: Blocks, start: int) -> tuple[Array, Array]:
+    e, b = (side.astype(np.float64) for side in blocks.numbers(start))
+    finite = np.isfinite(e) & np.isfinite(b)
+    if not finite.all():
+        e, b = e[finite], b[finite]
+    return np.maximum(np.abs(e), _FLOOR), np.maximum(np.abs(b), _FLOOR)
+
 
 # Bytes up to which they are compared as such before anything is measured.
 _SMALL: Final = 1 << 14
@@ -89,7 +190,8 @@ def compare(
     else:
         whole, diff1, diff2 = _measured(Blocks(evaluated, baseline, elements), asked.norms)
         held_to = limits() if limits is not None and whole.unequal.number else None
-        found = None if held_to is None else element_errors(evaluated, baseline, dtype, *held_to)
+        if held_to is not None:
+            found = half_excused(held_to, partial(element_errors, evaluated, baseline, dtype))
     pairs, diff4, diff_kl = 0, 0.0, 0.0
     if asked.pairs:
         pairs, diff4 = lower_share(Blocks(evaluated, baseline, elements), whole.unequal.number)
@@ -161,9 +263,16 @@ def _natively_measured(
     held_to = limits()
     if held_to is None:
         return natively.stats(), None
-    natively.hold_to(native_limits(held_to, dtype, baseline.shape))
-    whole = natively.stats()
-    return whole, natively_found(whole.beyond, baseline.size) if whole.unequal.number else None
+    whole = EQUAL
+
+    def held(bound: Bound, precision: Precision) -> ElementErrors:
+        nonlocal whole
+        natively.hold_to(native_limits(bound, precision, dtype, baseline.shape))
+        whole = natively.stats()
+        return natively_found(whole.beyond, baseline.size)
+
+    found = half_excused(held_to, held)
+    return whole, found if whole.unequal.number else None
 
 
 def _measured(blocks: Blocks, norms: bool) -> tuple[BlockStats, float, float]:
@@ -192,3 +301,34 @@ def _ratio(differences: Sequence[float], weights: Sequence[float]) -> float:
     if numerator > 0 and math.isinf(denominator):
         return math.nan
     return numerator / (denominator + EPSILON)
+
+
+# Statistics of fewer say nothing: distinct unequal pairs for diff4, elements for diff_kl.
+PAIRS_FOR_DIFF4: Final = 100
+ELEMENTS_FOR_DIFF_KL: Final = 1000
+
+
+def judge(kind: CriterionKind, value: float, threshold: float, comparison: Comparison) -> bool | None:
+    """True within, False beyond, None not judged (too few elements); equality is within, NaN beyond.
+
+    A non-finite mismatch and a differing integer fail whatever the threshold. diff4 has none of its own: it fails
+    at exactly 0 and 1, where every difference goes the same way.
+    """
+    if comparison.nonfinite_mismatches:
+        require_formula(kind)
+        return False
+    return judge_finite(kind, value, threshold, comparison)
+
+
+def judge_finite(kind: CriterionKind, value: float, threshold: float, comparison: Comparison) -> bool | None:
+    """As `judge`, for the finite positions alone: those that the value was measured on."""
+    kind = require_formula(kind)
+    if comparison.compared == 0:
+        return None
+    if comparison.exact:
+        return comparison.unequal == 0
+    if kind is CriterionKind.DIFF4:
+        return 0.0 < value < 1.0 if comparison.pairs >= PAIRS_FOR_DIFF4 else None
+    if kind is CriterionKind.DIFF_KL and comparison.compared < ELEMENTS_FOR_DIFF_KL:
+        return None
+    return value <= threshold

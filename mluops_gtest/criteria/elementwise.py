@@ -2,36 +2,40 @@
 
 diff1 and diff2 judge an output as a whole, so that one wrong element among a million passes. Here each element may be
 off by γ(n) · Σ|terms|, with γ(n) = n·u / (1 − n·u), by underflow, and by the roundings of the result and of the stored
-baseline; by nothing at all where every partial sum is exact.
+baseline; by nothing at all where every partial sum is exact. A half sum of n ≥ 1/u terms has no such bound: there it is
+that of a sum of √n blocks which are rounded to half.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
-from mluops_gtest.criteria.blocks import BLOCK
-from mluops_gtest.criteria.elements import elements_of
+from mluops_gtest.criteria.blocks import BLOCK, elements_of
 from mluops_gtest.criteria.figures import Beyond
 from mluops_gtest.files.mapped import let_go
 from mluops_gtest.model.bound import Bound
 from mluops_gtest.model.dtypes import Array, DType
 from mluops_gtest.model.precision import Precision
-from mluops_gtest.native.limits import NativeLimits
+from mluops_gtest.native.comparing import NativeLimits
 from mluops_gtest.value import Value
 
 # Significant bits, and the exponent (as frexp has it) of the smallest normal number.
 _FORMATS: Final = {DType.HALF: (11, -13), DType.BFLOAT16: (8, -125), DType.FLOAT: (24, -125), DType.DOUBLE: (53, -1021)}
 # The smallest number above 0 of what sums are kept in: half of it is what a product may lose below the normal range.
 _TINY: Final = {24: 2.0**-149, 11: 2.0**-24}
+# So many roundings, by significant bits, and the bound is that of blocks: n·u reaches 1. No float sum is cut.
+_BLOCKS_FROM: Final = {24: math.inf, 11: 2.0**11}
 
 
 class Limits(NamedTuple):
-    """What arithmetic allows an output, and the precision that its sums are kept in."""
+    """What arithmetic allows an output, and the precision that its sums are kept in; or, no less, may be kept in."""
 
     bound: Bound
     precision: Precision = Precision.FLOAT
+    excused: Precision | None = None
 
 
 class ElementErrors(Value):
@@ -46,6 +50,8 @@ class ElementErrors(Value):
     allowed: float
     first: int | None
     last: int | None
+    # Elements that are beyond what was declared and within what half arithmetic allows, to which the rest is held then.
+    as_half: int = 0
 
 
 def can_be_bounded(dtype: DType) -> bool:
@@ -73,17 +79,28 @@ def element_errors(
     return ElementErrors(beyond, baseline.size, ratio, worst, allowed_there, first, last)
 
 
-def native_limits(limits: Limits, dtype: DType, shape: tuple[int, ...]) -> NativeLimits:
+def half_excused(limits: Limits, held_to: Callable[[Bound, Precision], ElementErrors]) -> ElementErrors:
+    """What `held_to` finds, without the elements of a half output that half arithmetic explains."""
+    bound, precision, excused = limits
+    found = held_to(bound, precision)
+    if not found.beyond or excused in (None, precision):
+        return found
+    within = held_to(bound, excused)
+    as_half = found.beyond - within.beyond
+    return replace(within, as_half=as_half) if as_half else found
+
+
+def native_limits(bound: Bound, precision: Precision, dtype: DType, shape: tuple[int, ...]) -> NativeLimits:
     """The same for the C library, which follows `_allowed` and `_ratios` step by step."""
-    bound, precision = limits
     significant, smallest = _FORMATS[dtype]
-    loss, tiny, behind = _loss(bound, precision), _TINY[precision.bits], float(bound.afterwards)
+    loss, tiny, behind = _loss(bound, precision, dtype), _TINY[precision.bits], float(bound.afterwards)
     return NativeLimits(
         shape,
         bound.magnitude,
         bound.roundings,
         bound.unit,
         roundoff=2.0**-precision.bits,
+        blocks_from=_BLOCKS_FROM[precision.bits],
         loss=loss * (2 + loss),
         tiny=tiny,
         behind=float(_gamma(np.float64(behind), precision.bits)),
@@ -93,7 +110,7 @@ def native_limits(limits: Limits, dtype: DType, shape: tuple[int, ...]) -> Nativ
         smallest_unit=2.0 ** (smallest - significant),
         smallest=smallest,
         significant=significant,
-        rounds_twice=significant < precision.bits,
+        rounds_twice=significant < Precision.FLOAT.bits,
     )
 
 
@@ -180,22 +197,27 @@ def _allowed(e: Array, b: Array, dtype: DType, bound: Bound, precision: Precisio
     magnitude, roundings, unit = (
         np.asarray(values, np.float64) for values in (bound.magnitude, bound.roundings, bound.unit)
     )
+    # Float sums of √n terms lose less than one rounding to half; then a block is rounded, and added to the others.
+    is_cut = roundings >= _BLOCKS_FROM[precision.bits]
+    roundings = np.where(is_cut, np.ceil(np.sqrt(roundings)) + 1, roundings)
     tiny = _TINY[precision.bits]
-    loss = _loss(bound, precision)
+    loss = _loss(bound, precision, dtype)
     summing = magnitude * (_gamma(roundings, precision.bits) + loss * (2 + loss)) + (roundings + 1) * tiny / 2
     no_sum_rounds = (magnitude <= 2.0**precision.bits * unit) & (unit >= tiny) & (loss == 0)
     summing = np.where(no_sum_rounds | (roundings == 0) | (magnitude == 0), 0.0, summing)
     behind = np.float64(bound.afterwards)
     allowed: Array = summing + (magnitude * _gamma(behind, precision.bits) + behind * tiny / 2) * (magnitude > 0)
     significant, smallest = _FORMATS[dtype]
-    # What can be represented exactly is not rounded; and a result that is kept as it was summed was rounded already.
+    # What can be represented exactly is not rounded; and a float result that is kept as it was summed was already.
     is_representable = (magnitude <= 2.0**significant * unit) & (unit >= 2.0 ** (smallest - significant))
-    rounding = _half_ulp(b, dtype) + (_half_ulp(e, dtype) if significant < precision.bits else 0.0)
+    rounding = _half_ulp(b, dtype) + (_half_ulp(e, dtype) if significant < Precision.FLOAT.bits else 0.0)
     return np.where((allowed == 0) & (is_representable | (magnitude == 0)), 0.0, allowed + rounding)
 
 
-def _loss(bound: Bound, precision: Precision) -> float:
-    return precision.factor_loss if bound.products else 0.0
+def _loss(bound: Bound, precision: Precision, dtype: DType) -> float:
+    """What factors lose; those of a half output are half, which tf32 and half hold as they are."""
+    is_lossless = dtype is DType.HALF and precision.factor_loss <= Precision.HALF.factor_loss
+    return precision.factor_loss if bound.products and not is_lossless else 0.0
 
 
 def _gamma(roundings: Array | np.float64, bits: int) -> Array:

@@ -10,10 +10,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from mluops_gtest.criteria.blocks import Blocks, Scratch
-from mluops_gtest.criteria.elements import elements_of
-from mluops_gtest.criteria.figures import weight_of
-from mluops_gtest.criteria.native_pass import NativePass
+from mluops_gtest.criteria.blocks import Blocks, Scratch, elements_of
+from mluops_gtest.criteria.figures import NativePass, weight_of
 from mluops_gtest.criteria.sums import Sums, joined, total
 from mluops_gtest.model.criterion import Criterion, CriterionKind
 from mluops_gtest.model.dtypes import Array, DType

@@ -1,18 +1,53 @@
 """The memory a backend works on: owned by the harness, poisoned, between guard zones."""
 
+import ctypes
 from collections.abc import Sequence
 from enum import Enum
 from functools import cache
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from mluops_gtest.files.mapped import pieces
 from mluops_gtest.model.cause import Overrun
 from mluops_gtest.model.dtypes import Array, DType
 from mluops_gtest.model.guard_zone import GUARD_BYTES, GUARD_PATTERN
 from mluops_gtest.native.addresses import address_of
-from mluops_gtest.native.scans import native_count_holding, native_first_difference
+from mluops_gtest.native.library import native_library
 from mluops_gtest.value import Value
+
+_Array = npt.NDArray[Any]
+
+
+class _Functions:
+    def __init__(self, library: ctypes.CDLL) -> None:
+        pointer, number = ctypes.c_void_p, ctypes.c_int64
+        self.first_difference, self.count_holding = library.mluops_first_difference, library.mluops_count_holding
+        self.first_difference.argtypes = [pointer, pointer, number]
+        self.count_holding.argtypes = [pointer, number, pointer, ctypes.c_int]
+        self.first_difference.restype = self.count_holding.restype = number
+
+
+_functions: Final = cache(_Functions)
+
+
+def native_first_difference(left: _Array, right: _Array) -> int | None:
+    """The offset of the first byte that differs between two contiguous arrays of one size; −1 where none does."""
+    library = native_library()
+    if library is None:
+        return None
+    return int(_functions(library).first_difference(address_of(left), address_of(right), left.nbytes))
+
+
+def native_count_holding(cells: _Array, pattern: _Array) -> int | None:
+    """How many cells of a contiguous array have the bits of the one in `pattern`."""
+    library = native_library()
+    if library is None:
+        return None
+    size = pattern.itemsize
+    return int(_functions(library).count_holding(address_of(cells), cells.nbytes // size, address_of(pattern), size))
+
 
 # The slab of an earlier, larger case goes on behind the last buffer. Bytes of it that are looked at, too: a fixed
 # number costs 7 µs whatever ran before. Punching a hole there and asking for data in it (SEEK_DATA) would see all of
@@ -55,12 +90,11 @@ class Buffer(Value):
 
     def overrun(self, name: str) -> Overrun | None:
         """Where a guard zone of the buffer of that name was written; None when both are intact."""
-        if not _GUARDED.startswith(self.after.data):
-            distance = int(np.flatnonzero(self.after != GUARD_PATTERN)[0]) + 1
-            return Overrun(name, "behind", distance)
-        if not _GUARDED.startswith(self.before.data):
-            distance = self.before.size - int(np.flatnonzero(self.before != GUARD_PATTERN)[-1])
-            return Overrun(name, "in front", distance)
+        # Somebody may be writing: what differs at one moment may not at the next.
+        if not _GUARDED.startswith(self.after.data) and (places := np.flatnonzero(self.after != GUARD_PATTERN)).size:
+            return Overrun(name, "behind", int(places[0]) + 1)
+        if not _GUARDED.startswith(self.before.data) and (places := np.flatnonzero(self.before != GUARD_PATTERN)).size:
+            return Overrun(name, "in front", self.before.size - int(places[-1]))
         return None
 
 
@@ -158,8 +192,8 @@ def _difference_in_piece(left: Array, right: Array) -> int | None:
         return found if found >= 0 else None
     for start in range(0, left.size, _BLOCK):
         a, b = left[start : start + _BLOCK], right[start : start + _BLOCK]
-        if not _same_bytes(a, b):
-            return start + int(np.flatnonzero(a != b)[0])
+        if not _same_bytes(a, b) and (places := np.flatnonzero(a != b)).size:
+            return start + int(places[0])
     return None
 
 

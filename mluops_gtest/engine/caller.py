@@ -1,10 +1,13 @@
 """How a backend is reached: in this process, or (isolation/) in one of its own."""
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, Protocol, TypeVar, runtime_checkable
 
+from msgspec.structs import replace
+
 from mluops_gtest.engine.buffers import Arena
+from mluops_gtest.engine.float_state import OWN, FloatState
 from mluops_gtest.engine.reply import Reply, checked_size, failed_reply, reply_of
 from mluops_gtest.model.backend import Backend, OfferedBackend
 from mluops_gtest.model.call import OpCall
@@ -79,8 +82,21 @@ class Caller(Protocol):
     @property
     def workspace(self) -> Arena: ...
 
-    def turn(self, *, alone: bool = False) -> contextlib.AbstractContextManager[None]:
-        """All calls of one case; `alone`: while it lasts no other case runs."""
+    @property
+    def growth(self) -> int:
+        """Bytes by which the private memory of the worker grew since its first call, or since it was marked."""
+
+    def stopped(self) -> contextlib.AbstractContextManager[None]:
+        """What the calls started does nothing while this lasts, as far as it can be stopped."""
+
+    def settle(self, *, give_up: bool = False) -> tuple[str, ...]:
+        """Give what the last call left at work time to end; in words, what goes on; `give_up`: no case meets it."""
+
+    def mark_memory(self) -> None:
+        """Growth counts from here."""
+
+    def turn(self, *, alone: bool = False, fresh: bool = False) -> contextlib.AbstractContextManager[None]:
+        """All calls of one case; `alone`: while it lasts no other case runs; `fresh`: they begin in a new worker."""
 
     def supports(self, operator: str) -> bool:
         """The backend offers that operator."""
@@ -106,36 +122,69 @@ class ThreadsCaller(Caller, Protocol):
 class InlineCaller:
     """The backend in this very process; a time limit cannot be kept here."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Backend, floats: FloatState | None = None) -> None:
+        """`floats` is what loading left: calls compute like that, all else as we do. None: all as the caller does."""
+        self._floats = floats
         self._backend = offered = OfferedBackend(backend)
         self.name, self.version, self.is_reference = offered.name, offered.version, offered.is_reference
         self.precision = WorkingPrecision(offered.precision)
         self.tensors = Arena()
         self.workspace = Arena()
+        self.growth = 0  # this process is the harness's own
 
-    def turn(self, *, alone: bool = False) -> contextlib.AbstractContextManager[None]:  # noqa: ARG002
+    def stopped(self) -> contextlib.AbstractContextManager[None]:
+        """Nobody can stop threads of this process."""
+        return contextlib.nullcontext()
+
+    def settle(self, *, give_up: bool = False) -> tuple[str, ...]:  # noqa: ARG002
+        """Nobody waits for threads here."""
+        return ()
+
+    def mark_memory(self) -> None:
+        """Nobody looks at the memory here."""
+
+    def turn(self, *, alone: bool = False, fresh: bool = False) -> contextlib.AbstractContextManager[None]:  # noqa: ARG002
         """There is one case at a time here."""
         return contextlib.nullcontext()
 
     def supports(self, operator: str) -> bool:
         """Every backend that does not say otherwise."""
-        return self._backend.supports(operator)
+        with self._foreign():
+            return self._backend.supports(operator)
 
     def begin(self, call: OpCall, timeout: float | None) -> Reply | int:
         """Run the call here, unless it wants a workspace."""
         try:
-            size = checked_size(self.name, self._backend.workspace_size(call))
+            with self._foreign():
+                size = checked_size(self.name, self._backend.workspace_size(call))
         except (Exception, SystemExit) as error:
             return failed_reply(error, call, "workspace_size")
         return size or self.run(call, timeout)
 
     def run(self, call: OpCall, timeout: float | None) -> Reply:  # noqa: ARG002
-        return reply_of(self._backend, call)
+        return self._replied(call, empty=False)
 
     def run_empty(self, call: OpCall, timeout: float | None) -> Reply:  # noqa: ARG002
-        return reply_of(self._backend, call, empty=True)
+        return self._replied(call, empty=True)
+
+    def _replied(self, call: OpCall, *, empty: bool) -> Reply:
+        with self._foreign() as floats:
+            reply = reply_of(self._backend, call, empty=empty)
+            changes = floats.changes()
+        return replace(reply, notes=(*reply.notes, *changes)) if changes else reply
+
+    @contextlib.contextmanager
+    def _foreign(self) -> Iterator[FloatState]:
+        """The backend computes; gives the state that it finds."""
+        before = FloatState() if self._floats is None else OWN
+        floats = self._floats or before
+        floats.enter()
+        try:
+            yield floats
+        finally:
+            before.enter()
 
     def close(self) -> None:
         """Let the backend give back what it holds; the run is over, so nobody asks how that went."""
-        with contextlib.suppress(Exception, SystemExit):
+        with contextlib.suppress(Exception, SystemExit), self._foreign():
             self._backend.close()

@@ -4,8 +4,10 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from mluops_gtest.backends.registry import runs_inline
 from mluops_gtest.content.catalogue import Catalogue
 from mluops_gtest.engine.caller import Caller, InlineCaller
+from mluops_gtest.engine.float_state import OWN, FloatState, require_float_state
 from mluops_gtest.engine.loading import BackendChoice
 from mluops_gtest.engine.request import RunRequest
 
@@ -24,7 +26,12 @@ def open_callers(
     """
     choice = BackendChoice(request.backend, catalogue.root_paths, request.runtime, request.serve)
     if not request.isolated:
-        inline = InlineCaller(choice.load(catalogue.operators))
+        if not runs_inline(request.backend):
+            require_float_state(request.backend)
+        try:
+            inline = InlineCaller(choice.load(catalogue.operators), FloatState())
+        finally:
+            OWN.enter()
         with contextlib.closing(inline):
             yield [inline]
         return

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from mluops_gtest.model.case import Case
+from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.result import CaseInfo, TensorInfo
 from mluops_gtest.model.tensor import Tensor
 
@@ -19,7 +20,19 @@ def case_info(case: Case) -> CaseInfo:
         doc=case.doc,
         theory_io_bytes=case.theory.get("theory_io_size"),
         theory_ops=case.theory.get("theory_compute_ops"),
+        check=case.expect.check or "",
         reseeded=case.reseeded,
+    )
+
+
+def outputs_with_own_criteria(case: Case, operator: Operator) -> tuple[str, ...]:
+    """The float outputs for which the case names other criteria than the operator's."""
+    return tuple(
+        tensor.id
+        for tensor, criteria in zip(case.outputs, case.criteria, strict=True)
+        if criteria
+        and not tensor.desc.dtype.is_integer
+        and criteria != operator.output(tensor.id).criteria.get(tensor.desc.dtype)
     )
 
 

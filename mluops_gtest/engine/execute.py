@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from mluops_gtest.engine.buffers import Side
 from mluops_gtest.engine.caller import Caller, DisturbedError, LostDeviceError, undisturbed
-from mluops_gtest.engine.describe import case_info
+from mluops_gtest.engine.describe import case_info, outputs_with_own_criteria
 from mluops_gtest.engine.expectation import Expectation, expectation_of
 from mluops_gtest.engine.failures import not_judged
 from mluops_gtest.engine.fingerprint import fingerprinted
@@ -20,8 +20,9 @@ from mluops_gtest.engine.repetition import Reproducibility, on_every_side
 from mluops_gtest.engine.reply import Reply
 from mluops_gtest.engine.reruns import run_with_retries
 from mluops_gtest.engine.second_look import SecondLook
+from mluops_gtest.engine.unfinished import judged_at_rest, judged_twice_where_wrong
 from mluops_gtest.engine.verdict import Task, verdict
-from mluops_gtest.errors import ContentError
+from mluops_gtest.errors import ContentError, UndefinedCallError
 from mluops_gtest.model import cause
 from mluops_gtest.model.bounds import BoundSource, computed_bounds
 from mluops_gtest.model.case import Case
@@ -51,6 +52,8 @@ class Options(Value):
     expect: Callable[[Case, Operator], Expectation] = expectation_of
     # Where the bounds of a case come from.
     bounds: BoundSource = computed_bounds
+    # A file whose call the operator does not define is an error; else it is skipped.
+    strict: bool = True
     # Find out where and how wrong outputs are wrong; the verdict does not need it.
     explain: bool = True
     # Operator → what its elements are exactly, to recompute those in dispute; None: nobody asks.
@@ -58,6 +61,8 @@ class Options(Value):
     stop_at_first: bool = False
     # Seconds per case; None: by the size of the case.
     timeout: float | None = None
+    # A call that leaks fails its case; else it is a note.
+    fail_on_leak: bool = False
     # Further tries of a case that fails.
     reruns: int = 0
     # How long each case is repeated with changing numbers of threads; None: it is not.
@@ -133,8 +138,16 @@ class Executor:
         refusal = self._unsupported(operator.name)
         if refusal is not None:
             return replace(blank, outcome=refusal[0], causes=(refusal[1],))
-        expectation = self.options.expect(case, operator)
+        try:
+            expectation = self.options.expect(case, operator)
+        except UndefinedCallError as error:
+            # In a declared case it is a mistake of the declaration.
+            if self.options.strict or case.declared:
+                raise
+            return replace(blank, causes=(cause.UndefinedCall(operator.name, error.why),))
         expected = replace(blank, expected_status=expectation.answer.status)
+        if own := outputs_with_own_criteria(case, operator):
+            expected = replace(expected, info=replace(expected.info, own_criteria=own))
         allowed = self._second_look(case, operator)
         look = None if self.options.elementwise is False else allowed
         arbitrate = self.options.arbitrate
@@ -146,9 +159,10 @@ class Executor:
     def _second_look(self, case: Case, operator: Operator) -> SecondLook | None:
         if operator.bound is None:
             return None
-        precision = self.caller.precision.of(operator.name)
         decides, alone = self.options.elementwise is True, self.options.bounds_alone
-        return SecondLook(case, operator, precision, decides=decides, alone=alone, bounds=self.options.bounds)
+        return SecondLook(
+            case, operator, self.caller.precision, decides=decides, alone=alone, bounds=self.options.bounds
+        )
 
     def _unsupported(self, operator: str) -> tuple[Outcome, cause.Cause] | None:
         """Why the backend does not run that operator; None where it does. Asked once per operator."""
@@ -189,14 +203,15 @@ class Executor:
         """The verdict on a call; `--save-outputs` copies the outputs before their buffers are reused."""
         start = time.perf_counter()
         options = self.options
-        result = verdict(
-            task,
-            run,
-            reply,
-            bitwise=options.bitwise,
-            is_reference=self.caller.is_reference,
-            explain=options.explain,
-        )
+
+        def judge(explain: bool) -> CaseResult:
+            # Nobody arbitrates where only the readings are compared.
+            asked = task if explain == options.explain else replace(task, elements=None)
+            bitwise, is_reference = options.bitwise, self.caller.is_reference
+            return verdict(asked, run, reply, bitwise=bitwise, is_reference=is_reference, explain=explain)
+
+        look = judged_at_rest if reply.busy else judged_twice_where_wrong
+        result = look(self.caller, run, judge, explain=options.explain)
         if reproducibility is not None:
             result = reproducibility.held(result, run.snapshot)
         self.times.compare += time.perf_counter() - start

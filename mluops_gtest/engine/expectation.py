@@ -5,14 +5,13 @@ from typing import TypeVar
 
 from msgspec import field
 
-from mluops_gtest.errors import CaseFileError, OperatorError
+from mluops_gtest.errors import CaseFileError, OperatorError, UndefinedCallError
 from mluops_gtest.model.baselines import baseline_of
-from mluops_gtest.model.binding import bind_values, expected_results
+from mluops_gtest.model.binding import bind_values, expected_results, owned_rows, row_counts
+from mluops_gtest.model.call import UndefinedDataError
 from mluops_gtest.model.case import BUFFER_LIMIT, Case
-from mluops_gtest.model.degenerate import owned_rows, row_counts
 from mluops_gtest.model.dtypes import Array
-from mluops_gtest.model.operator import CheckVerdict, Operator
-from mluops_gtest.model.source_place import raised_by
+from mluops_gtest.model.operator import CheckVerdict, Operator, raised_by
 from mluops_gtest.model.tensor import Tensor
 from mluops_gtest.value import Value
 
@@ -53,7 +52,9 @@ def expectation_of(case: Case, operator: Operator) -> Expectation:
     if not answer.computes:
         return Expectation(answer, case.outputs, results, degenerate)
     _refuse_excess(case)
-    _refuse_broken(case, _sound(case, operator, lambda: operator.broken(call)))
+    broken = _sound(case, operator, lambda: operator.broken(call))
+    if broken is not None:
+        raise UndefinedCallError(case.id, case.operator, broken)
     outputs = case.outputs
     if not case.baseline_stored or len(results) < len(operator.results):
         # A file may leave out what is no tensor (num_act_out), too: only the reference can tell it.
@@ -65,7 +66,10 @@ def expectation_of(case: Case, operator: Operator) -> Expectation:
     for tensor in outputs:
         rows = owned_rows(operator.output(tensor.id), counts)
         if rows is not None and not 0 <= rows <= tensor.desc.dims[0]:
-            _refuse_broken(case, f"{tensor.id} has {tensor.desc.dims[0]} rows for {rows}")
+            what = f"{tensor.id} has {tensor.desc.dims[0]} rows for {rows}"
+            if not case.baseline_stored:
+                raise UndefinedCallError(case.id, case.operator, what)
+            raise CaseFileError(f"{case.id}: the case is broken: {what}. Correct the values that it stores.")
     return Expectation(
         answer,
         outputs,
@@ -86,20 +90,13 @@ def _sound(case: Case, operator: Operator, ask: Callable[[], T]) -> T:
         return ask()
     except (MemoryError, OperatorError):
         raise
+    except UndefinedDataError as error:
+        raise UndefinedCallError(case.id, case.operator, str(error)) from error
     except Exception as error:
         raise CaseFileError(
             f"{case.id}: the data lie outside of what {case.operator} defines: {raised_by(error, operator.reference)}. "
             "Look at index ranges and at the lengths of lists in the parameters."
         ) from error
-
-
-def _refuse_broken(case: Case, broken: str | None) -> None:
-    """Data that the document does not define are the case's fault, whatever a backend makes of them."""
-    if broken is not None:
-        raise CaseFileError(
-            f"{case.id}: the case is broken, no backend can be held to it: {broken}; "
-            f"{case.operator} does not define that. Correct the case."
-        )
 
 
 def _refuse_excess(case: Case) -> None:

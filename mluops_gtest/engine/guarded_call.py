@@ -7,11 +7,10 @@ from mluops_gtest.engine.caller import Caller
 from mluops_gtest.engine.expectation import Expectation
 from mluops_gtest.engine.reply import Reply
 from mluops_gtest.files.mapped import pieces
-from mluops_gtest.model.binding import bind, has_buffer
+from mluops_gtest.model.binding import bind, has_buffer, owned_rows
 from mluops_gtest.model.call import OpCall
 from mluops_gtest.model.case import BUFFER_LIMIT, Case
 from mluops_gtest.model.cause import Cause, InputChanged
-from mluops_gtest.model.degenerate import owned_rows
 from mluops_gtest.model.dtypes import Array
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.status import Status

@@ -14,6 +14,7 @@ from mluops_gtest.model import cause
 from mluops_gtest.model.arbitration import Arbitration
 from mluops_gtest.model.cause import Cause
 from mluops_gtest.model.explanation import Explanation
+from mluops_gtest.model.reasons import reason_of
 from mluops_gtest.model.result import CaseResult, ElementReading, Outcome, Profile, Reading, Worst
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ class Judgement:
     profile: Profile | None = None
     failures: list[Cause] = field(default_factory=list)
     suspicions: list[Cause] = field(default_factory=list)
+    # Output → its baseline is constant; what counts rows and what the case declares so are not asked.
+    constant: dict[str, bool] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     elements: list[ElementReading] = field(default_factory=list)
     explained: list[Explanation] = field(default_factory=list)
@@ -81,6 +84,14 @@ class Judgement:
             self.arbitrated.append(found)
         elif one is None and _NO_ELEMENTS not in self.notes:
             self.notes.append(_NO_ELEMENTS)
+
+    def doubt_constant(self) -> None:
+        """Suspect where no output that was compared varies; beside one that does, a constant one is a remark."""
+        names = [name for name, is_constant in self.constant.items() if is_constant]
+        if len(names) == len(self.constant):
+            self.suspicions.extend(cause.ConstantBaseline(name) for name in names)
+        else:
+            self.notes.extend(f"{reason_of((cause.ConstantBaseline(name),))}; other outputs vary" for name in names)
 
     def compare_scalars(
         self,

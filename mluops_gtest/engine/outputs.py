@@ -6,9 +6,9 @@ from mluops_gtest.engine.describe import case_info
 from mluops_gtest.engine.expectation import Expectation, expectation_of
 from mluops_gtest.engine.judge import judge_values, wanted_criteria
 from mluops_gtest.engine.judgement import judged
+from mluops_gtest.model.binding import owned_rows
 from mluops_gtest.model.case import Case
 from mluops_gtest.model.criterion import Criterion
-from mluops_gtest.model.degenerate import owned_rows
 from mluops_gtest.model.dtypes import Array
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.result import CaseResult, Outcome
@@ -42,7 +42,7 @@ class CaseOutputs(Value):
             if criteria is None or tensor.desc.is_empty:
                 continue
             spec = self.operator.output(tensor.id)
-            wanted = wanted_criteria(tensor.desc.dtype, criteria, spec)
+            wanted = wanted_criteria(tensor.desc.dtype, criteria, spec, recomputed=self.expectation.recomputed)
             rows = owned_rows(spec, self.expectation.counts)
             found.append(OutputPair(tensor, wanted, self.arrays[tensor.id][:rows], tensor.values[:rows]))
         return tuple(found)

@@ -4,21 +4,53 @@ import time
 import traceback
 from collections.abc import Mapping
 from enum import Enum
+from pathlib import Path
 from typing import Any, Final, Literal
 
 import numpy as np
 from msgspec import field
 
-from mluops_gtest.engine.free_memory import free_bytes
 from mluops_gtest.model import cause
 from mluops_gtest.model.backend import OfferedBackend
-from mluops_gtest.model.call import Crashed, Declined, OpCall, Violated
+from mluops_gtest.model.call import Crashed, Declined, OpCall, QueryAnswer, Violated
 from mluops_gtest.model.cause import Cause
 from mluops_gtest.model.notes import REFUSALS_LIMIT, cut_text, kept_notes
 from mluops_gtest.model.numbers import checked_seconds, short
 from mluops_gtest.model.reasons import reason_of
 from mluops_gtest.model.status import Status
 from mluops_gtest.value import Value
+
+_MEMINFO: Final = Path("/proc/meminfo")
+_CGROUP: Final = Path("/sys/fs/cgroup")
+
+
+def free_bytes(meminfo: Path = _MEMINFO, cgroup: Path = _CGROUP) -> int | None:
+    """The bytes that may still be taken; None where the system does not tell."""
+    found = [free for free in (_of_machine(meminfo), _of_container(cgroup)) if free is not None]
+    return min(found, default=None)
+
+
+def _of_machine(meminfo: Path) -> int | None:
+    try:
+        for line in meminfo.read_text(encoding="ascii").splitlines():
+            name, _, value = line.partition(":")
+            if name == "MemAvailable":
+                return int(value.split()[0]) * 1024
+    except (OSError, ValueError, IndexError):
+        pass
+    return None
+
+
+def _of_container(cgroup: Path) -> int | None:
+    """What is left below the limit of a control group; cached files count as free, as the system drops them."""
+    try:
+        limit = int((cgroup / "memory.max").read_text(encoding="ascii"))
+        used = int((cgroup / "memory.current").read_text(encoding="ascii"))
+        stat = dict(line.split() for line in (cgroup / "memory.stat").read_text(encoding="ascii").splitlines())
+        return max(0, limit - used + int(stat.get("inactive_file", 0)))
+    except (OSError, ValueError):
+        return None
+
 
 # Of what a backend raises, this many characters are told.
 _MAX_REASON: Final = 16 << 10
@@ -52,12 +84,15 @@ class Reply(Value):
     scalars: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     refusals: tuple[str, ...] = ()
+    queries: tuple[QueryAnswer, ...] = ()
     ended: Ending | None = None
     causes: tuple[Cause, ...] = ()
     # What the backend printed, C code included, where it was captured.
     output: str = ""
     # What it left in its process that cannot be undone, so that no other case runs there.
     left: tuple[str, ...] = ()
+    # Threads or children of the call may still be at work.
+    busy: bool = False
 
     @property
     def reason(self) -> str:
@@ -78,6 +113,7 @@ def reply_of(backend: OfferedBackend, call: OpCall, *, empty: bool = False) -> R
             _scalars(call),
             kept_notes(call.notes),
             kept_notes(call.refusals, REFUSALS_LIMIT),
+            tuple(one for one in call.queries if isinstance(one, QueryAnswer)),
         )
     except (Exception, SystemExit) as error:
         return failed_reply(error, call)

@@ -11,6 +11,7 @@ from mluops_gtest.content.root import recorded_roots, root_words
 from mluops_gtest.engine.stress import Stress
 from mluops_gtest.errors import UsageError, shown
 from mluops_gtest.files.typed import Source, convert
+from mluops_gtest.model.coverage import Percentage, required_millionths
 from mluops_gtest.model.query import Query
 from mluops_gtest.value import Value
 from mluops_gtest.version import __version__
@@ -51,6 +52,7 @@ class RunRequest(Value):
     timeout: float | None = None
     memory_limit: int | None = None
     guard_pages: bool = False
+    fail_on_leak: bool = False
     repeat: int = 1
     # Seconds in all or repetitions of each case, see stress.Stress.
     stress: str | None = None
@@ -75,6 +77,8 @@ class RunRequest(Value):
     # None: the declared values.
     reseed: int | None = None
     save_outputs: Which | None = None
+    # Which part of the cases must pass or fail, not be skipped.
+    require_coverage: Percentage | None = None
     # What the user says, and from the beginning of the run on also what the harness recorded.
     labels: dict[str, str] = field(default_factory=dict)
     # Format → file, written at the end.
@@ -83,8 +87,15 @@ class RunRequest(Value):
     cluster: str | None = None
     # Files of the backend that are sent to the cluster's workers.
     ship: tuple[str, ...] = ()
+    # All outputs of its workers are judged here, not only those that are drawn.
+    judge_here: bool = False
     # The settings file that was in force; its values are resolved here.
     settings: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be read at the end of the run."""
+        if self.require_coverage is not None:
+            required_millionths(self.require_coverage)
 
     @property
     def isolated(self) -> bool:
@@ -116,6 +127,9 @@ class RunRequest(Value):
             ("--no-elementwise", self.elementwise is False),
             ("--arbitrate", self.arbitrate),
             ("--guard-pages", self.guard_pages),
+            ("--strict", self.strict),
+            ("--allow-outside-paths", self.allow_outside_paths),
+            ("--fail-on-leak", self.fail_on_leak),
             ("--perf", self.perf),
             ("--cold-cache", self.cold_cache),
             ("--fresh-workers", self.fresh_workers),
@@ -129,7 +143,8 @@ class RunRequest(Value):
         """The words before and after a case id that run it under gdb, in the process that gdb starts."""
         if self.guard_pages or not can_be_debugged(self.backend):
             return None
-        inline = replace(self, isolate=False, timeout=None, memory_limit=None, fresh_workers=False, stress=None)
+        unused = {"timeout": None, "memory_limit": None, "fresh_workers": False, "fail_on_leak": False, "stress": None}
+        inline = replace(self, isolate=False, **unused)
         debugger = ("gdb", "-ex", "run", "-ex", f"backtrace {_FRAMES}", "--args")
         return (*debugger, sys.executable, "-m", "mluops_gtest", "run"), inline.repro_options()
 

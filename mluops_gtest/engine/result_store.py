@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
-from mluops_gtest.model.event import CaseFinished, Event
+from mluops_gtest.model.event import CaseFinished, CasesRetracted, Event
 from mluops_gtest.model.result import CaseResult
 
 
@@ -32,6 +32,9 @@ class ResultsInMemory:
     def __call__(self, event: Event) -> None:
         if isinstance(event, CaseFinished):
             self._results[event.result.case] = event.result
+        elif isinstance(event, CasesRetracted):
+            for case in event.cases:
+                del self._results[case]
 
     def __contains__(self, case: str) -> bool:
         return case in self._results

@@ -15,6 +15,7 @@ from mluops_gtest.engine.explanation_room import ExplanationRoom
 from mluops_gtest.engine.failures import not_judged, not_loaded
 from mluops_gtest.engine.fingerprint import fingerprinted
 from mluops_gtest.engine.lanes import AnyLanes, Lanes, PlannedCase
+from mluops_gtest.engine.leaks import LeakWatch
 from mluops_gtest.engine.outputs import OutputKeeper
 from mluops_gtest.engine.result_store import ResultsInMemory, ResultStore
 from mluops_gtest.model import cause
@@ -61,7 +62,8 @@ def run(
 ) -> RunReport:
     """Run every planned case without a result in the store, side by side on the callers; `keep` may save outputs."""
     executors = [executor_of(caller, options, keep) for caller in callers]
-    lanes: Lanes[PlannedCase, Event] = Lanes([CaseLane(executor, operators, source, context) for executor in executors])
+    leaks = LeakWatch()
+    lanes: Lanes[PlannedCase, Event] = Lanes([CaseLane(one, operators, source, context, leaks) for one in executors])
 
     def timing() -> dict[str, float]:
         return {
@@ -163,6 +165,7 @@ class CaseLane(Value):
     operators: Mapping[str, Operator]
     source: CaseSource
     context: RunContext
+    leaks: LeakWatch
 
     def start(self, planned: PlannedCase) -> Event:
         return CaseStarted(planned.id)
@@ -180,8 +183,10 @@ class CaseLane(Value):
         )
 
     def _executed(self, planned: PlannedCase, case: Case) -> CaseResult:
+        operator = self.operators.get(case.operator)
         try:
-            return self.executor.execute(case, self.operators.get(case.operator))
+            result = self.executor.execute(case, operator)
+            return self.leaks.checked(self.executor, case, operator, result)
         except LostDeviceError:
             raise
         except Exception as error:

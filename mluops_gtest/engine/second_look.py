@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from mluops_gtest.criteria.elements import value_text
+from mluops_gtest.criteria.blocks import value_text
 from mluops_gtest.criteria.elementwise import (
     ElementErrors,
     Limits,
@@ -19,7 +19,7 @@ from mluops_gtest.model.case import Case
 from mluops_gtest.model.cause import BeyondBound, Places
 from mluops_gtest.model.dtypes import Array, DType
 from mluops_gtest.model.operator import Operator
-from mluops_gtest.model.precision import Precision
+from mluops_gtest.model.precision import Precision, WorkingPrecision
 from mluops_gtest.model.result import ElementReading
 from mluops_gtest.model.tensor import Tensor
 
@@ -31,31 +31,32 @@ class SecondLook:
         self,
         case: Case,
         operator: Operator,
-        precision: Precision,
+        precision: WorkingPrecision,
         *,
         decides: bool,
         alone: bool = False,
         bounds: BoundSource = computed_bounds,
     ) -> None:
         """`decides`: an element beyond the bound fails the case; `alone`: nothing else about its values does."""
-        self._case, self._operator, self._source = case, operator, bounds
-        self.precision, self.decides, self.alone = precision, decides, alone
+        self._case, self._operator, self._source, self._declared = case, operator, bounds, precision
+        self.decides, self.alone = decides, alone
         self._bounds: Mapping[str, Bound] | None = None
 
     def limits(self, tensor: Tensor, evaluated: Array) -> Limits | None:
         """What the rows that the operator owns are held to; None where nothing is declared for that output."""
         owned = self._owned(tensor, evaluated)
-        return None if owned is None else Limits(owned[1], self.precision)
+        return None if owned is None else Limits(owned[1], self._precision(owned[0]), self._excused(owned[0]))
 
     def told(
         self, tensor: Tensor, found: ElementErrors, evaluated: Array, baseline: Array
     ) -> tuple[ElementReading, BeyondBound]:
         """What the rows that the operator owns come to, held to their limits."""
         dtype = tensor.desc.dtype
+        precision = (self._excused(dtype) if found.as_half else self._precision(dtype)).value
         index = tuple(int(i) for i in np.unravel_index(found.worst or 0, evaluated.shape))
         reading = ElementReading(
             tensor.id,
-            self.precision.value,
+            precision,
             found.beyond,
             found.compared,
             found.ratio,
@@ -63,8 +64,9 @@ class SecondLook:
             value_text(evaluated[index], dtype),
             value_text(baseline[index], dtype),
             found.allowed,
+            found.as_half,
         )
-        return reading, BeyondBound(tensor.id, _places(found), self.precision.value)
+        return reading, BeyondBound(tensor.id, _places(found), precision)
 
     def covers(self, tensor: Tensor) -> bool:
         """The operator declares what arithmetic allows this output."""
@@ -73,14 +75,14 @@ class SecondLook:
     def beyond(self, tensor: Tensor, evaluated: Array, baseline: Array) -> Array | None:
         """The flat indices beyond the bound; None where nothing is declared."""
         owned = self._owned(tensor, evaluated)
-        return None if owned is None else beyond_bound(evaluated, baseline, *owned, self.precision)
+        return None if owned is None else beyond_bound(evaluated, baseline, *owned, self._precision(owned[0]))
 
     def furthest_beyond(self, tensor: Tensor, evaluated: Array, baseline: Array, most: int) -> tuple[int, Array]:
-        """How many elements are beyond the bound, and the flat indices of the `most` furthest; 0 without a bound."""
+        """How many elements neither the bound nor half excuses, and the flat indices of the `most` furthest."""
         owned = self._owned(tensor, evaluated)
         if owned is None:
             return 0, np.zeros(0, np.int64)
-        return furthest_beyond(evaluated, baseline, *owned, self.precision, most)
+        return furthest_beyond(evaluated, baseline, *owned, self._excused(owned[0]), most)
 
     def beyond_at(
         self,
@@ -90,19 +92,26 @@ class SecondLook:
         baseline: Array,
         precision: Precision | None = None,
     ) -> Array | None:
-        """Which of the values at these places of the output are beyond the bound; None where nothing is declared."""
-        bound = self._bound(tensor.id) if can_be_bounded(tensor.desc.dtype) else None
+        """Which of the values at these places no arithmetic explains: that of `precision`, else what is excused."""
+        dtype = tensor.desc.dtype
+        bound = self._bound(tensor.id) if can_be_bounded(dtype) else None
         if bound is None:
             return None
         here = bound.part(places, tensor.desc.dims)
         beyond = np.zeros(values.size, bool)
-        beyond[beyond_bound(values, baseline, tensor.desc.dtype, here, precision or self.precision)] = True
+        beyond[beyond_bound(values, baseline, dtype, here, precision or self._excused(dtype))] = True
         return beyond
 
     def allowed(self, tensor: Tensor, evaluated: Array, baseline: Array) -> Array | None:
         """What each element may be off by; None where nothing is declared."""
         owned = self._owned(tensor, evaluated)
-        return None if owned is None else allowances(evaluated, baseline, *owned, self.precision)
+        return None if owned is None else allowances(evaluated, baseline, *owned, self._precision(owned[0]))
+
+    def _precision(self, dtype: DType) -> Precision:
+        return self._declared.of(self._operator.name, dtype)
+
+    def _excused(self, dtype: DType) -> Precision:
+        return self._declared.excused(self._operator.name, dtype)
 
     def _owned(self, tensor: Tensor, evaluated: Array) -> tuple[DType, Bound] | None:
         """The bound of the rows that the operator owns, and their type."""

@@ -58,7 +58,7 @@ class StressedExecutor:
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._bits = OutputBits(keep)
-        self._caller = caller
+        self.caller, self.options = caller, options
         self._executor = Executor(caller, options, self._bits)
         self._stress, self._clock = stress, clock
         self._counts = tuple(counts or thread_counts())
@@ -69,7 +69,7 @@ class StressedExecutor:
         end = self._clock() + self._stress.seconds
         done: list[Repetition] = []
         for threads in itertools.cycle(self._counts):
-            self._caller.use_threads(threads)
+            self.caller.use_threads(threads)
             self._bits.last = None
             result = self._executor.execute(case, operator)
             done.append(Repetition(threads, result, self._bits.last))

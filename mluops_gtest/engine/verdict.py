@@ -1,6 +1,6 @@
 """What one call of a case came to: by its reply, by what it left in memory, by its values."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,10 +14,13 @@ from mluops_gtest.engine.judgement import found_by
 from mluops_gtest.engine.reply import Ending, Reply
 from mluops_gtest.engine.second_look import SecondLook
 from mluops_gtest.model import cause
+from mluops_gtest.model.binding import bind_values
+from mluops_gtest.model.call import QueryAnswer
 from mluops_gtest.model.case import Case
+from mluops_gtest.model.cause import Cause, QueryStatus, Refusals
 from mluops_gtest.model.exact_element import ExactElements
 from mluops_gtest.model.notes import cut_text
-from mluops_gtest.model.operator import Operator
+from mluops_gtest.model.operator import CheckVerdict, Operator
 from mluops_gtest.model.result import CaseResult, Outcome
 from mluops_gtest.model.status import Status
 from mluops_gtest.value import Value
@@ -25,6 +28,32 @@ from mluops_gtest.value import Value
 if TYPE_CHECKING:
     from mluops_gtest.engine.arbitration import Arbiter
     from mluops_gtest.engine.explaining import Explainer
+
+
+def judge_queries(
+    case: Case, operator: Operator, wanted: CheckVerdict, answers: Sequence[QueryAnswer], workspace_bytes: int
+) -> tuple[list[Cause], list[str]]:
+    """What is wrong with the answers, and what is worth a note; `wanted` and the workspace are the operator's."""
+    wrong: list[Cause] = []
+    notes = []
+    for one in answers:
+        words, refuses = f"{one.function} answered {one.status.name}", one.status is not Status.SUCCESS
+        if wanted.status is Status.SUCCESS and not one.size_null:
+            if refuses:
+                wrong.append(Refusals((words,)))
+            elif wanted.computes and one.size > workspace_bytes:
+                notes.append(f"{one.function} asks for {one.size} bytes, the call has {workspace_bytes}")
+            continue
+        owed = operator.query_answer(one.function, replace(bind_values(case, operator), size_null=one.size_null))
+        if owed is None:
+            # An answer like the operator's own is no news, nor is one that a declared query may give.
+            if refuses and one.status != wanted.status and one.function not in operator.queries:
+                notes.append(words)
+        elif one.status != owed.status:
+            remark, statuses = "size NULL" * one.size_null, (one.status.name, owed.status.name)
+            wrong.append(QueryStatus(*statuses, remark, owed.check or "", owed.message, one.function))
+    return wrong, notes
+
 
 # Of the backend's remarks, in a reason.
 _MAX_REMARKS: Final = 4 << 10
@@ -56,8 +85,10 @@ def verdict(
     task: Task, run: GuardedCall, reply: Reply, *, bitwise: bool, is_reference: bool, explain: bool = True
 ) -> CaseResult:
     """The result of one call: how it ended, then memory, then the status, then what the outputs hold."""
+    wanted, expectation = task.expectation.answer, task.expectation
+    wrong_queries, on_queries = judge_queries(task.case, task.operator, wanted, reply.queries, run.workspace_bytes)
     left = (f"{what}; its worker was replaced" for what in reply.left)
-    notes = (*task.blank.notes, *reply.notes, *left)
+    notes = (*task.blank.notes, *on_queries, *reply.notes, *left)
     compared = reply.ended not in (Ending.DECLINED, Ending.ERROR)
 
     def answered(**further: Any) -> CaseResult:
@@ -69,10 +100,9 @@ def verdict(
     violations = run.violations()
     if violations:
         return answered(outcome=Outcome.MEMORY, causes=tuple(violations))
-    wrong = _wrong_status(task, reply)
-    if wrong is not None:
-        return answered(outcome=Outcome.WRONG_STATUS, causes=(wrong,))
-    wanted, expectation = task.expectation.answer, task.expectation
+    wrong = (*_wrong_status(wanted, reply), *wrong_queries)
+    if wrong:
+        return answered(outcome=Outcome.WRONG_STATUS, causes=wrong)
     if wanted.computes:
         judgement = judge_values(
             task.case,
@@ -123,14 +153,11 @@ def _is_ours(task: Task) -> bool:
     return task.case.declared or task.expectation.recomputed
 
 
-def _wrong_status(task: Task, reply: Reply) -> cause.Cause | None:
-    """Why the status is not the expected one; None where it is."""
+def _wrong_status(wanted: CheckVerdict, reply: Reply) -> Iterator[cause.Cause]:
+    """Why the operator's status is not the expected one; nothing where it is."""
     assert reply.status is not None, "a reply has a status or an ending"
-    wanted = task.expectation.answer
     if reply.status != wanted.status:
-        message = task.operator.check(wanted.check).message if wanted.check else ""
         remarks = cut_text("; ".join(reply.notes), _MAX_REMARKS)
-        return cause.WrongStatus(reply.status.name, wanted.status.name, remarks, wanted.check or "", message)
-    if wanted.status == Status.SUCCESS and reply.refusals:
-        return cause.Refusals(reply.refusals)
-    return None
+        yield cause.WrongStatus(reply.status.name, wanted.status.name, remarks, wanted.check or "", wanted.message)
+    elif wanted.status == Status.SUCCESS and reply.refusals:
+        yield cause.Refusals(reply.refusals)

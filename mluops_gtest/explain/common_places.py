@@ -5,10 +5,10 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 from functools import lru_cache, partial
 from itertools import chain, product
-from typing import Final
+from typing import Final, get_args
 
-from mluops_gtest.model.explanation import AxisSet, Explanation, Fitted, Where
-from mluops_gtest.model.readings import EVERYTHING, AxisReading, WhereReading, axis_readings
+from mluops_gtest.model.explanation import AxisSet, Explanation, Fitted, LineKind, Where
+from mluops_gtest.model.readings import EVERYTHING, AxisReading, LinePattern, WhereReading, axis_readings
 
 # Combinations of one case, and sets that are tried on all of them.
 _MAX_OF_CASE: Final = 128
@@ -31,6 +31,9 @@ _COST_OF_FLAT: Final = 0.5
 _COST_OF_SPANS: Final = 1.0
 # A set that leaves out less says little of where wrong elements are.
 _GOOD_PART: Final = 0.6
+# So many wrong elements stand beside another one of their line before lines are no accident.
+_MIN_BESIDE: Final = 8
+_MOST_CASES: Final = 0.9
 
 
 def places_of(cases: Sequence[tuple[Explanation, Fitted]]) -> Iterator[tuple[WhereReading, tuple[int, ...]]]:
@@ -50,7 +53,7 @@ def places_of(cases: Sequence[tuple[Explanation, Fitted]]) -> Iterator[tuple[Whe
 
 def readings_of(case: Explanation, fitted: Fitted) -> tuple[WhereReading, ...]:
     """What the set of one case may be called; empty where it is scattered."""
-    exact = (fitted.where, *fitted.also) if case.is_exact(fitted) else ()
+    exact = _sets(case, fitted) if case.is_exact(fitted) else ()
     sets = exact or (() if fitted.where.is_scattered else (fitted.where,))
     names = [reading for where in sets for reading in _names(where, case.hull)]
     return tuple(dict.fromkeys(names))
@@ -66,7 +69,9 @@ def cost_of(reading: WhereReading) -> float:
 
 def agrees(reading: WhereReading, case: Explanation, fitted: Fitted) -> bool:
     """The set is that of the case, or holds all its wrong elements where these fill no simple set."""
-    return _is_one_of(reading, case, fitted) if case.is_exact(fitted) else holds(reading, case)
+    if case.is_exact(fitted) or reading.value:
+        return _is_one_of(reading, case, fitted)
+    return holds(reading, case)
 
 
 def fits(reading: WhereReading, case: Explanation, fitted: Fitted) -> bool:
@@ -82,6 +87,24 @@ def holds(reading: WhereReading, case: Explanation) -> bool:
     if not all(one is not None and is_within(least, one) for one, least in zip(named, case.hull, strict=True)):
         return False
     return math.prod(one.count for one in named if one is not None) <= _GOOD_PART * case.size
+
+
+def common_lines(cases: Sequence[Explanation]) -> LinePattern | None:
+    """How wrong elements lie on the lines along one axis, in almost all cases; the kind that says most."""
+    for kind, axis in product(get_args(LineKind), range(min(len(case.dims) for case in cases))):
+        lines = LinePattern(kind, axis)
+        telling = [case for case in cases if has_lines(lines, case) and case.dims[axis] > 1 and case.wrong < case.size]
+        beside = sum(case.wrong - case.wrong // case.dims[axis] for case in telling)
+        having = sum(has_lines(lines, case) for case in cases)
+        if beside >= _MIN_BESIDE and 2 * len(telling) >= len(cases) and having >= _MOST_CASES * len(cases):
+            return lines
+    return None
+
+
+def has_lines(lines: LinePattern, case: Explanation) -> bool:
+    """Wrong elements lie so in that case; whole lines have an end, and most of their elements, too."""
+    kind = case.lines[lines.axis] if case.lines else None
+    return kind in ("whole", lines.kind)
 
 
 def is_within(inner: AxisSet, outer: AxisSet) -> bool:
@@ -119,7 +142,15 @@ def _names(where: Where, hull: tuple[AxisSet, ...]) -> Iterator[WhereReading]:
 def _is_one_of(reading: WhereReading, case: Explanation, fitted: Fitted) -> bool:
     spans = reading.spans
     # Most sets differ in their spans already.
-    return any(where.spans == spans and _is(reading, where, case) for where in (fitted.where, *fitted.also))
+    return any(where.spans == spans and _is(reading, where, case) for where in _sets(case, fitted))
+
+
+def _sets(case: Explanation, fitted: Fitted) -> tuple[Where, ...]:
+    """The words for the set; one element is also one in memory."""
+    if fitted.inside != 1 or len(case.first) < 2:
+        return fitted.where, *fitted.also
+    flat = sum(index * math.prod(case.dims[axis + 1 :]) for axis, index in enumerate(case.first))
+    return fitted.where, *fitted.also, Where((AxisSet(case.size, flat, flat + 1),), (len(case.dims),))
 
 
 def _is(reading: WhereReading, where: Where, case: Explanation) -> bool:

@@ -1,33 +1,27 @@
 """Failures by what causes them: cases of one operator with the same law of wrong values at the same place."""
 
-import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Final
 
-import msgspec
 from msgspec.structs import replace
 
-from mluops_gtest.explain.common_places import agrees, cost_of, fits, holds, places_of
-from mluops_gtest.explain.features import Shapes, features_of
-from mluops_gtest.explain.rules import MIN_CASES, rules_for
-from mluops_gtest.model.explanation import Explanation, Fitted, Law, OneSided
-from mluops_gtest.model.groups import mark_of
-from mluops_gtest.model.headline import Headline, Rule
-from mluops_gtest.model.readings import WhereReading
-from mluops_gtest.model.report import TalliedResults
+from mluops_gtest.explain.cause_ids import PlacedLaw, mark
+from mluops_gtest.explain.common_places import agrees, common_lines, cost_of, fits, has_lines, holds, places_of
+from mluops_gtest.explain.rules import MIN_CASES, Shapes, features_of, rules_for
+from mluops_gtest.model.explanation import AsIf, Explanation, Fitted, Law, OneSided
+from mluops_gtest.model.readings import Headline, Rule, WhereReading
+from mluops_gtest.model.report import TalliedResults, mark_of
 from mluops_gtest.model.result import CaseResult, Outcome
 from mluops_gtest.model.status import Status
 from mluops_gtest.value import Value
 
-VERSION: Final = "v2"
-_LENGTH: Final = 12
 # The share of the cases at hand that a law at a place must explain to be a cause of its own.
 _OWN_CAUSE: Final = 0.3
 # The share for a law that has no place in common, and for a law of few words.
 _OWN_LAW: Final = 0.5
 # How many more cases a law or a place is worth, as a share.
-_TOLD: Final = 0.25
+_TOLD: Final = 0.5
 # What holds of almost all cases of a group is told of it, with the number.
 _MOST: Final = 0.9
 # Places that tell causes with one law apart.
@@ -40,11 +34,21 @@ class CauseGroup(Value):
     operator: str
     members: tuple[CaseResult, ...]
     mark: str
+    # Those that show what the headline says: first where it is told of the case itself, then the smallest.
+    examples: tuple[CaseResult, ...]
     headline: Headline | None = None
 
     @property
-    def first(self) -> CaseResult:
-        return self.members[0]
+    def example(self) -> CaseResult:
+        return self.examples[0]
+
+    @property
+    def placed_law(self) -> PlacedLaw | None:
+        """The law and the place that the id stands for; None where one is missing, and no waiver can name it."""
+        head = self.headline
+        if head is None or head.law is None or head.where is None:
+            return None
+        return PlacedLaw(head.operator, head.output, head.law, head.where)
 
 
 class _Split(Value):
@@ -53,6 +57,14 @@ class _Split(Value):
     chosen: tuple[int, ...]
     law: Law | None
     where: WhereReading | None
+
+
+class _Cause(Value):
+    """Cases with an output that they share a mistake in."""
+
+    output: str
+    members: tuple[CaseResult, ...]
+    split: _Split
 
 
 def cause_groups(
@@ -77,8 +89,9 @@ def cause_groups(
         for operator, results in explained.items()
         for group in _of_operator(operator, results, by_operator[operator], shapes.get(operator, {}))
     ]
-    groups += [CauseGroup(same[0].operator, _ordered(same), same[0].fingerprint) for same in others.values()]
-    return tuple(sorted(groups, key=lambda group: (-len(group.members), group.first.case)))
+    alike = map(_ordered, others.values())
+    groups.extend(CauseGroup(same[0].operator, same, same[0].fingerprint, same) for same in alike)
+    return tuple(sorted(groups, key=lambda group: (-len(group.members), group.members[0].case)))
 
 
 def _whole(result: CaseResult) -> CaseResult:
@@ -97,28 +110,39 @@ def _of_operator(
     operator: str, failing: Sequence[CaseResult], everything: Sequence[CaseResult], shapes: Mapping[str, str]
 ) -> Iterable[CauseGroup]:
     left = list(_ordered(failing))
-    causes: list[tuple[str, list[CaseResult], _Split]] = []
+    causes: list[_Cause] = []
     while left:
-        output, members, split = _next_output(left)
-        causes.append((output, members, split))
-        taken = {result.case for result in members}
-        left = [result for result in left if result.case not in taken]
-    for output, members, split in _absorbed(causes):
-        yield _group(operator, output, _ordered(members), split, everything, shapes)
+        causes.append(_next_cause(left))
+        known = {result.case for result in causes[-1].members}
+        left = [result for result in left if result.case not in known]
+    for cause in _merged(causes):
+        yield _group(operator, cause, everything, shapes)
 
 
-def _absorbed(
-    causes: Sequence[tuple[str, list[CaseResult], _Split]],
-) -> Iterable[tuple[str, list[CaseResult], _Split]]:
-    """A few cases that are wrong in an output only that a larger cause spoils as well belong to that cause."""
-    kept: list[tuple[str, list[CaseResult], _Split]] = []
-    for output, members, split in sorted(causes, key=lambda cause: -len(cause[1])):
-        alike = [one for one in kept if len(members) < MIN_CASES <= len(one[1]) and output in _also(one[0], one[1])]
-        if alike:
-            alike[0][1].extend(members)
+def _merged(causes: Iterable[_Cause]) -> Iterable[_Cause]:
+    """Each cause once: what says the same, or nothing but that outputs are wrong that another cause spoils, is its."""
+    merged: list[_Cause] = []
+    for cause in sorted(causes, key=lambda cause: -len(cause.members)):
+        place = next((place for place, one in enumerate(merged) if _is_one_cause(one, cause)), None)
+        if place is None:
+            merged.append(cause)
         else:
-            kept.append((output, members, split))
-    return kept
+            merged[place] = replace(merged[place], members=(*merged[place].members, *cause.members))
+    return merged
+
+
+def _is_one_cause(larger: _Cause, other: _Cause) -> bool:
+    one, two = larger.split, other.split
+    if (larger.output, one.law, one.where) == (other.output, two.law, two.where):
+        return True
+    few = len(other.members) < MIN_CASES <= len(larger.members)
+    vague = two.law is None and (two.where is None or two.where.is_all) and len(two.chosen) < len(one.chosen)
+    return (few or vague) and _spoiled(other) <= _spoiled(larger)
+
+
+def _spoiled(cause: _Cause) -> set[str]:
+    """Outputs that are wrong in some case."""
+    return {one.output for result in cause.members for one in result.explained}
 
 
 def _also(output: str, members: Sequence[CaseResult]) -> tuple[str, ...]:
@@ -127,20 +151,27 @@ def _also(output: str, members: Sequence[CaseResult]) -> tuple[str, ...]:
     return tuple(name for name, count in also.items() if 2 * count > len(members))
 
 
-def _next_output(results: Sequence[CaseResult]) -> tuple[str, list[CaseResult], _Split]:
+def _next_cause(results: Sequence[CaseResult]) -> _Cause:
     """The largest set of cases with a common cause in one output."""
-    counts = Counter(one.output for result in results for one in result.explained)
-    best: tuple[tuple[float, int], str, list[CaseResult], _Split] | None = None
-    for place, output in enumerate(counts):
-        having = [result for result in results if any(one.output == output for one in result.explained)]
+    best: tuple[tuple[float, int], _Cause] | None = None
+    outputs = dict.fromkeys(one.output for result in results for one in _leading(result))
+    for place, output in enumerate(outputs):
+        having = [result for result in results if any(one.output == output for one in _leading(result))]
         split = _split([_of(result, output) for result in having])
         # A cause with a law or a place says more than a larger heap without.
         told = (split.law is not None) + (split.where is not None)
         key = (len(split.chosen) * (1 + _TOLD * told), -place)
         if best is None or key > best[0]:
-            best = key, output, [having[index] for index in split.chosen], split
+            best = key, _Cause(output, tuple(having[index] for index in split.chosen), split)
     assert best is not None, "every result here has an explanation"
-    return best[1:]
+    return best[1]
+
+
+def _leading(result: CaseResult) -> Sequence[Explanation]:
+    """The outputs that others follow from: a number that is wrong, unless the mistake behind it has a name."""
+    numbers = [one for one in result.explained if not one.dims]
+    is_named = any(isinstance(one.law, AsIf) for one in result.explained)
+    return result.explained if is_named or not numbers else numbers
 
 
 def _of(result: CaseResult, output: str) -> Explanation:
@@ -227,33 +258,36 @@ def _rank(law: Law | None) -> int:
 _ORDER: Final = {law: place for place, law in enumerate(Law.__args__)}
 
 
-def _group(
-    operator: str,
-    output: str,
-    members: Sequence[CaseResult],
-    split: _Split,
-    everything: Sequence[CaseResult],
-    shapes: Mapping[str, str],
-) -> CauseGroup:
-    cases = [_of(result, output) for result in members if any(one.output == output for one in result.explained)]
-    law, where = split.law, split.where
-    placed = [(case, fitted) for case in cases if (fitted := case.holding(law)) is not None]
+def _group(operator: str, cause: _Cause, everything: Sequence[CaseResult], shapes: Mapping[str, str]) -> CauseGroup:
+    output, members, law, where = cause.output, _ordered(cause.members), cause.split.law, cause.split.where
+    having = [(result, case) for result in members for case in result.explained if case.output == output]
+    cases = [case for _, case in having]
+    lawful = [(result, case, fitted) for result, case in having if (fitted := case.holding(law)) is not None]
+    lines = None if where is not None else common_lines(cases)
+    if where is not None:
+        showing = [one for one in lawful if agrees(where, *one[1:]) or holds(where, one[1])]
+    else:
+        showing = [one for one in lawful if lines is None or has_lines(lines, one[1])]
     wrong, size = ({case.wrong for case in cases}, {case.size for case in cases})
     headline = Headline(
         operator=operator,
         output=output,
         cases=len(members),
         law=law,
-        law_cases=len(placed) if law else 0,
+        law_cases=len(lawful),
         where=where,
-        where_cases=sum(agrees(where, *one) or holds(where, one[0]) for one in placed) if where else 0,
-        fills=where is not None and all(fits(where, *one) or not holds(where, one[0]) for one in placed),
+        where_cases=len(showing),
+        fills=where is not None and all(fits(where, *one[1:]) for one in showing),
         also=_also(output, members),
         rules=_rules(output, members, everything, shapes),
         wrong=wrong.pop() if len(wrong) == 1 else 0,
         size=size.pop() if len(size) == 1 else 0,
+        percent=(min(100 * c.wrong // c.size for c in cases), max(-(-100 * c.wrong // c.size) for c in cases)),
+        lines=lines,
     )
-    return CauseGroup(operator, tuple(members), mark(operator, output, law, where), headline)
+    # Where what is told of a case is what is told of all, it is seen at once.
+    examples = tuple(result for result, case, _ in sorted(showing, key=lambda one: one[1].law != law))
+    return CauseGroup(operator, members, mark(operator, output, law, where), examples or members, headline)
 
 
 def _is_supported(law: Law, cases: Sequence[Explanation]) -> bool:
@@ -269,9 +303,12 @@ def _rules(
     if len(members) < MIN_CASES or len(passing) < MIN_CASES:
         return ()
     known = {result.case for result in (*members, *passing)}
-    others = [result for result in everything if result.case not in known and _is_of_values(result)]
-    columns = features_of([*members, *passing, *others], shapes)
-    return rules_for(columns, len(members), len(passing)) if columns else ()
+    rest = [result for result in everything if result.case not in known and _is_of_values(result)]
+    # What fails for another reason fails all the same, waived or not.
+    rest.sort(key=lambda result: result.outcome.passes)
+    others = sum(not result.outcome.passes for result in rest)
+    columns = features_of([*members, *passing, *rest], shapes)
+    return rules_for(columns, len(members), len(passing), others) if columns else ()
 
 
 def _is_of_values(result: CaseResult) -> bool:
@@ -286,9 +323,3 @@ def _passes(result: CaseResult, output: str) -> bool:
         and any(reading.output == output for reading in result.readings)
         and not any(reading.output == output and reading.beyond for reading in result.elements)
     )
-
-
-def mark(operator: str, output: str, law: Law | None, where: WhereReading | None) -> str:
-    """A short name of a cause: the same in every run, whatever the values and the sizes."""
-    words = msgspec.json.encode([operator, output, law, where])
-    return f"{VERSION}:{hashlib.sha256(words).hexdigest()[:_LENGTH]}"

@@ -16,15 +16,21 @@ NARROW: Final = ("half", "tf32", "bfloat16")
 EITHER: Final = "half or tf32"
 
 
-def narrowed(values: Array, precision: str) -> Array:
-    """float32 values rounded to the nearest of that type, to even where two are as near; half overflows."""
+def narrowed(values: Array, precision: str, *, truncated: bool = False) -> Array:
+    """float32 values rounded to the nearest of that type, to even where two are as near; half overflows.
+
+    Or `truncated`, to the next towards zero.
+    """
     single = values.astype(np.float32)
     if precision == "half":
         with np.errstate(over="ignore"):
-            return single.astype(np.float16).astype(np.float32)
+            half = single.astype(np.float16)
+            beyond = truncated & np.isfinite(single) & (np.abs(half) > np.abs(single))
+            return np.where(beyond, np.nextafter(half, np.float16(0)), half).astype(np.float32)
     bits, cut = single.view(np.uint32), np.uint32(_CUT[precision])
     odd = (bits >> cut) & np.uint32(1)
-    rounded = ((bits + (np.uint32(1) << (cut - np.uint32(1))) - np.uint32(1) + odd) >> cut) << cut
+    up = np.uint32(0) if truncated else (np.uint32(1) << (cut - np.uint32(1))) - np.uint32(1) + odd
+    rounded = ((bits + up) >> cut) << cut
     # Rounding the bits of a NaN would make an infinity, or another sign.
     result: Array = np.where(np.isfinite(single), rounded.view(np.float32), single)
     return result

@@ -5,20 +5,35 @@ from typing import Final
 
 import numpy as np
 
-from mluops_gtest.explain.fit import Fit
 from mluops_gtest.explain.rearrangements import rearrangements
-from mluops_gtest.explain.value_laws import last_resorts, value_laws
-from mluops_gtest.explain.where import Found, hull_of, where_wrong
-from mluops_gtest.explain.wrong_map import map_of
+from mluops_gtest.explain.value_laws import Fit, last_resorts, rounding, value_laws
+from mluops_gtest.explain.where import Found, hull_of, lines_of, where_wrong
 from mluops_gtest.explain.wrong_output import MAX_COMPUTED, WrongOutput
 from mluops_gtest.model.dtypes import Array
-from mluops_gtest.model.explanation import MAX_SAMPLES, Explanation, Fitted, Law, NeverWritten, WrongSample
+from mluops_gtest.model.explanation import MAX_SAMPLES, Explanation, Fitted, Law, NeverWritten, WrongMap, WrongSample
+from mluops_gtest.model.picture import Picture, folded_width
+
+_SIGNS: Final = np.array(list(".123456789#"))
+
+
+def map_of(wrong: Array) -> WrongMap:
+    """Which share of each cell is wrong."""
+    picture = Picture.over(wrong.shape)
+    counts = np.bincount(picture.cell_of(np.flatnonzero(wrong)), minlength=picture.rows * picture.columns)
+    shares = counts / picture.sizes
+    # From a single one on it is some, and all only where it is all.
+    classes = np.where(shares >= 1, 10, np.clip(np.ceil(shares * 9), counts > 0, 9)).astype(int)
+    cells = "".join(_SIGNS[classes].tolist())
+    return WrongMap(picture.rows, picture.columns, cells, folded_width(wrong.shape))
+
 
 # A law that does not hold of all wrong elements must hold of this share of them to be told.
 _SHARE: Final = 0.75
 _MAX_LAWS: Final = 8
 
 
+# NaN, infinities and overflow are looked at as what they are.
+@np.errstate(all="ignore")
 def explained(
     out: WrongOutput,
     output: str,
@@ -30,17 +45,6 @@ def explained(
 
     `suspects` are what the operator names, `recomputed` what is asked where nothing simpler holds.
     """
-    with np.errstate(all="ignore"):  # NaN, infinities and overflow are looked at as what they are
-        return _explained(out, output, text, suspects, recomputed)
-
-
-def _explained(
-    out: WrongOutput,
-    output: str,
-    text: Callable[[tuple[int, ...]], tuple[str, str]],
-    suspects: Callable[[], Iterable[Fit]],
-    recomputed: Callable[[], Iterable[Fit]],
-) -> Explanation:
     fits = _fits(out, suspects, recomputed)
     classes = _classes(out)
     fitted = [_fitted(out, fit, classes) for fit in fits]
@@ -55,6 +59,9 @@ def _explained(
         held_to=out.held_to,
         fitted=(*fitted, _placed(None, where_wrong(out.wrong, out.wrong, classes), out.count)),
         hull=hull_of(out.wrong),
+        lines=lines_of(out.wrong),
+        first=_index(out, int(out.wrong.argmax())),
+        last=_index(out, out.wrong.size - 1 - int(out.wrong.reshape(-1)[::-1].argmax())),
         map=map_of(out.wrong),
         samples=_samples(out, text),
     )
@@ -69,17 +76,25 @@ def _fitted(out: WrongOutput, fit: Fit, classes: dict[str, Array]) -> Fitted:
     allowed = np.ones_like(out.wrong) if fit.whole else out.wrong
     if isinstance(fit.law, NeverWritten) and out.kept is not None:
         allowed = allowed | out.kept
-    if not fit.whole and fit.predicted is not None and out.wrong.size <= MAX_COMPUTED:
-        allowed = out.wrong | out.agreeing(fit.predicted())
     share = float(np.mean(fit.holds))
     lawful = out.count if share == 1 else int(share * out.count)
+    if not fit.whole and fit.predicted is not None and out.wrong.size <= MAX_COMPUTED:
+        predicted = fit.predicted()
+        allowed = out.wrong | out.agreeing(predicted)
+        if lawful == out.count > len(out.places):
+            lawful = out.lawful(predicted)
     return _placed(fit.law, where_wrong(out.wrong, allowed, classes), lawful, sure=fit.sure)
 
 
 def _fits(
     out: WrongOutput, suspects: Callable[[], Iterable[Fit]], recomputed: Callable[[], Iterable[Fit]]
 ) -> list[Fit]:
-    """The laws that hold of all wrong elements, those that chance does not explain first; else the one of the most."""
+    """The laws that hold of all wrong elements, those that chance does not explain first; else the one of the most.
+
+    Where all is within rounding, nothing else is tried: other laws are as near to it.
+    """
+    if within := rounding(out):
+        return within
     tried: list[Fit] = [*suspects(), *value_laws(out)]
     for more in (lambda: rearrangements(out), recomputed, lambda: last_resorts(out)):
         if any(fit.sure and fit.holds.all() for fit in tried):
@@ -112,5 +127,8 @@ def _classes(out: WrongOutput) -> dict[str, Array]:
 
 def _samples(out: WrongOutput, text: Callable[[tuple[int, ...]], tuple[str, str]]) -> tuple[WrongSample, ...]:
     chosen = out.places[:: -(-len(out.places) // MAX_SAMPLES)].tolist()
-    indices = [tuple(int(i) for i in np.unravel_index(place, out.wrong.shape)) for place in chosen]
-    return tuple(WrongSample(index, *text(index)) for index in indices)
+    return tuple(WrongSample(index, *text(index)) for index in (_index(out, place) for place in chosen))
+
+
+def _index(out: WrongOutput, place: int) -> tuple[int, ...]:
+    return tuple(int(i) for i in np.unravel_index(place, out.wrong.shape))

@@ -9,8 +9,8 @@ from typing import Final
 
 import numpy as np
 
-from mluops_gtest.explain.fit import Fit
-from mluops_gtest.explain.wrong_output import MAX_SEARCHED, WrongOutput, same
+from mluops_gtest.explain.value_laws import Fit
+from mluops_gtest.explain.wrong_output import MAX_SEARCHED, WrongOutput
 from mluops_gtest.model.dtypes import Array
 from mluops_gtest.model.explanation import (
     LaidOut,
@@ -114,8 +114,7 @@ def _moved(out: WrongOutput, law: Law, move: Callable[[Array], Array], surprise:
 
 def _are(out: WrongOutput, sources: Array) -> Array:
     """Which wrong elements are what belongs at these flat indices."""
-    values = out.baseline.reshape(-1)[sources].astype(out.b.dtype)
-    return out.near(values, sources=sources) if out.is_real else same(out.e, values)
+    return out.near(out.baseline.reshape(-1)[sources].astype(out.b.dtype), sources=sources)
 
 
 def _permuted(out: WrongOutput, axis: int, surprise: Callable[[Array], bool]) -> Iterator[Fit]:
@@ -134,8 +133,12 @@ def _permuted(out: WrongOutput, axis: int, surprise: Callable[[Array], bool]) ->
         for index in range(length)
     ]
     order = _order(sources)
-    if order is not None and order != list(range(length)):
-        yield _moved(out, _law_of_order(axis, order), lambda values: values.take(order, axis), surprise)
+    if order is None or order == list(range(length)):
+        return
+    law = _law_of_order(axis, order)
+    # A law that does not name its order says it of whole slices: right elements must keep to it as well.
+    if not isinstance(law, ReorderedAlong) or (out.wrong | out.agreeing(out.baseline.take(order, axis))).all():
+        yield _moved(out, law, lambda values: values.take(order, axis), surprise)
 
 
 def _order(sources: Sequence[Sequence[int]]) -> list[int] | None:

@@ -1,13 +1,110 @@
-"""The simplest rule over features that separates cases that fail from cases that pass."""
+"""Cases as rows of features, and the simplest rule over them that separates those that fail from those that pass."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import combinations
-from typing import Final
+from typing import Any, Final, Literal
 
-from mluops_gtest.explain.features import Scalar
-from mluops_gtest.model.headline import Condition, Feature, Rule
+from mluops_gtest.model.readings import Condition, Feature, Rule
+from mluops_gtest.model.result import CaseInfo, CaseResult
 from mluops_gtest.value import Value
+
+# [batch_size, num_points, 3]: words between brackets; what follows the brackets is for people.
+_SYMBOLS: Final = re.compile(r"\[([^\]]*)\]")
+_SYMBOL: Final = re.compile(r"[A-Za-z_]\w*")
+# Components of a list that are looked at one by one.
+_MAX_COMPONENTS: Final = 4
+# In which order names are taken for what is the same in all cases.
+_BEST_FIRST: Final = ("param", "dtype", "layout", "dim", "elements")
+
+Scalar = int | float | str | bool
+# Operator → tensor → shape in symbols.
+Shapes = Mapping[str, Mapping[str, str]]
+
+
+def features_of(results: Sequence[CaseResult], shapes: Mapping[str, str]) -> dict[Feature, list[Scalar]]:
+    """Feature → its value in every case; only what all cases have, what varies, and of equal columns the first."""
+    rows = [_row(result.info) for result in results]
+    # Cases are declared in few ways: what their values are called is found out once for each.
+    places = {kind: _places(kind, shapes) for kind in {kind for kind, _ in rows}}
+    common = [feature for feature in places[rows[0][0]] if all(feature in known for known in places.values())]
+    common.sort(key=lambda feature: (_BEST_FIRST.index(feature.kind), feature.axis is not None))
+    columns: dict[Feature, list[Scalar]] = {}
+    seen: set[tuple[Scalar, ...]] = set()
+    for feature in common:
+        place = {kind: known[feature] for kind, known in places.items()}
+        column = [values[place[kind]] for kind, values in rows]
+        key = tuple(column)
+        if len({*map(repr, column)}) > 1 and key not in seen:
+            seen.add(key)
+            columns[feature] = column
+    return columns
+
+
+# What a case declares: its parameters, each with the length of a list or None, and its tensors with their ranks.
+_Kind = tuple[tuple[tuple[str, int | None], ...], tuple[tuple[str, int], ...]]
+
+
+def _row(info: CaseInfo) -> tuple[_Kind, list[Scalar]]:
+    """What the case declares, and all values of that."""
+    params: list[tuple[str, int | None]] = []
+    values: list[Scalar] = []
+    for name, value in info.params.items():
+        if isinstance(value, int | float | str):
+            params.append((name, None))
+            values.append(value)
+        elif _is_short_list(value):
+            params.append((name, len(value)))
+            values += (*value, max(value), min(value))
+    tensors = (*info.outputs, *info.inputs)
+    for tensor in tensors:
+        values += (tensor.dtype, tensor.layout, *tensor.dims, math.prod(tensor.dims))
+    return (tuple(params), tuple((tensor.id, len(tensor.dims)) for tensor in tensors)), values
+
+
+def _is_short_list(value: Any) -> bool:
+    """A few numbers."""
+    return (
+        isinstance(value, list | tuple)
+        and 0 < len(value) <= _MAX_COMPONENTS
+        and all(isinstance(one, int | float) for one in value)
+    )
+
+
+def _places(kind: _Kind, shapes: Mapping[str, str]) -> dict[Feature, int]:
+    """Feature → the place of its value; of one that occurs several times, the last."""
+    params, tensors = kind
+    return {feature: place for place, feature in enumerate(_features(params, tensors, shapes))}
+
+
+def _features(
+    params: Iterable[tuple[str, int | None]], tensors: Iterable[tuple[str, int]], shapes: Mapping[str, str]
+) -> Iterator[Feature]:
+    for name, length in params:
+        if length is None:
+            yield Feature("param", name)
+        else:
+            yield from (Feature("param", f"{name}[{index}]") for index in range(length))
+            yield from (Feature("param", f"max({name})"), Feature("param", f"min({name})"))
+    for tensor, rank in tensors:
+        symbols = symbols_of(shapes.get(tensor, ""))
+        yield Feature("dtype", tensor)
+        yield Feature("layout", tensor)
+        for axis in range(rank):
+            symbol = symbols[axis] if len(symbols) == rank else ""
+            yield Feature("dim", symbol) if symbol else Feature("dim", tensor, axis)
+        yield Feature("elements", tensor)
+
+
+@cache
+def symbols_of(shape: str) -> tuple[str, ...]:
+    """The symbol of every axis; empty for an axis that has none of its own, such as C·kernel_h or 3."""
+    found = _SYMBOLS.search(shape)
+    words = found[1].split(",") if found else ()
+    return tuple(word.strip() if _SYMBOL.fullmatch(word.strip()) else "" for word in words)
+
 
 # Fewer cases on a side say nothing.
 MIN_CASES: Final = 3
@@ -15,6 +112,10 @@ MIN_CASES: Final = 3
 MAX_RULES: Final = 3
 # How many times over chance would have to try before it found such a rule.
 _SAFETY: Final = 20
+# A number that has no more values than these over all cases may be a mode, of which one value is a condition.
+_MAX_MODES: Final = 4
+# Numbers that are multiples of 4 are so by chance where there are fewer.
+_MIN_MULTIPLES: Final = 3
 # For a rule that passing cases keep, too: and of those that keep it most must fail.
 _SAFETY_OF_ONLY: Final = 1e4
 _MOST: Final = 0.9
@@ -28,7 +129,6 @@ _DIVISORS: Final = (2, 3, 4, 8, 16, 32, 64, 128, 256)
 _COST: Final = {"=": 1.0, "≥": 1.0, "≤": 1.0, "multiple": 1.4, "no multiple": 1.4}
 _COST_OF_ELEMENTS: Final = 0.3
 _COST_OF_UNNAMED: Final = 0.2
-_COST_OF_SIZE: Final = 0.2
 
 
 class _Candidate(Value):
@@ -39,25 +139,41 @@ class _Candidate(Value):
     cost: float
 
 
-def rules_for(columns: Mapping[Feature, Sequence[Scalar]], failing: int, passing: int) -> tuple[Rule, ...]:
+class _Cases(Value):
+    """All rows, and how many of them, in this order, fail for the cause at hand, pass, and fail for another one."""
+
+    columns: Mapping[Feature, Sequence[Scalar]]
+    failing: int
+    passing: int
+    others: int
+
+
+def rules_for(
+    columns: Mapping[Feature, Sequence[Scalar]], failing: int, passing: int, others: int = 0
+) -> tuple[Rule, ...]:
     """The rules that hold of the failing rows, which come first, and of no passing one, which follow; else of few.
 
-    Equally simple ones that are equally good are all named, or none where they are many. Rows behind these were run as
-    well, but say neither.
+    Equally simple ones that are equally good are all named, or none where they are many. Behind these stand rows that
+    fail for `others` causes, which are counted; rows behind those were run as well, but say neither.
     """
+    cases = _Cases(columns, failing, passing, others)
+    rows = list(zip(*columns.values(), strict=True))
+    # Cases of which features say the same are one observation.
+    failing_rows, passing_rows = dict.fromkeys(rows[:failing]), dict.fromkeys(rows[failing : failing + passing])
+    failing, passing = len(failing_rows), len(passing_rows)
     if failing < MIN_CASES or passing < MIN_CASES:
         return ()
-    judged = {feature: column[: failing + passing] for feature, column in columns.items()}
+    judged = dict(zip(columns, zip(*failing_rows, *passing_rows, strict=True), strict=True))
     candidates = [one for feature, column in judged.items() for one in _candidates(feature, column, failing)]
     tried = len({one.passing for one in candidates})
     ways = _ways(failing + passing, failing)
     alone = [one for one in candidates if one.passing == 0]
     if alone and ways > _SAFETY * tried:
-        return _simplest([(one.cost, (one,)) for one in alone], columns, failing, passing)
+        return _simplest([(one.cost, (one,)) for one in alone], cases)
     pairs = list(_pairs(candidates, passing)) if failing >= _MIN_FOR_PAIRS and ways > _SAFETY * tried**2 else []
     if pairs:
-        return _simplest(pairs, columns, failing, passing)
-    return _only(candidates, columns, failing, passing, tried)
+        return _simplest(pairs, cases)
+    return _simplest(_only(candidates, failing, passing, tried), cases)
 
 
 def _ways(all_cases: int, failing: int) -> float:
@@ -70,31 +186,47 @@ def _ways(all_cases: int, failing: int) -> float:
 def _candidates(feature: Feature, column: Sequence[Scalar], failing: int) -> Iterator[_Candidate]:
     wrong, right = column[:failing], column[failing:]
 
-    def candidate(sign: str, value: Scalar, holds: Sequence[bool]) -> _Candidate:
-        bits = int("".join("1" if one else "0" for one in reversed(holds)) or "0", 2)
-        # That few cases have one size in common is mostly how they were declared.
-        cost = _COST[sign] + _COST_OF_SIZE * (sign == "=" and feature.kind in ("dim", "elements"))
-        cost += _COST_OF_ELEMENTS * (feature.kind == "elements")
-        cost += _COST_OF_UNNAMED * (feature.axis is not None)
-        return _Candidate(Condition(feature, sign, value), bits, cost)  # type: ignore[arg-type]
+    def candidate(sign: Literal["=", "≥", "≤", "multiple", "no multiple"], value: Scalar) -> _Candidate:
+        condition = Condition(feature, sign, value)
+        bits = sum(1 << place for place, one in enumerate(right) if _is_kept(condition, one))
+        cost = _COST[sign] + _COST_OF_ELEMENTS * (feature.kind == "elements")
+        return _Candidate(condition, bits, cost + _COST_OF_UNNAMED * (feature.axis is not None))
 
-    first = wrong[0]
-    if _is_named(feature) and all(value == first for value in wrong):
-        yield candidate("=", first, [value == first for value in right])
+    if _is_mode(feature, column) and len(set(wrong)) == 1:
+        yield candidate("=", wrong[0])
     if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in column):
         return
-    numbers, others = [float(v) for v in wrong], [float(v) for v in right]
-    least, most = min(numbers), max(numbers)
-    if least < most:
-        yield candidate("≥", _plain(least), [value >= least for value in others])
-        yield candidate("≤", _plain(most), [value <= most for value in others])
-    if _is_named(feature) and all(float(value).is_integer() for value in column) and len({*numbers, *others}) > 2:
+    numbers = {float(value) for value in wrong}
+    if len(numbers) > 1:
+        yield candidate("≥", _plain(min(numbers)))
+        yield candidate("≤", _plain(max(numbers)))
+    if _is_named(feature) and len(numbers) >= _MIN_MULTIPLES and all(float(value).is_integer() for value in column):
         for divisor in _DIVISORS:
-            rests = {value % divisor == 0 for value in numbers}
-            if len(rests) == 1:
-                (whole,) = rests
-                holds = [(value % divisor == 0) is whole for value in others]
-                yield candidate("multiple" if whole else "no multiple", divisor, holds)
+            if len(rests := {value % divisor == 0 for value in numbers}) == 1:
+                yield candidate("multiple" if rests.pop() else "no multiple", divisor)
+
+
+def _is_mode(feature: Feature, column: Sequence[Scalar]) -> bool:
+    """It has few values, each a kind of its own; that cases share one of many numbers is how they were declared."""
+    values = set(column)
+    return feature.kind in ("dtype", "layout") or (
+        feature.kind == "param"
+        and not any(isinstance(value, float) for value in values)
+        and (len(values) <= _MAX_MODES or any(isinstance(value, str) for value in values))
+    )
+
+
+def _is_kept(condition: Condition, value: Scalar) -> bool:
+    limit: Any = condition.value
+    number: Any = value
+    match condition.sign:
+        case "≥":
+            return bool(number >= limit)
+        case "≤":
+            return bool(number <= limit)
+        case "multiple" | "no multiple":
+            return (number % limit == 0) is (condition.sign == "multiple")
+    return bool(number == limit)
 
 
 def _plain(number: float) -> Scalar:
@@ -116,13 +248,8 @@ def _pairs(candidates: Sequence[_Candidate], passing: int) -> Iterator[tuple[flo
             yield first.cost + second.cost, (first, second)
 
 
-def _simplest(
-    found: Sequence[tuple[float, tuple[_Candidate, ...]]],
-    columns: Mapping[Feature, Sequence[Scalar]],
-    failing: int,
-    passing: int,
-) -> tuple[Rule, ...]:
-    least = min(cost for cost, _ in found)
+def _simplest(found: Sequence[tuple[float, tuple[_Candidate, ...]]], cases: _Cases) -> tuple[Rule, ...]:
+    least = min((cost for cost, _ in found), default=0.0)
     # Two conditions on the same features say the same in other words.
     best: dict[frozenset[Feature], tuple[_Candidate, ...]] = {}
     for cost, parts in found:
@@ -130,20 +257,17 @@ def _simplest(
             best.setdefault(frozenset(part.condition.feature for part in parts), parts)
     if len(best) > MAX_RULES:
         return ()
-    return tuple(_rule(parts, columns, failing, passing) for parts in best.values())
+    return tuple(_rule(tuple(part.condition for part in parts), cases) for parts in best.values())
 
 
-def _rule(
-    parts: tuple[_Candidate, ...], columns: Mapping[Feature, Sequence[Scalar]], failing: int, passing: int
-) -> Rule:
-    inside = parts[0].passing
-    for part in parts[1:]:
-        inside &= part.passing
-    conditions = tuple(part.condition for part in parts)
+def _rule(conditions: tuple[Condition, ...], cases: _Cases) -> Rule:
+    columns = [cases.columns[one.feature] for one in conditions]
+    kept = [all(map(_is_kept, conditions, row)) for row in zip(*columns, strict=True)]
+    behind = cases.failing + cases.passing
+    inside, others = sum(kept[cases.failing : behind]), sum(kept[behind : behind + cases.others])
     if len(conditions) == 1:
-        column = columns[conditions[0].feature]
-        conditions = (_with_nearest(conditions[0], column[failing : failing + passing], column),)
-    return Rule(conditions, inside.bit_count(), passing - inside.bit_count())
+        conditions = (_with_nearest(conditions[0], columns[0][cases.failing : behind], columns[0]),)
+    return Rule(conditions, inside, cases.passing - inside, others, cases.others - others)
 
 
 def _with_nearest(condition: Condition, right: Sequence[Scalar], everything: Sequence[Scalar]) -> Condition:
@@ -162,12 +286,8 @@ def _with_nearest(condition: Condition, right: Sequence[Scalar], everything: Seq
 
 
 def _only(
-    candidates: Sequence[_Candidate],
-    columns: Mapping[Feature, Sequence[Scalar]],
-    failing: int,
-    passing: int,
-    tried: int,
-) -> tuple[Rule, ...]:
+    candidates: Sequence[_Candidate], failing: int, passing: int, tried: int
+) -> list[tuple[float, tuple[_Candidate, ...]]]:
     """Conditions that some passing cases keep as well, but so few that chance does not explain it."""
     found = []
     # What is small, or even, is so by how cases were declared more often than for a reason.
@@ -179,11 +299,8 @@ def _only(
         share = _MOST_OF_KIND if _is_of_kind(one.condition) else _MOST
         if inside and failing >= share * (failing + inside) and chance * tried * _SAFETY_OF_ONLY < 1:
             found.append((one.cost, inside, one))
-    if not found:
-        return ()
-    cost, fewest = min((cost, inside) for cost, inside, _ in found)
-    best = [(cost, (one,)) for known, inside, one in found if (known, inside) == (cost, fewest)]
-    return _simplest(best, columns, failing, passing)
+    best = min(((cost, inside) for cost, inside, _ in found), default=None)
+    return [(cost, (one,)) for cost, inside, one in found if (cost, inside) == best]
 
 
 def _is_of_kind(condition: Condition) -> bool:

@@ -3,12 +3,12 @@
 import math
 from collections.abc import Callable, Iterator
 from fractions import Fraction
-from typing import Final
+from functools import partial
+from typing import Final, Literal
 
 import numpy as np
 from msgspec.structs import replace
 
-from mluops_gtest.explain.fit import Fit
 from mluops_gtest.explain.narrowing import EITHER, NARROW, narrowed, spacing
 from mluops_gtest.explain.wrong_output import WrongOutput, same
 from mluops_gtest.model.dtypes import Array
@@ -27,8 +27,24 @@ from mluops_gtest.model.explanation import (
     TurnedInfinite,
     TurnedNan,
     TurnedZero,
+    WithinUlp,
     WrappedTo,
 )
+from mluops_gtest.value import Value
+
+
+class Fit(Value):
+    """Of which wrong elements a law holds, in the order of `places`."""
+
+    law: Law
+    holds: Array
+    # The whole output by the law; None where it speaks of wrong elements alone.
+    predicted: Callable[[], Array] | None = None
+    # Chance does not explain that it holds.
+    sure: bool = True
+    # It explains the right elements as well: what it gives is the whole output.
+    whole: bool = False
+
 
 # A number that is read off the values needs others to confirm it.
 _CONFIRMED: Final = 3
@@ -37,10 +53,24 @@ _ONE_SIDED: Final = 10
 # Bits of a narrower type are no accident in so many values.
 _NARROW_ENOUGH: Final = 3
 _MANY: Final = 64
+# Together as many bits of them are.
+_ENOUGH_BITS: Final = 24
+# What two right orders of a few operations differ by. Four are told as rounding to bfloat16, where halves are.
+_FEW_ULPS: Final = 3
 _WRAPPED: Final = ((8, True), (8, False), (16, True), (16, False))
 _FEW_DECIMALS: Final = 3
 _DECIMALS: Final = 7
 _DENOMINATORS: Final = 64
+
+
+def rounding(out: WrongOutput) -> list[Fit]:
+    """That all is within a few units in the last place, the least number first; nothing where something is not."""
+    if not out.epsilon or out.held_to == "written":
+        return []
+    most = out.ulps_within(_FEW_ULPS)
+    # What is within fewer is within more as well, which other cases of one cause may need.
+    ulps = range(most, _FEW_ULPS + 1) if most else ()
+    return [Fit(WithinUlp(ulp), np.ones(len(out.places), bool), whole=True) for ulp in ulps]
 
 
 def value_laws(out: WrongOutput) -> Iterator[Fit]:
@@ -66,7 +96,8 @@ def value_laws(out: WrongOutput) -> Iterator[Fit]:
     yield from _scaled(out)
     yield from _off(out)
     if out.is_float:
-        yield from _rounded(out)
+        for truncated in (False, True):
+            yield from _rounded(out, truncated=truncated)
 
 
 def last_resorts(out: WrongOutput) -> Iterator[Fit]:
@@ -76,14 +107,13 @@ def last_resorts(out: WrongOutput) -> Iterator[Fit]:
     if out.is_float:
         yield from _kept_narrow(out)
     e, b = out.e, out.b
-    finite = np.isfinite(e) & np.isfinite(b)
-    sure = len(e) >= _ONE_SIDED
-    mixed = bool((b > 0).any() and (b < 0).any())
-    if mixed:
-        yield Fit(OneSided("nearer to zero"), finite & (np.abs(e) < np.abs(b)), sure=sure)
-        yield Fit(OneSided("further from zero"), finite & (np.abs(e) > np.abs(b)), sure=sure)
-    yield Fit(OneSided("smaller"), finite & (e < b), sure=sure)
-    yield Fit(OneSided("larger"), finite & (e > b), sure=sure)
+    sides: dict[Literal["nearer to zero", "further from zero", "smaller", "larger"], Array] = {}
+    if (b > 0).any() and (b < 0).any():
+        sides = {"nearer to zero": np.abs(e) < np.abs(b), "further from zero": np.abs(e) > np.abs(b)}
+    for side, holds in (sides | {"smaller": e < b, "larger": e > b}).items():
+        # Of most it is an accident.
+        one_sided = holds & np.isfinite(e) & np.isfinite(b)
+        yield Fit(OneSided(side), one_sided, sure=len(e) >= _ONE_SIDED and bool(one_sided.all()))
 
 
 def _elementwise(
@@ -167,15 +197,21 @@ def _wrapping(bits: int, signed: bool) -> Callable[[Array], Array]:
     return lambda values: np.mod(values + base, 2.0**bits) - base
 
 
-def _rounded(out: WrongOutput) -> Iterator[Fit]:
+def _rounded(out: WrongOutput, *, truncated: bool) -> Iterator[Fit]:
     fits = {}
+    slack = out.slack(out.places)
     for precision in _narrower(out):
-        rounded = narrowed(out.b, precision).astype(np.float64)
-        # A neighbour will do where what is rounded was summed in another order, or cut off.
-        room = spacing(out.b, precision) + out.slack(out.places)
+        rounded = narrowed(out.b, precision, truncated=truncated).astype(np.float64)
+        # A neighbour will do where what is rounded was summed in another order.
+        room = slack + spacing(out.b, precision) * (1 if truncated else 0.5)
         beside = same(narrowed(out.e, precision).astype(np.float64), out.e) & (np.abs(out.e - out.b) <= room)
+        if truncated:
+            beside &= np.abs(out.e) <= np.abs(out.b) + slack
         holds = (same(out.e, rounded) | beside) & (rounded != out.b)
-        fits[precision] = Fit(RoundedTo(precision), holds, _rounding(out, precision), len(out.e) >= _NARROW_ENOUGH)
+        bits = len(out.e) * math.log2(_unit(precision) / out.epsilon)
+        sure = len(out.e) >= _NARROW_ENOUGH and bits >= _ENOUGH_BITS
+        law = RoundedTo(precision, is_truncated=truncated)
+        fits[precision] = Fit(law, holds, partial(narrowed, out.baseline, precision, truncated=truncated), sure)
     yield from _told_apart(fits)
 
 
@@ -185,12 +221,8 @@ def _told_apart(fits: dict[str, Fit]) -> Iterator[Fit]:
         half = fits.pop("half")
         law = half.law
         assert isinstance(law, RoundedTo), "that is what was tried"
-        fits["tf32"] = replace(half, law=RoundedTo(EITHER, law.once))
+        fits["tf32"] = replace(half, law=replace(law, precision=EITHER))
     yield from fits.values()
-
-
-def _rounding(out: WrongOutput, precision: str) -> Callable[[], Array]:
-    return lambda: narrowed(out.baseline, precision)
 
 
 def _kept_narrow(out: WrongOutput) -> Iterator[Fit]:
@@ -208,4 +240,9 @@ def _kept_narrow(out: WrongOutput) -> Iterator[Fit]:
 
 def _narrower(out: WrongOutput) -> tuple[str, ...]:
     """Types with fewer bits than the output's own."""
-    return tuple(name for name in NARROW if out.epsilon <= {"half": 2.0**-11, "tf32": 2.0**-11}.get(name, 2.0**-8))
+    return tuple(name for name in NARROW if out.epsilon < _unit(name))
+
+
+def _unit(precision: str) -> float:
+    """The unit in the last place of 1."""
+    return float(spacing(np.ones(1), precision)[0])

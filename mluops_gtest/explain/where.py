@@ -10,21 +10,86 @@ from itertools import combinations
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
-from mluops_gtest.explain.axis_sets import axis_set, everything, selector
 from mluops_gtest.model.dtypes import Array
-from mluops_gtest.model.explanation import AxisSet, Where
+from mluops_gtest.model.explanation import MAX_LISTED, AxisSet, LineKind, Where
+from mluops_gtest.model.readings import MULTIPLES
 from mluops_gtest.value import Value
+
+# How improbable it must be that chance puts all wrong elements into a part of an output, before the part is told.
+CHANCE: Final = 1e-4
+# Two indices always have one distance, three seldom by chance.
+_MIN_REPEATED = 3
+
+
+def everything(length: int) -> AxisSet:
+    """The whole axis."""
+    return AxisSet(length, 0, length)
+
+
+def axis_set(found: Array) -> AxisSet:
+    """The set of a mask along an axis, of which at least one index is in it."""
+    length, indices = len(found), np.flatnonzero(found)
+    first, last = int(indices[0]), int(indices[-1])
+    if last - first + 1 == len(indices):
+        return AxisSet(length, first, last + 1)
+    breaks = np.flatnonzero(np.diff(indices) > 1)
+    starts = indices[np.concatenate(([0], breaks + 1))]
+    widths = indices[np.concatenate((breaks, [len(indices) - 1]))] - starts + 1
+    steps = np.diff(starts)
+    # The last block may be cut off by the end of the axis.
+    whole = widths[:-1] if last == length - 1 else widths
+    are_alike = bool((whole == whole[0]).all()) and widths[-1] <= whole[0]
+    if len(starts) >= _MIN_REPEATED and (steps == steps[0]).all() and are_alike:
+        return AxisSet(length, first, last + 1, int(steps[0]), int(whole[0]))
+    if len(indices) <= MAX_LISTED:
+        return AxisSet(length, first, last + 1, listed=tuple(indices.tolist()))
+    return _loose_set(length, indices)
+
+
+def _loose_set(length: int, indices: Array) -> AxisSet:
+    """From the first to the last, or of that the blocks of some period that chance would not have kept to."""
+    first, last = int(indices[0]), int(indices[-1])
+    best = AxisSet(length, first, last + 1, loose=True)
+    for period in sorted({int(np.gcd.reduce(np.diff(indices))), *MULTIPLES} - {1}):
+        inside = indices % period
+        low, width = int(inside.min()), int(np.ptp(inside)) + 1
+        start, stop = (one - one % period + low for one in (first, last))
+        chance = len(MULTIPLES) * len(indices) * (width / period) ** (len(indices) - 1)
+        blocks = AxisSet(length, start, min(stop + width, length), period, width, loose=True)
+        # The last block begins behind the one after the first.
+        if chance < CHANCE and stop - start >= (_MIN_REPEATED - 1) * period and 2 * blocks.count <= best.count:
+            best = blocks
+    return best
+
+
+def indices_of(chosen: AxisSet) -> Array:
+    """The indices of the set, of a loose one all that it may have."""
+    if chosen.listed:
+        return np.array(chosen.listed)
+    every: Array = np.arange(chosen.start, chosen.stop)
+    return every if chosen.step == 1 else every[(every - chosen.start) % chosen.step < chosen.width]
+
+
+def selector(chosen: AxisSet) -> slice | Array:
+    """What picks these indices from an array: a slice where one does, since it copies nothing."""
+    if chosen.listed or chosen.width > 1:
+        return indices_of(chosen)
+    return slice(chosen.start, chosen.stop, chosen.step)
+
 
 # From so many elements on axes are taken as they are, or all together.
 _LARGE: Final = 1 << 22
-# How improbable it must be that chance puts all wrong elements into a part of an output, before the part is told.
-_CHANCE: Final = 1e-4
 # What is not a plain interval must save so many bits against a list of the wrong elements: else it is an accident.
 _BITS: Final = 10.0
 # An exception of fewer elements than this share of the output is an accident, too.
 _EXCEPTION: Final = 0.05
 _MAX_OTHERS: Final = 4
+# What every n-th, or blocks of them, are told by.
+_NUMBERS_OF_STEPS: Final = 4
+# The share of the elements of lines that are almost all wrong.
+_MOST: Final = 0.9
 # Further from what a reader takes in at once than a plain interval.
 _COST_OF_STEP: Final = 1.0
 _COST_OF_BLOCKS: Final = 2.0
@@ -57,14 +122,14 @@ def where_wrong(wrong: Array, allowed: Array, classes: dict[str, Array] | None =
     elements, or nothing.
     """
     count = int(np.count_nonzero(wrong))
-    sets = _everything(wrong) if allowed.all() else [*_products(wrong, allowed), *_outside(wrong, allowed)]
+    all_of_it = _Candidate(Where(tuple(map(everything, wrong.shape))), 0.0, wrong.size)
+    sets = [all_of_it] if allowed.all() else [*_products(wrong, allowed), *_outside(wrong, allowed)]
     candidates = [*sets, *_valued(wrong, allowed, classes or {})]
     if candidates:
         best, *others = sorted(candidates, key=lambda candidate: candidate.cost)
         also = [other.where for other in others if not other.where.is_all]
         return Found(best.where, best.inside, best.inside - count, tuple(also)[:_MAX_OTHERS])
-    part = _part(wrong) if count > 1 else None
-    return Found(Where()) if part is None else Found(part, _size(part.axes))
+    return next(_parts(wrong, count, classes or {}), Found(Where())) if count > 1 else Found(Where())
 
 
 def hull_of(wrong: Array) -> tuple[AxisSet, ...]:
@@ -72,15 +137,26 @@ def hull_of(wrong: Array) -> tuple[AxisSet, ...]:
     return tuple(map(axis_set, _met(wrong)))
 
 
+def lines_of(wrong: Array) -> tuple[LineKind | None, ...]:
+    """Along each axis how wrong elements lie on its lines; none where nothing is told of any axis."""
+    kinds = tuple(_line_kind(wrong, axis) for axis in range(wrong.ndim))
+    return kinds if any(kinds) else ()
+
+
+def _line_kind(wrong: Array, axis: int) -> LineKind | None:
+    met = wrong.any(axis)
+    if np.array_equal(met, wrong.all(axis)):
+        return "whole"
+    if np.array_equal(np.logical_or.accumulate(wrong, axis), wrong):
+        return "tail"
+    return "most" if np.count_nonzero(wrong) >= _MOST * np.count_nonzero(met) * wrong.shape[axis] else None
+
+
 def _met(wrong: Array) -> Iterator[Array]:
     """Along each axis the mask of these indices; what one axis no longer needs is folded before the next."""
     while wrong.ndim:
         yield np.any(wrong, axis=tuple(range(1, wrong.ndim)))
         wrong = np.any(wrong, axis=0)
-
-
-def _others(axes: int, axis: int) -> tuple[int, ...]:
-    return tuple(other for other in range(axes) if other != axis)
 
 
 def _products(wrong: Array, allowed: Array) -> Iterator[_Candidate]:
@@ -93,11 +169,6 @@ def _products(wrong: Array, allowed: Array) -> Iterator[_Candidate]:
                 most = _extended(sets, allowed.reshape(shape))
                 where = Where(sets, () if natural else spans, () if natural else hull, () if most == sets else most)
                 yield _Candidate(where, _cost(sets) + _cost_of_spans(spans, wrong.ndim), _size(sets))
-
-
-def _everything(wrong: Array) -> list[_Candidate]:
-    """Where all is allowed."""
-    return [_Candidate(Where(tuple(map(everything, wrong.shape))), 0.0, wrong.size)]
 
 
 def _is_open(one: AxisSet) -> bool:
@@ -253,13 +324,30 @@ def _cost_of_spans(spans: tuple[int, ...], axes: int) -> float:
     return _COST_OF_FLAT if len(spans) == 1 else _COST_OF_SPANS
 
 
-def _part(wrong: Array) -> Where | None:
-    """The intervals that hold all wrong elements, where chance would not have put them there; None else."""
-    sets = []
-    for axis, length in enumerate(wrong.shape):
-        indices = np.flatnonzero(np.any(wrong, axis=_others(wrong.ndim, axis)))
-        interval = AxisSet(length, int(indices[0]), int(indices[-1]) + 1)
-        # That so many different indices keep to such a stretch.
-        chance = len(indices) * (interval.count / length) ** (len(indices) - 1) if len(indices) > 1 else 1 / length
-        sets.append(interval if chance < (_CHANCE if len(indices) > 1 else 1) else everything(length))
-    return None if all(one.is_all for one in sets) else Where(tuple(sets))
+def _parts(wrong: Array, count: int, classes: dict[str, Array]) -> Iterator[Found]:
+    """Sets that hold all wrong elements and that chance would not have put them into: by axes, value, or memory."""
+    sets = tuple(_regular(met, count) for met in _met(wrong))
+    if not all(one.is_all for one in sets):
+        yield Found(Where(sets), _size(sets))
+    for value, members in classes.items():
+        if float(np.mean(members)) ** count < CHANCE and not (wrong & ~members).any():
+            yield Found(Where(value=value), int(np.count_nonzero(members)))  # type: ignore[arg-type]
+    in_memory = _regular(wrong.reshape(-1), count)
+    # Elements of a row are wrong together, which makes long stretches of them less improbable than they seem.
+    if 2 * in_memory.count <= wrong.size:
+        yield Found(Where((in_memory,), (wrong.ndim,)), in_memory.count)
+
+
+def _regular(met: Array, count: int) -> AxisSet:
+    """The set along one axis that holds the indices of all wrong elements, where chance does not explain it."""
+    one, number, length = axis_set(met), int(np.count_nonzero(met)), len(met)
+    if one.loose and one.step > 1:
+        return replace(one, loose=False)
+    if one.listed or one.step > 1:
+        # That so many elements have so few indices, whichever these are.
+        logarithm = (len(one.listed) or _NUMBERS_OF_STEPS) * math.log(length) + count * math.log(number / length)
+        return one if logarithm < math.log(CHANCE) else everything(length)
+    interval = replace_loose(one)
+    # That so many different indices keep to such a stretch.
+    chance = number * (interval.count / length) ** (number - 1)
+    return interval if chance < CHANCE or 1 == number < length else everything(length)

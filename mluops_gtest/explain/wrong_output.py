@@ -1,6 +1,7 @@
 """An output with wrong elements, and their values beside the right ones in a type to compute with."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, Literal
 
@@ -39,11 +40,13 @@ class WrongOutput:
     preset: int | None = None
     # Elements that a right kernel need not write; None: there are none.
     kept: Array | None = None
+    # Flat indices of wrong elements that laws are tried on; None: all of them, of very many an even choice.
+    chosen: Array | None = None
 
     @cached_property
     def places(self) -> Array:
         """Flat indices of the wrong elements that laws are tried on."""
-        return tried_places(self.wrong)
+        return tried_places(self.wrong) if self.chosen is None else self.chosen
 
     @cached_property
     def count(self) -> int:
@@ -69,8 +72,11 @@ class WrongOutput:
         return self.is_float or (self.evaluated.dtype.kind in "iu" and self.evaluated.dtype.itemsize < 8)
 
     def slack(self, places: Array) -> Array | float:
-        """What arithmetic allows at these flat indices."""
-        return 0.0 if self.allowed is None else self.allowed.reshape(-1)[places]
+        """What arithmetic allows at these flat indices; nothing beside what is not finite."""
+        if self.allowed is None:
+            return 0.0
+        allowed = self.allowed.reshape(-1)[places]
+        return np.where(np.isfinite(allowed), allowed, 0.0)
 
     @cached_property
     def room(self) -> Array:
@@ -78,14 +84,44 @@ class WrongOutput:
         return np.zeros(len(self.places)) + _ULPS * self.epsilon * np.abs(self.e) + self.slack(self.places)
 
     def near(self, predicted: Array, gain: float = 1.0, sources: Array | None = None) -> Array:
-        """Which of the wrong values are what a law says, within what rounding explains.
+        """Which of the wrong values are what a law says, within what rounding explains, and not what is right as well.
 
-        The law multiplies what rounding does by `gain`; or it takes values from `sources`, flat indices.
+        The law multiplies what rounding does by `gain`; or it takes values from `sources`, flat indices. Where most of
+        what it says lies as near to the right values as rounding does, it explains nothing: none are.
         """
-        slack = self.slack(self.places if sources is None else sources)
-        room = _ULPS * self.epsilon * np.abs(predicted) + gain * slack
-        near: Array = (np.isfinite(predicted) & (np.abs(self.e - predicted) <= room)) | same(self.e, predicted)
-        return near
+        exact = same(self.e, predicted)
+        if not self.is_real:
+            return exact
+        rounding = _ULPS * self.epsilon * np.abs(predicted)
+        room = rounding + gain * self.slack(self.places if sources is None else sources)
+        # Beside NaN and infinities, of which a distance is no number, all is apart.
+        off, apart = np.abs(self.e - predicted), np.abs(predicted - self.b)
+        nearer = ~(np.abs(self.e - self.b) <= off) & ~(apart <= rounding)
+        near: Array = exact | (np.isfinite(predicted) & (off <= room) & nearer)
+        decisive = near & ~(apart <= room)
+        return near if 2 * np.count_nonzero(decisive) >= np.count_nonzero(near) else np.zeros_like(near)
+
+    def lawful(self, predicted: Array) -> int:
+        """How many of all wrong elements are what a law says, which gives these values."""
+        places, values = np.flatnonzero(self.wrong), predicted.reshape(-1)
+        parts = (places[start : start + MAX_TRIED] for start in range(0, len(places), MAX_TRIED))
+        return sum(int(replace(self, chosen=part).near(_computable(values[part])).sum()) for part in parts)
+
+    def ulps_within(self, limit: int) -> int | None:
+        """How many units in the last place elements are off by at most, right ones included; None beyond the limit."""
+        scale = float(np.finfo(self.evaluated.dtype).eps) / self.epsilon  # bfloat16 is seen as float
+        integers = np.dtype(f"i{self.evaluated.itemsize}")
+        most = 0.0
+        for start in range(0, self.wrong.size, _BLOCK):
+            sides = [array.reshape(-1)[start : start + _BLOCK] for array in (self.evaluated, self.baseline)]
+            differing = ~same(*sides)
+            e, b = (side[differing] for side in sides)
+            # Patterns ascend with magnitudes, so that those of negative numbers are turned round.
+            ranks = [np.where((bits := one.view(integers)) < 0, np.iinfo(integers).min - bits, bits) for one in (e, b)]
+            most = max(most, scale * float(np.abs(ranks[0] - ranks[1]).max(initial=0)))
+            if most > limit or not (np.isfinite(e) & np.isfinite(b)).all():
+                return None
+        return math.ceil(most)
 
     def agreeing(self, predicted: Array) -> Array:
         """Which elements of the whole output are what a law says; right ones as near to it as to what is right."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from mluops_gtest.errors import UnwritableError
+from mluops_gtest.errors import ContentError, UnwritableError, shown
 
 
 def replace_file(path: Path, pieces: Iterable[Any], *, make_folder: bool = True) -> None:
@@ -27,6 +27,19 @@ def replace_file(path: Path, pieces: Iterable[Any], *, make_folder: bool = True)
 def replace_text(path: Path, text: str, *, make_folder: bool = True) -> None:
     """The same for text, in UTF-8."""
     replace_file(path, [text.encode()], make_folder=make_folder)
+
+
+def place_below(folder: Path, name: str | Path) -> Path:
+    """Where a file goes whose name comes from data: below the folder, or nowhere (ContentError)."""
+    try:
+        path, inside = (Path(os.path.realpath(one)) for one in (folder / name, folder))
+    except ValueError as error:
+        raise ContentError(f"{shown(str(name))} is not the name of a file: {error}.") from error
+    if path == inside or not path.is_relative_to(inside):
+        raise ContentError(
+            f"{shown(str(name))} leads out of {folder}, by '..', an absolute path or a link: nothing is written there."
+        )
+    return path
 
 
 def _replace(path: Path, pieces: Iterable[Any]) -> None:

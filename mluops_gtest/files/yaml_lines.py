@@ -9,7 +9,7 @@ import yaml
 
 from mluops_gtest.errors import DeclarationError, shown
 from mluops_gtest.files.limits import LARGEST_NUMBER, MAX_FILE_BYTES, MAX_NESTING, MAX_WRITTEN_OUT
-from mluops_gtest.files.plain_file import plain_file_bytes
+from mluops_gtest.files.typed import plain_file_bytes
 
 # libyaml where PyYAML was built with it: ten times faster on long files.
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

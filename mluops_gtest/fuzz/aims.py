@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from mluops_gtest.audit.mutants import can_be_written
 from mluops_gtest.audit.unwritable import never_written
-from mluops_gtest.model.asked import asked
-from mluops_gtest.model.binding import bind_values
+from mluops_gtest.generate.make import unchecked_layout
+from mluops_gtest.model.binding import asked, bind_values
 from mluops_gtest.model.call import OpCall
 from mluops_gtest.model.case import Case
 from mluops_gtest.model.operator import Check, Operator
@@ -84,7 +84,7 @@ def _in_order(operator: Operator, pairs: list[tuple[Check, Check]]) -> Iterator[
 
 def broken_by(case: Case, operator: Operator, defined: Callable[[OpCall], bool] | None) -> Broken | None:
     """What the checks say of the call; None for a call that is none, or that computes without its memory."""
-    if any(_is_beyond_arrays(tensor.desc) for tensor in case.tensors):
+    if any(_is_beyond_arrays(tensor.desc) for tensor in case.tensors) or unchecked_layout(case, operator) is not None:
         return None
     call = bind_values(case, operator)
     if defined is not None and not defined(call):

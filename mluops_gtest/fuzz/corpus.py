@@ -11,13 +11,14 @@ from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
-from mluops_gtest.codec.case_files.case import read_case, write_case
+from mluops_gtest.codec.case_files.reader import read_case
+from mluops_gtest.codec.case_files.writer import write_case
 from mluops_gtest.codec.schema.schema import Schema
 from mluops_gtest.content.operators import Operators
 from mluops_gtest.errors import ContentError
 from mluops_gtest.files.case_suffixes import TEXT
 from mluops_gtest.files.typed import Source, convert, decode_json, file_bytes, json_bytes
-from mluops_gtest.files.writing import replace_file
+from mluops_gtest.files.writing import place_below, replace_file
 from mluops_gtest.fuzz.causes import CauseKey
 from mluops_gtest.model.case import Case
 from mluops_gtest.model.operator import Operator
@@ -103,7 +104,14 @@ class Corpus:
     def keep(self, case: Case, operator: Operator, path: Path, kept: Kept) -> None:
         """Write the case and its line of the index; what stood there before is replaced."""
         with self._lock:
-            write_case(case, operator, path, Schema.of([operator]), blobs=True, readable=True)
+            write_case(
+                case,
+                operator,
+                place_below(self.folder, path.relative_to(self.folder)),
+                Schema.of([operator]),
+                blobs=True,
+                readable=True,
+            )
             self._kept[kept.file] = kept
             self._write_index()
 

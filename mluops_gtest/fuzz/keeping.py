@@ -108,4 +108,4 @@ def headline_of(failing: Sequence[CaseResult], everything: Sequence[CaseResult],
     group = cause_groups(failing, everything, shapes)[0]
     if group.headline is not None:
         return headline_words(group.headline)
-    return f"{operator.name}: {group.first.outcome.words['en']}: {reason_of(group.first.causes)}"
+    return f"{operator.name}: {group.example.outcome.words['en']}: {reason_of(group.example.causes)}"

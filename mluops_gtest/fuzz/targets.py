@@ -9,8 +9,7 @@ from mluops_gtest.fuzz.corpus import Progress
 from mluops_gtest.fuzz.coverage import Coverage, Pairs
 from mluops_gtest.fuzz.draws import Draws
 from mluops_gtest.model.case import Case
-from mluops_gtest.model.operator import Operator
-from mluops_gtest.model.reduction import Reduction
+from mluops_gtest.model.operator import Operator, Reduction
 from mluops_gtest.value import Value
 
 

@@ -4,6 +4,7 @@ import datetime
 from collections import Counter
 from collections.abc import Sequence
 from enum import Enum
+from typing import Any
 
 from msgspec import field
 from msgspec.structs import replace
@@ -14,9 +15,8 @@ from mluops_gtest.gate.performance import Performance, TimeChange, judge_times, 
 from mluops_gtest.gate.reference import Reference, backend_of, results_by_case
 from mluops_gtest.gate.transitions import Transition, transition
 from mluops_gtest.gate.waivers import Waived, Waiver, WaiverProblem, apply_waivers
-from mluops_gtest.model.difference import worst_outlier
 from mluops_gtest.model.report import RunReport
-from mluops_gtest.model.result import CaseResult, Outcome
+from mluops_gtest.model.result import CaseResult, Outcome, worst_outlier
 from mluops_gtest.timing.statistics import TimeVerdict
 from mluops_gtest.timing.stats import MIN_EFFECT
 from mluops_gtest.value import Value
@@ -44,6 +44,10 @@ class Policy(Value):
     accept: frozenset[Accept] = frozenset()
     # Elements beyond what arithmetic allows may appear in cases that had none.
     allow_outliers: bool = False
+    # Results of foreign backends that ran in the process of the harness block.
+    require_isolated: bool = False
+    # Which part of the cases RESULTS must have compared, e.g. 95%.
+    require_coverage: str | None = None
 
     def accepts(self, word: Transition) -> bool:
         """True if `--accept` covers the transition."""
@@ -67,6 +71,10 @@ class CaseChange(Value):
     # What the failure has in common with others: a name that stays the same, and words. Empty: it is not explained.
     cause: str = ""
     headline: str = ""
+    # It shows what the headline says.
+    is_example: bool = False
+    # Its own explanation has the law and the place of the cause, so that a waiver by the cause covers it.
+    has_cause: bool = False
     repro: str = ""
     waiver: Waiver | None = None
     # How large the case is, so that a group is shown by its smallest.
@@ -95,6 +103,10 @@ class Decision(Value):
     compared: int
     # Why readings and times were not compared; empty if they were.
     other_values: str = ""
+    # None: RESULTS does not say.
+    is_isolated: bool | None = None
+    # How much less RESULTS compared than the policy asks for, in words.
+    lacking: str = ""
 
     @property
     def blocking(self) -> tuple[CaseChange, ...]:
@@ -122,9 +134,15 @@ class Decision(Value):
         return () if self.policy.allow_outliers else tuple(change for change in self.changes if change.has_new_outliers)
 
     @property
+    def blocks_by_isolation(self) -> bool:
+        return self.policy.require_isolated and not self.is_isolated
+
+    @property
     def blocked(self) -> bool:
         by_values = self.blocking or self.blocking_drifts or self.blocking_outliers
-        return bool(by_values or self.problems or self.blocking_times or self.blocks_by_shift)
+        return bool(
+            by_values or self.blocks_by_isolation or self.problems or self.blocking_times or self.blocks_by_shift
+        )
 
     @property
     def acceptable(self) -> tuple[Accept, ...]:
@@ -168,7 +186,7 @@ class Decision(Value):
         """What the gate answers to the shell."""
         if self.blocked:
             return ExitCode.FAILED
-        return ExitCode.OK if self.compared else ExitCode.EMPTY
+        return ExitCode.OK if self.compared and not self.lacking else ExitCode.EMPTY
 
 
 def decide(
@@ -183,8 +201,9 @@ def decide(
     refuse_other_backend(report, reference, cross_backend=policy.cross_backend)
     results = results_by_case(report)
     wanted = reference.cases.keys() if asked_for is None else asked_for
-    waived = apply_waivers(waivers, results, backend_of(report), today, set(reference.cases) - set(wanted))
-    known = _causes(report)
+    known, vague = _causes(report)
+    elsewhere = set(reference.cases) - set(wanted)
+    waived = apply_waivers(waivers, results, backend_of(report), today, elsewhere, vague)
     differing = other_values(reference, report)
     changes: list[CaseChange] = []
     drifts: list[Drift] = []
@@ -194,7 +213,7 @@ def decide(
         result, before = results.get(case), reference.cases.get(case)
         change = _change(result, case, reference, waived, policy)
         if case in known and change.blocks:
-            change = replace(change, cause=known[case][0], headline=known[case][1])
+            change = replace(change, **known[case])
         changes.append(change)
         if result is None or before is None:
             continue
@@ -202,6 +221,7 @@ def decide(
             drifts += drifts_of(result, before.readings, policy.drift)
         if before.times or result.perf is not None:
             timed.append(case)
+    required = policy.require_coverage
     verdicts = (Transition.STILL_PASSING, Transition.FIXED, Transition.REGRESSED, Transition.STILL_FAILING)
     return Decision(
         backend=backend_of(report),
@@ -212,21 +232,37 @@ def decide(
         policy=policy,
         compared=sum(change.transition in verdicts for change in changes),
         other_values=differing,
+        is_isolated=report.is_isolated,
+        lacking=report.tally.coverage_words(required) if report.tally.lacks(required) else "",
     )
 
 
-def _causes(report: RunReport) -> dict[str, tuple[str, str]]:
-    """Case → the name of its cause and the headline, of failures that are explained."""
+def _causes(report: RunReport) -> tuple[dict[str, dict[str, Any]], set[str]]:
+    """Case → what is known of its cause, of failures that are explained; and the causes without a law at a place."""
     failing = report.failing
     if not any(result.explained for result in failing):
-        return {}
+        return {}, set()
     # Late: results that are fine need none of it.
     from mluops_gtest.explain.groups import cause_groups
     from mluops_gtest.model.reasons.explained import headline_words
 
-    groups = cause_groups(failing, report.results, report.shapes)
-    told = [(group, headline_words(group.headline)) for group in groups if group.headline is not None]
-    return {result.case: (group.mark, words) for group, words in told for result in group.members}
+    known: dict[str, dict[str, Any]] = {}
+    vague = set()
+    for group in cause_groups(failing, report.results, report.shapes):
+        if group.headline is not None:
+            words, is_placed = headline_words(group.headline), group.placed_law is not None
+            showing = {result.case for result in group.examples}
+            for result in group.members:
+                shows = result.case in showing
+                of_case = {
+                    "cause": group.mark,
+                    "headline": words,
+                    "is_example": shows,
+                    "has_cause": shows and is_placed,
+                }
+                known[result.case] = of_case
+            vague |= set() if is_placed else {group.mark}
+    return known, vague
 
 
 def refuse_other_backend(report: RunReport, reference: Reference, *, cross_backend: bool) -> None:

@@ -1,7 +1,11 @@
 """The decision as a short list of findings, failures of one kind together: what annotations and comments show."""
 
+import hashlib
+import json
+import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import PurePath
 
 from msgspec.structs import replace
 
@@ -9,8 +13,8 @@ from mluops_gtest.gate.decision import Accept, CaseChange, Decision
 from mluops_gtest.gate.performance import Lack, TimeChange
 from mluops_gtest.gate.transitions import Transition
 from mluops_gtest.model.counted import counted
-from mluops_gtest.model.groups import grouped
 from mluops_gtest.model.plain_text import plain, plain_line
+from mluops_gtest.model.report import ISOLATION_OFF, grouped
 from mluops_gtest.model.result import Outcome
 from mluops_gtest.timing.statistics import Ratio, TimeVerdict
 from mluops_gtest.timing.stats import duration
@@ -38,7 +42,7 @@ class GateFinding(Value):
 def findings(decision: Decision) -> list[GateFinding]:
     """First what blocks, then what is only reported; larger groups of failures come first."""
     accuracy = (*_outliers(decision), *_drifts(decision), *_values(decision))
-    found = [*_failures(decision), *_problems(decision), *_times(decision), *accuracy]
+    found = [*_failures(decision), *_problems(decision), *_times(decision), *accuracy, *_isolation(decision)]
     return [_shown(finding) for finding in sorted(found, key=lambda finding: not finding.blocks)]
 
 
@@ -62,7 +66,7 @@ def _failures(decision: Decision) -> list[GateFinding]:
 
 
 def _failure(key: str, members: Sequence[CaseChange]) -> GateFinding:
-    first = members[0]
+    first = next((member for member in members if member.is_example), members[0])
     counts = Counter(member.transition.value for member in members)
     words = ", ".join(f"{number} {word}" for word, number in sorted(counts.items()))
     outcomes = sorted({member.now.value for member in members if member.now is not None} - counts.keys())
@@ -70,6 +74,10 @@ def _failure(key: str, members: Sequence[CaseChange]) -> GateFinding:
     lines = [plain_line(first.headline), named([member.case for member in members]), plain_line(first.reason)]
     if first.repro:
         lines.append(f"repro: {first.repro}")
+    covered = sum(member.has_cause for member in members)
+    if first.cause:
+        part = f" (a waiver by it covers {covered} of {len(members)})" if covered < len(members) else ""
+        lines.append(f"cause: {first.cause}{part}")
     marks = list(dict.fromkeys(member.fingerprint for member in members if member.fingerprint))
     if marks:
         more = f" and {len(marks) - _MAX_MARKS} more" if len(marks) > _MAX_MARKS else ""
@@ -81,6 +89,8 @@ def verdict(decision: Decision) -> str:
     """The decision in one line."""
     if decision.blocked:
         return f"blocked: {blockers(decision)}"
+    if decision.lacking:
+        return f"too little compared{decision.lacking}"
     if not decision.compared:
         return "nothing compared: no case has a verdict both in RESULTS and in the baseline"
     return f"passed: {counted(decision.compared, 'case')} compared"
@@ -96,6 +106,7 @@ def blockers(decision: Decision) -> str:
             *(["all cases together slower"] if decision.blocks_by_shift else []),
             *_counted(len(decision.blocking_drifts), "reading that drifted", "readings that drifted"),
             *_counted(len(decision.blocking_outliers), "case with outliers", "cases with outliers"),
+            *(["isolation was off"] if decision.blocks_by_isolation else []),
         ]
     )
 
@@ -108,11 +119,19 @@ def _counted(number: int, one: str, many: str) -> list[str]:
     return [f"{number} {one if number == 1 else many}"] if number else []
 
 
+def _isolation(decision: Decision) -> list[GateFinding]:
+    if decision.is_isolated or (decision.is_isolated is None and not decision.blocks_by_isolation):
+        return []
+    said = ISOLATION_OFF if decision.is_isolated is False else "RESULTS does not say that the backend ran in workers."
+    text = f"{said} Run it again with --isolate." if decision.blocks_by_isolation else said
+    return [GateFinding("isolation", "isolation was off", text, decision.blocks_by_isolation)]
+
+
 def _problems(decision: Decision) -> list[GateFinding]:
     return [
         GateFinding(
             key=f"waiver {problem.word} {problem.waiver.case} {problem.waiver.failure}",
-            title=f"waiver {problem.word}: {problem.waiver.case}",
+            title=f"waiver {problem.word}: {problem.waiver.case or problem.waiver.cause}",
             text=f"{problem.text} (owner {problem.waiver.owner}: {problem.waiver.reason})",
             blocks=True,
             file=problem.waiver.file,
@@ -215,3 +234,130 @@ def named(cases: Sequence[str]) -> str:
 def more(number: int) -> list[str]:
     """The words after a list that was cut; empty if it was not."""
     return [f"… and {number - _MAX_NAMED} more"] if number > _MAX_NAMED else []
+
+
+_MAX_CASES = 50
+
+
+def markdown(decision: Decision) -> str:
+    """A verdict, a table of transitions, then every finding with its cases."""
+    return "\n".join(_lines(decision)).rstrip()
+
+
+def _lines(decision: Decision) -> Iterator[str]:
+    yield from (f"## Gate on {code(decision.backend)}: {verdict(decision)}", "")
+    rows = decision.table
+    yield from ("| transition | " + " | ".join(rows[0]) + " |", "|---" + "|---:" * len(rows[0]) + "|")
+    for word, counts in rows[1].items():
+        yield f"| {word.value} | " + " | ".join(str(number or "") for number in counts) + " |"
+    yield ""
+    if decision.performance.changes:
+        yield from (_times_table(decision), "")
+    found = findings(decision)
+    for heading, blocks in (("Blocking", True), ("To know", False)):
+        chosen = [finding for finding in found if finding.blocks is blocks]
+        if chosen:
+            yield from (f"### {heading}", "")
+        for finding in chosen:
+            yield from _finding(finding)
+
+
+def _times_table(decision: Decision) -> str:
+    performance = decision.performance
+    words = [
+        f"{len(performance.answered(answer))} {answer.value}" for answer in TimeVerdict if performance.answered(answer)
+    ]
+    text = f"Times of {counted(len(performance.changes), 'case')}: {', '.join(words)}."
+    if performance.shift is not None:
+        text += f" All cases together: {percent(performance.shift)}."
+    return text
+
+
+def _finding(finding: GateFinding) -> Iterator[str]:
+    place = f" ({code(f'{finding.file}:{finding.line}')})" if finding.file else ""
+    yield from (f"**{_plain(finding.title)}**{place}", "")
+    # A fence longer than any in the text: whatever a backend printed stays text.
+    fence = "`" * max(3, 1 + _longest_ticks(finding.text))
+    yield from (f"{fence}text", finding.text, fence, "")
+    if finding.blocks and len(finding.cases) > 1:
+        yield f"<details><summary>{counted(len(finding.cases), 'case')}</summary>"
+        yield ""
+        yield from (f"- {code(case)}" for case in finding.cases[:_MAX_CASES])
+        if len(finding.cases) > _MAX_CASES:
+            yield f"- … and {len(finding.cases) - _MAX_CASES} more"
+        yield from ("", "</details>", "")
+
+
+def code(text: str) -> str:
+    """A code span that no character of the text ends."""
+    line = plain_line(text)
+    ticks = "`" * (1 + _longest_ticks(line))
+    space = " " if line.startswith("`") or line.endswith("`") else ""
+    return f"{ticks}{space}{line}{space}{ticks}"
+
+
+def _longest_ticks(text: str) -> int:
+    return max((len(run) for run in re.findall("`+", text)), default=0)
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"([\\`*_\[\]<>|&])", r"\\\1", " ".join(text.splitlines()))
+
+
+# GitHub shows ten errors and ten warnings of a step and drops the rest without a word.
+_MAX_ANNOTATIONS = 10
+_TOOL = "mluops-test gate"
+
+
+def github(decision: Decision) -> str:
+    """One workflow command per line; the last line is for people."""
+    lines = []
+    for finding in _annotation_findings(findings(decision)):
+        properties = {"file": finding.file, "line": str(finding.line or ""), "title": f"{_TOOL}: {finding.title}"}
+        words = ",".join(f"{name}={_property(value)}" for name, value in properties.items() if value)
+        lines.append(f"::{'error' if finding.blocks else 'warning'} {words}::{_data(finding.text)}")
+    return "\n".join([*lines, verdict(decision)])
+
+
+def gitlab(decision: Decision, baseline: str) -> str:
+    """A code-quality report; findings without a file point to the baseline, since GitLab needs a place."""
+    entries = [
+        {
+            "description": f"{finding.title}: {'; '.join(finding.text.splitlines())}",
+            "check_name": _TOOL,
+            "fingerprint": hashlib.sha256(finding.key.encode()).hexdigest(),
+            "severity": "critical" if finding.blocks else "minor",
+            "location": {
+                "path": PurePath(finding.file or baseline).as_posix(),
+                "lines": {"begin": finding.line or 1},
+            },
+        }
+        for finding in _annotation_findings(findings(decision))
+    ]
+    return json.dumps(entries, indent=1, ensure_ascii=False)
+
+
+def _annotation_findings(found: Sequence[GateFinding]) -> list[GateFinding]:
+    """At most ten blocking and ten other findings; the last of each kind sums up the rest."""
+    return [
+        *_cut([finding for finding in found if finding.blocks]),
+        *_cut([finding for finding in found if not finding.blocks]),
+    ]
+
+
+def _cut(found: list[GateFinding]) -> list[GateFinding]:
+    if len(found) <= _MAX_ANNOTATIONS:
+        return found
+    rest = found[_MAX_ANNOTATIONS - 1 :]
+    cases = len({case for finding in rest for case in finding.cases})
+    titles = "\n".join(finding.title for finding in rest[:_MAX_ANNOTATIONS])
+    title = f"{len(rest)} more findings, {cases} cases"
+    return [*found[: _MAX_ANNOTATIONS - 1], replace(rest[0], key="more", title=title, text=titles, file="", line=0)]
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

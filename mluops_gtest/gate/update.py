@@ -61,6 +61,8 @@ def update(
         )
     held_against = Reference(backend_of(report), machine_of(report), {}) if old is None else old
     decision = decide(report, held_against, waivers, today, policy, asked_for)
+    if decision.lacking and not decision.blocked:
+        raise NothingSelectedError(f"--update: too little compared{decision.lacking}.")
     covered = {change.case for change in decision.changes if change.now is Outcome.XFAILED}
     new = with_runs(reference_of(report), again)
     cases = {

@@ -3,28 +3,35 @@
 import datetime
 import fnmatch
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
 from msgspec import field
 
 from mluops_gtest.errors import ContentError, shown, suggestion
+from mluops_gtest.explain.cause_ids import PlacedLaw, read_marks
 from mluops_gtest.files.yaml_lines import Lines, load_yaml
 from mluops_gtest.gate.transitions import FAILING
 from mluops_gtest.model.result import CaseResult, Outcome
 from mluops_gtest.value import Value
 
 _REQUIRED = ("case", "reason", "owner", "expires")
-_OPTIONAL = ("backend", "link", "outcome", "fingerprint")
+# What is waived: an entry has one of them.
+_FAILURES = ("outcome", "fingerprint", "cause")
+_KEYS = (*_REQUIRED, "backend", "link", *_FAILURES)
 _OUTCOMES = {outcome.value: outcome for outcome in FAILING}
-_FINGERPRINT = re.compile(r"v\d+:\w+")
+_FORMS = {
+    "fingerprint": (re.compile(r"v\d+:\w+"), "copy it from the results, e.g. v1:3f2a9c01d4e7"),
+    "cause": (re.compile(r"v3:[0-9a-f]{12}"), "copy it from `gate` or causes.json, e.g. v3:3f2a9c01d4e7"),
+}
 _MAX_NAMED = 3
 
 
 class Waiver(Value):
     """Cases that may fail in one way up to and including a date."""
 
+    # A glob over ids; empty where the cause alone decides.
     case: str
     reason: str
     owner: str
@@ -33,19 +40,24 @@ class Waiver(Value):
     fingerprint: str = ""
     backend: str = ""
     link: str = ""
+    cause: str = ""
+    # Further globs of the entry.
+    more: tuple[str, ...] = ()
     file: str = ""
     line: int = 0
 
     @property
     def failure(self) -> str:
-        """The waived failure in a word: outcome or fingerprint."""
-        return self.fingerprint or (self.outcome.value if self.outcome is not None else "")
+        """The waived failure in a word: cause, fingerprint or outcome."""
+        return self.cause or self.fingerprint or (self.outcome.value if self.outcome is not None else "")
 
     def names(self, case: str) -> bool:
-        return fnmatch.fnmatchcase(case, self.case)
+        return any(fnmatch.fnmatchcase(case, glob) for glob in (self.case, *self.more))
 
-    def covers(self, result: CaseResult) -> bool:
+    def covers(self, result: CaseResult, causes: Mapping[str, PlacedLaw]) -> bool:
         """The result, of a case that is named, is the failure that is waived and no other."""
+        if self.cause:
+            return self.cause in causes and causes[self.cause].holds_of(result)
         if self.fingerprint:
             return result.outcome.fails and result.fingerprint == self.fingerprint
         return result.outcome is self.outcome
@@ -84,31 +96,32 @@ def _waiver(path: Path, number: int, entry: Any) -> Waiver:
     def fail(what: str, key: str = "") -> ContentError:
         return ContentError(f"{path}:{entry.line_of(key)}: entry {number}: {what}")
 
-    for key in entry:
-        if key not in _REQUIRED + _OPTIONAL:
-            raise fail(f"unknown key {shown(key)}.{suggestion(key, _REQUIRED + _OPTIONAL)}", key)
-    missing = [key for key in _REQUIRED if entry.get(key) is None]
+    if unknown := [key for key in entry if key not in _KEYS]:
+        raise fail(f"unknown key {shown(unknown[0])}.{suggestion(unknown[0], _KEYS)}", unknown[0])
+    missing = [key for key in _REQUIRED if entry.get(key) is None and not (key == "case" and "cause" in entry)]
     if missing:
         raise fail(f"{' and '.join(missing)} missing.")
     for key, value in entry.items():
-        if key != "expires" and (not isinstance(value, str) or not value.strip()):
+        texts = value if key == "case" and isinstance(value, list) and value else [value]
+        if key != "expires" and not all(isinstance(text, str) and text.strip() for text in texts):
             raise fail(f"{key} is {shown(value)}, not a text.", key)
-    if ("outcome" in entry) == ("fingerprint" in entry):
-        raise fail("write either outcome or fingerprint: a waiver covers one kind of failure.")
+    if sum(key in entry for key in _FAILURES) != 1:
+        raise fail("write either outcome or fingerprint or cause: a waiver covers one kind of failure.")
     if "outcome" in entry and entry["outcome"] not in _OUTCOMES:
         raise fail(
             f"outcome {shown(entry['outcome'])} cannot be waived.{suggestion(entry['outcome'], _OUTCOMES)}", "outcome"
         )
-    if "fingerprint" in entry and not _FINGERPRINT.fullmatch(entry["fingerprint"]):
-        raise fail(
-            f"{shown(entry['fingerprint'])} is not a fingerprint; copy it from the results, e.g. v1:3f2a9c01d4e7.",
-            "fingerprint",
-        )
-    expires = _day(entry["expires"])
+    for key, (form, advice) in _FORMS.items():
+        if key in entry and not form.fullmatch(entry[key]):
+            raise fail(f"{shown(entry[key])} is not a {key}; {advice}.", key)
+    expires = day_of(entry["expires"])
     if expires is None:
         raise fail(f"expires is {shown(entry['expires'])}, not a date; write YYYY-MM-DD.", "expires")
+    case = entry.get("case", "")
+    case, *more = case if isinstance(case, list) else [case]
     return Waiver(
-        case=entry["case"],
+        case=case,
+        more=tuple(more),
         reason=entry["reason"],
         owner=entry["owner"],
         expires=expires,
@@ -116,13 +129,14 @@ def _waiver(path: Path, number: int, entry: Any) -> Waiver:
         fingerprint=entry.get("fingerprint", ""),
         backend=entry.get("backend", ""),
         link=entry.get("link", ""),
+        cause=entry.get("cause", ""),
         file=str(path),
         line=entry.line,
     )
 
 
-def _day(value: Any) -> datetime.date | None:
-    """YAML reads an unquoted day as a date, a quoted one as text; a time of day is neither."""
+def day_of(value: Any) -> datetime.date | None:
+    """A day, which YAML reads as a date where it is not quoted, else as text; None of anything else."""
     if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
         return value
     if isinstance(value, str) and re.fullmatch(r"\d{4}-\d{2}-\d{2}", value):
@@ -139,20 +153,24 @@ def apply_waivers(
     backend: str,
     today: datetime.date,
     elsewhere: set[str],
+    vague: Set[str] = frozenset(),
 ) -> Waived:
     """Apply the waivers to the results.
 
     `elsewhere` are cases that exist but were not asked for; a waiver for one of them is not judged. Nor is one for
-    another backend.
+    another backend. `vague` are causes of these results without a law at a place.
     """
     covered: dict[str, Waiver] = {}
     xpassed: dict[str, Waiver] = {}
     problems = []
+    marks = {waiver.cause for waiver in waivers if waiver.cause}
+    failed = [result for result in results.values() if result.outcome is Outcome.FAILED] if marks else []
+    causes = read_marks(marks, failed)
     for waiver in waivers:
         if waiver.backend and waiver.backend != backend:
             continue
-        named = [result for case, result in results.items() if waiver.names(case)]
-        used = [result.case for result in named if waiver.covers(result)]
+        named = [results[case] for case in results if waiver.names(case)] if waiver.case else failed
+        used = [result.case for result in named if waiver.covers(result, causes)]
         passing = [result.case for result in named if result.outcome is Outcome.PASSED]
         if waiver.expires < today:
             text = f"expired on {waiver.expires}; fix the cause, or ask {waiver.owner} to renew it"
@@ -161,14 +179,25 @@ def apply_waivers(
         if passing:
             text = f"passes now: {_listed(passing)}; remove the waiver or narrow its glob"
             problems.append(WaiverProblem(waiver, "xpassed", text))
-        elif not used and not (not named and any(waiver.names(case) for case in elsewhere)):
-            problems.append(WaiverProblem(waiver, "unused", _unused(waiver, named)))
+        elif not used and not _is_elsewhere(waiver, named, elsewhere):
+            problems.append(WaiverProblem(waiver, "unused", _unused(waiver, named, vague)))
         covered |= dict.fromkeys(used, waiver)
         xpassed |= dict.fromkeys(passing, waiver)
     return Waived(covered, xpassed, tuple(problems))
 
 
-def _unused(waiver: Waiver, named: Sequence[CaseResult]) -> str:
+def _is_elsewhere(waiver: Waiver, named: Sequence[CaseResult], elsewhere: Set[str]) -> bool:
+    """It may be about cases that were not asked for; of which operator a cause is, its id does not tell."""
+    if not waiver.case:
+        return bool(elsewhere)
+    return not named and any(waiver.names(case) for case in elsewhere)
+
+
+def _unused(waiver: Waiver, named: Sequence[CaseResult], vague: Set[str]) -> str:
+    if waiver.cause in vague:
+        return f"{waiver.cause} has no law at a place that a waiver could name; use the fingerprints of its cases"
+    if not waiver.case:
+        return f"no failure has the law of {waiver.cause} at its place; remove the waiver"
     if not named:
         return "matches no case; correct the glob or remove the waiver"
     found = ", ".join(

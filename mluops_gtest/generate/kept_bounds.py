@@ -4,16 +4,19 @@ The folder of a cached case is named after its declaration and its values, the f
 neither a change of the case nor one of the operator ever meets an old bound. What is damaged is computed again.
 """
 
-from collections.abc import Callable, Mapping
+import json
+import math
+import zlib
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from mluops_gtest.errors import UnwritableError
-from mluops_gtest.files.array_file import array_file, read_array_file
 from mluops_gtest.files.cache_folder import cache_folder
-from mluops_gtest.files.mapped import let_go
+from mluops_gtest.files.mapped import let_go, mapped, pieces
 from mluops_gtest.files.writing import replace_file
 from mluops_gtest.generate.cache import CASE_FILE, bound_file, bound_files
 from mluops_gtest.model.binding import bind_values
@@ -22,6 +25,47 @@ from mluops_gtest.model.bounds import bounds_of, mistake_in
 from mluops_gtest.model.case import Case
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.value import Value
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+_ALIGNMENT: Final = 64
+# Eight digits, the checksum of the rest of the head.
+_DIGITS: Final = 8
+
+
+def array_file(arrays: Arrays) -> Iterator[bytes | memoryview]:
+    """The bytes of the file, in pieces."""
+    flat = {name: np.ascontiguousarray(array).reshape(-1).view(np.uint8) for name, array in arrays.items()}
+    head = json.dumps({name: [a.dtype.str, a.shape, _checksum(flat[name])] for name, a in arrays.items()}).encode()
+    head = b"%08x%s\n" % (zlib.crc32(head), head)
+    yield head + bytes(-len(head) % _ALIGNMENT)
+    for values in flat.values():
+        yield values.data
+        yield bytes(-values.size % _ALIGNMENT)
+
+
+def read_array_file(path: Path) -> dict[str, npt.NDArray[Any]]:
+    """The arrays, views of the mapped file; ValueError where it is not as it was written."""
+    with path.open("rb") as file:
+        data = np.frombuffer(mapped(file.fileno()), np.uint8)
+        head = file.readline()
+    if int(head[:_DIGITS], 16) != zlib.crc32(head[_DIGITS:-1]):
+        raise ValueError(f"{path}: the head is damaged")
+    arrays, start = {}, len(head) + -len(head) % _ALIGNMENT
+    for name, (dtype, dims, checksum) in json.loads(head[_DIGITS:]).items():
+        values = data[start : start + np.dtype(dtype).itemsize * math.prod(dims)]
+        if _checksum(values) != checksum:
+            raise ValueError(f"{path}: the values of {name} are damaged")
+        arrays[name] = values.view(dtype).reshape(dims)
+        start += values.size + -values.size % _ALIGNMENT
+    return arrays
+
+
+def _checksum(values: npt.NDArray[np.uint8]) -> int:
+    checksum = 0
+    for _, piece in pieces(values):
+        checksum = zlib.crc32(piece.data, checksum)
+    return checksum
+
 
 _PARTS: Final = Bound.__struct_fields__
 

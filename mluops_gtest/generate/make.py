@@ -11,15 +11,21 @@ from mluops_gtest.authoring.random import MAX_LANES, Draw
 from mluops_gtest.errors import ContentError, DeclarationError, OperatorError
 from mluops_gtest.generate.locking import declared_criteria
 from mluops_gtest.generate.recipe import is_of_author, made_by
-from mluops_gtest.model.asked import asked
 from mluops_gtest.model.baselines import baseline_of
-from mluops_gtest.model.binding import bind_values, expected_results
+from mluops_gtest.model.binding import asked, bind_values, expected_results, proves_little, row_counts
 from mluops_gtest.model.call import Params
 from mluops_gtest.model.case import Case, CaseDraft, Change
-from mluops_gtest.model.degenerate import proves_little, row_counts
 from mluops_gtest.model.dtypes import Array, DType, Layout
-from mluops_gtest.model.operator import Baseline, CheckVerdict, Operator, OutputSpec, RecipeOutput, plain_params
-from mluops_gtest.model.source_place import raised_by, source_of
+from mluops_gtest.model.operator import (
+    Baseline,
+    CheckVerdict,
+    Operator,
+    OutputSpec,
+    RecipeOutput,
+    plain_params,
+    raised_by,
+    source_of,
+)
 from mluops_gtest.model.status import Status
 from mluops_gtest.model.tensor import Tensor, TensorDesc
 
@@ -61,6 +67,9 @@ def _made(draft: CaseDraft, operator: Operator, draw: Draw) -> Case:
     case = _draw(draft, operator, made)
     if draft.changes or draft.changed_params:
         case = changed(case, draft.changes, draft.changed_params)
+    tensor = unchecked_layout(case, operator)
+    if tensor is not None:
+        _refuse_open(draft, f"no check looks at the layout of {tensor}, which is not its own", "undefined")
     answer = operator.answer(bind_values(case, operator))
     _compare_answer(draft, operator, answer)
     _compare_sizes(draft, operator, case, computes=answer.computes)
@@ -168,6 +177,37 @@ def _compare_answer(draft: CaseDraft, operator: Operator, answer: CheckVerdict) 
     )
 
 
+def unchecked_layout(case: Case, operator: Operator) -> str | None:
+    """The tensor whose layout is none of its own and looked at by no check, or None."""
+    for spec in operator.tensors:
+        is_seen = spec.id not in case.expect.null_descriptor
+        if is_seen and case.tensor(spec.id).desc.layout not in spec.layouts:
+            own = changed(case, {spec.id: Change(layout=spec.layouts[0].value)}, {})
+            if _each_check(case, operator) == _each_check(own, operator):
+                return spec.id
+    return None
+
+
+def _each_check(case: Case, operator: Operator) -> list[bool | None]:
+    """Whether each check holds; None where it relies on one that does not."""
+    call, answers = bind_values(case, operator), list[bool | None]()
+    for check in operator.checks:
+        try:
+            answers.append(check.holds(call))
+        except Exception:
+            answers.append(None)
+    return answers
+
+
+def _refuse_open(draft: CaseDraft, reason: str, tag: str) -> None:
+    """What the document leaves open stands in cases of that tag alone."""
+    if tag not in draft.tags:
+        raise DeclarationError(
+            f"{draft.where}: case {draft.id}: {reason}; the document leaves open what comes back. "
+            f"Tag the case `{tag}`, or change it."
+        )
+
+
 def _compare_sizes(draft: CaseDraft, operator: Operator, case: Case, *, computes: bool) -> None:
     """A case has the sizes that it is declared for."""
     if draft.sizes and not computes:
@@ -219,6 +259,10 @@ def _with_baseline(case: Case, draft: CaseDraft, operator: Operator) -> Case:
     if broken is not None:
         raise DeclarationError(f"{draft.where}: case {draft.id}: {broken}; the document does not define that.")
     baseline = baseline_of(operator, call)
+    for tag, reason_of in operator.left_open.items():
+        reason = reason_of(call, baseline)
+        if reason is not None:
+            _refuse_open(draft, reason, tag)
     outputs = tuple(_filled(tensor, baseline, draft, operator) for tensor in case.outputs)
     return replace(case, outputs=outputs, params={**case.params, **baseline.scalars})
 

@@ -7,13 +7,15 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
 
-from mluops_gtest.codec.case_files.case import case_text, read_case, write_case
+from mluops_gtest.codec.case_files.reader import read_case
+from mluops_gtest.codec.case_files.writer import case_text, write_case
 from mluops_gtest.codec.lock import LockEntry, read_locks, write_locks
 from mluops_gtest.codec.schema.schema import Schema
 from mluops_gtest.content.catalogue import Catalogue
 from mluops_gtest.content.root import Root
 from mluops_gtest.errors import ContentError, UnwritableError
 from mluops_gtest.files.case_suffixes import TEXT
+from mluops_gtest.files.writing import replace_file
 from mluops_gtest.generate.locking import as_declared, lock_entry
 from mluops_gtest.generate.make import make_case
 from mluops_gtest.model.case import Case, CaseDraft
@@ -167,7 +169,10 @@ class _Worker:
         if target.committed_only and text is None:
             path.unlink(missing_ok=True)
             return Produced(case_id, entry)
-        write_case(case, operator, path, self._schema, blobs=not target.committed_only)
+        if text is None:
+            write_case(case, operator, path, self._schema, blobs=True)
+        else:
+            replace_file(path, [text])
         return Produced(case_id, entry, written=path.stat().st_size)
 
     def _declared(self, case_id: str) -> CaseDraft:

@@ -8,8 +8,7 @@ from mluops_gtest.authoring.random import Draw
 from mluops_gtest.errors import ContentError, DeclarationError, HarnessError, OperatorError, shown, suggestion
 from mluops_gtest.model.case import CaseDraft
 from mluops_gtest.model.dtypes import DType
-from mluops_gtest.model.operator import Operator, RecipeOutput
-from mluops_gtest.model.source_place import raised_at, raised_by, source_of
+from mluops_gtest.model.operator import Operator, RecipeOutput, raised_at, raised_by, source_of
 
 # What recipes and references raise about values that they cannot work with, maybe deep in numpy.
 _REFUSALS = (ValueError, AssertionError, LookupError, TypeError, ArithmeticError, MemoryError)

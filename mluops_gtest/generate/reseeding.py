@@ -25,10 +25,9 @@ from mluops_gtest.generate.cache import (
 )
 from mluops_gtest.generate.locking import same_values
 from mluops_gtest.generate.make import make_case
-from mluops_gtest.model.case import Case, CaseDraft
+from mluops_gtest.model.case import Case, CaseDraft, Reseed, Reseeded
 from mluops_gtest.model.digest import digest_tensors
 from mluops_gtest.model.operator import Operator
-from mluops_gtest.model.reseed import Reseed, Reseeded
 from mluops_gtest.value import Value
 
 # Draws that may miss a case's conditions before the case counts as broken. Few cases ever need a second one.

@@ -18,9 +18,8 @@ from mluops_gtest.content.selection import Selected
 from mluops_gtest.errors import CaseFileError, ContentError, UnwritableError
 from mluops_gtest.files.cache_folder import cache_folder
 from mluops_gtest.generate.locking import as_declared, lock_entry
-from mluops_gtest.model.case import Case, CaseDraft
+from mluops_gtest.model.case import Case, CaseDraft, Reseeded
 from mluops_gtest.model.digest import digest_bytes, digest_tensors
-from mluops_gtest.model.reseed import Reseeded
 
 if TYPE_CHECKING:
     from mluops_gtest.codec.schema.schema import Schema
@@ -142,7 +141,7 @@ class StoredCases:
 
     @cached_property
     def _other_values(self) -> "ReseededCases":
-        from mluops_gtest.codec.case_files.case import write_case
+        from mluops_gtest.codec.case_files.writer import write_case
         from mluops_gtest.generate.reseeding import CaseFiles, ReseededCases
 
         assert self._reseed is not None
@@ -221,7 +220,7 @@ class StoredCases:
             self.times.generate += time.perf_counter() - start
 
     def _made(self, draft: CaseDraft, entry: LockEntry, folder: Path) -> Case:
-        from mluops_gtest.codec.case_files.case import write_case
+        from mluops_gtest.codec.case_files.writer import write_case
         from mluops_gtest.generate.cache import CASE_FILE, publish
         from mluops_gtest.generate.make import make_case
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 
+from mluops_gtest.errors import UndefinedCallError
 from mluops_gtest.model.baselines import baseline_of
-from mluops_gtest.model.binding import bind_values, expected_results
+from mluops_gtest.model.binding import bind_values, expected_results, owned_rows
 from mluops_gtest.model.case import Case
-from mluops_gtest.model.degenerate import owned_rows
 from mluops_gtest.model.dtypes import Array, DType
 from mluops_gtest.model.operator import CheckVerdict, Operator
 
@@ -22,7 +22,7 @@ def verify_case(case: Case, operator: Operator) -> list[str]:
     try:
         broken = operator.broken(call)
         if broken is not None:
-            return [f"the case is broken: {broken}; {operator.name} does not define that"]
+            raise UndefinedCallError(case.id, operator.name, broken)
         baseline = baseline_of(operator, call)
     except (ValueError, AssertionError, LookupError, TypeError, ArithmeticError, MemoryError) as error:
         # A user's file may hold anything: rows that do not exist, lists of another length.

@@ -7,12 +7,10 @@ import numpy as np
 from msgspec import field
 from msgspec.structs import replace
 
-from mluops_gtest.model.asked import asked
 from mluops_gtest.model.baselines import baseline_of
-from mluops_gtest.model.binding import bind_values
+from mluops_gtest.model.binding import asked, bind_values, proves_little, row_counts
 from mluops_gtest.model.call import OpCall
 from mluops_gtest.model.case import Case
-from mluops_gtest.model.degenerate import proves_little, row_counts
 from mluops_gtest.model.digest import digest_tensors
 from mluops_gtest.model.dtypes import Array
 from mluops_gtest.model.operator import Baseline, CheckVerdict, Operator, RecipeOutput, plain_params

@@ -9,14 +9,12 @@ from mluops_gtest.errors import OperatorError
 from mluops_gtest.minimise import plain_values, refused_calls
 from mluops_gtest.minimise.candidate import Candidates, as_made
 from mluops_gtest.minimise.limit import LIMIT
-from mluops_gtest.minimise.same_cause import FailureCause, can_be_minimised
+from mluops_gtest.minimise.trials import FailureCause, can_be_minimised
 from mluops_gtest.model.binding import bind_values
 from mluops_gtest.model.case import Case
 from mluops_gtest.model.digest import digest_tensors
-from mluops_gtest.model.operator import Operator
-from mluops_gtest.model.reduction import Reduction
+from mluops_gtest.model.operator import Operator, Reduction, raised_by, source_of
 from mluops_gtest.model.result import CaseResult
-from mluops_gtest.model.source_place import raised_by, source_of
 from mluops_gtest.value import Value
 
 T = TypeVar("T")

@@ -5,7 +5,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 from mluops_gtest.model.call import OpCall
 from mluops_gtest.model.labels import MAX_LETTERS
-from mluops_gtest.model.precision import PRECISIONS, Precision
+from mluops_gtest.model.precision import PRECISION_WORDS, PRECISIONS, DeclaredPrecision, Precision, is_precision
 from mluops_gtest.model.status import Status
 from mluops_gtest.value import Value
 
@@ -44,8 +44,7 @@ class Member(Value):
         if self.is_method:
             return callable(value)
         if self.name == "precision":
-            words = value.values() if isinstance(value, dict) else (value,)
-            return all(word in PRECISIONS for word in words)
+            return is_precision(value)
         return isinstance(value, bool if self.signature.endswith("bool") else str)
 
 
@@ -71,8 +70,9 @@ MEMBERS: Final = (
         "False if repeated calls may differ in the last bits; the doctor then does not ask for equal bits",
     ),
     Member(
-        "precision: str | dict[str, str]",
-        f"what it computes in ({', '.join(PRECISIONS)}), for all operators or by operator; elements are held to it",
+        "precision: str | dict[str, str | dict[str, str]]",
+        f"what it computes in ({', '.join(PRECISIONS)}), for all operators, by operator, or by operator and data type; "
+        "elements are held to it",
     ),
     Member("host_memory: bool", "False if the kernel works on its own memory, which `--guard-pages` cannot guard"),
     Member("is_reference: bool", "True for the oracle itself: a baseline that it made is not compared with it"),
@@ -89,7 +89,8 @@ def misfits(backend: object, members: Iterable[Member] = MEMBERS) -> Iterator[st
             if member.required:
                 yield f"It has no `{member.name}`; it needs `{member.signature}`."
         elif not member.fits(getattr(backend, member.name)):
-            yield f"Its `{member.name}` does not fit; it must be `{member.signature}`."
+            allowed = f" {PRECISION_WORDS}" if member is _PRECISION else ""
+            yield f"Its `{member.name}` does not fit; it must be `{member.signature}`.{allowed}"
 
 
 class OfferedBackend:
@@ -127,9 +128,9 @@ class OfferedBackend:
         return bool(getattr(self._backend, "is_reference", False))
 
     @property
-    def precision(self) -> str | dict[str, str]:
-        """What it computes in, by operator or for all; float where it says nothing that is a precision."""
-        declared: str | dict[str, str] = getattr(self._backend, "precision", Precision.FLOAT.value)
+    def precision(self) -> DeclaredPrecision:
+        """What it computes in; float where it says nothing that is a precision."""
+        declared: DeclaredPrecision = getattr(self._backend, "precision", Precision.FLOAT.value)
         return declared if _PRECISION.fits(declared) else Precision.FLOAT.value
 
     @property

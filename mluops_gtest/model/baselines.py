@@ -4,8 +4,7 @@ import numpy as np
 
 from mluops_gtest.errors import OperatorError, shown, suggestion
 from mluops_gtest.model.call import OpCall
-from mluops_gtest.model.operator import Baseline, Operator
-from mluops_gtest.model.source_place import source_of
+from mluops_gtest.model.operator import Baseline, Operator, source_of
 
 
 def baseline_of(operator: Operator, call: OpCall) -> Baseline:

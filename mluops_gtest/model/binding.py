@@ -1,15 +1,60 @@
-"""A case and its buffers bound into the call that a backend gets."""
+"""A case and its buffers bound into the call that a backend gets; which rows of its outputs the operator owns."""
 
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, TypeVar
 
 import numpy as np
 
+from mluops_gtest.errors import HarnessError, OperatorError
 from mluops_gtest.model.call import DEFAULT_ARCH, DEFAULT_NRAM_BYTES, Handle, OpCall, Params, TensorArg
 from mluops_gtest.model.case import BUFFER_LIMIT, Case, Expect
 from mluops_gtest.model.dtypes import Array
-from mluops_gtest.model.operator import Operator
+from mluops_gtest.model.operator import Operator, OutputSpec, raised_by, source_of
 from mluops_gtest.model.tensor import Tensor, TensorDesc
+
+T = TypeVar("T")
+
+
+def asked(operator: Operator, function: object, ask: Callable[[OpCall], T], call: OpCall, which: str) -> T:
+    """What `ask` gives for the call, `which` in words; `function` is where the operator's code is."""
+    try:
+        return ask(call)
+    except HarnessError:
+        raise
+    except Exception as error:
+        raise OperatorError(
+            f"{source_of(function)}: {operator.name} fails on {which}: {raised_by(error, function)}. "
+            "Checks answer every call, in their order; the precondition and the reference every call that they let "
+            "pass."
+        ) from error
+
+
+def row_counts(operator: Operator, outputs: Iterable[Tensor], results: Mapping[str, int]) -> dict[str, int]:
+    """What says how many rows are owned: the scalar results, and the right values of outputs that count."""
+    counting = (tensor for tensor in outputs if tensor.id in operator.counts and tensor.data is not None)
+    return {**results, **{tensor.id: int(tensor.values.reshape(-1)[0]) for tensor in counting}}
+
+
+def owned_rows(spec: OutputSpec, counts: Mapping[str, int]) -> int | None:
+    """How many leading rows the operator owns; None: all."""
+    return None if spec.rows_owned is None else counts.get(spec.rows_owned)
+
+
+def proves_little(tensor: Tensor, operator: Operator, counts: Mapping[str, int]) -> bool:
+    """What the operator owns of this baseline is constant; an output that counts rows is one number by its nature."""
+    if tensor.id in operator.counts:
+        return False
+    return is_constant(tensor.values[: owned_rows(operator.output(tensor.id), counts)].reshape(-1))
+
+
+def is_constant(values: Array) -> bool:
+    """Every element has the bits of the first; an array without elements is not called constant."""
+    if values.size == 0:
+        return False
+    bits = values.view(f"V{values.itemsize}") if values.itemsize > 8 else values.view(f"u{values.itemsize}")
+    # The last element settles almost every array without looking at the rest.
+    return bool(bits[-1] == bits[0] and (bits == bits[0]).all())
+
 
 # A zero of any type.
 _ZERO: Final = bytes(16)
@@ -37,6 +82,7 @@ def bind(
         handle=None if expect.null_handle else handle,
         workspace=None if "workspace" in expect.null_pointer else workspace,
         workspace_size=workspace_size if expect.workspace_size is None else expect.workspace_size,
+        size_null="size" in expect.null_pointer,
     )
 
 

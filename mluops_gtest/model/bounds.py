@@ -9,8 +9,7 @@ from mluops_gtest.model.binding import bind_values
 from mluops_gtest.model.bound import Bound
 from mluops_gtest.model.call import OpCall
 from mluops_gtest.model.case import Case
-from mluops_gtest.model.operator import Operator
-from mluops_gtest.model.source_place import raised_by, source_of
+from mluops_gtest.model.operator import Operator, raised_by, source_of
 
 # The bounds of a case: computed, or kept from an earlier run.
 BoundSource = Callable[[Case, Operator], Mapping[str, Bound]]

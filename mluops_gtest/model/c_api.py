@@ -144,6 +144,9 @@ def is_c_api(value: object) -> bool:
 
 def mistake_in(api: CApi, operator: Operator) -> str | None:
     """What in the functions does not fit the operator, in words; None if nothing does."""
+    for name in operator.queries:
+        if all(signature.query is None or signature.query.name != name for signature in api):
+            return f"the operator says what {name} checks, but no CSignature has this query"
     return next((words for signature in api for words in _mistakes(signature, operator)), None)
 
 

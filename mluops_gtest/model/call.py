@@ -7,6 +7,7 @@ from msgspec import field
 
 from mluops_gtest.model.dtypes import Array, DType, Layout
 from mluops_gtest.model.notes import REFUSALS_LIMIT, Notes
+from mluops_gtest.model.status import Status
 from mluops_gtest.model.tensor import TensorDesc
 from mluops_gtest.value import Value
 
@@ -20,6 +21,10 @@ OLDEST_ARCH = 370
 
 ParamValue = int | float | bool | str | tuple[int, ...] | tuple[float, ...] | None
 Params = Mapping[str, ParamValue]
+
+
+class UndefinedDataError(ValueError):
+    """Raised by a reference that finds out what no precondition can tell beforehand: the document leaves it open."""
 
 
 class Declined(Exception):  # noqa: N818 - the name is the public word for "I do not do this", not a fault
@@ -84,6 +89,15 @@ class TensorArg(Value):
         return self.desc.strides
 
 
+class QueryAnswer(Value):
+    """What a workspace query of the C API answered; `size_null` where it got a null pointer for the size."""
+
+    function: str
+    status: Status
+    size: int = 0
+    size_null: bool = False
+
+
 class OpCall(Value):
     """One call: descriptors, buffers, parameters, workspace. Never the expected answer."""
 
@@ -94,14 +108,18 @@ class OpCall(Value):
     handle: Handle | None = Handle()
     workspace: Array | None = None
     workspace_size: int = 0
+    # The workspace query is also made with a null pointer for the size.
+    size_null: bool = False
     # Results that are not tensors, e.g. num_act_out; the backend writes, the harness compares exactly.
     scalars: MutableMapping[str, int] = field(default_factory=dict)
     # Remarks of the backend on this call, e.g. the function whose status it passes on; they appear in the
     # result, at most 1 MiB of them.
     notes: list[str] = field(default_factory=Notes)
-    # Functions around the operator that refused, in words (a workspace query): the operator's own status is still
-    # the answer, but a call that should succeed must have none of these.
+    # Functions around the operator that refused, in words: the operator's own status is still the answer, but a call
+    # that should succeed must have none of these.
     refusals: list[str] = field(default_factory=lambda: Notes(most=REFUSALS_LIMIT))
+    # The workspace queries that were made; the harness holds each to its own checks.
+    queries: list[QueryAnswer] = field(default_factory=list)
     # The device the call is meant for, where the run names devices.
     device: int | None = None
 

@@ -1,5 +1,6 @@
 """A case: inputs, parameters, expected answer. A draft is the same before its values exist."""
 
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -9,12 +10,41 @@ from msgspec.structs import replace
 
 from mluops_gtest.model.call import Params
 from mluops_gtest.model.criterion import Criterion
-from mluops_gtest.model.reseed import Reseeded
 from mluops_gtest.model.status import Status
 from mluops_gtest.model.tensor import Tensor
 from mluops_gtest.value import Value
 
-TAGS = ("network", "boundary", "negative", "random", "precision", "nonfinite", "smoke", "race", "undefined", "heavy")
+# A seed that a person can type and every report format holds.
+LARGEST_RESEED = 2**32 - 1
+
+
+class Reseed(Value):
+    """The values of `run --reseed number`; where they do not meet a case's conditions, those of the next attempt."""
+
+    number: int
+    attempt: int = 0
+
+    def seed(self, declared: int) -> int:
+        """The seed in the place of a declared one: the first 8 bytes of a SHA-256, little-endian."""
+        text = f"mluops-test/reseed/1/{self.number}/{self.attempt}/{declared}"
+        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
+
+
+class Reseeded(Value):
+    """What `--reseed number` made of a case."""
+
+    number: int
+    # Attempts before this one whose values did not meet the case's conditions.
+    redraws: int = 0
+    # Inputs and parameters are those that the case has without --reseed.
+    fixed: bool = False
+
+
+# What the documents leave open: the answer, or whether subnormal numbers count for 0.
+OPEN_TAGS = ("undefined", "subnormal")
+# Selected by their tag or their id alone; heavy takes gigabytes or minutes.
+NAMED_TAGS = ("heavy", *OPEN_TAGS)
+TAGS = ("network", "boundary", "negative", "random", "precision", "nonfinite", "smoke", "race", *NAMED_TAGS)
 
 # In a case that expects a status, a tensor without values gets a buffer only up to this size: the large
 # ones are descriptors alone, so no giant buffer is ever allocated.
@@ -32,7 +62,7 @@ class Expect(Value):
     null_pointer: tuple[str, ...] = ()
     null_handle: bool = False
     workspace_size: int | None = None
-    # Why the baseline is constant by design: a remark of the declaration and of the lock, not of the file.
+    # Why the baseline is constant by design: the declaration and the lock say so; a committed file does not.
     degenerate: str | None = None
 
     @property
@@ -65,6 +95,11 @@ class Case(Value):
     reseeded: Reseeded | None = None
     # Declared in a content root, so that its reference answers for the baseline; else a file of the user's.
     declared: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        """The document leaves open what comes back."""
+        return any(tag in self.tags for tag in OPEN_TAGS)
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:

@@ -26,11 +26,17 @@ class CaseFinished(Value):
     result: CaseResult
 
 
+class CasesRetracted(Value):
+    """Verdicts on these cases do not count any more; the cases run again."""
+
+    cases: tuple[str, ...]
+
+
 class RunFinished(Value):
     """Every planned case has a result, be it not_run."""
 
     report: RunReport
 
 
-Event = RunStarted | CaseStarted | CaseFinished | RunFinished
+Event = RunStarted | CaseStarted | CaseFinished | CasesRetracted | RunFinished
 Listener = Callable[[Event], None]

@@ -21,10 +21,15 @@ MAX_CELLS: Final = 32
 MAX_LISTED: Final = 4
 
 
+# Along an axis: all of a line is wrong or nothing, or what is behind a wrong element is wrong as well, or lines with a
+# wrong element are almost all wrong.
+LineKind = Literal["whole", "tail", "most"]
+
+
 class AxisSet(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Indices along an axis of `length`: of every `step` from `start` on the first `width`, as far as `stop`.
 
-    Where `listed` has some, it is those; where `loose`, it is some of the others, nobody says which.
+    Where `listed` has some, it is those; where `loose`, it is some of the others, nobody says which, and none besides.
     """
 
     length: int
@@ -149,6 +154,8 @@ class RoundedTo(_Law, frozen=True):
 
     precision: str
     once: bool = True
+    # Towards zero, not to the nearest.
+    is_truncated: bool = False
 
 
 class PermutedAlong(_Law, frozen=True):
@@ -205,6 +212,13 @@ class RoundedInputs(_Law, frozen=True):
     """What the reference makes of inputs that are rounded to a narrower type."""
 
     precision: str
+    is_truncated: bool = False
+
+
+class WithinUlp(_Law, frozen=True):
+    """No element is further from its right value than so many units in the last place: they differ by rounding."""
+
+    ulp: int
 
 
 class OneSided(_Law, frozen=True):
@@ -236,6 +250,7 @@ Law = (
     | ReorderedAlong
     | AsIf
     | RoundedInputs
+    | WithinUlp
     | OneSided
 )
 
@@ -290,6 +305,11 @@ class Explanation(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     fitted: tuple[Fitted, ...]
     # Along each axis the indices that wrong elements have.
     hull: tuple[AxisSet, ...] = ()
+    # Along each axis how wrong elements lie on its lines; None: in no such way.
+    lines: tuple[LineKind | None, ...] = ()
+    # The first and the last wrong element in memory; empty in old files.
+    first: tuple[int, ...] = ()
+    last: tuple[int, ...] = ()
     map: WrongMap | None = None
     samples: tuple[WrongSample, ...] = ()
 

@@ -1,8 +1,12 @@
 """What is known about one operator: its tensors, parameters, ordered checks, reference, recipes, criteria."""
 
-from collections.abc import Callable, Mapping
+import functools
+import inspect
+import traceback
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import msgspec
 
@@ -13,6 +17,34 @@ from mluops_gtest.model.dtypes import Array, DType, Layout
 from mluops_gtest.model.sized_axis import SizedAxis
 from mluops_gtest.model.status import Status
 from mluops_gtest.value import Value
+
+
+def source_of(function: object) -> str:
+    """`file:line` of a function, method, partial or callable object; its repr where Python does not know."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    plain = inspect.unwrap(function) if callable(function) else function
+    # A method passes on what its function is asked for; an object is called by its class.
+    for one in (plain, vars(type(plain)).get("__call__")):
+        code = getattr(one, "__code__", None)
+        if code is not None:
+            return f"{code.co_filename}:{code.co_firstlineno}"
+    return repr(function)
+
+
+def raised_at(error: BaseException, folder: Path) -> str | None:
+    """`file:line` of the innermost call in a file of that folder; None where there is none."""
+    frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    if isinstance(error, SyntaxError) and error.filename is not None:
+        frames.append((error.filename, error.lineno or 1))
+    return next((f"{file}:{line}" for file, line in reversed(frames) if Path(file).parent == folder), None)
+
+
+def raised_by(error: BaseException, function: object) -> str:
+    """What a function of an operator raised, with the place in the operator's files."""
+    own = source_of(function)
+    place = raised_at(error, Path(own).parent) or own
+    return "; ".join([f"{type(error).__name__}: {error} ({place})", *getattr(error, "__notes__", ())])
 
 
 class TensorSpec(Value):
@@ -102,14 +134,34 @@ class Check(Value):
     writes: bool = False
 
 
+SIZE_NULL: Final = Check(
+    "size_null", Status.BAD_PARAM, lambda call: not call.size_null, "the pointer to the size must not be null", "C API"
+)
+
+
+class QueryChecks(Value):
+    """What a workspace query of the C API checks, in its own order; SUCCESS where the call breaks none of it."""
+
+    # Names of the operator's checks, SIZE_NULL in its place, and checks that only the query makes.
+    checks: tuple[str | Check, ...]
+    # Names of those that no specification asks of the query, nor forbids: where one comes first, nothing is judged.
+    silent: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The checks by name, in order."""
+        return tuple(one if isinstance(one, str) else one.name for one in self.checks)
+
+
 @dataclass(frozen=True, slots=True)
 class CheckVerdict:
     """What the ordered checks say of a call; `check` is the one that answered, None if all hold."""
 
     status: Status
     check: str | None = None
-    # Follows from the check.
+    # These follow from the check.
     writes: bool = field(default=False, compare=False)
+    message: str = field(default="", compare=False)
 
     @property
     def computes(self) -> bool:
@@ -186,6 +238,9 @@ class Operator:
     suspects: Mapping[str, Callable[[OpCall], Mapping[str, Array]]] = field(default_factory=dict)
     # What the document takes for granted about the data of a valid call; why it does not hold, or None.
     precondition: Callable[[OpCall], str | None] | None = None
+    # Tag of OPEN_TAGS → what the document leaves open: why a call with this answer is so, or None. Other cases hold
+    # nothing of it, and fuzzing draws none.
+    left_open: Mapping[str, Callable[[OpCall, Baseline], str | None]] = field(default_factory=dict)
     # Bytes of workspace the kernel wants; 0 where it needs none.
     workspace_size: Callable[[OpCall], int] | None = None
     # Check → why no case tells it apart: whatever it refuses, a later one refuses with the same status.
@@ -196,6 +251,8 @@ class Operator:
     sizes: Mapping[str, SizedAxis] = field(default_factory=dict)
     # `output: fault`, as `audit outputs` names it → why no case need tell it.
     accepted_faults: Mapping[str, str] = field(default_factory=dict)
+    # Workspace query, as the C API names it → what it checks; others are not judged where the call is refused.
+    queries: Mapping[str, QueryChecks] = field(default_factory=dict)
     # Atomic adds: the document allows any order, so repeated runs may differ in the last bits.
     order_free: bool = False
     # The parameter fields that are results of the call, and the outputs that say how many rows of others it owns.
@@ -211,15 +268,15 @@ class Operator:
 
     def answer(self, call: OpCall) -> CheckVerdict:
         """The status of the call by the ordered checks, and the check that gave it."""
-        for check in self.checks:
-            try:
-                holds = check.holds(call)
-            except Exception as error:
-                error.add_note(f"raised by the check {check.name} ({check.place})")
-                raise
-            if not holds:
-                return CheckVerdict(check.status, check.name, check.writes)
-        return CheckVerdict(Status.SUCCESS)
+        return _first_broken(self.checks, call)
+
+    def query_answer(self, function: str, call: OpCall) -> CheckVerdict | None:
+        """The status that the workspace query owes to the call; None where no specification says."""
+        declared = self.queries.get(function)
+        if declared is None:
+            return None
+        answer = _first_broken((self.check(one) if isinstance(one, str) else one for one in declared.checks), call)
+        return None if answer.check in declared.silent else answer
 
     def early_answer(self, call: OpCall) -> Status | None:
         """The status of a call that computes nothing, with scalar results of 0 after a success; None if it computes."""
@@ -265,6 +322,12 @@ class Operator:
         return (*self.inputs, *self.outputs)
 
     @property
+    def pointers(self) -> tuple[str, ...]:
+        """What a case may pass as a null pointer: data, the workspace, host arrays, `size` of a workspace query."""
+        arrays = (one.name for one in self.param_fields if one.label == "repeated")
+        return (*(spec.id for spec in self.tensors), "workspace", *arrays, *(("size",) if self.queries else ()))
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Every name that a user may type."""
         return (self.name,) if self.name == self.released_name else (self.name, self.released_name)
@@ -280,6 +343,27 @@ class Operator:
         return None if self.params is None else self.params.descriptor
 
 
+def _first_broken(checks: Iterable[Check], call: OpCall) -> CheckVerdict:
+    for check in checks:
+        try:
+            holds = check.holds(call)
+        except Exception as error:
+            error.add_note(f"raised by the check {check.name} ({check.place})")
+            raise
+        if not holds:
+            return CheckVerdict(check.status, check.name, check.writes, check.message)
+    return CheckVerdict(Status.SUCCESS)
+
+
 def plain_params(values: Mapping[str, Any]) -> dict[str, ParamValue]:
     """Parameters with tuples for sequences, so that they can live in frozen values."""
     return {k: tuple(v) if isinstance(v, (list, tuple)) else v for k, v in values.items()}
+
+
+class Reduction(Value):
+    """A quantity of a call that can be made smaller."""
+
+    # How many there are in a call.
+    size: Callable[[OpCall], int]
+    # The call without those from `start` up to `stop`; None where it would not be one that the document defines.
+    without: Callable[[OpCall, int, int], RecipeOutput | None]

@@ -23,7 +23,7 @@ class Outcome(TableEnum):
     PASSED = ("passed", False, "✓", Tone.GOOD, "passed", "通过")
     FAILED = ("failed", True, "✗", Tone.BAD, "failed", "失败")
     WRONG_STATUS = ("wrong_status", True, "≠", Tone.BAD, "wrong status", "状态码错误")
-    MEMORY = ("memory", True, "⚠", Tone.BAD, "memory", "内存越界")
+    MEMORY = ("memory", True, "⚠", Tone.BAD, "memory", "内存错误")
     CRASHED = ("crashed", True, "✸", Tone.BAD, "crashed", "崩溃")
     TIMED_OUT = ("timed_out", True, "◷", Tone.BAD, "timed out", "超时")
     SUSPECT = ("suspect", True, "?", Tone.ODD, "suspect", "存疑")
@@ -69,6 +69,16 @@ class Outcome(TableEnum):
     def was_called(self) -> bool:
         """The backend was asked."""
         return self not in (Outcome.SKIPPED, Outcome.NOT_RUN)
+
+    @property
+    def ends_a_call(self) -> bool:
+        """A call may come to it; the others are said by whoever plans and waives."""
+        return self not in (Outcome.NOT_RUN, Outcome.XFAILED, Outcome.XPASSED)
+
+    @property
+    def is_of_values(self) -> bool:
+        """What the outputs hold decided it."""
+        return self in (Outcome.PASSED, Outcome.FAILED, Outcome.SUSPECT)
 
     @property
     def has_no_answer(self) -> bool:

@@ -6,13 +6,14 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from mluops_gtest.model.call import OpCall
+from mluops_gtest.model.case import OPEN_TAGS
 from mluops_gtest.model.operator import Mutant, Operator
 from mluops_gtest.value import Value
 
 if TYPE_CHECKING:
     from mluops_gtest.model.c_api import CApi
     from mluops_gtest.model.exact_element import ExactElements
-    from mluops_gtest.model.reduction import Reduction
+    from mluops_gtest.model.operator import Reduction
     from mluops_gtest.model.space import Space
 
 T = TypeVar("T")
@@ -51,6 +52,10 @@ def _mistake_in_mutants(mutants: tuple[Mutant, ...], _operator: Operator) -> str
     return None if twice is None else f"two mutants are named {twice!r}; give each a name of its own"
 
 
+def _are_variants(value: object) -> bool:
+    return isinstance(value, Mapping) and set(value) <= set(OPEN_TAGS) and all(map(_are_mutants, value.values()))
+
+
 def _is_c_api(value: object) -> bool:
     # Few commands know of C functions.
     from mluops_gtest.model.c_api import is_c_api
@@ -75,13 +80,20 @@ def _mistake_in_space(space: "Space", _operator: Operator) -> str | None:
 
 
 def _are_reductions(value: object) -> bool:
-    from mluops_gtest.model.reduction import Reduction
+    from mluops_gtest.model.operator import Reduction
 
     return isinstance(value, Mapping) and all(isinstance(one, Reduction) for one in value.values())
 
 
 MUTANTS: Final[Part[tuple[Mutant, ...]]] = Part(
     "mutants", "MUTANTS", "a tuple of mluops_gtest.authoring.Mutant", _are_mutants, _mistake_in_mutants
+)
+# By the tag whose cases alone tell them from others: implementations that the document allows.
+VARIANTS: Final[Part[Mapping[str, tuple[Mutant, ...]]]] = Part(
+    "variants",
+    "VARIANTS",
+    f"a mapping of {' and '.join(OPEN_TAGS)} to tuples of mluops_gtest.authoring.Mutant",
+    _are_variants,
 )
 TORCH_KERNEL: Final[Part[TorchKernel]] = Part("torch_kernel", "run", "a function run(call, inputs, outputs)", callable)
 C_API: "Final[Part[CApi]]" = Part(

@@ -1,18 +1,51 @@
 """A whole run: its results, what it ran on, and the exit code that follows."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, overload
+from typing import Any, Generic, TypeVar, overload
 
 from msgspec import field
 from msgspec.structs import replace
 
 from mluops_gtest.errors import ExitCode
+from mluops_gtest.model.counted import counted
+from mluops_gtest.model.coverage import required_millionths
 from mluops_gtest.model.result import CaseResult, Outcome
 from mluops_gtest.value import Value
 
+T = TypeVar("T")
+
+
+class Group(Value, Generic[T]):
+    """Those that share a mark; the first is the smallest case, the easiest one to look at."""
+
+    mark: Hashable
+    members: tuple[T, ...]
+
+    @property
+    def first(self) -> T:
+        return self.members[0]
+
+
+def grouped(items: Iterable[T], mark: Callable[[T], Hashable], size: Callable[[T], tuple[int, str]]) -> list[Group[T]]:
+    """The largest group first; `size` is an item's number of elements and its name, which decides where they tie."""
+    found: dict[Hashable, list[T]] = {}
+    for item in items:
+        found.setdefault(mark(item), []).append(item)
+    groups = [Group(key, tuple(sorted(members, key=size))) for key, members in found.items()]
+    return sorted(groups, key=lambda group: (-len(group.members), size(group.first)[1]))
+
+
+def mark_of(result: CaseResult) -> Hashable:
+    """What cases with the same mistake have in common."""
+    return result.fingerprint or (result.outcome, result.causes)
+
+
 FORMAT = 1
+# They run in the process of the harness by design: it is their own.
+_OWN_BACKENDS = ("numpy", "reference")
+ISOLATION_OFF = "Isolation was off: the backend ran in the process that judged it, and could reach everything there."
 
 
 class Tally:
@@ -52,6 +85,22 @@ class Tally:
     def failing(self) -> int:
         """Cases that ran and block."""
         return sum(n for outcome, n in self._outcomes.items() if _fails(outcome))
+
+    @property
+    def covered(self) -> int:
+        """Cases that passed or failed, not skipped or not run."""
+        return sum(n for outcome, n in self._outcomes.items() if outcome.was_called)
+
+    def lacks(self, percentage: str | None) -> bool:
+        """Fewer of the cases are covered than that."""
+        return percentage is not None and self.covered * 1_000_000 < required_millionths(percentage) * self.cases
+
+    def coverage_words(self, percentage: str | None) -> str:
+        """That too little was compared, for the end of a line; empty where it was enough."""
+        compared = f"{self.covered} of {counted(self.cases, 'case')} compared"
+        if self.lacks(percentage):
+            return f"; less than --require-coverage {percentage}: {compared}"
+        return f"; more was skipped than compared: {compared}" if self._outcomes[Outcome.SKIPPED] > self.covered else ""
 
     @property
     def exit_code(self) -> ExitCode:
@@ -155,6 +204,18 @@ class RunReport(Value, dict=True):
         return number if isinstance(number, int) else None
 
     @property
+    def is_isolated(self) -> bool | None:
+        """The backend ran in workers, or is one of our own; None where the report does not say."""
+        isolated = self.backend.get("isolated")
+        is_ours = self.backend.get("spec") in _OWN_BACKENDS
+        return True if is_ours else isolated if isinstance(isolated, bool) else None
+
+    @property
+    def required_coverage(self) -> str | None:
+        """The percentage of --require-coverage; None where none was asked for."""
+        return self.selection.get("require_coverage")
+
+    @property
     def looked_at_elements(self) -> bool:
         """Every element was held to what arithmetic allows, where the operator declares that."""
         return self.selection.get("elementwise") is True
@@ -166,8 +227,11 @@ class RunReport(Value, dict=True):
 
     @property
     def exit_code(self) -> ExitCode:
-        """What the run answers to the shell."""
-        return ExitCode.INTERRUPTED if self.interrupted else self.tally.exit_code
+        """What the run answers to the shell; too little coverage is the least of it."""
+        if self.interrupted:
+            return ExitCode.INTERRUPTED
+        code = self.tally.exit_code
+        return ExitCode.worst((code, ExitCode.EMPTY)) if self.tally.lacks(self.required_coverage) else code
 
 
 def exit_code(results: Iterable[CaseResult]) -> ExitCode:

@@ -2,17 +2,18 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final, Literal
 
 from msgspec import field
 
 from mluops_gtest.files.typed import Count
 from mluops_gtest.model.arbitration import Arbitration
-from mluops_gtest.model.cause import Cause
+from mluops_gtest.model.case import Reseeded
+from mluops_gtest.model.cause import Cause, Exceeded, Leak, Told
 from mluops_gtest.model.explanation import Explanation
 from mluops_gtest.model.outcome import Outcome
 from mluops_gtest.model.reasons import reason_of
-from mluops_gtest.model.reseed import Reseeded
+from mluops_gtest.model.reasons.english import share_words
 from mluops_gtest.model.status import Status
 from mluops_gtest.value import Value
 
@@ -71,6 +72,8 @@ class ElementReading(Value):
     evaluated: str
     baseline: str
     allowed: float
+    # Of a half output: beyond any order of float operations, within half arithmetic; `precision` is then half.
+    as_half: Count = 0
 
 
 class ThreadsReading(Value):
@@ -122,6 +125,10 @@ class CaseInfo(Value):
     doc: str = ""
     theory_io_bytes: float | None = None
     theory_ops: float | None = None
+    # The check that must answer the call; empty where all hold.
+    check: str = ""
+    # The outputs that are held to criteria of the case, not to those of the operator.
+    own_criteria: tuple[str, ...] = ()
     # Under --reseed: what that made of the case.
     reseeded: Reseeded | None = None
 
@@ -205,6 +212,8 @@ class CaseResult(Value):
     attempts: tuple[Attempt, ...] = ()
     # Under --stress: what the repetitions came to.
     stress: StressReading | None = None
+    # What its call was seen to keep; the case fails only under --fail-on-leak.
+    leak: Leak | None = None
     # `v1:` and a short hash: the same mistake on the same case gives the same one. Empty where nothing is wrong.
     fingerprint: str = ""
     profile: Profile | None = None
@@ -213,6 +222,8 @@ class CaseResult(Value):
     # Of a run on a cluster: where the case ran.
     host: str = ""
     device: int | None = None
+    # There: `worker` where the verdict is the worker's own; empty where this machine judged.
+    judged_by: Literal["", "worker"] = ""
     # The case itself or its content is broken, not the backend: exit 3.
     content_error: bool = False
     # The harness itself failed: exit 70.
@@ -252,3 +263,43 @@ def _unproved(result: CaseResult) -> str:
     if not result.readings and (status is None or expected is None):
         return "it has no reading and no status that was checked"
     return ""
+
+
+# Beyond this a distance in ulp says nothing but that the values have nothing to do with each other.
+MAX_ULP: Final = 10_000
+
+
+def told_ulp(worst: Worst) -> int | None:
+    """The largest distance in ulp where it says something: it is taken over finite pairs, and NaN or inf is worse."""
+    finite = "n" not in f"{worst.evaluated}{worst.baseline}".lower()
+    return worst.max_ulp if worst.max_ulp and worst.max_ulp <= MAX_ULP and finite else None
+
+
+def worst_words(result: CaseResult) -> str:
+    """Where an output is furthest from its baseline, and what of its difference its causes do not tell."""
+    worst = result.worst
+    if worst is None:
+        return ""
+    asked = [reading.threshold for reading in result.readings if reading.output == worst.output]
+    share = share_words(
+        worst.beyond, worst.unequal, worst.bits_unequal, worst.compared, equality=bool(asked) and min(asked) <= 0
+    )
+    ulp = told_ulp(worst)
+    # Of the words of an earlier version nobody knows what they say; mostly it is this.
+    told = any(
+        isinstance(cause, Told) or (isinstance(cause, Exceeded) and cause.output == worst.output)
+        for cause in result.causes
+    )
+    beside = ["" if told else share, "" if ulp is None else f"at most {ulp} ulp apart"]
+    place = f"{worst.output}[{', '.join(map(str, worst.index))}]"
+    return "; ".join(filter(None, [f"{place} = {worst.evaluated}, expected {worst.baseline}", *beside]))
+
+
+def worst_outlier(result: CaseResult) -> str:
+    """The element that is furthest beyond what arithmetic allows, and how many there are; empty where none is."""
+    if not result.outliers:
+        return ""
+    worst = max(result.elements, key=lambda reading: reading.ratio)
+    place = f"{worst.output}[{', '.join(map(str, worst.index))}]"
+    others = f"; {result.outliers} such elements" if result.outliers > 1 else ""
+    return f"{place} = {worst.evaluated}, expected {worst.baseline} ± {worst.allowed:.3g}{others}"

@@ -1,8 +1,7 @@
 """A result that did not pass, in words that fit any file format."""
 
-from mluops_gtest.model.difference import worst_words
 from mluops_gtest.model.plain_text import plain
-from mluops_gtest.model.result import CaseResult
+from mluops_gtest.model.result import CaseResult, worst_words
 
 
 def details(result: CaseResult) -> str:

@@ -2,6 +2,7 @@
 
 import io
 import shlex
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -9,17 +10,90 @@ from rich.console import Console
 from rich.table import Table
 
 from mluops_gtest.content.root import BUILTIN, recorded_roots
+from mluops_gtest.model import cause
+from mluops_gtest.model.arbitration import Arbitration
+from mluops_gtest.model.cause import Leak
 from mluops_gtest.model.counted import counted
-from mluops_gtest.model.difference import worst_outlier, worst_words
 from mluops_gtest.model.event import CaseFinished, Event
-from mluops_gtest.model.report import RunReport
-from mluops_gtest.model.result import CaseResult, Outcome, StressReading
+from mluops_gtest.model.reasons import reason_of
+from mluops_gtest.model.report import ISOLATION_OFF, RunReport
+from mluops_gtest.model.result import CaseResult, Outcome, StressReading, worst_outlier, worst_words
 from mluops_gtest.reports.markup import escape, escape_lines
-from mluops_gtest.reports.run_facts import RunFacts
 from mluops_gtest.reports.tables import LINE, table_of
 
 if TYPE_CHECKING:
     from mluops_gtest.explain.groups import CauseGroup
+
+
+class RunFacts:
+    """Counts, and of what is rare the thing itself."""
+
+    def __init__(self) -> None:
+        self.cases = 0
+        # By operator.
+        self.outcomes: dict[str, Counter[Outcome]] = defaultdict(Counter)
+        self.seconds: dict[str, float] = defaultdict(float)
+        # The reasons of cases that were skipped or not run, and how often each occurs.
+        self.not_tested: dict[Outcome, Counter[str]] = {Outcome.SKIPPED: Counter(), Outcome.NOT_RUN: Counter()}
+        # Those of them that name an operator which nobody knows here: least is lost there.
+        self.foreign: set[str] = set()
+        # Cases that do not block and have notes, and the first note.
+        self.noted = 0
+        self.first_note = ""
+        # Elements beyond what arithmetic allows in cases that do not block; the case that has the worst of them.
+        self.with_outliers = self.outliers = 0
+        self.precisions: set[str] = set()
+        self.outlier: CaseResult | None = None
+        self.arbitrated: list[Arbitration] = []
+        self.stress: list[StressReading] = []
+        # Of cases that do not block.
+        self.leaks: dict[str, Leak] = {}
+        self.hosts: dict[str, Counter[Outcome]] = defaultdict(Counter)
+
+    @staticmethod
+    def of(results: Iterable[CaseResult]) -> "RunFacts":
+        """The facts about these results."""
+        facts = RunFacts()
+        for result in results:
+            facts.add(result)
+        return facts
+
+    def add(self, result: CaseResult) -> None:
+        """One more result."""
+        self.cases += 1
+        operator, outcome = result.operator or "?", result.outcome
+        self.outcomes[operator][outcome] += 1
+        self.seconds[operator] += result.seconds
+        if outcome in self.not_tested:
+            self.not_tested[outcome][result.reason] += 1
+            if any(isinstance(one, cause.UnknownOperator) for one in result.causes):
+                self.foreign.add(result.reason)
+        if result.host:
+            self.hosts[result.host][outcome] += 1
+        if result.stress is not None:
+            self.stress.append(result.stress)
+        self.arbitrated.extend(result.arbitrated)
+        if outcome.blocks:
+            return
+        if result.leak is not None:
+            self.leaks[result.case] = result.leak
+        if result.outliers:
+            self._add_outliers(result)
+        elif result.notes and result.leak is None:
+            self.first_note = self.first_note or f"{result.case}: {result.notes[0]}"
+            self.noted += 1
+
+    def _add_outliers(self, result: CaseResult) -> None:
+        self.with_outliers += 1
+        self.outliers += result.outliers
+        self.precisions.update(reading.precision for reading in result.elements if reading.beyond)
+        if self.outlier is None or _worst(result) > _worst(self.outlier):
+            self.outlier = result
+
+
+def _worst(result: CaseResult) -> float:
+    return max(reading.ratio for reading in result.elements)
+
 
 _MAX_GROUPS = 20
 _MAX_OTHERS = 3
@@ -68,10 +142,15 @@ class TerminalReporter:
             self._outliers(facts)
             self._arbitrated(facts)
             self._stress(facts)
+            self._leaks(facts)
         counts = ", ".join(f"{n} {outcome}" for outcome, n in report.summary.items())
-        self._out.print(f"{counts} in {report.seconds:.1f} s on {escape(str(report.backend['name']))}", soft_wrap=True)
+        lack = report.tally.coverage_words(report.required_coverage)
+        backend = escape(str(report.backend["name"]))
+        self._out.print(f"{counts} in {report.seconds:.1f} s on {backend}{lack}", soft_wrap=True)
         if words := host_words(facts):
             self._out.print(escape(words), soft_wrap=True)
+        if report.is_isolated is False:
+            self._out.print(ISOLATION_OFF, soft_wrap=True)
         if report.reseed is not None:
             self._out.print(reseed_words(report), soft_wrap=True)
         if report.labels and (self._verbosity > 0 or self._whole):
@@ -103,14 +182,15 @@ class TerminalReporter:
         self._out.print()
 
     def _group_lines(self, group: "CauseGroup", everything: str) -> Iterator[str]:
-        """What the cases of a group have in common, the smallest as a failure of its own, the names of the others."""
+        """What the cases of a group share, one that shows it as a failure of its own, the names of the others."""
         from mluops_gtest.model.reasons.explained import headline_words, support_words
 
         if group.headline is not None:
             yield f"[bold]{escape(headline_words(group.headline))}[/]"
             yield from (f"  {escape(words)}" for words in support_words(group.headline))
-        head, *lines = failure_lines(group.first, verbose=self._verbosity > 0)
-        names = [escape(result.case) for result in group.members[1:]]
+            yield from [f"  cause:  {group.mark}"] if self._whole else []
+        head, *lines = failure_lines(group.example, verbose=self._verbosity > 0)
+        names = [escape(result.case) for result in group.members if result is not group.example]
         yield head + (f" and {len(names)} more in the same way" if names else "")
         yield from lines
         if not names:
@@ -124,7 +204,10 @@ class TerminalReporter:
 
     def _skips(self, facts: RunFacts) -> None:
         for outcome, reasons in facts.not_tested.items():
-            for reason, count in reasons.most_common(_MAX_SKIP_REASONS):
+            ordered = sorted(reasons.most_common(), key=lambda item: item[0] in facts.foreign)
+            rest = sum(count for _, count in ordered[_MAX_SKIP_REASONS:])
+            more = [("for other reasons, -v shows all", rest)] if rest else []
+            for reason, count in (*ordered[:_MAX_SKIP_REASONS], *more):
                 word = f"[{outcome.tone.terminal}]{outcome.value}[/]"
                 self._out.print(f"{word} {count}: {escape(reason)}", soft_wrap=True)
 
@@ -144,6 +227,12 @@ class TerminalReporter:
         """How much was repeated, and what varied."""
         if facts.stress:
             self._out.print(f"[yellow]stress[/] {escape(stress_words(facts.stress))}", soft_wrap=True)
+
+    def _leaks(self, facts: RunFacts) -> None:
+        """Calls that keep memory each time, an operator a line."""
+        for case, leak in facts.leaks.items():
+            words = f"{case} {reason_of((leak,))}; --fail-on-leak fails such cases"
+            self._out.print(f"[yellow]leak[/] {escape(words)}", soft_wrap=True)
 
     def _notices(self, facts: RunFacts) -> None:
         """What was tolerated in cases that are no failures: a padded input, a field that nobody knows."""

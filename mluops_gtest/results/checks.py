@@ -4,19 +4,146 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from functools import lru_cache
+from itertools import pairwise
+from operator import lt
 from typing import Any, Final, NotRequired, TypedDict
 
-from mluops_gtest.errors import shown
-from mluops_gtest.files.typed import Source, convert, keep_plain
+import msgspec
+
+from mluops_gtest.errors import ContentError, shown
+from mluops_gtest.files.typed import MAX_INTEGER, Source, convert, keep_plain
 from mluops_gtest.model.arbitration import MAX_EXAMINED, MAX_EXAMPLES, Arbitration
+from mluops_gtest.model.coverage import Percentage
 from mluops_gtest.model.drift import SIZELESS
+from mluops_gtest.model.explanation import (
+    MAX_CELLS,
+    MAX_STORED_SAMPLES,
+    AxisSet,
+    Explanation,
+    Fitted,
+    LaidOut,
+    PermutedAlong,
+    RepeatedAlong,
+    ReversedAlong,
+    TakenFrom,
+    Where,
+    WithinUlp,
+    WrongMap,
+)
 from mluops_gtest.model.labels import ANY_NAME
 from mluops_gtest.model.outcome import Outcome
 from mluops_gtest.model.precision import PRECISIONS
 from mluops_gtest.model.query import Query
 from mluops_gtest.model.report import RunReport, TalliedResults
 from mluops_gtest.model.result import CaseInfo, CaseResult, ElementReading, Profile, Reading, StressReading, Worst
-from mluops_gtest.results.explanation_checks import check_explanation
+
+_SIGNS: Final = frozenset(".123456789#")
+
+
+def check_explanation(explained: Explanation, source: Source, index: int) -> None:
+    """Refuse an explanation that no run makes; it is the one at that index of its result."""
+
+    def refused(what: str, part: str) -> ContentError:
+        return source.error(what, f".explained[{index}]{part}")
+
+    dims = explained.dims
+    if not all(0 < length <= MAX_INTEGER for length in dims):
+        raise refused("lengths must be at least 1", ".dims")
+    size = math.prod(dims)
+    if not 0 < explained.wrong <= size:
+        raise refused(f"{explained.wrong} of {size} elements cannot be wrong", ".wrong")
+    if not explained.fitted:
+        raise refused("it must have at least one set", ".fitted")
+    for number, fitted in enumerate(explained.fitted):
+        if not _can_be(fitted, explained):
+            raise refused("it does not fit the output", f".fitted[{number}]")
+    ends = _are_ends(explained.first, explained.last, dims)
+    for is_right, what, part in (
+        (_is_hull(explained.hull, dims), "it does not fit the dims", ".hull"),
+        (len(explained.lines) in (0, len(dims)), "it does not fit the dims", ".lines"),
+        (ends, f"it and .last must be elements of {list(dims)}, in this order", ".first"),
+        (len(explained.samples) <= MAX_STORED_SAMPLES, f"more than {MAX_STORED_SAMPLES} samples", ".samples"),
+        (explained.map is None or _is_map(explained.map), "it is no map", ".map"),
+    ):
+        if not is_right:
+            raise refused(what, part)
+    for number, sample in enumerate(explained.samples):
+        if not _is_inside(sample.index, dims):
+            raise refused(f"{list(sample.index)} is outside of {list(dims)}", f".samples[{number}].index")
+
+
+def _is_inside(index: tuple[int, ...], dims: tuple[int, ...]) -> bool:
+    return len(index) == len(dims) and min(index, default=0) >= 0 and all(map(lt, index, dims))
+
+
+def _are_ends(first: tuple[int, ...], last: tuple[int, ...], dims: tuple[int, ...]) -> bool:
+    return first == last == () or (_is_inside(first, dims) and _is_inside(last, dims) and first <= last)
+
+
+def _can_be(fitted: Fitted, explained: Explanation) -> bool:
+    size = explained.size
+    counts = 0 <= fitted.agreeing <= fitted.inside <= size and 0 <= fitted.lawful <= explained.wrong
+    places = (fitted.where, *fitted.also)
+    return counts and all(_is_place(where, explained.dims) for where in places) and _is_law(fitted, len(explained.dims))
+
+
+# Cases that fail for one cause have much the same sets.
+@lru_cache(maxsize=4096)
+def _is_place(where: Where, dims: tuple[int, ...]) -> bool:
+    """Sets along axes of the lengths that these dims have, taken together as the spans say."""
+    if not where.axes:
+        return not (where.spans or where.least or where.most or where.outside)
+    spans = where.spans or (1,) * len(where.axes)
+    if min(spans) < 1 or sum(spans) != len(dims) or len(spans) != len(where.axes):
+        return False
+    ends = [sum(spans[: number + 1]) for number in range(len(spans))]
+    lengths = [math.prod(dims[end - span : end]) for end, span in zip(ends, spans, strict=True)]
+    return all(
+        not sets or (len(sets) == len(lengths) and all(map(_is_set, sets, lengths)))
+        for sets in (where.axes, where.least, where.most)
+    )
+
+
+def _is_hull(hull: tuple[AxisSet, ...], dims: tuple[int, ...]) -> bool:
+    return not hull or (len(hull) == len(dims) and all(map(_is_set, hull, dims)))
+
+
+def _is_set(one: AxisSet, length: int) -> bool:
+    inside = one.length == length and 0 <= one.start < one.stop <= length and 1 <= one.width <= one.step
+    listed = one.listed
+    in_order = all(first < second for first, second in pairwise(listed))
+    return inside and (not listed or (in_order and (listed[0], listed[-1] + 1) == (one.start, one.stop)))
+
+
+def _is_law(fitted: Fitted, axes: int) -> bool:
+    """Its numbers are finite, and the axes that it names exist."""
+    law: Any = fitted.law
+    if law is None:
+        return True
+    numbers = [value for value in msgspec.structs.astuple(law) if isinstance(value, float)]
+    if not all(map(math.isfinite, numbers)):
+        return False
+    match law:
+        case PermutedAlong(axis=axis, order=order):
+            return 0 <= axis < axes and sorted(order) == list(range(len(order))) and order != tuple(sorted(order))
+        case RepeatedAlong(axis=axis, index=index):
+            return 0 <= axis < axes and index >= 0
+        case ReversedAlong(axis=axis):
+            return 0 <= axis < axes
+        case LaidOut(order=order):
+            return sorted(order) == list(range(axes))
+        case TakenFrom(offset=offset):
+            return len(offset) == axes and any(offset)
+        case WithinUlp(ulp=ulp):
+            return ulp > 0
+    return True
+
+
+def _is_map(seen: WrongMap) -> bool:
+    sides = 0 < seen.rows <= MAX_CELLS and 0 < seen.columns <= MAX_CELLS and seen.width >= 0
+    return sides and len(seen.cells) == seen.rows * seen.columns and _SIGNS.issuperset(seen.cells)
+
 
 # Part I of N; more digits are no count of machines.
 _SHARD: Final = re.compile(r"([1-9]\d{0,5})/([1-9]\d{0,5})")
@@ -59,6 +186,7 @@ class SelectionRecord(TypedDict, total=False):
     shard: str | None
     times: str | None
     reseed: int | None
+    require_coverage: Percentage | None
     # Elements were looked at one by one; absent in earlier versions, which did not.
     elementwise: bool
     cases: int
@@ -156,7 +284,8 @@ def _check_reading(reading: Reading, source: Source, index: int) -> None:
 
 
 def _check_elements(seen: ElementReading, source: Source, at: str) -> None:
-    _refuse_unless(seen.beyond <= seen.compared, "more elements are beyond than there are", source, f"{at}.beyond")
+    found = seen.beyond + seen.as_half
+    _refuse_unless(found <= seen.compared, "more elements are beyond than there are", source, f"{at}.beyond")
     if seen.precision not in PRECISIONS:
         raise source.error(f"{shown(seen.precision)} is not a precision", at)
     _refuse_unless(seen.ratio >= 0 and seen.allowed >= 0, "ratio and allowed must be ≥ 0", source, at)

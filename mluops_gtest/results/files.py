@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mluops_gtest.errors import ContentError, UsageError
-from mluops_gtest.files.plain_file import open_plain_file
-from mluops_gtest.files.typed import MAX_BYTES, Source, convert, decode_json, file_bytes
+from mluops_gtest.files.typed import MAX_BYTES, Source, convert, decode_json, file_bytes, open_plain_file
 from mluops_gtest.garbage import no_garbage_collection
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
@@ -16,11 +15,12 @@ from mluops_gtest.results.records import report_from_json, with_results
 from mluops_gtest.results.stored import left_in_file
 
 if TYPE_CHECKING:
-    from mluops_gtest.results.lines import ResultReader
+    from mluops_gtest.results.records import ResultReader
 
 RUN = "run.json"
 RESULTS = "results.jsonl"
 REPORT = "report.json"
+CAUSES = "causes.json"
 # The lines of a report before and behind those of its results.
 BEFORE_RESULTS = b' "results": [\n'
 AFTER_RESULTS = b"]\n"
@@ -64,7 +64,7 @@ def read_done(folder: Path) -> dict[str, CaseResult]:
 
 def result_reader(source: Source) -> "ResultReader":
     """Reads lines of results; what that takes is made when the first is read."""
-    from mluops_gtest.results.lines import ResultReader
+    from mluops_gtest.results.records import ResultReader
 
     return ResultReader(source)
 

@@ -3,17 +3,20 @@
 import json
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, get_args
+from operator import attrgetter
+from typing import Any, Final, Literal, get_args
 
 import msgspec
-from msgspec.structs import replace
+from msgspec import field
+from msgspec.structs import fields, replace
 
-from mluops_gtest.errors import shown
-from mluops_gtest.files.typed import Source, convert
+from mluops_gtest.errors import ContentError, shown
+from mluops_gtest.files.typed import Source, convert, decode_json
 from mluops_gtest.model.cause import Cause
 from mluops_gtest.model.report import FORMAT, RunReport
-from mluops_gtest.model.result import CaseResult
+from mluops_gtest.model.result import CaseResult, ElementReading
 from mluops_gtest.model.status import Status
+from mluops_gtest.results.checks import check_result
 
 # JSON has no such numbers.
 _NUMBERS: Final = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
@@ -46,7 +49,7 @@ def result_to_json(result: CaseResult) -> dict[str, Any]:
         for found in record["arbitrated"]
     ]
     # What there is not is left out, as it was before results could have it; device 0 is one.
-    for name in ("elements", "arbitrated", "stress", "explained", "host", "device"):
+    for name in ("elements", "arbitrated", "stress", "explained", "host", "device", "judged_by"):
         if record[name] != 0 and not record[name]:
             del record[name]
     if result.perf is not None and result.perf.overhead_ns is None:
@@ -194,3 +197,69 @@ def _read_causes(told: dict[str, Any]) -> None:
 def _objects(items: Any) -> Iterator[dict[str, Any]]:
     if isinstance(items, list):
         yield from (item for item in items if isinstance(item, dict))
+
+
+def _twin(kind: type[Any], **other: tuple[Any, Any]) -> Any:
+    """The same open to changes; other fields with type and default."""
+    known = [(one.name, one.type, field(default=one.default)) for one in fields(kind) if one.name not in other]
+    further = [(name, *rest) for name, rest in other.items()]
+    return msgspec.defstruct(f"Written{kind.__name__}", [*known, *further], kw_only=True, gc=False)
+
+
+# As lines have it: statuses go by name, a reason stands beside its causes, and an infinite ratio is a word.
+_WrittenElement: Final = _twin(ElementReading, ratio=(float | Literal["inf"], field()))
+_Written: Final = _twin(
+    CaseResult,
+    elements=(tuple[_WrittenElement, ...], ()),  # type: ignore[valid-type]
+    status=(str | None, None),
+    expected_status=(str | None, None),
+    reason=(str, ""),
+)
+_DECODER: Final = msgspec.json.Decoder(_Written)
+_OF_ELEMENT: Final = attrgetter(*ElementReading.__struct_fields__)
+_OF_RESULT: Final = attrgetter(*CaseResult.__struct_fields__)
+_STATUSES_BY_NAME: Final[dict[str | None, Status | None]] = {None: None, **{status.name: status for status in Status}}
+# A word for what JSON has no number for, a cause of a later version, or a mistake, which is told on the long way.
+_NOT_AS_IT_STANDS: Final = (msgspec.MsgspecError, KeyError, ValueError, RecursionError, ContentError)
+
+
+class ResultReader:
+    """Reads results one after the other."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def read(self, line: bytes) -> CaseResult:
+        """The result that the line holds; ContentError names the place of what is none, and the case."""
+        try:
+            result = _typed(line)
+            check_result(result, self._source)
+        except _NOT_AS_IT_STANDS:
+            return self._the_long_way(line)
+        return result
+
+    def read_again(self, line: bytes) -> CaseResult:
+        """The result in a line that is known to hold one."""
+        try:
+            return _typed(line)
+        except _NOT_AS_IT_STANDS:
+            return self._the_long_way(line)
+
+    def _the_long_way(self, line: bytes) -> CaseResult:
+        return result_from_json(decode_json(line, self._source), self._source)
+
+
+def _typed(line: bytes) -> CaseResult:
+    written = _DECODER.decode(line)
+    if written.attempts or (written.reason and not written.causes):
+        raise KeyError("causes in words")
+    written.status = _STATUSES_BY_NAME[written.status]
+    written.expected_status = _STATUSES_BY_NAME[written.expected_status]
+    if written.elements:
+        written.elements = tuple(map(_element, written.elements))
+    return CaseResult(*_OF_RESULT(written))
+
+
+def _element(written: Any) -> ElementReading:
+    written.ratio = float(written.ratio)
+    return ElementReading(*_OF_ELEMENT(written))

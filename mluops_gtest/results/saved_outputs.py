@@ -14,7 +14,7 @@ import numpy as np
 
 from mluops_gtest.errors import ContentError, UnwritableError, shown
 from mluops_gtest.files.typed import Source, convert, decode_json, file_bytes, json_bytes
-from mluops_gtest.files.writing import replace_file
+from mluops_gtest.files.writing import place_below, replace_file
 from mluops_gtest.model.case import Case
 from mluops_gtest.model.digest import digest_tensors
 from mluops_gtest.model.dtypes import Array, DType
@@ -60,7 +60,10 @@ def write_npy(path: Path, array: Array) -> int:
 
 def save_outputs(folder: Path, case: Case, arrays: Mapping[str, Array], scalars: Mapping[str, int]) -> int:
     """Write the outputs of a case into a results folder, over those of an earlier try; their bytes."""
-    place = _place(folder, case.id)
+    try:
+        place = place_below(folder, _place(folder, case.id).relative_to(folder))
+    except ContentError as error:
+        raise UnwritableError(str(error)) from error
     dtypes = {tensor.id: tensor.desc.dtype for tensor in case.outputs}
     kept = {name: array for name, array in arrays.items() if array.size}
     size = sum(write_npy(place / _file(name), array) for name, array in kept.items())

@@ -12,7 +12,7 @@ from mluops_gtest.model.report import TalliedResults, Tally
 from mluops_gtest.model.result import CaseResult
 
 if TYPE_CHECKING:
-    from mluops_gtest.results.lines import ResultReader
+    from mluops_gtest.results.records import ResultReader
 
 
 class StoredResults(TalliedResults):

@@ -1,6 +1,7 @@
 """What a run leaves: run.json before the first case, results.jsonl line by line, report.json at the end."""
 
 import contextlib
+import io
 import os
 import shlex
 import time
@@ -12,10 +13,10 @@ from typing import Any, assert_never
 from mluops_gtest.errors import UnwritableError
 from mluops_gtest.files.typed import Source, json_bytes
 from mluops_gtest.files.writing import replace_file
-from mluops_gtest.model.event import CaseFinished, CaseStarted, Event, RunFinished, RunStarted
+from mluops_gtest.model.event import CaseFinished, CasesRetracted, CaseStarted, Event, RunFinished, RunStarted
 from mluops_gtest.model.report import RunReport, Tally
 from mluops_gtest.model.result import CaseResult
-from mluops_gtest.results.files import AFTER_RESULTS, BEFORE_RESULTS, REPORT, RESULTS, RUN, result_reader
+from mluops_gtest.results.files import AFTER_RESULTS, BEFORE_RESULTS, CAUSES, REPORT, RESULTS, RUN, result_reader
 from mluops_gtest.results.folder import ResultsFolder
 from mluops_gtest.results.records import head_to_json, result_to_json
 from mluops_gtest.results.stored import StoredResults
@@ -44,10 +45,11 @@ class ResultFiles:
         self._begin(map(self._counted, done))
         try:
             # An older report must not survive beside the results of a run that is killed.
-            (folder.path / REPORT).unlink(missing_ok=True)
-            self._file = self._path.open("a+b", buffering=0)
+            for name in (REPORT, CAUSES):
+                (folder.path / name).unlink(missing_ok=True)
         except OSError as error:
             raise UnwritableError.of(folder.path, error) from error
+        self._file = self._opened()
 
     def _begin(self, lines: Iterable[bytes]) -> None:
         """What is known so far, as the files of a run that goes on from here."""
@@ -69,6 +71,8 @@ class ResultFiles:
                 start = time.perf_counter()
                 self._append(result)
                 self.seconds += time.perf_counter() - start
+            case CasesRetracted(cases):
+                self._retract(set(cases))
             case _:
                 assert_never(event)
 
@@ -110,6 +114,21 @@ class ResultFiles:
         if not self._in_place():
             left = self._what_is_left("runs the rest")
             raise UnwritableError(f"{self._path}: cannot be written: the file was removed. {left}")
+
+    def _retract(self, cases: set[str]) -> None:
+        """Write the file again without these cases."""
+        left = [self._line(number) for case, number in self._numbers.items() if case not in cases]
+        reader = result_reader(Source(str(self._path), ""))
+        self.tally, self._numbers, self._starts = Tally(), {}, array("q", [0])
+        self._begin(self._counted(reader.read_again(line)) for line in left)
+        self._file.close()
+        self._file = self._opened()
+
+    def _opened(self) -> io.FileIO:
+        try:
+            return self._path.open("a+b", buffering=0)
+        except OSError as error:
+            raise UnwritableError.of(self._path, error) from error
 
     def _counted(self, result: CaseResult) -> bytes:
         line = _line(result)

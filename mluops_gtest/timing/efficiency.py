@@ -4,13 +4,17 @@ import statistics
 from collections.abc import Mapping
 from typing import Any
 
+from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult
-from mluops_gtest.timing.stats import MIN_EFFECT, too_short
+from mluops_gtest.timing.stats import MIN_EFFECT, TimingStats, timing_stats, too_short
 from mluops_gtest.value import Value
 
 # The share of the device that the bottleneck side should reach.
 NETWORK_SHARE = 0.6
 OTHER_SHARE = 0.3
+# A launch takes two or three microseconds, whatever it computes: a kernel of this length at best still reaches 60 %
+# beside it.
+_LEAST_NANOSECONDS = 4_000
 
 
 class Efficiency(Value):
@@ -19,7 +23,7 @@ class Efficiency(Value):
     io: float
     compute: float | None
     wanted: float
-    # The time is that of the interface, and most of it may be overhead.
+    # Most of the time may be the way to the kernel: that of an interface, or the launch of a tiny one.
     too_short: bool = False
 
     @property
@@ -49,13 +53,13 @@ def efficiency(result: CaseResult, device: Mapping[str, Any] | None) -> Efficien
     operations = info.theory_ops or 0.0
     if nanoseconds <= 0 or not bandwidth or (operations and not peak):
         return None
-    return Efficiency(
-        # One division: a share that is exactly what is asked must not fall below it by rounding.
-        io=info.theory_io_bytes * 1e9 / (nanoseconds * bandwidth),
-        compute=operations * 1e9 / (nanoseconds * peak) if operations and peak else None,
-        wanted=NETWORK_SHARE if "network" in result.tags else OTHER_SHARE,
-        too_short=not perf.device_samples_ns and too_short(nanoseconds, nanoseconds, perf.overhead_ns, MIN_EFFECT),
-    )
+    # One division: a share that is exactly what is asked must not fall below it by rounding.
+    io = info.theory_io_bytes * 1e9 / (nanoseconds * bandwidth)
+    compute = operations * 1e9 / (nanoseconds * peak) if operations and peak else None
+    is_tiny = max(io, compute or 0.0) * nanoseconds < _LEAST_NANOSECONDS
+    is_overhead = not perf.device_samples_ns and too_short(nanoseconds, nanoseconds, perf.overhead_ns, MIN_EFFECT)
+    wanted = NETWORK_SHARE if "network" in result.tags else OTHER_SHARE
+    return Efficiency(io, compute, wanted, too_short=is_tiny or is_overhead)
 
 
 def _peak(result: CaseResult, device: Mapping[str, Any]) -> float | None:
@@ -64,3 +68,31 @@ def _peak(result: CaseResult, device: Mapping[str, Any]) -> float | None:
     if isinstance(peak, Mapping):
         return next((float(peak[t.dtype]) for t in result.info.outputs if t.dtype in peak), None)
     return None if peak is None else float(peak)
+
+
+class TimedResult(Value):
+    """One case that was timed; `device` is None where the backend tells no device time."""
+
+    result: CaseResult
+    interface: TimingStats
+    device: TimingStats | None
+    efficiency: Efficiency | None
+
+    @property
+    def latency(self) -> TimingStats:
+        """The time that efficiencies are of: the device's own where it is told."""
+        return self.device or self.interface
+
+
+def timed_results(report: RunReport, device: Mapping[str, Any] | None) -> tuple[TimedResult, ...]:
+    """Every case with samples, in the order of the report; `device` has name, bandwidth and peak."""
+    return tuple(
+        TimedResult(
+            result,
+            timing_stats(result.perf.samples_ns),
+            timing_stats(result.perf.device_samples_ns) if result.perf.device_samples_ns else None,
+            efficiency(result, device),
+        )
+        for result in report.results
+        if result.perf is not None and result.perf.samples_ns
+    )

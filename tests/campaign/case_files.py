@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from mluops_gtest.codec.case_files.case import read_case
 from mluops_gtest.codec.case_files.files import read_document, write_document
+from mluops_gtest.codec.case_files.reader import read_case
 from mluops_gtest.codec.schema.schema import Schema
 from mluops_gtest.content.catalogue import Catalogue
 from mluops_gtest.content.root import Root

@@ -57,7 +57,7 @@ def _stray(folder: Path, allowed: Sequence[str]) -> list[str]:
     return [f"a stray file {path.name}" for path in folder.rglob("*") if path.name not in allowed]
 
 
-RESULT_FILES = ("run.json", "results.jsonl", "report.json", "lock", "run.lock", ".lock")
+RESULT_FILES = ("run.json", "results.jsonl", "report.json", "causes.json", "lock", "run.lock", ".lock")
 
 
 def _limited_run(folder: Path, root: Path, before: Path, most: int, i: int, seed: int) -> Try:

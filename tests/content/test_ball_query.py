@@ -303,7 +303,7 @@ def mutated(call: OpCall, rng: random.Random) -> OpCall:
     if kind == "handle":
         return replace(call, handle=None)
     if kind == "arch":
-        return replace(call, handle=Handle(arch=rng.choice((200, 270, 370, 371, 590))))
+        return replace(call, handle=Handle(arch=rng.choice((200, 270, 370, 590))))
     if kind == "desc":
         return put(call, name, None)
     if kind == "radius":

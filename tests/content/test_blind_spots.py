@@ -8,6 +8,7 @@ import pytest
 from benchmarks import blind_spots
 from benchmarks.blind_spots import Tally, tallies
 from mluops_gtest.api.session import Session
+from mluops_gtest.model.dtypes import DType
 from mluops_gtest.model.query import Query
 
 # float and half, sums, means, copies and products; values that are not finite; one output that is large.
@@ -32,7 +33,7 @@ def session():
 
 def counted(session, cases, places, verify):
     whole = Tally()
-    for _, tally in tallies(session, session.select(Query(cases)).cases, places, verify):
+    for _, _, tally in tallies(session, session.select(Query(cases)).cases, places, verify):
         whole.add(tally)
     return whole
 
@@ -43,7 +44,7 @@ def test_every_change_beyond_twice_the_bound_is_found_and_the_judge_agrees(sessi
     assert whole.changed > 1000
     assert whole.large == whole.large_found > 0.9 * whole.changed
     assert whole.verified > 60
-    assert whole.by_criteria <= whole.found
+    assert whole.by_criteria <= whole.found <= whole.by_float
 
 
 def test_the_criteria_alone_are_blind_where_outputs_are_large(session):
@@ -59,8 +60,8 @@ def test_a_prediction_that_the_judge_does_not_share_is_an_error(session, monkeyp
 
 
 def test_a_share_is_never_rounded_up_to_all():
-    table = list(blind_spots.table({("op", "default"): Tally(changed=100_000, by_criteria=0, found=99_999)}))
-    assert table[2] == "| op | 0.00 % | 99.99 % | – | – |"
+    table = list(blind_spots.table({("op", "half", "default"): Tally(changed=100_000, found=99_999, by_float=100_000)}))
+    assert table[2:] == ["| op | half | 0.00 % | 99.99 % | 100 % | – | – | – |"]
 
 
 @pytest.mark.slow
@@ -68,9 +69,11 @@ def test_the_command_prints_the_table_and_writes_the_counts(tmp_path, capsys):
     counts = tmp_path / "counts.json"
     words = ["--op", "masked_col2im_forward", "--places", "3", "--verify", "0", "--no-network", "--json", str(counts)]
     assert blind_spots.main(words) == 0
-    assert "| masked_col2im_forward | 100 % | 100 % | – | – |" in capsys.readouterr().out
-    tally = json.loads(counts.read_text())["masked_col2im_forward default"]
-    assert tally["changed"] == tally["found"] > 100
+    printed, written = capsys.readouterr().out, json.loads(counts.read_text())
+    for dtype in ("float", "half"):
+        assert f"| masked_col2im_forward | {dtype} | 100 % | 100 % | 100 % | – | – | – |" in printed
+        tally = written[f"masked_col2im_forward {dtype} default"]
+        assert tally["changed"] == tally["found"] > 100
 
 
 @pytest.mark.slow
@@ -78,7 +81,7 @@ def test_a_large_change_that_nobody_finds_is_an_exit_code(monkeypatch, capsys):
     class Case:
         id, operator = "op/case", "op"
 
-    found = [(Case, Tally(changed=5, large=4, large_found=3))]
+    found = [(Case, DType.FLOAT, Tally(changed=5, large=4, large_found=3))]
     monkeypatch.setattr(blind_spots, "tallies", lambda _session, cases, *_: found if cases else [])
     assert blind_spots.main(["--no-network"]) == 1
     assert "4 of them by more than twice the bound: 3 of these found" in capsys.readouterr().out

@@ -270,7 +270,7 @@ def mutated(call: OpCall, rng: np.random.Generator) -> OpCall:
     if kind == "handle":
         return replace(call, handle=None)
     if kind == "arch":
-        return replace(call, handle=call.handle and replace(call.handle, arch=int(rng.choice([270, 369, 370]))))
+        return replace(call, handle=call.handle and replace(call.handle, arch=int(rng.choice([270, 290, 370]))))
     if kind == "nram":
         return replace(call, handle=call.handle and replace(call.handle, nram_bytes=int(rng.integers(4, 150))))
     if kind == "reduce":

@@ -7,9 +7,8 @@ import pytest
 
 from mluops_gtest.api.session import Session
 from mluops_gtest.content.selection import Selected
-from mluops_gtest.criteria.exactness import error, rounded, stored_number
-from mluops_gtest.model.binding import bind_values, expected_results
-from mluops_gtest.model.degenerate import owned_rows, row_counts
+from mluops_gtest.engine.arbitration import error, rounded, stored_number
+from mluops_gtest.model.binding import bind_values, expected_results, owned_rows, row_counts
 from mluops_gtest.model.parts import EXACT
 from tests.conftest import ROOT
 

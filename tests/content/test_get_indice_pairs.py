@@ -248,7 +248,7 @@ def with_params(call, **changes):
 
 
 def with_handle(call, rng):
-    return replace(call, handle=rng.choice([None, Handle(arch=270), Handle(arch=369), Handle(arch=370)]))
+    return replace(call, handle=rng.choice([None, Handle(arch=270), Handle(arch=290), Handle(arch=370)]))
 
 
 def without_params(call, rng):

@@ -7,7 +7,7 @@ from mluops_gtest.api.session import Session
 from mluops_gtest.backends.numpy_backend import NumpyBackend
 from mluops_gtest.engine.caller import InlineCaller
 from mluops_gtest.engine.execute import Executor, Options
-from mluops_gtest.minimise.same_cause import FailureCause
+from mluops_gtest.minimise.trials import FailureCause
 from mluops_gtest.model.binding import bind_values
 from mluops_gtest.model.outcome import Outcome
 from mluops_gtest.model.parts import REDUCTIONS

@@ -7,10 +7,10 @@ from collections import Counter
 import pytest
 
 from mluops_gtest.api.session import Session
-from mluops_gtest.audit.check_rules import shows_order
+from mluops_gtest.audit.declared_rules import shows_order
 from mluops_gtest.audit.mutants import Score, planted, tried
-from mluops_gtest.cli.audit_subject import subject_of
 from mluops_gtest.cli.main import run_main
+from mluops_gtest.cli.mutant_trials import subject_of
 from mluops_gtest.codec.lock import lock_path, read_lock
 from mluops_gtest.content.selection import Selected
 from mluops_gtest.generate.produce import COMMITTED_LIMIT

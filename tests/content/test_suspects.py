@@ -7,14 +7,28 @@ import pytest
 
 from mluops_gtest.authoring.filters import weights_by_offset
 from mluops_gtest.authoring.suspects import with_inputs, with_params
+from mluops_gtest.authoring.wrong_pairs import wrong_pairs
+from mluops_gtest.authoring.wrong_triples import WRONG_TRIPLES
+from mluops_gtest.authoring.wrong_weights import wrong_weights
 from mluops_gtest.content.selection import Selected
 from mluops_gtest.engine.caller import InlineCaller
 from mluops_gtest.engine.execute import Executor, Options
 from mluops_gtest.generate.source import StoredCases
-from mluops_gtest.model.explanation import AsIf
+from mluops_gtest.model.explanation import AsIf, RoundedInputs
 from mluops_gtest.model.parts import MUTANTS
+from mluops_gtest.model.reasons.explained import explanation_words
 from tests.support.planted_run import Spoiled
+from tests.support.predicted_by_law import rounded_call
 
+WEIGHTS = {
+    "depth_mirrored", "height_mirrored", "width_mirrored", "width_slowest", "height_for_width", "weights_of_first",
+    "weights_of_next", "channels_last_as_array", "array_as_channels_last", "two_dimensional", "weights_transposed",
+}  # fmt: skip
+PAIRS = {
+    "rows_exchanged", "inputs_twice", "outputs_twice", "positions", "sorted_apart", "stride_of_counts", "first_count",
+    "one_pair", "first_pair", "last_pair", "stops_at_empty", "skips_empty", "first_offset", "last_offset",
+    "pairs_of_next", "pairs_repeated", "stride_of_outputs", "middle_of_all",
+}  # fmt: skip
 LAST_WINS, FIRST_MISSING, LAST_MISSING = "the last {} wins", "the first {} is missing", "the last {} is missing"
 
 
@@ -114,6 +128,28 @@ def without_pad(operator, call):
     operator.kernel(replace(with_params(call, pad=(0, 0, 0)), outputs={**call.outputs, "out_indices": sites}))
 
 
+def misread_triples(*others):
+    """Mistakes of both interpolations in reading their triples, with cases that tell; `others` are told otherwise."""
+    cases = {
+        "weights_normalised": "channels_65",
+        "weights_sum_to_one": "channels_65",
+        "weights_absolute": "channels_65",
+        "weights_within_1": "negative_zero_float",
+        "negative_dropped": "nonfinite_weight_inf_float",
+    }
+    others = {*others, "weights_ignored", "repeated_once", "byte_indices", "tile_base_lost", "cell_tail", "point_tail"}
+    for name, message, _ in WRONG_TRIPLES:
+        if name not in others:
+            yield f"it {message}", name, cases.get(name, "propagation_512x16x64_twin_float")
+
+
+def misread_rows(names, summed, **cases):
+    """Mistakes of a convolution about matrices and pairs, with cases that tell."""
+    for one in (*wrong_weights(summed), *wrong_pairs("", "")):
+        if one.name in names:
+            yield f"it {one.message}", one.name, cases.get(one.name, "centerpoint_0_twin_float")
+
+
 # Operator → the mistake in the operator's words, who makes it (a mutant or a function), and a case that tells.
 MISTAKES = {
     "ball_query": (
@@ -129,6 +165,18 @@ MISTAKES = {
         ("the nearest points are taken, not the first", "nearest_first", "pointnet2_first_twin"),
         ("indices count through all batches", "batch_in_index", "pointnet2_first_twin"),
         ("every batch searches the points of batch 0", "first_cloud", "pointnet2_second_twin"),
+        ("every batch has the centres of batch 0", "first_centres", "random_1_float"),
+        ("xyz is read as [B, 3, N]", "xyz_axes_first", "radius_45_and_a_half"),
+        ("new_xyz is read as [B, 3, M]", "new_xyz_axes_first", "centres_3"),
+        ("x is ignored", "x_dropped", "pointnet2_second_twin"),
+        ("y is ignored", "y_dropped", "pointnet2_second_twin"),
+        ("z is ignored", "z_dropped", "pointnet2_second_twin"),
+        ("the first point is missing", "first_point_skipped", "pointnet2_second_twin"),
+        ("the last point is missing", "last_point_skipped", "pointnet2_second_twin"),
+        ("points are listed from the last one on", "descending", "pointnet2_second_twin"),
+        ("indices count within a tile of 64", "tile_base_lost", "points_127"),
+        ("points at the centre are outside", "coincident_skipped", "pointnet2_second_twin"),
+        ("max_radius is ignored", "max_ignored", "pointnet2_second_twin"),
     ),
     "dynamic_point_to_voxel_forward": (
         ("the sum is not divided by the number of points", "summed", "document_example_mean"),
@@ -145,6 +193,10 @@ MISTAKES = {
         ("every point with the maximum gets the gradient", "every_tie_wins", "ties_in_every_channel"),
         ("voxel 0 counts as no voxel", "drops_voxel_0", "random_1"),
         ("rows at and behind voxel_num count as voxels", "uses_rows_behind_voxel_num", "random_1"),
+        ("the gradient of the next voxel is taken", "gradients_of_next", "network_mvxnet_twin"),
+        ("what channel 0 says holds for all", "channel_0_decides", "network_mvxnet_twin"),
+        ("the gradient is averaged over the points of a voxel", "divides_by_count", "network_mvxnet_twin"),
+        ("channels of the gradient are counted from the last one", "gradients_reversed", "network_mvxnet_twin"),
     ),
     "get_indice_pairs": (
         ("dilation is ignored", "dilation_ignored", "dilation_2_along_0"),
@@ -166,6 +218,20 @@ MISTAKES = {
         ),
         ("the matrix of the opposite offset is taken", "kernel_mirrored", "centerpoint_0_twin_float"),
         ("the matrix of every offset is transposed", "weights_transposed", "centerpoint_0_twin_float"),
+        *misread_rows(
+            {*WEIGHTS, *PAIRS, "first_output_channel", "last_output_channel"},
+            2,
+            **dict.fromkeys(("height_mirrored", "width_mirrored"), "rows_9_from_4"),
+            **dict.fromkeys(
+                ("depth_mirrored", "width_slowest", "height_for_width", "weights_of_first"), "layout_cube_ndhwc"
+            ),
+            **dict.fromkeys(("stops_at_empty", "skips_empty"), "tail_minus_one_float"),
+            channels_last_as_array="layout_cube_ndhwc",
+            weights_transposed="centerpoint_3_twin_float",
+            sorted_apart="rows_without_pairs_half",
+            first_offset="rows_without_pairs_float",
+            pairs_repeated="sub_m_kernel_1x3x1",
+        ),
     ),
     "indice_convolution_forward": (
         *(
@@ -175,6 +241,16 @@ MISTAKES = {
         ),
         ("the matrix of the opposite offset is taken", "kernel_mirrored", "centerpoint_0_twin_float"),
         ("the matrix of every offset is transposed", "weights_transposed", "centerpoint_3_twin_float"),
+        *misread_rows(
+            {*WEIGHTS, *PAIRS, "first_input_channel", "last_input_channel"},
+            1,
+            channels_last_as_array="layout_ndhwc_cube",
+            two_dimensional="centerpoint_3_twin_float",
+            weights_transposed="centerpoint_1_twin_float",
+            sorted_apart="tail_minus_one_float",
+            pairs_repeated="sub_m_kernel_1x3x1",
+            stride_of_outputs="channels_7_to_1",
+        ),
     ),
     "indice_convolution_backward_filter": (
         (LAST_WINS.format("pair of every offset"), pairs_of_offsets(LAST_WINS), "centerpoint_0_twin_float"),
@@ -184,15 +260,42 @@ MISTAKES = {
         ("the rows of every pair are exchanged", "rows_exchanged", "centerpoint_2_twin_half"),
         ("the opposite offset's pairs are taken", "kernel_mirrored", "centerpoint_0_twin_float"),
         ("the matrix of every offset is transposed", "transposed", "centerpoint_0_twin_float"),
+        *misread_rows(
+            {*PAIRS, "tail_is_row_0"}
+            - {"rows_exchanged", "first_pair", "last_pair", "stops_at_empty", "first_offset", "last_offset"},
+            1,
+            **dict.fromkeys(("sorted_apart", "pairs_of_next"), "rows_4_to_17"),
+            skips_empty="tail_minus_one_float",
+            pairs_repeated="sub_m_kernel_1x3x1",
+        ),
     ),
     "masked_col2im_forward": (
         ("mask_h_idx and mask_w_idx are exchanged", "swapped_where_it_fits", "retinanet_twin_float"),
         ("column j goes to pixel j, whatever the masks say", "masks_ignored", "retinanet_twin_float"),
+        ("masks are sorted without their columns", "masks_sorted", "height_2"),
+        ("mask_h_idx is sorted without mask_w_idx", "axes_sorted_apart", "width_2"),
+        ("masks are counted from 1", "counted_from_one", "retinanet_twin_float"),
+        ("masks name the row above", "row_below", "retinanet_twin_float"),
+        ("masks name the column to the left", "column_beside", "retinanet_twin_float"),
+        ("a row of im has H elements", "height_as_row_length", "height_2"),
+        ("mask_w_idx is the row", "swapped_masks", "width_2"),
+        ("col is read as [m, C]", "col_transposed", "retinanet_twin_float"),
     ),
     "masked_im2col_forward": (
         ("windows begin at the mask position, without the padding", "pad_ignored", "retinanet_3x3_twin_float"),
         ("mask_h_idx and mask_w_idx are exchanged", "swapped_masks", "retinanet_3x3_twin_float"),
         ("rows stand by kernel offset, then by channel", "kernel_major_rows", "retinanet_3x3_twin_float"),
+        ("masks are counted from 1", "counted_from_one", "retinanet_3x3_twin_float"),
+        ("masks are taken in the order of the image", "masks_sorted", "random_half_4"),
+        ("mask_h_idx is sorted without mask_w_idx", "axes_sorted_apart", "random_half_4"),
+        ("windows begin at the mask position plus the padding", "pad_added", "retinanet_3x3_twin_float"),
+        ("pad_h and pad_w are exchanged", "pads_swapped", "random_half_4"),
+        ("pad_h holds for both axes", "one_pad", "random_half_4"),
+        ("masks name the middle of the window", "centred", "random_half_4"),
+        ("kernel_h and kernel_w are exchanged", "kernel_swapped", "random_half_4"),
+        ("feature is read as NHWC", "channels_last", "retinanet_3x3_twin_float"),
+        ("feature is read as NCWH", "columns_first", "random_half_4"),
+        ("every channel is the first one", "first_channel_everywhere", "retinanet_3x3_twin_float"),
     ),
     "three_interpolate_backward": (
         *(
@@ -201,6 +304,7 @@ MISTAKES = {
             for case in ("propagation_512x16x64_twin_float",)
         ),
         ("every weight is 1", "weights_ignored", "propagation_512x16x64_twin_float"),
+        *misread_triples(),
     ),
     "three_interpolate_forward": (
         (LAST_WINS.format("cell of every point"), cells_of_points((0, 0, 1)), "propagation_512x16x64_twin_float"),
@@ -208,6 +312,7 @@ MISTAKES = {
         (LAST_MISSING.format("cell of every point"), "third_left_out", "propagation_512x16x64_twin_float"),
         ("every weight is 1/3", "mean_of_three", "propagation_512x16x64_twin_float"),
         ("every weight is 1", weights_of_1, "propagation_512x16x64_twin_float"),
+        *misread_triples("mean_of_three", "third_left_out"),
     ),
     "three_nn_forward": (
         ("the roots are taken of squared distances", "root", "network_twin_lattice_float"),
@@ -215,12 +320,44 @@ MISTAKES = {
         ("the three neighbours are ordered by index", "by_index", "network_twin_lattice_float"),
         ("indices count through all batches", "batch_offset", "network_twin_lattice_float"),
         ("every batch searches the known points of batch 0", "first_batch_known", "network_twin_lattice_float"),
+        ("every batch has the unknown points of batch 0", "first_batch_unknown", "network_twin_lattice_float"),
+        ("indices count within a tile of 64", "tile_base_lost", "known_127_float"),
+        ("known is read as [B, 3, M]", "known_axes_first", "network_twin_lattice_float"),
+        ("unknown is read as [B, 3, N]", "unknown_axes_first", "network_twin_lattice_float"),
+        ("x is ignored", "x_dropped", "network_twin_lattice_float"),
+        ("y is ignored", "y_dropped", "network_twin_lattice_float"),
+        ("z is ignored", "z_dropped", "network_twin_lattice_float"),
+        ("the first known point is missing", "first_known_skipped", "network_twin_lattice_float"),
+        ("the last known point is missing", "last_known_skipped", "network_twin_lattice_float"),
     ),
-    "voxel_pooling_forward": tuple(
-        (mistake.format("point of every cell"), points_of_cells(mistake), "bevdepth_twin")
-        for mistake in (LAST_WINS, FIRST_MISSING, LAST_MISSING)
+    "voxel_pooling_forward": (
+        *(
+            (mistake.format("point of every cell"), points_of_cells(mistake), "bevdepth_twin")
+            for mistake in (LAST_WINS, FIRST_MISSING, LAST_MISSING)
+        ),
+        ("input_features is read as [B, C, N]", "features_channels_first", "bevdepth_twin"),
+        ("every batch is pooled into the first", "batch_ignored", "bevdepth_twin"),
+        ("pos_memo is (x, y, z)", "memo_xyz", "bevdepth_twin"),
+        ("the first point of every cell wins", "first_point_wins", "bevdepth_twin"),
+        ("the mean of the points is taken", "mean", "bevdepth_twin"),
+        ("the largest feature of the points is taken", "largest", "bevdepth_twin"),
     ),
 }
+
+
+def explained(catalogue, case, run, **options):
+    """What is told of the outputs of a case that `run` computes."""
+    draft = catalogue.drafts[case]
+    operator = catalogue.operators[draft.operator]
+
+    def spoil(call, outputs, before):
+        for output, array in outputs.items():
+            array[...] = before[output]
+        run(operator, call)
+
+    source = StoredCases(catalogue, (Selected(draft.id, draft.operator, draft.tags, draft=draft),))
+    executor = Executor(InlineCaller(Spoiled(catalogue.operators, spoil)), Options(**options))
+    return executor.execute(source.load(draft.id), operator)
 
 
 def test_every_operator_suspects_something_and_all_of_it_is_tried(operators):
@@ -234,22 +371,43 @@ def test_every_operator_suspects_something_and_all_of_it_is_tried(operators):
     [pytest.param(name, *made, id=f"{name}-{made[0]}") for name, all_made in MISTAKES.items() for made in all_made],
 )
 def test_a_suspect_is_named_for_the_mistake_that_it_describes(catalogue, name, mistake, made_by, case):
-    operator = catalogue.operators[name]
     if isinstance(made_by, str):
         mutants = {mutant.name: mutant.run for mutant in catalogue.operators.part(name, MUTANTS)}
-        run = mutants[made_by]
+        result = explained(catalogue, f"{name}/{case}", lambda _, call: mutants[made_by](call))
     else:
-        run = lambda call: made_by(operator, call)  # noqa: E731
-
-    def spoil(call, outputs, before):
-        for output, array in outputs.items():
-            array[...] = before[output]
-        run(call)
-
-    draft = catalogue.drafts[f"{name}/{case}"]
-    source = StoredCases(catalogue, (Selected(draft.id, name, draft.tags, draft=draft),))
-    executor = Executor(InlineCaller(Spoiled(catalogue.operators, spoil)), Options())
-    result = executor.execute(source.load(draft.id), operator)
+        result = explained(catalogue, f"{name}/{case}", made_by)
     told = [explanation.fitted[0].law for explanation in result.explained]
     assert AsIf(mistake) in told
     assert {law for law in told if isinstance(law, AsIf)} == {AsIf(mistake)}
+
+
+@pytest.mark.parametrize("truncated", [False, True])
+@pytest.mark.parametrize(("precision", "told"), [("bfloat16", "bfloat16"), ("tf32", "half or tf32")])
+@pytest.mark.parametrize(
+    "case", ["three_interpolate_forward/propagation_512x16x64_twin_float", "voxel_pooling_forward/bevdepth_twin"]
+)
+def test_inputs_that_are_narrowed_on_the_way_are_named(catalogue, case, precision, told, truncated):
+    def narrowed(operator, call):
+        operator.kernel(rounded_call(call, precision, truncated=truncated))
+
+    result = explained(catalogue, case, narrowed, elementwise=True)
+    laws = [one.law for one in result.explained]
+    assert laws in ([RoundedInputs(told, truncated)], [RoundedInputs(precision, truncated)])
+
+
+def test_a_wrong_number_of_sites_comes_before_what_follows_from_it(catalogue):
+    def one_site_too_few(operator, call):
+        operator.kernel(call)
+        sites = call.array("out_indices")
+        call.scalars["num_act_out"] -= 1
+        sites[-1] = -1
+        pairs = call.array("indice_pairs")
+        pairs[pairs == len(sites) - 1] = -1
+
+    case = "get_indice_pairs/stride_2_needs_a_remainder_of_zero"
+    result = explained(catalogue, case, one_site_too_few)
+    assert next(one.output for one in result.explained) == "num_act_out"
+    assert len(result.explained) > 1
+    sites = int(result.explained[0].samples[0].baseline)
+    assert explanation_words(result.explained[0]) == f"num_act_out is {sites - 1} instead of {sites}"
+    assert result.reason.startswith("num_act_out")

@@ -30,7 +30,7 @@ from mluops_gtest.content.declarations import load_declarations
 from mluops_gtest.content.operators import load_operator
 from mluops_gtest.criteria.elementwise import element_errors
 from mluops_gtest.generate.make import make_case
-from mluops_gtest.model.reseed import Reseed
+from mluops_gtest.model.case import Reseed
 from tests.support.examples import examples
 from tests.support.kernel_answers import answering_checks
 

@@ -249,7 +249,7 @@ def mutated(call: OpCall, rng: random.Random) -> OpCall:
     if kind == "handle":
         return replace(call, handle=None)
     if kind == "arch":
-        return replace(call, handle=Handle(arch=rng.choice((270, 369, 370))))
+        return replace(call, handle=Handle(arch=rng.choice((270, 290, 370))))
     if kind == "desc":
         return put(call, name, None)
     if kind in ("param", "zero", "large"):

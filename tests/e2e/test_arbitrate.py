@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from mluops_gtest.api.session import Session
-from mluops_gtest.codec.case_files.case import write_case
+from mluops_gtest.codec.case_files.writer import write_case
 from mluops_gtest.codec.schema.schema import Schema
 from mluops_gtest.engine import arbitration
 from mluops_gtest.model.criterion import exact

@@ -30,7 +30,9 @@ def spoil(good, tmp_path):
         text = path.read_text()
         assert right in text
         # What a slip needs beyond the names that the file imports already.
-        path.write_text(text.replace(right, wrong).replace("    DType,\n", "    DType,\n    EnumSpec,\n"))
+        path.write_text(
+            text.replace(right, wrong).replace("    DType,\n", "    DType,\n    EnumSpec,\n    QueryChecks,\n")
+        )
         return root, path
 
     return copy
@@ -67,6 +69,14 @@ WHEN_LOADED = {
     "a size of an unknown tensor": (
         INIT, '"rows": SizedAxis("values", 0)', '"rows": SizedAxis("value", 0)', 'sizes={"rows"',
         "the size 'rows' is that of an unknown tensor 'value'. Did you mean 'values'?",
+    ),
+    "a query that makes an unknown check": (
+        INIT, "    checks=CHECKS,", '    checks=CHECKS, queries={"askSize": QueryChecks(("handel_null",))},',
+        '("handel_null",)', "the query askSize makes an unknown check 'handel_null'. Did you mean 'handle_null'?",
+    ),
+    "a query that is silent on nothing": (
+        INIT, "    checks=CHECKS,", '    checks=CHECKS, queries={"askSize": QueryChecks(("arch",), ("output_rank",))},',
+        '("output_rank",)', "the query askSize is silent on 'output_rank', which is none of its checks. Add it",
     ),
     "an unknown type of a parameter": (
         INIT, '"num_segments", 1, "int32"', '"num_segments", 1, "int"',

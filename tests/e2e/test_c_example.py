@@ -85,6 +85,45 @@ def test_every_planted_bug_gets_its_outcome(run, example, twins, bug, outcome, w
     assert len(result.results) == sum(result.report["summary"].values())
 
 
+# Operators with a workspace query, and the causes that a wrong one gets.
+ASKED = {name for name, text in SOURCES.items() if "BUGS_QUERY" in text}
+WRONG_QUERIES = {
+    "query_success": {"query_status"},
+    "query_descriptor": {"query_status"},
+    "query_order": {"query_status"},
+    "query_size": {"query_status"},
+    "query_empty": {"query_status", "refusals"},
+}
+
+
+@pytest.mark.parametrize(("bug", "causes"), WRONG_QUERIES.items())
+def test_every_wrong_workspace_query_is_found_in_every_operator_that_has_one(run, example, bug, causes):
+    """By negative cases; the operators themselves are right, and are told so."""
+    library = example / "build" / f"libmluops_host_{bug}.so"
+    result = run("--tag", "negative", "--backend", f"c:{library}", "-j", 2)
+    assert result.code == 1
+    bad = [r for r in result.results.values() if r["outcome"] != "passed"]
+    assert {r["outcome"] for r in bad} == {"wrong_status"}
+    assert {one["kind"] for r in bad for one in r["causes"]} == causes
+    assert all(r["status"] == r["expected_status"] for r in bad)
+    assert operators(bad) == ASKED
+    assert len(ASKED) == 9
+    if bug == "query_size":
+        # What breaks nothing but the pointer to the size is enough to find it.
+        assert {f"{name}/size_null" for name in ASKED} <= {r["case"] for r in bad}
+
+
+def test_expected_answers_of_workspace_queries_are_no_notices(run, example):
+    """A right library has notes on negative cases only where the workspace is too small for a call that computes."""
+    result = run("--tag", "negative", "--backend", f"c:{example / 'libmluops_host.so'}", "-j", 2)
+    assert result.code == 0, result.out[-3000:]
+    assert {r["expected_status"] for r in result.results.values()} > {"SUCCESS", "BAD_PARAM"}
+    for found in result.results.values():
+        asked = [note for note in found["notes"] if "WorkspaceSize" in note]
+        assert all("bytes, the call has 0" in note for note in asked), found
+        assert not asked or found["expected_status"] == "SUCCESS", found
+
+
 def test_a_run_records_the_version_and_the_file_of_the_library(run, example):
     result = run("--tag", "smoke", "-k", "bevdepth", "--backend", f"c:{example / 'libmluops_host.so'}")
     labels = result.report["labels"]

@@ -34,6 +34,11 @@ BUGS = {
     "race",
     "reads_past_end",
     "reads_before_start",
+    "query_success",
+    "query_descriptor",
+    "query_order",
+    "query_size",
+    "query_empty",
 }
 BAD_PARAM, ARCH_MISMATCH = 3, 5
 FLOAT, INT32 = 2, 6

@@ -181,3 +181,11 @@ def test_a_mistake_in_the_declaration_names_the_file(cli, toy_with, before, afte
     assert result.code == 3
     assert f"{root}/generators/scale_by/c_api.py: " in result.err
     assert message in result.err
+
+
+def test_the_header_has_the_released_names(cli):
+    """As the documents print them in 2.2 and the released header has them."""
+    header = cli("ops", "--c").out
+    names = {"MLUOP_REDUCE_DSUM": 0, "MLUOP_REDUCE_DMEAN": 1, "MLUOP_REDUCE_DMAX": 2, "MLUOP_DTYPE_BFLOAT16": 17}
+    names |= {"MLUOP_LAYOUT_NCDHW": 5, "MLUOP_STATUS_ARCH_MISMATCH": 5}
+    assert [name for name, number in names.items() if f" {name} = {number}" not in header] == []

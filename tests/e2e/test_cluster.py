@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from mluops_gtest.cluster import opening
+from mluops_gtest.cluster import dispatch, opening
 from mluops_gtest.errors import ExitCode
+from tests.support import lying_workers
 from tests.support.dask_needed import needs_dask
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default"), *needs_dask]
@@ -55,11 +57,16 @@ backend, slow, deadly = Scaled(), Slow(), Deadly()
 
 
 @contextlib.contextmanager
-def started(workers, port=0):
+def started(workers, port=0, protocol="tcp://"):
     """The address of a cluster, and the process that holds its scheduler."""
-    command = [sys.executable, str(PROGRAM), str(workers), str(port)]
+    command = [sys.executable, str(PROGRAM), str(workers), str(port), protocol]
     process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "PYTHONPATH": str(PROGRAM.parents[2])},
     )
     try:
         yield process.stdout.readline().strip(), process
@@ -89,7 +96,7 @@ def kernels(tmp_path):
 
 def verdicts(results):
     """All that a result says, except for where and how long."""
-    elsewhere = ("host", "device", "seconds", "repro", "debug")
+    elsewhere = ("host", "device", "judged_by", "seconds", "repro", "debug")
     return {case: {k: v for k, v in result.items() if k not in elsewhere} for case, result in results.items()}
 
 
@@ -162,6 +169,116 @@ def test_a_case_that_kills_its_workers_is_crashed_and_the_run_goes_on(run, addre
     assert "the worker was lost 3 times while it ran this case" in result.out
 
 
+@contextlib.contextmanager
+def one_lies(address, plant, *arguments, workers=3, **named):
+    """The address of one worker of the cluster that lies meanwhile."""
+    from distributed import Client
+
+    with Client(address, set_as_default=False) as client:
+        # Others take over what the liar loses.
+        client.wait_for_workers(workers, timeout=60)
+        liar = sorted(client.scheduler_info(n_workers=-1)["workers"])[0]
+        client.run(plant, *arguments, **named, workers=[liar])
+        try:
+            yield liar
+        finally:
+            client.run(lying_workers.repent)
+
+
+@pytest.mark.parametrize("lie", lying_workers.LIES)
+def test_a_wrong_answer_costs_the_worker(run, cli, address, lie, monkeypatch):
+    """It is named and gets nothing more; its cases run elsewhere, and the gate takes the report."""
+    monkeypatch.setattr(dispatch, "_MIN_SILENCE", 3.0)
+    with one_lies(address, lying_workers.plant, lie) as liar:
+        result = run("--op", "ball_query", "--tag", "smoke", "--cluster", address, "--timeout", "1", "--isolate")
+    assert result.code == 0, result.out + result.err
+    (complaint,) = [line for line in result.err.splitlines() if liar in line]
+    assert any(words in complaint for words in lying_workers.LIES[lie][1].split("|")), complaint
+    assert {one["outcome"] for one in result.results.values()} == {"passed"}
+    assert lines_in(result.folder) == len(result.results) > 3
+    assert cli("gate", result.folder, "--against", result.folder).code == 0
+
+
+WRONG = ("--op", "voxel_pooling_forward", "-k", "bounds or twin or null", "--backend")
+
+
+@pytest.mark.parametrize(
+    ("plant", "named", "words"),
+    [
+        ("call_failures_passed", {}, "passed, and its outputs are failed here"),
+        ("call_failures_passed", {"without_outputs": True}, "passed, and its outputs are failed here"),
+        ("change_outputs", {}, "are not those that it named before"),
+        ("hand_over_nothing", {}, "it handed over 0 outputs instead of 1"),
+    ],
+)
+def test_a_wrong_verdict_costs_the_worker_all_its_cases(run, cli, address, kernels, plant, named, words):
+    here = run(*WRONG, kernels)
+    with one_lies(address, getattr(lying_workers, plant), **named) as liar:
+        every = ("--judge-here",) if plant == "call_failures_passed" and not named else ()
+        there = run(*WRONG, kernels, "--cluster", address, "--ship", kernels, *every)
+    assert (there.code, there.report["summary"]) == (here.code, here.report["summary"]), there.err
+    (complaint,) = [line for line in there.err.splitlines() if liar in line]
+    assert words in complaint
+    assert verdicts(there.results) == verdicts(here.results)
+    assert "9 still failing" in cli("gate", there.folder, "--against", here.folder).out
+
+
+def test_verdicts_that_counted_are_taken_back(run, address, kernels):
+    """The worker lies from its second batch on; what it said before has been written, and does not count any more."""
+    here = run(*WRONG, kernels)
+    with one_lies(address, lying_workers.call_failures_passed, 1) as liar:
+        there = run(*WRONG, kernels, "--cluster", address, "--ship", kernels, "--judge-here")
+    assert liar in there.err
+    assert verdicts(there.results) == verdicts(here.results)
+    assert there.report["summary"] == here.report["summary"]
+    assert lines_in(there.folder) == len(there.results)
+
+
+def test_the_report_says_who_judged(run, address, kernels):
+    selected = ("--op", "ball_query", "--backend", f"{kernels}:slow", "--cluster", address, "--ship", kernels)
+    drawn, everything = run(*selected), run(*selected, "--judge-here")
+    assert (drawn.code, everything.code) == (0, 0), drawn.err + everything.err
+    by_workers = [result for result in drawn.results.values() if result.get("judged_by") == "worker"]
+    # One of each of three workers, and 2 % of the others: 20 of 100 are out of reach.
+    assert 0.8 * len(drawn.results) < len(by_workers) <= len(drawn.results) - 3
+    assert not any("judged_by" in result for result in everything.results.values())
+
+
+def test_where_all_workers_answer_wrongly_the_run_ends_and_says_why(run):
+    with started(1) as (other, _), one_lies(other, lying_workers.plant, "noise", workers=1) as liar:
+        result = run("ball_query/handle_null", "--cluster", other)
+    assert result.code == int(ExitCode.INTERRUPTED)
+    assert f"no worker of the cluster can be used any more: the worker {liar}" in result.out
+
+
+def test_a_stopped_worker_costs_its_timeout(run, address, kernels, tmp_path, monkeypatch):
+    from distributed import Client
+
+    monkeypatch.setattr(dispatch, "_MIN_SILENCE", 3.0)
+    stopped = []
+
+    def stop():
+        while lines_in(tmp_path / "results-0") < 5:
+            time.sleep(0.02)
+        with Client(address, set_as_default=False) as client:
+            worker, pid = sorted(client.run(os.getpid).items())[0]
+        os.kill(pid, signal.SIGSTOP)
+        stopped.extend((worker, pid))
+
+    thread = threading.Thread(target=stop, daemon=True)
+    thread.start()
+    began = time.monotonic()
+    selected = ("--op", "ball_query", "--backend", f"{kernels}:slow", "--timeout", "1")
+    try:
+        result = run(*selected, "--cluster", address, "--ship", kernels)
+    finally:
+        thread.join(30)
+        os.kill(stopped[1], signal.SIGCONT)
+    assert result.code == 0, result.out + result.err
+    assert f"nothing was heard of the worker {stopped[0]} for 3 s" in result.err
+    assert time.monotonic() - began < 60
+
+
 @pytest.mark.slow(seconds=30)
 def test_a_scheduler_that_is_lost_ends_the_run_and_it_can_be_resumed(run, cli, address, kernels, tmp_path):
     with started(1) as (other, process):
@@ -232,11 +349,49 @@ def test_a_function_may_make_the_cluster(run, address, tmp_path):
     assert run("ball_query/nothing_missing_ok", "--cluster", f"{tmp_path}/mine.py:make").code == 0
 
 
+def certificate(folder):
+    """A certificate of one's own for everybody, which is its own authority: Dask's settings."""
+    make = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=test")
+    key, cert = folder / "key.pem", folder / "cert.pem"
+    subprocess.run([*make, "-keyout", key, "-out", cert], check=True, capture_output=True)
+    files = {
+        f"{role}.{part}": file
+        for role in ("scheduler", "worker", "client")
+        for part, file in (("cert", cert), ("key", key))
+    }
+    return {f"distributed.comm.tls.{name}": str(file) for name, file in {"ca-file": cert, **files}.items()}
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
+def test_a_cluster_of_members_with_certificates(run, tmp_path, monkeypatch):
+    import dask
+    import distributed  # noqa: F401  its own settings come with it
+
+    settings = certificate(tmp_path)
+    for name, value in settings.items():
+        monkeypatch.setenv(f"DASK_{name.upper().replace('.', '__').replace('-', '_')}", value)
+    selected = ("--op", "ball_query", "--tag", "smoke", "--cluster")
+    with started(2, protocol="tls://") as (secured, _):
+        assert secured.startswith("tls://")
+        with dask.config.set(settings):
+            result = run(*selected, secured)
+        assert result.code == 0, result.out + result.err
+        with dask.config.set(dict.fromkeys(settings)):
+            without = run(*selected, secured)
+    assert (without.code, "no certificate is set" in without.err) == (int(ExitCode.USAGE), True), without.err
+    with dask.config.set({**settings, "distributed.comm.tls.ca-file": str(tmp_path / "none.pem")}):
+        missing = run(*selected, secured)
+    assert (missing.code, "the certificate cannot be used" in missing.err) == (int(ExitCode.USAGE), True), missing.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (("--cluster", "tls://node1:8786"), "DASK_DISTRIBUTED__COMM__TLS__CA_FILE"),
+        (("--cluster", "ucx://node1:8786"), "install distributed-ucxx on every machine"),
+        (("--cluster", "udp://node1:8786"), "Dask cannot use udp:// here"),
         (("--cluster", "local:0"), "write the number of processes"),
-        (("--cluster", "nowhere"), "write tcp://HOST:PORT, local:N or path/file.py:FUNCTION"),
+        (("--cluster", "nowhere"), "write tcp://HOST:PORT, tls://HOST:PORT"),
         (("--cluster", "none.py:make"), "there is no file none.py"),
         (("--cluster", "local:2", "-j", "2"), "-j does not go with --cluster"),
         (("--cluster", "local:2", "--save-outputs", "all"), "outputs stay on the workers"),

@@ -12,6 +12,7 @@ from mluops_gtest.cli.main import run_main
 from mluops_gtest.engine.loading import BackendChoice
 from mluops_gtest.errors import ExitCode
 from mluops_gtest.model.backend import Backend
+from mluops_gtest.model.case import NAMED_TAGS
 from tests.conftest import ROOT
 
 PAGE = ROOT / "docs" / "how-to" / "write-a-backend.md"
@@ -37,7 +38,8 @@ def test_the_example_passes_every_case_of_its_operator(tmp_path, catalogue):
     )
     assert done.returncode == ExitCode.OK, done.stdout + done.stderr
     outcomes = {case: result["outcome"] for case, result in results(tmp_path).items()}
-    declared = {draft.id for draft in catalogue.drafts.values() if draft.operator == OPERATOR}
+    drafts = [draft for draft in catalogue.drafts.values() if draft.operator == OPERATOR]
+    declared = {draft.id for draft in drafts if not set(draft.tags) & set(NAMED_TAGS)}
     assert outcomes == dict.fromkeys(declared, "passed")
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.conftest import called
+from tests.support.toy_root import GENERATOR, write_toy_root
 
 BACKEND = """
 import numpy as np
@@ -67,7 +68,7 @@ def test_explain_says_it_again_from_the_files(failed, cli):
     told = cli("explain", failed.folder)
     assert told.code == 0
     assert told.lines[0] == HEADLINE
-    assert "  in scale_by/ramp_7: y[6] is wrong" in told.lines
+    assert "  in scale_by/ramp_9: y[6:] is scaled by 0.5" in told.lines, "one that tells it of itself"
     assert "    y[6] = 7.0, expected 14.0" in told.lines
     assert told.lines[-1] == "10 cases failed, for 1 cause"
     assert cli("explain", failed.folder / "report.json", "--op", "scale_by").lines == told.lines
@@ -110,6 +111,7 @@ SPOILED = {
     ".fitted": lambda one: one.update(fitted=[]),
     ".fitted[0]": lambda one: one["fitted"][0]["where"]["axes"][0].update(stop=99),
     ".hull": lambda one: one.update(hull=[]) or one["hull"].append({"length": 3, "start": 2, "stop": 1}),
+    ".lines": lambda one: one.update(lines=["whole", "tail", None]),
     ".samples[0].index": lambda one: one["samples"][0].update(index=[7]),
     ".samples": lambda one: one.update(samples=one["samples"] * 300),
     ".map": lambda one: one["map"].update(cells="?"),
@@ -140,3 +142,46 @@ def test_a_run_that_passes_never_loads_what_explains_failures(toy, tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+ROUNDING = """
+import numpy as np
+from mluops_gtest import Status
+
+
+class Backend:
+    name = "rounding"
+
+    def run(self, call):
+        y = call.array("y")
+        y[...] = call.array("x") * np.float32(call.param("factor"))
+        y[::2] = np.nextafter(np.nextafter(y[::2], np.float32(0)), np.float32(0))
+        return Status.SUCCESS
+
+
+backend = Backend()
+"""
+EXACTLY = """\
+- name: ramp_{n}
+  tags: [boundary]
+  doc: "§1: a ramp"
+  each: {n: {from: 5, to: 8}}
+  data: {recipe: ramp, count: "{n}"}
+  criteria: {y: {diff3: 0}}
+"""
+
+
+def test_rounding_is_told_as_rounding_beside_a_suspect_that_changes_nothing(cli, tmp_path):
+    root = write_toy_root(tmp_path / "toy", EXACTLY)
+    generator = root / "generators" / "scale_by.py"
+    suspects = "suspects={'nobody is looking': lambda call: reference(call).outputs}"
+    generator.write_text(GENERATOR.replace("kernel=kernel,", f"kernel=kernel, {suspects},"))
+    assert cli("generate", "--all", "--root", root).code == 0
+    backend = tmp_path / "rounding.py"
+    backend.write_text(ROUNDING)
+    options = ("--root", root, "--backend", f"{backend}:backend", "--no-isolate", "--out", tmp_path / "results")
+    result = cli("run", *options)
+    assert result.code == 1
+    assert "scale_by: y is within 2 ulp of the baseline everywhere" in result.lines
+    told = cli("explain", tmp_path / "results", "--lang", "zh")
+    assert told.lines[0] == "scale_by：y 的全部元素与基准相差不超过 2 ulp"

@@ -2,10 +2,13 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
 from tests.support.protoc import needs_protoc, protoc
+
+OFFICIAL = Path(__file__).parents[1] / "official"
 
 
 def index_of(folder):
@@ -64,6 +67,29 @@ def test_what_the_runner_cannot_run_is_listed_with_the_reason(cli, exported, toy
     # Large values stand beside the case.
     assert (out / "scale" / "test_case" / "big.input1.bin").stat().st_size == 400_000
     assert cli("verify", out, "--root", toy).code == 0
+
+
+FORWARD = "dynamic_point_to_voxel_forward"
+
+
+@pytest.mark.parametrize("form", ["prototxt", "pb"])
+def test_rows_that_belong_to_nobody_are_left_out_because_the_runner_compares_them(run, exported, form):
+    """An output counts the rows that count; get_indice_pairs' count is a parameter, which that runner knows."""
+    free, full, pairs = f"{FORWARD}/rows_to_spare_1", f"{FORWARD}/rows_to_spare_0", "get_indice_pairs/valid_default"
+    result, out = exported(free, full, pairs, "--format", form)
+    assert result.code == 0
+    reason = "the released runner compares all rows of voxel_feats, also those behind voxel_num, which are free"
+    assert f"left out {free}: {reason}" in result.lines
+    assert index_of(out)["left_out"] == [{"id": free, "reason": reason}]
+    assert [entry["id"] for entry in index_of(out)["cases"]] == [full, pairs]
+    assert run(out).code == 0
+
+
+def test_a_count_that_only_the_reference_knows_leaves_a_file_out(exported):
+    path = OFFICIAL / "undefined_more_voxels_than_rows.prototxt"
+    result, out = exported(path)
+    assert result.code == 5
+    assert "behind voxel_num" in index_of(out)["left_out"][0]["reason"]
 
 
 def test_files_of_your_own_get_criteria_and_names_apart(cli, exported, toy, tmp_path):

@@ -10,6 +10,7 @@ import pytest
 from mluops_gtest.explain.output import explained
 from mluops_gtest.explain.wrong_output import WrongOutput
 from mluops_gtest.model.arbitration import Arbitration, DisputedElement
+from mluops_gtest.model.cause import Leak
 from mluops_gtest.model.result import ElementReading, Outcome, Perf, Profile, StressReading, ThreadsReading
 from mluops_gtest.reports.html import embedding, render_html
 from tests.support.chromium import Chromium, needs_chromium
@@ -189,6 +190,11 @@ def test_elements_beyond_what_arithmetic_allows_have_a_sign_of_their_own(show):
     assert texts(page, ".chip.outliers") == ["△ outliers: 3"]
     page.click(".list .row")
     assert texts(page, ".elements tbody td") == ["out", "3 / 2,560", "∞ ×", "[3, 17] = 2.5", "0.25 ± 0", "tf32"]
+
+
+def test_a_leak_stands_beside_a_case_that_passes(show):
+    page = show(report(result("toy/greedy", leak=Leak(24_000_000, 8)), result("toy/plain")), "#search=leaks")
+    assert texts(page, ".brief") == ["leaks 24.0 MB per call (8 calls in a fresh worker)"]
 
 
 def test_who_is_right_stands_beside_the_criteria(show):

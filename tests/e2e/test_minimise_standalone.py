@@ -102,7 +102,7 @@ def libraries(tmp_path_factory):
 
     def build(folder):
         folder.mkdir()
-        for bug in ("none", "uninitialised", "segfault", "past_end", "wrong_status"):
+        for bug in ("none", "uninitialised", "segfault", "past_end", "wrong_status", "query_size"):
             sources = [EXAMPLE / f"{part}.c" for part in PARTS]
             flags = ("-std=c11", "-pthread", f"-DBUG_{bug.upper()}", f"-I{EXAMPLE}", "-lm")
             compile_library(folder / f"{bug}.so", *sources, flags=flags)
@@ -124,6 +124,7 @@ class TestLibraries:
             (PAIRS, "uninitialised", "indice_pairs is wrong: 1 of 2 elements differ"),
             (CASE, "past_end", "written outside of the buffer"),
             (CASE, "wrong_status", "mluOpVoxelPoolingForward answered "),
+            ("get_indice_pairs/size_null", "query_size", "mluOpGetIndicePairsWorkspaceSize answered 0, expected 3"),
         ],
     )
     def test_a_c_file_compiles_and_shows_the_failure(self, cli, libraries, tmp_path, case, bug, words):
@@ -149,16 +150,21 @@ class TestLibraries:
         (command,) = [line.removeprefix("alone: ") for line in result.lines if line.startswith("alone: ")]
         assert shell(command).returncode in (-11, 139)
 
-    @pytest.mark.parametrize(("case", "bug"), [(PAIRS, "uninitialised"), (CASE, "past_end")])
+    @pytest.mark.parametrize(
+        ("case", "bug"), [(PAIRS, "uninitialised"), (CASE, "past_end"), ("get_indice_pairs/size_null", "query_size")]
+    )
     def test_a_python_file_calls_the_library_by_ctypes(self, cli, alone, libraries, tmp_path, case, bug):
         small, library = tmp_path / "small.prototxt", libraries / f"{bug}.so"
         result = cli("minimise", case, "-b", f"c:{library}", "--out", small, "--standalone", "py")
         assert result.code == 0, result.err
         shown = alone(sys.executable, tmp_path / "small.py")
         assert shown.returncode == 1, shown
-        assert {"uninitialised": "indice_pairs[0, 1, 0]: got -", "past_end": "written past the end"}[
-            bug
-        ] in shown.stdout
+        words = {
+            "uninitialised": "indice_pairs[0, 1, 0]: got -",
+            "past_end": "written past the end",
+            "query_size": "mluOpGetIndicePairsWorkspaceSize answered SUCCESS, expected BAD_PARAM",
+        }
+        assert words[bug] in shown.stdout
         right = alone(sys.executable, tmp_path / "small.py", libraries / "none.so")
         assert right.returncode == 0, right
 

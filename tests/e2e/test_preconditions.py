@@ -1,11 +1,12 @@
-"""Files whose data the document does not define: the case is broken (exit 3), no backend has failed."""
+"""Files whose data the document does not define: skipped, with --strict an error (exit 3); no backend has failed."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from mluops_gtest.codec.case_files.case import write_case
+import mluops_gtest as mt
+from mluops_gtest.codec.case_files.writer import write_case
 from mluops_gtest.content.selection import Selected
 from mluops_gtest.generate.source import StoredCases
 
@@ -63,7 +64,6 @@ def leave_alone(values):
     ("case", "tensor", "edit", "params", "words"),
     [
         (SITES, "indices", repeat_site, {}, "rows 1 and 4 of indices are the same site"),
-        (SITES, "indices", leave_alone, {"num_act_out": 1000}, "rows for 1000"),
         (SHIFTED, "indices", repeat_site, {}, "rows 1 and 4 of indices are the same site"),
         (PAIRS, "indice_pairs", repeat_input, {}, "indice_pairs[1, 0] names row"),
         (PAIRS, "indice_pairs", repeat_output, {}, "indice_pairs[2, 1] names row"),
@@ -72,19 +72,62 @@ def leave_alone(values):
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("backend", ["numpy", "reference"])
-def test_the_case_is_broken_whatever_the_backend_answers(run, broken_file, backend, case, tensor, edit, params, words):
-    result = run(broken_file(case, tensor, edit, params), "--backend", backend)
-    assert result.code == 3
+def test_no_backend_is_held_to_it(run, broken_file, backend, case, tensor, edit, params, words):
+    path = broken_file(case, tensor, edit, params)
+    # Exit 5: nothing was compared.
+    result = run(path, "--backend", backend)
     (told,) = result.results.values()
-    assert told["outcome"] == "error"
-    assert "the case is broken" in told["reason"]
+    assert (result.code, told["outcome"], told["compared"]) == (5, "skipped", False)
+    (cause,) = told["causes"]
+    assert (cause["kind"], cause["operator"]) == ("undefined_call", case.partition("/")[0])
+    assert words in cause["text"]
+    strict = run(path, "--backend", backend, "--strict")
+    (told,) = strict.results.values()
+    assert (strict.code, told["outcome"]) == (3, "error")
+    assert "the case is broken, no backend can be held to it: " in told["reason"]
     assert words in told["reason"]
+    assert told["repro"].endswith(" --strict")
 
 
-def test_verify_says_so_too(cli, broken_file):
-    result = cli("verify", broken_file(SITES, "indices", repeat_site, {}))
-    assert result.code == 3
-    assert "the case is broken: rows 1 and 4 of indices are the same site" in result.out
+def test_a_stored_count_of_more_rows_than_there_are_is_an_error_of_the_file(run, broken_file):
+    result = run(broken_file(SITES, "indices", leave_alone, {"num_act_out": 1000}))
+    (told,) = result.results.values()
+    assert (result.code, told["outcome"]) == (3, "error")
+    assert "rows for 1000" in told["reason"]
+
+
+def test_what_only_the_reference_finds_out_is_undefined_too(run, tmp_path, catalogue):
+    draft = catalogue.drafts[SITES]
+    source = StoredCases(catalogue, (Selected(draft.id, draft.operator, draft.tags, draft=draft),))
+    case = source.load(SITES)
+    bare = [replace(t, data=None) for t in case.outputs]
+    bare[0] = replace(bare[0], desc=replace(bare[0].desc, dims=(3, 4)))
+    case = replace(case, outputs=tuple(bare), baseline_stored=False, params={**case.params, "num_act_out": None})
+    path = tmp_path / "short.prototxt"
+    write_case(case, catalogue.operators[case.operator], path, source.schema)
+    (told,) = run(path).results.values()
+    assert told["outcome"] == "skipped"
+    assert told["reason"] == "get_indice_pairs does not define this call: out_indices has 3 rows for 28 output sites"
+    assert run(path, "--strict").code == 3
+
+
+def test_verify_bench_diff_and_python_say_the_same(cli, broken_file):
+    path = broken_file(SITES, "indices", repeat_site, {})
+    site = "rows 1 and 4 of indices are the same site [1, 1, 2, 3]"
+    words = f"get_indice_pairs does not define this call: {site}"
+    result = cli("verify", path)
+    assert result.code == 5
+    assert result.lines == [f"skipped {path}: {words}", "0 verified, 0 differ, 1 skipped"]
+    strict = cli("verify", path, "--strict")
+    assert strict.code == 3
+    assert f"the case is broken, no backend can be held to it: {site}" in strict.out
+    for command in (["bench", path, "--backend", "numpy", "--backend", "reference"], ["diff", path, "-b", "numpy"]):
+        result = cli(*command)
+        assert result.code == 5
+        assert words in " ".join(result.out.split())
+        assert cli(*command, "--strict").code == 3
+    assert mt.run(str(path)).exit_code == 5
+    assert mt.run(str(path), strict=True).exit_code == 3
 
 
 def test_the_centre_may_stand_in_any_order(run, broken_file):

@@ -285,3 +285,11 @@ def test_fresh_workers_need_workers_and_stand_in_the_repro_line(run, pids):
     assert "--fresh-workers needs worker processes" in refused.err
     result = run(*SMOKE, "--fresh-workers", "--isolate", "-v")
     assert all("--fresh-workers --isolate" in r["repro"] for r in result.results.values())
+
+
+@linux
+def test_nested_folders_that_a_backend_leaves_end_no_run(run, pids):
+    result = run(*SMOKE, "--backend", acting("NestsFolders"))
+    assert result.code == 0, result.err
+    assert set(pids.read_text().split()), "it did nest them"
+    assert not any(Path(folder).exists() for folder in pids.read_text().splitlines())

@@ -236,3 +236,20 @@ class TestErrors:
     def test_an_unknown_format_lists_the_known_ones(self, cli):
         result = cli("report", GOLDEN / "report.json", "--format", "pdf")
         assert (result.code, "markdown" in result.err) == (2, True)
+
+
+@pytest.mark.slow
+def test_the_test_report_claims_what_the_cases_show(cli, tmp_path):
+    """Of an operator that refuses one empty tensor and takes another, and whose cases on a lattice ask for equality."""
+    chosen = "no_unknown or no_known or large or lattice or values_full"
+    result = cli("run", "three_nn_forward", "-k", chosen, "--out", tmp_path / "r", "--markdown", tmp_path / "r.md")
+    assert result.code == 0
+    document = (tmp_path / "r.md").read_text()
+    assert "supported, except for what is refused as the document asks (`unknown_empty`)" in document
+    # Three of each tensor: alone, before an empty one, before others. `_limit` is refused for a pointer.
+    assert "larger tensors than allowed are refused (6 tested)" in document
+    standards = [line for line in document.splitlines() if line.startswith("| `three_nn_forward` | `dist2` |")]
+    assert standards
+    assert not any("diff3" in line for line in standards)
+    assert "Cases held to criteria of their own, which are not listed: " in document
+    assert "Functions have no open problem. Performance was not measured." in document

@@ -205,7 +205,7 @@ def test_a_declaration_that_is_not_generated_yet_runs(noisy, run):
 
 
 def test_what_the_declaration_alone_says_survives_the_cache(noisy, run, tmp_path, monkeypatch):
-    """The reason of a constant baseline stands in no file of a case."""
+    """The reason for a constant baseline, and the tags."""
     monkeypatch.setenv("MLUOPS_TEST_CACHE", str(tmp_path / "cache"))
     declared = NOISE + "- {name: zero, tags: [boundary], doc: '§1', params: {factor: 0}, degenerate: 'all 0',"
     (noisy / "cases" / "scale_by.yaml").write_text(declared + " data: {recipe: ramp, count: 20000}}\n")

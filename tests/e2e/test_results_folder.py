@@ -94,7 +94,7 @@ def test_a_second_run_is_refused_while_the_first_one_runs(cli, running, tmp_path
         assert f"process {process.pid} is writing there" in second.err
     (tmp_path / "waits.gate").unlink()
     assert process.wait(60) == 5
-    assert sorted(files(out)) == ["report.json", "results.jsonl", "run.json"]
+    assert sorted(files(out)) == ["causes.json", "report.json", "results.jsonl", "run.json"]
 
 
 @pytest.mark.slow
@@ -105,7 +105,7 @@ def test_a_killed_run_frees_its_folder(cli, running, tmp_path):
     (tmp_path / "waits.gate").unlink()
     resumed = cli("run", "--resume", out)
     assert resumed.code == 5, resumed.err
-    assert sorted(files(out)) == ["report.json", "results.jsonl", "run.json"]
+    assert sorted(files(out)) == ["causes.json", "report.json", "results.jsonl", "run.json"]
 
 
 def test_a_folder_that_holds_a_run_is_refused(cli, run):
@@ -169,7 +169,7 @@ def test_merge_is_careful_as_well(cli, run, tmp_path):
     assert files(tmp_path / "merged") == before
     over = cli("merge", *parts, "--out", parts[0], "--overwrite")
     assert over.code == 0
-    assert sorted(files(parts[0])) == ["report.json", "results.jsonl"]
+    assert sorted(files(parts[0])) == ["causes.json", "report.json", "results.jsonl"]
 
 
 def test_runs_that_start_in_the_same_second_have_folders_of_their_own(tmp_path):
@@ -222,3 +222,17 @@ def test_a_vanished_folder_that_another_run_took_is_left_alone(tmp_path):
     assert stopped.returncode == 74
     assert "Another run may be there now" in stopped.stderr
     assert files(tmp_path / "results") == {"run.json": b"other"}
+
+
+def test_a_lock_that_is_a_link_is_refused_and_what_it_leads_to_stays(cli, tmp_path):
+    victim, folder = tmp_path / "victim", tmp_path / "results"
+    victim.write_text("precious")
+    folder.mkdir()
+    for target in (victim, tmp_path / "not_there"):
+        (folder / LOCK).symlink_to(target)
+        refused = cli("run", ONE, "--out", folder)
+        assert refused.code == 2
+        assert f"{folder / LOCK}: is a link" in refused.err
+        (folder / LOCK).unlink()
+    assert victim.read_text() == "precious"
+    assert not (tmp_path / "not_there").exists()

@@ -70,6 +70,59 @@ def test_a_backend_is_held_to_the_precision_that_it_declares(run, isolation):
     assert 0 < seen["ratio"] <= 1
 
 
+class TestHalf:
+    """Kernels that compute half data in half, as released ones do."""
+
+    HALF = "three_interpolate_forward/precision_full_half"
+    FLOAT = "three_interpolate_forward/precision_full_float"
+
+    def test_what_half_arithmetic_gives_is_no_outlier(self, run):
+        result = run(self.HALF, "--backend", wrong("HalfInHalf"), "--elementwise")
+        assert result.code == 0
+        (seen,) = result.results[self.HALF]["elements"]
+        assert (seen["precision"], seen["beyond"]) == ("half", 0)
+        assert 0 < seen["as_half"] < seen["compared"]
+        assert 0 < seen["ratio"] <= 1
+        assert f"output: {seen['as_half']} elements as half arithmetic gives" in result.results[self.HALF]["notes"]
+        assert "beyond" not in result.out
+
+    def test_a_lost_term_is_an_outlier_that_fails_where_that_is_asked(self, run):
+        result = run(self.HALF, "--backend", wrong("HalfInHalfTermLost"))
+        assert result.code == 0
+        assert "1 case passed with 1 element that no order of half operations explains" in result.out
+        result = run(self.HALF, "--backend", wrong("HalfInHalfTermLost"), "--elementwise")
+        assert result.code == 1
+        case = result.results[self.HALF]
+        assert case["reason"].endswith("output: 1 element is further off than any order of half operations explains")
+        (seen,) = case["elements"]
+        assert (seen["beyond"], seen["precision"]) == (1, "half")
+        assert seen["as_half"] > 0
+
+    @pytest.mark.parametrize("isolation", ["--isolate", "--no-isolate"])
+    def test_half_declared_of_half_data_does_not_blind_the_look_at_float_data(self, run, isolation):
+        result = run(self.HALF, self.FLOAT, "--backend", wrong("HalfOnAllData"), isolation)
+        (half,), (single,) = (result.results[case]["elements"] for case in (self.HALF, self.FLOAT))
+        assert (half["precision"], half["beyond"], half.get("as_half", 0)) == ("half", 0, 0)
+        assert single["precision"] == "float"
+        assert single["beyond"] > 0
+
+    def test_half_data_declared_as_computed_in_float_are_held_to_it(self, run):
+        result = run(self.HALF, "--backend", wrong("HalfDeclaredFloat"), "--elementwise")
+        assert result.code == 1
+        (seen,) = result.results[self.HALF]["elements"]
+        assert (seen["precision"], seen.get("as_half", 0)) == ("float", 0)
+        assert seen["beyond"] > 0
+
+    def test_a_result_with_more_such_elements_than_there_are_is_refused(self, cli, run):
+        folder = run(self.HALF, "--backend", wrong("HalfInHalf")).folder
+        report = json.loads((folder / "report.json").read_text())
+        report["results"][0]["elements"][0]["as_half"] = 10**9
+        (folder / "report.json").write_text(json.dumps(report))
+        result = cli("report", folder / "report.json", "--format", "text")
+        assert result.code == 3
+        assert "more elements are beyond than there are" in result.err
+
+
 class TestGate:
     """A case that had no such element and has some now."""
 

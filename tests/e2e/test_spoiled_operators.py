@@ -11,14 +11,15 @@ from mluops_gtest.cli.main import run_main
 
 NAME = "row_sum"
 CASES = f"cases/{NAME}.yaml"
-OPERATOR, BOUND, CHECKS, KERNEL, RECIPES, MUTANTS = (
-    f"generators/{NAME}/{part}.py" for part in ("__init__", "bound", "checks", "kernel", "recipes", "mutants")
+OPERATOR, BOUND, CHECKS, KERNEL, RECIPES, MUTANTS, VARIANTS = (
+    f"generators/{NAME}/{part}.py"
+    for part in ("__init__", "bound", "checks", "kernel", "recipes", "mutants", "variants")
 )
 
 
 @dataclass(frozen=True)
 class Spoiled:
-    """In `file`, `right` becomes `wrong`; the rules that tell, and a word of what they tell."""
+    """In `file`, `right` becomes `wrong` ("": the file is new); the rules that tell, and a word of what they tell."""
 
     file: str
     right: str
@@ -126,6 +127,16 @@ SPOILED = {
     "no mutant": Spoiled(
         MUTANTS, "MUTANTS = tuple(", "MUTANTS = ()\n_FORGOTTEN = tuple(", ("mutants_caught",), "no wrong implementation"
     ),
+    "a wrong variant": Spoiled(
+        VARIANTS, "", "from .mutants import MUTANTS\n\nVARIANTS = {'undefined': MUTANTS[:1]}\n",
+        ("variants_told_apart",), "is a right variant, but fails row_sum/",
+    ),
+    "a variant like all others": Spoiled(
+        VARIANTS, "",
+        "from mluops_gtest.authoring import Mutant\nfrom .kernel import kernel\n\n"
+        "VARIANTS = {'subnormal': (Mutant('plain', 'nothing is different', kernel),)}\n",
+        ("variants_told_apart",), "plain (nothing is different) passes every case tagged subnormal, too",
+    ),
     "criteria that one wrong element passes": Spoiled(
         OPERATOR, "DType.FLOAT: diff1_and_diff2(1e-5)", "DType.FLOAT: diff1_and_diff2(0.2)",
         ("twins_see_one_element",), "network_twin_float passes with one wrong element",
@@ -155,7 +166,7 @@ def test_a_spoiled_copy_is_told_by_its_rule_alone(cli, good, tmp_path, way):
     spoiled = SPOILED[way]
     root = tmp_path / "spoiled"
     shutil.copytree(good, root, ignore=shutil.ignore_patterns("__pycache__"))
-    text = (root / spoiled.file).read_text()
+    text = (root / spoiled.file).read_text() if spoiled.right else ""
     assert spoiled.right in text
     (root / spoiled.file).write_text(text.replace(spoiled.right, spoiled.wrong))
     generated = cli("generate", "--all", "--root", root)

@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 import unicodedata
 from pathlib import Path
 from xml.etree import ElementTree
@@ -243,3 +245,13 @@ def test_stdout_in_a_narrow_encoding(toy):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert rb"\u2264" in done.stdout
+
+
+@pytest.mark.slow
+def test_pytest_shows_what_a_backend_says_as_text(toy, hostile, tmp_path):
+    words = (sys.executable, "-m", "pytest", "-rA", "-p", "no:cacheprovider", "-p", "mluops_gtest.pytest_plugin")
+    chosen = ("--mluops-root", str(toy), "--mluops-backend", hostile)
+    done = subprocess.run([*words, *chosen], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1, done.stdout
+    assert "backend output" in done.stdout
+    assert r"\x1b]0;owned\x07" in harmless(done.stdout)

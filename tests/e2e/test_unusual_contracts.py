@@ -98,7 +98,10 @@ class TestAnEarlySuccessThatWrites:
         assert cli("export", "--root", root, "--out", tmp_path / "released").code == 0
         index = json.loads((tmp_path / "released" / "index.json").read_text())
         assert "positive_rows/nothing" in [entry["id"] for entry in index["cases"]]
-        assert [entry["id"] for entry in index["left_out"]] == ["positive_rows/rank"]
+        left_out = {entry["id"].partition("/")[2]: entry["reason"] for entry in index["left_out"]}
+        assert list(left_out) == ["mixed", "sharp", "rank"]
+        for case in ("mixed", "sharp"):
+            assert "all rows of packed, also those behind count" in left_out[case]
         assert cli("run", tmp_path / "released", "--root", root).code == 0
 
 

@@ -111,7 +111,7 @@ def test_a_machine_without_a_compiler_builds_a_pure_wheel_that_works(source: Pat
 
 def test_the_script_is_declared(unpacked: Path) -> None:
     (entry_points,) = unpacked.glob("*.dist-info/entry_points.txt")
-    assert "mluops-test = mluops_gtest.cli.main:main" in entry_points.read_text(encoding="utf-8")
+    assert "mluops-test = mluops_gtest.__main__:main" in entry_points.read_text(encoding="utf-8")
 
 
 def ask(unpacked: Path, folder: Path, *arguments: str) -> str:

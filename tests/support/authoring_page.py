@@ -27,6 +27,7 @@ from mluops_gtest.authoring import (
     interpolation_checks,
     interpolation_space,
     interpolation_verdict,
+    left_open,
     lidar,
     lost_terms,
     mistakes,
@@ -57,6 +58,7 @@ WORDS = {
     "WORKSPACE": "The workspace.",
     "WORKSPACE_SIZE": "Its size in bytes.",
     "ASKED_SIZE": "Where a query writes the size. It starts at 0: a query may succeed and leave it unwritten.",
+    "SIZE_NULL": "The check `size_null`: the pointer to the size, which a workspace query gets, is not null.",
     "ExactValue": "An integer or a fraction; a float for what is none of these: NaN, infinities.",
     "ExactElement": "`element(*index)`, one element; without arguments for a result that is no tensor.",
     "ExactElements": "`elements(call)`, an `ExactElement` for every output and every result that is no tensor.",
@@ -80,12 +82,13 @@ SECTIONS: dict[str, tuple[ModuleType, tuple[str, ...]]] = {
         authoring,
         (
             *("Operator", "TensorSpec", "OutputSpec", "ParamMessage", "ParamField", "EnumSpec"),
-            *("Check", "CheckVerdict", "Theory", "Mutant"),
+            *("Check", "CheckVerdict", "QueryChecks", "SIZE_NULL", "UndefinedDataError", "Theory", "Mutant"),
         ),
     ),
     "What functions return": (authoring, ("Baseline", "RecipeOutput")),
     "Sizes": (authoring, ("SizedAxis",)),
     "Bounds": (authoring, ("Bound",)),
+    "What documents leave open: `mluops_gtest.authoring.left_open`": (left_open, _own(left_open)),
     "Fuzzing: `mluops_gtest.authoring.space`": (space, tuple(space.__all__)),
     "Fuzzing of sparse convolutions: `mluops_gtest.authoring.convolution_space`": (
         convolution_space,
@@ -153,9 +156,9 @@ def _rows(name: str, value: Any) -> Iterator[str]:
     if name in WORDS or not (inspect.isclass(value) or inspect.isfunction(value)):
         yield _row(name, WORDS[name])
         return
-    is_enum = inspect.isclass(value) and issubclass(value, Enum)
-    yield _row(name if is_enum else f"{name}{_signature(value)}", _promise(value))
-    if inspect.isclass(value) and not is_enum:
+    is_bare = inspect.isclass(value) and issubclass(value, (Enum, Exception))
+    yield _row(name if is_bare else f"{name}{_signature(value)}", _promise(value))
+    if inspect.isclass(value) and not is_bare:
         for member, inner in vars(value).items():
             if not member.startswith("_") and isinstance(inner, property):
                 yield _row(f"{name}.{member}", _promise(inner))

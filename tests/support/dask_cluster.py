@@ -1,4 +1,7 @@
-"""A Dask cluster in a process of its own: prints its address, and ends with its standard input."""
+"""A Dask cluster in a process of its own: prints its address, and ends with its standard input.
+
+Arguments: the number of workers, the port, the protocol.
+"""
 
 import sys
 
@@ -13,6 +16,7 @@ if __name__ == "__main__":
         dashboard_address=":0",
         scheduler_port=port,
         silence_logs=50,
+        protocol=sys.argv[3],
     ) as cluster:
         print(cluster.scheduler_address, flush=True)
         sys.stdin.read()

@@ -12,15 +12,14 @@ import numpy as np
 from mluops_gtest.audit.subject import judged
 from mluops_gtest.authoring import Array, Draw, DType, Handle, Layout, OpCall, Operator, Status, TensorArg
 from mluops_gtest.generate.make import make_case
-from mluops_gtest.model.case import CaseDraft
-from mluops_gtest.model.reseed import Reseed
+from mluops_gtest.model.case import CaseDraft, Reseed
 from mluops_gtest.model.result import Outcome
 from mluops_gtest.model.tensor import contiguous
 
 # Significant bits, and the exponent of the smallest normal number.
 FORMATS = {"<f4": (24, -126), "<f2": (11, -14)}
 # Cases with one of these tags do not run of their own accord.
-ON_REQUEST = {"network", "race", "heavy", "undefined"}
+ON_REQUEST = {"network", "race", "heavy", "undefined", "subnormal"}
 # What the axes of each tensor are called.
 AXES = {
     "features": "BCM",

@@ -17,7 +17,7 @@ from mluops_gtest.explain.groups import cause_groups
 from mluops_gtest.generate.source import StoredCases
 from mluops_gtest.model.bounds import computed_bounds
 
-NOT_DEFAULT = {"network", "race", "heavy", "undefined"}
+NOT_DEFAULT = {"network", "race", "heavy", "undefined", "subnormal"}
 
 
 class Spoiled:
@@ -81,10 +81,10 @@ class PlantedRuns:
     def __init__(self, catalogue):
         self._catalogue = catalogue
         # What is right in a case is the same whatever the bug.
-        self._options = Options(expect=_kept(expectation_of), bounds=_kept(computed_bounds))
+        self.options = Options(expect=_kept(expectation_of), bounds=_kept(computed_bounds))
 
     @cache  # noqa: B019
-    def _cases(self, operator, large):
+    def cases(self, operator, large=False):
         spec, stored = self._catalogue.operators[operator], self._catalogue.root_of(operator).stored
         drafts = [
             draft
@@ -98,22 +98,22 @@ class PlantedRuns:
         return {draft.id: source.load(draft.id) for draft in drafts}
 
     @cache  # noqa: B019
-    def _operator(self, name):
+    def operator(self, name):
         return _with_kept_suspects(self._catalogue.operators[name])
 
     def report(self, spoil, operator, large=False):
         """What a run says of the operator."""
-        cases = self._cases(operator, large)
+        cases = self.cases(operator, large)
 
         class Source:
             def load(self, case_id):
                 return cases[case_id]
 
-        operators = {operator: self._operator(operator)}
+        operators = {operator: self.operator(operator)}
         context = RunContext("1", {"name": "spoiled"}, {}, {})
         plan = [PlannedCase(case.id, case.operator, case.tags) for case in cases.values()]
         caller = InlineCaller(Spoiled(operators, spoil))
-        return run(plan, [caller], operators, Source(), context, self._options, [])
+        return run(plan, [caller], operators, Source(), context, self.options, [])
 
 
 def groups_of(report):

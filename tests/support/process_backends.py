@@ -7,6 +7,7 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -46,6 +47,20 @@ def daemonise(work):
     os.read(reader, 1)
     os.close(reader)
     os.close(writer)
+
+
+class NestsFolders(Isolated):
+    """In its own temporary folder, deeper than the recursion limit and than a path may be long."""
+
+    def misbehave(self, call):
+        if first_time("nests"):
+            before, folder = os.getcwd(), tempfile.mkdtemp()
+            Path(os.environ["PIDS"]).write_text(folder)
+            os.chdir(folder)
+            for _ in range(3000):
+                os.mkdir("d")
+                os.chdir("d")
+            os.chdir(before)
 
 
 class ResizesItsTensors(Isolated):

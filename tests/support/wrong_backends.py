@@ -63,6 +63,55 @@ class SumsInHalf(Exact):
                 array[...] = array.astype(np.float16)
 
 
+class HalfInHalf(Exact):
+    """Right: products and sums of half data are rounded to half."""
+
+    def spoil(self, call, outputs):
+        if call.tensor("output").dtype.value == "half":
+            call.array("output")[...] = self.interpolated(call)
+
+    def interpolated(self, call):
+        total = np.zeros(call.tensor("output").dims, np.float16)
+        for term in self.terms(call):
+            total = total + term
+        return total
+
+    def terms(self, call):
+        """Three terms of every element, in half."""
+        features, indices, weights = (call.array(name) for name in ("features", "indices", "weights"))
+        chosen = [np.take_along_axis(features, which[:, None], axis=2) for which in np.moveaxis(indices, 2, 0)]
+        return np.stack(chosen).astype(np.float16) * np.moveaxis(weights, 2, 0)[:, :, None].astype(np.float16)
+
+
+class HalfInHalfTermLost(HalfInHalf):
+    """And one term: a small one, which the norms do not see, and a fiftieth of the terms of its element."""
+
+    def terms(self, call):
+        terms = super().terms(call)
+        sizes = np.abs(terms)
+        terms.flat[np.where(sizes > sizes.sum(axis=0) / 50, sizes, np.inf).argmin()] = 0
+        return terms
+
+
+class HalfDeclaredFloat(HalfInHalf):
+    """And declares otherwise."""
+
+    def __init__(self):
+        super().__init__()
+        self.precision = {"three_interpolate_forward": {"half": "float"}}
+
+
+class HalfOnAllData(HalfInHalf):
+    """And declares it of half data alone."""
+
+    def __init__(self):
+        super().__init__()
+        self.precision = {"three_interpolate_forward": {"half": "half"}}
+
+    def spoil(self, call, outputs):
+        call.array("output")[...] = self.interpolated(call)
+
+
 class Transposed(Exact):
     def spoil(self, call, outputs):
         for array in outputs:

@@ -35,7 +35,7 @@ def mutated(
     kind = rng.choice(("handle", "workspace", "null", *("descriptor",) * 4, *others))
     match kind:
         case "handle":
-            arch = rng.choice((None, 200, 270, 369, 370))
+            arch = rng.choice((None, 200, 270, 290, 370))
             return replace(
                 call, handle=None if arch is None or call.handle is None else replace(call.handle, arch=arch)
             )

@@ -3,25 +3,54 @@
 import contextlib
 import os
 from collections.abc import Callable
+from ctypes import POINTER, byref, c_int, c_void_p
 from pathlib import Path
 
 import numpy as np
 from msgspec.structs import replace
 
-from mluops_gtest.backends.c_library.api import Api, Refused, status_of
+from mluops_gtest.backends.c_library.api import MADE, Api, Function, Prototypes, Refused, SharedLibrary, status_of
 from mluops_gtest.backends.c_library.arguments import CallArguments, types_of
 from mluops_gtest.backends.c_library.call_memory import CallMemory, DeviceMemory, HostMemory, Role
 from mluops_gtest.backends.c_library.descriptors import make_handle, make_tensor_descriptor
-from mluops_gtest.backends.c_library.loading import Function, SharedLibrary
-from mluops_gtest.backends.c_library.params import make_params_descriptor, prototypes_of, results_of
 from mluops_gtest.backends.c_library.resources import Account, Resources
 from mluops_gtest.backends.c_library.runtime import Runtime
 from mluops_gtest.model.backend import DEVICE_VARIABLE
-from mluops_gtest.model.c_api import CApi, CFunction, CSignature
-from mluops_gtest.model.call import Declined, Handle, OpCall, TensorArg, Violated
+from mluops_gtest.model.c_api import CApi, CFunction, CParams, CSignature
+from mluops_gtest.model.call import Declined, Handle, OpCall, QueryAnswer, TensorArg, Violated
 from mluops_gtest.model.dtypes import Array
 from mluops_gtest.model.status import Status
 from mluops_gtest.value import Value
+
+
+def prototypes_of(declared: CParams) -> Prototypes:
+    """The descriptor's functions with the types of their arguments."""
+    return {
+        declared.create: (MADE,),
+        declared.destroy: (c_void_p,),
+        declared.set: (c_void_p, *types_of(declared.arguments)),
+        **{getter: (c_void_p, POINTER(c_int)) for getter in declared.getters.values()},
+    }
+
+
+def make_params_descriptor(api: Api, resources: Resources, declared: CParams, arguments: CallArguments) -> int:
+    """A descriptor of the call's parameters; a host array that is None is passed as NULL."""
+    descriptor = api.make(declared.create)
+    resources.own("parameter descriptor", lambda: api.call(declared.destroy, descriptor))
+    # Values of its own: what the setter does to its host arrays is no affair of the operator.
+    api.call(declared.set, descriptor, *CallArguments(arguments.params).values(declared.arguments))
+    return descriptor
+
+
+def results_of(api: Api, declared: CParams, descriptor: int) -> dict[str, int]:
+    """The scalar results that the operator noted in the descriptor."""
+    results = {}
+    for name, getter in declared.getters.items():
+        value = c_int()
+        api.call(getter, descriptor, byref(value))
+        results[name] = value.value
+    return results
+
 
 MLU_LIBRARY = "libmluops.so"
 MLU_RUNTIME = "libcnrt.so"
@@ -40,23 +69,23 @@ class _Bound(Value):
     def operate(self, arguments: CallArguments) -> int:
         return self.function(*arguments.values(self.signature.function.arguments))
 
-    def ask(self, arguments: CallArguments) -> int:
-        """The bytes of workspace that the library wants; 0 where the operator has no query."""
+    def ask(self, arguments: CallArguments) -> QueryAnswer | None:
+        """What the library's workspace query answers; None where the operator has none."""
         query = self.signature.query
         if self.query is None or query is None:
-            return 0
+            return None
         status = status_of(query.name, self.query(*arguments.values(query.arguments)))
-        if status is not Status.SUCCESS:
-            raise Refused(status, f"{query.name} answered {status.name}")
-        return arguments.asked.value
+        if arguments.asked is None:
+            return QueryAnswer(query.name, status, size_null=True)
+        return QueryAnswer(query.name, status, arguments.asked.value if status is Status.SUCCESS else 0)
 
 
 class CLibraryBackend:
     """Runs each case through the library's C API, on the device that a runtime offers or else on host memory.
 
-    A descriptor setter that refuses ends the call with its status. The workspace query is made in every call; one
-    that refuses is told in `call.refusals`, and the operator is called all the same with a null workspace of size 0:
-    its own status is the answer. Otherwise workspace and size are passed as the call gives them.
+    A descriptor setter that refuses ends the call with its status. The workspace query is made in every call and told
+    in `call.queries`; where it refuses, the operator is called all the same with a null workspace of size 0: its own
+    status is the answer. Otherwise workspace and size are passed as the call gives them.
     """
 
     def __init__(
@@ -95,7 +124,8 @@ class CLibraryBackend:
         with Resources(self.account) as resources:
             try:
                 arguments = self._arguments_of(call, operator, resources, self._memory_for(resources, call.device))
-                return operator.ask(arguments)
+                answer = operator.ask(arguments)
+                return 0 if answer is None else answer.size
             except Refused:
                 return 0
 
@@ -142,11 +172,16 @@ class CLibraryBackend:
     def _run(self, call: OpCall, operator: _Bound, resources: Resources) -> Status:
         memory = self._memory_for(resources, call.device)
         arguments = self._arguments_of(call, operator, resources, memory)
-        refused = self._ask(call, operator, arguments)
+        answer = operator.ask(arguments)
+        if answer is not None:
+            call.queries.append(answer)
+            if call.size_null:
+                arguments.asked = None
+                call.queries.extend(filter(None, [operator.ask(arguments)]))
         for tensors, role in ((call.inputs, Role.INPUT), (call.outputs, Role.OUTPUT)):
             for name, arg in tensors.items():
                 arguments.data[name] = _address(memory, name, arg, role)
-        if refused is None:
+        if answer is None or answer.status is Status.SUCCESS:
             arguments.workspace_size = call.workspace_size
             if call.workspace is not None:
                 arguments.workspace = memory.put("workspace", call.workspace, Role.WORKSPACE)
@@ -162,19 +197,6 @@ class CLibraryBackend:
         if memory.remark:
             call.notes.append(memory.remark)
         return status
-
-    def _ask(self, call: OpCall, operator: _Bound, arguments: CallArguments) -> Refused | None:
-        """Make the workspace query and note what the call does not follow."""
-        try:
-            size = operator.ask(arguments)
-        except Refused as refused:
-            call.notes.append(refused.note)
-            call.refusals.append(refused.note)
-            return refused
-        query = operator.signature.query
-        if query is not None and size > call.workspace_size:
-            call.notes.append(f"{query.name} asks for {size} bytes, the call has {call.workspace_size}")
-        return None
 
     def _memory_for(self, resources: Resources, device: int | None) -> CallMemory:
         return HostMemory() if self._runtime is None else DeviceMemory(self._runtime, resources, device)

@@ -4,8 +4,7 @@ from ctypes import byref, c_float, c_void_p
 from enum import IntEnum
 from typing import Any
 
-from mluops_gtest.backends.c_library.api import NOTIFIERS, RUNTIME, Refused
-from mluops_gtest.backends.c_library.loading import SharedLibrary
+from mluops_gtest.backends.c_library.api import NOTIFIERS, RUNTIME, Refused, SharedLibrary
 from mluops_gtest.backends.c_library.resources import Resources
 from mluops_gtest.errors import BackendError
 from mluops_gtest.model.dtypes import Array

@@ -1,6 +1,7 @@
 """The adapter itself: a call goes into a folder, the program runs, what it left comes back."""
 
 import contextlib
+import io
 import os
 import shlex
 import shutil
@@ -10,14 +11,53 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final, Protocol
 
+import numpy as np
+
 from mluops_gtest.backends.exec_backend.answer import RESULT, ProgramAnswer, ProgramError, read_answer
-from mluops_gtest.backends.exec_backend.outputs import take_outputs
-from mluops_gtest.backends.exec_backend.programs import Program, ProgramEnding, StartedProgram
-from mluops_gtest.backends.exec_backend.served import ServedProgram
+from mluops_gtest.backends.exec_backend.files import UnreadableError, open_regular
+from mluops_gtest.backends.exec_backend.served import Program, ProgramEnding, ServedProgram, StartedProgram
 from mluops_gtest.errors import BackendError
-from mluops_gtest.model.call import Crashed, Declined, OpCall, Violated
-from mluops_gtest.model.cause import ProgramDied
+from mluops_gtest.files.removing import remove_tree
+from mluops_gtest.model.call import Crashed, Declined, OpCall, TensorArg, Violated
+from mluops_gtest.model.cause import Cause, FileSize, ProgramDied, Told
+from mluops_gtest.model.dtypes import Array
 from mluops_gtest.model.status import Status
+
+
+def take_outputs(call: OpCall, files: Mapping[str, Path], status: Status) -> None:
+    """Copy every file of the right size; a wrong size, or a file missing after SUCCESS, is a violation.
+
+    A file written beside a refusal is copied too, so that the harness sees the write.
+    """
+    # With nothing to do an operator returns early, and an early return writes nothing.
+    idle = any(arg is not None and arg.desc.is_empty for arg in (*call.inputs.values(), *call.outputs.values()))
+    found: list[Cause] = []
+    for name, path in files.items():
+        arg = call.tensor(name)
+        wanted = arg.desc.nbytes
+        try:
+            with open_regular(path) as (file, size):
+                got = _copy(file, arg, call.array(name)) if size == wanted else size
+            if got != wanted:
+                found.append(FileSize(path.name, got, name, wanted))
+        except FileNotFoundError:
+            if status is Status.SUCCESS and not idle:
+                found.append(FileSize(path.name, None, name, wanted))
+        except UnreadableError as error:
+            found.append(Told(str(error)))
+    if found:
+        raise Violated(*found)
+
+
+def _copy(file: io.BufferedReader, arg: TensorArg, array: Array) -> int:
+    """Read into the buffer; answers the bytes that the file really had."""
+    if array.flags.c_contiguous:
+        return file.readinto(array.reshape(-1).view(np.uint8).data)
+    flat = np.fromfile(file, arg.dtype.storage, arg.desc.extent)
+    if len(flat) == arg.desc.extent:
+        array[...] = arg.desc.view(flat)
+    return flat.nbytes
+
 
 KEEP_CALLS: Final = "MLUOPS_TEST_KEEP_CALLS"
 
@@ -97,9 +137,12 @@ class ExecBackend:
     def _folder(self, operator: str) -> Iterator[Path]:
         """A new folder, gone afterwards unless the user keeps calls."""
         if self._keep is None:
-            # The program may leave behind what cannot be removed; that is no finding about the kernel.
-            with tempfile.TemporaryDirectory(prefix="mluops-call-", ignore_cleanup_errors=True) as name:
+            name = tempfile.mkdtemp(prefix="mluops-call-")
+            try:
                 yield Path(name).absolute()
+            finally:
+                # The program may leave behind what cannot be removed; that is no finding about the kernel.
+                remove_tree(name)
         else:
             self._keep.mkdir(parents=True, exist_ok=True)
             yield Path(tempfile.mkdtemp(prefix=f"{operator}-", dir=self._keep)).absolute()

@@ -75,10 +75,9 @@ def operators(roots: tuple[str, ...], names: tuple[str, ...], seeds: int, rules:
 
     from mluops_gtest.api.session import Session
     from mluops_gtest.audit.operators import RULES, audit_operator
-    from mluops_gtest.cli.audit_subject import subject_of
-    from mluops_gtest.cli.consoles import stderr
+    from mluops_gtest.cli.consoles import stderr, track
     from mluops_gtest.cli.lines import say
-    from mluops_gtest.cli.progress import track
+    from mluops_gtest.cli.mutant_trials import subject_of
 
     if rules:
         demands = {name: (rule.__doc__ or "").strip().partition("\n")[0] for name, rule in RULES.items()}
@@ -135,11 +134,10 @@ def mutants(
     """
     from mluops_gtest.api.session import Session
     from mluops_gtest.audit.mutants import names_planted
-    from mluops_gtest.cli.consoles import stderr
+    from mluops_gtest.cli.consoles import stderr, track
     from mluops_gtest.cli.lines import say
     from mluops_gtest.cli.mutant_trials import TrialPlan, trials
     from mluops_gtest.cli.pages.mutants import MutantsPage
-    from mluops_gtest.cli.progress import track
     from mluops_gtest.model.parts import MUTANTS
 
     known = Session(roots).catalogue.operators
@@ -174,10 +172,9 @@ def outputs(query: Query, roots: tuple[str, ...], first_catch: bool, every: bool
     """
     from mluops_gtest.api.session import Session
     from mluops_gtest.audit.outputs import has_room, measured
-    from mluops_gtest.cli.consoles import stderr
+    from mluops_gtest.cli.consoles import stderr, track
     from mluops_gtest.cli.lines import say
     from mluops_gtest.cli.pages.outputs import OutputsPage
-    from mluops_gtest.cli.progress import track
     from mluops_gtest.engine.costs import case_sizes
 
     session = Session(roots)

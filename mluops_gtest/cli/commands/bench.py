@@ -60,9 +60,8 @@ def command(
 
     from mluops_gtest.api.session import Session
     from mluops_gtest.backends.registry import is_native, runs_inline
-    from mluops_gtest.cli.consoles import stderr, stdout
+    from mluops_gtest.cli.consoles import stderr, stdout, track
     from mluops_gtest.cli.pages.bench import print_bench
-    from mluops_gtest.cli.progress import track
     from mluops_gtest.engine.bench import benched
     from mluops_gtest.engine.callers import open_callers
     from mluops_gtest.engine.execute import Executor, Options
@@ -95,7 +94,7 @@ def command(
                 isolate=isolate,
             )
             (caller,) = stack.enter_context(open_callers(request, session.catalogue))
-            executors.append(Executor(caller, Options()))
+            executors.append(Executor(caller, Options(strict=strict)))
         rows = benched(
             [case.id for case in cases], source, session.catalogue.operators, executors, Sampling(**sampling)
         )

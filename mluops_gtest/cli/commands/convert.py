@@ -32,10 +32,12 @@ def command(roots: tuple[str, ...], src: Path, dst: Path, form: str | None, drop
     """Convert case files between text (.prototxt) and binary (.pb): a file, or a folder and everything below it."""
     from mluops_gtest.api.session import Session
     from mluops_gtest.cli.lines import complain, say
-    from mluops_gtest.codec.case_files.case import convert
+    from mluops_gtest.codec.case_files.files import convert
     from mluops_gtest.codec.schema.schema import Schema
+    from mluops_gtest.files.writing import place_below
 
-    schema = Schema.of(Session(roots).catalogue.operators.values())
+    catalogue = Session(roots).catalogue
+    schema = Schema.of(catalogue.operators.values())
     if src.is_file():
         if dst.is_dir():
             dst = dst / src.with_suffix(_target_suffix(src, form)).name
@@ -55,7 +57,11 @@ def command(roots: tuple[str, ...], src: Path, dst: Path, form: str | None, drop
     failed = 0
     for source, target in pairs:
         try:
-            dropped = convert(source, target, schema, drop_unknown=drop_unknown)
+            if target != dst:
+                place_below(dst, target.relative_to(dst))
+            draft = catalogue.draft_of(source)
+            degenerate = None if draft is None else draft.expect.degenerate
+            dropped = convert(source, target, schema, drop_unknown=drop_unknown, degenerate=degenerate)
         except ContentError as error:
             failed += 1
             complain(f"error: {error}")

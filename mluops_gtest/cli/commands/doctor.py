@@ -46,9 +46,8 @@ def command(
         raise click.UsageError("Say what to check: --backend BACKEND, or --self.")
     from mluops_gtest.api.session import Session
     from mluops_gtest.backends.doctor import Verdict, check_behaviour, check_interface
-    from mluops_gtest.cli.consoles import stderr, stdout
+    from mluops_gtest.cli.consoles import stderr, stdout, track
     from mluops_gtest.cli.lines import say
-    from mluops_gtest.cli.progress import track
     from mluops_gtest.engine.execute import Executor, Options
     from mluops_gtest.engine.isolation.caller import IsolatedCaller
     from mluops_gtest.engine.isolation.forking import ForkServer

@@ -32,13 +32,12 @@ def command(query: Query, roots: tuple[str, ...], out: Path, form: str, strict: 
     """Write cases for the released runner (mluop_gtest).
 
     Each case becomes OPERATOR/test_case/NAME with only the fields of the schema and the ids input1, …, output1, …;
-    index.json lists them. The runner can only compare values, so cases that expect a status or need a special caller
-    are left out and listed with the reason.
+    index.json lists them. The runner can only compare values, all of them, so cases that expect a status, need a
+    special caller or leave rows of an output free are left out and listed with the reason.
     """
     from mluops_gtest.api.session import Session
-    from mluops_gtest.cli.consoles import stderr
+    from mluops_gtest.cli.consoles import stderr, track
     from mluops_gtest.cli.lines import complain, say
-    from mluops_gtest.cli.progress import track
     from mluops_gtest.generate.export import Export, not_exportable
     from mluops_gtest.version import __version__
 

@@ -1,11 +1,13 @@
 """`mluops-test gate`."""
 
+import datetime
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from mluops_gtest.cli.plain_options import format_option
+from mluops_gtest.cli.plain_options import coverage_option, format_option
 from mluops_gtest.garbage import no_garbage_collection
 
 if TYPE_CHECKING:
@@ -16,6 +18,8 @@ Examples:
   mluops-test gate results --against baseline.json --update           start: write the file, then commit it
   mluops-test gate results --against baseline.json                    may this change be merged?
   mluops-test gate results --against baseline.json --waivers waivers.yaml
+  mluops-test gate results --against baseline.json --write-waivers known.yaml --owner ann --expires 2027-03-31 \\
+      --reason 'tile edges, bug 17'                                   take in what fails today
   mluops-test gate results --against last-night/                      any results folder or report.json works
   mluops-test gate results --against baseline.json --subset           RESULTS has only some of the cases
   mluops-test gate results --against baseline.json --format github    annotations on the change
@@ -24,7 +28,7 @@ Examples:
   mluops-test gate perf-1 --aa perf-2 --aa perf-3 --against baseline.json --update
 
 \b
-Exit codes: 0 may be merged, 1 blocked, 2 wrong usage, 3 waivers or baseline broken, 5 nothing compared.
+Exit codes: 0 may be merged, 1 blocked, 2 wrong usage, 3 waivers or baseline broken, 5 nothing or too little compared.
 """
 _FOLDER_OR_FILE = click.Path(path_type=Path, exists=True)
 
@@ -44,6 +48,17 @@ _FOLDER_OR_FILE = click.Path(path_type=Path, exists=True)
     metavar="FILE",
     help="Known failures, each with an owner, a reason and an end date, e.g. --waivers waivers.yaml.",
 )
+@click.option(
+    "--write-waivers",
+    "new_waivers",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write a new file of waivers for the failures that block; needs --owner, --expires and --reason, "
+    "e.g. --write-waivers known.yaml --owner ann --expires 2027-03-31 --reason 'tile edges, bug 17'.",
+)
+@click.option("--owner", metavar="NAME", help="With --write-waivers: who looks after them, e.g. --owner ann.")
+@click.option("--expires", metavar="DATE", help="With --write-waivers: their last day, e.g. --expires 2027-03-31.")
+@click.option("--reason", metavar="TEXT", help="With --write-waivers: why they may fail, e.g. --reason 'bug 17'.")
 @click.option("--update", is_flag=True, help="Write RESULTS to the baseline file, unless the gate blocks them.")
 @click.option(
     "--accept",
@@ -82,9 +97,15 @@ _FOLDER_OR_FILE = click.Path(path_type=Path, exists=True)
     help="Another --perf run of the baseline's build (with --update: of the build in RESULTS), to learn how much times "
     "vary without a change, e.g. --aa perf-2.",
 )
+@coverage_option
+@click.option(
+    "--require-isolated",
+    is_flag=True,
+    help="Block results of a backend that ran in the process of the harness; numpy and reference may.",
+)
 @format_option("table", "json", "markdown", "github", "gitlab", words="What to print, e.g. --format github.")
 @no_garbage_collection()
-def command(form: str, update: bool, **options: Any) -> int:
+def command(form: str, update: bool, new_waivers: Path | None, **options: Any) -> int:
     """Decide whether a change may be merged: compare RESULTS, a results folder or a report.json, with BASELINE.
 
     Cases block a merge when they regressed, fail newly, fail still without a waiver, are missing, newly skipped,
@@ -94,12 +115,17 @@ def command(form: str, update: bool, **options: Any) -> int:
     from mluops_gtest.api.gate_request import GateRequest, make_update, reach_decision, write_baseline
     from mluops_gtest.errors import ExitCode, UsageError
 
+    terms = _waiver_terms(new_waivers, {name: options.pop(name) for name in ("owner", "expires", "reason")})
+    if update and terms:
+        raise UsageError("--write-waivers beside --update: write the waivers first, look at them, then --update.")
     request = GateRequest(**options)
     if request.accept and not update:
         raise UsageError("--accept needs --update: it tells --update which changes to write.")
     if not update:
         decision = reach_decision(request)
         _print(decision, form, str(request.against))
+        if new_waivers is not None:
+            _write_waivers(new_waivers, decision, terms)
         return int(decision.exit_code)
     from mluops_gtest.cli.consoles import print_page, stdout
     from mluops_gtest.cli.pages.gate import update_page
@@ -109,6 +135,41 @@ def command(form: str, update: bool, **options: Any) -> int:
         write_baseline(options["against"], made)
     print_page(stdout(), update_page(made, str(request.against)))
     return int(ExitCode.FAILED if made.decision.blocked else ExitCode.OK)
+
+
+def _waiver_terms(file: Path | None, terms: dict[str, Any]) -> dict[str, Any]:
+    """Owner, last day and reason of new waivers, checked before any file is read."""
+    from mluops_gtest.errors import UsageError
+    from mluops_gtest.gate.waivers import day_of
+
+    if file is None and not any(terms.values()):
+        return {}
+    if file is None or not all(value and value.strip() for value in terms.values()):
+        raise UsageError(
+            "--write-waivers needs --owner, --expires and --reason, and these need it: every known failure has an "
+            "owner, an end and a reason."
+        )
+    expires = day_of(terms["expires"])
+    if expires is None or expires < datetime.date.today():
+        raise UsageError(f"--expires {terms['expires']}: write a day that is not over as YYYY-MM-DD.")
+    if os.path.lexists(file):
+        raise UsageError(f"--write-waivers {file}: the file exists; name a new one, then append it to your waivers.")
+    return {**terms, "expires": expires}
+
+
+def _write_waivers(file: Path, decision: "Decision", terms: dict[str, Any]) -> None:
+    """Write them; stderr says what they leave out, whatever format is printed."""
+    from mluops_gtest.cli.lines import complain
+    from mluops_gtest.files.writing import replace_text
+    from mluops_gtest.gate.findings import named
+    from mluops_gtest.gate.new_waivers import new_waivers
+    from mluops_gtest.model.counted import counted
+
+    entries, left_out = new_waivers(decision, **terms)
+    replace_text(file, "".join(entries) or "# Nothing that could be waived blocks.\n")
+    for why, cases in left_out.items():
+        complain(f"not in {file}: {why} ({named(cases)})")
+    complain(f"{file}: {counted(len(entries), 'waiver')}; read, append to your own file, commit.")
 
 
 def _print(decision: "Decision", form: str, against: str) -> None:
@@ -126,10 +187,10 @@ def _print(decision: "Decision", form: str, against: str) -> None:
 
         say(json.dumps(decision_to_json(decision), indent=1, ensure_ascii=False, allow_nan=False))
     elif form == "markdown":
-        from mluops_gtest.gate.markdown import markdown
+        from mluops_gtest.gate.findings import markdown
 
         say(markdown(decision))
     else:
-        from mluops_gtest.gate.annotations import github, gitlab
+        from mluops_gtest.gate.findings import github, gitlab
 
         say(github(decision) if form == "github" else gitlab(decision, against))

@@ -45,9 +45,8 @@ def command(query: Query, roots: tuple[str, ...], out: Path | None, form: str, j
     """
     from mluops_gtest.api.generation import plan_generation
     from mluops_gtest.api.session import Session
-    from mluops_gtest.cli.consoles import stderr
+    from mluops_gtest.cli.consoles import stderr, track
     from mluops_gtest.cli.lines import complain, say
-    from mluops_gtest.cli.progress import track
 
     session = Session(roots)
     work = plan_generation(session, query, out, form, check=check)

@@ -74,7 +74,8 @@ def add(results: tuple[Path, ...], db: Path | None) -> None:
     reports = [read_report(folder) for folder in results]
     with History(path, create=True) as history:
         for folder, report in zip(results, reports, strict=True):
-            added = history.add(report, causes_of(report))
+            causes = [(cause.id, cause.headline, cause.cases) for cause in causes_of(report) if cause.output]
+            added = history.add(report, causes)
             words = f"{counted(len(report.results), 'result')} added" if added else "already there"
             say(f"{folder}: {words} ({path})")
 

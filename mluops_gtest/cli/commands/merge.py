@@ -27,12 +27,12 @@ def command(folders: tuple[Path, ...], out: Path, overwrite: bool) -> int:
 
     It refuses cases that occur twice, missing shards and different backends. The exit code is that of the whole run.
     """
+    from mluops_gtest.api.explained_causes import write_causes
     from mluops_gtest.cli.consoles import stdout
     from mluops_gtest.cli.lines import say
     from mluops_gtest.reports.terminal import operator_table
     from mluops_gtest.results.files import read_report
-    from mluops_gtest.results.folder import ResultsFolder
-    from mluops_gtest.results.merge import merge
+    from mluops_gtest.results.folder import ResultsFolder, merge
     from mluops_gtest.results.writer import write_results
 
     reports = {}
@@ -43,7 +43,8 @@ def command(folders: tuple[Path, ...], out: Path, overwrite: bool) -> int:
     advice = "--overwrite replaces it, another --out keeps both"
     with ResultsFolder.new(out, overwrite=overwrite, advice=advice) as claimed:
         write_results(claimed, merged)
+        write_causes(claimed.path, merged)
     stdout().print(operator_table(merged))
     counts = ", ".join(f"{n} {outcome}" for outcome, n in merged.summary.items())
-    say(f"{counts}\nResults: {out}")
+    say(f"{counts}{merged.tally.coverage_words(merged.required_coverage)}\nResults: {out}")
     return int(merged.exit_code)

@@ -64,7 +64,7 @@ def command(
 
 
 def _matrix(results: tuple[Path, ...], form: str, lang: str, beside: Path | None) -> str:
-    from mluops_gtest.reports.html.matrix import render_matrix
+    from mluops_gtest.reports.html.page import render_matrix
     from mluops_gtest.results.files import read_report
 
     if form != "html":

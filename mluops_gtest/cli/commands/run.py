@@ -22,11 +22,12 @@ from mluops_gtest.cli.options import (
     selection_options,
     taken_reports,
 )
+from mluops_gtest.cli.plain_options import coverage_option
 from mluops_gtest.cli.sampling_options import sampling_options
 from mluops_gtest.cli.settings import stands_in_settings, typed_options
 from mluops_gtest.errors import UsageError
+from mluops_gtest.model.case import LARGEST_RESEED
 from mluops_gtest.model.query import Query
-from mluops_gtest.model.reseed import LARGEST_RESEED
 
 if TYPE_CHECKING:
     from mluops_gtest.engine.costs import RecordedTimes
@@ -52,6 +53,7 @@ Examples:
   mluops-test run --tag network --perf --device-spec host.yaml
   mluops-test run --all --cluster tcp://node1:8786    on many machines, see docs/how-to/many-machines.md
   mluops-test run --junit junit.xml --html report.html
+  mluops-test run --require-coverage 95%              exit 5 where more than a twentieth is skipped
   mluops-test run --reseed 7                          other random values, fresh baselines
   mluops-test run --failed results --out again        what did not pass there, the smallest case first
   mluops-test run --resume results                    go on after a crash, Ctrl-C or a full disk
@@ -96,6 +98,12 @@ _ONLY_WITH_PERF = {"warmup", "samples", "cold_cache", "device_spec"}
     help="Try a failed case up to N more times; one that then passes is flaky, e.g. --reruns 2.",
 )
 @click.option(
+    "--fail-on-leak",
+    is_flag=True,
+    help="Fail a case whose call keeps more memory each time; without this it is a note, e.g. --backend c:./libk.so "
+    "--fail-on-leak.",
+)
+@click.option(
     "--bitwise", is_flag=True, help="Where a criterion is diff3 = 0, also require equal bits (−0, NaN payloads)."
 )
 @elementwise_option
@@ -131,6 +139,7 @@ _ONLY_WITH_PERF = {"warmup", "samples", "cold_cache", "device_spec"}
     type=click.Choice(["failed", "all"]),
     help="Keep what the backend computed as .npy files in the results folder, for `diff`, e.g. --save-outputs failed.",
 )
+@coverage_option
 @click.option("--shard", metavar="I/N", help="Run only part I of N of the selected cases, e.g. --shard 2/5.")
 @click.option(
     "--failed",
@@ -156,6 +165,11 @@ _ONLY_WITH_PERF = {"warmup", "samples", "cold_cache", "device_spec"}
     help="Finish an interrupted run with the options it had, e.g. --resume mluops-results/20260101-120000.",
 )
 @cluster_options
+@click.option(
+    "--judge-here",
+    is_flag=True,
+    help="With --cluster: fetch the outputs of all cases and judge them on this machine; else 2 % are, by draw.",
+)
 @report_options
 @click.option(
     "--label",
@@ -173,12 +187,13 @@ def command(ctx: click.Context, /, query: Query, resume: Path | None, **options:
     """Run cases on a backend and judge the results.
 
     SELECT is a case id, an operator, a glob over ids, a case file or a folder of case files. Without any
-    selection the default set runs: every declared case except those tagged network, race, heavy or undefined.
+    selection the default set runs: every declared case except those tagged network, race,
+    heavy, undefined or subnormal.
     """
     from mluops_gtest.api.run_conditions import refuse_guard_pages, refuse_inline, refuse_on_cluster, under_stress
     from mluops_gtest.api.session import Session
     from mluops_gtest.cli.labels import given_labels
-    from mluops_gtest.cli.run_plan import empty_shard, only_failed, plan_new
+    from mluops_gtest.cli.whole_run import empty_shard, only_failed, plan_new
     from mluops_gtest.engine.request import RunRequest
 
     verbosity = -1 if options.pop("quiet") else int(options.pop("verbose"))
@@ -252,6 +267,8 @@ def _leave_out_unfit(ctx: click.Context, options: dict[str, Any]) -> None:
     inline = runs_inline(options["backend"]) if options["isolate"] is None else not options["isolate"]
     unfit = {"jobs": inline or options["perf"] or options["devices"], "timeout": inline}
     options.update((name, None) for name, found in unfit.items() if found and stands_in_settings(ctx, name))
+    if inline and stands_in_settings(ctx, "fail_on_leak"):
+        options["fail_on_leak"] = False
 
 
 def _seed(reseed: int | str | None, shard: str | None) -> int | None:
@@ -295,8 +312,7 @@ def _resume(path: Path, verbosity: int, cluster: str | None) -> int:
     from mluops_gtest.api.report_files import check_reports
     from mluops_gtest.api.session import Session
     from mluops_gtest.cli.lines import say
-    from mluops_gtest.cli.run_plan import plan_again
-    from mluops_gtest.cli.whole_run import execute
+    from mluops_gtest.cli.whole_run import execute, plan_again
     from mluops_gtest.engine.request import RunRecord, RunRequest
     from mluops_gtest.files.typed import convert
     from mluops_gtest.results.files import REPORT, read_done, read_report, read_request, request_source

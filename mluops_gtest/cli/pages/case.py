@@ -7,10 +7,9 @@ import numpy as np
 from rich.table import Table
 
 from mluops_gtest.cli.listing import describe_expect
-from mluops_gtest.model.case import Case
+from mluops_gtest.model.case import Case, Reseeded
 from mluops_gtest.model.dtypes import Array, DType
 from mluops_gtest.model.operator import Operator
-from mluops_gtest.model.reseed import Reseeded
 from mluops_gtest.model.tensor import Tensor
 from mluops_gtest.reports.markup import escape
 from mluops_gtest.reports.tables import table_of

@@ -6,7 +6,7 @@ import numpy as np
 from rich.table import Table
 
 from mluops_gtest.criteria import allowed_error, compare, count_beyond, worst_elements
-from mluops_gtest.criteria.elements import value_text
+from mluops_gtest.criteria.blocks import value_text
 from mluops_gtest.engine.outputs import CaseOutputs, OutputPair
 from mluops_gtest.engine.profile import profile_of
 from mluops_gtest.model.dtypes import Array, DType

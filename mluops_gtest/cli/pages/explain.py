@@ -1,4 +1,4 @@
-"""Why cases fail, for people: a headline per cause, what it rests on, and its smallest case with a map."""
+"""Why cases fail, for people: a headline per cause, what it rests on, and a small case that shows it, with a map."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -17,6 +17,7 @@ _CHINESE: Final = {
     "Nothing failed in these results.": "这些结果中没有失败的用例。",
     "Nothing of {} failed in these results.": "这些结果中，{} 没有失败的用例。",
     "{} failed, for {}": "{} 个用例失败，{} 个原因",
+    "cause: {}": "原因：{}",
     "cases: {}": "用例：{}",
     "{} and {} more": "{} 等，另有 {} 个",
     "in {}: {}": "{}：{}",
@@ -51,19 +52,22 @@ def explain_page(report: RunReport, operator: str | None, lang: str) -> Iterator
 
 def _group(group: CauseGroup, lang: str) -> Iterator[str]:
     if group.headline is None:
-        outcome = group.first.outcome
+        outcome = group.example.outcome
         yield f"[bold]{escape(group.operator)}: {outcome.value if lang == 'en' else outcome.words[lang]}[/]"
-        yield f"  {escape(reason_of(group.first.causes, lang))}"
+        yield f"  {escape(reason_of(group.example.causes, lang))}"
     else:
         yield f"[bold]{escape(headline_words(group.headline, lang))}[/]"
         yield from (f"  {escape(words)}" for words in support_words(group.headline, lang))
+        yield f"  {_said(lang, 'cause: {}', group.mark)}"
     names = [escape(result.case) for result in group.members]
     listed = ", ".join(names[:_MAX_NAMES])
     if len(names) > _MAX_NAMES:
         listed = _said(lang, "{} and {} more", listed, len(names) - _MAX_NAMES)
     yield f"  {_said(lang, 'cases: {}', listed)}"
-    for explanation in group.first.explained:
-        yield from _example(names[0], explanation, lang)
+    told = "" if group.headline is None else group.headline.output
+    # What the headline speaks of comes before what is wrong besides.
+    for explanation in sorted(group.example.explained, key=lambda one: one.output != told):
+        yield from _example(escape(group.example.case), explanation, lang)
 
 
 def _example(case: str, explanation: Explanation, lang: str) -> Iterator[str]:

@@ -32,7 +32,7 @@ def decision_page(decision: Decision) -> Iterator[Table | str]:
         yield from _finding(finding)
     if len(found) > _MAX_FINDINGS:
         yield f"\n… and {len(found) - _MAX_FINDINGS} more; --format json has all of them."
-    colour = "bold red" if decision.blocked else "green" if decision.compared else "yellow"
+    colour = "bold red" if decision.blocked else "yellow" if decision.exit_code else "green"
     yield f"\n[{colour}]{escape(verdict(decision))}[/]"
 
 

@@ -19,6 +19,9 @@ def operator_page(operator: Operator, c_functions: CApi) -> Iterator[Table | str
     yield _params(operator)
     yield f"recipes: {', '.join(sorted(operator.recipes))}\n"
     yield _checks(operator)
+    for function, declared in operator.queries.items():
+        words = (f"{name} (open)" if name in declared.silent else name for name in declared.names)
+        yield f"\n{escape(function)} checks, in order: {', '.join(words)}"
 
 
 def _tensors(operator: Operator) -> Table:

@@ -10,7 +10,7 @@ import numpy as np
 
 from mluops_gtest.cli.c_header import c_header
 from mluops_gtest.cli.standalone import Shown, Standalone
-from mluops_gtest.cli.standalone.facts import Facts, TensorFacts, c_functions, facts_of, template
+from mluops_gtest.cli.standalone.facts import Facts, TensorFacts, c_functions, facts_of, owed_by_query, template
 from mluops_gtest.errors import UsageError
 from mluops_gtest.model.c_api import WORKSPACE, ArgumentSource, CArgument, CArguments, CEnum, CParams, CSignature
 from mluops_gtest.model.call import DEFAULT_ARCH, DEFAULT_NRAM_BYTES
@@ -188,7 +188,14 @@ def _workspace(facts: Facts, signature: CSignature) -> Iterator[str]:
         return
     yield "size_t workspace_size = 0;"
     if query is not None:
-        yield f'printf("{query.name} answered %d\\n", {query.name}({", ".join(_values(query.arguments, facts))}));'
+        yield "int answer;"
+        for size_null, owed in owed_by_query(facts.shown, query.name).items():
+            values = ", ".join(_values(query.arguments, facts))
+            made = values.replace("&workspace_size", "NULL") if size_null else values
+            yield f"answer = {query.name}({made});"
+            yield f'printf("{query.name} answered %d{"" if owed is None else f", expected {owed:d}"}\\n", answer);'
+            if owed is not None:
+                yield f"wrong |= answer != {owed:d};"
     if expect.workspace_size is not None or not facts.computes:
         yield f"workspace_size = {expect.workspace_size or 0};"
     null = "workspace" in expect.null_pointer

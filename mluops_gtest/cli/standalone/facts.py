@@ -5,17 +5,18 @@ from importlib.resources import files
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from mluops_gtest.cli.standalone import Shown
 from mluops_gtest.engine.expectation import Expectation, expectation_of
 from mluops_gtest.errors import UsageError
-from mluops_gtest.model.binding import bind_values, has_buffer
+from mluops_gtest.model.binding import bind_values, has_buffer, owned_rows
 from mluops_gtest.model.c_api import CApi
 from mluops_gtest.model.cause import BeyondBound
 from mluops_gtest.model.criterion import Criterion
-from mluops_gtest.model.degenerate import owned_rows
 from mluops_gtest.model.dtypes import Array
 from mluops_gtest.model.parts import C_API
+from mluops_gtest.model.status import Status
 from mluops_gtest.model.tensor import Tensor
 from mluops_gtest.value import Value
 
@@ -75,6 +76,14 @@ def facts_of(shown: Shown) -> Facts:
 def template(name: str) -> str:
     """The fixed part of a file."""
     return files("mluops_gtest.cli").joinpath("templates", "standalone", f"{name}.txt").read_text(encoding="utf-8")
+
+
+def owed_by_query(shown: Shown, function: str) -> dict[bool, Status | None]:
+    """What the workspace query owes to the call; under True to one without a pointer to the size, if it is made."""
+    call = bind_values(shown.case, shown.operator)
+    calls = {size_null: replace(call, size_null=size_null) for size_null in (False, call.size_null)}
+    owed = {size_null: shown.operator.query_answer(function, one) for size_null, one in calls.items()}
+    return {size_null: None if answer is None else answer.status for size_null, answer in owed.items()}
 
 
 def c_functions(shown: Shown) -> CApi:

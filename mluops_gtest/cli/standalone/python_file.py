@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mluops_gtest.backends.registry import python_target
 from mluops_gtest.cli.standalone import Shown, Standalone
-from mluops_gtest.cli.standalone.facts import Facts, TensorFacts, c_functions, facts_of, template
+from mluops_gtest.cli.standalone.facts import Facts, TensorFacts, c_functions, facts_of, owed_by_query, template
 from mluops_gtest.errors import UsageError
 from mluops_gtest.model.c_api import CArguments, CEnum
 from mluops_gtest.model.call import DEFAULT_ARCH, DEFAULT_NRAM_BYTES
@@ -62,7 +62,11 @@ def _ctypes_text(shown: Shown, library: str) -> str:
         described = None
         if params is not None:
             described = (params.create, params.destroy, params.set, _arguments(params.arguments), dict(params.getters))
-        query = None if signature.query is None else (signature.query.name, _arguments(signature.query.arguments))
+        query = None
+        if signature.query is not None:
+            statuses = owed_by_query(shown, signature.query.name)
+            owed = {size_null: None if one is None else one.name for size_null, one in statuses.items()}
+            query = (signature.query.name, _arguments(signature.query.arguments), owed)
         function = (signature.function.name, _arguments(signature.function.arguments))
         lines.append(f"    ({function!r},\n     {query!r},\n     {described!r}),")
     lines.append("]")

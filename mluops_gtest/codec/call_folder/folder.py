@@ -1,14 +1,12 @@
 """A call as a folder that any program can read: call.json, call.txt, case.pb and one raw file per input."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
-from mluops_gtest.codec.call_folder.call_json import NONE, NULL, call_to_json
-from mluops_gtest.codec.call_folder.call_text import call_lines
 from mluops_gtest.codec.case_files.files import write_document
 from mluops_gtest.codec.case_files.writer import case_document
 from mluops_gtest.codec.schema.schema import Schema
@@ -17,6 +15,104 @@ from mluops_gtest.model.case import Case, Expect
 from mluops_gtest.model.dtypes import Array
 from mluops_gtest.model.operator import Operator, OutputSpec, TensorSpec
 from mluops_gtest.model.tensor import Tensor, TensorDesc
+
+FORMAT: Final = 1
+# Values of `data` without a file: the pointer is null, or valid but must not be read.
+NULL: Final = "null"
+NONE: Final = "none"
+_SUFFIX: Final = {"input": "in", "output": "out"}
+
+
+def call_to_json(call: OpCall) -> dict[str, Any]:
+    """The description of the call; values stay out, `data` names the file that holds them or is to hold them."""
+    return {
+        "format": FORMAT,
+        "operator": call.operator,
+        "handle": None if call.handle is None else {"arch": call.handle.arch, "nram_bytes": call.handle.nram_bytes},
+        "device": call.device,
+        "workspace": {"size": call.workspace_size, "null": call.workspace is None},
+        "params": None
+        if call.params is None
+        else {name: list(value) if isinstance(value, tuple) else value for name, value in call.params.items()},
+        "tensors": [
+            _tensor_json(role, name, arg)
+            for role, args in (("input", call.inputs), ("output", call.outputs))
+            for name, arg in args.items()
+        ],
+        "scalars": dict(call.scalars),
+    }
+
+
+def _tensor_json(role: str, name: str, arg: TensorArg | None) -> dict[str, Any]:
+    tensor: dict[str, Any] = {"id": name, "role": role, "descriptor": None, "data": NONE}
+    if arg is None:
+        return tensor
+    tensor["descriptor"] = {
+        "dtype": arg.dtype.value,
+        "layout": arg.layout.value,
+        "dims": list(arg.dims),
+        "strides": None if arg.strides is None else list(arg.strides),
+    }
+    if arg.null:
+        tensor["data"] = NULL
+    elif arg.array is not None:
+        tensor["data"] = f"{name}.{_SUFFIX[role]}"
+        tensor["bytes"] = arg.desc.nbytes
+        if role == "output" and arg.array.size:
+            tensor |= _filling(arg.array.view(arg.dtype.bits))
+    return tensor
+
+
+def _filling(bits: Array) -> dict[str, str]:
+    """One element, poison or preset, fills the whole buffer, unless some rows keep what the caller preset."""
+    first = bits.flat[0]
+    return {"fill": first.tobytes().hex()} if (bits == first).all() else {}
+
+
+def call_lines(description: Mapping[str, Any]) -> Iterator[str]:
+    """The lines of call.txt: words and numbers with one space between them, the operator among the first."""
+    yield f"format {description['format']}"
+    yield f"operator {description['operator']}"
+    handle = description["handle"]
+    yield "handle null" if handle is None else f"handle {handle['arch']} {handle['nram_bytes']}"
+    yield f"device {'none' if description['device'] is None else description['device']}"
+    workspace = description["workspace"]
+    yield f"workspace {workspace['size']} {'null' if workspace['null'] else 'given'}"
+    yield from _params(description["params"])
+    for tensor in description["tensors"]:
+        yield from _tensor_lines(tensor)
+
+
+def _params(params: Mapping[str, Any] | None) -> Iterator[str]:
+    if params is None:
+        yield "params null"
+        return
+    for name, value in params.items():
+        values = value if isinstance(value, list) else [value]
+        yield _line("param", name, *map(_word, values))
+
+
+def _tensor_lines(tensor: Mapping[str, Any]) -> Iterator[str]:
+    role, name, desc = tensor["role"], tensor["id"], tensor["descriptor"]
+    if desc is None:
+        yield _line(role, name, "absent")
+        return
+    dims = desc["dims"]
+    yield _line(role, name, desc["dtype"], desc["layout"], tensor["data"], tensor.get("bytes", 0), len(dims), *dims)
+    if desc["strides"] is not None:
+        yield _line("strides", name, *desc["strides"])
+    if "fill" in tensor:
+        yield _line("fill", name, tensor["fill"])
+
+
+def _line(*words: object) -> str:
+    return " ".join(map(str, words))
+
+
+def _word(value: Any) -> str:
+    """Numbers as they are, a truth value as 0 or 1, a null array as null, a string in quotes."""
+    return str(int(value)) if isinstance(value, bool) else json.dumps(value)
+
 
 CALL_JSON: Final = "call.json"
 CALL_TEXT: Final = "call.txt"

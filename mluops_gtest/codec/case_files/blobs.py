@@ -21,17 +21,18 @@ def file_bytes(path: Path) -> memoryview:
     """The bytes of a regular file; a large one is mapped."""
     try:
         handle = os.open(path, _READ_ONLY)
+        try:
+            status = os.fstat(handle)
+            if not stat.S_ISREG(status.st_mode):
+                raise CaseFileError(f"{path}: cannot be read: it is not a regular file.")
+            if status.st_size >= _MAP_FROM:
+                return mapped(handle)
+            return memoryview(os.read(handle, _MAP_FROM))
+        finally:
+            os.close(handle)
     except OSError as error:
+        # To map a file takes address space, which a limit may lack.
         raise CaseFileError(f"{path}: cannot be read: {error.strerror or error}.") from error
-    try:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode):
-            raise CaseFileError(f"{path}: cannot be read: it is not a regular file.")
-        if status.st_size >= _MAP_FROM:
-            return mapped(handle)
-        return memoryview(os.read(handle, _MAP_FROM))
-    finally:
-        os.close(handle)
 
 
 def resolve(name: str, folder: Path, allow_outside: bool) -> Path:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from typing import Any, Final
 
-from mluops_gtest.codec.schema.document import Document
+from mluops_gtest.codec.schema.schema import Document
 from mluops_gtest.errors import CaseFileError, ContentError
 from mluops_gtest.model.criterion import Criterion, CriterionKind
 

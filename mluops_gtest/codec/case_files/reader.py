@@ -8,17 +8,67 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from mluops_gtest.codec.case_files.criteria import Criteria, check_judgeable, read_criteria
-from mluops_gtest.codec.case_files.expect import check_nulls, read_expect, text_of
 from mluops_gtest.codec.case_files.files import read_document, read_name
 from mluops_gtest.codec.case_files.sources import Rules, check_described, load_values
-from mluops_gtest.codec.schema.document import Document, TensorDocument, Unknown, few
-from mluops_gtest.codec.schema.schema import Schema
-from mluops_gtest.errors import CaseFileError
+from mluops_gtest.codec.schema.schema import Document, Schema, TensorDocument, Unknown, few
+from mluops_gtest.errors import CaseFileError, suggestion
 from mluops_gtest.model.call import Params, ParamValue
 from mluops_gtest.model.case import Case, Expect
 from mluops_gtest.model.dtypes import DType, Layout
 from mluops_gtest.model.operator import Operator, ParamField
+from mluops_gtest.model.status import Status
 from mluops_gtest.model.tensor import Tensor, TensorDesc
+
+_COMPUTES: Final = Expect()
+
+
+def read_expect(node: Any, schema: Schema) -> Expect:
+    """Our extension in a file; a file without one expects that the operator computes."""
+    if not node.HasExtension(schema.expect):
+        return _COMPUTES
+    message = node.Extensions[schema.expect]
+    if not message.HasField("status") or message.status not in Status.__members__.values():
+        known = ", ".join(f"{status.value} {status.name}" for status in Status)
+        raise CaseFileError(f"expect: status {message.status} is missing or unknown; known: {known}")
+
+    def optional(field: str) -> Any:
+        return getattr(message, field) if message.HasField(field) else None
+
+    for field in ("arch", "nram_bytes", "workspace_size"):
+        if getattr(message, field) < 0:
+            raise CaseFileError(f"expect: {field} is {getattr(message, field)}; it must be at least 0")
+    return Expect(
+        status=Status(message.status),
+        check=text_of(message, "check") or None,
+        arch=optional("arch"),
+        nram_bytes=optional("nram_bytes"),
+        null_descriptor=tuple(message.null_descriptor),
+        null_pointer=tuple(message.null_pointer),
+        null_handle=message.null_handle,
+        workspace_size=optional("workspace_size"),
+        degenerate=text_of(message, "degenerate") or None,
+    )
+
+
+def check_nulls(expect: Expect, operator: Operator) -> None:
+    """Check that every name given as null exists; a misspelt one would have no effect."""
+    if not expect.null_descriptor and not expect.null_pointer:
+        return
+    tensors = [spec.id for spec in operator.tensors]
+    descriptors = [*tensors, *filter(None, [operator.params_descriptor])]
+    for field, known in (("null_descriptor", descriptors), ("null_pointer", operator.pointers)):
+        for name in getattr(expect, field):
+            if name not in known:
+                raise CaseFileError(f"expect: {field} names {name!r}.{suggestion(str(name), known)[:-1]}")
+
+
+def text_of(message: Any, field: str) -> str:
+    """A string field; protobuf hands out bytes where a binary file does not hold UTF-8."""
+    value = getattr(message, field)
+    if isinstance(value, bytes):
+        raise CaseFileError(f"{field} {value[:40]!r} is not UTF-8")
+    return str(value)
+
 
 THEORY: Final = ("latency", "io_efficiency", "efficiency", "theory_io_size", "theory_compute_ops", "workspace_size")
 CPU: Final = 1

@@ -7,7 +7,7 @@ import numpy as np
 
 from mluops_gtest.codec.case_files.blobs import read_blob, resolve
 from mluops_gtest.codec.case_files.elements import decode, from_reals, part_of
-from mluops_gtest.codec.schema.document import VALUE_FIELDS, TensorDocument
+from mluops_gtest.codec.schema.schema import VALUE_FIELDS, TensorDocument
 from mluops_gtest.codec.wire import libstdcxx
 from mluops_gtest.errors import CaseFileError
 from mluops_gtest.model.dtypes import Array, DType

@@ -4,13 +4,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from mluops_gtest.codec.case_files.criteria import write_criteria
 from mluops_gtest.codec.case_files.elements import encode
 from mluops_gtest.codec.case_files.files import write_document
 from mluops_gtest.codec.case_files.reader import CPU, THEORY
-from mluops_gtest.codec.schema.document import Document, TensorDocument
-from mluops_gtest.codec.schema.schema import Schema
+from mluops_gtest.codec.schema.schema import Document, Schema, TensorDocument
 from mluops_gtest.codec.wire.text_writer import write_text
 from mluops_gtest.errors import ContentError, suggestion
 from mluops_gtest.files.writing import replace_file
@@ -27,8 +27,9 @@ BLOB_BYTES: Final = 1 << 16
 
 
 def case_text(case: Case, operator: Operator, schema: Schema) -> bytes:
-    """The bytes of the case as a text file."""
-    return b"".join(write_text(case_document(case, operator, schema)))
+    """The bytes of the case as a committed file: its declaration says why the baseline is constant."""
+    committed = replace(case, expect=replace(case.expect, degenerate=None))
+    return b"".join(write_text(case_document(committed, operator, schema)))
 
 
 def write_case(
@@ -36,8 +37,7 @@ def write_case(
 ) -> None:
     """Store the case, text or binary by its name; with `blobs`, large tensors as raw files beside it.
 
-    A `readable` file is for people: numbers instead of bit patterns, where a text keeps them, and why the baseline may
-    be constant. A declared case says that in its declaration.
+    A `readable` file is for people: numbers instead of bit patterns, where a text keeps them.
     """
     write_document(case_document(case, operator, schema, path if blobs else None, readable=readable), path)
 
@@ -54,11 +54,8 @@ def case_document(
         if figure in case.theory:
             setattr(node, figure, case.theory[figure])
     _write_params(case, operator, node)
-    remark = case.expect.degenerate if readable else None
-    if remark is not None or not case.expect.is_plain:
+    if case.expect != Expect():
         _write_expect(case.expect, node.Extensions[schema.expect])
-    if remark is not None:
-        node.Extensions[schema.expect].degenerate = remark
     document = Document(node)
     document.inputs = [_tensor(tensor, schema, blobs_of, readable) for tensor in case.inputs]
     document.outputs = [_tensor(tensor, schema, blobs_of, readable) for tensor in case.outputs]
@@ -116,7 +113,7 @@ def _write_params(case: Case, operator: Operator, node: Any) -> None:
 
 def _write_expect(expect: Expect, message: Any) -> None:
     message.status = int(expect.status)
-    for field in ("check", "arch", "nram_bytes", "workspace_size"):
+    for field in ("check", "arch", "nram_bytes", "workspace_size", "degenerate"):
         if getattr(expect, field) is not None:
             setattr(message, field, getattr(expect, field))
     if expect.null_handle:

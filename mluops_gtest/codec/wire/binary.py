@@ -5,16 +5,16 @@ from typing import Any, Final
 
 import numpy as np
 
-from mluops_gtest.codec.schema.document import (
+from mluops_gtest.codec.schema.schema import (
     MAX_DIGITS,
     VALUE_FIELDS,
     Document,
+    Schema,
     TensorDocument,
     Unknown,
     joined,
     shortened,
 )
-from mluops_gtest.codec.schema.schema import Schema
 from mluops_gtest.codec.wire import varints as wire
 from mluops_gtest.codec.wire.varints import FIXED32, LENGTH, VARINT, encode_varint
 from mluops_gtest.errors import CaseFileError

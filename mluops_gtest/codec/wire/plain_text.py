@@ -9,8 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from mluops_gtest.codec.schema.document import MAX_DIGITS, Document, TensorDocument, ValueField
-from mluops_gtest.codec.schema.schema import Field, Fields, Schema
+from mluops_gtest.codec.schema.schema import MAX_DIGITS, Document, Field, Fields, Schema, TensorDocument, ValueField
 from mluops_gtest.model.dtypes import Array
 
 # Beyond this the general reader's way with long runs of values is faster.

@@ -3,8 +3,8 @@
 import re
 from typing import Any, Final
 
-from mluops_gtest.codec.schema.document import Document, TensorDocument, Unknown
-from mluops_gtest.codec.schema.schema import Field, Fields, Schema
+from mluops_gtest.codec.schema.base import REMARK
+from mluops_gtest.codec.schema.schema import Document, Field, Fields, Schema, TensorDocument, Unknown
 from mluops_gtest.codec.wire.plain_text import read_plain_text
 from mluops_gtest.codec.wire.text_tokens import FIELD_GAP, GAP, string_end, strings_at, without_comments
 from mluops_gtest.codec.wire.text_values import (
@@ -47,7 +47,21 @@ def read_text(text: bytes, schema: Schema) -> Document:
 
 def read_any_text(text: bytes, schema: Schema) -> Document:
     """The same by the general reader alone."""
-    return _TextReader(without_comments(text), schema).read(schema.fields)
+    document = _TextReader(without_comments(text), schema).read(schema.fields)
+    remark = _remark(text)
+    if remark and not document.node.HasExtension(schema.expect):
+        expect = document.node.Extensions[schema.expect]
+        expect.status, expect.degenerate = 0, remark
+    return document
+
+
+def _remark(text: bytes) -> str:
+    """Why the baseline is constant, by the first line; empty where that is anything else, another comment included."""
+    try:
+        value, _ = strings_at(text, len(REMARK)) if text.startswith(REMARK) else (None, 0)
+        return (value or b"").decode()
+    except (ValueError, OverflowError):
+        return ""
 
 
 def text_operator_name(text: bytes, schema: Schema) -> str:

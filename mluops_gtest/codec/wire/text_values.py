@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from mluops_gtest.codec.schema.document import MAX_DIGITS, ValueField, joined, shortened
+from mluops_gtest.codec.schema.schema import MAX_DIGITS, ValueField, joined, shortened
 from mluops_gtest.codec.wire.text_tokens import FIELD_GAP, GAP, strings_at
 from mluops_gtest.errors import CaseFileError
 from mluops_gtest.model.dtypes import Array
@@ -116,6 +116,21 @@ class ValueColumn:
         return joined(self._parts or [np.empty(0, self._field.storage or "S1")])
 
     def _read_run(self, text: bytes, pos: int, form: _Form) -> int:
+        """Take one run of values; the position behind them.
+
+        Words become numbers late, in parts that differ from path to path: so that every path names the first mistake
+        of a file, words are looked at before any mistake behind them is told.
+        """
+        try:
+            pos = self._read_values(text, pos, form)
+        except TextError:
+            self._flush()
+            raise
+        if self._field.storage is not None and self._field.storage.kind != "f":
+            self._flush()
+        return pos
+
+    def _read_values(self, text: bytes, pos: int, form: _Form) -> int:
         singles = _SINGLES
         start = pos
         while True:

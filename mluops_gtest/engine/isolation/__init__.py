@@ -1,1 +1,1 @@
-"""Backends in processes of their own: a crash, a hang or a leak costs one case and never the run."""
+"""Backends in processes of their own: a crash or a hang costs one case and never the run."""

@@ -7,6 +7,7 @@ import msgspec
 from mluops_gtest.engine.isolation.conversation import ProtocolError
 from mluops_gtest.engine.reply import Ending, Reply
 from mluops_gtest.files.typed import json_bytes
+from mluops_gtest.model.call import QueryAnswer
 from mluops_gtest.model.cause import Cause
 from mluops_gtest.model.precision import PRECISIONS
 from mluops_gtest.model.status import Status
@@ -30,7 +31,7 @@ class Loaded(_Answer, frozen=True, tag="loaded"):
     name: _Name
     is_reference: bool
     deterministic: bool
-    precision: _Precision | dict[_Name, _Precision]
+    precision: _Precision | dict[_Name, _Precision | dict[_Name, _Precision]]
     version: _Name
     offers: Annotated[tuple[_Name, ...], msgspec.Meta(max_length=100)]
     misfits: Annotated[tuple[_Text, ...], msgspec.Meta(max_length=100)] = ()
@@ -71,7 +72,8 @@ class Workspace(_Answer, frozen=True, tag="workspace"):
 class Answered(_Answer, frozen=True, tag="answered"):
     """The call came back with a status.
 
-    `left` is what it left behind in its process for good; `spent`: there is no memory for another call.
+    `left` is what it left behind in its process for good; `spent`: there is no memory for another call; `memory` is
+    what the process has for itself; `busy`: threads or children may still be at work.
     """
 
     status: Status
@@ -80,8 +82,11 @@ class Answered(_Answer, frozen=True, tag="answered"):
     scalars: _Scalars
     notes: _Texts
     refusals: _Texts
+    queries: Annotated[tuple[QueryAnswer, ...], msgspec.Meta(max_length=100)] = ()
     left: _Texts = ()
     spent: bool = False
+    memory: int = 0
+    busy: bool = False
 
 
 class Ended(_Answer, frozen=True, tag="ended"):
@@ -92,6 +97,12 @@ class Ended(_Answer, frozen=True, tag="ended"):
     notes: _Texts
     left: _Texts = ()
     spent: bool = False
+
+
+class Settled(_Answer, frozen=True, tag="settled"):
+    """What goes on in the worker although it was given time to end."""
+
+    left: _Texts
 
 
 class NoRoomLeft(_Answer, frozen=True, tag="no room"):
@@ -124,6 +135,7 @@ class AnswerType(Generic[A]):
 
 LOAD: Final[AnswerType[Loaded | NotLoaded]] = AnswerType(Loaded | NotLoaded)  # type: ignore[arg-type]
 HEALTH: Final = AnswerType(Health)
+SETTLE: Final = AnswerType(Settled)
 SUPPORT: Final[AnswerType[Support | SupportFailed]] = AnswerType(Support | SupportFailed)  # type: ignore[arg-type]
 BEGIN: Final[AnswerType[Workspace | Answered | Ended]] = AnswerType(Workspace | Answered | Ended | NoRoomLeft)  # type: ignore[arg-type]
 RUN: Final[AnswerType[Answered | Ended]] = AnswerType(Answered | Ended | NoRoomLeft)  # type: ignore[arg-type]
@@ -137,7 +149,7 @@ def encoded(answer: object) -> bytes:
         return json_bytes(msgspec.to_builtins(answer))
 
 
-def answer_of(reply: Reply, *, spent: bool = False) -> Answered | Ended:
+def answer_of(reply: Reply, *, spent: bool = False, memory: int = 0) -> Answered | Ended:
     """What the worker sends of a reply."""
     if reply.status is None:
         return ended_of(reply, spent=spent)
@@ -148,8 +160,11 @@ def answer_of(reply: Reply, *, spent: bool = False) -> Answered | Ended:
         dict(reply.scalars),
         reply.notes,
         reply.refusals,
+        reply.queries,
         reply.left,
         spent,
+        memory,
+        reply.busy,
     )
 
 
@@ -170,5 +185,7 @@ def reply_from(answer: Answered | Ended) -> Reply:
         answer.scalars,
         answer.notes,
         answer.refusals,
+        answer.queries,
         left=answer.left,
+        busy=answer.busy,
     )

@@ -14,6 +14,7 @@ from mluops_gtest.engine.isolation.answers import (
     HEALTH,
     LOAD,
     RUN,
+    SETTLE,
     SUPPORT,
     Answered,
     AnswerType,
@@ -44,6 +45,8 @@ _MAX_FAILURES = 3
 _START_SECONDS = 120.0
 # What a backend may take to close; the run is over, and somebody waits.
 _CLOSE_SECONDS = 10.0
+_SETTLE_SECONDS = 10.0
+_WORN_SECONDS = 0.05
 A = TypeVar("A")
 
 
@@ -72,6 +75,10 @@ class IsolatedCaller:
         self._fresh_workers = fresh_workers
         # The present case left in its worker what no other case should meet.
         self._worn = False
+        # Something of the last call may still be at work.
+        self._unsettled = False
+        # Private bytes of the worker after its first call, and how much it has grown since.
+        self._first_bytes = self.growth = 0
         self._worker: Worker | None = None
         self._memory = PagedWorkerMemory() if guard_pages else WorkerMemory()
         self._output = OutputPipe()
@@ -122,14 +129,44 @@ class IsolatedCaller:
         self.offers, self.misfits, self.deterministic = answer.offers, answer.misfits, answer.deterministic
 
     @contextlib.contextmanager
-    def turn(self, *, alone: bool = False) -> Iterator[None]:
+    def turn(self, *, alone: bool = False, fresh: bool = False) -> Iterator[None]:
         """All calls of one case, `alone` where no other may run beside it; a worn worker ends with its case."""
         with self._fork_server.turn(alone=alone):
+            if fresh:
+                self._end_worker()
             try:
                 yield
             finally:
+                if self._unsettled:
+                    self.settle()
                 if self._worn or self._fresh_workers:
                     self._end_worker()
+
+    def stopped(self) -> contextlib.AbstractContextManager[None]:
+        """The worker and its group do nothing while this lasts."""
+        return contextlib.nullcontext() if self._worker is None else self._worker.stopped()
+
+    def settle(self, *, give_up: bool = False) -> tuple[str, ...]:
+        """Give what the last call left at work time to end; in words, what goes on: its worker ends with its case."""
+        self._unsettled = False
+        self._worn = self._worn or give_up
+        if self._worker is None:
+            return ()
+        if self._worn:
+            # A child may be at its line; what is about to write has a moment to show it.
+            time.sleep(_WORN_SECONDS)
+            return ()
+        try:
+            left = self._worker.ask({"do": "settle"}, SETTLE, timeout=_SETTLE_SECONDS).left
+        except _ENDINGS as error:
+            self._ended_by(error)
+            return ("left something running that ended its process",)
+        self._worn = self._worn or bool(left)
+        return left
+
+    def mark_memory(self) -> None:
+        """Growth counts from here."""
+        self._first_bytes, self.growth = self._first_bytes + self.growth, 0
 
     def supports(self, operator: str) -> bool:
         try:
@@ -172,6 +209,8 @@ class IsolatedCaller:
         return answer
 
     def _answered(self, what: str, call: OpCall, kind: AnswerType[Any], timeout: float | None) -> Reply | Workspace:
+        if self._unsettled:
+            self.settle()
         worker = self._ready()
         start = time.perf_counter()
         try:
@@ -181,6 +220,10 @@ class IsolatedCaller:
         if isinstance(answer, Workspace):
             return answer
         self._worn = self._worn or answer.spent or bool(answer.left)
+        if isinstance(answer, Answered):
+            self._unsettled = answer.busy
+            self._first_bytes = self._first_bytes or answer.memory
+            self.growth = answer.memory - self._first_bytes
         reply = reply_from(answer)
         problem = _impossible_times(reply, time.perf_counter() - start)
         if problem:
@@ -206,7 +249,8 @@ class IsolatedCaller:
     def _forget_worker(self) -> None:
         """It is dead; what it left behind may still write to its tensors, so no other case gets them."""
         self._worker = None
-        self._worn = False
+        self._worn = self._unsettled = False
+        self._first_bytes = self.growth = 0
         self._memory.retire()
 
     def _ended_by(self, error: WorkerGoneError | LateError | ProtocolError) -> None:

@@ -54,8 +54,21 @@ class CallersByThreads:
         """Load the backend once, to know what it is."""
         self._plain.start()
 
-    def turn(self, *, alone: bool = False) -> contextlib.AbstractContextManager[None]:
-        return self._now.turn(alone=alone)
+    @property
+    def growth(self) -> int:
+        return self._now.growth
+
+    def stopped(self) -> contextlib.AbstractContextManager[None]:
+        return self._now.stopped()
+
+    def settle(self, *, give_up: bool = False) -> tuple[str, ...]:
+        return self._now.settle(give_up=give_up)
+
+    def mark_memory(self) -> None:
+        self._now.mark_memory()
+
+    def turn(self, *, alone: bool = False, fresh: bool = False) -> contextlib.AbstractContextManager[None]:
+        return self._now.turn(alone=alone, fresh=fresh)
 
     def supports(self, operator: str) -> bool:
         return self._now.supports(operator)

@@ -4,10 +4,8 @@ Started by `forking.ForkServer` with its end of a pipe and the run's temporary f
 forking is safe. When the controller dies, every worker and all that they started are killed and the folder removed.
 """
 
-import contextlib
 import os
 import select
-import shutil
 import signal
 import socket
 import sys
@@ -21,6 +19,7 @@ from mluops_gtest.engine.isolation.process_tree import (
     wake_when_parent_dies,
 )
 from mluops_gtest.errors import ExitCode
+from mluops_gtest.files.removing import remove_tree
 
 
 def serve(channel: Channel) -> None:
@@ -104,8 +103,7 @@ def main() -> None:
         serve(Channel(socket.socket(fileno=int(sys.argv[1]))))
     finally:
         # The controller removes it, too: either of the two may die first.
-        with contextlib.suppress(OSError):
-            shutil.rmtree(sys.argv[3], ignore_errors=True)
+        remove_tree(sys.argv[3])
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import select
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -15,6 +14,7 @@ from typing import Any
 
 from mluops_gtest.engine.isolation.channel import Channel, ClosedError
 from mluops_gtest.engine.isolation.process_tree import Mark, adopting_orphans, end_children, is_stopped, kill_group
+from mluops_gtest.files.removing import remove_tree
 
 _START = (
     "import sys; sys.path.insert(0, sys.argv[2]); from mluops_gtest.engine.isolation.fork_server import main; main()"
@@ -110,7 +110,7 @@ class ForkServer:
             if self._server is not None:
                 self._server.leave()
             self._lose()
-            shutil.rmtree(self._folder, ignore_errors=True)
+            remove_tree(self._folder)
             self._closing.close()
 
     def _fork(self, options: dict[str, Any], pipe: int, output: int) -> int:

@@ -24,6 +24,7 @@ def call_message(call: OpCall, tensors: OffsetOf, workspace: OffsetOf) -> dict[s
         "handle": None if call.handle is None else [call.handle.arch, call.handle.nram_bytes],
         "workspace": None if call.workspace is None else [workspace(call.workspace), call.workspace.size],
         "workspace_size": call.workspace_size,
+        "size_null": call.size_null,
         "device": call.device,
     }
 
@@ -48,6 +49,7 @@ def call_from(message: Mapping[str, Any], tensors: View, workspace: View) -> OpC
         handle=None if message["handle"] is None else Handle(*message["handle"]),
         workspace=None if place is None else workspace("workspace", place[0], np.dtype(np.uint8), place[1]),
         workspace_size=message["workspace_size"],
+        size_null=message["size_null"],
         device=message["device"],
     )
 

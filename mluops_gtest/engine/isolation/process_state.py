@@ -1,7 +1,7 @@
 """What a call changes in its process beside the tensors: put back where that is possible, told where it is not.
 
 Looking costs a few reads, because it follows every call; only a difference costs more. Pools of OpenMP, BLAS or torch
-do not count, only threads that run Python.
+do not count, only threads that run Python or use the processor after the call.
 """
 
 import contextlib
@@ -15,7 +15,9 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 
+from mluops_gtest.engine.float_state import FloatState
 from mluops_gtest.engine.isolation.process_tree import c_library
+from mluops_gtest.engine.isolation.surroundings import Interpreter, Processes, ProcFile, others_nanoseconds
 
 _LIMITS: dict[int, str] = {
     getattr(resource, name): name for name in reversed(dir(resource)) if name.startswith("RLIMIT_")
@@ -29,8 +31,15 @@ class ProcessState:
     """The state once the backend is loaded; `limits_memory` where the address space is limited elsewhere."""
 
     def __init__(self, *, limits_memory: bool = False) -> None:
+        self._floats = FloatState()
+        self._interpreter = Interpreter()
         self._actions = _Actions()
-        self._status = _Status()
+        self._status = ProcFile("/proc/self/status", b"Name:")
+        self._text = self._status.read()
+        self._processes = Processes(self._text)
+        # Of the last look: what was put back and a user should know, and whether threads may still be at work.
+        self.notes: tuple[str, ...] = ()
+        self.is_busy = False
         self._umask = os.umask(0)
         os.umask(self._umask)
         self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
@@ -48,16 +57,28 @@ class ProcessState:
 
     def _look(self) -> tuple[bytes, bytes, list[tuple[int, int]], list[int | None]]:
         """Umask, masks of signals and limits as the kernel tells them, and the handlers of signals that are caught."""
-        status = self._status.read()
+        status = self._text
         signals = status[status.find(b"SigBlk:") : status.find(b"CapInh:")]
         umask = status[status.find(b"Umask:") : status.find(b"State:")]
         return umask, signals, list(map(resource.getrlimit, self._rlimits)), self._actions.caught()
 
+    @property
+    def private_bytes(self) -> int:
+        """Writable memory that this process shares with no other, at the last look; 0 where the system tells none."""
+        _, _, rest = self._text.partition(b"VmData:")
+        return int(rest.split(None, 1)[0]) << 10 if rest else 0
+
     def restore(self) -> tuple[str, ...]:
         """Put back what can be; what cannot, in words: such a process is used no more."""
-        left: list[str] = []
+        changes = self._interpreter.restore()
+        if floats := self._floats.changes():
+            self._floats.enter()
+        self.notes = (*changes, *floats)
+        self._text = self._status.read()
+        left, self.is_busy = self._processes.look(self._text)
+        others = others_nanoseconds() if self._processes.has_threads else 0
         if not sys._current_frames().keys() <= self._threads:
-            left += self._left_threads()
+            self.is_busy = True
         if _folder() != self._folder:
             left += self._restored_folder()
         if os.getpriority(os.PRIO_PROCESS, 0) != self._priority:
@@ -71,7 +92,13 @@ class ProcessState:
             self._restore_environment()
         if faulthandler.is_enabled() != self._traces_faults or self._look() != self._kernel_view:
             left += self._restored_kernel_view()
+        if self._processes.has_threads and others_nanoseconds() > others:
+            self.is_busy = True
         return tuple(left)
+
+    def settle(self) -> tuple[str, ...]:
+        """Wait a moment for threads that are about to end or to become idle; in words, those that do neither."""
+        return (*self._left_threads(), *self._processes.settle())
 
     def _left_threads(self) -> Iterator[str]:
         started = {one.ident: one for one in threading.enumerate() if one.ident not in self._threads}
@@ -121,6 +148,7 @@ class ProcessState:
             except (ValueError, OSError):
                 yield f"lowered the limit {_LIMITS[number]} for good"
                 self._rlimits[number] = resource.getrlimit(number)
+        self._text = self._status.read()
         self._kernel_view = self._look()
 
 
@@ -182,25 +210,6 @@ def _folder() -> str | None:
         return os.getcwd()
     except OSError:
         return None
-
-
-class _Status:
-    """/proc/self/status, kept open; a backend may have closed it, or have another file in its place."""
-
-    def __init__(self) -> None:
-        self._fd = -1
-
-    def read(self) -> bytes:
-        """Its text; empty where the system has none."""
-        with contextlib.suppress(OSError):
-            text = os.pread(self._fd, 1 << 13, 0)
-            if text.startswith(b"Name:"):
-                return text
-        try:
-            self._fd = os.open("/proc/self/status", os.O_RDONLY)
-            return os.pread(self._fd, 1 << 13, 0)
-        except OSError:
-            return b""
 
 
 def _python_variables() -> Mapping[bytes, bytes]:

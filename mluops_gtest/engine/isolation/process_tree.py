@@ -18,6 +18,7 @@ _PR_GET_CHILD_SUBREAPER = 37
 _TOKEN = "MLUOPS_TEST_RUN"
 _MARKS = 1 << 62  # no size that anybody would choose for a core file
 _KILL_SECONDS = 20.0  # a loaded machine takes its time to let go of many large processes
+_STOP_SECONDS = 1.0
 _PAUSE = 0.002
 
 
@@ -32,6 +33,40 @@ def kill_group(pid: int) -> None:
     for kill in (os.killpg, os.kill):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             kill(pid, signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def stopped_group(pid: int) -> Iterator[None]:
+    """Stop a worker and its process group while this lasts."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGSTOP)
+    deadline = time.monotonic() + _STOP_SECONDS
+    while any(_runs(one, pid) for one in (pid, *children_of(pid))) and time.monotonic() < deadline:
+        time.sleep(_PAUSE / 10)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, signal.SIGCONT)
+
+
+def _runs(pid: int, group: int) -> bool:
+    """Whether a thread of a process in that group is neither stopped nor dead."""
+    with contextlib.suppress(OSError):
+        return os.getpgid(pid) == group and not {*task_states(pid)} <= {b"T", b"t", b"Z", b"X", b""}
+    return False
+
+
+def task_states(pid: int) -> list[bytes]:
+    """Of every thread of a process the letter that /proc has for its state."""
+    return [_state(f"/proc/{pid}/task/{task}/stat") for task in os.listdir(f"/proc/{pid}/task")]
+
+
+def _state(stat: str) -> bytes:
+    """The name stands in parentheses and may hold anything; the state follows it."""
+    with contextlib.suppress(OSError, IndexError):
+        return Path(stat).read_bytes().rpartition(b")")[2].split()[0]
+    return b""
 
 
 def wake_when_parent_dies() -> None:
@@ -170,9 +205,7 @@ def _children_by_scan(parent: int) -> set[int]:
 
 def is_stopped(pid: int) -> bool:
     """Whether a signal stopped the process."""
-    with contextlib.suppress(OSError, IndexError):
-        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] in (b"T", b"t")
-    return False
+    return _state(f"/proc/{pid}/stat") in (b"T", b"t")
 
 
 def end_children(which: Callable[[int], bool]) -> None:

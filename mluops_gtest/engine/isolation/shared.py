@@ -5,11 +5,15 @@ import fcntl
 import mmap
 import os
 import tempfile
+from typing import Final
 
 import numpy as np
 
 from mluops_gtest.engine.buffers import Arena
 from mluops_gtest.model.dtypes import Array
+
+# What maps of a process call such memory.
+SLAB_NAME: Final = "mluops-test"
 
 
 class SharedSlab:
@@ -69,7 +73,7 @@ def map_slab(fd: int, size: int) -> Array:
 
 def _anonymous_file() -> int:
     if hasattr(os, "memfd_create"):
-        return os.memfd_create("mluops-test", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        return os.memfd_create(SLAB_NAME, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())
 

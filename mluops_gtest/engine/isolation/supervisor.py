@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 from mluops_gtest.backends.output_pipe import OutputPipe
@@ -10,6 +11,7 @@ from mluops_gtest.engine.isolation.answers import AnswerType
 from mluops_gtest.engine.isolation.channel import Channel, ClosedError
 from mluops_gtest.engine.isolation.conversation import Conversation, LateError, ProtocolError
 from mluops_gtest.engine.isolation.forking import ForkServer, ForkServerLostError
+from mluops_gtest.engine.isolation.process_tree import stopped_group
 from mluops_gtest.model import cause
 
 A = TypeVar("A")
@@ -56,6 +58,10 @@ class Worker:
         except (LateError, ProtocolError):
             self.end()
             raise
+
+    def stopped(self) -> AbstractContextManager[None]:
+        """It and its group do nothing while this lasts."""
+        return stopped_group(self._pid)
 
     def end(self) -> int | None:
         """Kill and reap; its exit code, None where it died with the fork server."""

@@ -19,6 +19,7 @@ from mluops_gtest.engine.isolation.answers import (
     Loaded,
     NoRoomLeft,
     NotLoaded,
+    Settled,
     Support,
     SupportFailed,
     Workspace,
@@ -84,6 +85,8 @@ class _Worker:
                 return self._close()
             case "supports":
                 return self._supports(message["operator"])
+            case "settle":
+                return Settled(self._state.settle() if self._state is not None else ())
             case "begin" | "run" | "run empty":
                 return self._called(message, fds)
         raise ValueError(f"unknown request {message['do']!r}")
@@ -188,7 +191,12 @@ class _Worker:
         assert self._backend is not None
         reply = reply_of(self._backend, call, empty=empty)
         left = (*self._memory.end(), *state.restore())
-        return answer_of(replace(reply, left=left) if left else reply, spent=self._memory.exhausted)
+        # Where there are outputs to judge, the controller does that before anything has time to finish.
+        if state.is_busy and reply.status is None:
+            left = (*left, *state.settle())
+        if left or state.notes or state.is_busy:
+            reply = replace(reply, left=left, notes=(*reply.notes, *state.notes), busy=state.is_busy)
+        return answer_of(reply, spent=self._memory.exhausted, memory=state.private_bytes)
 
 
 def _become_own_session(output: int) -> None:

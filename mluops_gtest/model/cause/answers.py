@@ -19,6 +19,12 @@ class Refusals(CauseBase, frozen=True):
     texts: tuple[str, ...]
 
 
+class QueryStatus(WrongStatus, frozen=True):
+    """A workspace query answered another status than its own checks ask for."""
+
+    function: str = ""
+
+
 class WrittenAnyway(CauseBase, frozen=True):
     """An output was written although the call fails or returns early."""
 
@@ -96,10 +102,24 @@ class NotReproducible(CauseBase, frozen=True):
     outputs: tuple[str, ...]
 
 
+class StillWritten(CauseBase, frozen=True):
+    """An output changed after the call had returned."""
+
+    output: str
+
+
 # Wrong answers.
-WrongCall = WrongStatus | Refusals | WrittenAnyway
+WrongCall = WrongStatus | Refusals | QueryStatus | WrittenAnyway
 WrongValue = (
-    ScalarMissing | ScalarWrong | Unwritten | NonFinite | Exceeded | BitsUnequal | BeyondBound | NotReproducible
+    ScalarMissing
+    | ScalarWrong
+    | Unwritten
+    | NonFinite
+    | Exceeded
+    | BitsUnequal
+    | BeyondBound
+    | NotReproducible
+    | StillWritten
 )
 
 

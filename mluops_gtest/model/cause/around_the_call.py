@@ -52,6 +52,13 @@ class Declined(CauseBase, frozen=True):
     text: str
 
 
+class UndefinedCall(CauseBase, frozen=True):
+    """The operator does not define what the call of a file comes to, for the reason that its precondition gives."""
+
+    operator: str
+    text: str
+
+
 class Interrupted(CauseBase, frozen=True):
     """The user ended the run."""
 
@@ -75,7 +82,9 @@ class RunLost(CauseBase, frozen=True):
 
 
 # The backend was not asked, or does not offer it.
-NotAsked = UnknownOperator | Unsupported | Declined | Interrupted | StoppedAtFailure | DeviceLost | RunLost
+NotAsked = (
+    UnknownOperator | Unsupported | Declined | UndefinedCall | Interrupted | StoppedAtFailure | DeviceLost | RunLost
+)
 
 
 class ContentError(CauseBase, frozen=True):

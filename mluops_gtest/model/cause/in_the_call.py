@@ -123,5 +123,12 @@ class FileSize(CauseBase, frozen=True):
     wanted: int
 
 
+class Leak(CauseBase, frozen=True):
+    """Each of several calls kept that many bytes more."""
+
+    bytes: int
+    calls: int
+
+
 # Memory.
-Damage = Overrun | InputChanged | HostArrayChanged | PageWritten | FileSize
+Damage = Leak | Overrun | InputChanged | HostArrayChanged | PageWritten | FileSize

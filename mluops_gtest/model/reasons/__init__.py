@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from mluops_gtest.model.cause import AfterTimedCalls, Cause, PassedAtTry, UnderStress
 from mluops_gtest.model.reasons import chinese, english
-from mluops_gtest.model.reasons.worded import Words, worded
+from mluops_gtest.model.reasons.notation import Words, worded
 
 
 class _Language(NamedTuple):

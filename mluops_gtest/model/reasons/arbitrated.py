@@ -6,7 +6,7 @@ from typing import Final
 
 from mluops_gtest.model.arbitration import Arbitration, DisputedElement, Side
 from mluops_gtest.model.counted import counted
-from mluops_gtest.model.difference import MAX_ULP
+from mluops_gtest.model.result import MAX_ULP
 
 _SIDES: Final[tuple[Side, ...]] = ("baseline", "backend", "both", "neither")
 _RIGHT: Final = {

@@ -4,7 +4,7 @@ from typing import Final
 
 from mluops_gtest.model import cause as c
 from mluops_gtest.model.drift import SIZELESS
-from mluops_gtest.model.reasons.worded import Words
+from mluops_gtest.model.reasons.notation import Words
 
 
 def _passed_at_try(cause: c.PassedAtTry) -> str:
@@ -104,6 +104,7 @@ WORDS: Final[Words] = {
     c.UnknownOperator: "不支持算子 {0.operator!r}",
     c.Unsupported: "后端 {0.backend} 不支持 {0.operator}",
     c.Declined: "后端拒绝执行：{0.text}",
+    c.UndefinedCall: "{0.operator} 对该调用没有定义：{0.text}",
     c.Interrupted: "运行被中断",
     c.StoppedAtFailure: "已在第一个失败处停止",
     c.DeviceLost: _device_lost,
@@ -122,6 +123,7 @@ WORDS: Final[Words] = {
     c.SupportsRaised: "supports({0.operator!r}) 抛出异常 {0.exception}：{0.text}",
     c.BadAnswer: "后端给出的值不可能成立：{0.text}",
     c.ProtocolBroken: "工作进程没有按约定应答：{0.text}",
+    c.StillWritten: "调用返回之后仍有写入 {0.output} 的操作",
     c.TimedOut: "{0.seconds:g} 秒内没有应答；工作进程及其启动的所有进程已被终止",
     c.Exited: "进程以退出码 {0.code} 结束",
     c.Killed: _killed,
@@ -132,7 +134,11 @@ WORDS: Final[Words] = {
     c.HostArrayChanged: "改写了主机数组 {0.array}",
     c.PageWritten: "写入了 {0.tensor}，而它只有描述符，没有数据",
     c.FileSize: _file_size,
+    c.Leak: lambda cause: (
+        f"内存泄漏：每次调用后多占用 {cause.bytes / 1e6:.1f} MB（在新的工作进程中调用 {cause.calls} 次）"
+    ),
     c.WrongStatus: _wrong_status,
+    c.QueryStatus: lambda cause: f"{cause.function} {_wrong_status(cause)}",
     c.Refusals: lambda cause: "调用应当成功，但相关函数拒绝：" + "；".join(cause.texts),
     c.WrittenAnyway: "调用返回 {0.status}（{0.check}），但 {0.output} 被写入（{0.places.count} 个元素，"
     "第一个在 {0.places.first}）",

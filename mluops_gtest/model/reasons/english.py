@@ -4,7 +4,7 @@ from typing import Final
 
 from mluops_gtest.model import cause as c
 from mluops_gtest.model.drift import SIZELESS
-from mluops_gtest.model.reasons.worded import Words
+from mluops_gtest.model.reasons.notation import Words
 
 
 def share_words(beyond: int | None, unequal: int, bits_unequal: int | None, compared: int, *, equality: bool) -> str:
@@ -135,6 +135,7 @@ WORDS: Final[Words] = {
     c.UnknownOperator: "operator {0.operator!r} is not supported",
     c.Unsupported: "backend {0.backend} does not support {0.operator}",
     c.Declined: "declined: {0.text}",
+    c.UndefinedCall: "{0.operator} does not define this call: {0.text}",
     c.Interrupted: "interrupted",
     c.StoppedAtFailure: "stopped at the first failure",
     c.DeviceLost: _device_lost,
@@ -153,6 +154,7 @@ WORDS: Final[Words] = {
     c.SupportsRaised: "supports({0.operator!r}) raised {0.exception}: {0.text}",
     c.BadAnswer: "{0.text}",
     c.ProtocolBroken: "the worker did not answer as agreed: {0.text}",
+    c.StillWritten: "the call returned while something still wrote to {0.output}",
     c.TimedOut: "no answer within {0.seconds:g} s; the worker and all it started were killed",
     c.Exited: "the process exited with code {0.code}",
     c.Killed: _killed,
@@ -163,7 +165,9 @@ WORDS: Final[Words] = {
     c.HostArrayChanged: "changed the host array {0.array}",
     c.PageWritten: "wrote to {0.tensor}, which is a descriptor without data",
     c.FileSize: _file_size,
+    c.Leak: lambda cause: f"leaks {cause.bytes / 1e6:.1f} MB per call ({cause.calls} calls in a fresh worker)",
     c.WrongStatus: _wrong_status,
+    c.QueryStatus: lambda cause: f"{cause.function} {_wrong_status(cause)}",
     c.Refusals: lambda cause: "; ".join(cause.texts),
     c.WrittenAnyway: _written_anyway,
     c.ScalarMissing: "{0.output} was not reported; expected {0.expected}",

@@ -3,19 +3,23 @@
 from typing import Final
 
 from mluops_gtest.model import explanation as x
-from mluops_gtest.model.headline import Condition, Feature, Headline, Rule
-from mluops_gtest.model.readings import WhereReading
-from mluops_gtest.model.reasons.notation import flat_words, merged_axes, sliced
-from mluops_gtest.model.reasons.worded import Words, worded
+from mluops_gtest.model.readings import Condition, Feature, Headline, Rule, WhereReading
+from mluops_gtest.model.reasons.notation import Words, subject_words, worded
 
-VALUES: Final = {
-    "nan": "应为 NaN",
-    "infinite": "应为无穷",
-    "subnormal": "应为次正规数",
-    "negative": "应为负数",
-    "zero": "应为 0",
-}
-FLAT: Final = {
+AND: Final = "、"
+SUBJECTS: Final = {
+    "nan": "{output} 中应为 NaN的元素",
+    "infinite": "{output} 中应为无穷的元素",
+    "subnormal": "{output} 中应为次正规数的元素",
+    "negative": "{output} 中应为负数的元素",
+    "zero": "{output} 中应为 0的元素",
+    "outside": "{output} 中除 {named} 以外的全部元素",
+    "all": "{output} 的全部元素",
+    "behind along": "{output} 沿轴 {axis} 最后一个 {0} 的整倍数之后的元素",
+    "merged": "{named}（{merged}视为一轴）",
+    "axes": "轴 {0} 至 {1} ",
+    "and": AND,
+    # In the order in memory.
     "last": "{output} 的最后 {0} 个元素",
     "below": "{output} 的前 {0} 个元素",
     "but last": "{output} 中除最后 {0} 个以外的元素",
@@ -26,28 +30,22 @@ FLAT: Final = {
     "blocks": "{output} 中从 {1} 起每 {0} 个元素中的 {2} 个",
     "between": "{output} 中扁平下标 {0} 至 {last} 的元素",
 }
-AND: Final = "、"
+LINES: Final = {
+    "whole": "{0} 沿轴 {1} 的若干整行",
+    "tail": "{0} 沿轴 {1} 的若干行的末段",
+    "most": "{0} 沿轴 {1} 的若干行中的几乎全部元素",
+}
+INSTEAD: Final = "{} 为 {}，应为 {}"
+BETWEEN: Final = "，从 {} 到 {}"
+ELEMENTS: Final = "{} 中的元素"
+ONE: Final = "{} 中 1 个元素"
+SOME: Final = "{} 中 {} 个元素"
+PERCENT: Final = "{} 中的元素（{}–{} %）"
 
 
 def subject(output: str, reading: WhereReading) -> tuple[str, bool]:
     """The elements that are meant; Chinese has no plural."""
-    if reading.value:
-        return f"{output} 中{VALUES[reading.value]}的元素", False
-    named = sliced(output, reading.axes)
-    if reading.outside:
-        return f"{output} 中除 {named} 以外的全部元素", False
-    if reading.is_all:
-        return f"{output} 的全部元素", False
-    if len(reading.spans) == 1:
-        return flat_words(FLAT, output, reading), False
-    narrow = [(axis, one) for axis, one in enumerate(reading.axes) if one.kind != "all"]
-    if not reading.spans and len(narrow) == 1 and narrow[0][1].kind == "behind":
-        axis, behind = narrow[0]
-        return f"{output} 沿轴 {axis} 最后一个 {behind.numbers[0]} 的整倍数之后的元素", False
-    if not reading.spans:
-        return named, False
-    merged = AND.join(f"轴 {first} 至 {last} " for first, last in merged_axes(reading.spans))
-    return f"{named}（{merged}视为一轴）", False
+    return subject_words(SUBJECTS, output, reading), False
 
 
 def scattered(output: str, wrong: int, size: int) -> str:
@@ -80,7 +78,11 @@ def _off(law: x.OffBy) -> str:
 
 def _rounded(law: x.RoundedTo) -> str:
     precision = _precision(law.precision)
-    return f"被舍入为 {precision}" if law.once else f"只有 {precision} 的精度，误差超过一次舍入"
+    return f"被{_narrowed(law)}为 {precision}" if law.once else f"只有 {precision} 的精度，且不能全由一次舍入解释"
+
+
+def _narrowed(law: x.RoundedTo | x.RoundedInputs) -> str:
+    return "截断" if law.is_truncated else "舍入"
 
 
 def _precision(name: str) -> str:
@@ -136,40 +138,30 @@ LAWS: Final[Words] = {
     x.TakenFromFlat: lambda law: f"为内存中{_steps(law.offset)}处应有的值",
     x.ReorderedAlong: "沿轴 {0.axis} 的顺序不同",
     x.AsIf: "与以下错误的结果一致：{0.mistake}",
-    x.RoundedInputs: lambda law: f"与输入被舍入为 {_precision(law.precision)} 的结果一致",
+    x.RoundedInputs: lambda law: f"与输入被{_narrowed(law)}为 {_precision(law.precision)} 的结果一致",
+    x.WithinUlp: "与基准相差不超过 {0.ulp} ulp",
     x.OneSided: lambda law: _SIDES[law.side],
 }
 
 
-def headline(found: Headline) -> str:
-    """The whole group in a sentence."""
-    when = f"；{_when(found)}" if found.rules else ""
-    return f"{found.operator}：{cause(found)}{when}"
-
-
-def cause(found: Headline) -> str:
-    """Where and how, over all cases of the group."""
-    if found.where is not None and found.size != 1:
-        who, _ = subject(found.output, found.where)
-        who = who if found.fills else f"{who} 中的元素"
-    elif found.size == 1:
-        who = found.output
-    elif found.size and found.wrong > 1:
-        who = scattered(found.output, found.wrong, found.size)
-    elif found.wrong:
-        who = f"{found.output} 中 {found.wrong} 个元素"
-    else:
-        who = f"{found.output} 中的元素"
+def headline(found: Headline, said: str) -> str:
+    """The whole group in a sentence; `said` is where and how, over all its cases."""
     part = f"（{found.cases} 个用例中的 {found.fitting} 个）" if found.fitting < found.cases else ""
     also = f"，{AND.join(found.also)} 也有误" if found.also else ""
-    return f"{sentence(who, False, found.law, 1, 1)}{part}{also}"
+    when = f"；{_when(found)}" if found.rules else ""
+    return f"{found.operator}：{said}{part}{also}{when}"
 
 
 def _when(found: Headline) -> str:
     first = found.rules[0]
     words = "，或".join(rule_words(rule) for rule in found.rules)
-    number = f"{found.cases}/{found.cases + first.passing_inside}"
-    return f"{'仅' if first.passing_inside else ''}当 {words} 时（{number}）"
+    return f"{'仅' if first.passing_inside else ''}当 {words} 时（{_share(found, first)}）"
+
+
+def _share(found: Headline, rule: Rule) -> str:
+    """Of the cases that keep a rule, those that fail: for whatever cause."""
+    failing = found.cases + rule.failing_inside
+    return f"{failing}/{failing + rule.passing_inside}"
 
 
 def rule_words(rule: Rule) -> str:
@@ -199,11 +191,11 @@ def _feature(feature: Feature) -> str:
 
 def support(found: Headline, rule: Rule) -> str:
     """What a rule rests on: of the cases that were run, which fail and which pass."""
-    words = rule_words(rule)
+    fails = f"当 {rule_words(rule)} 时失败（{_share(found, rule)}）"
+    if rule.failing_outside:
+        return f"{fails}；其余用例中 {rule.passing_outside} 个通过，{rule.failing_outside} 个以其他方式失败"
     if rule.passing_inside:
-        number = f"{found.cases}/{found.cases + rule.passing_inside}"
-        return f"仅当 {words} 时失败（{number}），其余 {rule.passing_outside} 个全部通过"
-    fails = f"当 {words} 时失败（{found.cases}/{found.cases}）"
+        return f"仅{fails}，其余 {rule.passing_outside} 个全部通过"
     if rule.passing is None:
         return f"{fails}，否则通过（{rule.passing_outside}）"
     gap = "；两者之间没有用例" if rule.passing.gap else ""

@@ -3,19 +3,23 @@
 from typing import Final
 
 from mluops_gtest.model import explanation as x
-from mluops_gtest.model.headline import Condition, Feature, Headline, Rule
-from mluops_gtest.model.readings import WhereReading
-from mluops_gtest.model.reasons.notation import flat_words, merged_axes, sliced
-from mluops_gtest.model.reasons.worded import Words, worded
+from mluops_gtest.model.readings import Condition, Feature, Headline, Rule, WhereReading
+from mluops_gtest.model.reasons.notation import Words, subject_words, worded
 
-VALUES: Final = {
-    "nan": "where NaN belongs",
-    "infinite": "where infinity belongs",
-    "subnormal": "where subnormal numbers belong",
-    "negative": "where negative values belong",
-    "zero": "where 0 belongs",
-}
-FLAT: Final = {
+AND: Final = " and "
+SUBJECTS: Final = {
+    "nan": "{output} where NaN belongs",
+    "infinite": "{output} where infinity belongs",
+    "subnormal": "{output} where subnormal numbers belong",
+    "negative": "{output} where negative values belong",
+    "zero": "{output} where 0 belongs",
+    "outside": "all of {output} but {named}",
+    "all": "all of {output}",
+    "behind along": "{output} behind the last multiple of {0} along axis {axis}",
+    "merged": "{named}, with {merged} as one axis",
+    "axes": "axes {0} to {1}",
+    "and": AND,
+    # In the order in memory.
     "last": "the last {0} elements of {output}",
     "below": "the first {0} elements of {output}",
     "but last": "all but the last {0} elements of {output}",
@@ -26,29 +30,24 @@ FLAT: Final = {
     "blocks": "{2} in every {0} elements of {output}, from {1} on,",
     "between": "the elements {0} to {last} of {output} (flat)",
 }
-AND: Final = " and "
+LINES: Final = {
+    "whole": "whole lines of {0} along axis {1}",
+    "tail": "the ends of lines of {0} along axis {1}",
+    "most": "almost whole lines of {0} along axis {1}",
+}
 COMMA: Final = ", "
+INSTEAD: Final = "{} is {} instead of {}"
+BETWEEN: Final = ", from {} to {}"
+ELEMENTS: Final = "elements of {}"
+ONE: Final = "one element of {}"
+SOME: Final = "{1} elements of {0}"
+PERCENT: Final = "elements of {} ({} to {} %)"
 
 
 def subject(output: str, reading: WhereReading) -> tuple[str, bool]:
     """The elements that are meant, and whether that is a plural."""
-    if reading.value:
-        return f"{output} {VALUES[reading.value]}", False
-    named = sliced(output, reading.axes)
-    if reading.outside:
-        return f"all of {output} but {named}", False
-    if reading.is_all:
-        return f"all of {output}", False
-    if len(reading.spans) == 1:
-        return flat_words(FLAT, output, reading), reading.axes[0].kind != "at"
-    narrow = [(axis, one) for axis, one in enumerate(reading.axes) if one.kind != "all"]
-    if not reading.spans and len(narrow) == 1 and narrow[0][1].kind == "behind":
-        axis, behind = narrow[0]
-        return f"{output} behind the last multiple of {behind.numbers[0]} along axis {axis}", False
-    if not reading.spans:
-        return named, False
-    merged = AND.join(f"axes {first} to {last}" for first, last in merged_axes(reading.spans))
-    return f"{named}, with {merged} as one axis", False
+    is_flat = len(reading.spans) == 1 and not (reading.value or reading.outside or reading.is_all)
+    return subject_words(SUBJECTS, output, reading), is_flat and reading.axes[0].kind != "at"
 
 
 def scattered(output: str, wrong: int, size: int) -> str:
@@ -71,6 +70,8 @@ def sentence(subject: str, is_plural: bool, law: x.Law | None, lawful: int, wron
     if law is None:
         return f"{subject} {verb} wrong"
     words = worded(LAWS, law)
+    if isinstance(law, x.WithinUlp):
+        subject = subject.removeprefix("all of ")
     if lawful < wrong:
         return f"{subject} {verb} wrong, {lawful} of {wrong} elements {words}"
     return f"{subject} {verb} {words}"
@@ -81,11 +82,13 @@ def _off(law: x.OffBy) -> str:
 
 
 def _rounded(law: x.RoundedTo) -> str:
-    return (
-        f"rounded to {law.precision}"
-        if law.once
-        else f"no more precise than {law.precision} and further off than one rounding"
-    )
+    if not law.once:
+        return f"no more precise than {law.precision}, and one rounding does not explain all of it"
+    return f"{_narrowed(law)} to {law.precision}"
+
+
+def _narrowed(law: x.RoundedTo | x.RoundedInputs) -> str:
+    return "truncated" if law.is_truncated else "rounded"
 
 
 def _permuted(law: x.PermutedAlong) -> str:
@@ -137,43 +140,30 @@ LAWS: Final[Words] = {
     x.TakenFromFlat: lambda law: f"the value that belongs {_steps(law.offset)} in memory",
     x.ReorderedAlong: "in another order along axis {0.axis}",
     x.AsIf: "as if {0.mistake}",
-    x.RoundedInputs: "as if the inputs were rounded to {0.precision}",
+    x.RoundedInputs: lambda law: f"as if the inputs were {_narrowed(law)} to {law.precision}",
+    x.WithinUlp: "within {0.ulp} ulp of the baseline everywhere",
     x.OneSided: lambda law: _SIDES[law.side],
 }
 
 
-def headline(found: Headline) -> str:
-    """The whole group in a sentence."""
-    when = f", {_when(found)}" if found.rules else ""
-    return f"{found.operator}: {cause(found)}{when}"
-
-
-def cause(found: Headline) -> str:
-    """Where and how, over all cases of the group."""
-    if found.where is not None and found.size != 1:
-        who, is_plural = subject(found.output, found.where)
-        if not found.fills:
-            who, is_plural = f"elements of {who}", True
-    elif found.size == 1:
-        who, is_plural = found.output, False
-    elif found.size and found.wrong > 1:
-        who, is_plural = scattered(found.output, found.wrong, found.size), True
-    elif found.wrong:
-        number = "one element" if found.wrong == 1 else f"{found.wrong} elements"
-        who, is_plural = f"{number} of {found.output}", found.wrong > 1
-    else:
-        who, is_plural = f"elements of {found.output}", True
-    said = sentence(who, is_plural, found.law, 1, 1)
+def headline(found: Headline, said: str) -> str:
+    """The whole group in a sentence; `said` is where and how, over all its cases."""
     part = f" in {found.fitting} of {found.cases} cases" if found.fitting < found.cases else ""
     also = f"; {AND.join(found.also)} {'is' if len(found.also) == 1 else 'are'} wrong, too" if found.also else ""
-    return f"{said}{part}{also}"
+    when = f", {_when(found)}" if found.rules else ""
+    return f"{found.operator}: {said}{part}{also}{when}"
 
 
 def _when(found: Headline) -> str:
     first = found.rules[0]
     words = " or when ".join(rule_words(rule) for rule in found.rules)
-    number = f"{found.cases} of {found.cases + first.passing_inside}"
-    return f"{'only ' if first.passing_inside else ''}when {words} ({number})"
+    return f"{'only ' if first.passing_inside else ''}when {words} ({_share(found, first)})"
+
+
+def _share(found: Headline, rule: Rule) -> str:
+    """Of the cases that keep a rule, those that fail: for whatever cause."""
+    failing = found.cases + rule.failing_inside
+    return f"{failing} of {failing + rule.passing_inside}"
 
 
 def rule_words(rule: Rule) -> str:
@@ -207,14 +197,13 @@ def _feature(feature: Feature) -> str:
 
 def support(found: Headline, rule: Rule) -> str:
     """What a rule rests on: of the cases that were run, which fail and which pass."""
-    words = rule_words(rule)
+    fails = f"when {rule_words(rule)} ({_share(found, rule)})"
+    if rule.failing_outside:
+        others = f"{rule.passing_outside} pass and {rule.failing_outside} fail in other ways"
+        return f"fails {fails}; of the others {others}"
     if rule.passing_inside:
-        return (
-            f"fails only when {words} ({found.cases} of {found.cases + rule.passing_inside}); "
-            f"all {rule.passing_outside} others pass"
-        )
-    fails = f"fails when {words} ({found.cases} of {found.cases})"
+        return f"fails only {fails}; all {rule.passing_outside} others pass"
     if rule.passing is None:
-        return f"{fails}, passes otherwise ({rule.passing_outside})"
+        return f"fails {fails}, passes otherwise ({rule.passing_outside})"
     gap = "; nothing between was run" if rule.passing.gap else ""
-    return f"{fails}, passes when {condition_words(rule.passing)} ({rule.passing_outside}){gap}"
+    return f"fails {fails}, passes when {condition_words(rule.passing)} ({rule.passing_outside}){gap}"

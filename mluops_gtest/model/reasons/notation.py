@@ -1,18 +1,41 @@
 """Sets of elements as programmers write them, in any language: data_col[:, 64:]."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 from mluops_gtest.model.readings import AxisReading, WhereReading
 
-
-def flat_words(words: Mapping[str, str], output: str, reading: WhereReading) -> str:
-    """Elements in their order in memory, by the pattern of their kind."""
-    (axis,) = reading.axes
-    pattern = words.get(axis.kind, words["between"])
-    return pattern.format(*axis.numbers, output=output, last=axis.numbers[-1] - 1)
+# Type → what is said of its values: a pattern of their fields, or a function.
+Words = Mapping[type, str | Callable[[Any], str]]
 
 
-def merged_axes(spans: Iterable[int]) -> Iterator[tuple[int, int]]:
+def worded(words: Words, told: object) -> str:
+    """What is said of this value."""
+    made = words[type(told)]
+    return made.format(told) if isinstance(made, str) else made(told)
+
+
+def subject_words(words: Mapping[str, str], output: str, reading: WhereReading) -> str:
+    """The elements that are meant, by the pattern of their kind."""
+    named = sliced(output, reading.axes)
+    kind = reading.value or ("outside" if reading.outside else "all" if reading.is_all else "")
+    if kind:
+        return words[kind].format(output=output, named=named)
+    if len(reading.spans) == 1:
+        # In their order in memory.
+        (axis,) = reading.axes
+        pattern = words.get(axis.kind, words["between"])
+        return pattern.format(*axis.numbers, output=output, last=axis.numbers[-1] - 1)
+    if reading.spans:
+        merged = words["and"].join(words["axes"].format(*ends) for ends in _merged_axes(reading.spans))
+        return words["merged"].format(named=named, merged=merged)
+    narrow = [(axis, one) for axis, one in enumerate(reading.axes) if one.kind != "all"]
+    if len(narrow) == 1 and narrow[0][1].kind == "behind":
+        return words["behind along"].format(*narrow[0][1].numbers, output=output, axis=narrow[0][0])
+    return named
+
+
+def _merged_axes(spans: Iterable[int]) -> Iterator[tuple[int, int]]:
     """The first and the last of the axes that are taken as one."""
     axis = 0
     for span in spans:

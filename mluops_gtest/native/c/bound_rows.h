@@ -55,14 +55,19 @@ static const double *spread_out(const spread *s, int64_t at, int count, int size
     return out;
 }
 
+/* Those that a term meets: where the sum is cut into blocks, that of its own block and those of their sum. */
+static double met_of(double roundings, const bound *limits) {
+    return roundings >= limits->blocks_from ? ceil(sqrt(roundings)) + 1 : roundings;
+}
+
 /* What so many roundings make of a sum: a share of its magnitude, and what underflows; 0 where nothing is rounded. */
 static double share_of(double roundings, const bound *limits) {
-    const double lost = roundings * limits->roundoff;
+    const double lost = met_of(roundings, limits) * limits->roundoff;
     return roundings == 0 ? 0.0 : (lost < 1 ? lost / (1 - lost) : INFINITY) + limits->loss;
 }
 
 static double underflow_of(double roundings, const bound *limits) {
-    return roundings == 0 ? 0.0 : (roundings + 1) * limits->tiny / 2;
+    return roundings == 0 ? 0.0 : (met_of(roundings, limits) + 1) * limits->tiny / 2;
 }
 
 enum { HELD = 4 * LANES };
@@ -160,7 +165,7 @@ static void note_shares(const double *e, const double *b, const double *allowed,
     const double share = highest(most);
     if (!(share > f->ratio)) return;
     int i = 0;
-    while (shares[i] != share) i++;
+    while (i < LANES - 1 && shares[i] != share) i++;
     f->ratio = share;
     f->furthest = at + i;
     /* Sums of infinities allow no number; where one side is none, nothing is allowed. */

@@ -105,7 +105,7 @@ static void FN(new_maxima)(const VALUE *e, const VALUE *b, double small, int64_t
     if (error > f->error) {
         f->error = error;
         f->worst = at;
-        for (int i = 0; errors[i] != error; i++) f->worst++;
+        for (int i = 0; i < LANES - 1 && errors[i] != error; i++) f->worst++;
     }
 }
 
@@ -280,8 +280,8 @@ static int FN(compare_band)(const PATTERN *e, const PATTERN *b, const pair *give
     if (found.unequal) {
         w->last = from;
         if (f->first_unequal < 0) {
-            int64_t i = 0;
-            while (!FN(differ)(e[i], b[i])) i++;
+            int64_t i = 0; /* somebody may be writing, and nothing may differ any more */
+            while (i < FN(BAND_PARTS) - 1 && i < left - 1 && !FN(differ)(e[i], b[i])) i++;
             f->first_unequal = at + i;
         }
     }
@@ -329,7 +329,7 @@ static void FN(compare)(const pair *given, figures *f, cell_sums *out, uint8_t *
     const PATTERN *e = FN(taken)(given->evaluated, w.last, given->count - w.last, own_e);
     const PATTERN *b = FN(taken)(given->baseline, w.last, given->count - w.last, own_b);
     int64_t i = FN(BAND_PARTS) - 1;
-    while (!FN(differ)(e[i], b[i])) i--;
+    while (i > 0 && !FN(differ)(e[i], b[i])) i--;
     f->last_unequal = given->start + w.last + i;
 }
 

@@ -127,7 +127,7 @@ static void note(const uint8_t *marks, int64_t at, int64_t parts, int64_t *numbe
     *number += marked;
     if (*first < 0) *first = at + (const uint8_t *)memchr(marks, 1, LANES) - marks;
     int i = LANES - 1;
-    while (!marks[i]) i--;
+    while (i > 0 && !marks[i]) i--;
     *last = at + i;
 }
 

@@ -41,7 +41,7 @@ typedef struct {
 /* What arithmetic allows each element: see criteria/elementwise.py, which also knows what the constants are. */
 typedef struct {
     spread magnitude, roundings, unit;
-    double roundoff, loss, tiny, behind, behind_underflow, sums, results, smallest_unit;
+    double roundoff, blocks_from, loss, tiny, behind, behind_underflow, sums, results, smallest_unit;
     int64_t smallest, significant, rounds_twice;
 } bound;
 

@@ -9,8 +9,9 @@ EXPORTED int64_t mluops_first_difference(const unsigned char *left, const unsign
     for (int64_t start = 0; start < size; start += BLOCK) {
         int64_t length = size - start < BLOCK ? size - start : BLOCK;
         if (memcmp(left + start, right + start, (size_t)length) == 0) continue;
-        while (left[start] == right[start]) start++;
-        return start;
+        /* Somebody may be writing: what differed a moment ago may be equal by now. */
+        for (int64_t i = start; i < start + length; i++)
+            if (left[i] != right[i]) return i;
     }
     return -1;
 }

@@ -1,6 +1,6 @@
 """The report as one self-contained page for the browser."""
 
 from mluops_gtest.reports.html.page import render_html
-from mluops_gtest.reports.html.trends import HistoryTrends
+from mluops_gtest.reports.html.payload import HistoryTrends
 
 __all__ = ["HistoryTrends", "render_html"]

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from mluops_gtest.model.difference import told_ulp
 from mluops_gtest.model.reasons import reason_of
 from mluops_gtest.model.reasons.arbitrated import arbitration_words
 from mluops_gtest.model.result import (
@@ -17,6 +16,7 @@ from mluops_gtest.model.result import (
     StressReading,
     TensorInfo,
     Worst,
+    told_ulp,
 )
 from mluops_gtest.model.status import Status
 from mluops_gtest.reports.html.compact import Pool, largest_ratio, number, profile_record, shortened
@@ -31,7 +31,8 @@ _PLACES: Final = {outcome: place for place, outcome in enumerate(Outcome)}
 
 def listed(result: CaseResult, pool: Pool, lang: str) -> dict[str, Any]:
     """What the list, its filters and the overview need of every case."""
-    reason = reason_of(result.causes, lang)
+    # A leak is told beside a case that passes, too.
+    reason = reason_of(result.causes or filter(None, (result.leak,)), lang)
     return {
         "id": result.case,
         "op": pool.number(result.operator or "?"),

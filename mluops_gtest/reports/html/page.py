@@ -1,22 +1,216 @@
 """The report as one HTML file: nothing is loaded from anywhere, and nothing in it is read as markup by mistake."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
-from typing import Any
+from typing import Any, Final
 
 from mluops_gtest.errors import UsageError
-from mluops_gtest.model.outcome import Outcome
-from mluops_gtest.model.plain_text import plain
+from mluops_gtest.model.labels import BRANCH, COMMIT
+from mluops_gtest.model.outcome import GRAVEST_FIRST, Outcome
+from mluops_gtest.model.plain_text import plain, plain_line
 from mluops_gtest.model.reasons import reason_of
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult
 from mluops_gtest.reports.html.embedding import elements_of, json_line
-from mluops_gtest.reports.html.head import head
-from mluops_gtest.reports.html.payload import payload, verdict
-from mluops_gtest.reports.html.styles import static, styles
-from mluops_gtest.reports.html.translations import WORDS
-from mluops_gtest.reports.html.trends import HistoryTrends
+from mluops_gtest.reports.html.head import WORDS, head, static, styles
+from mluops_gtest.reports.html.payload import HistoryTrends, payload, verdict
+from mluops_gtest.value import Value
+
+# Differing cases that the page has room for.
+_MAX_CASES: Final = 2000
+_SHORT_COMMIT: Final = 10
+_ICON: Final = (36, 87, 197)
+_ENGLISH: Final = {
+    "title": "{n} runs side by side",
+    "runs": "Runs",
+    "operators": "Operators",
+    "operator": "operator",
+    "backend": "backend",
+    "machine": "machine",
+    "commit": "commit",
+    "started": "started",
+    "cases": "cases",
+    "differ": "Cases on which the runs differ",
+    "same": "The runs agree on every case.",
+    "more": "{n} more cases differ.",
+    "absent": "not in this run",
+    "all": "{n} cases in all, {same} with one outcome in every run",
+}
+_CHINESE: Final = {
+    "title": "{n} 次运行并列比较",
+    "runs": "运行",
+    "operators": "算子",
+    "operator": "算子",
+    "backend": "后端",
+    "machine": "机器",
+    "commit": "提交",
+    "started": "开始时间",
+    "cases": "用例",
+    "differ": "结果不一致的用例",
+    "same": "各次运行在所有用例上结果一致。",
+    "more": "另有 {n} 个用例不一致。",
+    "absent": "本次运行中没有",
+    "all": "共 {n} 个用例，其中 {same} 个在各次运行中结果相同",
+}
+_LANGUAGES: Final = {"en": _ENGLISH, "zh": _CHINESE}
+
+
+class Column(Value):
+    """One run: a title that tells it from the others, and its results by case."""
+
+    title: str
+    report: RunReport
+    results: Mapping[str, CaseResult]
+
+
+def columns_of(reports: Mapping[str, RunReport]) -> tuple[Column, ...]:
+    """A column per run; runs of one backend are told apart by commit, host or the path that they were read from."""
+    names = [str(report.backend.get("name", "?")) for report in reports.values()]
+    columns = []
+    for (path, report), name in zip(reports.items(), names, strict=True):
+        title = name if names.count(name) == 1 else f"{name} · {_apart(path, report, reports)}"
+        columns.append(Column(title, report, {result.case: result for result in report.results}))
+    return tuple(columns)
+
+
+def _apart(path: str, report: RunReport, reports: Mapping[str, RunReport]) -> str:
+    for told in (_commit, _host):
+        words = [told(one) for one in reports.values()]
+        if all(words) and len(set(words)) == len(words):
+            return told(report)
+    return path
+
+
+def _commit(report: RunReport) -> str:
+    return report.labels.get(COMMIT, "")[:_SHORT_COMMIT]
+
+
+def _host(report: RunReport) -> str:
+    hosts = sorted({result.host for result in report.results if result.host})
+    return ", ".join(hosts) or str(report.environment.get("platform", ""))
+
+
+def render_matrix(reports: Mapping[str, RunReport], lang: str = "en") -> str:
+    """The page of these runs, by the paths that they were read from; the same reports give the same text."""
+    if lang not in _LANGUAGES:
+        raise UsageError(f"Unknown language {lang!r}; the page speaks {', '.join(_LANGUAGES)}.")
+    words, columns = _LANGUAGES[lang], columns_of(reports)
+    style = styles() + f":root {{ --runs: {len(columns)}; }}\n"
+    title = words["title"].format(n=len(columns))
+    return f"""{head(lang, title, _ICON, style)}<body>
+<main class="matrix">
+<h1>{escape(title)}</h1>
+{"".join(_sections(columns, words, lang))}
+</main>
+</body>
+</html>
+"""
+
+
+def _sections(columns: Sequence[Column], words: Mapping[str, str], lang: str) -> Iterator[str]:
+    yield f'<section class="panel"><h2>{escape(words["runs"])}</h2>{_runs(columns, words, lang)}</section>\n'
+    yield f'<section class="panel"><h2>{escape(words["operators"])}</h2>{_operators(columns, words, lang)}</section>\n'
+    everything = sorted({case for column in columns for case in column.results})
+    differing = [case for case in everything if len({_outcome(column, case) for column in columns}) > 1]
+    told = words["all"].format(n=len(everything), same=len(everything) - len(differing))
+    yield f'<section class="panel"><h2>{escape(words["differ"])}</h2><p>{escape(told)}</p>'
+    if not differing:
+        yield f"<p>{escape(words['same'])}</p>"
+    differing.sort(key=lambda case: min(_gravity(_outcome(column, case)) for column in columns))
+    for case in differing[:_MAX_CASES]:
+        yield _case(case, columns, words, lang)
+    if len(differing) > _MAX_CASES:
+        yield f"<p>{escape(words['more'].format(n=len(differing) - _MAX_CASES))}</p>"
+    yield "</section>"
+
+
+def _outcome(column: Column, case: str) -> Outcome | None:
+    return column.results[case].outcome if case in column.results else None
+
+
+def _gravity(outcome: Outcome | None) -> int:
+    return len(GRAVEST_FIRST) if outcome is None else GRAVEST_FIRST.index(outcome)
+
+
+def _runs(columns: Sequence[Column], words: Mapping[str, str], lang: str) -> str:
+    rows = []
+    for column in columns:
+        report = column.report
+        commit = " ".join(filter(None, (report.labels.get(BRANCH, ""), _commit(report))))
+        counts = " ".join(
+            _cell(Outcome.named(word), f"{number} {Outcome.named(word).words[lang]}")
+            for word, number in report.summary.items()
+        )
+        cells = [
+            column.title,
+            str(report.backend.get("spec", "")),
+            _host(report),
+            commit,
+            report.started[:19].replace("T", " "),
+        ]
+        rows.append("".join(f"<td>{_text(cell)}</td>" for cell in cells) + f"<td>{counts}</td>")
+    heads = ["", words["backend"], words["machine"], words["commit"], words["started"], words["cases"]]
+    return _outcome_table(heads, rows)
+
+
+def _operators(columns: Sequence[Column], words: Mapping[str, str], lang: str) -> str:
+    counts: dict[str, list[Counter[Outcome]]] = {}
+    for number, column in enumerate(columns):
+        for result in column.report.results:
+            row = counts.setdefault(result.operator or "?", [Counter() for _ in columns])
+            row[number][result.outcome] += 1
+    rows = []
+    for operator, row in sorted(counts.items()):
+        cells = "".join(f"<td>{_tally(tally, lang) or _text(words['absent'])}</td>" for tally in row)
+        rows.append(f"<th>{_text(operator)}</th>{cells}")
+    return _outcome_table([words["operator"], *(column.title for column in columns)], rows)
+
+
+def _tally(tally: Counter[Outcome], lang: str) -> str:
+    present = [outcome for outcome in GRAVEST_FIRST if tally[outcome]]
+    return " ".join(_cell(one, f"{one.sign} {tally[one]}", one.words[lang]) for one in present)
+
+
+def _case(case: str, columns: Sequence[Column], words: Mapping[str, str], lang: str) -> str:
+    cells = []
+    for column in columns:
+        outcome = _outcome(column, case)
+        absent = f"<span>{_text(words['absent'])}</span>"
+        cells.append(absent if outcome is None else _cell(outcome, f"{outcome.sign} {outcome.words[lang]}"))
+    facts = "".join(
+        f"<dt>{_text(column.title)}</dt><dd>{_said(column.results.get(case), words, lang)}</dd>" for column in columns
+    )
+    return (
+        f'<details><summary><span class="id">{_text(case)}</span>{"".join(cells)}</summary><dl>{facts}</dl></details>\n'
+    )
+
+
+def _said(result: CaseResult | None, words: Mapping[str, str], lang: str) -> str:
+    """What one run says of a case: why, the readings, and how to repeat it."""
+    if result is None:
+        return _text(words["absent"])
+    lines = [reason_of(result.causes, lang) or result.outcome.words[lang]]
+    lines += [f"{r.output}: {r.criterion} = {r.value:.4g}, ≤ {r.threshold:g}" for r in result.readings]
+    if result.outcome.blocks and result.repro:
+        lines.append(result.repro)
+    return "<pre>" + "\n".join(map(_text, lines)) + "</pre>"
+
+
+def _cell(outcome: Outcome, text: str, hint: str = "") -> str:
+    title = f' title="{_text(hint)}"' if hint else ""
+    return f'<span class="cell o-{outcome.value}"{title}>{_text(text)}</span>'
+
+
+def _outcome_table(heads: Sequence[str], rows: Sequence[str]) -> str:
+    head = "".join(f"<th>{_text(text)}</th>" for text in heads)
+    body = "".join(f"<tr>{row}</tr>" for row in rows)
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _text(text: str) -> str:
+    return escape(plain_line(text))
+
 
 _COLOURS = {
     "clear": (26, 127, 78),

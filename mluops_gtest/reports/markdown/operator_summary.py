@@ -1,16 +1,20 @@
 """What the results of one operator say of each point that a test report asks for."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 
-from mluops_gtest.model.limits import LARGE_ELEMENTS
+from mluops_gtest.model.cause import Leak
+from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome, TensorInfo
 from mluops_gtest.model.status import Status
+from mluops_gtest.reports.markdown.translations import Words
 from mluops_gtest.value import Value
 
 # Vector units work on so many elements at a time; every other length leaves a remainder.
 _ALIGNMENT = 64
+# How checks end that authoring.checks makes of a tensor without elements, and of one with too many.
+_EMPTY, _LARGE = "_empty", "_large"
 
 
 # With room for what is asked for several times.
@@ -65,13 +69,18 @@ class OperatorSummary(Value, dict=True):
 
     @cached_property
     def zero_elements(self) -> TestPoint:
-        """Cases with a tensor without elements, whether the operator takes or refuses it."""
-        return self.where(lambda result: any(0 in tensor.dims for tensor in result.info.tensors))
+        """Cases with a tensor without elements that must be taken, or refused for that very reason.
+
+        An operator that takes none may refuse them by the checks of its parameters.
+        """
+        empty = self.where(lambda result: any(0 in tensor.dims for tensor in result.info.tensors))
+        of_this = (r for r in empty.results if not is_rejected(r) or r.info.check.endswith(_EMPTY))
+        return TestPoint(tuple(of_this) or empty.results)
 
     @cached_property
     def too_large(self) -> TestPoint:
-        """Calls that must be refused, with a tensor of more elements than operators take."""
-        return self.where(lambda result: is_rejected(result) and any(map(_is_large, result.info.tensors)))
+        """Calls that must be refused by the check of a tensor's size, and by no other."""
+        return self.where(lambda result: is_rejected(result) and result.info.check.endswith(_LARGE))
 
     @cached_property
     def sizes(self) -> TestPoint:
@@ -167,11 +176,66 @@ def _has_values(result: CaseResult) -> bool:
     return any(reading.output in outputs for reading in result.readings)
 
 
-def _is_large(tensor: TensorInfo) -> bool:
-    return math.prod(tensor.dims) >= LARGE_ELEMENTS
-
-
 def _row_length(result: CaseResult) -> int:
     """Elements in the last dimension of the first output."""
     dims = result.info.outputs[0].dims if result.info.outputs else ()
     return dims[-1] if dims else 1
+
+
+class CheckedPoint(Value):
+    """One line of the function test table."""
+
+    name: str
+    description: str
+    tally: TestPoint
+    # What stands against the point; of a special one, not every case that blocks.
+    bad: tuple[CaseResult, ...]
+    tested: bool
+
+    @property
+    def holds(self) -> bool:
+        """Tested, and nothing stands against it."""
+        return self.tested and not self.bad
+
+
+def checked_points(facts: OperatorSummary, report: RunReport, say: Words) -> tuple[CheckedPoint, ...]:
+    """All points in the order of the report."""
+    repeat = int(report.backend.get("repeat") or 1)
+    called = TestPoint(tuple(result for result in facts.results if result.outcome.was_called))
+    trampled = tuple(result for result in called.results if _is_trampled(result))
+    stability = say("stability_words", repeat=repeat) if repeat > 1 else say("stability_once")
+    exercised = bool(facts.unstable) or (repeat > 1 and bool(called.results))
+    remainders = len(facts.remainders.results)
+    return (
+        _point("dtype", _listed(facts.by_dtype, say), facts.computing, say),
+        _point("rank", ranks(facts, say), facts.computing, say),
+        _point("layout", _listed(facts.by_layout, say), facts.computing, say),
+        _point("size", say("size_words", shapes=facts.shapes, remainders=remainders), facts.sizes, say),
+        _point("zero", say("zero_words"), facts.zero_elements, say),
+        CheckedPoint(say("point_stability"), stability, called, facts.unstable, exercised),
+        _point("nonfinite", say("nonfinite_words"), facts.tagged("nonfinite"), say),
+        _point("precision", say("precision_words"), facts.tagged("precision"), say),
+        _point("network", say("network_words"), facts.tagged("network"), say),
+        CheckedPoint(say("point_memory"), say("memory_words"), called, trampled, bool(called.results)),
+        _point("checks", say("checks_words"), facts.rejected, say),
+    )
+
+
+def _is_trampled(result: CaseResult) -> bool:
+    """Memory was written that must not be; a leak alone is none of that."""
+    return result.outcome is Outcome.MEMORY and any(not isinstance(cause, Leak) for cause in result.causes)
+
+
+def ranks(facts: OperatorSummary, say: Words) -> str:
+    """The numbers of dimensions that cases have."""
+    found = sorted(map(int, facts.by_rank))
+    return say("dimensions", ranks=say("comma").join(map(str, found))) if found else say("none")
+
+
+def _point(key: str, description: str, tally: TestPoint, say: Words) -> CheckedPoint:
+    tested = tally.passed > 0 or bool(tally.bad)
+    return CheckedPoint(say(f"point_{key}"), description, tally, tally.bad, tested)
+
+
+def _listed(groups: Mapping[str, TestPoint], say: Words) -> str:
+    return say("comma").join(f"{key} ({len(tally.results)})" for key, tally in groups.items()) or say("none")

@@ -5,10 +5,14 @@ from collections.abc import Callable, Iterator, Mapping
 
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
-from mluops_gtest.reports.markdown.operator_summary import OperatorSummary, TestPoint, is_rejected
-from mluops_gtest.reports.markdown.points import checked_points, ranks
-from mluops_gtest.reports.markdown.syntax import code, table, text
-from mluops_gtest.reports.markdown.translations import Words
+from mluops_gtest.reports.markdown.operator_summary import (
+    OperatorSummary,
+    TestPoint,
+    checked_points,
+    is_rejected,
+    ranks,
+)
+from mluops_gtest.reports.markdown.translations import Words, code, table, text
 
 _MAX_NAMED = 5
 
@@ -33,6 +37,9 @@ def accuracy_standard(by_operator: Mapping[str, OperatorSummary], say: Words) ->
         yield ""
         return
     yield from table([say(key) for key in ("operator", "output", "dtype", "criteria", "largest")], rows)
+    own = sum(bool(result.info.own_criteria) for facts in by_operator.values() for result in facts.results)
+    if own:
+        yield from (say("own_criteria", cases=own), "")
 
 
 def _standards(facts: OperatorSummary, say: Words) -> dict[tuple[str, str, str], str]:
@@ -40,6 +47,8 @@ def _standards(facts: OperatorSummary, say: Words) -> dict[tuple[str, str, str],
     for result in facts.results:
         dtypes = {tensor.id: tensor.dtype for tensor in result.info.outputs}
         for output in dict.fromkeys(reading.output for reading in result.readings):
+            if output in result.info.own_criteria:
+                continue
             readings = [reading for reading in result.readings if reading.output == output]
             criteria = say("comma").join(
                 f"{r.criterion} ≤ {r.threshold:g}" if r.criterion != "exact" else say("exact") for r in readings
@@ -93,8 +102,13 @@ def _verdict(tally: TestPoint, say: Words) -> str:
 
 def _zero(tally: TestPoint, say: Words) -> str:
     """Taken or refused, as the document has it, where that was shown."""
-    refused = tally.passed and all(is_rejected(result) for result in tally.results)
-    return say("refused_by_design") if refused and not tally.bad else _verdict(tally, say)
+    refused = [result for result in tally.results if is_rejected(result) and result.outcome.passes]
+    if tally.bad or not refused:
+        return _verdict(tally, say)
+    if len(refused) == tally.passed:
+        return say("refused_by_design")
+    checks = dict.fromkeys(result.info.check for result in refused)
+    return say("partly_refused", checks=say("comma").join(map(code, checks)))
 
 
 def _limits(facts: OperatorSummary, say: Words) -> str:
@@ -102,7 +116,9 @@ def _limits(facts: OperatorSummary, say: Words) -> str:
     largest = facts.largest
     if largest is not None:
         words.append(say("largest_tensor", tensor=code(f"{largest.id}[{','.join(map(str, largest.dims))}]")))
-    if facts.too_large.passed:
+    if facts.too_large.bad:
+        words.append(say("not_refused", count=len(facts.too_large.bad)))
+    elif facts.too_large.passed:
         words.append(say("refused", count=facts.too_large.passed))
     return say("semicolon").join(words) or say("not_tested")
 

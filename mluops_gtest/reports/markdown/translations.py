@@ -1,9 +1,46 @@
 """Every word of the test report in English and Chinese."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from mluops_gtest.model.outcome import Outcome
+from mluops_gtest.model.plain_text import plain
+from mluops_gtest.model.report import ISOLATION_OFF
+
+# Signs that would begin a link, a tag, an entity, an emphasis or a new cell. An underscore inside a word is none.
+_SIGNS = re.compile(r"[\\`*\[\]<>|~$@&]|(?<!\w)_|_(?!\w)")
+
+
+def text(words: str) -> str:
+    """The words on one line, each sign as itself."""
+    return _SIGNS.sub(r"\\\g<0>", _one_line(words))
+
+
+def code(words: str) -> str:
+    """The words as code; also where they hold back-quotes themselves."""
+    line = _one_line(words)
+    longest = max((len(run) for run in re.findall("`+", line)), default=0)
+    fence = "`" * (longest + 1)
+    padded = f" {line} " if line.startswith("`") or line.endswith("`") else line
+    # A table's cell ends at every bar, in code as well.
+    return f"{fence}{padded}{fence}".replace("|", r"\|")
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()) -> list[str]:
+    """The lines of a table; the columns numbered in `right` hold numbers."""
+    numbers = set(right)
+    rule = ["---:" if place in numbers else "---" for place in range(len(head))]
+    return [_row(head), _row(rule), *map(_row, rows), ""]
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _one_line(words: str) -> str:
+    return " ".join(plain(words).split())
+
 
 LANGUAGES = ("en", "zh")
 Words = Callable[..., str]
@@ -31,6 +68,7 @@ WORDS: dict[str, tuple[str, str]] = {
     "remarked": ("{words} ({remark})", "{words}（{remark}）"),
     "none": ("none", "无"),
     "title": ("Operator test report: {operators}", "算子测试报告：{operators}"),
+    "verdict": ("Verdict", "结论"),
     "made": (
         "Made by mluops-test {version} from the results of {started} on backend {backend}.",
         "由 mluops-test {version} 根据 {started} 在后端 {backend} 上的测试结果生成。",
@@ -38,6 +76,7 @@ WORDS: dict[str, tuple[str, str]] = {
     "labels": ("Labels: {labels}.", "标签：{labels}。"),
     "roots": ("Content roots: {roots}.", "用例来源：{roots}。"),
     "settings_file": ("Settings: {file}.", "设置文件：{file}。"),
+    "isolation_off": (ISOLATION_OFF, "未启用隔离：后端与判定程序在同一进程中运行，可以触及其中的一切。"),
     "reseeded": (
         "The random values are those of `--reseed {number}`; {fixed} cases have the same values without it.",
         "随机数据由 `--reseed {number}` 生成；其中 {fixed} 个用例的数据与不加该选项时相同。",
@@ -76,7 +115,19 @@ WORDS: dict[str, tuple[str, str]] = {
         "larger tensors than allowed are refused ({count} tested)",
         "超出规模限制的张量均被拒绝（已测 {count} 个）",
     ),
+    "not_refused": (
+        "larger tensors than allowed are not all refused ({count} taken)",
+        "超出规模限制的张量未全部被拒绝（{count} 个用例）",
+    ),
     "refused_by_design": ("refused, as the document asks", "按文档要求拒绝"),
+    "partly_refused": (
+        "supported, except for what is refused as the document asks ({checks})",
+        "部分支持，其余按文档要求拒绝（{checks}）",
+    ),
+    "own_criteria": (
+        "Cases held to criteria of their own, which are not listed: {cases}.",
+        "另有 {cases} 个用例按用例自身的标准判定，未列入上表。",
+    ),
     "features": ("1.3 Feature tests", "1.3 特性测试"),
     "checks": ("1.4 Parameter checks", "1.4 参数检查"),
     "no_checks": ("No parameter check was tested in this run.", "本次测试没有参数检查用例。"),
@@ -168,14 +219,23 @@ WORDS: dict[str, tuple[str, str]] = {
     "interrupted": ("The run was interrupted.", "测试运行被中断。"),
     "counts": ("Outcomes: {counts}.", "结果统计：{counts}。"),
     "measured": (
-        "Cases with measured performance: {cases}; below what the acceptance asks: {low}.",
-        "{cases} 个用例测试了性能，其中 {low} 个未达到验收标准。",
+        "Cases with measured performance: {cases}; below what the acceptance asks: {low}; not judged: {unjudged}.",
+        "{cases} 个用例测试了性能，其中 {low} 个未达到验收标准，{unjudged} 个未评判。",
     ),
-    "measured_only": ("Cases with measured performance: {cases}.", "{cases} 个用例测试了性能。"),
     "problems": ("Open problems", "遗留问题"),
     "no_problems": ("There is no open problem.", "没有遗留问题。"),
+    "unjudged": (
+        "Functions have no open problem. Performance was not judged: the device is not described.",
+        "功能没有遗留问题。性能未评判：没有设备描述。",
+    ),
+    "unmeasured": (
+        "Functions have no open problem. Performance was not measured.",
+        "功能没有遗留问题。性能未测试。",
+    ),
+    "leak": ("{case}: {words}", "{case}：{words}"),
     "problem": ("{operator}, {outcome} ({cases}): {reason}", "{operator}，{outcome}（{cases} 个用例）：{reason}"),
     "problem_cases": ("cases", "用例"),
+    "cause": ("cause", "原因"),
     "repro": ("repro", "复现"),
     "arbitrated": ("exact", "精确重算"),
     "low": (

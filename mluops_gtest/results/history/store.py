@@ -150,8 +150,8 @@ class History:
         rows = self._rows(
             "runs",
             tuple[int, str, str, str, str, float, str],
-            f"SELECT {_RUN_COLUMNS} FROM runs WHERE ?1 IS NULL OR backend = ?1 ORDER BY started, id",
-            (backend,),
+            f"SELECT {_RUN_COLUMNS} FROM runs WHERE :backend IS NULL OR backend = :backend ORDER BY started, id",
+            {"backend": backend},
         )
         wanted = (labels or {}).items()
         runs = tuple(self._run(row, found) for row in rows if wanted <= (found := known.get(row[0], {})).items())
@@ -163,7 +163,7 @@ class History:
         """The cases in these runs, by name and backend; of one case or one operator where said."""
         by_id = {run.id: run for run in runs}
         order = {run.id: place for place, run in enumerate(runs)}
-        where = "(?1 IS NULL OR cases.name = ?1) AND (?2 IS NULL OR cases.operator = ?2)"
+        where = "(:case IS NULL OR cases.name = :case) AND (:operator IS NULL OR cases.operator = :operator)"
         measured: dict[tuple[int, int], list[Measured]] = {}
         points: dict[tuple[str, str, str], list[Point]] = {}
         with self._clear_errors(), self._transaction("DEFERRED"):
@@ -172,14 +172,14 @@ class History:
                 tuple[int, int, str, str, str, float | None, float],
                 "SELECT case_id, run, output, criterion, dtype, value, threshold FROM readings"
                 f" JOIN cases ON cases.id = case_id WHERE {where}",
-                (case, operator),
+                {"case": case, "operator": operator},
             )
             results = self._rows(
                 "results",
                 tuple[int, str, str, int, Outcome, float],
                 "SELECT case_id, cases.name, cases.operator, run, outcome, results.seconds FROM results"
                 f" JOIN cases ON cases.id = case_id WHERE {where}",
-                (case, operator),
+                {"case": case, "operator": operator},
             )
         for case_id, run, output, criterion, dtype, value, threshold in readings:
             reading = Measured(output, criterion, dtype, math.nan if value is None else value, threshold)
@@ -210,7 +210,7 @@ class History:
         rows = self._rows("cases", tuple[str], "SELECT DISTINCT operator FROM cases ORDER BY 1")
         return tuple(name for (name,) in rows)
 
-    def _rows(self, table: str, wanted: type[T], query: str, values: Sequence[Any] = ()) -> list[T]:
+    def _rows(self, table: str, wanted: type[T], query: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[T]:
         """The rows, held to their types: SQLite itself keeps anything in any column."""
         with self._clear_errors():
             found = self._base.execute(query, values).fetchall()

@@ -2,6 +2,7 @@
 
 import atexit
 import builtins
+import ctypes
 import gc
 import os
 import random
@@ -82,8 +83,6 @@ def leaves_a_thread_that_waits(call):
 
 @fault("state", "passed", "crashed")
 def leaves_a_thread_that_crashes_later(call):
-    import ctypes
-
     def later() -> None:
         time.sleep(0.05)
         ctypes.string_at(0)
@@ -99,6 +98,70 @@ def lowers_the_recursion_limit(call):
 @fault("state", "passed")
 def raises_on_numpy_warnings(call):
     np.seterr(all="raise")
+
+
+@fault("state", "passed")
+def calls_back_on_numpy_warnings(call):
+    def refuse(*_: object) -> None:
+        raise RuntimeError("met the handler of another case")
+
+    np.seterrcall(refuse)
+    np.seterr(all="call")
+
+
+@fault("state", "passed")
+def rounds_upwards(call):
+    ctypes.CDLL(None).fesetround(0x800)
+
+
+@fault("state", "passed", "crashed")
+def leaves_a_posix_timer(call):
+    library, timer, first = ctypes.CDLL(None), ctypes.c_void_p(), (ctypes.c_long * 4)(0, 0, 0, 20_000_000)
+    library.timer_create(1, None, ctypes.byref(timer))
+    library.timer_settime(timer, 0, first, None)
+
+
+@fault("state", "passed", "failed")
+def writes_after_it_returned(call):
+    arrays = [tensor.array for tensor in call.outputs.values() if tensor is not None and tensor.array is not None]
+
+    def spoil() -> None:
+        end = time.monotonic() + 0.1
+        while time.monotonic() < end:
+            for number, array in enumerate(arrays):
+                array[...] = number + 3
+
+    threading.Thread(target=spoil).start()
+
+
+@fault("state", "passed")
+def clears_the_path(call):
+    sys.path.clear()
+
+
+@fault("state", "passed")
+def patches_numpy(call):
+    true = np.frombuffer
+    np.frombuffer = lambda *arguments, **keywords: true(*arguments, **keywords) * 0
+
+
+@fault("state", "passed", "crashed", "error")
+def patches_imports(call):
+    def refuse(*_: object, **__: object) -> None:
+        raise ImportError("patched")
+
+    builtins.__import__ = refuse
+
+
+@fault("state", "passed")
+def leaves_many_mappings(call):
+    library = ctypes.CDLL(None)
+    library.mmap.restype = ctypes.c_void_p
+    library.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long)
+    library.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    start = library.mmap(None, 64_000 * 4096, 0, 0x22, -1, 0)
+    for page in range(0, 64_000, 2):
+        library.mprotect(start + page * 4096, 4096, 1)
 
 
 @fault("state", "passed")

@@ -8,7 +8,7 @@ import numpy as np
 from mluops_gtest.model.call import OpCall
 from mluops_gtest.model.dtypes import Array, Layout
 from tests.support.right.copies import chosen_gradients, columns, images, maxima
-from tests.support.right.sums import ORDERS, Sums
+from tests.support.right.sums import HALF_ORDERS, ORDERS, Sums
 
 ONE = np.ones((1, 1), np.float32)
 # What the axes of a filter are, as the layouts name them.
@@ -29,6 +29,8 @@ class Variant(NamedTuple):
     name: str
     output: str
     values: Array
+    # A half output that was computed in half.
+    in_half: bool = False
 
 
 # The call with the case's inputs and its baseline by output.
@@ -39,9 +41,10 @@ def by_every_order(output: str, sums: Sums, baseline: Array, shaped: Callable[[A
     """The sums in every order; `shaped` makes rows of sums of a baseline, as a view."""
     few, taken = sums.few_enough()
     values = baseline.copy()
-    for name, order in ORDERS.items():
+    in_half = {**HALF_ORDERS, "half, offset by offset": few.offset_by_offset} if values.dtype == np.float16 else {}
+    for name, order in {**ORDERS, **in_half}.items():
         shaped(values)[taken] = few.by(order)
-        yield Variant(name, output, values)
+        yield Variant(name, output, values, name in in_half)
 
 
 def pooled(call: OpCall, baseline: Mapping[str, Array]) -> Iterator[Variant]:
@@ -105,8 +108,8 @@ def scattered(call: OpCall, baseline: Mapping[str, Array]) -> Iterator[Variant]:
 def _of_points(sums: Sums, output: str, baseline: Array) -> Iterator[Variant]:
     """Outputs whose channels lie before their points."""
     by_point = np.ascontiguousarray(baseline.swapaxes(1, 2))
-    for name, _, values in by_every_order(output, sums, by_point, lambda rows: rows.reshape(-1, rows.shape[2])):
-        yield Variant(name, output, values.swapaxes(1, 2))
+    for variant in by_every_order(output, sums, by_point, lambda rows: rows.reshape(-1, rows.shape[2])):
+        yield variant._replace(values=variant.values.swapaxes(1, 2))
 
 
 def convolved(call: OpCall, baseline: Mapping[str, Array]) -> Iterator[Variant]:
@@ -117,7 +120,8 @@ def convolved(call: OpCall, baseline: Mapping[str, Array]) -> Iterator[Variant]:
     x = call.array("features")[inputs].reshape(-1, 1).astype(np.float32)
     y = weights[offsets].reshape(-1, weights.shape[2])
     right = baseline["features_out"]
-    yield from by_every_order("features_out", Sums(np.repeat(outputs, channels), x, y, len(right)), right, _as_it_is)
+    sums = Sums(np.repeat(outputs, channels), x, y, len(right), block=channels)
+    yield from by_every_order("features_out", sums, right, _as_it_is)
 
 
 def convolved_back(call: OpCall, baseline: Mapping[str, Array]) -> Iterator[Variant]:
@@ -129,7 +133,8 @@ def convolved_back(call: OpCall, baseline: Mapping[str, Array]) -> Iterator[Vari
     # One element of a row after the other, so that wide rows need no large arrays.
     x = call.array("output_grad")[outputs].reshape(-1, 1).astype(np.float32)
     y = weights[offsets].reshape(-1, weights.shape[2])
-    yield from by_every_order("input_grad", Sums(np.repeat(inputs, channels), x, y, len(right)), right, _as_it_is)
+    sums = Sums(np.repeat(inputs, channels), x, y, len(right), block=channels)
+    yield from by_every_order("input_grad", sums, right, _as_it_is)
 
 
 def filtered(call: OpCall, baseline: Mapping[str, Array]) -> Iterator[Variant]:
@@ -196,6 +201,17 @@ def distances(call: OpCall, baseline: Mapping[str, Array]) -> Iterator[Variant]:
     }
     for name, values in ways.items():
         yield Variant(name, "dist2", np.where(there, values, right).astype(right.dtype))
+    if right.dtype != np.float16:
+        return
+    x, y, z = (half := difference.astype(np.float16)) * half
+    in_half = {
+        "half x, y, z": (x + y) + z,
+        "half z, y, x": (z + y) + x,
+        "half squares in float": x.astype(np.float32) + y + z,
+        "half sums of float squares": (difference * difference).astype(np.float16).sum(axis=0, dtype=np.float16),
+    }
+    for name, values in in_half.items():
+        yield Variant(name, "dist2", np.where(there, values, right).astype(right.dtype), in_half=True)
 
 
 def copied(output: str, ways: Callable[[OpCall], Iterator[tuple[str, Array]]]) -> Variants:

@@ -20,6 +20,8 @@ class Sums:
     x: Array
     y: Array
     count: int
+    # Terms after which a kernel that works offset by offset rounds to half.
+    block: int = 16
 
     @property
     def width(self) -> int:
@@ -46,6 +48,10 @@ class Sums:
         for rows, terms in self.groups:
             total[rows] = order(terms)
         return total
+
+    def offset_by_offset(self, terms: "Terms") -> Array:
+        """The products of an offset in float, each sum rounded to half and added there, as released kernels do."""
+        return half_blocks(terms.rounded, self.block)
 
     @cached_property
     def groups(self) -> list[tuple[Array, "Terms"]]:
@@ -76,6 +82,11 @@ class Terms:
     def rounded(self) -> Array:
         """The products in float32."""
         return np.where(self.there, self.x * self.y, np.float32(0))
+
+    @cached_property
+    def in_half(self) -> Array:
+        """The products of half factors, rounded to half."""
+        return self.rounded.astype(np.float16)
 
     @cached_property
     def exact(self) -> Array:
@@ -115,6 +126,21 @@ def in_blocks(terms: Array, size: int) -> Array:
     missing = -len(terms) % size
     padded = np.concatenate([terms, np.zeros((missing, *terms.shape[1:]), terms.dtype)])
     return one_by_one(one_by_one(padded.reshape(-1, size, *terms.shape[1:]).swapaxes(0, 1)))
+
+
+def half_blocks(terms: Array, size: int) -> Array:
+    """Each block in float, rounded to half; then the blocks in half."""
+    padded = np.concatenate([terms, np.zeros((-len(terms) % size, *terms.shape[1:]), terms.dtype)])
+    blocks = one_by_one(padded.reshape(-1, size, *terms.shape[1:]).swapaxes(0, 1))
+    return one_by_one(blocks.astype(np.float16))
+
+
+def half_fused(terms: Array) -> Array:
+    """One rounding to half for a product and its addition."""
+    total = np.zeros(terms.shape[1:], np.float16)
+    for term in terms:
+        total = (total + term).astype(np.float16)
+    return total
 
 
 def split(terms: Array, lanes: int) -> Array:
@@ -177,4 +203,15 @@ ORDERS: dict[str, Order] = {
     "fused backward": lambda terms: fused(terms.exact[::-1]),
     "compensated": lambda terms: compensated(terms.rounded),
     "double": lambda terms: terms.exact.sum(axis=0).astype(np.float32),
+}
+# For half factors alone: what is added is kept in half.
+HALF_ORDERS: dict[str, Order] = {
+    "half forward": lambda terms: one_by_one(terms.in_half),
+    "half backward": lambda terms: one_by_one(terms.in_half[::-1]),
+    "half in pairs": lambda terms: in_pairs(terms.in_half),
+    "half in halves": lambda terms: in_halves(terms.in_half),
+    "half blocks of 7": lambda terms: in_blocks(terms.in_half, 7),
+    "half fused": lambda terms: half_fused(terms.exact),
+    "half, float products": lambda terms: half_blocks(terms.rounded, 1),
+    "half, float blocks of 64": lambda terms: half_blocks(terms.rounded, 64),
 }

@@ -52,7 +52,8 @@ SIGNATURES = {
     "dtype: str | None = None) -> ArrayVerdict",
     "decide": "(results: RunReport | str | Path, against: RunReport | str | Path, *, "
     "waivers: str | Path | None = None, subset: bool = False, cross_backend: bool = False, "
-    "strict_accuracy: bool = False, strict_perf: bool = False, allow_outliers: bool = False) -> Decision",
+    "strict_accuracy: bool = False, strict_perf: bool = False, allow_outliers: bool = False, "
+    "require_coverage: str | None = None, require_isolated: bool = False) -> Decision",
     "generate_cases": "(*select: str, out: str | Path | None = None, form: Literal['prototxt', 'pb'] = 'prototxt', "
     "check: bool = False, jobs: int = 1, operators: Sequence[str] = (), tags: Sequence[str] = (), keyword: str = '', "
     "everything: bool = False, roots: Sequence[str] = ('builtin',)) -> list[str]",
@@ -60,21 +61,22 @@ SIGNATURES = {
     "run": "(*select: str, backend: str | Backend = 'numpy', operators: Sequence[str] = (), tags: Sequence[str] = (), "
     "keyword: str = '', everything: bool = False, roots: Sequence[str] = ('builtin',), isolate: bool | None = None, "
     "jobs: int = 1, devices: Sequence[int] = (), timeout: float | None = None, memory_limit: int | None = None, "
-    "guard_pages: bool = False, repeat: int = 1, reruns: int = 0, stress: str | None = None, "
-    "elementwise: bool | None = None, bitwise: bool = False, stop_at_first: bool = False, reseed: int | None = None, "
-    "perf: bool = False, samples: int | None = None, labels: Mapping[str, str] | None = None, "
-    "out: str | Path | None = None, overwrite: bool = False, "
+    "guard_pages: bool = False, fail_on_leak: bool = False, repeat: int = 1, reruns: int = 0, "
+    "stress: str | None = None, elementwise: bool | None = None, bitwise: bool = False, stop_at_first: bool = False, "
+    "reseed: int | None = None, strict: bool = False, perf: bool = False, samples: int | None = None, "
+    "labels: Mapping[str, str] | None = None, require_coverage: str | None = None, out: str | Path | None = None, "
+    "overwrite: bool = False, "
     "on_result: Callable[[CaseResult], None] | None = None) -> RunReport",
 }
 MEMBERS = {
     "CaseHandle": "call check check_name computes doc expected id inputs operator params results status tags",
     "CaseResult": "arbitrated attempts bug case causes compared content_error debug device elements expected_status "
-    "explained fingerprint host info notes of operator outcome outliers output passed perf profile readings reason "
-    "repro seconds status stress tags worst",
+    "explained fingerprint host info judged_by notes of operator outcome outliers output passed perf profile readings "
+    "reason leak repro seconds status stress tags worst",
     "ArrayVerdict": "compared expected got index max_ulp passed readings unequal",
-    "RunReport": "backend environment exit_code failing failures fixed headlines interrupted labels load "
-    "looked_at_elements of passed render reseed results save seconds selection shapes started summary tally timing "
-    "tool_version without_commands",
+    "RunReport": "backend causes environment exit_code failing failures fixed headlines interrupted is_isolated labels "
+    "load looked_at_elements of passed render required_coverage reseed results save seconds selection shapes started "
+    "summary tally timing tool_version without_commands",
 }
 
 
@@ -104,7 +106,8 @@ def test_every_option_of_a_run_has_its_argument():
     """Except for what is about the terminal, files of reports, and dividing a run."""
     elsewhere = set(
         "quiet verbose resume shard times failed allow_empty_shard html markdown junit ctrf save_outputs cold_cache "  # noqa: SIM905
-        "warmup device_spec serve runtime fresh_workers strict allow_outside_paths arbitrate cluster ship".split()
+        "warmup device_spec serve runtime fresh_workers strict allow_outside_paths arbitrate cluster ship "
+        "judge_here".split()
     )
     options = {parameter.name for parameter in commands.get_command(None, "run").params}
     known = set(inspect.signature(mt.run).parameters)

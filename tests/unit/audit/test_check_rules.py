@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from mluops_gtest.audit import check_rules
-from mluops_gtest.audit.check_rules import checks_in_order, shows_order
+from mluops_gtest.audit import declared_rules
+from mluops_gtest.audit.declared_rules import checks_in_order, shows_order
 from mluops_gtest.authoring import Check, Status, call_of
 
 ORDER = {
@@ -39,7 +39,7 @@ def untold(operator, monkeypatch):
     def find(*cases, **changes):
         changed = replace(operator, **changes)
         refused = [(ORDER[names[0]], names[0], call_that_breaks(*names)) for names in map(str.split, cases)]
-        monkeypatch.setattr(check_rules, "_refused", lambda subject: iter(refused))
+        monkeypatch.setattr(declared_rules, "_refused", lambda subject: iter(refused))
         subject = SimpleNamespace(operator=changed, reachable=changed.checks, generator="toy.py")
         return [problem.message for problem in checks_in_order(subject)]
 
@@ -72,6 +72,17 @@ def test_a_later_check_that_nothing_between_shows_is_told(untold):
     assert untold(*cases, not_together=not_together) == []
     (stale,) = untold(*EVERY_PAIR, not_together={"null": ("columns_empty",)})
     assert stale == "check null: a case breaks columns_empty together with it"
+
+
+def test_a_pair_is_stale_only_where_a_case_shows_it(untold, operator):
+    """No case that breaks the first, or none that the second can look at, shows nothing."""
+    not_together = {"null": ("columns_empty",)}
+    assert untold(*EVERY_PAIR[1:], not_together=not_together) == []
+    blind = tuple(
+        replace(check, holds=lambda call: call.inputs["gone"] is None) if check.name == "columns_empty" else check
+        for check in operator.checks
+    )
+    assert untold(*EVERY_PAIR, checks=blind, not_together=not_together) == []
 
 
 def test_a_case_shows_an_order_only_by_a_later_check_of_another_status(operator):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mluops_gtest.audit.output_faults import faults_of, has_place, untouched_output, wrong_outputs
+from mluops_gtest.audit.outputs import faults_of, has_place, untouched_output, wrong_outputs
 from mluops_gtest.model.dtypes import DType
 
 FLOATS = np.arange(1, 3 * 700 + 1, dtype="<f4").reshape(3, 700) + np.float32(0.1)

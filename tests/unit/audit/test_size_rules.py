@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mluops_gtest.audit.size_rules import sizes_live
 from mluops_gtest.audit.subject import Subject
+from mluops_gtest.audit.value_rules import sizes_live
 from mluops_gtest.authoring import SizedAxis, Status
 from mluops_gtest.content.catalogue import Catalogue
 from mluops_gtest.content.root import Root
@@ -31,6 +31,7 @@ def found(tmp_path):
             drafts=(draft,),
             cases=(),
             mutants=(),
+            variants={},
             seeds=0,
             reseeded=lambda case_id, seed: case,
             load=lambda case_id: case,

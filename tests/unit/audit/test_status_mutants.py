@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mluops_gtest.audit.status_mutants import status_mutants
+from mluops_gtest.audit.mutants import status_mutants
 from mluops_gtest.authoring import Check, Status, call_of
 from mluops_gtest.model.call import Crashed
 

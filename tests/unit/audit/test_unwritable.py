@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from mluops_gtest.audit.status_mutants import status_mutants
+from mluops_gtest.audit.mutants import status_mutants
 from mluops_gtest.audit.unwritable import never_written
 from mluops_gtest.authoring import checks as common
 

@@ -110,13 +110,19 @@ def test_a_check_holds_up_to_its_limit(name: str) -> None:
     assert check.holds(bad) is False
 
 
+def test_names_end_before_the_check_of_that_name() -> None:
+    found = (checks.handle_present(DOC), *checks.descriptors_present(["x", "out"], DOC), checks.rank("x", 2, DOC))
+    assert checks.names_before("x_rank", found) == ("handle_null", "x_desc_null", "out_desc_null")
+    assert checks.names_before("handle_null", found) == ()
+
+
 def test_every_helper_is_here() -> None:
     own = {name for name, value in vars(checks).items() if callable(value) and value.__module__ == checks.__name__}
     helpers = {name for name in own if not name.startswith("_")}
     used = {
         *("require", "handle_present", "params_present", "param_arrays_present", "descriptors_present"),
         *("arch_supported", "rank", "dim", "dtype", "same_dtype", "layout", "contiguous", "not_large", "not_empty"),
-        *("pointers_present", "workspace_present"),
+        *("pointers_present", "workspace_present", "names_before"),
     }
     assert helpers == used
 

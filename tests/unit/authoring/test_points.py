@@ -30,7 +30,7 @@ from mluops_gtest.authoring.points import (
     surfaces,
 )
 from mluops_gtest.errors import ContentError
-from mluops_gtest.model.reseed import Reseed
+from mluops_gtest.model.case import Reseed
 
 FLOATS = pytest.mark.parametrize("dtype", [DType.FLOAT, DType.HALF])
 

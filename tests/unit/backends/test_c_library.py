@@ -12,7 +12,7 @@ from mluops_gtest.backends.c_library import CLibraryBackend
 from mluops_gtest.content.operators import load_operators
 from mluops_gtest.errors import BackendError
 from mluops_gtest.model.backend import Backend
-from mluops_gtest.model.call import Declined, Handle, OpCall, TensorArg, Violated
+from mluops_gtest.model.call import Declined, Handle, OpCall, QueryAnswer, TensorArg, Violated
 from mluops_gtest.model.dtypes import DType, Layout
 from mluops_gtest.model.parts import C_API
 from mluops_gtest.model.status import Status
@@ -27,6 +27,8 @@ KINDS = ("handle", "tensor descriptor", "parameter descriptor", "queue", "device
 OPERATORS = load_operators(ROOT)
 DEVICE = ("RUNTIME", "NOTIFIERS", "HOOKS")
 INT, FLOAT = DType.INT32, DType.FLOAT
+
+IM2COL_QUERY = "mluOpGetMaskedIm2colForwardWorkspaceSize"
 
 
 def opened(*arguments):
@@ -588,21 +590,39 @@ class TestRefusals:
         backend, call = opened(host.path), im2col(workspace=np.zeros(8, np.uint8), workspace_size=8)
         assert backend.workspace_size(call) == 0
         assert backend.run(call) is Status.NOT_SUPPORTED
-        assert call.notes == ["mluOpGetMaskedIm2colForwardWorkspaceSize answered ARCH_MISMATCH"]
+        assert call.queries == [QueryAnswer(IM2COL_QUERY, Status.ARCH_MISMATCH)]
+        assert call.notes == []
         assert " workspace=NULL size=0 " in host.lines("mluOpMaskedIm2colForward")[0]
 
     def test_a_refused_query_does_not_hide_what_the_operator_answers(self, host):
         host.refuse("mluOpGetMaskedIm2colForwardWorkspaceSize", 5)
         call = im2col()
         assert opened(host.path).run(call) is Status.SUCCESS
-        assert call.refusals == ["mluOpGetMaskedIm2colForwardWorkspaceSize answered ARCH_MISMATCH"]
+        assert call.queries == [QueryAnswer(IM2COL_QUERY, Status.ARCH_MISMATCH)]
 
-    def test_a_call_with_less_workspace_than_the_query_asks_is_noted(self, host):
+    def test_a_call_with_less_workspace_than_the_query_asks_gets_what_it_has(self, host):
         host.want_workspace(100)
         call = im2col(workspace_size=64)
         opened(host.path).run(call)
-        assert call.notes[0] == "mluOpGetMaskedIm2colForwardWorkspaceSize asks for 100 bytes, the call has 64"
+        assert call.queries == [QueryAnswer(IM2COL_QUERY, Status.SUCCESS, 100)]
         assert " workspace=NULL size=64 " in host.lines("mluOpMaskedIm2colForward")[0]
+
+    def test_a_query_without_a_pointer_to_the_size_is_one_more(self, host):
+        host.want_workspace(100)
+        backend, call = opened(host.path), im2col(size_null=True, workspace=np.zeros(100, np.uint8), workspace_size=100)
+        assert backend.workspace_size(call) == 100
+        assert backend.run(call) is Status.SUCCESS
+        assert call.queries == [
+            QueryAnswer(IM2COL_QUERY, Status.SUCCESS, 100),
+            QueryAnswer(IM2COL_QUERY, Status.BAD_PARAM, size_null=True),
+        ]
+        assert [line.endswith("size=NULL") for line in host.lines(IM2COL_QUERY)] == [False, False, True]
+        assert " workspace=there size=100 " in host.lines("mluOpMaskedIm2colForward")[0]
+
+    def test_an_operator_without_a_query_has_no_answer_of_one(self, host):
+        call = replace(pooling(), size_null=True)
+        opened(host.path).run(call)
+        assert call.queries == []
 
     def test_a_count_that_cannot_be_read_is_the_status(self, host):
         host.refuse("mluOpGetSparseConvolutionNumActOut", 1)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mluops_gtest.backends.exec_backend import answer, programs, served
+from mluops_gtest.backends.exec_backend import answer, served
 from mluops_gtest.backends.exec_backend.backend import ExecBackend
 from mluops_gtest.codec.call_folder.folder import CallFolderWriter
 from mluops_gtest.engine.execute import Options
@@ -215,7 +215,7 @@ def test_of_what_is_printed_head_and_tail_are_kept(adapter, operator, serve):
     assert "printed:\nthe start\nx" in printed
     assert f"[… {3_000_000 + 19 - 16384} bytes cut …]" in printed
     assert len(printed) < 17_000
-    assert len(result.reason) < programs.LAST_LETTERS + 200
+    assert len(result.reason) < served.LAST_LETTERS + 200
 
 
 @both_ways
@@ -289,7 +289,7 @@ def test_an_interrupted_call_leaves_no_process_and_no_folder(adapter, serve, tmp
             time.sleep(0.01)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(*((served._Service, "_hear") if serve else (programs, "_wait")), interrupted)
+    monkeypatch.setattr(*((served._Service, "_hear") if serve else (served, "_wait")), interrupted)
     backend = adapter(
         f"echo $$ $1 > {tmp_path}/new\nmv {tmp_path}/new {tmp_path}/who\necho hello\nexec sleep 60\n", serve
     )

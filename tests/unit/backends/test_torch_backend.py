@@ -12,7 +12,7 @@ import pytest
 
 from mluops_gtest.authoring import argument, call_of
 from mluops_gtest.backends.torch_backend import TorchBackend
-from mluops_gtest.backends.torch_backend.devices import Accelerator, Host, open_device, present_devices
+from mluops_gtest.backends.torch_backend.backend import Accelerator, Host, open_device, present_devices
 from mluops_gtest.content.operators import Operators
 from mluops_gtest.errors import BackendError, ExitCode
 from mluops_gtest.model.call import Declined, OpCall

@@ -3,10 +3,9 @@
 import pytest
 
 from mluops_gtest.api.session import Session
-from mluops_gtest.cli.run_plan import plan_new
+from mluops_gtest.cli.whole_run import Shard, plan_new, shard_of, smallest_first
 from mluops_gtest.codec.lock import LockEntry
 from mluops_gtest.engine.costs import BYTE_NS, CASE_NS, RecordedTimes, costs_of, moved_bytes
-from mluops_gtest.engine.plan import Shard, shard_of, smallest_first
 from mluops_gtest.engine.request import RunRequest
 from mluops_gtest.model.case import Expect
 from mluops_gtest.model.query import Query

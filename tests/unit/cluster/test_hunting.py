@@ -5,7 +5,7 @@ from dataclasses import replace
 from mluops_gtest.api.fuzzing import HuntRequest, targets_of
 from mluops_gtest.api.session import Session
 from mluops_gtest.audit.subject import Implementation
-from mluops_gtest.cluster.dispatch import UnitAnswered, UnitBegun
+from mluops_gtest.cluster.answers import UnitAnswered, UnitBegun
 from mluops_gtest.cluster.hunting import ClusterHuntLanes, DrawnCall, in_batches
 from mluops_gtest.engine.caller import InlineCaller
 from mluops_gtest.engine.execute import Executor, Options
@@ -61,7 +61,7 @@ class Workers:
             reductions = unit.job.target.reductions
             execute = lambda one: self._executor.execute(one, self._operator)  # noqa: E731
             small = minimised(unit.case, self._operator, reductions, execute)
-            yield UnitAnswered(unit, small.result, small)
+            yield UnitAnswered(unit, small.result, small.case)
 
 
 def hunted(folder, workers, cases=8):

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mluops_gtest.codec.case_files.case import case_text, read_case
 from mluops_gtest.codec.case_files.files import write_document
+from mluops_gtest.codec.case_files.reader import read_case
+from mluops_gtest.codec.case_files.writer import case_text
 from mluops_gtest.codec.wire.text_reader import read_text
 from mluops_gtest.errors import CaseFileError
 from tests.support.examples import examples

@@ -8,7 +8,7 @@ from google.protobuf import text_format
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mluops_gtest.codec.schema.document import VALUE_FIELDS
+from mluops_gtest.codec.schema.schema import VALUE_FIELDS
 from mluops_gtest.codec.wire.text_reader import read_text
 from mluops_gtest.codec.wire.text_writer import write_text
 from mluops_gtest.errors import CaseFileError

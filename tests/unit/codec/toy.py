@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mluops_gtest.codec.case_files.case import read_case
+from mluops_gtest.codec.case_files.reader import read_case
 from mluops_gtest.codec.schema.schema import Schema
 from mluops_gtest.model.call import OpCall
 from mluops_gtest.model.case import Case

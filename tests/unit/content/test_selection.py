@@ -3,9 +3,8 @@
 import pytest
 
 from mluops_gtest.content.catalogue import Catalogue
-from mluops_gtest.content.keyword import Keyword
 from mluops_gtest.content.root import Root
-from mluops_gtest.content.selection import select
+from mluops_gtest.content.selection import Keyword, select
 from mluops_gtest.errors import CaseFileError, NothingSelectedError, UnknownNameError, UsageError
 from mluops_gtest.model.query import Query
 from tests.support.toy_root import write_toy_root
@@ -47,6 +46,21 @@ DEFAULT = ["ramp_2", "ramp_3", "ramp_4", "rank_2", "empty"]
 )
 def test_what_is_selected(toy, query, expected):
     assert names(toy, **query) == expected
+
+
+@pytest.mark.parametrize("tag", ["heavy", "undefined", "subnormal"])
+def test_some_tags_must_be_named(tmp_path, tag):
+    root = write_toy_root(tmp_path)
+    cases = root / "cases" / "scale_by.yaml"
+    assert "tags: [undefined]" in cases.read_text()
+    cases.write_text(cases.read_text().replace("tags: [undefined]", f"tags: [{tag}, precision]"))
+    toy = Catalogue(Root(root))
+    for query in ({}, {"everything": True}, {"operators": ("scale",)}, {"select": ("scale_by/*",)}):
+        assert "odd_thing" not in names(toy, **query)
+    with pytest.raises(NothingSelectedError):
+        names(toy, tags=("precision",))
+    for query in ({"tags": (tag,)}, {"tags": ("precision", tag)}, {"select": ("scale_by/odd_thing",)}):
+        assert names(toy, **query) == ["odd_thing"]
 
 
 def test_what_was_left_out_is_counted(toy):

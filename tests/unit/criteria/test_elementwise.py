@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mluops_gtest.criteria import compare
 from mluops_gtest.criteria.blocks import BLOCK
-from mluops_gtest.criteria.elementwise import allowances, can_be_bounded, element_errors
+from mluops_gtest.criteria.elementwise import Limits, allowances, can_be_bounded, element_errors
 from mluops_gtest.model.bound import Bound
 from mluops_gtest.model.dtypes import DType
 from mluops_gtest.model.precision import Precision, WorkingPrecision
@@ -92,6 +93,40 @@ class TestRightSums:
         results = sequential(terms), exact(terms, "f2")
         assert element_errors(*results, DType.HALF, bound_of(terms)).beyond > 1000
         assert element_errors(*results, DType.HALF, bound_of(terms), Precision.HALF).beyond == 0
+
+    @pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
+    @given(seed=st.integers(0, 2**32), count=st.integers(1, 300), spread=st.integers(0, 12))
+    def test_half_sums_in_any_order(self, order, seed, count, spread):
+        """From subnormal terms on: 2^-24 is the smallest half."""
+        draw = np.random.default_rng(seed)
+        terms = (draw.standard_normal((count, 7)) * 2.0 ** draw.integers(-spread - 4, 1, (count, 7))).astype("f2")
+        got = order(terms).astype("f2")
+        assert element_errors(got, exact(terms, "f2"), DType.HALF, bound_of(terms), Precision.HALF).beyond == 0
+
+    def test_half_products_meet_no_second_rounding_of_their_factors(self):
+        x, y = np.random.default_rng(9).standard_normal((2, 3, 500)).astype("f2")
+        products = x.astype("f8") * y
+        bound = Bound(np.abs(products).sum(axis=0), 3, products=True)
+        right = exact(products, "f2")
+        assert element_errors(sequential(x * y), right, DType.HALF, bound, Precision.HALF).beyond == 0
+        allowed = allowances(right, right, DType.HALF, bound, Precision.HALF)
+        # Three roundings of every term and two of the result, each of at most 2^-11, and underflow.
+        assert (allowed <= 1.01 * (5 * 2.0**-11 * bound.magnitude + 3 * 2.0**-24)).all()
+
+    @pytest.mark.parametrize("count", [2047, 2048, 12_000])
+    def test_from_2048_terms_on_half_sums_are_held_to_those_of_blocks(self, count):
+        """γ(n) has no value there; a sum of √n blocks has √n + 1 roundings, and so a bound that says something."""
+        terms = np.random.default_rng(2).random((count, 40)).astype("f2")
+        right, bound = exact(terms, "f4").astype("f2"), bound_of(terms)
+        size = math.isqrt(count)
+        blocks = [terms[start : start + size].astype("f4").sum(axis=0).astype("f2") for start in range(0, count, size)]
+        assert element_errors(sequential(np.stack(blocks)), right, DType.HALF, bound, Precision.HALF).beyond == 0
+        halved = (right / 2).astype("f2")
+        found = element_errors(halved, right, DType.HALF, bound, Precision.HALF)
+        assert found.beyond == (0 if count < 2048 else 40)
+
+    def test_a_float_sum_has_no_blocks(self):
+        assert np.isinf(allowances(np.ones(1), np.ones(1), DType.DOUBLE, Bound(1.0, 2**24))).all()
 
     @pytest.mark.parametrize(("precision", "kept"), [(Precision.TF32, 10), (Precision.BFLOAT16, 7)])
     def test_factors_of_a_narrower_unit(self, precision, kept):
@@ -205,6 +240,58 @@ class TestOneWrongElement:
             assert math.isclose(found.ratio, 1 / found.allowed)
 
 
+class TestHalfExcused:
+    """Half outputs that a backend does not say half of."""
+
+    TERMS = np.random.default_rng(2).standard_normal((50, 4000)).astype("f2")
+
+    @staticmethod
+    def found(got, right, bound, precision=Precision.FLOAT, excused=Precision.HALF):
+        return compare(got, right, DType.HALF, [], lambda: Limits(bound, precision, excused)).elements
+
+    @pytest.mark.parametrize("precision", [Precision.FLOAT, Precision.TF32])
+    def test_half_sums_are_told_and_a_wrong_one_among_them_is_an_outlier(self, precision):
+        got, right, bound = sequential(self.TERMS), exact(self.TERMS, "f2"), bound_of(self.TERMS)
+        found = self.found(got, right, bound, precision)
+        assert found.beyond == 0
+        assert found.as_half == element_errors(got, right, DType.HALF, bound).beyond > 1000
+        assert 0 < found.ratio <= 1
+        wrong = got.copy()
+        # The largest of 50 terms is lost.
+        wrong[17] -= self.TERMS[np.abs(self.TERMS[:, 17]).argmax(), 17]
+        found = self.found(wrong, right, bound, precision)
+        assert (found.beyond, found.first, found.last, found.worst) == (1, 17, 17, 17)
+        assert found.as_half > 1000
+
+    def test_beyond_both_is_told_as_before(self):
+        right, bound = exact(self.TERMS, "f2"), bound_of(self.TERMS)
+        wrong = right.copy()
+        wrong[3] += np.float16(20)
+        assert self.found(wrong, right, bound) == element_errors(wrong, right, DType.HALF, bound)
+
+    def test_what_is_exact_in_half_has_no_excuse(self):
+        """2047 units are the most that a half holds: no partial sum rounds."""
+        terms = np.random.default_rng(6).integers(-20, 21, (100, 300)).astype("f2")
+        right, bound = exact(terms, "f2"), bound_of(terms, unit=1.0)
+        assert self.found(right + np.float16(1), right, bound).beyond == 300
+        assert self.found(right + np.float16(1), right, bound).as_half == 0
+
+    @pytest.mark.parametrize("excused", [None, Precision.FLOAT])
+    def test_nothing_is_excused_where_float_is_declared_of_half_data(self, excused):
+        got, right, bound = sequential(self.TERMS), exact(self.TERMS, "f2"), bound_of(self.TERMS)
+        found = self.found(got, right, bound, excused=excused)
+        assert (found.as_half, found.beyond > 1000) == (0, True)
+
+    @given(seed=st.integers(0, 2**32), roundings=st.integers(0, 5000), products=st.booleans())
+    def test_half_never_allows_less_than_float(self, seed, roundings, products):
+        draw = np.random.default_rng(seed)
+        e, b = draw.integers(0, 0x7C00, (2, 500)).astype("u2").view("f2")
+        bound = Bound(2.0 ** draw.integers(-30, 17, 500), roundings, 2.0 ** draw.integers(-30, 2, 500), 2, products)
+        for precision in (Precision.FLOAT, Precision.TF32):
+            narrow, wide = (allowances(e, b, DType.HALF, bound, p) for p in (precision, Precision.HALF))
+            assert (narrow <= wide).all()
+
+
 class TestNonFinite:
     @pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
     def test_what_is_no_number_is_beyond_any_bound(self, wrong):
@@ -236,10 +323,38 @@ def test_types_with_a_rounding():
 
 
 def test_what_a_backend_declares():
-    assert WorkingPrecision().of("any") is Precision.FLOAT
-    assert WorkingPrecision("tf32").of("any") is Precision.TF32
-    by_operator = WorkingPrecision({"a": "half"})
-    assert (by_operator.of("a"), by_operator.of("b")) == (Precision.HALF, Precision.FLOAT)
+    def found(declared, operator, dtype=DType.FLOAT):
+        return WorkingPrecision(declared).of(operator, dtype)
+
+    assert WorkingPrecision().of("any", DType.FLOAT) is Precision.FLOAT
+    assert found("tf32", "any", DType.HALF) is Precision.TF32
+    assert (found({"a": "half"}, "a"), found({"a": "half"}, "b")) == (Precision.HALF, Precision.FLOAT)
+    by_type = {"a": {"half": "half"}, "b": "tf32"}
+    assert found(by_type, "a", DType.HALF) is Precision.HALF
+    assert (found(by_type, "a"), found(by_type, "b"), found(by_type, "c")) == (
+        Precision.FLOAT,
+        Precision.TF32,
+        Precision.FLOAT,
+    )
+
+
+@pytest.mark.parametrize(
+    ("declared", "dtype", "excused"),
+    [
+        ("float", DType.HALF, Precision.HALF),
+        ("tf32", DType.HALF, Precision.HALF),
+        ({"a": "float"}, DType.HALF, Precision.HALF),
+        ({"a": {"float": "tf32"}}, DType.HALF, Precision.HALF),
+        ({"a": {"half": "float"}}, DType.HALF, Precision.FLOAT),
+        ({"b": {"half": "float"}}, DType.HALF, Precision.HALF),
+        # Products of bfloat16 factors are no half sums.
+        ("bfloat16", DType.HALF, Precision.BFLOAT16),
+        ("float", DType.FLOAT, Precision.FLOAT),
+        ("tf32", DType.BFLOAT16, Precision.TF32),
+    ],
+)
+def test_half_data_may_be_computed_in_half_unless_their_type_is_declared(declared, dtype, excused):
+    assert WorkingPrecision(declared).excused("a", dtype) is excused
 
 
 def test_where_infinities_meet_in_a_sum_no_number_is_allowed():

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mluops_gtest.criteria.exactness import error, rounded, stored_number, ulp
+from mluops_gtest.engine.arbitration import error, rounded, stored_number, ulp
 from mluops_gtest.model.dtypes import DType
 
 DOUBLES = st.floats(allow_nan=False, allow_infinity=False, width=64)

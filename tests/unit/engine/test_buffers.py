@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mluops_gtest.engine import buffers
 from mluops_gtest.engine.buffers import (
     TAIL_BYTES,
     Arena,
@@ -99,3 +100,14 @@ def test_the_first_difference_is_found_wherever_it_is(size, data):
         where = data.draw(st.integers(0, size - 1))
         right[where:] = 1
         assert first_difference(left, right) == where
+
+
+def test_a_difference_that_is_gone_at_the_second_look_is_none(monkeypatch):
+    """Somebody may be writing: the quick look says that something differs, and by then it does not."""
+    (buffer,) = buffers.Arena().lay_out([buffers.Wanted("y", 64)]).values()
+    monkeypatch.setattr(buffers, "_GUARDED", b"")
+    assert buffer.overrun("y") is None
+    monkeypatch.setattr(buffers, "_SMALL", -1)
+    monkeypatch.setattr(buffers, "native_first_difference", lambda *_: None)
+    monkeypatch.setattr(buffers, "_same_bytes", lambda *_: False)
+    assert buffers.first_difference(buffer.data, buffer.data.copy()) is None

@@ -3,8 +3,7 @@
 import pytest
 
 from mluops_gtest.engine import reply
-from mluops_gtest.engine.free_memory import free_bytes
-from mluops_gtest.engine.reply import checked_size
+from mluops_gtest.engine.reply import checked_size, free_bytes
 
 
 @pytest.fixture

@@ -8,15 +8,15 @@ import pytest
 
 from mluops_gtest.engine.buffers import fill, pattern_of
 from mluops_gtest.engine.expectation import expectation_of
-from mluops_gtest.engine.judge import judge_untouched, judge_values
+from mluops_gtest.engine.judge import judge_untouched, judge_values, wanted_criteria
 from mluops_gtest.engine.judgement import Judgement, judged
 from mluops_gtest.model import cause as c
-from mluops_gtest.model.criterion import exact
+from mluops_gtest.model.criterion import Criterion, CriterionKind, exact
 from mluops_gtest.model.dtypes import DType
 from mluops_gtest.model.operator import CheckVerdict
 from mluops_gtest.model.result import CaseResult, Outcome
 from mluops_gtest.model.status import Status
-from tests.unit.engine.small_operator import DOUBLES, doubling
+from tests.unit.engine.small_operator import DOUBLES, NEAR, doubling, tensor
 
 RIGHT = (2.0, 4.0, 6.0, 8.0)
 CASE = doubling(count=4)
@@ -105,6 +105,58 @@ def test_agreement_with_a_constant_is_suspect_unless_it_is_meant():
     assert (judgement.outcome, judgement.causes) == (Outcome.SUSPECT, (c.ConstantBaseline("y"),))
     meant = replace(case, expect=replace(case.expect, degenerate="all ones"))
     assert judge((2.0, 2.0), case=meant, scalars={"count": 2}).outcome is Outcome.PASSED
+
+
+def beside(x, z):
+    """Doubling with a second output, on data of which each may be constant; both come back right."""
+    operator = replace(DOUBLES, outputs=(*DOUBLES.outputs, replace(DOUBLES.outputs[0], id="z")))
+    case = doubling(x=x, count=2)
+    case = replace(case, outputs=(*case.outputs, tensor("z", z)), criteria=((), ()))
+    arrays = {one.id: one.values for one in case.outputs}
+    return judge_values(case, operator, expectation_of(case, operator), arrays, {"count": 2}, bitwise=False)
+
+
+def test_a_constant_output_beside_one_that_varies_is_a_remark():
+    judgement = beside((1.0, 1.0), (3.0, 4.0))
+    assert judgement.outcome is Outcome.PASSED
+    assert judgement.notes == ["the baseline of y is constant, so agreement proves nothing; other outputs vary"]
+
+
+def test_where_no_compared_output_varies_each_is_told():
+    judgement = beside((1.0, 1.0), (3.0, 3.0))
+    assert judgement.outcome is Outcome.SUSPECT
+    assert judgement.causes == (c.ConstantBaseline("y"), c.ConstantBaseline("z"))
+
+
+def test_an_output_that_varies_and_is_not_compared_clears_nothing():
+    operator = replace(DOUBLES, outputs=(*DOUBLES.outputs, replace(DOUBLES.outputs[0], id="z")))
+    case = doubling(x=(1.0, 1.0), count=2)
+    case = replace(case, outputs=(*case.outputs, tensor("z", (3.0, 4.0))), criteria=((), None))
+    arrays = {one.id: one.values for one in case.outputs}
+    judgement = judge_values(case, operator, expectation_of(case, operator), arrays, {"count": 2}, bitwise=False)
+    assert (judgement.outcome, judgement.causes) == (Outcome.SUSPECT, (c.ConstantBaseline("y"),))
+
+
+DIFF3 = (Criterion(CriterionKind.DIFF3, 0.0),)
+MAXAPE = (Criterion(CriterionKind.DIFF1, 1.0), Criterion(CriterionKind.MAXAPE, 0.0))
+TIGHT = (Criterion(CriterionKind.DIFF1, 0.0), Criterion(CriterionKind.DIFF3, 1e-9))
+
+
+@pytest.mark.parametrize(
+    ("named", "own", "dtype", "recomputed", "wanted"),
+    [
+        pytest.param(DIFF3, NEAR, DType.FLOAT, True, NEAR, id="bits of what is recomputed and rounded"),
+        pytest.param(MAXAPE, NEAR, DType.FLOAT, True, NEAR, id="under its older name, beside others"),
+        pytest.param(DIFF3, NEAR, DType.FLOAT, False, DIFF3, id="bits that the file stores"),
+        pytest.param(DIFF3, DIFF3, DType.FLOAT, True, DIFF3, id="bits that the operator copies"),
+        pytest.param(TIGHT, NEAR, DType.FLOAT, True, TIGHT, id="any other criterion stands"),
+        pytest.param((), NEAR, DType.FLOAT, True, NEAR, id="none"),
+        pytest.param(NEAR, NEAR, DType.INT32, True, DIFF3, id="integers"),
+    ],
+)
+def test_what_a_file_names_stands_unless_it_asks_for_bits_that_nobody_owes(named, own, dtype, recomputed, wanted):
+    spec = replace(DOUBLES.outputs[0], criteria={dtype: own})
+    assert wanted_criteria(dtype, named, spec, recomputed=recomputed) == wanted
 
 
 def test_a_failure_outweighs_a_suspicion():

@@ -5,8 +5,7 @@ import itertools
 import pytest
 
 from mluops_gtest.engine import perf
-from mluops_gtest.engine.cold_cache import CacheSweeper, last_level_bytes
-from mluops_gtest.engine.perf import MAX_SAMPLES, Sampling, measure
+from mluops_gtest.engine.perf import MAX_SAMPLES, CacheSweeper, Sampling, last_level_bytes, measure
 from mluops_gtest.engine.reply import Ending, Reply
 from mluops_gtest.model.cause import Killed
 from mluops_gtest.model.status import Status

@@ -9,7 +9,7 @@ from mluops_gtest.explain.wrong_output import WrongOutput
 from mluops_gtest.files.typed import Source
 from mluops_gtest.model.explanation import Explanation
 from mluops_gtest.model.reasons.explained import explanation_words
-from mluops_gtest.results.explanation_checks import check_explanation
+from mluops_gtest.results.checks import check_explanation
 from tests.support.examples import examples
 
 EPSILON = {"f2": 2.0**-10, "f4": 2.0**-23, "f8": 2.0**-52}

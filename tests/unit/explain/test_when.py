@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mluops_gtest.explain.features import symbols_of
-from mluops_gtest.explain.rules import MIN_CASES, rules_for
-from mluops_gtest.model.headline import Condition, Feature, Headline
+from mluops_gtest.explain.rules import MIN_CASES, rules_for, symbols_of
+from mluops_gtest.model.readings import Condition, Feature, Headline
 from mluops_gtest.model.reasons.explained import headline_words, support_words
 
 M, N, TYPE = Feature("dim", "m"), Feature("dim", "n"), Feature("dtype", "out")
@@ -77,7 +76,7 @@ def test_a_threshold_names_the_nearest_case_that_passes():
 
 
 def test_a_type_is_named():
-    columns = {TYPE: ["half"] * 9 + ["float"] * 30, M: [3, 1, 2] * 13}
+    columns = {TYPE: ["half"] * 9 + ["float"] * 30, M: [*range(13)] * 3}
     (rule,) = rules_for(columns, 9, 30)
     assert rule.conditions == (Condition(TYPE, "=", "half"),)
 

@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mluops_gtest.explain.axis_sets import axis_set, indices_of
 from mluops_gtest.explain.common_places import is_within
-from mluops_gtest.explain.where import hull_of, where_wrong
+from mluops_gtest.explain.where import axis_set, hull_of, indices_of, where_wrong
 from mluops_gtest.model.explanation import AxisSet
 from mluops_gtest.model.readings import axis_readings, where_reading
 from mluops_gtest.model.reasons.explained_english import subject

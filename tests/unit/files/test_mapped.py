@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from mluops_gtest.files import mapped as mapped_files
-from mluops_gtest.files.array_file import array_file, read_array_file
 from mluops_gtest.files.mapped import let_go, mapped, pieces
+from mluops_gtest.generate.kept_bounds import array_file, read_array_file
 from tests.support.resident import resident
 
 BYTES = np.arange(1 << 20, dtype=np.uint32).view(np.uint8)

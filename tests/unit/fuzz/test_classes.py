@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from mluops_gtest.fuzz.classes import Axes, classes_of
+from mluops_gtest.fuzz.draws import Axes, classes_of
 from mluops_gtest.model.space import Choice, Sizes
 
 

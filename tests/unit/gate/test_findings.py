@@ -7,10 +7,8 @@ import pytest
 
 from mluops_gtest.explain.output import explained
 from mluops_gtest.explain.wrong_output import WrongOutput
-from mluops_gtest.gate.annotations import github, gitlab
 from mluops_gtest.gate.decision_json import decision_to_json
-from mluops_gtest.gate.findings import findings, verdict
-from mluops_gtest.gate.markdown import code, markdown
+from mluops_gtest.gate.findings import code, findings, github, gitlab, markdown, verdict
 from mluops_gtest.model.result import CaseInfo, TensorInfo
 from tests.unit.gate.build import gate, outcomes, report, result, waiver
 

@@ -33,6 +33,16 @@ def test_entries_are_read_with_their_lines(tmp_path):
     assert (second.fingerprint, second.backend, second.link, second.line) == ("v1:3f2a", "mlu", "https://bugs/1", 8)
 
 
+def test_an_entry_may_name_several_globs(tmp_path):
+    (found,) = load_waivers(written(tmp_path, entry(case="[op/a, op/b*]")))
+    assert [case for case in ("op/a", "op/b1", "op/c") if found.names(case)] == ["op/a", "op/b1"]
+
+
+def test_a_cause_needs_no_case(tmp_path):
+    (found,) = load_waivers(written(tmp_path, entry(case=None, outcome=None, cause="v3:3f2a9c01d4e7")))
+    assert (found.case, found.cause, found.failure) == ("", *["v3:3f2a9c01d4e7"] * 2)
+
+
 @pytest.mark.parametrize("text", ["", "# nothing is known to fail\n", "[]"])
 def test_an_empty_ledger_is_one(tmp_path, text):
     assert load_waivers(written(tmp_path, text)) == ()
@@ -60,6 +70,13 @@ def test_a_quoted_day_is_a_day(tmp_path):
         (entry(outcome="suspect"), 2, "'suspect' cannot be waived"),
         (entry(outcome="not_run"), 2, "'not_run' cannot be waived"),
         (entry(outcome=None, fingerprint="abc"), 5, "'abc' is not a fingerprint"),
+        (entry(outcome=None, cause="v3:3f2a"), 5, "'v3:3f2a' is not a cause"),
+        (entry(outcome=None, cause="v2:3f2a9c01d4e7"), 5, "copy it from `gate` or causes.json"),
+        (entry(cause="v3:3f2a9c01d4e7"), 1, "either outcome or fingerprint or cause"),
+        (entry(outcome=None, cause="v3:3f2a9c01d4e7", reason=None), 1, "reason missing"),
+        (entry(case="''", outcome=None, cause="v3:3f2a9c01d4e7"), 1, "case is '', not a text"),
+        (entry(case="[]"), 1, "case is [], not a text"),
+        (entry(case="[op/a, 7]"), 1, "not a text"),
         (entry(expires="soon"), 5, "expires is 'soon', not a date"),
         (entry(expires="2026-12-31 10:00:00"), 5, "not a date; write YYYY-MM-DD"),
         (entry(expires="'2026-02-30'"), 5, "not a date"),

@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 from mluops_gtest.api.session import Session
-from mluops_gtest.files.array_file import array_file
 from mluops_gtest.files.cache_folder import ENVIRONMENT
 from mluops_gtest.generate import kept_bounds, reseeding
 from mluops_gtest.generate.cache import cache_contents
-from mluops_gtest.generate.kept_bounds import KeptBounds
+from mluops_gtest.generate.kept_bounds import KeptBounds, array_file
 from mluops_gtest.model.bounds import computed_bounds
 
 LARGE = "voxel_pooling_forward/precision_wide_long"

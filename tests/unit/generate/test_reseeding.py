@@ -11,7 +11,7 @@ from mluops_gtest.content.root import Root
 from mluops_gtest.errors import ContentError, DeclarationError
 from mluops_gtest.generate.make import make_case
 from mluops_gtest.generate.reseeding import ATTEMPTS, code_digest, make_reseeded
-from mluops_gtest.model.reseed import Reseed, Reseeded
+from mluops_gtest.model.case import Reseed, Reseeded
 from tests.support.toy_root import write_toy_root
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from mluops_gtest.minimise.same_cause import FailureCause, can_be_minimised
+from mluops_gtest.minimise.trials import FailureCause, can_be_minimised
 from mluops_gtest.model import cause as c
 from mluops_gtest.model.outcome import Outcome
 from mluops_gtest.model.result import CaseResult, ElementReading

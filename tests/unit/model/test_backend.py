@@ -81,11 +81,28 @@ def test_a_member_of_another_kind_is_told(member):
     assert f"`{member.signature}`" in problem
 
 
-@pytest.mark.parametrize("precision", ["fp8", 16, {"voxel": "fp8"}, None])
+@pytest.mark.parametrize("precision", ["half", {"voxel": "tf32"}, {"voxel": {"half": "half"}, "ball": "tf32"}, {}])
+def test_a_precision_for_all_by_operator_and_by_data_type(precision):
+    backend = type("Stated", (Plain,), {"precision": precision})()
+    assert OfferedBackend(backend).precision == precision
+    assert list(misfits(backend)) == []
+
+
+@pytest.mark.parametrize(
+    "precision",
+    [
+        *("fp8", 16, {"voxel": "fp8"}, None),
+        *({"voxel": {"half": "fp8"}}, {"voxel": {"int32": "half"}}, {"voxel": {"half": {"half": "half"}}}),
+    ],
+)
 def test_a_precision_that_is_none_is_told_and_counts_as_float(precision):
     class Odd(Plain):
         pass
 
     Odd.precision = precision
     assert OfferedBackend(Odd()).precision == "float"
-    assert list(misfits(Odd())) == ["Its `precision` does not fit; it must be `precision: str | dict[str, str]`."]
+    (problem,) = misfits(Odd())
+    assert problem == (
+        "Its `precision` does not fit; it must be `precision: str | dict[str, str | dict[str, str]]`. "
+        "Precisions: float, tf32, bfloat16, half; data types: half, bfloat16, float, double."
+    )

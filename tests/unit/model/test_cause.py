@@ -31,6 +31,7 @@ SAID = [
     (c.UnknownOperator("op"), "operator 'op' is not supported", "不支持算子 'op'"),
     (c.Unsupported("b", "op"), "backend b does not support op", "后端 b 不支持 op"),
     (c.Declined("no {half}"), "declined: no {half}", "后端拒绝执行：no {half}"),
+    (c.UndefinedCall("op", "no row"), "op does not define this call: no row", "op 对该调用没有定义：no row"),
     (c.Interrupted(), "interrupted", "运行被中断"),
     (c.StoppedAtFailure(), "stopped at the first failure", "已在第一个失败处停止"),
     (
@@ -96,7 +97,17 @@ SAID = [
         "wrote before the start of y, first at byte 4 in front of it",
         "越界写入 y 起始之前，最近处距其起始 4 字节",
     ),
+    (
+        c.Leak(24_000_000, 8),
+        "leaks 24.0 MB per call (8 calls in a fresh worker)",
+        "内存泄漏：每次调用后多占用 24.0 MB（在新的工作进程中调用 8 次）",
+    ),
     (c.InputChanged("x", 7), "changed the input x (element 7)", "改写了输入 x（第 7 个元素）"),
+    (
+        c.StillWritten("y"),
+        "the call returned while something still wrote to y",
+        "调用返回之后仍有写入 y 的操作",
+    ),
     (c.HostArrayChanged("dims"), "changed the host array dims", "改写了主机数组 dims"),
     (c.PageWritten("x"), "wrote to x, which is a descriptor without data", "写入了 x，而它只有描述符，没有数据"),
     (
@@ -108,6 +119,11 @@ SAID = [
         c.WrongStatus("SUCCESS", "BAD_PARAM", "hm", "odd", "it is odd"),
         "answered SUCCESS (hm), expected BAD_PARAM (check odd: it is odd)",
         "返回 SUCCESS（hm），期望 BAD_PARAM（检查 odd：it is odd）",
+    ),
+    (
+        c.QueryStatus("SUCCESS", "BAD_PARAM", "size NULL", "size_null", "no size", "askSize"),
+        "askSize answered SUCCESS (size NULL), expected BAD_PARAM (check size_null: no size)",
+        "askSize 返回 SUCCESS（size NULL），期望 BAD_PARAM（检查 size_null：no size）",
     ),
     (c.Refusals(("f refused", "g too")), "f refused; g too", "调用应当成功，但相关函数拒绝：f refused；g too"),
     (
@@ -196,7 +212,7 @@ def test_several_are_one_line():
         "passed at try 3 after memory: changed the input x (element 0); "
         "wrote past the end of y, first at byte 1 behind it"
     )
-    chinese = "首次运行内存越界，第 3 次运行通过：改写了输入 x（第 0 个元素）；越界写入 y"
+    chinese = "首次运行内存错误，第 3 次运行通过：改写了输入 x（第 0 个元素）；越界写入 y"
     assert reason_of(causes, "zh").startswith(chinese)
     assert reason_of(()) == ""
 

@@ -3,9 +3,8 @@
 import pytest
 
 from mluops_gtest.model.cause import Exceeded, Excess, Places
-from mluops_gtest.model.difference import worst_words
 from mluops_gtest.model.reasons.english import share_words
-from mluops_gtest.model.result import Outcome, Reading, Worst
+from mluops_gtest.model.result import Outcome, Reading, Worst, worst_words
 from tests.support.reports import result
 
 

@@ -1,6 +1,6 @@
 """Failures that look like one mistake, together."""
 
-from mluops_gtest.model.groups import grouped, mark_of
+from mluops_gtest.model.report import grouped, mark_of
 from mluops_gtest.model.result import CaseInfo, Outcome, TensorInfo
 from tests.support.reports import result
 

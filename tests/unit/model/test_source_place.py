@@ -4,7 +4,7 @@ import functools
 
 import pytest
 
-from mluops_gtest.model.source_place import source_of
+from mluops_gtest.model.operator import source_of
 
 
 def plain(): ...

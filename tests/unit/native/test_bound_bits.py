@@ -79,7 +79,7 @@ def every_bound(dtype: DType) -> list[Held]:
         baseline = (pairs[0][1].view(f"<u{dtype.itemsize}") >> 2).astype(f"<i{dtype.itemsize}")
         pairs.append(((baseline + near).astype(baseline.dtype).view(dtype.storage), baseline.view(dtype.storage)))
         for which, bound in enumerate(bounds(number, shape)):
-            limits = Limits(bound, list(Precision)[(which + number) % len(Precision)])
+            limits = Limits(bound, list(Precision)[(which + number) % len(Precision)], Precision.HALF)
             cases += [holding((one.reshape(shape), other.reshape(shape)), dtype, limits) for one, other in pairs]
     return cases
 

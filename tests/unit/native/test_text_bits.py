@@ -8,13 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mluops_gtest.codec.schema.document import VALUE_FIELDS, ValueField
+from mluops_gtest.codec.schema.schema import VALUE_FIELDS, ValueField
+from mluops_gtest.codec.wire.text_reader import read_text
 from mluops_gtest.codec.wire.text_values import TextError, ValueColumn
 from mluops_gtest.codec.wire.text_writer import spelled_lines
+from mluops_gtest.errors import CaseFileError
 from mluops_gtest.model.dtypes import Array
 from mluops_gtest.native.text import value_lines, value_text
 from tests.support.examples import examples
 from tests.support.native_core import NATIVE, NUMPY, going
+from tests.unit.codec.toy import SCHEMA
 
 FIELDS = {field.name: field for field in VALUE_FIELDS}
 ORDINARY = {
@@ -220,3 +223,22 @@ def test_integers_are_written_with_the_same_digits(storage: str) -> None:
     for some in (values, values[::3], ends):
         natively, by_numpy = written(some)
         assert natively == by_numpy
+
+
+@given(
+    first=st.sampled_from(["value_i", "value_ui"]),
+    lengths=st.tuples(*[st.sampled_from([0, 1, 63, 64, 65, 200, 5000])] * 3),
+    mistakes=st.tuples(*[st.sampled_from(["99999999999999999999", "abc", "-", "08"])] * 2),
+    apart=st.booleans(),
+)
+@settings(max_examples=examples())
+def test_of_two_mistakes_the_first_is_named(first, lengths, mistakes, apart):
+    """Too large a number is seen when words become numbers, other mistakes at once: the place in the file decides."""
+    second = "value_l" if apart else first
+    pieces = [f"{first}: 7\n" * lengths[0], f"{first}: {mistakes[0]}\n", f"{first}: 7\n" * lengths[1]]
+    pieces += [f"{second}: {mistakes[1]}\n", f"{second}: 7\n" * lengths[2]]
+    text = f'op_name: "x"\ninput {{\nid: "t"\n{"".join(pieces)}}}\n'.encode()
+    for way in (NATIVE, NUMPY):
+        with going(way), pytest.raises(CaseFileError) as told:
+            read_text(text, SCHEMA)
+        assert str(told.value).startswith(f"{4 + lengths[0]}:"), way

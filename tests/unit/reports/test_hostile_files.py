@@ -22,8 +22,8 @@ from mluops_gtest.model.query import Query
 from mluops_gtest.model.result import Outcome, Perf, Profile, Reading, Worst
 from mluops_gtest.reports.compare import compare, comparison_to_json
 from mluops_gtest.results.files import read_done, read_report, read_request, request_source
+from mluops_gtest.results.folder import merge
 from mluops_gtest.results.history import History
-from mluops_gtest.results.merge import merge
 from mluops_gtest.results.records import report_to_json
 from tests.support.examples import examples
 from tests.support.mutations import broken_json, result_or_message

@@ -6,8 +6,7 @@ from mluops_gtest.files.typed import Source
 from mluops_gtest.model.result import Outcome
 from mluops_gtest.reports.html import render_html
 from mluops_gtest.reports.junit import render_junit
-from mluops_gtest.reports.run_facts import RunFacts
-from mluops_gtest.reports.terminal import host_words, render_text
+from mluops_gtest.reports.terminal import RunFacts, host_words, render_text
 from mluops_gtest.results.records import result_from_json, result_to_json
 from tests.support.reports import report, result
 

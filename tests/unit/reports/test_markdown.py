@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from mluops_gtest.model.cause import Leak
 from mluops_gtest.model.result import CaseInfo, Outcome, Perf, Reading, TensorInfo
 from mluops_gtest.model.status import Status
 from mluops_gtest.reports.markdown import render_markdown
-from mluops_gtest.reports.markdown.syntax import code, text
-from mluops_gtest.reports.markdown.translations import WORDS
+from mluops_gtest.reports.markdown.translations import WORDS, code, text
 from mluops_gtest.results.history.trends import CaseTrend, Measured, Point, Run
 from tests.support.reports import golden_report, report, result
 
@@ -65,6 +65,33 @@ def test_chinese_is_chinese():
     assert not re.search(r"\b(passed|failed|not tested|cases|supported)\b", re.sub(r"`[^`]*`|：.*", "", chinese))
 
 
+@pytest.mark.parametrize(
+    ("lang", "word"), [("en", "**Verdict: Cases on"), ("zh", "**结论：在 libkernels.so 上共 23 个用例")]
+)
+def test_the_verdict_stands_first(lang, word):
+    title, _, verdict, *_ = render_markdown(golden_report(), lang=lang).splitlines()
+    assert title.startswith("# ")
+    assert verdict.startswith(word)
+
+
+def test_criteria_of_cases_are_not_the_standard():
+    own = result("own", readings=(Reading("y", "diff3", 0.0, 0.0, True),))
+    own = replace(own, info=replace(own.info, own_criteria=("y",)))
+    lines = lines_of(result("a"), own)
+    assert [line for line in lines if line.startswith("| `op` | `y`")] == [
+        "| `op` | `y` | float | diff1 ≤ 0.003 | diff1 1e-06 |"
+    ]
+    assert "Cases held to criteria of their own, which are not listed: 1." in lines
+
+
+def test_a_leak_is_told_and_is_no_overrun():
+    leak = Leak(24_000_000, 8)
+    lines = lines_of(result("a", leak=leak), result("b", Outcome.MEMORY, leak=leak, causes=(leak,)))
+    assert "- `op/a`: leaks 24.0 MB per call (8 calls in a fresh worker)" in lines
+    assert "- [x] memory: 2/2" in lines
+    assert "1. `op`, memory (1): leaks 24.0 MB per call (8 calls in a fresh worker)<br>" in lines
+
+
 def test_only_the_change_is_left_to_be_written():
     lines = lines_of(result())
     assert [line for line in lines if line.startswith("> ")] == [f"> {WORDS['write_here'][0]}"]
@@ -111,6 +138,18 @@ class TestClaims:
         assert item(lines_of(refused), "zero elements") == "refused, as the document asks"
         assert item(lines_of(replace(refused, outcome=Outcome.WRONG_STATUS)), "zero elements") == "fails"
 
+    def test_zero_elements_that_are_refused_are_not_called_supported(self):
+        empty = (TensorInfo("x", "float", "ARRAY", (0, 4)),)
+        bad = {"status": Status.BAD_PARAM, "expected_status": Status.BAD_PARAM}
+        taken = result("taken", info=CaseInfo(empty, check="index_empty"))
+        refused = result("refused", info=CaseInfo(empty, check="x_empty"), **bad)
+        # Whatever else is wrong with a call, that it is refused says nothing of tensors without elements.
+        other = result("other", info=CaseInfo(empty, check="y_rank"), **bad)
+        assert item(lines_of(taken, other), "zero elements") == "supported"
+        lines = lines_of(taken, refused, other)
+        assert item(lines, "zero elements") == "supported, except for what is refused as the document asks (`x_empty`)"
+        assert "- [x] zero elements: 2/2" in lines
+
     def test_a_needless_waiver_does_not_speak_against_the_operator(self):
         lines = lines_of(result("a", Outcome.XPASSED, reason="passes"))
         assert "- [x] data types: 1/1" in lines
@@ -140,10 +179,17 @@ class TestClaims:
         assert item(lines_of(result(info=CaseInfo((sites,), (sites,)))), "layouts") == "NTC"
 
     def test_limits_are_the_largest_tensor_and_what_is_refused(self):
-        info = CaseInfo((TensorInfo("x", "float", "ARRAY", (2, 1 << 30)),))
-        large = result("large", info=info, status=Status.NOT_SUPPORTED, expected_status=Status.NOT_SUPPORTED)
-        limits = item(lines_of(result(), large), "size limits")
-        assert limits == "largest tensor computed: `x[4,65]`; larger tensors than allowed are refused (1 tested)"
+        info = CaseInfo((TensorInfo("x", "float", "ARRAY", (2, 1 << 30)),), check="x_large")
+        refusal = {"status": Status.NOT_SUPPORTED, "expected_status": Status.NOT_SUPPORTED}
+        large = result("large", info=info, **refusal)
+        # As large, and refused for its strides.
+        strided = result("strided", info=replace(info, check="x_strided"), **refusal)
+        computed = "largest tensor computed: `x[4,65]`"
+        limits = item(lines_of(result(), large, strided), "size limits")
+        assert limits == f"{computed}; larger tensors than allowed are refused (1 tested)"
+        taken = replace(large, case="op/taken", outcome=Outcome.WRONG_STATUS, status=Status.SUCCESS)
+        limits = item(lines_of(result(), large, taken), "size limits")
+        assert limits == f"{computed}; larger tensors than allowed are not all refused (1 taken)"
 
     def test_remainders_are_counted(self):
         sixty_four = CaseInfo((), (TensorInfo("y", "float", "ARRAY", (64,)),))
@@ -162,19 +208,19 @@ class TestClaims:
 
 
 class TestPerformance:
-    TIMED = Perf((2_000, 1_000, 3_000), (1_000, 900, 1_100), 4096)
+    TIMED = Perf((200_000, 100_000, 300_000), (100_000, 90_000, 110_000), 4096)
 
-    def timed(self, *tags, io=40_000.0, ops=400_000.0, **changes):
+    def timed(self, *tags, io=4e6, ops=4e7, **changes):
         info = replace(result().info, theory_io_bytes=io, theory_ops=ops)
         return result(tags=tags, info=info, perf=self.TIMED, **changes)
 
     def test_times_efficiencies_workspace_type_and_shape(self):
-        cells = row(lines_of(self.timed("network"), device=DEVICE), "`op` | 1.0")
-        # 40 kB in 1 µs of 100 GB/s, and 400 k operations of 2 T/s.
+        cells = row(lines_of(self.timed("network"), device=DEVICE), "`op` | 100.0")
+        # 4 MB in 100 µs of 100 GB/s, and 40 M operations of 2 T/s.
         assert cells == [
             "`op`",
-            "1.0",
-            "2.0",
+            "100.0",
+            "200.0",
             "40.0 %",
             "20.0 %",
             "4096",
@@ -187,21 +233,34 @@ class TestPerformance:
     @pytest.mark.parametrize(("tags", "accepted"), [(("network",), "no"), (("boundary",), "yes")])
     def test_networks_must_reach_more(self, tags, accepted):
         lines = lines_of(self.timed(*tags), device=DEVICE)
-        assert row(lines, "`op` | 1.0")[8] == accepted
+        assert row(lines, "`op` | 100.0")[8] == accepted
         problem = "1. `op`, `op/a`: IO efficiency 40.0 %, 60 % is asked"
         assert (problem in lines) is (accepted == "no")
 
     def test_an_operator_that_only_moves_data_has_no_compute_efficiency(self):
-        assert row(lines_of(self.timed(ops=0.0), device=DEVICE), "`op` | 1.0")[3:5] == ["40.0 %", "–"]
+        assert row(lines_of(self.timed(ops=0.0), device=DEVICE), "`op` | 100.0")[3:5] == ["40.0 %", "–"]
 
     def test_without_a_device_there_is_no_efficiency_and_no_verdict(self):
         lines = lines_of(self.timed("network"))
-        assert row(lines, "`op` | 1.0")[3:5] == ["–", "–"]
+        assert row(lines, "`op` | 100.0")[3:5] == ["–", "–"]
         assert WORDS["no_device"][0] in lines
-        assert "There is no open problem." in lines
+        assert "Functions have no open problem. Performance was not judged: the device is not described." in lines
+        assert WORDS["no_problems"][0] not in lines
+
+    def test_with_a_device_nothing_open_is_said(self):
+        assert WORDS["no_problems"][0] in lines_of(self.timed("boundary"), device=DEVICE)
+
+    def test_a_tiny_case_is_not_judged(self):
+        # 4 kB take 40 ns at best: whatever the kernel does, most of the 100 µs is its launch.
+        lines = lines_of(self.timed("network", io=4e3, ops=4e4), device=DEVICE)
+        assert row(lines, "`op` | 100.0")[8] == "too short to judge"
+        assert "Cases with measured performance: 1; below what the acceptance asks: 0; not judged: 1." in lines
+        assert WORDS["no_problems"][0] in lines
 
     def test_nothing_measured_says_how_to_measure(self):
-        assert WORDS["no_performance"][0] in lines_of(result())
+        lines = lines_of(result())
+        assert WORDS["no_performance"][0] in lines
+        assert "Functions have no open problem. Performance was not measured." in lines
 
 
 def test_failures_of_one_mistake_are_one_problem():

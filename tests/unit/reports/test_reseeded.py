@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 
 from mluops_gtest.files.typed import Source
-from mluops_gtest.model.reseed import Reseeded
+from mluops_gtest.model.case import Reseeded
 from mluops_gtest.model.result import CaseInfo
 from mluops_gtest.reports.compare import compare, comparison_to_json
 from mluops_gtest.reports.ctrf import render_ctrf

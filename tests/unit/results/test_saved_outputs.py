@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mluops_gtest.criteria.elements import value_text, widened
+from mluops_gtest.criteria.blocks import value_text, widened
 from mluops_gtest.model.dtypes import DType
 from mluops_gtest.results.saved_outputs import write_npy
 

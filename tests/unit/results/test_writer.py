@@ -6,7 +6,7 @@ import os
 import pytest
 
 from mluops_gtest.errors import UnwritableError
-from mluops_gtest.model.event import CaseFinished
+from mluops_gtest.model.event import CaseFinished, CasesRetracted
 from mluops_gtest.model.result import Outcome
 from mluops_gtest.results.folder import ResultsFolder
 from mluops_gtest.results.writer import ResultFiles
@@ -30,6 +30,17 @@ def test_results_come_back_in_any_order(files):
     assert (ordered[-1].case, [one.case for one in ordered[:2]]) == ("op/c", ["op/a", "op/b"])
     assert ordered[0] == result("a")
     assert ("op/a" in files, "op/x" in files) == (True, False)
+
+
+def test_cases_that_are_retracted_leave_nothing(files, tmp_path):
+    files(CasesRetracted(("op/b", "op/c")))
+    assert [one.case for one in files] == ["op/a"]
+    assert (files.tally.summary, files.tally.failing) == ({"passed": 1}, 0)
+    again = result("b")
+    files(CaseFinished(again))
+    assert list(files.in_order(["op/b", "op/a"])) == [again, result("a")]
+    lines = (tmp_path / "out" / "results.jsonl").read_text().splitlines()
+    assert [json.loads(line)["case"] for line in lines] == ["op/a", "op/b"]
 
 
 def test_what_all_come_to_is_known_without_reading(files, tmp_path):

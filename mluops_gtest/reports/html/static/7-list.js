@@ -27,7 +27,7 @@ function listRow(row) {
     { type: "button", class: `row ${row.blocks ? "blocking" : ""}`, "aria-expanded": "false", "aria-controls": `case-${row.number}`, "data-row": row.number },
     el("span", { class: "chevron", "aria-hidden": "true" }, "›"),
     pill(row.outcome),
-    el("span", { class: "name" }, caseName(row.id), row.why && row.blocks ? el("span", { class: "brief" }, row.why.split("\n")[0]) : null),
+    el("span", { class: "name" }, caseName(row.id), row.why && (row.blocks || row.outcome === "passed") ? el("span", { class: "brief" }, row.why.split("\n")[0]) : null),
     el("span", { class: "chips" }, row.outliers ? chip(`△ ${t("outliers", { n: whole(row.outliers) })}`, "outliers") : null, row.moved ? chip(movedText(row.moved), `moved m-${row.moved.replaceAll(" ", "-")}`) : null, row.tags.map((tag) => chip(tag, "tag"))),
     DATA.runs.length ? trendBlocks(row) || el("span", { class: "blocks" }) : null,
     ratioMeter(row),

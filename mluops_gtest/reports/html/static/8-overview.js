@@ -62,7 +62,7 @@ const causeBlock = (cause) =>
   el(
     "div",
     { class: "group-cause" },
-    el("div", { class: "group-words" }, cause.support.map((words) => el("p", {}, words)), el("p", {}, t("cause_example", { case: cause.case, words: cause.example }))),
+    el("div", { class: "group-words" }, cause.support.map((words) => el("p", {}, words)), el("p", {}, t("cause_example", { case: cause.case, words: cause.example })), el("p", {}, el("code", {}, cause.mark))),
     cause.map && wrongMap(cause.map, cause.dims),
   );
 

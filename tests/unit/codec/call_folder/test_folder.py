@@ -6,10 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mluops_gtest.codec.call_folder.call_json import call_to_json
-from mluops_gtest.codec.call_folder.call_text import call_lines
-from mluops_gtest.codec.call_folder.folder import CallFolderWriter
-from mluops_gtest.codec.case_files.case import read_case
+from mluops_gtest.codec.call_folder.folder import CallFolderWriter, call_lines, call_to_json
+from mluops_gtest.codec.case_files.reader import read_case
 from mluops_gtest.codec.schema.schema import Schema
 from mluops_gtest.content.selection import Selected
 from mluops_gtest.generate.source import StoredCases

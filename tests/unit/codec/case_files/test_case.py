@@ -4,8 +4,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mluops_gtest.codec.case_files.case import case_text, read_case, read_operator_name, write_case
-from mluops_gtest.codec.case_files.writer import BLOB_BYTES
+from mluops_gtest.codec.case_files.reader import read_case, read_operator_name
+from mluops_gtest.codec.case_files.writer import BLOB_BYTES, case_text, write_case
 from mluops_gtest.errors import CaseFileError, ContentError, UnwritableError
 from mluops_gtest.model.case import Expect
 from mluops_gtest.model.criterion import Criterion, CriterionKind, diff1_and_diff2
@@ -41,6 +41,7 @@ CASES = {
     "long": toy_case(count=5000),
     "theory": toy_case(theory={"theory_io_size": 12.0, "latency": 0.1}),
     "recomputed": toy_case(baseline_stored=False),
+    "constant by design": toy_case(expect=Expect(degenerate="one element")),
     "expects a status": toy_case(expect=FULL_EXPECT),
     "huge descriptor": toy_case(
         expect=Expect(Status.NOT_SUPPORTED, "large"),
@@ -109,15 +110,36 @@ def test_a_status_is_our_extension():
     assert '[mluops_gtest.expect] {\n  status: 3\n  check: "rank"\n}\n' in text
 
 
-def test_why_a_baseline_is_constant_is_read_but_not_written(tmp_path):
+def test_why_a_baseline_is_constant_is_no_part_of_a_committed_file():
     remark = Expect(degenerate='all "zero"')
     assert case_text(toy_case(expect=remark), TOY, SCHEMA) == case_text(toy_case(), TOY, SCHEMA)
+
+
+@pytest.mark.parametrize("reason", ['all "zero"', "零\n# [no comment", "\\"])
+def test_in_a_text_it_is_a_comment_which_every_reader_takes(tmp_path, reason):
     path = tmp_path / "case.prototxt"
-    write_case(toy_case(expect=Expect(Status.BAD_PARAM, "rank", degenerate="none")), TOY, path, SCHEMA)
-    assert b"degenerate" not in path.read_bytes()
-    text = case_text(toy_case(), TOY, SCHEMA) + b'[mluops_gtest.expect] { status: 0 degenerate: "all \\"zero\\"" }\n'
-    path.write_bytes(text)
-    assert read_case(path, SCHEMA, KNOWN).expect == remark
+    write_case(toy_case(expect=Expect(degenerate=reason)), TOY, path, SCHEMA)
+    remark, rest = path.read_bytes().split(b"\n", 1)
+    assert remark.startswith(b'# [mluops_gtest.expect] degenerate: "')
+    assert rest == case_text(toy_case(), TOY, SCHEMA)
+    assert read_case(path, SCHEMA, KNOWN).expect == Expect(degenerate=reason)
+
+
+def test_beside_a_status_it_is_a_field_as_in_older_files(tmp_path):
+    expect, path = Expect(Status.BAD_PARAM, "rank", degenerate="none"), tmp_path / "case.prototxt"
+    write_case(toy_case(expect=expect), TOY, path, SCHEMA)
+    assert b"#" not in path.read_bytes()
+    assert read_case(path, SCHEMA, KNOWN).expect == expect
+    older = b'[mluops_gtest.expect] { status: 0 degenerate: "all \\"zero\\"" }\n'
+    path.write_bytes(case_text(toy_case(), TOY, SCHEMA) + older)
+    assert read_case(path, SCHEMA, KNOWN).expect == Expect(degenerate='all "zero"')
+
+
+@pytest.mark.parametrize("rest", [b"", b"none", b'"no end', b'"\\q"', b'"\\377"', b'""'])
+def test_any_other_comment_says_nothing(tmp_path, rest):
+    path = tmp_path / "case.prototxt"
+    path.write_bytes(b"# [mluops_gtest.expect] degenerate: " + rest + b"\n" + case_text(toy_case(), TOY, SCHEMA))
+    assert read_case(path, SCHEMA, KNOWN).expect == Expect()
 
 
 def test_blobs_are_raw_files_beside_the_case(tmp_path):

@@ -1,7 +1,9 @@
 import numpy as np
 import pytest
 
-from mluops_gtest.codec.case_files.case import convert, read_case, write_case
+from mluops_gtest.codec.case_files.files import convert
+from mluops_gtest.codec.case_files.reader import read_case
+from mluops_gtest.codec.case_files.writer import write_case
 from mluops_gtest.codec.wire.binary import read_binary
 from mluops_gtest.codec.wire.varints import encode_varint
 from mluops_gtest.errors import CaseFileError

@@ -138,7 +138,9 @@ def test_a_thread_is_told_once_and_only_while_it_runs():
     threading.Thread(target=lambda: None).start()
     thread = threading.Thread(target=done.wait, name="idle", daemon=True)
     thread.start()
-    assert state.restore() == ("left the thread 'idle' running",)
+    assert state.restore() == ()
+    assert state.is_busy
+    assert state.settle() == ("left the thread 'idle' running",)
     assert state.restore() == ()
     done.set()
     thread.join()

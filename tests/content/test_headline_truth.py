@@ -1,0 +1,53 @@
+"""Nothing that a headline says of a wrong implementation is false, and hardly any says nothing."""
+
+import pytest
+
+from mluops_gtest.engine.loading import BackendChoice
+from tests.conftest import ROOT
+from tests.support.c_example import c_example
+from tests.support.headline_truth import Truth, kind_of, recorded
+from tests.support.native import needs_gcc
+
+OPERATORS = sorted(path.parent.name for path in (ROOT / "generators").glob("*/mutants.py"))
+# Mistakes of the C example that leave wrong values; the others end the process, or leave right ones.
+WRONG_VALUES = ("uninitialised", "tile_edge")
+# At most so many headlines have neither a law nor a place.
+SHARE = 0.1
+
+
+def test_the_page_tells_of_all_operators_and_hardly_of_any_headline_without_law_and_place(operators):
+    figures = recorded()
+    assert set(figures) == set(operators) == set(OPERATORS)
+    sums = {key: sum(row[key] for row in figures.values()) for key in ("headlines", "law", "place", "neither")}
+    assert sums["headlines"] == sums["law"] + sums["place"] + sums["neither"]
+    assert sums["neither"] <= sums["headlines"] / 10
+
+
+@pytest.mark.slow(seconds=10)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("name", OPERATORS)
+def test_headlines_of_wrong_implementations_are_true(catalogue, name):
+    falsehoods, counts = Truth(catalogue).of_mutants(name)
+    assert falsehoods == []
+    known = recorded()[name]
+    assert counts["implementations"] == known["implementations"]
+    # `python -m tests.support.headline_truth` writes the page anew.
+    assert counts["neither"] <= known["neither"]
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory):
+    return c_example(tmp_path_factory)
+
+
+@pytest.mark.slow(seconds=5)
+@pytest.mark.parametrize("bug", [pytest.param(bug, marks=needs_gcc) for bug in WRONG_VALUES])
+def test_headlines_of_the_c_example_are_true(catalogue, example, bug):
+    library = example / "build" / f"libmluops_host_{bug}.so"
+    backend = BackendChoice(f"c:{library}", (str(ROOT),)).load(catalogue.operators)
+    truth, falsehoods, heads = Truth(catalogue), [], []
+    for name in OPERATORS:
+        heads += truth.hold(name, backend, falsehoods)
+    assert falsehoods == []
+    assert {head.operator for head in heads} == set(OPERATORS)
+    assert sum(kind_of(head) == "neither" for head in heads) <= len(heads) / 10

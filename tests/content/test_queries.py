@@ -1,0 +1,129 @@
+"""What workspace queries owe to the stored negative cases, held to what the specification says of each query."""
+
+from dataclasses import replace
+
+import pytest
+
+from mluops_gtest.api.session import Session
+from mluops_gtest.content.selection import Selected
+from mluops_gtest.model.binding import bind_values
+from mluops_gtest.model.parts import C_API
+from mluops_gtest.model.status import Status
+
+# Written down from the specification, by case: what the query owes; None where nobody says.
+OK, BAD, OLD, NOT = Status.SUCCESS, Status.BAD_PARAM, Status.ARCH_MISMATCH, Status.NOT_SUPPORTED
+OWED = {
+    # Handle, known_desc, size null, rank 3; it sees known alone.
+    "three_nn_forward": {
+        "handle_null": BAD, "known_desc_null": BAD, "unknown_desc_null": OK, "idx_desc_null": OK, "known_rank_2": BAD,
+        "unknown_rank_2": OK, "known_large": None, "unknown_large": OK, "no_known_half": OK, "known_ptr_null": OK,
+        "workspace_null": OK,
+    },
+    # Handle, arch, then descriptors or size null, nothing else; it sees feats and coors.
+    "dynamic_point_to_voxel_forward": {
+        "handle_null": BAD, "feats_desc_null": BAD, "coors_desc_null": BAD, "voxel_feats_desc_null": OK,
+        "workspace_null": OK, "feats_large": OK,
+    },
+    # The operator's own up to the empty return, then size null.
+    "indice_convolution_forward": {
+        "handle_null": BAD, "arch_270": OLD, "features_padded": NOT, "no_channels_in": OK, "workspace_null": OK,
+        "features_desc_null": BAD, "features_ptr_null": OK,
+    },
+    # Size null first, then the operator's own.
+    "indice_convolution_backward_filter": {
+        "handle_null": BAD, "features_padded": NOT, "output_grad_transposed": NOT, "workspace_null": OK,
+    },
+    # Handle, size null, then the operator's own.
+    "masked_col2im_forward": {
+        "handle_null": BAD, "col_desc_null": BAD, "everything_empty": BAD, "no_masks_float": OK, "workspace_null": OK,
+        "im_ptr_null": OK,
+    },
+    # The operator's own up to the early return; the query takes neither data nor a workspace.
+    "masked_im2col_forward": {
+        "handle_null": BAD, "feature_desc_null": BAD, "workspace_null": OK, "feature_ptr_null": OK,
+    },
+    # Likewise, and it takes no sub_m.
+    "indice_convolution_backward_data": {
+        "handle_null": BAD, "workspace_null": OK, "output_grad_ptr_null": OK, "inverse_2": BAD, "inverse_1": NOT,
+        "sub_m_2": OK, "sub_m_rows_4_of_5": OK,
+    },
+    "get_indice_pairs": {
+        "handle_null": BAD, "sparse_conv_desc_null": BAD, "workspace_null": OK, "indices_ptr_null": OK,
+    },
+    # Nulls and the device; what it makes of the rest of what it sees is said nowhere. It does not see grad_feats.
+    "dynamic_scatter_backward": {
+        "handle_null": BAD, "arch_270": OLD, "feats_desc_null": BAD, "grad_feats_desc_null": OK, "workspace_null": OK,
+        "feats_ptr_null": OK, "feats_strided": None, "reduce_sum": None, "grad_feats_strided": OK,
+    },
+}  # fmt: skip
+# The place of the size, where the specification has one.
+PLACES = {
+    "dynamic_point_to_voxel_forward/size_null_behind_arch": OLD,
+    "indice_convolution_forward/size_null_behind_strided": NOT,
+    "indice_convolution_forward/size_null_behind_empty": OK,
+    "indice_convolution_backward_filter/size_null_before_strided": BAD,
+    "masked_col2im_forward/size_null_before_strided": BAD,
+    "masked_col2im_forward/size_null_before_no_masks": BAD,
+}
+
+
+@pytest.fixture(scope="module")
+def session():
+    return Session()
+
+
+def load(session, *ids):
+    drafts = [session.catalogue.drafts[one] for one in ids]
+    source = session.source(tuple(Selected(one.id, one.operator, one.tags, draft=one) for one in drafts))
+    return [source.load(one) for one in ids]
+
+
+def owed(session, function, case, *, size_null=False):
+    operator = session.catalogue.operators[case.operator]
+    return operator.query_answer(function, replace(bind_values(case, operator), size_null=size_null))
+
+
+def status(answer):
+    return None if answer is None else answer.status
+
+
+def test_every_query_of_every_operator_says_what_it_checks(session):
+    operators = session.catalogue.operators
+    for name, operator in operators.items():
+        queries = {one.query.name for one in operators.part(name, C_API) if one.query is not None}
+        assert set(operator.queries) == queries
+    assert {name for name, operator in operators.items() if operator.queries} == set(OWED)
+
+
+@pytest.mark.parametrize("name", OWED)
+def test_a_query_owes_what_the_specification_says(session, name):
+    for function in session.catalogue.operators[name].queries:
+        for case in load(session, *(f"{name}/{one}" for one in OWED[name])):
+            assert status(owed(session, function, case)) is OWED[name][case.id.partition("/")[2]], (function, case.id)
+        (case,) = load(session, f"{name}/size_null")
+        assert case.expect.null_pointer == ("size",)
+        assert status(owed(session, function, case, size_null=True)) is BAD
+        assert status(owed(session, function, case)) is OK
+
+
+def test_the_size_has_its_place(session):
+    for case in load(session, *PLACES):
+        (function,) = session.catalogue.operators[case.operator].queries
+        assert status(owed(session, function, case, size_null=True)) is PLACES[case.id]
+
+
+@pytest.mark.parametrize("name", OWED)
+def test_every_check_of_a_query_is_the_first_that_some_stored_case_breaks(session, name):
+    catalogue = session.catalogue
+    operator = catalogue.operators[name]
+    ids = [one.id for one in catalogue.drafts_of(name).values() if "negative" in one.tags]
+    cases = load(session, *(one for one in ids if catalogue.stored_path(one).exists()))
+    subsumed = {check.name for check in operator.checks if check.subsumed}
+    for function, declared in operator.queries.items():
+        answers = [
+            owed(session, function, case, size_null=size_null)
+            for case in cases
+            for size_null in {False, "size" in case.expect.null_pointer}
+        ]
+        asked = {answer.check for answer in answers if answer is not None}
+        assert asked - {None} == set(declared.names) - set(declared.silent) - subsumed

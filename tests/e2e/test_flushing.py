@@ -1,0 +1,42 @@
+"""A device without subnormal floats keeps to every document that asks for diff1 and diff2."""
+
+import pytest
+
+from tests.e2e.conftest import SUPPORT
+
+# Their documents ask for equality.
+COPYING = {"dynamic_scatter_backward", "get_indice_pairs", "masked_col2im_forward", "masked_im2col_forward"}
+BACKENDS = ("FlushesResults", "FlushesAll")
+
+
+def options(backend):
+    return "--no-isolate", "--backend", f"{SUPPORT / 'flushing_backends.py'}:{backend}"
+
+
+def not_passed(results):
+    return {case for case, result in results.items() if result["outcome"] != "passed"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_no_default_case_of_arithmetic_fails_it(run, backend):
+    result = run(*options(backend))
+    assert {case for case in not_passed(result.results) if case.partition("/")[0] not in COPYING} == set()
+    assert {case.partition("/")[0] for case in not_passed(result.results)} == COPYING - {"get_indice_pairs"}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_tag_tells_it_apart(run, backend):
+    result = run("--tag", "subnormal", *options(backend))
+    assert result.code == 1
+    told = not_passed(result.results)
+    # diff1 and diff2 do not see numbers this small, and where results are flushed alone, lifted ones stay.
+    unseen = {case for case in result.results if "/subnormal_" in case}
+    if backend == "FlushesResults":
+        unseen |= {case for case in result.results if "/lifted_" in case}
+    assert told == result.results.keys() - unseen
+    assert len(told) >= 15
+
+
+def test_the_tag_asks_nothing_else(run):
+    assert run("--tag", "subnormal").code == 0

@@ -1,0 +1,44 @@
+"""What a call leaves in its worker is put back, or the worker is replaced; innocent cases do not meet it."""
+
+import sys
+
+import pytest
+
+from tests.e2e.conftest import SUPPORT
+from tests.e2e.test_processes import SMOKE, split
+
+REPLACED = "; its worker was replaced"
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+
+
+def backend(name):
+    return f"{SUPPORT / 'state_backends.py'}:{name}"
+
+
+@pytest.mark.parametrize(
+    ("name", "note"),
+    [
+        ("RoundsUpwards", "changed how floats are rounded, flushed to zero or trapped; that was put back"),
+        ("RaisesOnErrors", "changed numpy's errstate; that was put back"),
+        ("CallsOnErrors", "changed numpy's errstate; that was put back"),
+        ("LeavesAPosixTimer", "left a POSIX timer armed" + REPLACED),
+        ("LeavesAChildAtItsLine", "left a child process that shares its tensors" + REPLACED),
+        ("UsesUpMappings", "left 6"),
+        ("ClearsThePath", "removed folders from sys.path; that was put back"),
+        ("PatchesNumpy", "replaced numpy.frombuffer; that was put back"),
+        ("PatchesImport", "replaced builtins.__import__; that was put back"),
+        ("PatchesMsgspec", "replaced msgspec.json.encode; that was put back"),
+        ("LeavesABusyThread", "left threads running that use the processor" + REPLACED),
+    ],
+)
+def test_innocent_cases_meet_nothing(run, name, note):
+    victims, others = split(run(*SMOKE, "--backend", backend(name)))
+    assert {r["outcome"] for r in others} == {"passed"}
+    assert all(any(one.startswith(note) for one in r["notes"]) for r in victims)
+    assert not [one for r in others for one in r["notes"] if one.startswith(note)]
+
+
+def test_an_idle_pool_stays(run):
+    result = run(*SMOKE, "--backend", backend("KeepsAnIdlePool"))
+    assert result.code == 0
+    assert len({tuple(r["notes"]) for r in result.results.values()}) == 1

@@ -1,0 +1,146 @@
+"""What a worker answers is read by its types and held to what was ordered."""
+
+import os
+from functools import partial
+
+import pytest
+from msgspec.structs import replace
+
+from mluops_gtest.api.session import Session
+from mluops_gtest.cluster.answers import (
+    BadAnswerError,
+    BatchAnswer,
+    UnitAnswer,
+    UnitAnswered,
+    encode,
+    line_of,
+    read_results,
+)
+from mluops_gtest.cluster.hunting import DrawnCall, read_smallest
+from mluops_gtest.codec.case_files.writer import case_document
+from mluops_gtest.codec.schema.schema import Schema
+from mluops_gtest.codec.wire.binary import write_binary
+from mluops_gtest.engine.lanes import PlannedCase
+from mluops_gtest.fuzz.draws import Draws
+from mluops_gtest.fuzz.targets import FuzzedOperator, Job
+from mluops_gtest.model.parts import SPACE
+from mluops_gtest.model.result import CaseResult, Outcome
+from mluops_gtest.model.status import Status
+
+UNIT = PlannedCase("op/a", "op", ("smoke",))
+RIGHT = CaseResult(
+    "op/a", "op", ("smoke",), Outcome.PASSED, Status.SUCCESS, Status.SUCCESS, compared=True, host="node", device=1
+)
+NAME = "masked_col2im_forward"
+
+
+def read(*lines, error="", devices=(0, 1), batch=(UNIT,)):
+    units = tuple(UnitAnswer(line) for line in lines)
+    return read_results(encode(BatchAnswer(units, error, "op/a")), batch, "node", devices, lambda *_: None)
+
+
+def test_what_was_sent_comes_back():
+    assert read(line_of(RIGHT)) == [UnitAnswered(UNIT, RIGHT, None, "")]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"case": "op/b"}, "has the case 'op/b'"),
+        ({"operator": "other"}, "has the operator 'other'"),
+        ({"tags": ()}, "has the tags ()"),
+        ({"host": "mars"}, "has the host 'mars'"),
+        ({"device": 2}, "has the device 2"),
+        ({"device": None}, "has the device None"),
+        ({"outcome": Outcome.XFAILED}, "is xfailed, which no worker can say"),
+    ],
+)
+def test_a_result_is_held_to_what_was_ordered(wrong, words):
+    with pytest.raises(BadAnswerError) as error:
+        read(line_of(replace(RIGHT, **wrong)))
+    assert words in str(error.value)
+
+
+def test_the_operator_of_a_file_is_what_the_file_says():
+    unit = PlannedCase("mine.prototxt", "", ())
+    result = replace(RIGHT, case="mine.prototxt", tags=())
+    assert read(line_of(result), batch=(unit,)) == [UnitAnswered(unit, result, None, "")]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'"seconds":0.0', b'"seconds":NaN'),
+        (b'"seconds":0.0', b'"seconds":-1'),
+        (b'"seconds":0.0', b'"seconds":"1"'),
+        (b'"compared":true', b'"compared":false'),
+        (b'"status":"SUCCESS"', b'"status":null'),
+        (b'"notes":[]', b'"notes":' + b"[" * 5000 + b"]" * 5000),
+        (b'"case":"op/a"', b'"case":"op/\xff"'),
+    ],
+)
+def test_a_line_that_no_results_file_may_hold_is_refused(old, new):
+    line = line_of(RIGHT)
+    assert old in line
+    with pytest.raises(BadAnswerError):
+        read(line.replace(old, new))
+
+
+def test_an_error_names_its_unit():
+    with pytest.raises(BadAnswerError, match="RecursionError: deep") as error:
+        read(error="RecursionError: deep")
+    assert error.value.unit == "op/a"
+
+
+@pytest.mark.parametrize("lines", [(), (line_of(RIGHT), line_of(RIGHT))])
+def test_every_unit_has_one_answer(lines):
+    with pytest.raises(BadAnswerError, match=f"it answered {len(lines)} cases instead of 1"):
+        read(*lines)
+
+
+@pytest.mark.parametrize("data", [None, [], "text", b"", b"\xc1", encode(RIGHT)[:9]])
+def test_bytes_of_another_kind_are_refused(data):
+    with pytest.raises(BadAnswerError):
+        read_results(data, (UNIT,), "node", (), lambda *_: None)
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    operators = Session().catalogue.operators
+    operator = operators[NAME]
+    target = FuzzedOperator(operator, Draws(operator, operators.part(NAME, SPACE), 0), "numpy", {})
+    case = next(case for case in (target.draws.draw(number).case for number in range(20)) if case.elements)
+    document = case_document(case, operator, Schema.of([operator]))
+    call = DrawnCall(Job(target, 0, case), case, found=object())
+    return partial(read_smallest, operators), call, b"".join(map(bytes, write_binary(document)))
+
+
+def test_a_smallest_case_comes_back_as_it_was(drawn):
+    read_case, call, data = drawn
+    case = read_case(call, data)
+    assert (case.id, case.operator, case.params) == (call.case.id, NAME, call.case.params)
+    assert [tensor.desc for tensor in case.inputs] == [tensor.desc for tensor in call.case.inputs]
+
+
+def test_a_smallest_case_is_held_to_what_was_ordered(drawn):
+    read_case, call, data = drawn
+    for wrong in (b"", data[:-3], b"noise"):
+        with pytest.raises(BadAnswerError):
+            read_case(call, wrong)
+    with pytest.raises(BadAnswerError, match="has a smaller case"):
+        read_case(replace(call, found=None), data)
+
+
+def test_a_smallest_case_reads_no_file(drawn, tmp_path, monkeypatch):
+    """Values beside it would be files of this machine."""
+    read_case, call, data = drawn
+    monkeypatch.chdir(tmp_path)
+    operator = call.job.target.operator
+    document = case_document(call.case, operator, Schema.of([operator]))
+    tensor = next(one for one in document.inputs if one.values)
+    tensor.values.clear()
+    tensor.message.path = "secret.bin"
+    (tmp_path / "secret.bin").write_bytes(os.urandom(1 << 16))
+    with pytest.raises(BadAnswerError):
+        read_case(call, b"".join(map(bytes, write_binary(document))))
+    assert data
