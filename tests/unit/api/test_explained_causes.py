@@ -75,7 +75,7 @@ def test_long_names_leave_out_whole_causes_from_the_end(tmp_path):
 )
 def test_no_text_is_too_long(tmp_path_factory, texts):
     results = [
-        crash(f"{i}{odd * 20_000}{text}", f"v1:{odd * 9_000}", odd * 50_000) for i, (text, odd) in enumerate(texts)
+        crash(f"{i}{odd * 1_000}{text}", f"v1:{odd * 500}", odd * 2_000) for i, (text, odd) in enumerate(texts)
     ]
     document = written(tmp_path_factory.mktemp("causes"), *results)
     assert document["more_causes"] == 0
