@@ -74,9 +74,7 @@ def test_long_names_leave_out_whole_causes_from_the_end(tmp_path):
     st.lists(st.tuples(st.text(), st.sampled_from(["\x1b[1m", "\ud800", "漢", "\U0001f600", '"\\', "\n"])), max_size=4)
 )
 def test_no_text_is_too_long(tmp_path_factory, texts):
-    results = [
-        crash(f"{i}{odd * 1_000}{text}", f"v1:{odd * 500}", odd * 2_000) for i, (text, odd) in enumerate(texts)
-    ]
+    results = [crash(f"{i}{odd * 1_000}{text}", f"v1:{odd * 500}", odd * 2_000) for i, (text, odd) in enumerate(texts)]
     document = written(tmp_path_factory.mktemp("causes"), *results)
     assert document["more_causes"] == 0
     assert sum(cause["cases"] for cause in document["causes"]) == len(results)
