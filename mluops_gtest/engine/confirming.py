@@ -33,8 +33,10 @@ class Confirming:
     """Runs failures again in fresh workers; all lanes of a run share it, and the time that it may take."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
-        self._clock, self._start, self._spent = clock, clock(), 0.0
-        # The case that each caller ran last.
+        self._clock, self._start = clock, clock()
+        # Seconds of all confirmations, and by how much one took longer than its failure: a backend may load slowly.
+        self._spent = self._extra = 0.0
+        # The case with which each caller called its backend last.
         self._last: dict[Caller, str] = {}
         self._failures: Counter[tuple[Any, ...]] = Counter()
         self._lock = threading.Lock()
@@ -49,14 +51,16 @@ class Confirming:
         """The verdict on one case, confirmed where other cases ran in its worker before."""
         caller = executor.caller
         before = self._last.get(caller, "") if caller.has_run else ""
-        self._last[caller] = case.id
         begin = self._clock()
         first = executor.execute(case, operators.get(case.operator))
+        if first.outcome.was_called:
+            self._last[caller] = case.id
         if not before or not first.outcome.may_become_flaky or first.content_error or first.bug:
             return first
         now = self._clock()
+        seconds = now - begin
         unconfirmed = replace(first, notes=(*first.notes, UNCONFIRMED))
-        if not self.is_due(caller, first, now - begin):
+        if not self.is_due(caller, first, seconds):
             return unconfirmed
         try:
             return _confirmed(executor, case, first, before, source, operators)
@@ -66,6 +70,7 @@ class Confirming:
         finally:
             with self._lock:
                 self._spent += self._clock() - now
+                self._extra = max(self._extra, self._clock() - now - seconds)
 
     def is_due(self, lane: object, first: CaseResult, seconds: float) -> bool:
         """Whether a failure is one to confirm that took so many seconds in a lane."""
@@ -74,9 +79,9 @@ class Confirming:
         with self._lock:
             self._failures[first.operator, *kind] += 1
             number = self._failures[first.operator, *kind]
-            limit = max(_SECONDS, _SHARE * (self._clock() - self._start))
             is_sample = number == 1 if timed_out else number <= _FIRST or (number - _FIRST) % _ONE_IN == 0
-            return is_sample and self._spent + seconds <= limit
+            needed = self._spent + seconds + self._extra
+            return is_sample and needed <= max(_SECONDS, _SHARE * (self._clock() - self._start))
 
 
 def _confirmed(
