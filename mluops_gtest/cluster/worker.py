@@ -102,23 +102,23 @@ _Runner = CaseRunner | HuntRunner
 
 @dataclass(slots=True)
 class _LastOutputs:
-    """The outputs of the case that runs: of the call that its result tells of, the first that failed, else the last."""
+    """The outputs of the case that runs: of the first call that failed, and of the last that did not."""
 
     # Of how many in its batch.
     cases: int = 1
-    data: bytes = b""
-    failed: bool = False
+    # By whether the call failed.
+    data: dict[bool, bytes] = field(default_factory=dict)
 
     def __call__(self, outputs: CaseOutputs) -> None:
         """Copy the outputs while they are in their buffers."""
-        if not self.failed:
-            self.failed = outputs.result.outcome.blocks
-            self.data = outputs_bytes(outputs, self.cases)
+        failed = outputs.result.outcome.blocks
+        if not failed or True not in self.data:
+            self.data[failed] = outputs_bytes(outputs, self.cases)
 
-    def take(self) -> bytes:
+    def take(self, *, failed: bool) -> bytes:
         """What was kept of the case that has run; empty where it left nothing."""
-        data, self.data, self.failed = self.data, b"", False
-        return data
+        data, self.data = self.data, {}
+        return data.get(failed, b"")
 
 
 @dataclass(slots=True)
@@ -195,7 +195,7 @@ def run_batch(
                     smallest = b"" if small is None else _case_bytes(small.case, runners.session)
                 else:
                     result = runner.result_of(_selected(runners, order))
-                kept[unit] = last.take()
+                kept[unit] = last.take(failed=result.outcome.blocks)
                 digest = digest_of(kept[unit]) if kept[unit] else ""
                 answers.append(UnitAnswer(line_of(replace(result, host=host, device=device)), smallest, digest))
         runners.keep(batch, kept, newest)

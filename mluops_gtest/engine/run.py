@@ -10,6 +10,7 @@ from msgspec import field
 from msgspec.structs import replace
 
 from mluops_gtest.engine.caller import Caller, LostDeviceError, ThreadsCaller
+from mluops_gtest.engine.confirming import Confirming
 from mluops_gtest.engine.execute import Executor, Options
 from mluops_gtest.engine.explanation_room import ExplanationRoom
 from mluops_gtest.engine.failures import not_judged, not_loaded
@@ -62,8 +63,8 @@ def run(
 ) -> RunReport:
     """Run every planned case without a result in the store, side by side on the callers; `keep` may save outputs."""
     executors = [executor_of(caller, options, keep) for caller in callers]
-    leaks = LeakWatch()
-    lanes: Lanes[PlannedCase, Event] = Lanes([CaseLane(one, operators, source, context, leaks) for one in executors])
+    shared = LeakWatch(), Confirming()
+    lanes: Lanes[PlannedCase, Event] = Lanes([CaseLane(one, operators, source, context, *shared) for one in executors])
 
     def timing() -> dict[str, float]:
         return {
@@ -166,6 +167,7 @@ class CaseLane(Value):
     source: CaseSource
     context: RunContext
     leaks: LeakWatch
+    confirming: Confirming
 
     def start(self, planned: PlannedCase) -> Event:
         return CaseStarted(planned.id)
@@ -178,14 +180,14 @@ class CaseLane(Value):
             result = not_loaded(planned.id, planned.operator, planned.tags, error)
         else:
             result = self._executed(planned, case)
-        return CaseFinished(
-            replace(result, repro=_repro(planned, self.context), debug=_debug(planned, self.context, result))
-        )
+        before = (one.case for one in result.causes if isinstance(one, cause.OnlyAfter))
+        ids = (*before, planned.id)
+        return CaseFinished(replace(result, repro=_repro(ids, self.context), debug=_debug(ids, self.context, result)))
 
     def _executed(self, planned: PlannedCase, case: Case) -> CaseResult:
         operator = self.operators.get(case.operator)
         try:
-            result = self.executor.execute(case, operator)
+            result = self.confirming.executed(self.executor, case, self.source, self.operators)
             return self.leaks.checked(self.executor, case, operator, result)
         except LostDeviceError:
             raise
@@ -195,19 +197,18 @@ class CaseLane(Value):
 
 
 def _not_run(planned: PlannedCase, context: RunContext, why: cause.Cause) -> CaseResult:
+    repro = _repro([planned.id], context)
     return fingerprinted(
-        CaseResult(
-            planned.id, planned.operator, planned.tags, Outcome.NOT_RUN, causes=(why,), repro=_repro(planned, context)
-        )
+        CaseResult(planned.id, planned.operator, planned.tags, Outcome.NOT_RUN, causes=(why,), repro=repro)
     )
 
 
-def _repro(planned: PlannedCase, context: RunContext) -> str:
-    return f"mluops-test run {shlex.join((planned.id, *context.repro_options))}"
+def _repro(ids: Sequence[str], context: RunContext) -> str:
+    return f"mluops-test run {shlex.join((*ids, *context.repro_options))}"
 
 
-def _debug(planned: PlannedCase, context: RunContext, result: CaseResult) -> str:
+def _debug(ids: Sequence[str], context: RunContext, result: CaseResult) -> str:
     if result.outcome is not Outcome.CRASHED or context.debug_words is None:
         return ""
     before, after = context.debug_words
-    return shlex.join([*before, planned.id, *after])
+    return shlex.join([*before, *ids, *after])

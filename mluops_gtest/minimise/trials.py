@@ -64,7 +64,7 @@ def _is_not_its_fault(causes: Iterable[c.Cause]) -> bool:
 def _mark(cause: c.Cause) -> Mark:
     """The cause without figures and places; empty for what only stands before other causes."""
     match cause:
-        case c.PassedAtTry() | c.AfterTimedCalls() | c.UnderStress():
+        case c.PassedAtTry() | c.AfterTimedCalls() | c.UnderStress() | c.OnlyAfter():
             return ()
         case c.Exceeded(output=name) | c.BeyondBound(output=name) | c.BitsUnequal(output=name):
             return (_VALUES, name)
