@@ -162,7 +162,8 @@ class _Runners:
                 del self.kept[oldest]
 
 
-_RUNS: dict[str, _Runners] = {}
+# By the run and the address of the worker: several may share a process.
+_RUNS: dict[tuple[str, str], _Runners] = {}
 _OPENING = threading.Lock()
 
 
@@ -206,7 +207,7 @@ def run_batch(
 
 def hand_over(run: str, batch: int, units: Sequence[str]) -> bytes:
     """The outputs of these units of a batch, as encoded HandedOutputs."""
-    kept = _RUNS[run].kept.get(batch, {})
+    kept = _RUNS[run, _this_worker().address].kept.get(batch, {})
     return encode(HandedOutputs(tuple(kept.get(unit, b"") for unit in units)))
 
 
@@ -236,28 +237,34 @@ def try_backend(run: str, setup: Mapping[str, Any], devices: tuple[int, ...]) ->
 def end_run(run: str) -> None:
     """Close the backends of a run."""
     with _OPENING:
-        runners = _RUNS.pop(run, None)
-    for runner in () if runners is None else runners.opened:
-        runner.__exit__(None, None, None)
+        ended = [_RUNS.pop(key) for key in tuple(_RUNS) if key[0] == run]
+    for runners in ended:
+        for runner in runners.opened:
+            runner.__exit__(None, None, None)
 
 
 def _runners(run: str, setup: Mapping[str, Any], devices: tuple[int, ...]) -> _Runners:
     """`setup` is the request of the run and its parcels."""
+    key = run, _this_worker().address
     with _OPENING:
-        if run not in _RUNS:
+        if key not in _RUNS:
             request = RunRequest.from_json(dict(setup["request"]), Source("the run's request", ""))
             backend = request.backend
             for name in request.ship:
                 backend = backend.replace(name, str(_shipped(name, setup["parcels"])))
             request = replace(request, backend=backend, cluster=None, ship=())
-            _RUNS[run] = _Runners(request, Session(request.roots), setup["parcels"], devices, setup["drawn"])
-        return _RUNS[run]
+            _RUNS[key] = _Runners(request, Session(request.roots), setup["parcels"], devices, setup["drawn"])
+        return _RUNS[key]
+
+
+def _this_worker() -> Any:
+    from distributed import get_worker
+
+    return get_worker()
 
 
 def _announcing(run: str) -> Callable[[str], None]:
-    from distributed import get_worker
-
-    worker = get_worker()
+    worker = _this_worker()
     return now_and_then(lambda unit: worker.log_event(topic_of(run), encode(UnitStart(unit, worker.address))))
 
 
