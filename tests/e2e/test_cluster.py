@@ -258,7 +258,7 @@ def test_an_answer_that_dask_cannot_send_costs_the_worker(run, cli, processes, l
     assert_costs_the_worker(result, cli, liar, lying_workers.SENT[lie][1])
 
 
-WRONG = ("--op", "voxel_pooling_forward", "-k", "bounds or twin or null", "--backend")
+WRONG = ("--op", "voxel_pooling_forward", "-k", "bounds or twin or null", "--no-isolate", "--backend")
 
 
 @pytest.mark.parametrize(
@@ -294,8 +294,8 @@ def test_verdicts_that_counted_are_taken_back(run, address, kernels, monkeypatch
 
 
 def test_the_report_says_who_judged(run, address):
-    selected = ("--op", "ball_query", "--cluster", address)
-    drawn, everything = run(*selected), run(*selected, "--judge-here")
+    drawn = run("--op", "ball_query", "--tag", "negative", "--cluster", address)
+    everything = run(*SMOKE, address, "--judge-here")
     assert (drawn.code, everything.code) == (0, 0), drawn.err + everything.err
     by_workers = [result for result in drawn.results.values() if result.get("judged_by") == "worker"]
     # One of each of three workers, and 2 % of the others: 20 of 100 are out of reach.

@@ -6,7 +6,7 @@ import json
 import msgspec
 
 from mluops_gtest.cluster import worker
-from mluops_gtest.cluster.answers import BatchAnswer, HandedOutputs, UnitAnswer, decode, encode
+from mluops_gtest.cluster.answers import BatchAnswer, UnitAnswer, decode, encode
 
 HONEST = worker.run_batch
 
@@ -117,13 +117,11 @@ def change_outputs(monkeypatch, liar):
     """That worker hands over other outputs than those that it named."""
 
     def change(handed):
-        return encode(
-            HandedOutputs(tuple(data[:-1] + bytes([data[-1] ^ 1]) if data else data for data in handed.outputs))
-        )
+        return encode(tuple(data[:-1] + bytes([data[-1] ^ 1]) if data else data for data in handed))
 
-    change_answers(monkeypatch, change, liar, HandedOutputs)
+    change_answers(monkeypatch, change, liar, tuple)
 
 
 def hand_over_nothing(monkeypatch, liar):
     """That worker keeps its outputs to itself."""
-    change_answers(monkeypatch, lambda _: encode(HandedOutputs(())), liar, HandedOutputs)
+    change_answers(monkeypatch, lambda _: encode(()), liar, tuple)
