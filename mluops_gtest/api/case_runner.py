@@ -14,7 +14,7 @@ from mluops_gtest.engine.lanes import PlannedCase
 from mluops_gtest.engine.leaks import LeakWatch
 from mluops_gtest.engine.outputs import OutputKeeper
 from mluops_gtest.engine.request import RunRequest
-from mluops_gtest.engine.run import CaseLane, executor_of
+from mluops_gtest.engine.run import CaseLane, executor_of, with_commands
 from mluops_gtest.generate.source import StoredCases
 from mluops_gtest.model import result as model_result
 from mluops_gtest.model.case import Case
@@ -70,7 +70,8 @@ class CaseRunner:
         """The same for those inside."""
         assert self._lane is not None, "the runner is open"
         self._source.cases[case.id] = case
-        return self._lane.run(PlannedCase(case.id, case.operator, case.tags)).result
+        finished = self._lane.run(PlannedCase(case.id, case.operator, case.tags))
+        return with_commands(finished.result, self._lane.context)
 
 
 class _OneByOne:

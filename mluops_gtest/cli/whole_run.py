@@ -3,6 +3,7 @@
 import contextlib
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -263,21 +264,19 @@ def _opened(
             yield _Opened(callers[0].name, callers[0].version, callers)
         return
     from mluops_gtest.cluster.auditing import OutputAudit
+    from mluops_gtest.cluster.dispatch import refuse_smallest
     from mluops_gtest.cluster.lanes import ClusterLanes
     from mluops_gtest.cluster.opening import open_cluster
 
     catalogue = session.catalogue
     options = options_of(request, catalogue, 1, 1)
-    audit = OutputAudit(source, catalogue.operators, options, everything=request.judge_here)
+    load = lambda one: source.load(one.unit.id)  # noqa: E731
+    audit = partial(OutputAudit, load, catalogue.operators, options, everything=request.judge_here)
     operators = [case.operator for case in left if case.draft is not None]
     files = {case.id: case.path for case in left if case.path is not None}
-    with open_cluster(request, operators, files, _id_of, complain, audit=audit) as cluster:
-        lanes = ClusterLanes(cluster.dispatcher, costs, in_order=request.stop_at_first)
-        yield _Opened(cluster.name, cluster.version, cluster=lanes)
-
-
-def _id_of(planned: PlannedCase) -> str:
-    return planned.id
+    with open_cluster(request, operators, files, complain, audit, refuse_smallest) as (dispatcher, tried):
+        lanes = ClusterLanes(dispatcher, costs, in_order=request.stop_at_first)
+        yield _Opened(tried.name, tried.version, cluster=lanes)
 
 
 class _HostNotes:

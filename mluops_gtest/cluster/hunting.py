@@ -6,15 +6,19 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from mluops_gtest.api.fuzzing import HuntRequest, targets_of
+from msgspec.structs import replace
+
+from mluops_gtest.api.fuzzing import HuntRequest, hunt_options, targets_of
 from mluops_gtest.api.session import Session
 from mluops_gtest.cluster.answers import BadAnswerError, HostTally, UnitAnswered
-from mluops_gtest.cluster.dispatch import Dispatcher
-from mluops_gtest.cluster.lanes import DispatcherLanes
+from mluops_gtest.cluster.auditing import OutputAudit
+from mluops_gtest.cluster.dispatch import Dispatcher, refuse_smallest
+from mluops_gtest.cluster.lanes import DispatcherLanes, in_batches
 from mluops_gtest.cluster.opening import open_cluster
 from mluops_gtest.codec.case_files.reader import read_case
 from mluops_gtest.codec.schema.schema import Schema
 from mluops_gtest.content.operators import Operators
+from mluops_gtest.engine.lanes import PlannedCase
 from mluops_gtest.errors import ContentError
 from mluops_gtest.files.case_suffixes import BINARY
 from mluops_gtest.fuzz.corpus import Corpus
@@ -24,7 +28,6 @@ from mluops_gtest.fuzz.targets import FuzzedOperator, Job
 from mluops_gtest.minimise.search import Minimised
 from mluops_gtest.model.case import Case
 from mluops_gtest.model.result import CaseResult
-from mluops_gtest.value import Value
 
 # A batch of draws: few enough that a lost worker takes little with it.
 _DRAWS: Final = 16
@@ -33,29 +36,17 @@ _ELEMENTS: Final = 1 << 16
 _NOWHERE: Final = Path(os.devnull, f"answer{BINARY}")
 
 
-class DrawnCall(Value):
+class DrawnCall(PlannedCase):
     """A call for a worker: to be judged, or where it was found wrong to be made smaller."""
 
     job: Job
     case: Case
     found: FoundFailure | None = None
 
-    @property
-    def id(self) -> str:
-        """Its own, of all units of the hunt."""
-        return self.case.id if self.found is None else f"{self.case.id}, smaller"
-
-    @property
-    def case_id(self) -> str:
-        return self.case.id
-
-    @property
-    def operator(self) -> str:
-        return self.case.operator
-
-    @property
-    def tags(self) -> tuple[str, ...]:
-        return self.case.tags
+    @staticmethod
+    def of(job: Job, case: Case) -> "DrawnCall":
+        """The call of a case, to be judged."""
+        return DrawnCall(case.id, case.operator, case.tags, job, case)
 
 
 def _order(call: DrawnCall) -> tuple[Case, bool]:
@@ -65,32 +56,16 @@ def _order(call: DrawnCall) -> tuple[Case, bool]:
 
 def read_smallest(operators: Operators, call: DrawnCall, data: bytes) -> Case | None:
     """The case that a search for a smaller one answers; None for a call that was only to be judged."""
-    if bool(data) != (call.found is not None):
-        raise BadAnswerError(f"its answer to {call.id} has {'a' if data else 'no'} smaller case")
-    if not data:
+    if call.found is None:
+        refuse_smallest(call, data)
         return None
     try:
-        case = read_case(_NOWHERE, Schema.of(operators.values()), operators, memoryview(data), case_id=call.case.id)
+        case = read_case(_NOWHERE, Schema.of(operators.values()), operators, memoryview(data), case_id=call.id)
     except ContentError as error:
         raise BadAnswerError(f"its answer to {call.id}: {error}") from None
     if case.operator != call.operator:
         raise BadAnswerError(f"its answer to {call.id} is a case of {case.operator}")
     return case
-
-
-def in_batches(calls: Iterable[DrawnCall]) -> Iterator[tuple[DrawnCall, ...]]:
-    """The calls in their order, large ones alone."""
-    batch: list[DrawnCall] = []
-    elements = 0
-    for call in calls:
-        own = call.case.elements
-        if batch and (len(batch) == _DRAWS or elements + own > _ELEMENTS):
-            yield tuple(batch)
-            batch, elements = [], 0
-        batch.append(call)
-        elements += own
-    if batch:
-        yield tuple(batch)
 
 
 class ClusterHuntLanes(DispatcherLanes[DrawnCall]):
@@ -104,7 +79,9 @@ class ClusterHuntLanes(DispatcherLanes[DrawnCall]):
 
     def run(self, cases: Iterable[Job]) -> Iterator[Ran]:
         """What comes of every job, from whichever worker."""
-        for news in self._dispatcher.run(lambda _workers: in_batches(self._calls(cases))):
+        for news in self._dispatcher.run(
+            lambda _workers: in_batches(self._calls(cases), lambda call: call.case.elements, _ELEMENTS, _DRAWS)
+        ):
             if isinstance(news, UnitAnswered):
                 yield from self._taken(news)
         yield from self._unread
@@ -115,7 +92,7 @@ class ClusterHuntLanes(DispatcherLanes[DrawnCall]):
             if isinstance(case, CaseResult):
                 self._unread.append(Ran(job, case))
             else:
-                yield DrawnCall(job, case)
+                yield DrawnCall.of(job, case)
 
     def _taken(self, news: UnitAnswered[DrawnCall]) -> Iterator[Ran]:
         """The job is done, unless a smaller case shall be found first."""
@@ -123,7 +100,7 @@ class ClusterHuntLanes(DispatcherLanes[DrawnCall]):
         if call.found is None:
             found = self._keeper.found(call.job, call.case, result)
             if found is not None and found.can_shrink:
-                self._dispatcher.add(DrawnCall(call.job, call.case, found))
+                self._dispatcher.add(replace(call, found=found))
                 return
             yield Ran(call.job, result, None if found is None else found.as_drawn)
             return
@@ -145,8 +122,10 @@ def hunt_on_cluster(
     """As api.fuzzing.hunt; `begin` also hears of the hosts, `complain` of workers that cannot be used."""
     corpus = Corpus(request.corpus, session.catalogue.operators)
     targets = targets_of(request, session, corpus)
-    names, operators = [target.operator.name for target in targets], session.catalogue.operators
-    with open_cluster(request.run, names, {}, _order, complain, partial(read_smallest, operators)) as cluster:
-        begin(targets, cluster.dispatcher.hosts)
-        lanes = ClusterHuntLanes(cluster.dispatcher, Keeper(corpus))
+    operators = session.catalogue.operators
+    audit = partial(OutputAudit, lambda one: one.unit.case, operators, hunt_options(request.run))
+    names, read = [target.operator.name for target in targets], partial(read_smallest, operators)
+    with open_cluster(request.run, names, {}, complain, audit, read, _order) as (dispatcher, _):
+        begin(targets, dispatcher.hosts)
+        lanes = ClusterHuntLanes(dispatcher, Keeper(corpus))
         return Hunt(targets, lanes, corpus, tell).run(request.cases, request.seconds)

@@ -108,7 +108,7 @@ def run_lanes(
     tell(RunStarted(backend, len(todo)))
     interrupted = False
     try:
-        for event in _events(lanes, todo, options, room):
+        for event in _events(lanes, todo, options, room, context):
             if isinstance(event, CaseFinished) and event.result.explained:
                 explained.add(event.result.operator)
             tell(event)
@@ -122,7 +122,8 @@ def run_lanes(
     for planned in todo:
         if planned.id not in store:
             why = cause.Interrupted() if interrupted else lanes.lost or cause.StoppedAtFailure()
-            tell(CaseFinished(_not_run(planned, context, why)))
+            not_run = CaseResult(planned.id, planned.operator, planned.tags, Outcome.NOT_RUN, causes=(why,))
+            tell(CaseFinished(with_commands(fingerprinted(not_run), context)))
     report = RunReport(
         tool_version=context.tool_version,
         backend=context.backend,
@@ -151,10 +152,17 @@ def executor_of(caller: Caller, options: Options, keep: OutputKeeper | None = No
 
 
 def _events(
-    lanes: AnyLanes[PlannedCase, Event], todo: Sequence[PlannedCase], options: Options, room: ExplanationRoom
+    lanes: AnyLanes[PlannedCase, Event],
+    todo: Sequence[PlannedCase],
+    options: Options,
+    room: ExplanationRoom,
+    context: RunContext,
 ) -> Iterator[Event]:
     for event in lanes.run(todo):
-        yield CaseFinished(room.kept(event.result)) if isinstance(event, CaseFinished) else event
+        if isinstance(event, CaseFinished):
+            yield CaseFinished(with_commands(room.kept(event.result), context))
+        else:
+            yield event
         if options.stop_at_first and isinstance(event, CaseFinished) and event.result.outcome.blocks:
             lanes.stop()
 
@@ -180,9 +188,7 @@ class CaseLane(Value):
             result = not_loaded(planned.id, planned.operator, planned.tags, error)
         else:
             result = self._executed(planned, case)
-        before = (one.case for one in result.causes if isinstance(one, cause.OnlyAfter))
-        ids = (*before, planned.id)
-        return CaseFinished(replace(result, repro=_repro(ids, self.context), debug=_debug(ids, self.context, result)))
+        return CaseFinished(result)
 
     def _executed(self, planned: PlannedCase, case: Case) -> CaseResult:
         operator = self.operators.get(case.operator)
@@ -196,19 +202,16 @@ class CaseLane(Value):
             return fingerprinted(not_judged(blank, error))
 
 
-def _not_run(planned: PlannedCase, context: RunContext, why: cause.Cause) -> CaseResult:
-    repro = _repro([planned.id], context)
-    return fingerprinted(
-        CaseResult(planned.id, planned.operator, planned.tags, Outcome.NOT_RUN, causes=(why,), repro=repro)
-    )
+def with_commands(result: CaseResult, context: RunContext) -> CaseResult:
+    """The result with the commands that run its case again, and where it crashed do so under a debugger.
 
-
-def _repro(ids: Sequence[str], context: RunContext) -> str:
-    return f"mluops-test run {shlex.join((*ids, *context.repro_options))}"
-
-
-def _debug(ids: Sequence[str], context: RunContext, result: CaseResult) -> str:
-    if result.outcome is not Outcome.CRASHED or context.debug_words is None:
-        return ""
-    before, after = context.debug_words
-    return shlex.join([*before, *ids, *after])
+    Whoever ran the case has no say in them: people paste them into a shell.
+    """
+    before = (one.case for one in result.causes if isinstance(one, cause.OnlyAfter) and not one.case.startswith("-"))
+    ids = (*before, result.case)
+    repro = f"mluops-test run {shlex.join((*ids, *context.repro_options))}"
+    debug = ""
+    if result.outcome is Outcome.CRASHED and context.debug_words is not None:
+        first, last = context.debug_words
+        debug = shlex.join([*first, *ids, *last])
+    return replace(result, repro=repro, debug=debug)

@@ -1,4 +1,4 @@
-"""Workers of a cluster that do not answer as agreed: `plant` runs on the worker that shall lie."""
+"""Workers of a cluster that do not answer as agreed."""
 
 import itertools
 import json
@@ -6,9 +6,9 @@ import json
 import msgspec
 
 from mluops_gtest.cluster import worker
-from mluops_gtest.cluster.answers import BatchAnswer, HandedOutputs, UnitAnswer, decode, encode
+from mluops_gtest.cluster.answers import BatchAnswer, UnitAnswer, decode, encode
 
-HONEST, HANDING = worker.run_batch, worker.hand_over
+HONEST = worker.run_batch
 
 
 def _nested():
@@ -55,8 +55,12 @@ LIES = {
         "has a smaller case",
     ),
     "a bug of the harness": (_with(outcome="error", bug=True, reason="all is lost"), "as agreed: all is lost"),
+}
+# What only shows between processes.
+SENT = {
     "RecursionError": (lambda _: _raise(RecursionError("too deep")), "RecursionError: too deep"),
     "an answer that cannot be sent": (lambda _: _nested(), "did not hand over its answer|RecursionError"),
+    "another id": LIES["another id"],
 }
 
 
@@ -74,44 +78,50 @@ def _passed(answer):
 
 
 def plant(lie):
-    """From now on this worker lies."""
-    change, _ = LIES[lie]
+    """From now on this process lies."""
+    change, _ = SENT[lie]
     worker.run_batch = lambda *arguments: change(decode(HONEST(*arguments), BatchAnswer))
 
 
-def call_failures_passed(from_batch=0, *, without_outputs=False):
-    """From its so manieth batch on this worker says of failures that they passed."""
+def repent():
+    """This process is honest again."""
+    worker.run_batch = HONEST
+
+
+def change_answers(monkeypatch, change, liar=None, kind=BatchAnswer):
+    """That worker of this process, or every one, sends changed answers of the kind."""
+    from distributed import get_worker
+
+    def lie(answer):
+        lies = isinstance(answer, kind) and liar in (None, get_worker().address)
+        return change(answer) if lies else encode(answer)
+
+    monkeypatch.setattr(worker, "encode", lie)
+
+
+def call_failures_passed(monkeypatch, liar, from_batch=0, *, without_outputs=False):
+    """From its so manieth batch on that worker says of failures that they passed."""
     done = itertools.count()
 
-    def run_batch(*arguments):
-        answer = decode(HONEST(*arguments), BatchAnswer)
+    def change(answer):
         if next(done) < from_batch:
             return encode(answer)
         if without_outputs:
             answer = BatchAnswer(tuple(UnitAnswer(unit.result) for unit in answer.units))
         return _passed(answer)
 
-    worker.run_batch = run_batch
+    change_answers(monkeypatch, change, liar)
 
 
-def change_outputs():
-    """This worker hands over other outputs than those that it named."""
-    call_failures_passed()
+def change_outputs(monkeypatch, liar):
+    """That worker hands over other outputs than those that it named."""
 
-    def hand_over(*arguments):
-        handed = decode(HANDING(*arguments), HandedOutputs)
-        return encode(
-            HandedOutputs(tuple(data[:-1] + bytes([data[-1] ^ 1]) if data else data for data in handed.outputs))
-        )
+    def change(handed):
+        return encode(tuple(data[:-1] + bytes([data[-1] ^ 1]) if data else data for data in handed))
 
-    worker.hand_over = hand_over
+    change_answers(monkeypatch, change, liar, tuple)
 
 
-def hand_over_nothing():
-    """This worker keeps its outputs to itself."""
-    worker.hand_over = lambda *_: encode(HandedOutputs(()))
-
-
-def repent():
-    """This worker is honest again."""
-    worker.run_batch, worker.hand_over = HONEST, HANDING
+def hand_over_nothing(monkeypatch, liar):
+    """That worker keeps its outputs to itself."""
+    change_answers(monkeypatch, lambda _: encode(()), liar, tuple)

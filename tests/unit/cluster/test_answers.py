@@ -10,6 +10,7 @@ from mluops_gtest.api.session import Session
 from mluops_gtest.cluster.answers import (
     BadAnswerError,
     BatchAnswer,
+    Checked,
     UnitAnswer,
     UnitAnswered,
     encode,
@@ -34,9 +35,12 @@ RIGHT = CaseResult(
 NAME = "masked_col2im_forward"
 
 
-def read(*lines, error="", devices=(0, 1), batch=(UNIT,)):
+WORKER = Checked("node", (0, 1))
+
+
+def read(*lines, error="", batch=(UNIT,)):
     units = tuple(UnitAnswer(line) for line in lines)
-    return read_results(encode(BatchAnswer(units, error, "op/a")), batch, "node", devices, lambda *_: None)
+    return read_results(encode(BatchAnswer(units, error, "op/a")), batch, WORKER, lambda *_: None)
 
 
 def test_what_was_sent_comes_back():
@@ -101,7 +105,7 @@ def test_every_unit_has_one_answer(lines):
 @pytest.mark.parametrize("data", [None, [], "text", b"", b"\xc1", encode(RIGHT)[:9]])
 def test_bytes_of_another_kind_are_refused(data):
     with pytest.raises(BadAnswerError):
-        read_results(data, (UNIT,), "node", (), lambda *_: None)
+        read_results(data, (UNIT,), WORKER, lambda *_: None)
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +115,7 @@ def drawn():
     target = FuzzedOperator(operator, Draws(operator, operators.part(NAME, SPACE), 0), "numpy", {})
     case = next(case for case in (target.draws.draw(number).case for number in range(20)) if case.elements)
     document = case_document(case, operator, Schema.of([operator]))
-    call = DrawnCall(Job(target, 0, case), case, found=object())
+    call = replace(DrawnCall.of(Job(target, 0, case), case), found=object())
     return partial(read_smallest, operators), call, b"".join(map(bytes, write_binary(document)))
 
 
