@@ -17,7 +17,9 @@ from msgspec.structs import replace
 
 from mluops_gtest.cluster import connecting, dispatch
 from mluops_gtest.cluster.answers import WorkerDescription, encode
+from mluops_gtest.engine.confirming import UNCONFIRMED
 from mluops_gtest.errors import ExitCode
+from tests.e2e.conftest import SUPPORT
 from tests.support import lying_workers
 from tests.support.dask_needed import needs_dask
 
@@ -160,9 +162,14 @@ def kernels(tmp_path):
 
 
 def verdicts(results):
-    """All that a result says, except for where and how long."""
+    """All that a result says, except for where and how long, and which of many failures that worker confirmed."""
     elsewhere = ("host", "device", "judged_by", "seconds")
-    return {case: {k: v for k, v in result.items() if k not in elsewhere} for case, result in results.items()}
+
+    def verdict(result):
+        notes = [note for note in result["notes"] if note != UNCONFIRMED]
+        return {**{k: v for k, v in result.items() if k not in elsewhere}, "notes": notes}
+
+    return {case: verdict(result) for case, result in results.items()}
 
 
 def test_the_report_is_that_of_one_machine(run, processes, kernels):
@@ -176,6 +183,17 @@ def test_the_report_is_that_of_one_machine(run, processes, kernels):
     assert verdicts(there.results) == verdicts(here.results)
     assert all(result["host"] for result in there.results.values())
     assert "is scaled by 1.01" in there.out
+
+
+def test_the_outputs_of_a_verdict_alone_are_those_that_are_judged_here(run, toy):
+    """The first call of the smaller case, which comes last, failed; its worker must not be taken for a liar."""
+    ids = [f"scale_by/ramp_{n}" for n in (3, 4)]
+    kernels = SUPPORT / "remembering_backends.py"
+    with started(1) as address:
+        cluster = ("--cluster", address, "--ship", kernels, "--judge-here")
+        result = run(*ids, "--root", toy, "--backend", f"{kernels}:NamesAfter4", *cluster)
+    assert result.code == 0, result.out
+    assert "its verdict alone" in result.results[ids[0]]["notes"][-1]
 
 
 def test_a_file_of_the_user_travels(run, cli, address, tmp_path):

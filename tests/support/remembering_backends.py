@@ -39,8 +39,10 @@ class WrongAlways(Doubles):
 
 
 class WrongAfter3(Doubles):
+    culprit = 3
+
     def is_wrong(self, count):
-        return self.seen[-1:] == [3]
+        return self.seen[-1:] == [self.culprit]
 
 
 class DiesAfter3(WrongAfter3):
@@ -68,9 +70,13 @@ class Names(WrongAfter3):
 
     def run(self, call):
         status = super().run(call)
-        if self.seen[-1] == 3:
+        if self.seen[-1] == self.culprit:
             np.seterr(all="raise")
         return status
+
+
+class NamesAfter4(Names):
+    culprit = 4
 
 
 class Hangs(Doubles):
