@@ -105,19 +105,16 @@ class Truth:
 
     def _wrong_values(self, group, tried):
         head = group.headline
-        lawful = placed = 0
         for result in group.members:
             case = next((one for one in result.explained if one.output == head.output), None)
-            fitted = None if case is None else case.holding(head.law)
-            is_law = fitted is not None and not self._breaks(head.law, result, case, tried)
-            is_place = is_law and self._is_at(head, result, tried)
-            lawful, placed = lawful + is_law, placed + is_place
-            if result is group.example and not is_place:
-                yield f"{result.case} does not show it"
-        if head.law is not None and lawful < head.law_cases:
-            yield f"the law holds of {lawful} cases, not of {head.law_cases}"
-        if placed < head.fitting:
-            yield f"it holds of {placed} cases, not of {head.fitting}"
+            if case is None:
+                yield f"{result.case}: the output is right"
+            elif self._breaks(head.law, result, case, tried):
+                yield f"{result.case}: a wrong element is not what the law says"
+            elif not self._is_at(head, result, tried):
+                yield f"{result.case}: a wrong element is not at the place"
+        if group.example not in group.members:
+            yield f"{group.example.case} does not show it"
 
     def _breaks(self, law, result, case, tried):
         """Some wrong element is not what the law says."""
