@@ -33,11 +33,13 @@ HEADER = "| operator | wrong implementations | headlines | with a law | with a p
 _TABLE = re.compile(rf"^{re.escape(HEADER)}\n(?:\|.*\n)+", re.MULTILINE)
 # Of each operator; all of them would take ten minutes.
 CASES = 20
+# So many that fail show what is told of an implementation.
+FAILING = 6
 
 
-def chosen(cases):
+def chosen(ids):
     """A few of the cases, the same ones whatever is added to them."""
-    return sorted(cases.values(), key=lambda case: zlib.crc32(case.id.encode()))[:CASES]
+    return sorted(ids, key=lambda case: zlib.crc32(case.encode()))[:CASES]
 
 
 @dataclass
@@ -55,6 +57,9 @@ class Truth:
     def __init__(self, catalogue):
         self.catalogue, self._runs, self._calls = catalogue, PlantedRuns(catalogue), {}
 
+    def _cases(self, name):
+        return self._runs.cases(name, choose=chosen)
+
     def tried(self, name, backend):
         """The implementation on some cases of the operator."""
         operator, seen, results, outputs = self._runs.operator(name), {}, [], {}
@@ -69,7 +74,9 @@ class Truth:
         explaining.explained = recorded
         try:
             with np.errstate(all="ignore"):
-                for case in chosen(self._runs.cases(name)):
+                for case in self._cases(name).values():
+                    if sum(one.outcome.blocks for one in results) == FAILING:
+                        break
                     results.append(executor.execute(case, operator))
                     outputs |= {(case.id, output): out for output, out in seen.items()}
                     seen.clear()
@@ -134,7 +141,7 @@ class Truth:
 
     def _call(self, result, operator):
         if result.case not in self._calls:
-            self._calls[result.case] = bind_values(self._runs.cases(result.operator)[result.case], operator)
+            self._calls[result.case] = bind_values(self._cases(result.operator)[result.case], operator)
         return self._calls[result.case]
 
     def _is_at(self, head, result, tried):
