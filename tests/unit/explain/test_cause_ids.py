@@ -69,16 +69,11 @@ def test_the_id_of_a_group_holds_of_cases_that_show_it_in_their_own_words(result
         if law is None:
             continue
         assert group.headline.cases == len(group.members)
+        # Some case names the place in its own words; the hash is read back from each of these, whatever else failed.
         held = [result for result in group.members if law.holds_of(result)]
-        assert {result.case for result in held} <= {result.case for result in group.examples}
-        # The hash is read back from each of them, whatever else failed.
+        assert held
         for result in held:
             assert read_marks({group.mark}, [result]) == {group.mark: law}
-        for result in group.members:
-            (one,) = result.explained
-            fitted = one.holding(law.law)
-            if fitted is None:
-                assert not law.holds_of(result)
 
 
 @given(failures())
