@@ -3,7 +3,7 @@
 import hashlib
 import random
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from msgspec.structs import replace
@@ -61,7 +61,7 @@ class OutputAudit:
 
     def __init__(
         self,
-        load: Callable[[UnitAnswered[Any]], Case],
+        load: Callable[[UnitAnswered], Case],
         operators: Mapping[str, Operator],
         options: Options,
         trial: BackendTrial,
@@ -77,7 +77,7 @@ class OutputAudit:
         self._room = _MAX_BYTES
         self._seen: set[tuple[str, str, bool]] = set()
 
-    def draws(self, address: str, one: UnitAnswered[Any]) -> bool:
+    def draws(self, address: str, one: UnitAnswered) -> bool:
         """This worker is asked for the outputs of the case; always for the first of every operator with and without."""
         result = one.result
         varying = any(isinstance(cause, NotReproducible | UnderStress) for cause in result.causes)
@@ -91,7 +91,7 @@ class OutputAudit:
         self._seen.add(kind)
         return self._everything or (self._room > 0 and is_drawn)
 
-    def agrees(self, one: UnitAnswered[Any], data: bytes, cases: int) -> bool:
+    def agrees(self, one: UnitAnswered, data: bytes, cases: int) -> bool:
         """The verdict on a case of a batch of so many is the same here; BadAnswerError where it is another one.
 
         False where it cannot be judged here.

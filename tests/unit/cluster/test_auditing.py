@@ -9,12 +9,11 @@ import mluops_gtest as mt
 from mluops_gtest.api.session import Session
 from mluops_gtest.audit.subject import Implementation
 from mluops_gtest.cluster import auditing
-from mluops_gtest.cluster.answers import BackendTrial, BadAnswerError, CallOutputs, UnitAnswered, encode
+from mluops_gtest.cluster.answers import BackendTrial, BadAnswerError, CallOutputs, Unit, UnitAnswered, encode
 from mluops_gtest.cluster.auditing import OutputAudit, digest_of, outputs_bytes
 from mluops_gtest.content.selection import Selected
 from mluops_gtest.engine.caller import InlineCaller
 from mluops_gtest.engine.execute import Executor, Options
-from mluops_gtest.engine.lanes import PlannedCase
 from mluops_gtest.model.cause import NotReproducible
 from mluops_gtest.model.result import CaseResult, Outcome, Reading
 from mluops_gtest.model.status import Status
@@ -45,7 +44,7 @@ def audit_of(session, source=None, *, draw=lambda: 1.0, everything=False):
 
 
 def answered(result, digest=""):
-    return UnitAnswered(PlannedCase(result.case, result.operator, result.tags), result, None, digest)
+    return UnitAnswered(Unit(result.case, result.operator, result.tags), result, None, digest)
 
 
 def answer(session, source, case_id, factor=1):
