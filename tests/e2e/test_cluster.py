@@ -304,6 +304,13 @@ def test_the_report_says_who_judged(run, address):
     assert not any("judged_by" in result for result in everything.results.values())
 
 
+def test_calls_that_return_early_are_judged_here_too(run, address):
+    """They have a scalar result and no outputs."""
+    result = run("--op", "get_indice_pairs", "-k", "large_limit or empty", "--cluster", address, "--judge-here")
+    assert (result.code, result.err) == (0, "")
+    assert not any("judged_by" in one for one in result.results.values())
+
+
 def test_where_all_workers_answer_wrongly_the_run_ends_and_says_why(run, address, monkeypatch):
     lying_workers.change_answers(monkeypatch, lying_workers.LIES["noise"][0])
     result = run("ball_query/handle_null", "--cluster", address)

@@ -82,6 +82,20 @@ def test_a_refused_call_is_judged_by_its_status(session, cases):
         audit_of(session, source).agrees(answered(lie, digest), data, 1)
 
 
+def test_a_scalar_result_of_a_call_that_computes_nothing_needs_no_outputs(session):
+    """An honest worker has none to hand over, and must not be accused."""
+    draft = session.catalogue.draft("get_indice_pairs/indice_pairs_large_limit")
+    audit = audit_of(session, session.source((Selected(draft.id, draft.operator, draft.tags, draft=draft),)))
+    right = CaseResult(
+        draft.id, draft.operator, draft.tags, Outcome.PASSED, Status.SUCCESS, Status.SUCCESS, compared=True
+    )
+    assert audit.agrees(answered(right), b"", 1)
+    assert not audit.agrees(answered(replace(right, outcome=Outcome.FAILED)), b"", 1)
+    refused = replace(right, status=Status.BAD_PARAM, expected_status=Status.BAD_PARAM)
+    with pytest.raises(BadAnswerError, match="wrong_status here"):
+        audit.agrees(answered(refused), b"", 1)
+
+
 def test_a_wrong_verdict_is_found(session, cases):
     source, computing, _ = cases
     right, _, _ = answer(session, source, computing)
