@@ -264,7 +264,6 @@ def _opened(
             yield _Opened(callers[0].name, callers[0].version, callers)
         return
     from mluops_gtest.cluster.auditing import OutputAudit
-    from mluops_gtest.cluster.dispatch import refuse_smallest
     from mluops_gtest.cluster.lanes import ClusterLanes
     from mluops_gtest.cluster.opening import open_cluster
 
@@ -274,7 +273,7 @@ def _opened(
     audit = partial(OutputAudit, load, catalogue.operators, options, everything=request.judge_here)
     operators = [case.operator for case in left if case.draft is not None]
     files = {case.id: case.path for case in left if case.path is not None}
-    with open_cluster(request, operators, files, complain, audit, refuse_smallest) as (dispatcher, tried):
+    with open_cluster(request, operators, files, complain, audit) as (dispatcher, tried):
         lanes = ClusterLanes(dispatcher, costs, in_order=request.stop_at_first)
         yield _Opened(tried.name, tried.version, cluster=lanes)
 

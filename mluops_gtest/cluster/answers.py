@@ -1,8 +1,8 @@
 """What workers answer: bytes that are read by their types and held to what was ordered, as results files are."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Final, Generic, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
@@ -16,8 +16,6 @@ from mluops_gtest.model.result import CaseResult
 from mluops_gtest.results.records import ResultReader, result_to_json
 from mluops_gtest.value import Value
 
-# What a worker does at a time: run a case.
-U = TypeVar("U", bound=PlannedCase)
 K = TypeVar("K")
 # A result with all that a backend may print is far smaller.
 MAX_LINE: Final = 8 << 20
@@ -93,21 +91,36 @@ class UnitStart(Value):
     worker: str
 
 
-class UnitAnswered(Value, Generic[U]):
-    """A unit is done: its verdict, of a search the smallest case, and the digest of the outputs."""
-
-    unit: U
-    result: CaseResult
-    smallest: Case | None = None
-    outputs: str = ""
-
-
 class BadAnswerError(Exception):
     """A worker does not answer as agreed; `unit` is the one that it names as the reason."""
 
     def __init__(self, what: str, unit: str = "") -> None:
         super().__init__(plain_line(what[:_MAX_WORDS]))
         self.unit = unit
+
+
+class Unit(PlannedCase):
+    """What a worker does at a time: run a case."""
+
+    @property
+    def order(self) -> Any:
+        """What a worker is told beside the id, see worker.run_batch."""
+        return None
+
+    def read_smallest(self, data: bytes) -> Case | None:
+        """The case that a search for a smaller one answers; None where nobody asked for a search."""
+        if data:
+            raise BadAnswerError(f"its answer to {self.id} has a smaller case, which nobody asked for")
+        return None
+
+
+class UnitAnswered(Value):
+    """A unit is done: its verdict, of a search the smallest case, and the digest of the outputs."""
+
+    unit: Unit
+    result: CaseResult
+    smallest: Case | None = None
+    outputs: str = ""
 
 
 def encode(answer: Any) -> bytes:
@@ -132,9 +145,7 @@ def decode(data: Any, kind: type[K]) -> K:
         raise BadAnswerError(f"its answer cannot be read: {error}") from None
 
 
-def read_results(
-    data: Any, batch: Sequence[U], checked: Checked, read_smallest: Callable[[U, bytes], Case | None]
-) -> list[UnitAnswered[U]]:
+def read_results(data: Any, batch: Sequence[Unit], checked: Checked) -> list[UnitAnswered]:
     """What that worker answered to a batch, unit by unit; BadAnswerError where that cannot be."""
     answer = decode(data, BatchAnswer)
     if answer.error:
@@ -142,12 +153,12 @@ def read_results(
     if len(answer.units) != len(batch):
         raise BadAnswerError(f"it answered {len(answer.units)} cases instead of {len(batch)}")
     return [
-        UnitAnswered(unit, _read_result(one.result, unit, checked), read_smallest(unit, one.smallest), one.outputs)
+        UnitAnswered(unit, _read_result(one.result, unit, checked), unit.read_smallest(one.smallest), one.outputs)
         for unit, one in zip(batch, answer.units, strict=True)
     ]
 
 
-def _read_result(line: bytes, unit: PlannedCase, checked: Checked) -> CaseResult:
+def _read_result(line: bytes, unit: Unit, checked: Checked) -> CaseResult:
     if len(line) > MAX_LINE:
         raise BadAnswerError(f"its answer to {unit.id} has {len(line)} bytes")
     try:

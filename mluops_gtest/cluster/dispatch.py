@@ -7,7 +7,7 @@ import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Generic
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
@@ -16,7 +16,7 @@ from mluops_gtest.cluster.answers import (
     BadAnswerError,
     Checked,
     HostTally,
-    U,
+    Unit,
     UnitAnswered,
     UnitStart,
     decode,
@@ -25,9 +25,7 @@ from mluops_gtest.cluster.answers import (
 from mluops_gtest.cluster.auditing import OutputAudit
 from mluops_gtest.cluster.connecting import submit
 from mluops_gtest.engine.fingerprint import fingerprinted
-from mluops_gtest.engine.lanes import PlannedCase
 from mluops_gtest.model import cause
-from mluops_gtest.model.case import Case
 from mluops_gtest.model.event import CasesRetracted, CaseStarted
 from mluops_gtest.model.result import CaseResult, Outcome
 from mluops_gtest.value import Value
@@ -53,12 +51,12 @@ _MIN_SILENCE: Final = 15.0
 _END: Final = 10.0
 
 
-class _Flight(Value, Generic[U]):
+class _Flight(Value):
     """What a worker was asked: to run a batch, or, of one that it has run, to hand over the outputs that were drawn."""
 
     address: str
-    batch: tuple[U, ...]
-    answers: Sequence[UnitAnswered[U]] = ()
+    batch: tuple[Unit, ...]
+    answers: Sequence[UnitAnswered] = ()
     drawn: tuple[int, ...] = ()
 
 
@@ -66,16 +64,10 @@ class _WorkerLostError(Exception):
     """A worker was lost before it handed over its answer."""
 
 
-News = CaseStarted | CasesRetracted | UnitAnswered[U]
+News = CaseStarted | CasesRetracted | UnitAnswered
 
 
-def refuse_smallest(unit: PlannedCase, data: bytes) -> None:
-    """BadAnswerError for a smaller case, where nobody has asked for one."""
-    if data:
-        raise BadAnswerError(f"its answer to {unit.id} has a smaller case, which nobody asked for")
-
-
-class Dispatcher(Generic[U]):
+class Dispatcher:
     """Hands batches of units to the workers of a cluster."""
 
     def __init__(
@@ -86,52 +78,50 @@ class Dispatcher(Generic[U]):
         look_at: Callable[[str], Checked | str],
         complain: Callable[[str], None],
         audit: OutputAudit,
-        order: Callable[[U], Any],
-        read_smallest: Callable[[U, bytes], Case | None],
         timeout: float | None,
         *,
         retracts: bool,
     ) -> None:
         """`run` names the run, and the topic on which workers say what they begin with.
 
-        `setup` and the `order` of each unit are for worker.run_batch; `look_at` gives a worker that is new, or why it
-        cannot be used. `complain` hears of workers that get nothing more; `timeout` is that of a case. `retracts`:
-        whatever a worker answered before it is caught with a wrong verdict runs again.
+        `setup` is for worker.run_batch; `look_at` gives a worker that is new, or why it cannot be used. `complain`
+        hears of workers that get nothing more; `timeout` is that of a case. `retracts`: whatever a worker answered
+        before it is caught with a wrong verdict runs again.
         """
         # Why nothing can be run any more, once that is so; the run can be resumed.
         self.lost: cause.Cause | None = None
         self.hosts: dict[str, HostTally] = {}
         self._client, self._run, self._setup = client, run, dict(setup)
         self._look_at, self._complain, self._audit = look_at, complain, audit
-        self._order, self._read_smallest, self._retracts = order, read_smallest, retracts
+        self._retracts = retracts
         self._silence = max(_MIN_SILENCE, _SILENCE if timeout is None else timeout)
         self._workers: dict[str, Checked] = {}
         # Those that get nothing, and what was wrong with the last that got something.
         self._refused: set[str] = set()
         self._problem = ""
         # What counts of each worker's answers so far.
-        self._answered: dict[str, list[U]] = defaultdict(list)
+        self._answered: dict[str, list[Unit]] = defaultdict(list)
         # Before anything else of the source.
-        self._waiting: deque[tuple[U, ...]] = deque()
-        self._source: Iterator[tuple[U, ...]] = iter(())
-        self._flying: dict[Any, _Flight[U]] = {}
+        self._waiting: deque[tuple[Unit, ...]] = deque()
+        self._source: Iterator[tuple[Unit, ...]] = iter(())
+        self._flying: dict[Any, _Flight] = {}
         # The worker that has each unit; those with which it has begun.
         self._held: dict[str, str] = {}
         self._begun: set[str] = set()
         self._losses: Counter[str] = Counter()
         self._stopped = False
         # What to do about each thing that is heard of, in the order in which it arrives.
-        self._news: queue.SimpleQueue[Callable[[], Iterator[News[U]]]] = queue.SimpleQueue()
+        self._news: queue.SimpleQueue[Callable[[], Iterator[News]]] = queue.SimpleQueue()
 
     def stop(self) -> None:
         """Hand out nothing more; what runs is forgotten."""
         self._stopped = True
 
-    def add(self, unit: U) -> None:
+    def add(self, unit: Unit) -> None:
         """Hand out this one next."""
         self._waiting.appendleft((unit,))
 
-    def run(self, batches: Callable[[int], Iterable[tuple[U, ...]]]) -> Iterator[News[U]]:
+    def run(self, batches: Callable[[int], Iterable[tuple[Unit, ...]]]) -> Iterator[News]:
         """What comes of every unit, from whichever worker; `batches` hears how many run at once.
 
         A batch is asked for when a worker needs one.
@@ -144,7 +134,7 @@ class Dispatcher(Generic[U]):
         finally:
             self._end()
 
-    def _work(self) -> Iterator[News[U]]:
+    def _work(self) -> Iterator[News]:
         looked = alone_since = time.monotonic()
         while not self._stopped:
             if not self._flying and not self._waiting:
@@ -220,12 +210,12 @@ class Dispatcher(Generic[U]):
                     batch = self._waiting.popleft() if self._waiting else next(self._source, None)
                     if batch is None:
                         return
-                    orders = [(unit.id, self._order(unit)) for unit in batch]
+                    orders = [(unit.id, unit.order) for unit in batch]
                     self._fly(_Flight(address, batch), worker.run_batch, self._setup, checked.lanes, orders)
                     self._held.update((unit.id, address) for unit in batch)
                     load[address] += 1
 
-    def _fly(self, flight: _Flight[U], function: Callable[..., bytes], *arguments: Any) -> None:
+    def _fly(self, flight: _Flight, function: Callable[..., bytes], *arguments: Any) -> None:
         # Outputs before further cases: the worker forgets them.
         priority = len(flight.drawn)
         future = submit(self._client, flight.address, function, self._run, *arguments, priority=priority)
@@ -244,7 +234,7 @@ class Dispatcher(Generic[U]):
                 self.hosts[self._workers[start.worker].host].running.add(start.unit)
             yield CaseStarted(start.unit)
 
-    def _landed(self, future: "Future") -> Iterator[UnitAnswered[U] | CasesRetracted]:
+    def _landed(self, future: "Future") -> Iterator[UnitAnswered | CasesRetracted]:
         """The answers of a batch once nothing more is asked of it, or why there are none."""
         # With the scheduler all are lost.
         if future not in self._flying or self._client.status != "running":
@@ -276,15 +266,15 @@ class Dispatcher(Generic[U]):
             self._answered[flight.address].extend(flight.batch)
         yield from map(self._finished, answers)
 
-    def _read(self, flight: _Flight[U], data: Any) -> Sequence[UnitAnswered[U]]:
-        answers = read_results(data, flight.batch, self._workers[flight.address], self._read_smallest)
+    def _read(self, flight: _Flight, data: Any) -> Sequence[UnitAnswered]:
+        answers = read_results(data, flight.batch, self._workers[flight.address])
         for one in answers:
             # A bug of ours, or of what is installed there: another worker tells.
             if one.result.bug and not self._losses[one.unit.id] and len(self._workers) > 1:
                 raise BadAnswerError(one.result.reason, one.unit.id)
         return [replace(one, result=replace(one.result, judged_by="worker")) for one in answers]
 
-    def _judged_here(self, flight: _Flight[U], data: Any) -> Sequence[UnitAnswered[U]]:
+    def _judged_here(self, flight: _Flight, data: Any) -> Sequence[UnitAnswered]:
         """The answers of a batch, with the outputs that were drawn judged here; BadAnswerError where that differs."""
         outputs = decode(data, tuple[bytes, ...])
         if len(outputs) != len(flight.drawn):
@@ -313,20 +303,20 @@ class Dispatcher(Generic[U]):
         future.cancel()
         raise _WorkerLostError
 
-    def _finished(self, answered: UnitAnswered[U]) -> UnitAnswered[U]:
+    def _finished(self, answered: UnitAnswered) -> UnitAnswered:
         self._let_go(answered.unit)
         self._losses.pop(answered.unit.id, None)
         if answered.result.host:
             self.hosts.setdefault(answered.result.host, HostTally()).done += 1
         return answered
 
-    def _let_go(self, unit: U) -> None:
+    def _let_go(self, unit: Unit) -> None:
         self._held.pop(unit.id, None)
         self._begun.discard(unit.id)
         for host in self.hosts.values():
             host.running.discard(unit.id)
 
-    def _put_back(self, flight: _Flight[U]) -> Iterator[UnitAnswered[U]]:
+    def _put_back(self, flight: _Flight) -> Iterator[UnitAnswered]:
         """Run elsewhere what a lost worker had, except for a case with which too many were lost."""
         for unit in flight.batch:
             # A worker that was refused names whom it blames.

@@ -10,15 +10,14 @@ from msgspec.structs import replace
 
 from mluops_gtest.api.fuzzing import HuntRequest, hunt_options, targets_of
 from mluops_gtest.api.session import Session
-from mluops_gtest.cluster.answers import BadAnswerError, HostTally, UnitAnswered
+from mluops_gtest.cluster.answers import BadAnswerError, HostTally, Unit, UnitAnswered
 from mluops_gtest.cluster.auditing import OutputAudit
-from mluops_gtest.cluster.dispatch import Dispatcher, refuse_smallest
+from mluops_gtest.cluster.dispatch import Dispatcher
 from mluops_gtest.cluster.lanes import DispatcherLanes, in_batches
 from mluops_gtest.cluster.opening import open_cluster
 from mluops_gtest.codec.case_files.reader import read_case
 from mluops_gtest.codec.schema.schema import Schema
 from mluops_gtest.content.operators import Operators
-from mluops_gtest.engine.lanes import PlannedCase
 from mluops_gtest.errors import ContentError
 from mluops_gtest.files.case_suffixes import BINARY
 from mluops_gtest.fuzz.corpus import Corpus
@@ -36,44 +35,42 @@ _ELEMENTS: Final = 1 << 16
 _NOWHERE: Final = Path(os.devnull, f"answer{BINARY}")
 
 
-class DrawnCall(PlannedCase):
+class DrawnCall(Unit):
     """A call for a worker: to be judged, or where it was found wrong to be made smaller."""
 
     job: Job
     case: Case
+    operators: Operators
     found: FoundFailure | None = None
 
-    @staticmethod
-    def of(job: Job, case: Case) -> "DrawnCall":
-        """The call of a case, to be judged."""
-        return DrawnCall(case.id, case.operator, case.tags, job, case)
+    @property
+    def order(self) -> tuple[Case, bool]:
+        return self.case, self.found is not None
+
+    def read_smallest(self, data: bytes) -> Case | None:
+        if self.found is None:
+            return super().read_smallest(data)
+        schema = Schema.of(self.operators.values())
+        try:
+            case = read_case(_NOWHERE, schema, self.operators, memoryview(data), case_id=self.id)
+        except ContentError as error:
+            raise BadAnswerError(f"its answer to {self.id}: {error}") from None
+        if case.operator != self.operator:
+            raise BadAnswerError(f"its answer to {self.id} is a case of {case.operator}")
+        return case
 
 
-def _order(call: DrawnCall) -> tuple[Case, bool]:
-    """What the worker is told, see HuntRunner.run."""
-    return call.case, call.found is not None
+def _call_of(answered: UnitAnswered) -> DrawnCall:
+    assert isinstance(answered.unit, DrawnCall), "a hunt has no other units"
+    return answered.unit
 
 
-def read_smallest(operators: Operators, call: DrawnCall, data: bytes) -> Case | None:
-    """The case that a search for a smaller one answers; None for a call that was only to be judged."""
-    if call.found is None:
-        refuse_smallest(call, data)
-        return None
-    try:
-        case = read_case(_NOWHERE, Schema.of(operators.values()), operators, memoryview(data), case_id=call.id)
-    except ContentError as error:
-        raise BadAnswerError(f"its answer to {call.id}: {error}") from None
-    if case.operator != call.operator:
-        raise BadAnswerError(f"its answer to {call.id} is a case of {case.operator}")
-    return case
-
-
-class ClusterHuntLanes(DispatcherLanes[DrawnCall]):
+class ClusterHuntLanes(DispatcherLanes):
     """Runs the jobs of a hunt on the workers of a cluster; implements engine.lanes.AnyLanes."""
 
-    def __init__(self, dispatcher: Dispatcher[DrawnCall], keeper: Keeper) -> None:
+    def __init__(self, dispatcher: Dispatcher, keeper: Keeper, operators: Operators) -> None:
         super().__init__(dispatcher)
-        self._keeper = keeper
+        self._keeper, self._operators = keeper, operators
         # Files of the corpus that hold no case.
         self._unread: list[Ran] = []
 
@@ -92,11 +89,11 @@ class ClusterHuntLanes(DispatcherLanes[DrawnCall]):
             if isinstance(case, CaseResult):
                 self._unread.append(Ran(job, case))
             else:
-                yield DrawnCall.of(job, case)
+                yield DrawnCall(case.id, case.operator, case.tags, job, case, self._operators)
 
-    def _taken(self, news: UnitAnswered[DrawnCall]) -> Iterator[Ran]:
+    def _taken(self, news: UnitAnswered) -> Iterator[Ran]:
         """The job is done, unless a smaller case shall be found first."""
-        call, result = news.unit, news.result
+        call, result = _call_of(news), news.result
         if call.found is None:
             found = self._keeper.found(call.job, call.case, result)
             if found is not None and found.can_shrink:
@@ -123,9 +120,9 @@ def hunt_on_cluster(
     corpus = Corpus(request.corpus, session.catalogue.operators)
     targets = targets_of(request, session, corpus)
     operators = session.catalogue.operators
-    audit = partial(OutputAudit, lambda one: one.unit.case, operators, hunt_options(request.run))
-    names, read = [target.operator.name for target in targets], partial(read_smallest, operators)
-    with open_cluster(request.run, names, {}, complain, audit, read, _order) as (dispatcher, _):
+    audit = partial(OutputAudit, lambda one: _call_of(one).case, operators, hunt_options(request.run))
+    names = [target.operator.name for target in targets]
+    with open_cluster(request.run, names, {}, complain, audit, is_hunt=True) as (dispatcher, _):
         begin(targets, dispatcher.hosts)
-        lanes = ClusterHuntLanes(dispatcher, Keeper(corpus))
+        lanes = ClusterHuntLanes(dispatcher, Keeper(corpus), operators)
         return Hunt(targets, lanes, corpus, tell).run(request.cases, request.seconds)

@@ -1,9 +1,9 @@
 """Planned cases on the workers of a cluster, told as on one machine."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, Generic, TypeVar
+from typing import Final, TypeVar
 
-from mluops_gtest.cluster.answers import HostTally, U, UnitAnswered
+from mluops_gtest.cluster.answers import HostTally, Unit, UnitAnswered
 from mluops_gtest.cluster.dispatch import Dispatcher
 from mluops_gtest.engine.costs import CASE_NS
 from mluops_gtest.engine.lanes import PlannedCase
@@ -16,10 +16,10 @@ MAX_CASES: Final = 64
 T = TypeVar("T")
 
 
-class DispatcherLanes(Generic[U]):
+class DispatcherLanes:
     """What the lanes of a run and of a hunt share: how they end."""
 
-    def __init__(self, dispatcher: Dispatcher[U]) -> None:
+    def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
 
     @property
@@ -34,10 +34,10 @@ class DispatcherLanes(Generic[U]):
         self._dispatcher.stop()
 
 
-class ClusterLanes(DispatcherLanes[PlannedCase]):
+class ClusterLanes(DispatcherLanes):
     """Runs cases on the workers of a cluster; implements engine.lanes.AnyLanes."""
 
-    def __init__(self, dispatcher: Dispatcher[PlannedCase], costs: Mapping[str, int], *, in_order: bool) -> None:
+    def __init__(self, dispatcher: Dispatcher, costs: Mapping[str, int], *, in_order: bool) -> None:
         super().__init__(dispatcher)
         self._costs, self._in_order = costs, in_order
 
@@ -48,7 +48,7 @@ class ClusterLanes(DispatcherLanes[PlannedCase]):
 
     def run(self, cases: Iterable[PlannedCase]) -> Iterator[Event]:
         """The events of every case, from whichever worker."""
-        planned = tuple(cases)
+        planned = [Unit(case.id, case.operator, case.tags) for case in cases]
         for news in self._dispatcher.run(
             lambda workers: batches_of(planned, self._costs, in_order=self._in_order, workers=workers)
         ):
@@ -56,14 +56,14 @@ class ClusterLanes(DispatcherLanes[PlannedCase]):
 
 
 def batches_of(
-    cases: Sequence[PlannedCase], costs: Mapping[str, int], *, in_order: bool = False, workers: int = 1
-) -> Iterator[tuple[PlannedCase, ...]]:
+    cases: Sequence[Unit], costs: Mapping[str, int], *, in_order: bool = False, workers: int = 1
+) -> Iterator[tuple[Unit, ...]]:
     """All cases, each in one batch, the largest first, so that none of them is left for the end.
 
     `in_order` keeps their order, for a run that stops at the first failure.
     """
 
-    def cost(case: PlannedCase) -> int:
+    def cost(case: Unit) -> int:
         return costs.get(case.id, CASE_NS)
 
     # The last batches shall not keep one worker busy while the others wait.

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec.structs import replace
 
 from mluops_gtest.cluster import worker
-from mluops_gtest.cluster.answers import BackendTrial, BadAnswerError, Checked, U, WorkerDescription, decode
+from mluops_gtest.cluster.answers import BackendTrial, BadAnswerError, Checked, WorkerDescription, decode
 from mluops_gtest.cluster.auditing import OutputAudit
 from mluops_gtest.cluster.connecting import connected, submit
-from mluops_gtest.cluster.dispatch import Dispatcher, refuse_smallest
+from mluops_gtest.cluster.dispatch import Dispatcher
 from mluops_gtest.engine.request import RunRequest
 from mluops_gtest.errors import BackendError, UsageError
-from mluops_gtest.model.case import Case
 from mluops_gtest.version import __version__
 
 if TYPE_CHECKING:
@@ -36,14 +35,13 @@ def open_cluster(
     files: Mapping[str, Path],
     complain: Callable[[str], None],
     audit: Callable[[BackendTrial], OutputAudit],
-    read_smallest: Callable[[U, bytes], Case | None],
-    order: Callable[[U], Any] = lambda _unit: None,
-) -> Iterator[tuple[Dispatcher[U], BackendTrial]]:
+    *,
+    is_hunt: bool = False,
+) -> Iterator[tuple[Dispatcher, BackendTrial]]:
     """What hands work to the cluster that the request names, and what the backend says of itself there.
 
     Workers that cannot run its cases are refused, and told to `complain`. `files` are case files that travel, by their
-    names; `audit` judges outputs again here, and `read_smallest` reads the smaller case that a search answers. Of a
-    hunt `order` is the call that a worker makes, see worker.run_batch.
+    names; `audit` judges outputs again here.
     """
     assert request.cluster is not None, "the request names a cluster"
     with connected(request.cluster) as client:
@@ -55,7 +53,6 @@ def open_cluster(
             raise BackendError(f"--cluster {request.cluster}: {error} s; start its workers, then run again.") from error
         opening, run = _Opening(client, request, operators, files), f"mluops-test-{uuid.uuid4().hex}"
         there = replace(request, roots=worker.roots_of(request.roots), reports={}, devices=())
-        is_hunt = read_smallest is not refuse_smallest
         setup = {
             "request": there.to_json([], 0),
             "parcels": opening.digests,
@@ -65,9 +62,9 @@ def open_cluster(
         # On all of them at once, before the clock of the run starts.
         tried = opening.tried(run, setup)
         # A hunt would have to remember every call that it has made.
-        retracts, timeout = not is_hunt, request.timeout
-        arguments = (client, run, setup, opening.look_at, complain, audit(tried), order, read_smallest, timeout)
-        yield Dispatcher(*arguments, retracts=retracts), tried
+        retracts = not is_hunt
+        look_at, timeout = opening.look_at, request.timeout
+        yield Dispatcher(client, run, setup, look_at, complain, audit(tried), timeout, retracts=retracts), tried
 
 
 def _ask(

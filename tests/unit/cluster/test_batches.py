@@ -3,13 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mluops_gtest.cluster.answers import Unit
 from mluops_gtest.cluster.lanes import BATCH_NS, MAX_CASES, batches_of
 from mluops_gtest.engine.costs import CASE_NS
-from mluops_gtest.engine.lanes import PlannedCase
 
 
 def planned(number):
-    return [PlannedCase(f"op/{i}", "op", ()) for i in range(number)]
+    return [Unit(f"op/{i}", "op", ()) for i in range(number)]
 
 
 @given(st.lists(st.integers(0, 10 * BATCH_NS), max_size=300), st.integers(1, 64), st.booleans())

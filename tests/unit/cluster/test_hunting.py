@@ -71,7 +71,9 @@ def hunted(folder, workers, cases=8):
     corpus = Corpus(folder, session.catalogue.operators)
     request = HuntRequest(RunRequest(Query(), ("builtin",), "numpy"), (NAME,), folder, seed=0)
     targets = targets_of(request, session, corpus)
-    report = Hunt(targets, ClusterHuntLanes(workers, Keeper(corpus)), corpus).run(cases, None)
+    report = Hunt(targets, ClusterHuntLanes(workers, Keeper(corpus), session.catalogue.operators), corpus).run(
+        cases, None
+    )
     return report, corpus, targets[0]
 
 
@@ -134,5 +136,5 @@ def test_large_calls_travel_alone(tmp_path):
     large = max((target.draws.draw(number).case for number in (49, 99)), key=lambda case: case.elements)
     workers = BatchSizes()
     jobs = [Job(target, case) for case in [small] * 20 + [large, small]]
-    assert list(ClusterHuntLanes(workers, Keeper(corpus)).run(jobs)) == []
+    assert list(ClusterHuntLanes(workers, Keeper(corpus), session.catalogue.operators).run(jobs)) == []
     assert workers.sizes == [16, 4, 1, 1]
