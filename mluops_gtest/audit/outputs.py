@@ -1,4 +1,4 @@
-"""The suite without any backend: which wrong outputs its cases tell, by their criteria and by the second look."""
+"""Wrong outputs made from baselines, without any backend: which of them criteria and second look tell."""
 
 import math
 from collections import Counter, defaultdict

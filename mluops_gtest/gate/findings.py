@@ -1,4 +1,4 @@
-"""The decision as a short list of findings, failures of one kind together: what annotations and comments show."""
+"""The decision as findings, failures of one kind together: a list, a Markdown comment, annotations of CI systems."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""Candidates on the backend: judged as `run` judges, without waiting long for what hangs."""
+"""What counts as the same failure, and candidates judged as `run` judges, without waiting long for hangs."""
 
 from collections.abc import Iterable
 from typing import Final, Self

@@ -1,4 +1,4 @@
-"""The report in the Common Test Report Format (ctrf.io), as JSON."""
+"""JSON in pieces, and the report in the Common Test Report Format (ctrf.io)."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""A results folder that one process has to itself, from the moment it is claimed until it is closed."""
+"""A results folder that one process has to itself, and the report of all shards of a run."""
 
 import contextlib
 import errno
