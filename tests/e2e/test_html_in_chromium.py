@@ -294,8 +294,8 @@ def last_rows_cleared(case, rows, fingerprint):
 
 # On a narrow page the headline of a group has lines of its own, and the outcome covers none of it.
 IS_BELOW = """(() => {
-  const [pill, why] = [".group .pill", ".group-why"].map((name) => document.querySelector(name).getBoundingClientRect());
-  return pill.bottom <= why.top;
+  const [pill, why] = [".group .pill", ".group-why"].map((name) => document.querySelector(name));
+  return pill.getBoundingClientRect().bottom <= why.getBoundingClientRect().top;
 })()"""
 
 
