@@ -74,10 +74,6 @@ def _differs(wrong: Array, right: Array) -> bool:
     return bool(((wrong != right) & ~(np.isnan(wrong) & np.isnan(right))).any())
 
 
-def _zero(right: Array) -> Array:
-    return np.zeros_like(right)
-
-
 def _some_place(right: Array) -> int:
     """The middle one of the elements that are finite and not 0; the middle where there is none."""
     flat = right.reshape(-1)
@@ -176,7 +172,7 @@ def _off_by_one(right: Array) -> Array:
 _UNTOUCHED: Final = "untouched"
 _OF_ONE_ELEMENT: Final = frozenset({"zero", _UNTOUCHED, "one element", "off by one"})
 _ANY: Final[Mapping[str, Fault]] = {
-    "zero": _zero,
+    "zero": np.zeros_like,
     # What that is, the caller's buffer says.
     _UNTOUCHED: lambda _: None,
     "one element": _at_one_place(_another),

@@ -14,7 +14,6 @@ from mluops_gtest.errors import UsageError
 from mluops_gtest.files.writing import place_below, replace_file
 from mluops_gtest.model.binding import row_counts
 from mluops_gtest.model.case import Case, Expect
-from mluops_gtest.model.criterion import Criterion
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.status import Status
 from mluops_gtest.model.tensor import Tensor
@@ -104,16 +103,11 @@ def _released(case: Case, operator: Operator) -> Case:
         inputs=_numbered(case.inputs, "input"),
         outputs=_numbered(case.outputs, "output"),
         criteria=tuple(
-            _criteria(criteria, operator, tensor) for criteria, tensor in zip(case.criteria, case.outputs, strict=True)
+            operator.output(tensor.id).criteria.get(tensor.desc.dtype, ()) if criteria == () else criteria
+            for criteria, tensor in zip(case.criteria, case.outputs, strict=True)
         ),
     )
 
 
 def _numbered(tensors: Iterable[Tensor], role: str) -> tuple[Tensor, ...]:
     return tuple(replace(tensor, id=f"{role}{number}") for number, tensor in enumerate(tensors, 1))
-
-
-def _criteria(
-    criteria: tuple[Criterion, ...] | None, operator: Operator, tensor: Tensor
-) -> tuple[Criterion, ...] | None:
-    return operator.output(tensor.id).criteria.get(tensor.desc.dtype, ()) if criteria == () else criteria

@@ -138,7 +138,8 @@ def _made(draft: CaseDraft, operator: Operator, draw: Draw) -> Case:
         return _without_baseline(case, operator, answer)
     case = _with_baseline(case, draft, operator)
     _refuse_degenerate(draft, operator, case)
-    return _with_theory(case, operator)
+    theory = operator.theory(bind_values(case, operator))
+    return replace(case, theory={"theory_io_size": float(theory.io_bytes), "theory_compute_ops": float(theory.ops)})
 
 
 def _made_drawn(draft: CaseDraft, operator: Operator, spoil: Callable[[Case], Case]) -> Case:
@@ -357,8 +358,3 @@ def _refuse_degenerate(draft: CaseDraft, operator: Operator, case: Case) -> None
         raise DeclarationError(
             f"{draft.where}: case {draft.id} is declared degenerate, but every output varies. Remove `degenerate`."
         )
-
-
-def _with_theory(case: Case, operator: Operator) -> Case:
-    theory = operator.theory(bind_values(case, operator))
-    return replace(case, theory={"theory_io_size": float(theory.io_bytes), "theory_compute_ops": float(theory.ops)})

@@ -36,7 +36,7 @@ from mluops_gtest.model.outcome import Outcome
 from mluops_gtest.model.precision import PRECISIONS
 from mluops_gtest.model.query import Query
 from mluops_gtest.model.report import RunReport, TalliedResults
-from mluops_gtest.model.result import CaseInfo, CaseResult, ElementReading, Profile, Reading, StressReading, Worst
+from mluops_gtest.model.result import CaseResult, ElementReading, Profile, Reading, StressReading, Worst
 
 _SIGNS: Final = frozenset(".123456789#")
 
@@ -265,10 +265,7 @@ def check_result(result: CaseResult, source: Source) -> None:
         _check_worst(result.worst, result, source)
     if result.profile is not None:
         _check_profile(result.profile, source)
-    _check_info(result.info, source)
-
-
-def _check_info(info: CaseInfo, source: Source) -> None:
+    info = result.info
     keep_plain(info.params, source, ".info.params", _PARAM_LEVELS)
     if not (_is_amount(info.theory_io_bytes or 0.0) and _is_amount(info.theory_ops or 0.0)):
         raise source.error("theory must be ≥ 0", ".info")
