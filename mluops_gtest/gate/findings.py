@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from mluops_gtest.gate.decision import Accept, CaseChange, Decision
 from mluops_gtest.gate.performance import Lack, TimeChange
-from mluops_gtest.gate.transitions import Transition
 from mluops_gtest.model.counted import counted
 from mluops_gtest.model.plain_text import plain, plain_line
 from mluops_gtest.model.report import ISOLATION_OFF, grouped
@@ -98,9 +97,10 @@ def verdict(decision: Decision) -> str:
 
 def blockers(decision: Decision) -> str:
     """What blocks, counted by kind."""
+    transitions = Counter(change.transition for change in decision.blocking if change.now is not Outcome.XPASSED)
     return ", ".join(
         [
-            *(f"{number} {word.value}" for word, number in _blocking_counts(decision).items()),
+            *(f"{number} {word.value}" for word, number in transitions.items()),
             *_counted(len(decision.problems), "waiver to clear", "waivers to clear"),
             *_counted(len(decision.blocking_times), "case by its time", "cases by their times"),
             *(["all cases together slower"] if decision.blocks_by_shift else []),
@@ -109,10 +109,6 @@ def blockers(decision: Decision) -> str:
             *(["isolation was off"] if decision.blocks_by_isolation else []),
         ]
     )
-
-
-def _blocking_counts(decision: Decision) -> Counter[Transition]:
-    return Counter(change.transition for change in decision.blocking if change.now is not Outcome.XPASSED)
 
 
 def _counted(number: int, one: str, many: str) -> list[str]:

@@ -70,18 +70,9 @@ class Export:
         entry = {"id": case.id, "op_name": operator.released_name, "file": path.as_posix(), "tags": list(case.tags)}
         self.written.append(entry)
 
-    def leave_out(self, case_id: str, reason: str) -> None:
-        """Record in the index why a case was left out."""
-        self.left_out.append({"id": case_id, "reason": reason})
-
     def write_index(self, tool_version: str) -> None:
         """The exported cases in order, and the others with the reason."""
-        record = {
-            "format": 1,
-            "tool_version": tool_version,
-            "cases": self.written,
-            "left_out": self.left_out,
-        }
+        record = {"format": 1, "tool_version": tool_version, "cases": self.written, "left_out": self.left_out}
         text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
         replace_file(self.folder / INDEX, [text.encode()])
 
