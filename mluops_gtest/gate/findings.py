@@ -217,6 +217,17 @@ def time_words(change: TimeChange) -> str:
     return f"{duration(change.before_ns)} → {duration(change.now_ns)}, {percent(change.ratio)}{needed}"
 
 
+def summed_times(decision: Decision) -> list[str]:
+    """How many cases had each answer about their times, and how all changed together; empty where none was timed."""
+    performance = decision.performance
+    if not performance.changes:
+        return []
+    counts = {answer.value: len(performance.answered(answer)) for answer in TimeVerdict}
+    words = ", ".join(f"{number} {word}" for word, number in counts.items() if number)
+    together = [] if performance.shift is None else [f"all cases together: {percent(performance.shift)}"]
+    return [f"times of {counted(len(performance.changes), 'case')}: {words}", *together]
+
+
 def percent(ratio: Ratio) -> str:
     """108 % (101 % to 115 %)."""
     return f"{ratio.ratio * 100:.0f} % ({ratio.low * 100:.0f} % to {ratio.high * 100:.0f} %)"
@@ -247,8 +258,8 @@ def _lines(decision: Decision) -> Iterator[str]:
     for word, counts in rows[1].items():
         yield f"| {word.value} | " + " | ".join(str(number or "") for number in counts) + " |"
     yield ""
-    if decision.performance.changes:
-        yield from (_times_table(decision), "")
+    if lines := summed_times(decision):
+        yield from (" ".join(f"{line[0].upper()}{line[1:]}." for line in lines), "")
     found = findings(decision)
     for heading, blocks in (("Blocking", True), ("To know", False)):
         chosen = [finding for finding in found if finding.blocks is blocks]
@@ -256,17 +267,6 @@ def _lines(decision: Decision) -> Iterator[str]:
             yield from (f"### {heading}", "")
         for finding in chosen:
             yield from _finding(finding)
-
-
-def _times_table(decision: Decision) -> str:
-    performance = decision.performance
-    words = [
-        f"{len(performance.answered(answer))} {answer.value}" for answer in TimeVerdict if performance.answered(answer)
-    ]
-    text = f"Times of {counted(len(performance.changes), 'case')}: {', '.join(words)}."
-    if performance.shift is not None:
-        text += f" All cases together: {percent(performance.shift)}."
-    return text
 
 
 def _finding(finding: GateFinding) -> Iterator[str]:

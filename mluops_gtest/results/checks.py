@@ -281,8 +281,8 @@ def _check_reading(reading: Reading, source: Source, index: int) -> None:
 
 
 def _check_elements(seen: ElementReading, source: Source, at: str) -> None:
-    found = seen.beyond + seen.as_half
-    _refuse_unless(found <= seen.compared, "more elements are beyond than there are", source, f"{at}.beyond")
+    outliers = seen.beyond + seen.as_half
+    _refuse_unless(outliers <= seen.compared, "more elements are beyond than there are", source, f"{at}.beyond")
     if seen.precision not in PRECISIONS:
         raise source.error(f"{shown(seen.precision)} is not a precision", at)
     _refuse_unless(seen.ratio >= 0 and seen.allowed >= 0, "ratio and allowed must be ≥ 0", source, at)

@@ -188,8 +188,8 @@ def _workspace(facts: Facts, signature: CSignature) -> Iterator[str]:
         yield "int answer;"
         for size_null, owed in owed_by_query(facts.shown, query.name).items():
             values = ", ".join(_values(query.arguments, facts))
-            made = values.replace("&workspace_size", "NULL") if size_null else values
-            yield f"answer = {query.name}({made});"
+            arguments = values.replace("&workspace_size", "NULL") if size_null else values
+            yield f"answer = {query.name}({arguments});"
             yield f'printf("{query.name} answered %d{"" if owed is None else f", expected {owed:d}"}\\n", answer);'
             if owed is not None:
                 yield f"wrong |= answer != {owed:d};"
