@@ -32,15 +32,12 @@ def python_standalone(backend: str) -> Standalone:
 
 def ctypes_standalone(library: str) -> Standalone:
     """For c:LIBRARY."""
-    return Standalone(".py", lambda shown, _: _ctypes_text(shown, _resolved(library)), _command)
+    place = str(Path(library).resolve()) if Path(library).is_file() else library
+    return Standalone(".py", lambda shown, _: _ctypes_text(shown, place), _command)
 
 
 def _command(path: Path) -> str:
     return shlex.join([Path(sys.executable).name, str(path)])
-
-
-def _resolved(library: str) -> str:
-    return str(Path(library).resolve()) if Path(library).is_file() else library
 
 
 def _python_text(shown: Shown, where: tuple[str, str]) -> str:
