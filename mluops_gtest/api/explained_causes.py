@@ -80,7 +80,7 @@ def _summary(group: "CauseGroup") -> CauseSummary:
     head, example = group.headline, group.example
     words = f"{group.operator}: {example.outcome.value}: {example.reason}" if head is None else headline_words(head)
     place, law_words, condition = ("", "", "") if head is None else headline_parts(head)
-    shown = [s for one in example.explained if head is not None and one.output == head.output for s in one.samples]
+    samples = [s for one in example.explained if head is not None and one.output == head.output for s in one.samples]
     return CauseSummary(
         id=_cut(group.mark),
         operator=_cut(group.operator),
@@ -90,7 +90,7 @@ def _summary(group: "CauseGroup") -> CauseSummary:
         place=_cut(place),
         law=_cut(law_words),
         condition=_cut(condition),
-        samples=tuple(CauseSample(s.index, _cut(s.evaluated), _cut(s.baseline)) for s in shown[:_MAX_SAMPLES]),
+        samples=tuple(CauseSample(s.index, _cut(s.evaluated), _cut(s.baseline)) for s in samples[:_MAX_SAMPLES]),
         cases=len(group.members),
         smallest=tuple(_cut(result.case) for result in group.members[:_MAX_NAMED]),
         repro=_cut(example.repro),

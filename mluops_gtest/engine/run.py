@@ -16,7 +16,7 @@ from mluops_gtest.engine.explanation_room import ExplanationRoom
 from mluops_gtest.engine.failures import not_judged, not_loaded
 from mluops_gtest.engine.fingerprint import fingerprinted
 from mluops_gtest.engine.lanes import AnyLanes, Lanes, PlannedCase
-from mluops_gtest.engine.leaks import LeakWatch
+from mluops_gtest.engine.leaks import LeakWatch, calls_to_show
 from mluops_gtest.engine.outputs import OutputKeeper
 from mluops_gtest.engine.result_store import ResultsInMemory, ResultStore
 from mluops_gtest.model import cause
@@ -209,7 +209,11 @@ def with_commands(result: CaseResult, context: RunContext) -> CaseResult:
     """
     before = (one.case for one in result.causes if isinstance(one, cause.OnlyAfter) and not one.case.startswith("-"))
     ids = (*before, result.case)
-    repro = f"mluops-test run {shlex.join((*ids, *context.repro_options))}"
+    often: tuple[str, ...] = ()
+    if result.leak is not None and "--stress" not in context.repro_options:
+        # One call keeps too little for anybody to look.
+        often = ("--repeat", str(calls_to_show(result.leak)))
+    repro = f"mluops-test run {shlex.join((*ids, *context.repro_options, *often))}"
     debug = ""
     if result.outcome is Outcome.CRASHED and context.debug_words is not None:
         first, last = context.debug_words

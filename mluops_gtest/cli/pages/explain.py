@@ -64,9 +64,9 @@ def _group(group: CauseGroup, lang: str) -> Iterator[str]:
     if len(names) > _MAX_NAMES:
         listed = _said(lang, "{} and {} more", listed, len(names) - _MAX_NAMES)
     yield f"  {_said(lang, 'cases: {}', listed)}"
-    told = "" if group.headline is None else group.headline.output
+    output = "" if group.headline is None else group.headline.output
     # What the headline speaks of comes before what is wrong besides.
-    for explanation in sorted(group.example.explained, key=lambda one: one.output != told):
+    for explanation in sorted(group.example.explained, key=lambda one: one.output != output):
         yield from _example(escape(group.example.case), explanation, lang)
 
 

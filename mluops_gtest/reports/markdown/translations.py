@@ -1,4 +1,4 @@
-"""Every word of the test report in English and Chinese."""
+"""Every word of the test report in English and Chinese, and how any text becomes Markdown."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
