@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from tests.campaign.case_files import by_command, in_process
+from tests.campaign.clusters import clusters
 from tests.campaign.content import write_content
 from tests.campaign.disks import disks
 from tests.campaign.documents import documents
@@ -95,6 +96,7 @@ def _chapters(options: argparse.Namespace) -> dict[str, Chapter]:
         "own_process": lambda folder, root, o: own_process(folder, root, o.jobs, quick=o.quick),
         "paths": lambda folder, root, o: paths(folder, root, o.seed, _tries(o, 8, 160), o.jobs),
         "interrupts": lambda folder, root, o: interrupts(folder, root, o.seed, _tries(o, 6, 120), o.jobs),
+        "clusters": lambda folder, root, o: clusters(folder, root, _tries(o, 0, 26)),
         "kills": lambda folder, root, o: kills(folder, root, o.seed, _tries(o, 3, 60), o.jobs),
         "case_files": lambda folder, _, o: in_process(folder, o.seed, _tries(o, 1000, 26000), o.jobs),
         "case_runs": lambda folder, _, o: by_command(folder, o.seed, _tries(o, 50, 1000), o.jobs),
@@ -102,7 +104,7 @@ def _chapters(options: argparse.Namespace) -> dict[str, Chapter]:
         "disks": lambda folder, root, o: disks(folder, root, o.seed, _tries(o, 2, 40), o.jobs),
     }
     if options.quick and options.only is None:
-        del chapters["guarded"]
+        del chapters["guarded"], chapters["clusters"]
     if options.only is None:
         shared = _share(list(chapters)[2:], options)
         chapters = {name: chapter for name, chapter in chapters.items() if name in ("together", "alone", *shared)}
