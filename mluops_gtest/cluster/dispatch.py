@@ -318,7 +318,8 @@ class Dispatcher(Generic[U]):
             except Exception as error:
                 if type(error).__name__ in _LOST:
                     return None
-                raise BadAnswerError(f"{type(error).__name__}: {error}") from error
+                words, *_trace = f"{type(error).__name__}: {error}".splitlines()  # Dask adds that of the worker
+                raise BadAnswerError(words) from error
             else:
                 if isinstance(answer, bytes):
                     return answer

@@ -23,6 +23,7 @@ from tests.campaign.interrupts import interrupts
 from tests.campaign.kills import kills
 from tests.campaign.own_process import own_process
 from tests.campaign.paths import paths
+from tests.campaign.searches import searches
 from tests.campaign.tally import Tally, Try
 from tests.campaign.users import become
 from tests.campaign.words import words
@@ -96,6 +97,7 @@ def _chapters(options: argparse.Namespace) -> dict[str, Chapter]:
         "own_process": lambda folder, root, o: own_process(folder, root, o.jobs, quick=o.quick),
         "paths": lambda folder, root, o: paths(folder, root, o.seed, _tries(o, 8, 160), o.jobs),
         "interrupts": lambda folder, root, o: interrupts(folder, root, o.seed, _tries(o, 6, 120), o.jobs),
+        "searches": lambda folder, _, o: searches(folder, o.seed, _tries(o, 1, 12), o.jobs),
         "clusters": lambda folder, root, o: clusters(folder, root, _tries(o, 0, 26)),
         "kills": lambda folder, root, o: kills(folder, root, o.seed, _tries(o, 3, 60), o.jobs),
         "case_files": lambda folder, _, o: in_process(folder, o.seed, _tries(o, 1000, 26000), o.jobs),

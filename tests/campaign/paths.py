@@ -43,7 +43,7 @@ def paths(folder: Path, root: Path, seed: int, tries: range, at_once: int) -> li
         if done.code not in GOOD_CODES or (done.code in (2, 3, 74) and not done.err.strip() + done.out.strip()):
             broken.append(f"{' '.join(map(str, arguments))}: exit code {done.code}: {done.err[-400:]}")
         repro = f"python -m tests.campaign --only paths --try {i} --seed {seed}"
-        return done.as_try(kind, repro, 0, [*broken, *([done.err[-600:]] if done.tracebacks else [])])
+        return done.as_try(kind, repro, 0, broken)
 
     with ThreadPoolExecutor(at_once) as pool:
         return list(pool.map(attempt, tries))

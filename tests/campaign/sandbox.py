@@ -43,9 +43,11 @@ class Finished:
 
     def as_try(self, kind: str, repro: str, lost: int, broken: Sequence[str]) -> Try:
         """What it counts for."""
+        traces = [f"a trace: {text[-1500:]}" for text in (self.out, self.err) if "Traceback (most" in text]
+        left = [f"left: {name}" for name in (*self.processes, *self.files)]
         return Try(
             kind, repro, lost, self.tracebacks, int(self.code == 70), len(self.processes), len(self.files),
-            (*broken, *(f"left: {name}" for name in (*self.processes, *self.files))),
+            (*broken, *left, *traces),
         )  # fmt: skip
 
 

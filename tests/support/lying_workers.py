@@ -56,7 +56,10 @@ LIES = {
     ),
     "a bug of the harness": (_with(outcome="error", bug=True, reason="all is lost"), "as agreed: all is lost"),
     "RecursionError": (lambda _: _raise(RecursionError("too deep")), "RecursionError: too deep"),
-    "an answer that cannot be sent": (lambda _: _nested(), "did not hand over its answer|RecursionError"),
+    "an answer that cannot be sent": (
+        lambda _: _nested(),
+        "did not hand over its answer|TypeError: Could not serialize object of type list;",
+    ),
 }
 
 
