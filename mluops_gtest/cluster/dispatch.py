@@ -299,7 +299,8 @@ class Dispatcher:
             except Exception as error:
                 if type(error).__name__ in _LOST:
                     raise _WorkerLostError from error
-                raise BadAnswerError(f"{type(error).__name__}: {error}") from error
+                words, *_trace = f"{type(error).__name__}: {error}".splitlines()  # Dask adds that of the worker
+                raise BadAnswerError(words) from error
         future.cancel()
         raise _WorkerLostError
 

@@ -3,7 +3,6 @@
 import json
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Final, NotRequired, TypedDict
 
@@ -69,7 +68,8 @@ def lock_path(folder: Path, operator: str) -> Path:
     return folder / operator / LOCK_NAME
 
 
-_decoder: Final = cache(lambda: msgspec.json.Decoder(LockEntry))
+# Made here: of two threads that make one of the same type at once, the second decodes with what the first has so far.
+_DECODER: Final = msgspec.json.Decoder(LockEntry)
 
 _Integer = Annotated[int, msgspec.Meta(ge=-MAX_INTEGER, le=MAX_INTEGER)]
 _Length = Annotated[int, msgspec.Meta(ge=0, le=MAX_INTEGER)]
@@ -102,7 +102,7 @@ class _SoundLine(msgspec.Struct, forbid_unknown_fields=True):
     degenerate: str = ""
 
 
-_checker: Final = cache(lambda: msgspec.json.Decoder(_SoundLine))
+_CHECKER: Final = msgspec.json.Decoder(_SoundLine)
 
 
 class LockEntries(Mapping[str, LockEntry]):
@@ -114,7 +114,7 @@ class LockEntries(Mapping[str, LockEntry]):
     def __getitem__(self, case: str) -> LockEntry:
         line = self._lines[case]
         try:
-            return _decoder().decode(line)
+            return _DECODER.decode(line)
         except msgspec.MsgspecError:
             return convert(decode_json(line, _NOWHERE), LockEntry, _NOWHERE)
 
@@ -177,7 +177,7 @@ def read_lock(path: Path) -> LockEntries:
         lines = file_bytes(path).splitlines()
     except OSError as error:
         raise ContentError(f"{path}: cannot be read: {error.strerror or error}.") from error
-    entries, decode = LockEntries(), _checker().decode
+    entries, decode = LockEntries(), _CHECKER.decode
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue

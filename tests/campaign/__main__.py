@@ -8,19 +8,27 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from tests.campaign.case_files import by_command, in_process
+from tests.campaign.clusters import clusters
 from tests.campaign.content import write_content
 from tests.campaign.disks import disks
 from tests.campaign.documents import documents
 from tests.campaign.fault_runs import each_alone, guarded, shared_faults, together
 from tests.campaign.faults import everything
+from tests.campaign.interrupts import interrupts
 from tests.campaign.kills import kills
+from tests.campaign.own_process import own_process
+from tests.campaign.paths import paths
+from tests.campaign.searches import searches
 from tests.campaign.tally import Tally, Try
+from tests.campaign.users import become
 from tests.campaign.words import words
 
+T = TypeVar("T")
 Chapter = Callable[[Path, Path, argparse.Namespace], list[Try]]
 
 
@@ -33,6 +41,8 @@ def main() -> int:
             sep="\n",
         )
         return 0
+    if options.user is not None:
+        become(options.user)
     # Ended from outside, it still removes its folder.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     tally = Tally()
@@ -51,7 +61,8 @@ def main() -> int:
             shutil.rmtree(folder, ignore_errors=True)
     print(f"\n{tally.markdown() if options.markdown else tally}\n")
     for failed in tally.failures():
-        print(f"broken: {failed.kind}\n  repro: {failed.repro}")
+        user = f" --user {options.user}" if options.user and failed.repro.startswith("python -m") else ""
+        print(f"broken: {failed.kind}\n  repro: {failed.repro}{user}")
         for what in failed.broken[: None if options.verbose else 5]:
             print(f"  {what}")
     return 1 if tally.failures() else 0
@@ -61,7 +72,9 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.campaign", description=sys.modules["tests.campaign"].__doc__)
     parser.add_argument("--quick", action="store_true", help="a sample of everything, about a minute")
     parser.add_argument("--seed", type=int, default=1, help="what is drawn: orders, mutations, moments of kills")
-    parser.add_argument("--only", metavar="NAME", help="one chapter, or one fault in a run of its own")
+    parser.add_argument("--only", metavar="NAME", help="one chapter, or faults of this name or family, each in a run")
+    parser.add_argument("--part", type=_part, default=(1, 1), metavar="K/N", help="of all kinds this share, e.g. 1/2")
+    parser.add_argument("--user", metavar="NAME", help="started by root: run as this user, e.g. nobody")
     parser.add_argument("--try", dest="one", type=int, metavar="N", help="of the chapter of --only, this try alone")
     parser.add_argument("--jobs", type=int, default=min(4, os.cpu_count() or 1), help="commands at the same time")
     parser.add_argument("--list", action="store_true", help="every fault with the outcomes it may have")
@@ -73,14 +86,19 @@ def _options() -> argparse.Namespace:
 
 def _chapters(options: argparse.Namespace) -> dict[str, Chapter]:
     faults = everything()
-    if options.only in faults:
-        chosen = [faults[options.only]]
-        return {"alone": lambda folder, root, o: each_alone(folder, root, chosen, o.seed, 1)}
+    chosen = [fault for fault in faults.values() if options.only in (fault.name, fault.family)]
+    if chosen:
+        return {"alone": lambda folder, root, o: each_alone(folder, root, chosen, o.seed, o.jobs)}
     chapters: dict[str, Chapter] = {
         "together": _together,
         "alone": _alone,
         "guarded": lambda folder, root, o: guarded(folder, root, o.seed, jobs=3),
         "words": lambda folder, root, o: words(folder, root, quick=o.quick),
+        "own_process": lambda folder, root, o: own_process(folder, root, o.jobs, quick=o.quick),
+        "paths": lambda folder, root, o: paths(folder, root, o.seed, _tries(o, 8, 160), o.jobs),
+        "interrupts": lambda folder, root, o: interrupts(folder, root, o.seed, _tries(o, 6, 120), o.jobs),
+        "searches": lambda folder, _, o: searches(folder, o.seed, _tries(o, 1, 12), o.jobs),
+        "clusters": lambda folder, root, o: clusters(folder, root, _tries(o, 0, 26)),
         "kills": lambda folder, root, o: kills(folder, root, o.seed, _tries(o, 3, 60), o.jobs),
         "case_files": lambda folder, _, o: in_process(folder, o.seed, _tries(o, 1000, 26000), o.jobs),
         "case_runs": lambda folder, _, o: by_command(folder, o.seed, _tries(o, 50, 1000), o.jobs),
@@ -88,10 +106,26 @@ def _chapters(options: argparse.Namespace) -> dict[str, Chapter]:
         "disks": lambda folder, root, o: disks(folder, root, o.seed, _tries(o, 2, 40), o.jobs),
     }
     if options.quick and options.only is None:
-        del chapters["guarded"]
+        del chapters["guarded"], chapters["clusters"]
+    if options.only is None:
+        shared = _share(list(chapters)[2:], options)
+        chapters = {name: chapter for name, chapter in chapters.items() if name in ("together", "alone", *shared)}
     if options.only is not None and options.only not in chapters:
         sys.exit(f"--only {options.only}: neither a chapter ({', '.join(chapters)}) nor a fault (--list shows them)")
     return chapters if options.only is None else {options.only: chapters[options.only]}
+
+
+def _part(word: str) -> tuple[int, int]:
+    part, parts = map(int, word.split("/"))
+    if not 1 <= part <= parts:
+        raise ValueError(word)
+    return part, parts
+
+
+def _share(items: Sequence[T], options: argparse.Namespace) -> list[T]:
+    """Those of this part; with another seed other ones."""
+    part, parts = options.part
+    return [item for i, item in enumerate(items) if (i + options.seed) % parts == part - 1]
 
 
 def _tries(options: argparse.Namespace, quick: int, full: int) -> range:
@@ -108,7 +142,7 @@ def _together(folder: Path, root: Path, options: argparse.Namespace) -> list[Try
         hanging = [fault for fault in faults if "timed_out" in fault.outcomes]
         chosen = random.Random(options.seed).sample(hanging, 4)
         faults = [fault for fault in faults if fault not in hanging or fault in chosen]
-    return together(folder, root, faults, options.seed, jobs=6)
+    return together(folder, root, _share(faults, options), options.seed, jobs=6)
 
 
 def _alone(folder: Path, root: Path, options: argparse.Namespace) -> list[Try]:
@@ -117,7 +151,7 @@ def _alone(folder: Path, root: Path, options: argparse.Namespace) -> list[Try]:
         # Those that have no place in the run with all others, and some that have.
         draw = random.Random(options.seed)
         faults = [fault for fault in faults if fault.alone][:2] + draw.sample(shared_faults(), 4)
-    return each_alone(folder, root, faults, options.seed, options.jobs)
+    return each_alone(folder, root, _share(faults, options), options.seed, options.jobs)
 
 
 if __name__ == "__main__":

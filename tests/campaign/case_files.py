@@ -1,4 +1,4 @@
-"""Chapter 3: mutated case files, text and binary: read, or refused by a CaseFileError, and nothing else.
+"""Chapter 3: mutated case files, text and binary: read, or refused by a CaseFileError, by numpy for the same reason.
 
 `python -m tests.campaign.case_files SEED FIRST END` reads those mutations and prints what goes wrong.
 """
@@ -21,14 +21,17 @@ from mluops_gtest.codec.schema.schema import Schema
 from mluops_gtest.content.catalogue import Catalogue
 from mluops_gtest.content.root import Root
 from mluops_gtest.errors import CaseFileError
+from mluops_gtest.native.library import numpy_alone
 from tests.campaign.in_pieces import pieces, tell, try_in_process
 from tests.campaign.mutate import mutated_bytes
 from tests.campaign.results import reported, written_lines
 from tests.campaign.sandbox import MAX_MEMORY, ROOT, Sandbox
 from tests.campaign.tally import Try
 
-# Even numbers are binary, odd ones text.
-KINDS = ("mutated binary case files", "mutated text case files")
+# By the number of the try: even ones are binary, odd ones text.
+_TWO_MISTAKES = "text case files with two mistakes"
+KINDS = ("mutated binary case files", "mutated text case files", "mutated binary case files", _TWO_MISTAKES)
+MISTAKES = (b"99999999999999999999", b"abc", b"-", b"08", b"1e", b"")
 MAX_WORDS = 3000
 # One file takes milliseconds; whoever takes a minute hangs.
 MAX_SECONDS_PER_FILE = 60
@@ -47,6 +50,12 @@ def originals(seed: int) -> list[Path]:
 def mutation(texts: list[bytes], binaries: list[bytes], seed: int, i: int) -> tuple[bytes, str]:
     """Mutation number i of this seed, and the ending of its name."""
     draw = random.Random(f"{seed}/case_files/{i}")
+    if KINDS[i % len(KINDS)] == _TWO_MISTAKES:
+        lines = draw.choice(texts).split(b"\n")
+        values = [at for at, line in enumerate(lines) if line.startswith(b"value_")] or range(len(lines))
+        for at in draw.sample(values, min(2, len(values))):
+            lines[at] = lines[at].partition(b":")[0] + b": " + draw.choice(MISTAKES)
+        return b"\n".join(lines), ".prototxt"
     pool, suffix = (texts, ".prototxt") if i % 2 else (binaries, ".pb")
     return mutated_bytes(draw.choice(pool), draw.choice(pool), draw), suffix
 
@@ -76,19 +85,29 @@ def read_mutations(seed: int, first: int, end: int) -> None:
             path.write_bytes(data)
             signal.alarm(MAX_SECONDS_PER_FILE)
             try:
-                read_case(path, schema, catalogue.operators)
-            except CaseFileError as error:
-                # A message is for people: short, and printable.
-                if len(str(error)) > MAX_WORDS or "\x1b" in str(error):
-                    return f"a message of {len(str(error))} characters: {str(error)[:200]}"
+                said = _refusal(path, schema, catalogue)
+                with numpy_alone():
+                    said_by_numpy = _refusal(path, schema, catalogue)
             except BaseException:
                 return traceback.format_exc()[-600:]
             finally:
                 signal.alarm(0)
-            return ""
+            # A message is for people: short, and printable.
+            if len(said) > MAX_WORDS or "\x1b" in said:
+                return f"a message of {len(said)} characters: {said[:200]}"
+            return "" if said == said_by_numpy else f"{said[:200]}; without the native core: {said_by_numpy[:200]}"
 
         for i in range(first, end):
             tell(i, attempt)
+
+
+def _refusal(path: Path, schema: Schema, catalogue: Catalogue) -> str:
+    """What is wrong with the file, in words; none where it is read."""
+    try:
+        read_case(path, schema, catalogue.operators)
+    except CaseFileError as error:
+        return str(error) or "no word"
+    return ""
 
 
 def in_process(folder: Path, seed: int, tries: range, at_once: int) -> list[Try]:
@@ -100,7 +119,7 @@ def in_process(folder: Path, seed: int, tries: range, at_once: int) -> list[Try]
         wrong = try_in_process("tests.campaign.case_files", (str(seed),), piece, environment)
         bad = [_failed(seed, i, what) for i, what in wrong.items()]
         good = [i for i in piece if i not in wrong]
-        return [*bad, *(Try(KINDS[i % 2], "", count=sum(j % 2 == i for j in good)) for i in range(2))]
+        return [*bad, *(Try(kind, "", count=sum(j % len(KINDS) == at for j in good)) for at, kind in enumerate(KINDS))]
 
     with ThreadPoolExecutor(at_once) as pool:
         found = [one for part in pool.map(some, pieces(tries)) for one in part]
@@ -109,7 +128,9 @@ def in_process(folder: Path, seed: int, tries: range, at_once: int) -> list[Try]
 
 
 def _failed(seed: int, i: int, what: str) -> Try:
-    return Try(KINDS[i % 2], f"python -m tests.campaign.case_files {seed} {i} {i + 1}", tracebacks=1, broken=(what,))
+    return Try(
+        KINDS[i % len(KINDS)], f"python -m tests.campaign.case_files {seed} {i} {i + 1}", tracebacks=1, broken=(what,)
+    )
 
 
 def by_command(folder: Path, seed: int, tries: range, at_once: int) -> list[Try]:

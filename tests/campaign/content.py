@@ -17,7 +17,7 @@ import numpy as np
 
 from mluops_gtest.authoring import (
     Baseline, DType, Operator, OutputSpec, ParamField, ParamMessage, RecipeOutput, Status, TensorSpec, Theory,
-    checks, diff1_and_diff2,
+    checks, exact,
 )
 
 
@@ -34,11 +34,16 @@ def noise(draw, params, dtype, *, count: int):
     return RecipeOutput({"x": draw.stream("x").lattice(count, 20)}, {"fault": 0, **params})
 
 
+def tiny(draw, params, dtype, *, count: int):
+    """Subnormal numbers."""
+    return RecipeOutput({"x": draw.stream("x").lattice(count, 20) * np.float32(1e-40)}, {"fault": 0, **params})
+
+
 OPERATOR = Operator(
     name="trial", released_name="trial", op_type=("TRIAL", 9998),
     summary="Doubles a vector.",
     inputs=(TensorSpec("x", "[N]", (DType.FLOAT,)),),
-    outputs=(OutputSpec("y", "[N]", {DType.FLOAT: diff1_and_diff2(1e-6)}),),
+    outputs=(OutputSpec("y", "[N]", {DType.FLOAT: exact()}),),
     params=ParamMessage("trial_param", 9002, "TrialParam", (ParamField("fault", 1, default=0),)),
     checks=(
         checks.handle_present("§1"),
@@ -48,7 +53,7 @@ OPERATOR = Operator(
         checks.not_empty("x", "§1"),
         *checks.pointers_present(["x", "y"], "§1"),
     ),
-    reference=reference, kernel=kernel, recipes={"noise": noise},
+    reference=reference, kernel=kernel, recipes={"noise": noise, "tiny": tiny},
     theory=lambda call: Theory(8 * call.tensor("x").desc.count, call.tensor("x").desc.count),
 )
 '''
@@ -66,7 +71,7 @@ def write_content(folder: Path, seed: int) -> Path:
     draw.shuffle(entries)
     lines = [
         f'- {{name: {name.partition("/")[2]}, tags: [random], doc: "§1", params: {{fault: {number}}}, '
-        f"data: {{recipe: noise, count: {draw.choice((16, 64, 1000, 5000))}}}}}\n"
+        f"data: {{recipe: {'tiny' if name in tiny_ids() else 'noise'}, count: {draw.choice((16, 64, 1000, 5000))}}}}}\n"
         for name, number in entries
     ]
     (root / "cases" / "trial.yaml").write_text("".join(lines))
@@ -84,3 +89,8 @@ def case_id(fault: Fault) -> str:
 def calm_ids() -> list[str]:
     """Cases that do nothing wrong, and notice what others did to their process."""
     return [f"trial/{CALM}_{i:03}" for i in range(_CALM_CASES)]
+
+
+def tiny_ids() -> list[str]:
+    """Those of them whose numbers are subnormal."""
+    return calm_ids()[::10]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.campaign.content import BACKEND, calm_ids
 from tests.campaign.results import comparable, differences, lost_or_doubled
-from tests.campaign.sandbox import Finished, Sandbox
+from tests.campaign.sandbox import Sandbox
 from tests.campaign.tally import Try
 
 CASES = (*calm_ids()[:12], "trial/f_answers_zeros")
@@ -44,13 +44,6 @@ def _options(root: Path, out: Path) -> Sequence[str]:
     return ("--root", str(root), "--out", str(out), "-q", "--no-isolate", "-b", BACKEND)
 
 
-def _try(kind: str, repro: str, done: Finished, lost: int, broken: Sequence[str]) -> Try:
-    return Try(
-        kind, repro, lost, done.tracebacks, int(done.code == 70), len(done.processes), len(done.files),
-        (*broken, *(f"left: {name}" for name in (*done.processes, *done.files))),
-    )  # fmt: skip
-
-
 def _stray(folder: Path, allowed: Sequence[str]) -> list[str]:
     if not folder.is_dir():
         return []
@@ -78,8 +71,8 @@ def _limited_run(folder: Path, root: Path, before: Path, most: int, i: int, seed
     broken += words
     broken += [] if done.code == 1 else [f"resumed: exit code {done.code}: {done.err[-300:]}"]
     broken += differences(comparable(before), comparable(out))
-    return _try(
-        "a limit on file sizes", f"python -m tests.campaign --only disks --try {i} --seed {seed}", done, lost, broken
+    return done.as_try(
+        "a limit on file sizes", f"python -m tests.campaign --only disks --try {i} --seed {seed}", lost, broken
     )
 
 
@@ -100,8 +93,8 @@ def _vanishing(folder: Path, root: Path, i: int, seed: int) -> Try:
     done = box.finish(process)
     remover.join()
     broken = [] if done.code == UNWRITABLE else [f"exit code {done.code}: {done.err[-300:]}"]
-    return _try(
-        "a results folder that vanishes", f"python -m tests.campaign --only disks --seed {seed}", done, 0, broken
+    return done.as_try(
+        "a results folder that vanishes", f"python -m tests.campaign --only disks --seed {seed}", 0, broken
     )
 
 
@@ -134,7 +127,7 @@ def _full_output(folder: Path, item: tuple[int, tuple[str, ...]]) -> Try:
     )
     if len(done.err.strip().splitlines()) > 3:
         broken.append(f"{arguments[0]}: more than a sentence: {done.err[-500:]}")
-    return _try("a full standard output", f"mluops-test {' '.join(arguments)} > /dev/full", done, 0, broken)
+    return done.as_try("a full standard output", f"mluops-test {' '.join(arguments)} > /dev/full", 0, broken)
 
 
 def _writers(root: Path, results: Path) -> list[tuple[str, ...]]:
@@ -165,4 +158,4 @@ def _full_file(folder: Path, item: tuple[int, tuple[str, ...]], seed: int) -> Tr
         broken.append(f"{most} bytes a file: {' '.join(arguments[:2])}: exit code {done.code}: {done.err[-300:]}")
     broken += [f"a stray file {path.name}" for path in box.folder.iterdir() if path.name not in allowed]
     repro = f"prlimit --fsize={most} mluops-test {' '.join(arguments)}"
-    return _try("a file that cannot be written", repro, done, 0, broken)
+    return done.as_try("a file that cannot be written", repro, 0, broken)

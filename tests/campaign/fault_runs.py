@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tests.campaign.content import BACKEND, CALM, calm_ids, case_id
+from tests.campaign.content import BACKEND, CALM, calm_ids, case_id, tiny_ids
 from tests.campaign.faults import Fault, everything
 from tests.campaign.results import lost_or_doubled, reported, written_lines
 from tests.campaign.sandbox import Finished, Sandbox
@@ -63,7 +63,9 @@ def alone(folder: Path, root: Path, fault: Fault, seed: int, jobs: int) -> Try:
     repro = f"python -m tests.campaign --only {fault.name} --seed {seed}"
     box = Sandbox(folder)
     out = folder / "results"
-    planned = [case_id(fault), *random.Random(f"{seed}/{fault.name}").sample(calm_ids(), CALM_CASES)]
+    draw = random.Random(f"{seed}/{fault.name}")
+    calm = (*draw.sample(calm_ids(), CALM_CASES), draw.choice(tiny_ids()))
+    planned = list(dict.fromkeys((case_id(fault), *calm)))
     jobs = 1 if fault.lonely else jobs
     more = ("--fresh-workers",) if fault.fresh else ()
     done = box.run("run", *planned, "--root", root, "--out", out, "-j", str(jobs), *OPTIONS, *more)
@@ -114,7 +116,4 @@ def _whole(
     kind: str, repro: str, done: Finished, lost: int, broken: Sequence[str], results: Sequence[dict[str, Any]]
 ) -> Try:
     bugs = max(int(done.code == 70), *(_bug(one) for one in results), 0)
-    return Try(
-        kind, repro, lost, done.tracebacks, bugs, len(done.processes), len(done.files),
-        (*broken, *(f"left: {name}" for name in (*done.processes, *done.files))),
-    )  # fmt: skip
+    return replace(done.as_try(kind, repro, lost, broken), bugs=bugs)

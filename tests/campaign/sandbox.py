@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tests.campaign.tally import Try
+
 ROOT: Final = Path(__file__).parents[2]
 TOKEN: Final = "CAMPAIGN_TOKEN"
 PIDS: Final = "CAMPAIGN_PIDS"
@@ -39,6 +41,15 @@ class Finished:
         """How many of Python's traces reached the user."""
         return sum(text.count("Traceback (most recent call last)") for text in (self.out, self.err))
 
+    def as_try(self, kind: str, repro: str, lost: int, broken: Sequence[str]) -> Try:
+        """What it counts for."""
+        traces = [f"a trace: {text[-1500:]}" for text in (self.out, self.err) if "Traceback (most" in text]
+        left = [f"left: {name}" for name in (*self.processes, *self.files)]
+        return Try(
+            kind, repro, lost, self.tracebacks, int(self.code == 70), len(self.processes), len(self.files),
+            (*broken, *left, *traces),
+        )  # fmt: skip
+
 
 class Sandbox:
     """Runs commands in `folder`; its `tmp` must be as empty afterwards as it was before."""
@@ -56,7 +67,7 @@ class Sandbox:
             PIDS: str(self.pids),
             "TMPDIR": str(self.tmp),
             "MLUOPS_TEST_CACHE": str(folder.parent / "cache"),
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": os.pathsep.join((str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep))),
             "PYTHONDONTWRITEBYTECODE": "1",
             "COLUMNS": "120",
         }
@@ -67,10 +78,12 @@ class Sandbox:
         stdout: Path | None = None,
         most_file_bytes: int | None = None,
         environment: Mapping[str, str] | None = None,
+        module: str = "mluops_gtest",
     ) -> "subprocess.Popen[bytes]":
-        """Start `mluops-test ARGUMENTS` in a session of its own."""
+        """Start `mluops-test ARGUMENTS`, or another module's program, in a session of its own."""
 
         def limit() -> None:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # children of nohup would ignore it
             resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
             if most_file_bytes is not None:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (most_file_bytes, most_file_bytes))
@@ -78,7 +91,7 @@ class Sandbox:
         piped = most_file_bytes is not None  # a limit on files holds for those that a command prints to, too
         with open(stdout or self.folder / "out", "wb") as out, open(self.folder / "err", "wb") as err:
             return subprocess.Popen(
-                [sys.executable, "-m", "mluops_gtest", *map(str, arguments)],
+                [sys.executable, "-m", module, *map(str, arguments)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE if piped else out,
                 stderr=subprocess.PIPE if piped else err,
@@ -117,9 +130,10 @@ class Sandbox:
         stdout: Path | None = None,
         most_file_bytes: int | None = None,
         environment: Mapping[str, str] | None = None,
+        module: str = "mluops_gtest",
     ) -> Finished:
-        """Run `mluops-test ARGUMENTS` to its end."""
-        return self.finish(self.start(arguments, stdout, most_file_bytes, environment))
+        """Run `mluops-test ARGUMENTS`, or another module's program, to its end."""
+        return self.finish(self.start(arguments, stdout, most_file_bytes, environment, module))
 
     def _wait_until_alone(self) -> list[tuple[int, str]]:
         deadline = time.monotonic() + GRACE_SECONDS

@@ -3,7 +3,7 @@
 import unicodedata
 from pathlib import Path
 
-from tests.campaign.content import case_id
+from tests.campaign.content import BACKEND, case_id
 from tests.campaign.fault_runs import OPTIONS, shared_faults
 from tests.campaign.sandbox import Sandbox
 from tests.campaign.tally import Try
@@ -40,13 +40,20 @@ def words(folder: Path, root: Path, *, quick: bool) -> list[Try]:
         ("history", "add", out, "--db", folder / "history.sqlite"),
         ("history", "show", case_id(shared_faults()[0]), "--db", folder / "history.sqlite"),
     ]
+    plugin = ["-rA", "-p", "no:cacheprovider", "-p", "mluops_gtest.pytest_plugin", "--mluops-root", root]
+    for case in cases:
+        plugin += ["--mluops-select", case] if case.endswith(("_escape_sequences", "_hostile_name", "_text")) else []
+    shown.append((*plugin, "--mluops-backend", BACKEND))
     if quick:
-        shown = [one for one in shown if one[0] == "run" or one[-1] in ("markdown", "github")]
+        shown = [one for one in shown if one[0] == "run" or one[-1] in ("markdown", "github", BACKEND)]
     tries = []
     for arguments in shown:
-        done = box.run(*arguments)
+        by_pytest = arguments[0] == plugin[0]
+        done = box.run(*arguments, module="pytest" if by_pytest else "mluops_gtest")
         name = " ".join(str(word) for word in arguments[:1] + arguments[-2:])
-        broken = [f"{name}: exit code {done.code}: {done.err[-300:]}"] if done.code in (None, 70) else []
+        # pytest says with 1 that tests failed, and with all others that something else went wrong.
+        bad_codes = {*range(256), None} - {1} if by_pytest else {None, 70}
+        broken = [f"{name}: exit code {done.code}: {done.err[-300:]}"] if done.code in bad_codes else []
         for place, text in (("output", "" if arguments[-1] in DATA else done.out), ("errors", done.err)):
             if signs := acting(text):
                 broken.append(f"{name}: {signs} in its {place}")

@@ -50,6 +50,6 @@ def fault(
 
 def everything() -> dict[str, Fault]:
     """All faults, by name."""
-    from tests.campaign.faults import answers, ends, memory, processes, protocol, state, text  # noqa: F401
+    from tests.campaign.faults import answers, ends, memory, processes, protocol, state, text, unfinished  # noqa: F401
 
     return dict(sorted(ALL.items()))

@@ -146,6 +146,16 @@ def reads_the_next_request(call):
     time.sleep(0.2)
 
 
+@fault("protocol", "passed", "crashed")
+def leaves_a_child_that_reads_the_next_request(call):
+    if os.fork() == 0:
+        lines = [socket.socket(fileno=fd) for fd in _lines()]
+        for line in lines:
+            while line.recv(1 << 16):
+                pass
+        time.sleep(600)
+
+
 def _patch(attribute: str, answer) -> None:
     """Every function of that name in any module of the harness that this worker holds."""
     for name, module in list(sys.modules.items()):

@@ -13,9 +13,14 @@ import tempfile
 import threading
 import time
 
+import msgspec
 import numpy as np
 
 from tests.campaign.faults import fault
+from tests.campaign.floats import change_floats
+
+# What must outlive its call.
+KEPT = []
 
 
 @fault("state", "passed")
@@ -111,7 +116,18 @@ def calls_back_on_numpy_warnings(call):
 
 @fault("state", "passed")
 def rounds_upwards(call):
-    ctypes.CDLL(None).fesetround(0x800)
+    change_floats("upwards")
+
+
+@fault("state", "passed")
+def flushes_subnormals(call):
+    change_floats("flush")
+
+
+@fault("state", "passed")
+def traps_divisions(call):
+    """The next division by zero is a SIGFPE."""
+    change_floats("trap")
 
 
 @fault("state", "passed", "crashed")
@@ -119,19 +135,6 @@ def leaves_a_posix_timer(call):
     library, timer, first = ctypes.CDLL(None), ctypes.c_void_p(), (ctypes.c_long * 4)(0, 0, 0, 20_000_000)
     library.timer_create(1, None, ctypes.byref(timer))
     library.timer_settime(timer, 0, first, None)
-
-
-@fault("state", "passed", "failed")
-def writes_after_it_returned(call):
-    arrays = [tensor.array for tensor in call.outputs.values() if tensor is not None and tensor.array is not None]
-
-    def spoil() -> None:
-        end = time.monotonic() + 0.1
-        while time.monotonic() < end:
-            for number, array in enumerate(arrays):
-                array[...] = number + 3
-
-    threading.Thread(target=spoil).start()
 
 
 @fault("state", "passed")
@@ -151,6 +154,29 @@ def patches_imports(call):
         raise ImportError("patched")
 
     builtins.__import__ = refuse
+
+
+@fault("state", "passed", "crashed", "error")
+def patches_msgspec(call):
+    msgspec.json.encode = lambda *_: b"nonsense"
+
+
+@fault("state", "passed")
+def leaves_a_busy_thread(call):
+    """No thread of Python: one that waits for a lock which it never gets, and uses the processor meanwhile."""
+    library, handle = ctypes.CDLL(None), ctypes.c_ulong()
+    lock = ctypes.c_int()
+    KEPT.append(lock)
+    library.pthread_spin_init(ctypes.byref(lock), 0)
+    library.pthread_spin_lock(ctypes.byref(lock))
+    library.pthread_create(ctypes.byref(handle), None, library.pthread_spin_lock, ctypes.byref(lock))
+
+
+@fault("state", "passed")
+def leaves_an_idle_thread(call):
+    """As pools of OpenMP and BLAS do."""
+    library, handle = ctypes.CDLL(None), ctypes.c_ulong()
+    library.pthread_create(ctypes.byref(handle), None, library.sleep, ctypes.c_void_p(600))
 
 
 @fault("state", "passed")
@@ -235,3 +261,25 @@ def leaves_files_in_the_temporary_folder(call):
     """Its own business: not the harness's file, but the worker's folder goes with it."""
     path = tempfile.mkstemp()[1]
     os.unlink(path)
+
+
+@fault("state", "passed")
+def leaves_thousands_of_nested_folders(call):
+    """Deeper than the recursion limit, and longer than a path may be."""
+    os.chdir(tempfile.mkdtemp())
+    for _ in range(3000):
+        os.mkdir("d")
+        os.chdir("d")
+
+
+@fault("state", "passed")
+def leaves_a_locked_folder(call):
+    folder = tempfile.mkdtemp()
+    os.mkdir(f"{folder}/inner")
+    os.chmod(folder, 0)
+
+
+@fault("state", "passed")
+def leaves_a_sparse_file_of_20_gib(call):
+    with open(tempfile.mkstemp()[0], "wb") as file:
+        file.truncate(20 << 30)
