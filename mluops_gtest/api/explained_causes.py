@@ -34,6 +34,7 @@ class CauseSummary(Value):
 
     # `v3:…`; of a failure that is not explained (a crash, a wrong status) its fingerprint.
     id: str
+    # Empty: several fail in the same way.
     operator: str
     outcome: str
     headline: str
@@ -78,7 +79,8 @@ def _summary(group: "CauseGroup") -> CauseSummary:
     from mluops_gtest.model.reasons.explained import headline_parts, headline_words
 
     head, example = group.headline, group.example
-    words = f"{group.operator}: {example.outcome.value}: {example.reason}" if head is None else headline_words(head)
+    operator = group.operator or "several operators"
+    words = f"{operator}: {example.outcome.value}: {example.reason}" if head is None else headline_words(head)
     place, law_words, condition = ("", "", "") if head is None else headline_parts(head)
     samples = [s for one in example.explained if head is not None and one.output == head.output for s in one.samples]
     return CauseSummary(

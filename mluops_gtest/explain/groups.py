@@ -31,6 +31,7 @@ _MAX_PLACES: Final = 4
 class CauseGroup(Value):
     """Cases that fail for one cause, the smallest first; without a headline they share a fingerprint or an outcome."""
 
+    # Empty: they are of several.
     operator: str
     members: tuple[CaseResult, ...]
     mark: str
@@ -92,7 +93,9 @@ def cause_groups(
         for group in _of_operator(operator, results, by_operator[operator], shapes.get(operator, {}))
     ]
     alike = map(_ordered, others.values())
-    groups.extend(CauseGroup(same[0].operator, same, same[0].fingerprint, same) for same in alike)
+    for same in alike:
+        operators = {result.operator for result in same}
+        groups.append(CauseGroup("" if len(operators) > 1 else same[0].operator, same, same[0].fingerprint, same))
     return tuple(sorted(groups, key=lambda group: (-len(group.members), group.members[0].case)))
 
 

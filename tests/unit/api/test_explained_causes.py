@@ -54,6 +54,11 @@ def test_the_samples_are_those_of_a_case_in_which_the_headline_holds(tmp_path):
             assert {sample["got"] for sample in cause["samples"]} == {"0.0"}
 
 
+def test_no_operator_is_blamed_for_others(tmp_path):
+    (cause,) = written(tmp_path, crash("a", "v1:a", "boom"), crash("a", "v1:a", "boom", operator="other"))["causes"]
+    assert (cause["operator"], cause["headline"]) == ("", "several operators: crashed: boom")
+
+
 def test_at_most_a_hundred_causes_and_twenty_ids_the_rest_is_counted(tmp_path):
     document = written(tmp_path, *(crash(f"{i}-{j}", f"v1:{i}") for i in range(120) for j in range(1 + (i < 3) * 30)))
     assert len(document["causes"]) == 100
