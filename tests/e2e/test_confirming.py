@@ -45,8 +45,10 @@ def test_green_runs_cost_nothing(run_toy):
     assert calls() == [[2, 3, 4]]
 
 
-@pytest.mark.parametrize(("name", "outcome"), [("WrongAfter3", "failed"), ("DiesAfter3", "crashed")])
-def test_what_fails_behind_the_case_before_alone_says_so(run_toy, cli, name, outcome):
+@pytest.mark.parametrize(
+    ("name", "outcome"), [("WrongAfter3", "failed"), pytest.param("DiesAfter3", "crashed", marks=pytest.mark.slow)]
+)
+def test_what_fails_behind_the_case_before_alone_says_so(run_toy, name, outcome):
     result = run_toy(name)
     assert result.code == 1
     assert outcomes(result) == ["passed", "passed", outcome]
@@ -55,11 +57,15 @@ def test_what_fails_behind_the_case_before_alone_says_so(run_toy, cli, name, out
     assert one["reason"].startswith("only after scale_by/ramp_3, not alone: ")
     assert [attempt["outcome"] for attempt in one["attempts"]] == [outcome, "passed", outcome]
     assert f"mluops-test run {IDS[1]} {IDS[2]} " in one["repro"]
-    again = run_toy(name, ids=IDS[1:])
-    assert again.results[IDS[2]]["causes"][0] == one["causes"][0]
-    assert again.results[IDS[2]]["fingerprint"] == one["fingerprint"]
 
 
+@pytest.mark.slow
+def test_the_repro_line_tells_the_same(run_toy):
+    whole, pair = (run_toy("WrongAfter3", ids=ids).results[IDS[2]] for ids in (IDS, IDS[1:]))
+    assert (pair["causes"], pair["fingerprint"]) == (whole["causes"], whole["fingerprint"])
+
+
+@pytest.mark.slow
 def test_the_fingerprint_is_that_of_the_first_failure(run_toy):
     behind = run_toy("WrongAfter3").results[IDS[2]]
     flaky = run_toy("WrongAt4Once").results[IDS[2]]
@@ -113,7 +119,14 @@ def test_retries_come_first(run_toy):
 
 
 @pytest.mark.parametrize(
-    "options", [("-x",), ("-j", 2), ("--repeat", 2), ("--guard-pages",), ("--perf", "--samples", 3)]
+    "options",
+    [
+        ("-x",),
+        ("-j", 2),
+        ("--repeat", 2),
+        ("--guard-pages",),
+        pytest.param(("--perf", "--samples", 3), marks=pytest.mark.slow),
+    ],
 )
 def test_beside_other_options(run_toy, options):
     result = run_toy("WrongAlways", *options)

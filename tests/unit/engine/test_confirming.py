@@ -1,8 +1,11 @@
 """Which failures are confirmed: the first of a kind, then one in 20, and only while there is time."""
 
+import pytest
+
 from mluops_gtest.engine.caller import InlineCaller
 from mluops_gtest.engine.confirming import UNCONFIRMED, Confirming
 from mluops_gtest.engine.execute import Executor, Options
+from mluops_gtest.engine.loading import BackendChoice
 from mluops_gtest.model.cause import NothingCompared, TimedOut, Unwritten
 from mluops_gtest.model.cause.base import Places
 from mluops_gtest.model.result import CaseResult, Outcome
@@ -43,6 +46,14 @@ def test_a_failure_that_takes_more_than_there_is_left_is_not_confirmed():
     assert [confirming.is_due("lane", failure(f"op{seconds}"), seconds) for seconds in (60.0, 60.5)] == [True, False]
     now[0] = 1000.0
     assert [confirming.is_due("lane", failure(f"at{seconds}"), seconds) for seconds in (250.0, 251.0)] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("spec", "serve", "keeps"),
+    [("exec:./a.out", False, False), ("exec:./a.out", True, True), ("c:./a.so", False, True)],
+)
+def test_a_program_without_serve_has_no_history(spec, serve, keeps):
+    assert BackendChoice(spec, (), serve=serve).keeps_state is keeps
 
 
 class Clocked:
