@@ -14,8 +14,7 @@ from benchmarks.plain_c import at, compiled, number
 from benchmarks.rows import Goal, Rounds, Row, interleaved
 from mluops_gtest.codec.case_files.elements import decode, encode
 from mluops_gtest.codec.case_files.files import read_document, write_document
-from mluops_gtest.codec.schema.proto_text import proto_files
-from mluops_gtest.codec.schema.schema import Document, Schema, TensorDocument
+from mluops_gtest.codec.schema.schema import Document, Schema, TensorDocument, proto_files
 from mluops_gtest.codec.wire.text_reader import read_text
 from mluops_gtest.codec.wire.text_writer import write_text
 from mluops_gtest.model.dtypes import Array, DType

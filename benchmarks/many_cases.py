@@ -40,6 +40,33 @@ EVALUATED = BASELINE.copy()
 def test_tiny(number):
     np.testing.assert_allclose(EVALUATED[number], BASELINE[number])
 """
+# All outputs are 7, which no baseline is.
+WRONG = """\
+%s
+from mluops_gtest import Status
+
+
+class Wrong:
+    name = "wrong"
+
+    def run(self, call):
+        for name in call.outputs:
+            call.array(name)[...] = 7
+        return Status.SUCCESS
+
+
+backend = Wrong()
+"""
+UNCONFIRMED = """\
+import sys
+from mluops_gtest.cli.main import run_main
+from mluops_gtest.engine.confirming import Confirming
+Confirming.is_due = lambda *_: False
+sys.exit(run_main(sys.argv[1:]))
+"""
+WITHOUT = "failures not confirmed"
+# What confirming may take of a short run.
+WITHOUT_AND_A_MINUTE = f"{WITHOUT}, and 60 s"
 PYTEST, IMPORT = "pytest", "import numpy, click"
 # What a case may take all in: to load, call, judge and write it.
 HALF_A_MILLISECOND = "0.5 ms"
@@ -134,6 +161,18 @@ def looks_after_a_call() -> Rounds:
         yield {"ours": seconds_of(look), LOOK_LIMIT: 20e-6}
 
 
+def wrong_everywhere(imports: str, count: int) -> Rounds:
+    with commands() as python:
+        root = generated(python, count)
+        backend = Path(root, "wrong.py")
+        backend.write_text(WRONG % imports)
+        words = run(root, "--backend", str(backend))
+        while True:
+            without = python.take("-c", UNCONFIRMED, *words, right=(1,)).seconds
+            confirmed = python.ours(*words, right=(1,)).seconds
+            yield {"ours": confirmed, WITHOUT: without, WITHOUT_AND_A_MINUTE: without + 60}
+
+
 def memory(few: int, many: int) -> Rounds:
     with commands() as python:
         roots = {count: generated(python, count) for count in (few, many)}
@@ -186,6 +225,10 @@ def rows() -> Iterator[Row]:
         (Goal("inline", 1.0), Goal("inline and 1 ms a case", 1.0)),
         why=WHY_WORKERS,
     )
+    for name, imports, count in (("python", "import numpy", 1000), ("torch", "import torch", 100)):
+        what = f"{count} tiny cases of which all fail, some confirmed in fresh workers that import {imports[7:]}"
+        goals = (Goal(WITHOUT_AND_A_MINUTE, 1),)
+        yield Row(f"cases/wrong/{name}", what, partial(wrong_everywhere, imports, count), goals)
     what = "floats, functions, threads, children, mappings and timers after a call"
     yield Row("cases/left-in-worker", what, looks_after_a_call, (Goal(LOOK_LIMIT, 1),), quick=True)
     goals = (Goal("of 100", 1.1), Goal(HALF_A_MILLISECOND, 1))

@@ -8,12 +8,13 @@ from mluops_gtest.api.run_setup import context_of, options_of
 from mluops_gtest.api.session import Session
 from mluops_gtest.content.selection import Selected
 from mluops_gtest.engine.callers import open_callers
+from mluops_gtest.engine.confirming import Confirming
 from mluops_gtest.engine.float_state import own_floats
 from mluops_gtest.engine.lanes import PlannedCase
 from mluops_gtest.engine.leaks import LeakWatch
 from mluops_gtest.engine.outputs import OutputKeeper
 from mluops_gtest.engine.request import RunRequest
-from mluops_gtest.engine.run import CaseLane, executor_of
+from mluops_gtest.engine.run import CaseLane, executor_of, with_commands
 from mluops_gtest.generate.source import StoredCases
 from mluops_gtest.model import result as model_result
 from mluops_gtest.model.case import Case
@@ -41,7 +42,7 @@ class CaseRunner:
         self.version, self.precision = callers[0].version, callers[0].precision
         self.is_reference = callers[0].is_reference
         self._source = _OneByOne(self._session, request)
-        self._lane = CaseLane(executor, catalogue.operators, self._source, context, LeakWatch())
+        self._lane = CaseLane(executor, catalogue.operators, self._source, context, LeakWatch(), Confirming())
         return self
 
     def __exit__(
@@ -68,22 +69,21 @@ class CaseRunner:
     def result_of(self, case: Selected) -> model_result.CaseResult:
         """The same for those inside."""
         assert self._lane is not None, "the runner is open"
-        self._source.case = case
-        return self._lane.run(PlannedCase(case.id, case.operator, case.tags)).result
+        self._source.cases[case.id] = case
+        finished = self._lane.run(PlannedCase(case.id, case.operator, case.tags))
+        return with_commands(finished.result, self._lane.context)
 
 
 class _OneByOne:
-    """Loads the case that is asked for next; locks and schema are read once per operator."""
+    """Loads the cases that were asked for; locks and schema are read once per operator."""
 
     def __init__(self, session: Session, request: RunRequest) -> None:
         self._session, self._request = session, request
         self._sources: dict[str, StoredCases] = {}
-        self.case: Selected | None = None
+        self.cases: dict[str, Selected] = {}
 
     def load(self, case_id: str) -> Case:
-        case = self.case
-        assert case is not None, "a case is asked for"
-        assert case.id == case_id, "the case is the one that is asked for"
+        case = self.cases[case_id]
         if case.draft is None:
             return self._source((case,)).load(case_id)
         return self.of_operator(case.operator).load(case_id)

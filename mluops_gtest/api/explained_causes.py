@@ -34,6 +34,7 @@ class CauseSummary(Value):
 
     # `v3:…`; of a failure that is not explained (a crash, a wrong status) its fingerprint.
     id: str
+    # Empty: several fail in the same way.
     operator: str
     outcome: str
     headline: str
@@ -78,9 +79,10 @@ def _summary(group: "CauseGroup") -> CauseSummary:
     from mluops_gtest.model.reasons.explained import headline_parts, headline_words
 
     head, example = group.headline, group.example
-    words = f"{group.operator}: {example.outcome.value}: {example.reason}" if head is None else headline_words(head)
+    operator = group.operator or "several operators"
+    words = f"{operator}: {example.outcome.value}: {example.reason}" if head is None else headline_words(head)
     place, law_words, condition = ("", "", "") if head is None else headline_parts(head)
-    shown = [s for one in example.explained if head is not None and one.output == head.output for s in one.samples]
+    samples = [s for one in example.explained if head is not None and one.output == head.output for s in one.samples]
     return CauseSummary(
         id=_cut(group.mark),
         operator=_cut(group.operator),
@@ -90,7 +92,7 @@ def _summary(group: "CauseGroup") -> CauseSummary:
         place=_cut(place),
         law=_cut(law_words),
         condition=_cut(condition),
-        samples=tuple(CauseSample(s.index, _cut(s.evaluated), _cut(s.baseline)) for s in shown[:_MAX_SAMPLES]),
+        samples=tuple(CauseSample(s.index, _cut(s.evaluated), _cut(s.baseline)) for s in samples[:_MAX_SAMPLES]),
         cases=len(group.members),
         smallest=tuple(_cut(result.case) for result in group.members[:_MAX_NAMED]),
         repro=_cut(example.repro),

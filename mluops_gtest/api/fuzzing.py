@@ -8,17 +8,17 @@ from typing import Final
 
 from mluops_gtest.api.session import Session
 from mluops_gtest.engine.buffers import Side
-from mluops_gtest.engine.caller import Caller, ThreadsCaller
 from mluops_gtest.engine.callers import open_callers
-from mluops_gtest.engine.execute import Executor, Options
+from mluops_gtest.engine.execute import Options
 from mluops_gtest.engine.float_state import own_floats
+from mluops_gtest.engine.outputs import OutputKeeper
 from mluops_gtest.engine.request import RunRequest
+from mluops_gtest.engine.run import executor_of
 from mluops_gtest.engine.stress import Stress
-from mluops_gtest.engine.stressed_cases import StressedExecutor
 from mluops_gtest.errors import ExitCode, NothingSelectedError, UsageError
 from mluops_gtest.fuzz.corpus import Corpus
 from mluops_gtest.fuzz.draws import Draws
-from mluops_gtest.fuzz.hunt import Hunt, HuntReport, Ran, RunsCases, lanes_here
+from mluops_gtest.fuzz.hunt import Hunt, HuntReport, Ran, lanes_here
 from mluops_gtest.fuzz.keeping import is_failure
 from mluops_gtest.fuzz.targets import FuzzedOperator
 from mluops_gtest.minimise.search import Minimised, minimised
@@ -79,9 +79,9 @@ def hunt(
     """Run the hunt; `begin` hears what is drawn for once the backend is loaded, `tell` every verdict."""
     corpus = Corpus(request.corpus, session.catalogue.operators)
     targets = targets_of(request, session, corpus)
-    options = _options(request.run)
+    options = hunt_options(request.run)
     with open_callers(request.run, session.catalogue) as callers:
-        runners = [_runner(caller, options) for caller in callers]
+        runners = [executor_of(caller, options) for caller in callers]
         begin(targets)
         return Hunt(targets, lanes_here(runners, corpus), corpus, tell).run(request.cases, request.seconds)
 
@@ -89,8 +89,10 @@ def hunt(
 class HuntRunner:
     """The backend of a hunt, open for any number of calls that somebody else draws."""
 
-    def __init__(self, session: Session, request: RunRequest) -> None:
+    def __init__(self, session: Session, request: RunRequest, keep: OutputKeeper | None = None) -> None:
+        """`keep` sees the outputs of every call that answered and should have computed."""
         self._operators, self._request, self._catalogue = session.catalogue.operators, request, session.catalogue
+        self._keep = keep
         self._open = contextlib.ExitStack()
         # What the backend says of itself.
         self.backend = self.version = ""
@@ -99,8 +101,9 @@ class HuntRunner:
     def __enter__(self) -> "HuntRunner":
         """Load the backend; an error says why that is impossible."""
         (caller,) = self._open.enter_context(open_callers(self._request, self._catalogue))
-        self._runner = _runner(caller, _options(self._request))
+        self._runner = executor_of(caller, hunt_options(self._request), self._keep)
         self.backend, self.version = caller.name, caller.version
+        self.precision, self.is_reference = caller.precision, caller.is_reference
         return self
 
     def __exit__(
@@ -123,7 +126,8 @@ class HuntRunner:
         return small.result, small
 
 
-def _options(request: RunRequest) -> Options:
+def hunt_options(request: RunRequest) -> Options:
+    """How calls of a hunt are run and judged."""
     stress = None if request.stress is None else Stress.parse(request.stress)
     if stress is not None and stress.times is None:
         raise UsageError(
@@ -136,13 +140,6 @@ def _options(request: RunRequest) -> Options:
         stress=stress,
         sides=tuple(Side) if request.guard_pages else (None,),
     )
-
-
-def _runner(caller: Caller, options: Options) -> RunsCases:
-    if options.stress is None:
-        return Executor(caller, options)
-    assert isinstance(caller, ThreadsCaller), "cases under stress run in worker processes"
-    return StressedExecutor(caller, options, options.stress)
 
 
 def hunt_exit_code(report: HuntReport) -> ExitCode:

@@ -7,8 +7,7 @@ from pathlib import Path
 from mluops_gtest.content.root import recorded_roots
 from mluops_gtest.errors import UsageError
 from mluops_gtest.files.case_suffixes import TEXT
-from mluops_gtest.files.writing import replace_text
-from mluops_gtest.gate.baseline import baseline_from_json, baseline_text, is_baseline, load_json
+from mluops_gtest.gate.baseline import baseline_from_json, is_baseline, load_json
 from mluops_gtest.gate.decision import Accept, Decision, Policy, decide
 from mluops_gtest.gate.drift import DriftLimits
 from mluops_gtest.gate.reference import Reference, reference_of, with_runs
@@ -54,16 +53,16 @@ class GateRequest(Value):
         return cases_asked_for(report.selection, reference.cases, _canonical(recorded_roots(report.selection)))
 
 
-def reach_decision(request: GateRequest, today: datetime.date | None = None) -> Decision:
+def reach_decision(request: GateRequest) -> Decision:
     """Compare the results with the baseline and decide."""
     report = _report(request.results)
     reference = with_runs(read_reference(request.against), request.further_runs())
     policy = _policy(request, report, reference)
     wanted = request.asked_for(report, reference)
-    return decide(report, reference, request.ledger(), today or datetime.date.today(), policy, wanted)
+    return decide(report, reference, request.ledger(), datetime.date.today(), policy, wanted)
 
 
-def make_update(request: GateRequest, today: datetime.date | None = None) -> Update:
+def make_update(request: GateRequest) -> Update:
     """The baseline that the results make; the file is not written yet."""
     report, old = _report(request.results), None
     assert isinstance(request.against, Path), "an update writes a file"
@@ -76,7 +75,7 @@ def make_update(request: GateRequest, today: datetime.date | None = None) -> Upd
         old = read_reference(request.against)
     wanted = None if old is None else request.asked_for(report, old)
     runs, policy = request.further_runs(), _policy(request, report, old)
-    return update(report, old, request.ledger(), today or datetime.date.today(), runs, policy, wanted)
+    return update(report, old, request.ledger(), datetime.date.today(), runs, policy, wanted)
 
 
 def _policy(request: GateRequest, report: RunReport, reference: Reference | None) -> Policy:
@@ -96,11 +95,6 @@ def _policy(request: GateRequest, report: RunReport, reference: Reference | None
         require_coverage=request.require_coverage,
         require_isolated=request.require_isolated,
     )
-
-
-def write_baseline(path: Path, made: Update) -> None:
-    """The baseline file, whole or not at all."""
-    replace_text(path, baseline_text(made.reference))
 
 
 def _report(results: Path | RunReport) -> RunReport:

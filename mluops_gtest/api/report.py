@@ -1,6 +1,5 @@
 """Reports and results for Python programs: what the engine gives, which can be saved and which notebooks can show."""
 
-from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -110,13 +109,10 @@ class RunReport(model_report.RunReport):
 
     def __repr__(self) -> str:
         name = self.backend.get("name", "?")
-        return f"<RunReport of {counted(len(self.results), 'case')} on {name}: {_words(self.summary.items())}>"
+        counts = ", ".join(f"{number} {outcome}" for outcome, number in self.summary.items())
+        return f"<RunReport of {counted(len(self.results), 'case')} on {name}: {counts}>"
 
     def _repr_html_(self) -> str:
         from mluops_gtest.reports.notebook import report_html
 
         return report_html(self, _MAX_SHOWN)
-
-
-def _words(counts: Iterable[tuple[str, int]]) -> str:
-    return ", ".join(f"{number} {outcome}" for outcome, number in counts)

@@ -84,3 +84,6 @@ def refuse_on_cluster(request: RunRequest, jobs: int | None) -> None:
     for name, given in refused.items():
         if given:
             raise UsageError(f"{name} does not go with --cluster: {advice[name]}.")
+    for file in request.ship:
+        if file not in request.backend:
+            raise UsageError(f"--ship {file}: --backend {request.backend} does not name that file.")

@@ -27,7 +27,8 @@ def options_of(request: RunRequest, catalogue: Catalogue, cases: int, lanes: int
     return Options(
         repeat=request.repeat,
         bitwise=request.bitwise,
-        elementwise=_elementwise(request),
+        # Under stress a lost addition counts, however small.
+        elementwise=True if request.elementwise is None and request.stress is not None else request.elementwise,
         bounds=KeptBounds(lambda operator: catalogue.root_of(operator).generators),
         arbitrate=(lambda operator: catalogue.operators.part(operator, EXACT)) if request.arbitrate else None,
         strict=request.strict,
@@ -51,11 +52,6 @@ def _sampling(request: RunRequest) -> "Sampling":
     from mluops_gtest.engine.perf import Sampling
 
     return Sampling(request.warmup, request.samples, request.cold_cache)
-
-
-def _elementwise(request: RunRequest) -> bool | None:
-    """Under stress a lost addition counts, however small: elements beyond what arithmetic allows fail a case there."""
-    return True if request.elementwise is None and request.stress is not None else request.elementwise
 
 
 def context_of(

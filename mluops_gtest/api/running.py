@@ -1,7 +1,7 @@
 """A run for Python programs: the engine of `mluops-test run`, a report instead of an exit code, files only if asked."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from mluops_gtest.backends.registry import checked_backend
 from mluops_gtest.content.root import BUILTIN
 from mluops_gtest.engine.caller import Caller, InlineCaller
 from mluops_gtest.engine.callers import open_callers
-from mluops_gtest.engine.float_state import FloatState, own_floats, require_float_state
+from mluops_gtest.engine.float_state import own_floats, require_float_state
 from mluops_gtest.engine.lanes import PlannedCase
 from mluops_gtest.engine.request import RunRequest
 from mluops_gtest.engine.run import run as run_planned
@@ -98,10 +98,16 @@ def run(
     session = Session(request.roots)
     with contextlib.ExitStack() as stack:
         before = stack.enter_context(own_floats())
-        folder = None if out is None else stack.enter_context(_folder(Path(out), overwrite=overwrite))
-        callers = stack.enter_context(
-            open_callers(request, session.catalogue) if isinstance(backend, str) else _opened(backend, before)
-        )
+        folder = None
+        if out is not None:
+            advice = "name another one, or say overwrite=True"
+            folder = stack.enter_context(ResultsFolder.new(Path(out), overwrite=overwrite, advice=advice))
+        if isinstance(backend, str):
+            callers = stack.enter_context(open_callers(request, session.catalogue))
+        else:
+            # Whoever made the object closes it.
+            require_float_state(spec)
+            callers = [InlineCaller(checked_backend(spec, backend), before)]
         report = _run(session, request, callers, folder, on_result)
     # No command line can name an object of this process.
     return report if isinstance(backend, str) else report.without_commands()
@@ -146,14 +152,6 @@ def _telling(on_result: Callable[[CaseResult], None]) -> Listener:
     return listen
 
 
-@contextlib.contextmanager
-def _opened(backend: Backend, floats: FloatState) -> Iterator[list[Caller]]:
-    """An object of this process; whoever made it closes it."""
-    name = f"object:{getattr(backend, 'name', '?')}"
-    require_float_state(name)
-    yield [InlineCaller(checked_backend(name, backend), floats)]
-
-
 def _inline(isolate: bool | None) -> bool:
     if isolate:
         raise UsageError(
@@ -184,7 +182,3 @@ def _refuse(request: RunRequest) -> None:
         )
     if request.guard_pages:
         refuse_guard_pages(request)
-
-
-def _folder(path: Path, *, overwrite: bool) -> ResultsFolder:
-    return ResultsFolder.new(path, overwrite=overwrite, advice="name another one, or say overwrite=True")

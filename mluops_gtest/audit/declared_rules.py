@@ -10,7 +10,7 @@ from mluops_gtest.audit.subject import Problem, Problems, Subject
 from mluops_gtest.model.binding import bind_values
 from mluops_gtest.model.call import OpCall
 from mluops_gtest.model.case import CaseDraft
-from mluops_gtest.model.operator import Check, CheckVerdict, Operator, source_of
+from mluops_gtest.model.operator import Check, Operator, source_of
 from mluops_gtest.model.status import Status
 from mluops_gtest.model.tensor import contiguous
 
@@ -60,15 +60,6 @@ def checks_in_order(subject: Subject) -> Problems:
                 yield _of_check(subject, first, f"a case breaks {second.name} together with it", remedy)
 
 
-def shows_order(operator: Operator, expected: str, call: OpCall) -> bool:
-    """The call breaks the expected check and a later one of another status, so that their order decides the answer."""
-    order = [check.name for check in operator.checks]
-    first, *later = operator.checks[order.index(expected) :]
-    return any(
-        check.status != first.status and check.subsumed is None and _holds(check, call) is False for check in later
-    )
-
-
 def no_check_forgotten(subject: Subject) -> Problems:
     """Without any one check some case gets another status, unless the operator says why another answers anyway."""
     for name in subject.operator.answered_anyway.keys() - {check.name for check in subject.reachable}:
@@ -80,7 +71,7 @@ def no_check_forgotten(subject: Subject) -> Problems:
     calls = [(status, call) for status, _, call in _refused(subject)]
     for check in subject.reachable:
         rest = replace(subject.operator, checks=tuple(c for c in subject.operator.checks if c is not check))
-        unnoticed = all(_same_status(_answer(rest, call), status) for status, call in calls)
+        unnoticed = all(_still_answers(rest, call, status) for status, call in calls)
         if unnoticed and check.name not in subject.operator.answered_anyway:
             yield _of_check(
                 subject,
@@ -118,17 +109,14 @@ def _refused(subject: Subject) -> Iterator[tuple[Status, str, OpCall]]:
             yield case.expect.status, case.expect.check, bind_values(case, subject.operator)
 
 
-def _same_status(answer: CheckVerdict | None, status: Status) -> bool:
-    """A call that computes writes outputs, which a call that returns early must not do."""
-    return answer is not None and answer.check is not None and answer.status == status
-
-
-def _answer(operator: Operator, call: OpCall) -> CheckVerdict | None:
-    """What these checks say of the call; None where one of them needs another before it."""
+def _still_answers(operator: Operator, call: OpCall, status: Status) -> bool:
+    """A check of these answers so; a call that computes writes outputs, which a call that returns early must not do."""
     try:
-        return operator.answer(call)
+        answer = operator.answer(call)
     except Exception:
-        return None
+        # One of them needs another before it.
+        return False
+    return answer.check is not None and answer.status == status
 
 
 def _of_check(subject: Subject, check: Check, message: str, remedy: str) -> Problem:

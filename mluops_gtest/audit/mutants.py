@@ -1,4 +1,4 @@
-"""Wrong implementations against the stored cases: which cases catch which."""
+"""Wrong implementations, of values and of statuses, against the stored cases: which cases catch which."""
 
 import dataclasses
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""The suite without any backend: which wrong outputs its cases tell, by their criteria and by the second look."""
+"""Wrong outputs made from baselines, without any backend: which of them criteria and second look tell."""
 
 import math
 from collections import Counter, defaultdict
@@ -72,10 +72,6 @@ def untouched_output(right: Array, dtype: DType, filling: int | None, kept: Arra
 def _differs(wrong: Array, right: Array) -> bool:
     """Some element is another number; NaN is NaN, and −0 is 0."""
     return bool(((wrong != right) & ~(np.isnan(wrong) & np.isnan(right))).any())
-
-
-def _zero(right: Array) -> Array:
-    return np.zeros_like(right)
 
 
 def _some_place(right: Array) -> int:
@@ -176,7 +172,7 @@ def _off_by_one(right: Array) -> Array:
 _UNTOUCHED: Final = "untouched"
 _OF_ONE_ELEMENT: Final = frozenset({"zero", _UNTOUCHED, "one element", "off by one"})
 _ANY: Final[Mapping[str, Fault]] = {
-    "zero": _zero,
+    "zero": np.zeros_like,
     # What that is, the caller's buffer says.
     _UNTOUCHED: lambda _: None,
     "one element": _at_one_place(_another),

@@ -69,7 +69,9 @@ def case_symbols(case: Case, operator: Operator) -> dict[str, int]:
     for where, axis, length in axes:
         (name,) = axis.factors if len(axis.factors) == 1 else ("",)
         if name and not name.isdecimal() and not axis.at_least:
-            _same(found.setdefault(name, known.get(name, length)), length, where, axis)
+            first = found.setdefault(name, known.get(name, length))
+            if first != length:
+                raise ShapeError(f"{where} is {length}; {axis.text} is {first} elsewhere")
     for where, axis, length in axes:
         wanted = _value(axis, {**known, **found})
         if wanted is not None and not (length >= wanted if axis.at_least else length == wanted):
@@ -86,11 +88,6 @@ def _axes(tensor: Tensor, operator: Operator) -> Iterator[tuple[str, Axis, int]]
         raise ShapeError(f"{tensor.id} has {len(tensor.desc.dims)} axes; its shape is {spec.shape}")
     for number, (axis, length) in enumerate(zip(axes, tensor.desc.dims, strict=True)):
         yield f"axis {number} of {tensor.id}", axis, length
-
-
-def _same(first: int, length: int, where: str, axis: Axis) -> None:
-    if first != length:
-        raise ShapeError(f"{where} is {length}; {axis.text} is {first} elsewhere")
 
 
 def _value(axis: Axis, known: Mapping[str, int]) -> int | None:

@@ -1,4 +1,4 @@
-"""An operator under audit, with everything that the rules look at."""
+"""An operator under audit, with everything that the rules look at, and what they may find."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache

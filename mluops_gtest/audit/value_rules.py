@@ -1,4 +1,4 @@
-"""Rules on values: wrong ones are caught, other seeds keep the promises, the kernel is a second opinion."""
+"""Rules on values: sizes and bounds matter, wrong values are caught, seeds may change, the kernel is independent."""
 
 import dis
 import functools

@@ -149,7 +149,8 @@ def _named(spec: str) -> Backend:
     if not colon or not target or not attribute:
         words = [*BUILT_IN, *ADAPTERS, *_entry_points(), "module:attribute", "path/file.py[:attribute]"]
         raise UnknownNameError("backend", spec, words)
-    module = _load_file(spec, Path(target)) if _is_path(target) else _guarded(spec, lambda: _import(target))
+    is_path = target.endswith(".py") or "/" in target or "\\" in target
+    module = _load_file(spec, Path(target)) if is_path else _guarded(spec, lambda: _import(target))
     value = module
     for part in attribute.split("."):
         if not hasattr(value, part):
@@ -195,10 +196,6 @@ def _adapter_problem(word: str) -> str:
         except BackendError as error:
             return str(error)
     return ""
-
-
-def _is_path(target: str) -> bool:
-    return target.endswith(".py") or "/" in target or "\\" in target
 
 
 def _import(name: str) -> Any:

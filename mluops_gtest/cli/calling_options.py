@@ -33,15 +33,14 @@ def timeout_option(words: str) -> Callable[[F], F]:
     )
 
 
-runtime_option = click.option(
-    "--runtime",
-    metavar="LIB",
-    help="For c:LIBRARY: the library that has the cnrt functions, e.g. --runtime libcnrt.so.",
-)
 adapter_options = together(
-    runtime_option,
     click.option(
-        "--serve", is_flag=True, help="For exec:COMMAND: keep one process running instead of starting one per case."
+        "--runtime",
+        metavar="LIB",
+        help="For c:LIBRARY: the library that has the cnrt functions, e.g. --runtime libcnrt.so.",
+    ),
+    click.option(
+        "--serve", is_flag=True, help="For exec:COMMAND: keep one process running instead of starting one per call."
     ),
 )
 

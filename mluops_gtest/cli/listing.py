@@ -26,7 +26,9 @@ class Listing:
     def describe(self, selected: Selected) -> dict[str, Any]:
         """One case for programs; of a broken one its id and the error."""
         try:
-            return self._describe(selected)
+            entry, expect, case = self._known(selected)
+            operator = selected.operator if case is None else case.operator
+            return self._description(selected, operator, entry, expect, case)
         except ContentError as error:
             self.broken += 1
             return {"id": selected.id, "error": str(error)}
@@ -37,10 +39,6 @@ class Listing:
             case = self._source.load(selected.id)
             return lock_entry(case, ""), case.expect, case
         return self._entry(selected), selected.draft.expect, None
-
-    def _describe(self, selected: Selected) -> dict[str, Any]:
-        entry, expect, case = self._known(selected)
-        return self._description(selected, selected.operator if case is None else case.operator, entry, expect, case)
 
     def table(self) -> Iterator[str]:
         """All cases for people: lines with aligned columns, plain so that ten thousand cost no layout engine."""

@@ -1,4 +1,4 @@
-"""Wrong implementations tried side by side: each process keeps the cases of one operator at a time."""
+"""What `audit` looks at, and wrong implementations tried on it: each process has one operator at a time."""
 
 import contextlib
 import functools

@@ -41,18 +41,15 @@ def _templates() -> Traversable:
 
 def _filled(template: str, name: str) -> str:
     text = _templates().joinpath(f"{template}{_SUFFIX}").read_text(encoding="utf-8")
+    # Derived from the name, so that two authors who never met are unlikely to pick the same.
+    number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") % _NUMBERS
     holes = {
         "$NAME": name,
         "$FILE": f"{name}.py",
         "$CLASS": "".join(word.capitalize() for word in name.split("_")),
         "$UPPER": name.upper(),
-        "$NUMBER": str(_number(name)),
+        "$NUMBER": str(_FIRST_NUMBER + number),
     }
     for hole, value in holes.items():
         text = text.replace(hole, value)
     return text
-
-
-def _number(name: str) -> int:
-    """A number derived from the name, so that two authors who never met are unlikely to pick the same."""
-    return _FIRST_NUMBER + int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") % _NUMBERS

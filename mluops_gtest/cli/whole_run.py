@@ -3,8 +3,9 @@
 import contextlib
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import field
 from msgspec.structs import replace
@@ -123,11 +124,6 @@ def plan_new(
     return tuple(cases[case_id] for case_id in ordered(list(cases), costs, shard, by_size=by_size)), chosen.left_out
 
 
-def plan_again(session: Session, ids: list[str]) -> tuple[Selected, ...]:
-    """The cases of a run that is resumed, by the ids it recorded."""
-    return session.select(Query(tuple(ids))).cases if ids else ()
-
-
 def empty_shard(allowed: bool) -> ExitCode:
     """A shard without cases is an error unless the user expects it."""
     if allowed:
@@ -152,7 +148,11 @@ def execute(
     `fork_server` is one that was started ahead.
     """
     resumed, done = done is not None, done or {}
-    device = None if request.device_spec is None else _device(request.device_spec)
+    device = None
+    if request.device_spec is not None:
+        from mluops_gtest.timing.device_spec import read_device_spec
+
+        device = read_device_spec(Path(request.device_spec)).figures
     reporter = TerminalReporter(stdout(), verbosity)
     source = session.source(
         cases,
@@ -233,8 +233,10 @@ def _tell_end(
 
         print_performance(stdout(), report)
     reporter.summary(report, str(folder.path))
-    if saver is not None:
-        code = _saved(saver, code)
+    if saver is not None and (words := saver.words()):
+        say(words)
+    if saver is not None and saver.trouble is not None:
+        code = _told(saver.trouble, code)
     for trouble in write_reports(report, request.reports):
         code = _told(trouble, code)
     return code
@@ -268,16 +270,13 @@ def _opened(
 
     catalogue = session.catalogue
     options = options_of(request, catalogue, 1, 1)
-    audit = OutputAudit(source, catalogue.operators, options, everything=request.judge_here)
+    load = lambda one: source.load(one.unit.id)  # noqa: E731
+    audit = partial(OutputAudit, load, catalogue.operators, options, everything=request.judge_here)
     operators = [case.operator for case in left if case.draft is not None]
     files = {case.id: case.path for case in left if case.path is not None}
-    with open_cluster(request, operators, files, _id_of, complain, audit=audit) as cluster:
-        lanes = ClusterLanes(cluster.dispatcher, costs, in_order=request.stop_at_first)
-        yield _Opened(cluster.name, cluster.version, cluster=lanes)
-
-
-def _id_of(planned: PlannedCase) -> str:
-    return planned.id
+    with open_cluster(request, operators, files, complain, audit) as (dispatcher, tried):
+        lanes = ClusterLanes(dispatcher, costs, in_order=request.stop_at_first)
+        yield _Opened(tried.name, tried.version, cluster=lanes)
 
 
 class _HostNotes:
@@ -300,25 +299,12 @@ def _saver(request: RunRequest, folder: ResultsFolder) -> "OutputSaver | None":
     return OutputSaver(folder.path, request.save_outputs)
 
 
-def _device(spec: str) -> dict[str, Any]:
-    from mluops_gtest.timing.device_spec import read_device_spec
-
-    return read_device_spec(Path(spec)).figures
-
-
 def _costs(source: StoredCases, cases: tuple[Selected, ...], times: RecordedTimes | None) -> dict[str, int]:
     """What the cases cost; unknown if the lock is broken, which every case reports itself."""
     try:
         return costs_of(case_sizes(source.lock, cases), times or RecordedTimes())
     except ContentError:
         return {}
-
-
-def _saved(saver: "OutputSaver", code: ExitCode) -> ExitCode:
-    """Says what was saved beside the results, and what could not be."""
-    if words := saver.words():
-        say(words)
-    return code if saver.trouble is None else _told(saver.trouble, code)
 
 
 def _told(error: UnwritableError, found: ExitCode) -> ExitCode:

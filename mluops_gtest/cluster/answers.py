@@ -1,11 +1,12 @@
 """What workers answer: bytes that are read by their types and held to what was ordered, as results files are."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Generic, Protocol, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
+from mluops_gtest.engine.lanes import PlannedCase
 from mluops_gtest.errors import ContentError, shown
 from mluops_gtest.files.typed import Source, json_bytes
 from mluops_gtest.model.case import Case
@@ -15,41 +16,11 @@ from mluops_gtest.model.result import CaseResult
 from mluops_gtest.results.records import ResultReader, result_to_json
 from mluops_gtest.value import Value
 
-
-class Unit(Protocol):
-    """What a worker does at a time: run a case."""
-
-    @property
-    def id(self) -> str:
-        """Its own, of all units of the run."""
-
-    @property
-    def case_id(self) -> str:
-        """The id of the case, which its result has."""
-
-    @property
-    def operator(self) -> str:
-        """The operator of the case; empty where only its file knows it."""
-
-    @property
-    def tags(self) -> tuple[str, ...]:
-        """The tags of the case."""
-
-
-U = TypeVar("U", bound=Unit)
-K = TypeVar("K", bound=Value)
-
-
-class UnitBegun(Value):
-    """A worker has begun with a unit."""
-
-    unit: str
-
-
-class UnitsRetracted(Value, Generic[U]):
-    """The worker that answered these units was caught with a wrong verdict; they run again elsewhere."""
-
-    units: tuple[U, ...]
+K = TypeVar("K")
+# A result with all that a backend may print is far smaller.
+MAX_LINE: Final = 8 << 20
+_MAX_WORDS: Final = 1000
+Name = Annotated[str, msgspec.Meta(max_length=200)]
 
 
 @dataclass(slots=True)
@@ -62,12 +33,10 @@ class HostTally:
 
 
 class Checked(Value):
-    """A worker that may be given cases."""
+    """A worker that may be given cases: its host, and of each batch that it runs at once the device, if any."""
 
     host: str
-    # How many batches it runs at once.
-    lanes: int
-    devices: tuple[int, ...]
+    lanes: tuple[int | None, ...]
 
 
 class UnitAnswer(Value):
@@ -90,8 +59,8 @@ class BatchAnswer(Value):
 class WorkerDescription(Value):
     """What the controller compares with its own before it sends cases."""
 
-    version: str
-    host: str
+    version: Name
+    host: Name
     # Operator → digest of its lock.
     content: dict[str, str]
     # Digests of the parcels that the worker has.
@@ -101,11 +70,11 @@ class WorkerDescription(Value):
 class BackendTrial(Value):
     """What the backend calls itself on a worker and its version; or why it does not load."""
 
-    name: str = ""
-    version: str = ""
-    error: str = ""
+    name: Name = ""
+    version: Name = ""
     precision: DeclaredPrecision = "float"
     is_reference: bool = False
+    error: str = ""
 
 
 class CallOutputs(Value):
@@ -115,12 +84,6 @@ class CallOutputs(Value):
     scalars: dict[str, Annotated[str, msgspec.Meta(pattern="^-?[0-9]{1,1300}$")]]
 
 
-class HandedOutputs(Value):
-    """Outputs that were asked for, each as its digest counts them; empty where the worker has none."""
-
-    outputs: tuple[bytes, ...]
-
-
 class UnitStart(Value):
     """A worker says that it has begun with a unit."""
 
@@ -128,24 +91,39 @@ class UnitStart(Value):
     worker: str
 
 
-class UnitAnswered(Value, Generic[U]):
+class BadAnswerError(Exception):
+    """A worker does not answer as agreed; `unit` is the one that it names as the reason."""
+
+    def __init__(self, what: str, unit: str = "") -> None:
+        super().__init__(plain_line(what[:_MAX_WORDS]))
+        self.unit = unit
+
+
+class Unit(PlannedCase):
+    """What a worker does at a time: run a case."""
+
+    @property
+    def order(self) -> Any:
+        """What a worker is told beside the id, see worker.run_batch."""
+        return None
+
+    def read_smallest(self, data: bytes) -> Case | None:
+        """The case that a search for a smaller one answers; None where nobody asked for a search."""
+        if data:
+            raise BadAnswerError(f"its answer to {self.id} has a smaller case, which nobody asked for")
+        return None
+
+
+class UnitAnswered(Value):
     """A unit is done: its verdict, of a search the smallest case, and the digest of the outputs."""
 
-    unit: U
+    unit: Unit
     result: CaseResult
     smallest: Case | None = None
     outputs: str = ""
 
 
-class BadAnswerError(Exception):
-    """A worker does not answer as agreed; `unit` is the one that it names as the reason."""
-
-    def __init__(self, what: str, unit: str = "") -> None:
-        super().__init__(plain_line(what))
-        self.unit = unit
-
-
-def encode(answer: Value) -> bytes:
+def encode(answer: Any) -> bytes:
     """The answer as it travels."""
     return msgspec.msgpack.encode(answer)
 
@@ -156,7 +134,9 @@ def line_of(result: CaseResult) -> bytes:
 
 
 def decode(data: Any, kind: type[K]) -> K:
-    """The answer of that kind; BadAnswerError where the worker sent anything else."""
+    """The answer of that kind; BadAnswerError where there came anything else, or an exception instead."""
+    if isinstance(data, Exception):
+        raise BadAnswerError(f"{type(data).__name__}: {data}")
     if not isinstance(data, bytes):
         raise BadAnswerError(f"it answered with {type(data).__name__} instead of bytes")
     try:
@@ -165,33 +145,32 @@ def decode(data: Any, kind: type[K]) -> K:
         raise BadAnswerError(f"its answer cannot be read: {error}") from None
 
 
-def read_results(
-    data: Any, batch: Sequence[U], host: str, devices: Sequence[int], read_smallest: Callable[[U, bytes], Case | None]
-) -> list[UnitAnswered[U]]:
-    """What the worker on that host answered to a batch, unit by unit; BadAnswerError where that cannot be."""
+def read_results(data: Any, batch: Sequence[Unit], checked: Checked) -> list[UnitAnswered]:
+    """What that worker answered to a batch, unit by unit; BadAnswerError where that cannot be."""
     answer = decode(data, BatchAnswer)
     if answer.error:
         raise BadAnswerError(answer.error, answer.unit)
     if len(answer.units) != len(batch):
         raise BadAnswerError(f"it answered {len(answer.units)} cases instead of {len(batch)}")
     return [
-        UnitAnswered(
-            unit, _read_result(one.result, unit, host, devices), read_smallest(unit, one.smallest), one.outputs
-        )
+        UnitAnswered(unit, _read_result(one.result, unit, checked), unit.read_smallest(one.smallest), one.outputs)
         for unit, one in zip(batch, answer.units, strict=True)
     ]
 
 
-def _read_result(line: bytes, unit: Unit, host: str, devices: Sequence[int]) -> CaseResult:
+def _read_result(line: bytes, unit: Unit, checked: Checked) -> CaseResult:
+    if len(line) > MAX_LINE:
+        raise BadAnswerError(f"its answer to {unit.id} has {len(line)} bytes")
     try:
         result = ResultReader(Source("its answer", "")).read(line)
     except ContentError as error:
         raise BadAnswerError(str(error).strip()) from None
-    ordered = {"case": unit.case_id, "operator": unit.operator or result.operator, "tags": unit.tags, "host": host}
+    # Of a file only the file itself knows the operator.
+    ordered = {"case": unit.id, "operator": unit.operator or result.operator, "tags": unit.tags, "host": checked.host}
     for name, value in ordered.items():
         if getattr(result, name) != value:
             raise BadAnswerError(f"its answer to {unit.id} has the {name} {shown(getattr(result, name))}")
-    if result.device not in (devices or (None,)):
+    if result.device not in checked.lanes:
         raise BadAnswerError(f"its answer to {unit.id} has the device {result.device}")
     if not result.outcome.ends_a_call:
         raise BadAnswerError(f"its answer to {unit.id} is {result.outcome.value}, which no worker can say")

@@ -8,15 +8,15 @@ from typing import Final
 import numpy as np
 from msgspec.structs import replace
 
-from mluops_gtest.cluster.answers import BackendTrial, BadAnswerError, CallOutputs, decode, encode
+from mluops_gtest.cluster.answers import BackendTrial, BadAnswerError, CallOutputs, UnitAnswered, decode, encode
 from mluops_gtest.engine.caller import InlineCaller
 from mluops_gtest.engine.execute import Executor, Options
 from mluops_gtest.engine.outputs import CaseOutputs
 from mluops_gtest.model.call import OpCall
-from mluops_gtest.model.case import CaseSource
+from mluops_gtest.model.case import Case
 from mluops_gtest.model.cause import NotReproducible, UnderStress
 from mluops_gtest.model.operator import Operator
-from mluops_gtest.model.result import CaseResult
+from mluops_gtest.model.outcome import Outcome
 from mluops_gtest.model.status import Status
 
 # What a worker keeps of a batch: each of its cases may have an equal share of these bytes.
@@ -62,45 +62,47 @@ class OutputAudit:
 
     def __init__(
         self,
-        source: CaseSource,
+        load: Callable[[UnitAnswered], Case],
         operators: Mapping[str, Operator],
         options: Options,
+        trial: BackendTrial,
         *,
-        everything: bool,
+        everything: bool = False,
         draw: Callable[[], float] = _RANDOM.random,
     ) -> None:
-        """`everything`: all are asked for, however many bytes they are."""
-        self._source, self._operators, self._everything, self._draw = source, operators, everything, draw
+        """`trial` is what the backend says of itself; `everything`: all are asked for, however many bytes they are."""
+        self._load, self._operators, self._trial = load, operators, trial
+        self._everything, self._draw = everything, draw
         once = {"repeat": 1, "reruns": 0, "stress": None, "sampling": None, "sides": (None,), "timeout": None}
         self._options = replace(options, explain=False, **once)
         self._room = _MAX_BYTES
         self._seen: set[tuple[str, str, bool]] = set()
-        # What the backend says of itself on the workers.
-        self.trial = BackendTrial()
 
-    def draws(self, address: str, result: CaseResult, digest: str) -> bool:
+    def draws(self, address: str, one: UnitAnswered) -> bool:
         """This worker is asked for the outputs of the case; always for the first of every operator with and without."""
+        result = one.result
         varying = any(isinstance(cause, NotReproducible | UnderStress) for cause in result.causes)
-        # Of other verdicts there are no outputs that would show them.
-        if not result.outcome.is_of_values or varying:
+        # Of other verdicts there are no outputs that would show them, and of a search there are those of many calls.
+        if not result.outcome.is_of_values or varying or one.smallest is not None:
             return False
-        kind = (address, result.operator, bool(digest))
+        kind = (address, result.operator, bool(one.outputs))
         # A verdict on values without values; they may be too large.
-        is_odd = bool(result.readings) and not digest
+        is_odd = bool(result.readings) and not one.outputs
         is_drawn = kind not in self._seen or is_odd or self._draw() < _SHARE
         self._seen.add(kind)
         return self._everything or (self._room > 0 and is_drawn)
 
-    def agrees(self, result: CaseResult, digest: str, data: bytes, cases: int) -> bool:
+    def agrees(self, one: UnitAnswered, data: bytes, cases: int) -> bool:
         """The verdict on a case of a batch of so many is the same here; BadAnswerError where it is another one.
 
         False where it cannot be judged here.
         """
+        result, digest = one.result, one.outputs
         self._room -= len(data)
         if digest and digest != digest_of(data):
             raise BadAnswerError(f"the outputs of {result.case} are not those that it named before")
         try:
-            case = self._source.load(result.case)
+            case = self._load(one)
         except Exception:
             # As it does on the worker, or this machine lacks something; the run itself goes on.
             return False
@@ -111,7 +113,13 @@ class OutputAudit:
             self._room -= size
             return False
         # Of any other call that computes there are outputs; poison stands for those that are missing, and fails it.
-        replay = _Replay(result.status, decode(data, CallOutputs) if digest else None, self.trial)
+        outputs = decode(data, CallOutputs) if digest else None
+        if operator is not None and operator.results and not computes and result.status is Status.SUCCESS:
+            if result.outcome is not Outcome.PASSED:
+                return False
+            # Nobody sends the scalar results of a call that computes nothing: to pass they are 0.
+            outputs = CallOutputs({}, dict.fromkeys(operator.results, "0"))
+        replay = _Replay(result.status, outputs, self._trial)
         here = Executor(InlineCaller(replay), self._options).execute(case, operator)
         if here.outcome is not result.outcome:
             raise BadAnswerError(

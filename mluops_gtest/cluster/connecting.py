@@ -6,13 +6,15 @@ import logging
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from mluops_gtest.errors import BackendError, UsageError
 
 if TYPE_CHECKING:
     from distributed import Client, Future
 
+# Seconds to reach the scheduler, also after a connection is lost.
+_CONNECT: Final = 20.0
 _FORMS = "tcp://HOST:PORT, tls://HOST:PORT, ucx://HOST:PORT, local:N or path/file.py:FUNCTION"
 _TLS = (
     "name the files of the cluster's authority and of your own certificate: DASK_DISTRIBUTED__COMM__TLS__CA_FILE, "
@@ -41,7 +43,7 @@ def connected(address: str) -> "Iterator[Client]":
         if isinstance(target, str):
             _refuse_unreachable(address, target)
         try:
-            client = stack.enter_context(Client(target, timeout="20s", set_as_default=False))
+            client = stack.enter_context(Client(target, timeout=_CONNECT, set_as_default=False))
         except Exception as error:
             raise BackendError(f"--cluster {address}: the scheduler does not answer: {error}.") from error
         yield client
@@ -91,7 +93,7 @@ def _local(address: str) -> Any:
     # Dask would look at what every worker does a hundred times a second, for a page that nobody opens.
     with dask.config.set({"distributed.worker.profile.enabled": False}):
         return LocalCluster(
-            n_workers=int(number), threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
+            n_workers=int(number), threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=50
         )
 
 

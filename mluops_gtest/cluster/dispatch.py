@@ -6,7 +6,8 @@ import threading
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Generic
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
@@ -14,31 +15,24 @@ from mluops_gtest.cluster import worker
 from mluops_gtest.cluster.answers import (
     BadAnswerError,
     Checked,
-    HandedOutputs,
     HostTally,
-    U,
     Unit,
     UnitAnswered,
-    UnitBegun,
-    UnitsRetracted,
     UnitStart,
     decode,
     read_results,
 )
+from mluops_gtest.cluster.auditing import OutputAudit
 from mluops_gtest.cluster.connecting import submit
 from mluops_gtest.engine.fingerprint import fingerprinted
 from mluops_gtest.model import cause
-from mluops_gtest.model.case import Case
+from mluops_gtest.model.event import CasesRetracted, CaseStarted
 from mluops_gtest.model.result import CaseResult, Outcome
 from mluops_gtest.value import Value
 
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-    from mluops_gtest.cluster.auditing import OutputAudit
-
-# Few, so that a lost worker takes little with it, and enough that a worker never waits for the next.
-_IN_FLIGHT: Final = 2
 # Errors by which Dask tells that a worker is gone.
 _LOST: Final = ("KilledWorker", "CommClosedError", "FutureCancelledError", "CancelledError", "FutureLostError")
 # A case that runs when a worker is lost may have to do with it; at the third time nobody believes in chance.
@@ -57,20 +51,23 @@ _MIN_SILENCE: Final = 15.0
 _END: Final = 10.0
 
 
-class _Flight(Value, Generic[U]):
+class _Flight(Value):
     """What a worker was asked: to run a batch, or, of one that it has run, to hand over the outputs that were drawn."""
 
     address: str
-    batch: tuple[U, ...]
-    number: int
-    answers: Sequence[UnitAnswered[U]] = ()
+    batch: tuple[Unit, ...]
+    answers: Sequence[UnitAnswered] = ()
     drawn: tuple[int, ...] = ()
 
 
-News = UnitBegun | UnitAnswered[U] | UnitsRetracted[U]
+class _WorkerLostError(Exception):
+    """A worker was lost before it handed over its answer."""
 
 
-class Dispatcher(Generic[U]):
+News = CaseStarted | CasesRetracted | UnitAnswered
+
+
+class Dispatcher:
     """Hands batches of units to the workers of a cluster."""
 
     def __init__(
@@ -78,71 +75,67 @@ class Dispatcher(Generic[U]):
         client: "Client",
         run: str,
         setup: Mapping[str, Any],
-        order: Callable[[U], Any],
-        admit: Callable[[str], Checked | None],
+        look_at: Callable[[str], Checked | str],
         complain: Callable[[str], None],
-        read_smallest: Callable[[U, bytes], Case | None] | None = None,
-        timeout: float | None = None,
-        audit: "OutputAudit | None" = None,
-        clock: Callable[[], float] = time.monotonic,
+        audit: OutputAudit,
+        timeout: float | None,
+        *,
+        retracts: bool,
     ) -> None:
-        """`setup` and the `order` of each unit are for worker.run_batch; `admit` looks at a worker that is new.
+        """`run` names the run, and the topic on which workers say what they begin with.
 
-        `complain` hears of workers that get nothing more; `timeout` is that of a case. Without `audit` what workers
-        judge is taken as it is.
+        `setup` is for worker.run_batch; `look_at` gives a worker that is new, or why it cannot be used. `complain`
+        hears of workers that get nothing more; `timeout` is that of a case. `retracts`: whatever a worker answered
+        before it is caught with a wrong verdict runs again.
         """
         # Why nothing can be run any more, once that is so; the run can be resumed.
         self.lost: cause.Cause | None = None
         self.hosts: dict[str, HostTally] = {}
         self._client, self._run, self._setup = client, run, dict(setup)
-        self._order, self._admit, self._complain, self._clock = order, admit, complain, clock
-        self._audit, self._number = audit, 0
-        # What counts of each worker's answers so far.
-        self._answered: dict[str, list[U]] = defaultdict(list)
-        self._read_smallest = read_smallest or _no_smallest
+        self._look_at, self._complain, self._audit = look_at, complain, audit
+        self._retracts = retracts
         self._silence = max(_MIN_SILENCE, _SILENCE if timeout is None else timeout)
         self._workers: dict[str, Checked] = {}
         # Those that get nothing, and what was wrong with the last that got something.
         self._refused: set[str] = set()
         self._problem = ""
+        # What counts of each worker's answers so far.
+        self._answered: dict[str, list[Unit]] = defaultdict(list)
         # Before anything else of the source.
-        self._waiting: deque[tuple[U, ...]] = deque()
-        self._source: Iterator[tuple[U, ...]] = iter(())
-        self._flying: dict[Any, _Flight[U]] = {}
-        # The worker that has each unit, and the one that has begun with it.
+        self._waiting: deque[tuple[Unit, ...]] = deque()
+        self._source: Iterator[tuple[Unit, ...]] = iter(())
+        self._flying: dict[Any, _Flight] = {}
+        # The worker that has each unit; those with which it has begun.
         self._held: dict[str, str] = {}
-        self._begun: dict[str, str] = {}
+        self._begun: set[str] = set()
         self._losses: Counter[str] = Counter()
         self._stopped = False
-        # ("begun", message) and ("done", future), in the order in which they arrive.
-        self._news: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+        # What to do about each thing that is heard of, in the order in which it arrives.
+        self._news: queue.SimpleQueue[Callable[[], Iterator[News]]] = queue.SimpleQueue()
 
     def stop(self) -> None:
         """Hand out nothing more; what runs is forgotten."""
         self._stopped = True
 
-    def add(self, unit: U) -> None:
+    def add(self, unit: Unit) -> None:
         """Hand out this one next."""
         self._waiting.appendleft((unit,))
 
-    def run(self, batches: Callable[[int], Iterable[tuple[U, ...]]]) -> Iterator[News[U]]:
+    def run(self, batches: Callable[[int], Iterable[tuple[Unit, ...]]]) -> Iterator[News]:
         """What comes of every unit, from whichever worker; `batches` hears how many run at once.
 
         A batch is asked for when a worker needs one.
         """
-        self._client.subscribe_topic(worker.topic_of(self._run), self._heard)
+        self._client.subscribe_topic(self._run, lambda event: self._news.put(partial(self._started, event)))
         try:
             self._look()
-            self._source = iter(batches(sum(one.lanes for one in self._workers.values())))
+            self._source = iter(batches(sum(len(one.lanes) for one in self._workers.values())))
             yield from self._work()
         finally:
             self._end()
 
-    def _heard(self, event: Any) -> None:
-        self._news.put(("begun", event[1] if isinstance(event, tuple | list) else event))
-
-    def _work(self) -> Iterator[News[U]]:
-        looked = alone_since = self._clock()
+    def _work(self) -> Iterator[News]:
+        looked = alone_since = time.monotonic()
         while not self._stopped:
             if not self._flying and not self._waiting:
                 batch = next(self._source, None)
@@ -151,18 +144,21 @@ class Dispatcher(Generic[U]):
                 self._waiting.append(batch)
             self._hand_out()
             with contextlib.suppress(queue.Empty):
-                yield from self._heeded(*self._news.get(timeout=_LOOK_EVERY))
-            now = self._clock()
+                yield from self._news.get(timeout=_LOOK_EVERY)()
+            now = time.monotonic()
             if now - looked >= _LOOK_EVERY:
                 looked = now
                 if self._client.status not in ("running", "connecting") or not self._look():
                     self.lost = cause.RunLost("the scheduler of the cluster was lost")
                     return
-                if any(flight.address not in self._workers for flight in self._flying.values()):
-                    # What a worker said before it was lost counts.
-                    while not self._news.empty():
-                        yield from self._heeded(*self._news.get())
-                    yield from self._taken_back()
+                lost = [future for future, flight in self._flying.items() if flight.address not in self._workers]
+                # What a worker said before it was lost counts.
+                while lost and not self._news.empty():
+                    yield from self._news.get()()
+                for future in lost:
+                    future.cancel()
+                    if future in self._flying:
+                        yield from self._put_back(self._flying.pop(future))
             if self._workers:
                 alone_since = now
             elif self._problem:
@@ -171,9 +167,6 @@ class Dispatcher(Generic[U]):
             elif now - alone_since > PATIENCE:
                 self.lost = cause.RunLost(f"the cluster had no worker for {PATIENCE:.0f} s")
                 return
-
-    def _heeded(self, what: str, news: Any) -> Iterator[News[U]]:
-        yield from self._started(news) if what == "begun" else self._landed(news)
 
     def _look(self) -> bool:
         """Which workers there are; new ones are looked at before they get anything. False: nobody can tell."""
@@ -184,12 +177,13 @@ class Dispatcher(Generic[U]):
         heard = [address for address, seconds in silences.items() if seconds < self._silence]
         for address in heard:
             if address not in self._workers and address not in self._refused:
-                checked = self._admit(address)
-                if checked is None:
+                found = self._look_at(address)
+                if isinstance(found, str):
                     self._refused.add(address)
+                    self._complain(f"warning: {found}")
                     continue
-                self._workers[address] = checked
-                self.hosts.setdefault(checked.host, HostTally()).workers += 1
+                self._workers[address] = found
+                self.hosts.setdefault(found.host, HostTally()).workers += 1
         for address in [known for known in self._workers if known not in heard]:
             self._give_up(address)
             if address in silences:
@@ -198,8 +192,7 @@ class Dispatcher(Generic[U]):
         return True
 
     def _give_up(self, address: str) -> None:
-        gone = self._workers.pop(address)
-        self.hosts[gone.host].workers -= 1
+        self.hosts[self._workers.pop(address).host].workers -= 1
 
     def _refuse(self, address: str, why: str) -> None:
         """Give the worker nothing more; what it has is taken back at the next look."""
@@ -211,158 +204,132 @@ class Dispatcher(Generic[U]):
     def _hand_out(self) -> None:
         """To each worker as much as it needs to be busy; every one gets its first batch before any gets a second."""
         load = Counter(flight.address for flight in self._flying.values() if not flight.answers)
-        for depth in range(_IN_FLIGHT):
+        for depth in range(worker.IN_FLIGHT):
             for address, checked in self._workers.items():
-                while load[address] < checked.lanes * (depth + 1):
+                while load[address] < len(checked.lanes) * (depth + 1):
                     batch = self._waiting.popleft() if self._waiting else next(self._source, None)
                     if batch is None:
                         return
-                    self._submit(batch, address, checked)
+                    orders = [(unit.id, unit.order) for unit in batch]
+                    self._fly(_Flight(address, batch), worker.run_batch, self._setup, checked.lanes, orders)
+                    self._held.update((unit.id, address) for unit in batch)
                     load[address] += 1
 
-    def _submit(self, batch: tuple[U, ...], address: str, checked: Checked) -> None:
-        orders = [(unit.id, self._order(unit)) for unit in batch]
-        self._number += 1
-        # Behind one that has landed a worker runs at most what is in flight before it hands over outputs.
-        newest = checked.lanes * _IN_FLIGHT + 2
-        arguments = (self._run, self._setup, checked.devices, orders, self._number, newest)
-        self._fly(_Flight(address, batch, self._number), worker.run_batch, *arguments)
-        self._held.update((unit.id, address) for unit in batch)
-
-    def _fly(self, flight: _Flight[U], function: Callable[..., bytes], *arguments: Any) -> None:
-        future = submit(self._client, flight.address, function, *arguments, priority=len(flight.drawn))
+    def _fly(self, flight: _Flight, function: Callable[..., bytes], *arguments: Any) -> None:
+        # Outputs before further cases: the worker forgets them.
+        priority = len(flight.drawn)
+        future = submit(self._client, flight.address, function, self._run, *arguments, priority=priority)
         self._flying[future] = flight
-        future.add_done_callback(lambda done: self._news.put(("done", done)))
+        future.add_done_callback(lambda done: self._news.put(partial(self._landed, done)))
 
-    def _started(self, news: Any) -> Iterator[UnitBegun]:
+    def _started(self, event: Any) -> Iterator[CaseStarted]:
         try:
-            start = decode(news, UnitStart)
+            start = decode(event[1] if isinstance(event, tuple | list) else event, UnitStart)
         except BadAnswerError:
             # Any member of the cluster may say anything here, and nothing depends on it.
             return
-        if self._held.get(start.unit) != start.worker:
-            return
-        self._begun[start.unit] = start.worker
-        if start.worker in self._workers:
-            self.hosts[self._workers[start.worker].host].running.add(start.unit)
-        yield UnitBegun(start.unit)
+        if self._held.get(start.unit) == start.worker:
+            self._begun.add(start.unit)
+            if start.worker in self._workers:
+                self.hosts[self._workers[start.worker].host].running.add(start.unit)
+            yield CaseStarted(start.unit)
 
-    def _landed(self, future: "Future") -> Iterator[UnitAnswered[U] | UnitsRetracted[U]]:
+    def _landed(self, future: "Future") -> Iterator[UnitAnswered | CasesRetracted]:
         """The answers of a batch once nothing more is asked of it, or why there are none."""
         # With the scheduler all are lost.
         if future not in self._flying or self._client.status != "running":
             return
         flight = self._flying.pop(future)
-        address, batch = flight.address, flight.batch
-        answers: Sequence[UnitAnswered[U]] = ()
         try:
-            data = self._fetched(future, address)
-            if data is not None:
-                answers = self._judged_here(flight, data) if flight.drawn else self._read(flight, data)
-        except BadAnswerError as error:
-            self._refuse(address, str(error))
-            self._losses[error.unit] += 1
-            if flight.drawn:
-                # Whoever is caught with one wrong verdict is not believed the others.
-                retracted = self._answered.pop(address, [])
-                if retracted:
-                    yield UnitsRetracted(tuple(retracted))
-                self._waiting.extend((unit,) for unit in retracted)
-        if not answers:
-            yield from self._put_back(batch, address)
+            data = self._fetched(future, flight.address)
+            answers = self._judged_here(flight, data) if flight.drawn else self._read(flight, data)
+        except _WorkerLostError:
+            yield from self._put_back(flight)
             return
-        if self._audit is not None and not flight.drawn:
-            drawn = tuple(n for n, one in enumerate(answers) if self._audit.draws(address, one.result, one.outputs))
-            answers = [replace(one, result=replace(one.result, judged_by="worker")) for one in answers]
+        except BadAnswerError as error:
+            self._refuse(flight.address, str(error))
+            self._losses[error.unit] += 1
+            # Whoever is caught with one wrong verdict is not believed the others.
+            retracted = self._answered.pop(flight.address, []) if flight.drawn else []
+            if retracted:
+                yield CasesRetracted(tuple(unit.id for unit in retracted))
+            self._waiting.extend((unit,) for unit in retracted)
+            yield from self._put_back(flight)
+            return
+        if not flight.drawn:
+            drawn = tuple(n for n, one in enumerate(answers) if self._audit.draws(flight.address, one))
             if drawn:
-                asked = _Flight(address, batch, flight.number, answers, drawn)
-                units = [batch[n].id for n in drawn]
-                self._fly(asked, worker.hand_over, self._run, flight.number, units)
+                units = [flight.batch[n].id for n in drawn]
+                self._fly(replace(flight, answers=answers, drawn=drawn), worker.hand_over, units)
                 return
-        self._answered[address].extend(batch)
-        for one in answers:
-            yield self._finished(one)
+        if self._retracts:
+            self._answered[flight.address].extend(flight.batch)
+        yield from map(self._finished, answers)
 
-    def _read(self, flight: _Flight[U], data: bytes) -> Sequence[UnitAnswered[U]]:
-        checked = self._workers[flight.address]
-        answers = read_results(data, flight.batch, checked.host, checked.devices, self._read_smallest)
+    def _read(self, flight: _Flight, data: Any) -> Sequence[UnitAnswered]:
+        answers = read_results(data, flight.batch, self._workers[flight.address])
         for one in answers:
             # A bug of ours, or of what is installed there: another worker tells.
             if one.result.bug and not self._losses[one.unit.id] and len(self._workers) > 1:
                 raise BadAnswerError(one.result.reason, one.unit.id)
-        return answers
+        return [replace(one, result=replace(one.result, judged_by="worker")) for one in answers]
 
-    def _judged_here(self, flight: _Flight[U], data: bytes) -> Sequence[UnitAnswered[U]]:
+    def _judged_here(self, flight: _Flight, data: Any) -> Sequence[UnitAnswered]:
         """The answers of a batch, with the outputs that were drawn judged here; BadAnswerError where that differs."""
-        assert self._audit is not None, "somebody has drawn"
-        outputs = decode(data, HandedOutputs).outputs
+        outputs = decode(data, tuple[bytes, ...])
         if len(outputs) != len(flight.drawn):
             raise BadAnswerError(f"it handed over {len(outputs)} outputs instead of {len(flight.drawn)}")
         answers = list(flight.answers)
         for number, handed in zip(flight.drawn, outputs, strict=True):
             one = answers[number]
-            if self._audit.agrees(one.result, one.outputs, handed, len(answers)):
+            if self._audit.agrees(one, handed, len(answers)):
                 answers[number] = replace(one, result=replace(one.result, judged_by=""))
         return answers
 
-    def _fetched(self, future: "Future", address: str) -> bytes | None:
-        """The answer, which lies on the worker that has it; None where it was lost before it handed it over."""
-        end = self._clock() + self._silence
+    def _fetched(self, future: "Future", address: str) -> Any:
+        """The answer, which lies on the worker that has it."""
+        end = time.monotonic() + self._silence
         while address in self._workers:
             try:
-                answer = future.result(timeout=_FETCH)
+                return future.result(timeout=_FETCH)
             except TimeoutError:
-                self._look()
-                if self._clock() > end:
+                if time.monotonic() > end:
                     raise BadAnswerError(f"it did not hand over its answer within {self._silence:.0f} s") from None
+                self._look()
             except Exception as error:
                 if type(error).__name__ in _LOST:
-                    return None
+                    raise _WorkerLostError from error
                 words, *_trace = f"{type(error).__name__}: {error}".splitlines()  # Dask adds that of the worker
                 raise BadAnswerError(words) from error
-            else:
-                if isinstance(answer, bytes):
-                    return answer
-                raise BadAnswerError(f"it answered with {type(answer).__name__} instead of bytes")
         future.cancel()
-        return None
+        raise _WorkerLostError
 
-    def _finished(self, answered: UnitAnswered[U]) -> UnitAnswered[U]:
+    def _finished(self, answered: UnitAnswered) -> UnitAnswered:
         self._let_go(answered.unit)
-        self._begun.pop(answered.unit.id, None)
+        self._losses.pop(answered.unit.id, None)
         if answered.result.host:
             self.hosts.setdefault(answered.result.host, HostTally()).done += 1
         return answered
 
-    def _let_go(self, unit: U) -> None:
+    def _let_go(self, unit: Unit) -> None:
         self._held.pop(unit.id, None)
+        self._begun.discard(unit.id)
         for host in self.hosts.values():
             host.running.discard(unit.id)
 
-    def _taken_back(self) -> Iterator[UnitAnswered[U]]:
-        """What lost workers had: run elsewhere, except for a case with which too many were lost."""
-        for future, flight in list(self._flying.items()):
-            if flight.address in self._workers:
-                continue
-            del self._flying[future]
-            future.cancel()
-            yield from self._put_back(flight.batch, flight.address)
-
-    def _put_back(self, batch: tuple[U, ...], address: str) -> Iterator[UnitAnswered[U]]:
-        for unit in batch:
+    def _put_back(self, flight: _Flight) -> Iterator[UnitAnswered]:
+        """Run elsewhere what a lost worker had, except for a case with which too many were lost."""
+        for unit in flight.batch:
+            # A worker that was refused names whom it blames.
+            self._losses[unit.id] += unit.id in self._begun and flight.address not in self._refused
             self._let_go(unit)
-            if self._begun.get(unit.id) == address:
-                del self._begun[unit.id]
-                # A worker that was refused names whom it blames.
-                self._losses[unit.id] += address not in self._refused
             if self._losses[unit.id] >= MAX_LOSSES:
-                host = address.rpartition("://")[2]
-                lost = cause.WorkerLost(self._losses[unit.id], host)
+                lost = cause.WorkerLost(self._losses[unit.id], flight.address.rpartition("://")[2])
                 result = CaseResult(unit.id, unit.operator, unit.tags, Outcome.CRASHED, causes=(lost,), compared=True)
                 yield self._finished(UnitAnswered(unit, fingerprinted(result)))
-                continue
-            # One by one: whoever is to blame takes nobody with it the next time.
-            self._waiting.appendleft((unit,))
+            else:
+                # One by one: whoever is to blame takes nobody with it the next time.
+                self._waiting.appendleft((unit,))
 
     def _end(self) -> None:
         """Forget what still runs, and let the workers close the backends."""
@@ -371,7 +338,7 @@ class Dispatcher(Generic[U]):
 
         def close() -> None:
             with contextlib.suppress(Exception):
-                self._client.unsubscribe_topic(worker.topic_of(self._run))
+                self._client.unsubscribe_topic(self._run)
                 for future in self._flying:
                     future.cancel()
                 self._client.run(worker.end_run, self._run, workers=list(self._workers), on_error="ignore")
@@ -380,11 +347,6 @@ class Dispatcher(Generic[U]):
         closing = threading.Thread(target=close, daemon=True)
         closing.start()
         closing.join(_END)
-
-
-def _no_smallest(unit: Unit, data: bytes) -> None:
-    if data:
-        raise BadAnswerError(f"its answer to {unit.id} has a smaller case, which nobody asked for")
 
 
 def _silences(dask_scheduler: Any) -> dict[str, float]:

@@ -6,11 +6,14 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from mluops_gtest.api.fuzzing import HuntRequest, targets_of
+from msgspec.structs import replace
+
+from mluops_gtest.api.fuzzing import HuntRequest, hunt_options, targets_of
 from mluops_gtest.api.session import Session
-from mluops_gtest.cluster.answers import BadAnswerError, HostTally, UnitAnswered
+from mluops_gtest.cluster.answers import BadAnswerError, HostTally, Unit, UnitAnswered
+from mluops_gtest.cluster.auditing import OutputAudit
 from mluops_gtest.cluster.dispatch import Dispatcher
-from mluops_gtest.cluster.lanes import DispatcherLanes
+from mluops_gtest.cluster.lanes import DispatcherLanes, in_batches
 from mluops_gtest.cluster.opening import open_cluster
 from mluops_gtest.codec.case_files.reader import read_case
 from mluops_gtest.codec.schema.schema import Schema
@@ -24,7 +27,6 @@ from mluops_gtest.fuzz.targets import FuzzedOperator, Job
 from mluops_gtest.minimise.search import Minimised
 from mluops_gtest.model.case import Case
 from mluops_gtest.model.result import CaseResult
-from mluops_gtest.value import Value
 
 # A batch of draws: few enough that a lost worker takes little with it.
 _DRAWS: Final = 16
@@ -33,78 +35,50 @@ _ELEMENTS: Final = 1 << 16
 _NOWHERE: Final = Path(os.devnull, f"answer{BINARY}")
 
 
-class DrawnCall(Value):
+class DrawnCall(Unit):
     """A call for a worker: to be judged, or where it was found wrong to be made smaller."""
 
     job: Job
     case: Case
+    operators: Operators
     found: FoundFailure | None = None
 
     @property
-    def id(self) -> str:
-        """Its own, of all units of the hunt."""
-        return self.case.id if self.found is None else f"{self.case.id}, smaller"
+    def order(self) -> tuple[Case, bool]:
+        return self.case, self.found is not None
 
-    @property
-    def case_id(self) -> str:
-        return self.case.id
-
-    @property
-    def operator(self) -> str:
-        return self.case.operator
-
-    @property
-    def tags(self) -> tuple[str, ...]:
-        return self.case.tags
-
-
-def _order(call: DrawnCall) -> tuple[Case, bool]:
-    """What the worker is told, see HuntRunner.run."""
-    return call.case, call.found is not None
+    def read_smallest(self, data: bytes) -> Case | None:
+        if self.found is None:
+            return super().read_smallest(data)
+        schema = Schema.of(self.operators.values())
+        try:
+            case = read_case(_NOWHERE, schema, self.operators, memoryview(data), case_id=self.id)
+        except ContentError as error:
+            raise BadAnswerError(f"its answer to {self.id}: {error}") from None
+        if case.operator != self.operator:
+            raise BadAnswerError(f"its answer to {self.id} is a case of {case.operator}")
+        return case
 
 
-def read_smallest(operators: Operators, call: DrawnCall, data: bytes) -> Case | None:
-    """The case that a search for a smaller one answers; None for a call that was only to be judged."""
-    if bool(data) != (call.found is not None):
-        raise BadAnswerError(f"its answer to {call.id} has {'a' if data else 'no'} smaller case")
-    if not data:
-        return None
-    try:
-        case = read_case(_NOWHERE, Schema.of(operators.values()), operators, memoryview(data), case_id=call.case.id)
-    except ContentError as error:
-        raise BadAnswerError(f"its answer to {call.id}: {error}") from None
-    if case.operator != call.operator:
-        raise BadAnswerError(f"its answer to {call.id} is a case of {case.operator}")
-    return case
+def _call_of(answered: UnitAnswered) -> DrawnCall:
+    assert isinstance(answered.unit, DrawnCall), "a hunt has no other units"
+    return answered.unit
 
 
-def in_batches(calls: Iterable[DrawnCall]) -> Iterator[tuple[DrawnCall, ...]]:
-    """The calls in their order, large ones alone."""
-    batch: list[DrawnCall] = []
-    elements = 0
-    for call in calls:
-        own = call.case.elements
-        if batch and (len(batch) == _DRAWS or elements + own > _ELEMENTS):
-            yield tuple(batch)
-            batch, elements = [], 0
-        batch.append(call)
-        elements += own
-    if batch:
-        yield tuple(batch)
-
-
-class ClusterHuntLanes(DispatcherLanes[DrawnCall]):
+class ClusterHuntLanes(DispatcherLanes):
     """Runs the jobs of a hunt on the workers of a cluster; implements engine.lanes.AnyLanes."""
 
-    def __init__(self, dispatcher: Dispatcher[DrawnCall], keeper: Keeper) -> None:
+    def __init__(self, dispatcher: Dispatcher, keeper: Keeper, operators: Operators) -> None:
         super().__init__(dispatcher)
-        self._keeper = keeper
+        self._keeper, self._operators = keeper, operators
         # Files of the corpus that hold no case.
         self._unread: list[Ran] = []
 
     def run(self, cases: Iterable[Job]) -> Iterator[Ran]:
         """What comes of every job, from whichever worker."""
-        for news in self._dispatcher.run(lambda _workers: in_batches(self._calls(cases))):
+        for news in self._dispatcher.run(
+            lambda _workers: in_batches(self._calls(cases), lambda call: call.case.elements, _ELEMENTS, _DRAWS)
+        ):
             if isinstance(news, UnitAnswered):
                 yield from self._taken(news)
         yield from self._unread
@@ -115,15 +89,15 @@ class ClusterHuntLanes(DispatcherLanes[DrawnCall]):
             if isinstance(case, CaseResult):
                 self._unread.append(Ran(job, case))
             else:
-                yield DrawnCall(job, case)
+                yield DrawnCall(case.id, case.operator, case.tags, job, case, self._operators)
 
-    def _taken(self, news: UnitAnswered[DrawnCall]) -> Iterator[Ran]:
+    def _taken(self, news: UnitAnswered) -> Iterator[Ran]:
         """The job is done, unless a smaller case shall be found first."""
-        call, result = news.unit, news.result
+        call, result = _call_of(news), news.result
         if call.found is None:
             found = self._keeper.found(call.job, call.case, result)
             if found is not None and found.can_shrink:
-                self._dispatcher.add(DrawnCall(call.job, call.case, found))
+                self._dispatcher.add(replace(call, found=found))
                 return
             yield Ran(call.job, result, None if found is None else found.as_drawn)
             return
@@ -145,8 +119,10 @@ def hunt_on_cluster(
     """As api.fuzzing.hunt; `begin` also hears of the hosts, `complain` of workers that cannot be used."""
     corpus = Corpus(request.corpus, session.catalogue.operators)
     targets = targets_of(request, session, corpus)
-    names, operators = [target.operator.name for target in targets], session.catalogue.operators
-    with open_cluster(request.run, names, {}, _order, complain, partial(read_smallest, operators)) as cluster:
-        begin(targets, cluster.dispatcher.hosts)
-        lanes = ClusterHuntLanes(cluster.dispatcher, Keeper(corpus))
+    operators = session.catalogue.operators
+    audit = partial(OutputAudit, lambda one: _call_of(one).case, operators, hunt_options(request.run))
+    names = [target.operator.name for target in targets]
+    with open_cluster(request.run, names, {}, complain, audit, is_hunt=True) as (dispatcher, _):
+        begin(targets, dispatcher.hosts)
+        lanes = ClusterHuntLanes(dispatcher, Keeper(corpus), operators)
         return Hunt(targets, lanes, corpus, tell).run(request.cases, request.seconds)

@@ -6,19 +6,17 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Generic
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
 from mluops_gtest.cluster import worker
-from mluops_gtest.cluster.answers import BackendTrial, BadAnswerError, Checked, U, WorkerDescription, decode
+from mluops_gtest.cluster.answers import BackendTrial, BadAnswerError, Checked, WorkerDescription, decode
 from mluops_gtest.cluster.auditing import OutputAudit
 from mluops_gtest.cluster.connecting import connected, submit
 from mluops_gtest.cluster.dispatch import Dispatcher
 from mluops_gtest.engine.request import RunRequest
 from mluops_gtest.errors import BackendError, UsageError
-from mluops_gtest.model.case import Case
-from mluops_gtest.value import Value
 from mluops_gtest.version import __version__
 
 if TYPE_CHECKING:
@@ -30,53 +28,43 @@ _ANSWER: Final = 60
 _LOADED: Final = 300
 
 
-class OpenCluster(Value, Generic[U]):
-    """What hands work to the cluster, and what the backend says of itself there."""
-
-    dispatcher: Dispatcher[U]
-    name: str
-    version: str
-
-
 @contextlib.contextmanager
 def open_cluster(
     request: RunRequest,
     operators: Sequence[str],
     files: Mapping[str, Path],
-    order: Callable[[U], Any],
     complain: Callable[[str], None],
-    read_smallest: Callable[[U, bytes], Case | None] | None = None,
-    audit: OutputAudit | None = None,
-) -> Iterator[OpenCluster[U]]:
-    """The cluster that the request names; workers that cannot run its cases are refused, and told to `complain`.
+    audit: Callable[[BackendTrial], OutputAudit],
+    *,
+    is_hunt: bool = False,
+) -> Iterator[tuple[Dispatcher, BackendTrial]]:
+    """What hands work to the cluster that the request names, and what the backend says of itself there.
 
-    `files` are case files that travel, by their names; `order` is what a worker is told of a unit, see
-    worker.run_batch. Calls that were drawn come complete, and `read_smallest` reads what a search for a smaller one
-    answers. `audit` judges outputs again here.
+    Workers that cannot run its cases are refused, and told to `complain`. `files` are case files that travel, by their
+    names; `audit` judges outputs again here.
     """
     assert request.cluster is not None, "the request names a cluster"
     with connected(request.cluster) as client:
+        # All of a cluster that this run starts, one of any other.
+        expected = int(request.cluster.partition("local:")[2] or 1)
         try:
-            client.wait_for_workers(_expected(request.cluster), timeout=_PATIENCE)
+            client.wait_for_workers(expected, timeout=_PATIENCE)
         except TimeoutError as error:
             raise BackendError(f"--cluster {request.cluster}: {error} s; start its workers, then run again.") from error
-        opening = _Opening(client, request, operators, files, complain)
-        usable, run = opening.usable(), uuid.uuid4().hex
+        opening, run = _Opening(client, request, operators, files), f"mluops-test-{uuid.uuid4().hex}"
         there = replace(request, roots=worker.roots_of(request.roots), reports={}, devices=())
         setup = {
             "request": there.to_json([], 0),
             "parcels": opening.digests,
             "operators": opening.operators,
-            "drawn": read_smallest is not None,
+            "drawn": is_hunt,
         }
         # On all of them at once, before the clock of the run starts.
-        tried = opening.tried(run, setup, usable)
-        if audit is not None:
-            audit.trial = tried
-        dispatcher = Dispatcher(
-            client, run, setup, order, opening.admit, complain, read_smallest, request.timeout, audit
-        )
-        yield OpenCluster(dispatcher, tried.name, tried.version)
+        tried = opening.tried(run, setup)
+        # A hunt would have to remember every call that it has made.
+        retracts = not is_hunt
+        look_at, timeout = opening.look_at, request.timeout
+        yield Dispatcher(client, run, setup, look_at, complain, audit(tried), timeout, retracts=retracts), tried
 
 
 def _ask(
@@ -96,17 +84,8 @@ def _ask(
     return answers
 
 
-def _expected(address: str) -> int:
-    """How many workers to wait for: all of a cluster that this run starts, one of any other."""
-    number = address.partition("local:")[2]
-    return int(number) if number else 1
-
-
 def _parcels(request: RunRequest, files: Mapping[str, Path]) -> dict[str, dict[str, bytes]]:
     """The files that travel: the user's cases with the values beside them, and what --ship names."""
-    for name in request.ship:
-        if name not in request.backend:
-            raise UsageError(f"--ship {name}: --backend {request.backend} does not name that file.")
     found = {}
     for name, file in (*files.items(), *((name, Path(name)) for name in request.ship)):
         beside = () if name in request.ship else file.parent.glob(f"{file.stem}.*.bin*")
@@ -121,14 +100,9 @@ class _Opening:
     """What is known of the workers of one run."""
 
     def __init__(
-        self,
-        client: "Client",
-        request: RunRequest,
-        operators: Sequence[str],
-        files: Mapping[str, Path],
-        complain: Callable[[str], None],
+        self, client: "Client", request: RunRequest, operators: Sequence[str], files: Mapping[str, Path]
     ) -> None:
-        self._client, self._request, self._complain = client, request, complain
+        self._client, self._devices = client, request.devices
         self._roots = worker.roots_of(request.roots)
         self.operators = tuple(sorted(set(operators)))
         self._content = worker.content_digests(self._roots, self.operators)
@@ -137,98 +111,77 @@ class _Opening:
         self.digests = {name: worker.parcel_digest(files) for name, files in self._parcels.items()}
         # How many workers of each host have been given devices.
         self._ranks: Counter[str] = Counter()
-        self._checked: dict[str, Checked] = {}
-        self._answers: dict[str, Any] = {}
-        # What is wrong with those that nobody asks again.
-        self._unfit: dict[str, str] = {}
+        # Each worker that was looked at, or what is wrong with it.
+        self._found: dict[str, Checked | str] = {}
 
-    def usable(self) -> list[str]:
-        """The workers that can run the cases; BackendError where there is none, with what is wrong with the first."""
-        addresses = list(self._client.scheduler_info(n_workers=-1)["workers"])
-        self._describe(addresses)
-        problems = {address: self._problem(address) for address in addresses}
-        return self._some([address for address, problem in problems.items() if problem is None], problems)
+    def tried(self, run: str, setup: Mapping[str, Any]) -> BackendTrial:
+        """What the backend says of itself on the first worker that can be used; BackendError where it does not load.
 
-    def tried(self, run: str, setup: Mapping[str, Any], addresses: Sequence[str]) -> BackendTrial:
-        """What the backend says of itself on the first of these workers; BackendError where it does not load on one."""
-        given = {address: (run, setup, self._checked[address].devices) for address in addresses}
-        trials = {}
+        Where no worker can be used the error says what is wrong with the first.
+        """
+        self._look_at(list(self._client.scheduler_info(n_workers=-1)["workers"]))
+        given = {
+            address: (run, setup, found.lanes) for address, found in self._found.items() if isinstance(found, Checked)
+        }
+        trials = []
         for address, answer in _ask(self._client, worker.try_backend, given, _LOADED).items():
             try:
-                trials[address] = decode(answer, BackendTrial)
+                trial = decode(answer, BackendTrial)
             except BadAnswerError as error:
-                self._unfit[address] = f"The worker {address} cannot be used: {_words(answer, error)}"
+                self._found[address] = f"The worker {address} cannot be used: {error}"
                 continue
-            if trials[address].error:
-                raise BackendError(f"On the worker {address}: {trials[address].error}")
-        return trials[self._some(list(trials), self._unfit)[0]]
+            if trial.error:
+                raise BackendError(f"On the worker {address}: {trial.error}")
+            trials.append(trial)
+        if not trials:
+            problem = next(iter(self._found.values()), "")
+            raise BackendError(f"No worker of the cluster can run these cases. {problem}".strip())
+        return trials[0]
 
-    def _some(self, found: list[str], problems: Mapping[str, str | None]) -> list[str]:
-        if not found:
-            raise BackendError(
-                f"No worker of the cluster can run these cases. {next(iter(problems.values()), '')}".strip()
-            )
-        return found
+    def look_at(self, address: str) -> Checked | str:
+        """The worker, if it can run the cases; else why not."""
+        if address not in self._found:
+            self._look_at([address])
+        return self._found[address]
 
-    def admit(self, address: str) -> Checked | None:
-        """The worker, if it can run the cases; else why not is told once."""
-        problem = self._problem(address)
-        if problem is not None:
-            self._complain(f"warning: {problem}")
-            return None
-        return self._checked[address]
+    def _look_at(self, addresses: Sequence[str]) -> None:
+        """Ask these workers what they are, all at once."""
+        given = (self._roots, self.operators, tuple(self.digests.values()))
+        answers = _ask(self._client, worker.describe, dict.fromkeys(addresses, given), _ANSWER)
+        self._found |= {address: self._checked(address, answer) for address, answer in answers.items()}
 
-    def _problem(self, address: str) -> str | None:
-        """Why that worker cannot run the cases; None where it can."""
-        if address in self._checked or address in self._unfit:
-            return self._unfit.get(address)
-        if address not in self._answers:
-            self._describe([address])
+    def _checked(self, address: str, answer: Any) -> Checked | str:
         try:
-            told = decode(self._answers[address], WorkerDescription)
+            told = decode(answer, WorkerDescription)
         except BadAnswerError as error:
             # Whatever keeps it from answering, a missing package first of all.
             return (
                 f"The worker {address} does not know mluops-test {__version__} or its roots "
-                f"({_words(self._answers[address], error)}); install the same version there."
+                f"({error}); install the same version there."
             )
+        name = f"The worker {address} ({told.host})"
         if told.version != __version__:
-            return (
-                f"The worker {address} ({told.host}) has mluops-test {told.version}, this is {__version__}; "
-                "install the same version there."
-            )
+            return f"{name} has mluops-test {told.version}, this is {__version__}; install the same version there."
         for operator, digest in self._content.items():
             if told.content.get(operator) != digest:
                 has = "another lock" if told.content.get(operator) else "no lock"
                 return (
-                    f"The worker {address} ({told.host}) has {has} of {operator} "
-                    f"(prototxt/{operator}/baselines.lock) than this machine; bring it to the same commit."
+                    f"{name} has {has} of {operator} (prototxt/{operator}/baselines.lock) than this machine; "
+                    "bring it to the same commit."
                 )
-        for name, digest in self.digests.items():
+        for file, digest in self.digests.items():
             if digest not in told.parcels:
-                given = {address: (digest, self._parcels[name])}
-                answer = _ask(self._client, worker.keep_parcel, given, _LOADED)[address]
-                if isinstance(answer, Exception):
-                    return f"The worker {address} ({told.host}) did not take {name}: {answer}"
-        self._checked[address] = self._with_devices(address, told.host)
-        return None
+                given = {address: (digest, self._parcels[file])}
+                taken = _ask(self._client, worker.keep_parcel, given, _LOADED)[address]
+                if isinstance(taken, Exception):
+                    return f"{name} did not take {file}: {taken}"
+        return Checked(told.host, self._lanes(address, told.host))
 
-    def _describe(self, addresses: Sequence[str]) -> None:
-        """Ask these workers what they are, all at once."""
-        given = (self._roots, self.operators, tuple(self.digests.values()))
-        self._answers |= _ask(self._client, worker.describe, dict.fromkeys(addresses, given), _ANSWER)
-
-    def _with_devices(self, address: str, host: str) -> Checked:
-        """As many lanes as the worker has threads, or devices; workers of one host share its devices evenly."""
+    def _lanes(self, address: str, host: str) -> tuple[int | None, ...]:
+        """As many as the worker has threads, or devices; workers of one host share its devices evenly."""
         info: Mapping[str, Any] = self._client.scheduler_info(n_workers=-1)["workers"].get(address, {})
         lanes = int(info.get("resources", {}).get("DEVICE", 0)) or int(info.get("nthreads", 1))
-        rank = self._ranks[host]
+        first = self._ranks[host] * lanes
         self._ranks[host] += 1
-        devices = self._request.devices
-        own = tuple(devices[(rank * lanes + lane) % len(devices)] for lane in range(lanes)) if devices else ()
-        return Checked(host, lanes, own)
-
-
-def _words(answer: Any, error: BadAnswerError) -> str:
-    """Why there is no answer; else what is wrong with it."""
-    return f"{type(answer).__name__}: {answer}" if isinstance(answer, Exception) else str(error)
+        devices = self._devices or (None,)
+        return tuple(devices[(first + lane) % len(devices)] for lane in range(lanes))

@@ -7,8 +7,8 @@ import queue
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +20,6 @@ from mluops_gtest.api.session import Session
 from mluops_gtest.cluster.answers import (
     BackendTrial,
     BatchAnswer,
-    HandedOutputs,
     UnitAnswer,
     UnitStart,
     WorkerDescription,
@@ -46,6 +45,9 @@ from mluops_gtest.version import __version__
 _COMPLETE: Final = ".complete"
 # Seconds between two words of a worker about what it has begun with.
 _QUIET: Final = 0.2
+# Batches of each thread, run or waiting: few, so that a lost worker takes little with it, and enough that it never
+# waits for the next.
+IN_FLIGHT: Final = 2
 
 
 def describe(roots: tuple[str, ...], operators: tuple[str, ...], parcels: Sequence[str]) -> bytes:
@@ -97,87 +99,84 @@ def _shipped(name: str, parcels: Mapping[str, str]) -> Path | None:
     return _parcel(parcels[name]) / Path(name).name if name in parcels else None
 
 
-_Runner = CaseRunner | HuntRunner
+class _Lane:
+    """An open backend, its device, and the outputs of the case that it runs."""
+
+    def __init__(
+        self, runner_of: type[CaseRunner] | type[HuntRunner], session: Session, request: RunRequest, device: int | None
+    ) -> None:
+        self.device = device
+        # How many cases its batch has.
+        self.cases = 1
+        # By whether the call failed.
+        self._outputs: dict[bool, bytes] = {}
+        self.runner = runner_of(session, request, self._keep).__enter__()
+
+    def _keep(self, outputs: CaseOutputs) -> None:
+        """Copy those of the first call that failed, and of the last that did not."""
+        failed = outputs.result.outcome.blocks
+        if not failed or True not in self._outputs:
+            self._outputs[failed] = outputs_bytes(outputs, self.cases)
+
+    def take_outputs(self, *, failed: bool) -> bytes:
+        """What was kept of the case that has run, which failed or did not; empty where it left nothing."""
+        outputs, self._outputs = self._outputs, {}
+        return outputs.get(failed, b"")
 
 
-@dataclass(slots=True)
-class _LastOutputs:
-    """The outputs of the case that runs: of the call that its result tells of, the first that failed, else the last."""
-
-    # Of how many in its batch.
-    cases: int = 1
-    data: bytes = b""
-    failed: bool = False
-
-    def __call__(self, outputs: CaseOutputs) -> None:
-        """Copy the outputs while they are in their buffers."""
-        if not self.failed:
-            self.failed = outputs.result.outcome.blocks
-            self.data = outputs_bytes(outputs, self.cases)
-
-    def take(self) -> bytes:
-        """What was kept of the case that has run; empty where it left nothing."""
-        data, self.data, self.failed = self.data, b"", False
-        return data
-
-
-@dataclass(slots=True)
 class _Runners:
     """The open backends of one run on this worker: as many as it has threads that run cases."""
 
-    request: RunRequest
-    session: Session
-    # Files that came with the run: the controller's name → the digest of its parcel.
-    parcels: Mapping[str, str]
-    devices: tuple[int, ...]
-    # Whole calls come, not cases of the content.
-    drawn: bool
-    free: "queue.SimpleQueue[tuple[_Runner, int | None, _LastOutputs]]" = field(default_factory=queue.SimpleQueue)
-    opened: "list[_Runner]" = field(default_factory=list)
-    # Batch → unit → its outputs, of the newest batches.
-    kept: dict[int, dict[str, bytes]] = field(default_factory=dict)
+    def __init__(self, setup: Mapping[str, Any], devices: tuple[int | None, ...]) -> None:
+        """`setup` is the request of the run, its files (name → digest), and whether whole calls come, not cases."""
+        request = RunRequest.from_json(dict(setup["request"]), Source("the run's request", ""))
+        self.parcels: Mapping[str, str] = setup["parcels"]
+        backend = request.backend
+        for name in request.ship:
+            backend = backend.replace(name, str(_shipped(name, self.parcels)))
+        self._request = replace(request, backend=backend, cluster=None, ship=(), jobs=1)
+        self.session = Session(request.roots)
+        self._runner_of = HuntRunner if setup["drawn"] else CaseRunner
+        self._devices = devices
+        self._free: queue.SimpleQueue[_Lane] = queue.SimpleQueue()
+        self._opened: list[_Lane] = []
+        # The outputs of each unit, of the newest batches: behind one that has landed a worker runs at most what is in
+        # flight before it hands over outputs.
+        self.kept: deque[dict[str, bytes]] = deque(maxlen=len(devices) * IN_FLIGHT + 2)
 
     @contextlib.contextmanager
-    def taken(self) -> "Iterator[tuple[_Runner, int | None, _LastOutputs]]":
+    def taken(self) -> Iterator[_Lane]:
         """One that nobody else uses meanwhile."""
         try:
-            runner, device, last = self.free.get_nowait()
+            lane = self._free.get_nowait()
         except queue.Empty:
-            device = self.devices[len(self.opened) % len(self.devices)] if self.devices else None
-            request = replace(self.request, devices=() if device is None else (device,), jobs=1)
-            last = _LastOutputs()
-            made = HuntRunner(self.session, request) if self.drawn else CaseRunner(self.session, request, last)
-            runner = made.__enter__()
-            self.opened.append(runner)
+            device = self._devices[len(self._opened) % len(self._devices)]
+            request = replace(self._request, devices=() if device is None else (device,))
+            lane = _Lane(self._runner_of, self.session, request, device)
+            self._opened.append(lane)
         try:
-            yield runner, device, last
+            yield lane
         finally:
-            self.free.put((runner, device, last))
+            self._free.put(lane)
 
-    def keep(self, batch: int, outputs: dict[str, bytes], newest: int) -> None:
-        """Keep the outputs of a batch, and let go of those of all but the newest."""
-        with _OPENING:
-            self.kept[batch] = outputs
-            for oldest in sorted(self.kept)[:-newest]:
-                del self.kept[oldest]
+    def close(self) -> None:
+        """Close the backends."""
+        for lane in self._opened:
+            lane.runner.__exit__(None, None, None)
 
 
-_RUNS: dict[str, _Runners] = {}
+# By the run and the address of the worker: several may share a process.
+_RUNS: dict[tuple[str, str], _Runners] = {}
 _OPENING = threading.Lock()
 
 
 def run_batch(
-    run: str,
-    setup: Mapping[str, Any],
-    devices: tuple[int, ...],
-    orders: Sequence[tuple[str, Any]],
-    batch: int,
-    newest: int,
+    run: str, setup: Mapping[str, Any], devices: tuple[int | None, ...], orders: Sequence[tuple[str, Any]]
 ) -> bytes:
     """What comes of each order, in turn, as an encoded BatchAnswer; what takes long is announced before it begins.
 
-    An order is the id of a case, or a call that was drawn and whether it shall be made smaller. Whatever goes wrong is
-    an answer: an exception might not survive the way to the controller. Outputs of so many `newest` batches are kept.
+    An order is the id of a case, and of a call that was drawn the call and whether it shall be made smaller. Whatever
+    goes wrong is an answer: an exception might not survive the way to the controller.
     """
     unit = ""
     try:
@@ -185,29 +184,29 @@ def run_batch(
         announce = _announcing(run)
         host = socket.gethostname()
         answers, kept = [], {}
-        with runners.taken() as (runner, device, last):
-            last.cases = len(orders)
+        with runners.taken() as lane:
+            lane.cases = len(orders)
             for unit, order in orders:
                 announce(unit)
                 smallest = b""
-                if isinstance(runner, HuntRunner):
-                    result, small = runner.run(*order)
+                if isinstance(lane.runner, HuntRunner):
+                    result, small = lane.runner.run(*order)
                     smallest = b"" if small is None else _case_bytes(small.case, runners.session)
                 else:
-                    result = runner.result_of(_selected(runners, order))
-                kept[unit] = last.take()
-                digest = digest_of(kept[unit]) if kept[unit] else ""
-                answers.append(UnitAnswer(line_of(replace(result, host=host, device=device)), smallest, digest))
-        runners.keep(batch, kept, newest)
+                    result = lane.runner.result_of(_selected(runners, unit))
+                kept[unit] = lane.take_outputs(failed=result.outcome.blocks)
+                digest = digest_of(kept[unit]) if kept[unit] and not smallest else ""
+                answers.append(UnitAnswer(line_of(replace(result, host=host, device=lane.device)), smallest, digest))
+        runners.kept.append(kept)
         return encode(BatchAnswer(tuple(answers)))
     except Exception as error:
         return encode(BatchAnswer(error=_told(error), unit=unit))
 
 
-def hand_over(run: str, batch: int, units: Sequence[str]) -> bytes:
-    """The outputs of these units of a batch, as encoded HandedOutputs."""
-    kept = _RUNS[run].kept.get(batch, {})
-    return encode(HandedOutputs(tuple(kept.get(unit, b"") for unit in units)))
+def hand_over(run: str, units: Sequence[str]) -> bytes:
+    """The outputs of these units as their digests count them, encoded; empty where there are none."""
+    kept = {unit: data for batch in tuple(_RUNS[_key(run)].kept) for unit, data in batch.items()}
+    return encode(tuple(kept.get(unit, b"") for unit in units))
 
 
 def _case_bytes(case: Case, session: Session) -> bytes:
@@ -219,16 +218,14 @@ def _told(error: Exception) -> str:
     return str(error) if isinstance(error, HarnessError) else f"{type(error).__name__}: {error}"
 
 
-def try_backend(run: str, setup: Mapping[str, Any], devices: tuple[int, ...]) -> bytes:
+def try_backend(run: str, setup: Mapping[str, Any], devices: tuple[int | None, ...]) -> bytes:
     """What the backend says of itself on this worker, as an encoded BackendTrial."""
     try:
-        with _runners(run, setup, devices).taken() as (runner, _, _):
+        with _runners(run, setup, devices).taken() as lane:
+            runner = lane.runner
             for operator in setup["operators"]:
                 runner.prepare(operator)
-            trial = BackendTrial(runner.backend, runner.version)
-            if isinstance(runner, CaseRunner):
-                trial = replace(trial, precision=runner.precision.declared, is_reference=runner.is_reference)
-            return encode(trial)
+            return encode(BackendTrial(runner.backend, runner.version, runner.precision.declared, runner.is_reference))
     except Exception as error:
         return encode(BackendTrial(error=_told(error)))
 
@@ -236,29 +233,30 @@ def try_backend(run: str, setup: Mapping[str, Any], devices: tuple[int, ...]) ->
 def end_run(run: str) -> None:
     """Close the backends of a run."""
     with _OPENING:
-        runners = _RUNS.pop(run, None)
-    for runner in () if runners is None else runners.opened:
-        runner.__exit__(None, None, None)
+        ended = [_RUNS.pop(key) for key in tuple(_RUNS) if key[0] == run]
+    for runners in ended:
+        runners.close()
 
 
-def _runners(run: str, setup: Mapping[str, Any], devices: tuple[int, ...]) -> _Runners:
-    """`setup` is the request of the run and its parcels."""
+def _runners(run: str, setup: Mapping[str, Any], devices: tuple[int | None, ...]) -> _Runners:
+    key = _key(run)
     with _OPENING:
-        if run not in _RUNS:
-            request = RunRequest.from_json(dict(setup["request"]), Source("the run's request", ""))
-            backend = request.backend
-            for name in request.ship:
-                backend = backend.replace(name, str(_shipped(name, setup["parcels"])))
-            request = replace(request, backend=backend, cluster=None, ship=())
-            _RUNS[run] = _Runners(request, Session(request.roots), setup["parcels"], devices, setup["drawn"])
-        return _RUNS[run]
+        if key not in _RUNS:
+            _RUNS[key] = _Runners(setup, devices)
+        return _RUNS[key]
+
+
+def _key(run: str) -> tuple[str, str]:
+    from distributed import get_worker
+
+    return run, get_worker().address
 
 
 def _announcing(run: str) -> Callable[[str], None]:
     from distributed import get_worker
 
     worker = get_worker()
-    return now_and_then(lambda unit: worker.log_event(topic_of(run), encode(UnitStart(unit, worker.address))))
+    return now_and_then(lambda unit: worker.log_event(run, encode(UnitStart(unit, worker.address))))
 
 
 def now_and_then(tell: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> Callable[[str], None]:
@@ -277,11 +275,6 @@ def now_and_then(tell: Callable[[str], None], clock: Callable[[], float] = time.
             tell(unit)
 
     return announce
-
-
-def topic_of(run: str) -> str:
-    """Where workers say what they begin."""
-    return f"mluops-test-{run}"
 
 
 def _selected(runners: _Runners, case_id: str) -> Selected:

@@ -1,4 +1,4 @@
-"""Loads generators/*.py by path, as pytest loads tests; the engine never imports them."""
+"""Loads generators/*.py by path, as pytest loads tests, and refuses those that contradict themselves."""
 
 import hashlib
 import importlib.util

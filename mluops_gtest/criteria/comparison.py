@@ -265,14 +265,14 @@ def _natively_measured(
         return natively.stats(), None
     whole = EQUAL
 
-    def held(bound: Bound, precision: Precision) -> ElementErrors:
+    def hold(bound: Bound, precision: Precision) -> ElementErrors:
         nonlocal whole
         natively.hold_to(native_limits(bound, precision, dtype, baseline.shape))
         whole = natively.stats()
         return natively_found(whole.beyond, baseline.size)
 
-    found = half_excused(held_to, held)
-    return whole, found if whole.unequal.number else None
+    errors = half_excused(held_to, hold)
+    return whole, errors if whole.unequal.number else None
 
 
 def _measured(blocks: Blocks, norms: bool) -> tuple[BlockStats, float, float]:

@@ -79,15 +79,15 @@ def element_errors(
     return ElementErrors(beyond, baseline.size, ratio, worst, allowed_there, first, last)
 
 
-def half_excused(limits: Limits, held_to: Callable[[Bound, Precision], ElementErrors]) -> ElementErrors:
-    """What `held_to` finds, without the elements of a half output that half arithmetic explains."""
+def half_excused(limits: Limits, hold: Callable[[Bound, Precision], ElementErrors]) -> ElementErrors:
+    """What `hold` finds, without the elements of a half output that half arithmetic explains."""
     bound, precision, excused = limits
-    found = held_to(bound, precision)
-    if not found.beyond or excused in (None, precision):
-        return found
-    within = held_to(bound, excused)
-    as_half = found.beyond - within.beyond
-    return replace(within, as_half=as_half) if as_half else found
+    errors = hold(bound, precision)
+    if not errors.beyond or excused in (None, precision):
+        return errors
+    within = hold(bound, excused)
+    as_half = errors.beyond - within.beyond
+    return replace(within, as_half=as_half) if as_half else errors
 
 
 def native_limits(bound: Bound, precision: Precision, dtype: DType, shape: tuple[int, ...]) -> NativeLimits:

@@ -86,6 +86,14 @@ class Caller(Protocol):
     def growth(self) -> int:
         """Bytes by which the private memory of the worker grew since its first call, or since it was marked."""
 
+    @property
+    def has_run(self) -> bool:
+        """The worker ran calls of which something may be left for the next."""
+
+    @property
+    def was_changed(self) -> bool:
+        """One of them changed state that was named and put back."""
+
     def stopped(self) -> contextlib.AbstractContextManager[None]:
         """What the calls started does nothing while this lasts, as far as it can be stopped."""
 
@@ -131,6 +139,7 @@ class InlineCaller:
         self.tensors = Arena()
         self.workspace = Arena()
         self.growth = 0  # this process is the harness's own
+        self.has_run = self.was_changed = False  # and nothing can be tried in a fresh one
 
     def stopped(self) -> contextlib.AbstractContextManager[None]:
         """Nobody can stop threads of this process."""

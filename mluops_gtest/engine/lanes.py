@@ -23,11 +23,6 @@ class PlannedCase(Value):
     operator: str
     tags: tuple[str, ...]
 
-    @property
-    def case_id(self) -> str:
-        """For those to whom a case is one kind of work among others."""
-        return self.id
-
 
 class Lane(Protocol[T_contra, E_co]):
     """What runs cases one after the other."""

@@ -29,6 +29,11 @@ _SPREAD: Final = 0.2
 _LEAST: Final = 128 << 10
 
 
+def calls_to_show(leak: Leak) -> int:
+    """How many calls one after the other make a worker grow so much that it is looked at."""
+    return GROWTH // max(leak.bytes, _LEAST) + 2
+
+
 class LeakWatch:
     """Looks at each operator once, when a worker has grown; all lanes of a run share it."""
 

@@ -23,6 +23,11 @@ class BackendChoice(Value):
     runtime: str | None = None
     serve: bool = False
 
+    @property
+    def keeps_state(self) -> bool:
+        """What a call leaves may meet the next one: a program without --serve is started for each."""
+        return self.serve or self.spec.partition(":")[0] != "exec"
+
     def to_message(self) -> dict[str, Any]:
         """Plain values for a pipe."""
         return asdict(self)

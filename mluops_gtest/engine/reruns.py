@@ -14,9 +14,9 @@ def run_with_retries(execute: Callable[[], CaseResult], reruns: int) -> CaseResu
     first = execute()
     if reruns == 0 or not first.outcome.may_become_flaky or first.content_error:
         return first
-    attempts = [_attempt(first)]
+    attempts = [attempt_of(first)]
     while len(attempts) <= reruns and attempts[-1].outcome is not Outcome.PASSED:
-        attempts.append(_attempt(execute()))
+        attempts.append(attempt_of(execute()))
     result = replace(first, attempts=tuple(attempts))
     if attempts[-1].outcome is not Outcome.PASSED:
         return result
@@ -25,5 +25,6 @@ def run_with_retries(execute: Callable[[], CaseResult], reruns: int) -> CaseResu
     return replace(result, outcome=Outcome.FLAKY, causes=causes, fingerprint=mark)
 
 
-def _attempt(result: CaseResult) -> Attempt:
+def attempt_of(result: CaseResult) -> Attempt:
+    """What a result keeps of one of its tries."""
     return Attempt(result.outcome, result.causes)

@@ -10,12 +10,13 @@ from msgspec import field
 from msgspec.structs import replace
 
 from mluops_gtest.engine.caller import Caller, LostDeviceError, ThreadsCaller
+from mluops_gtest.engine.confirming import Confirming
 from mluops_gtest.engine.execute import Executor, Options
 from mluops_gtest.engine.explanation_room import ExplanationRoom
 from mluops_gtest.engine.failures import not_judged, not_loaded
 from mluops_gtest.engine.fingerprint import fingerprinted
 from mluops_gtest.engine.lanes import AnyLanes, Lanes, PlannedCase
-from mluops_gtest.engine.leaks import LeakWatch
+from mluops_gtest.engine.leaks import LeakWatch, calls_to_show
 from mluops_gtest.engine.outputs import OutputKeeper
 from mluops_gtest.engine.result_store import ResultsInMemory, ResultStore
 from mluops_gtest.model import cause
@@ -62,8 +63,8 @@ def run(
 ) -> RunReport:
     """Run every planned case without a result in the store, side by side on the callers; `keep` may save outputs."""
     executors = [executor_of(caller, options, keep) for caller in callers]
-    leaks = LeakWatch()
-    lanes: Lanes[PlannedCase, Event] = Lanes([CaseLane(one, operators, source, context, leaks) for one in executors])
+    shared = LeakWatch(), Confirming()
+    lanes: Lanes[PlannedCase, Event] = Lanes([CaseLane(one, operators, source, context, *shared) for one in executors])
 
     def timing() -> dict[str, float]:
         return {
@@ -107,7 +108,7 @@ def run_lanes(
     tell(RunStarted(backend, len(todo)))
     interrupted = False
     try:
-        for event in _events(lanes, todo, options, room):
+        for event in _events(lanes, todo, options, room, context):
             if isinstance(event, CaseFinished) and event.result.explained:
                 explained.add(event.result.operator)
             tell(event)
@@ -121,7 +122,8 @@ def run_lanes(
     for planned in todo:
         if planned.id not in store:
             why = cause.Interrupted() if interrupted else lanes.lost or cause.StoppedAtFailure()
-            tell(CaseFinished(_not_run(planned, context, why)))
+            not_run = CaseResult(planned.id, planned.operator, planned.tags, Outcome.NOT_RUN, causes=(why,))
+            tell(CaseFinished(with_commands(fingerprinted(not_run), context)))
     report = RunReport(
         tool_version=context.tool_version,
         backend=context.backend,
@@ -150,10 +152,17 @@ def executor_of(caller: Caller, options: Options, keep: OutputKeeper | None = No
 
 
 def _events(
-    lanes: AnyLanes[PlannedCase, Event], todo: Sequence[PlannedCase], options: Options, room: ExplanationRoom
+    lanes: AnyLanes[PlannedCase, Event],
+    todo: Sequence[PlannedCase],
+    options: Options,
+    room: ExplanationRoom,
+    context: RunContext,
 ) -> Iterator[Event]:
     for event in lanes.run(todo):
-        yield CaseFinished(room.kept(event.result)) if isinstance(event, CaseFinished) else event
+        if isinstance(event, CaseFinished):
+            yield CaseFinished(with_commands(room.kept(event.result), context))
+        else:
+            yield event
         if options.stop_at_first and isinstance(event, CaseFinished) and event.result.outcome.blocks:
             lanes.stop()
 
@@ -166,6 +175,7 @@ class CaseLane(Value):
     source: CaseSource
     context: RunContext
     leaks: LeakWatch
+    confirming: Confirming
 
     def start(self, planned: PlannedCase) -> Event:
         return CaseStarted(planned.id)
@@ -178,14 +188,12 @@ class CaseLane(Value):
             result = not_loaded(planned.id, planned.operator, planned.tags, error)
         else:
             result = self._executed(planned, case)
-        return CaseFinished(
-            replace(result, repro=_repro(planned, self.context), debug=_debug(planned, self.context, result))
-        )
+        return CaseFinished(result)
 
     def _executed(self, planned: PlannedCase, case: Case) -> CaseResult:
         operator = self.operators.get(case.operator)
         try:
-            result = self.executor.execute(case, operator)
+            result = self.confirming.executed(self.executor, case, self.source, self.operators)
             return self.leaks.checked(self.executor, case, operator, result)
         except LostDeviceError:
             raise
@@ -194,20 +202,20 @@ class CaseLane(Value):
             return fingerprinted(not_judged(blank, error))
 
 
-def _not_run(planned: PlannedCase, context: RunContext, why: cause.Cause) -> CaseResult:
-    return fingerprinted(
-        CaseResult(
-            planned.id, planned.operator, planned.tags, Outcome.NOT_RUN, causes=(why,), repro=_repro(planned, context)
-        )
-    )
+def with_commands(result: CaseResult, context: RunContext) -> CaseResult:
+    """The result with the commands that run its case again, and where it crashed do so under a debugger.
 
-
-def _repro(planned: PlannedCase, context: RunContext) -> str:
-    return f"mluops-test run {shlex.join((planned.id, *context.repro_options))}"
-
-
-def _debug(planned: PlannedCase, context: RunContext, result: CaseResult) -> str:
-    if result.outcome is not Outcome.CRASHED or context.debug_words is None:
-        return ""
-    before, after = context.debug_words
-    return shlex.join([*before, planned.id, *after])
+    Whoever ran the case has no say in them: people paste them into a shell.
+    """
+    before = (one.case for one in result.causes if isinstance(one, cause.OnlyAfter) and not one.case.startswith("-"))
+    ids = (*before, result.case)
+    often: tuple[str, ...] = ()
+    if result.leak is not None and "--stress" not in context.repro_options:
+        # One call keeps too little for anybody to look.
+        often = ("--repeat", str(calls_to_show(result.leak)))
+    repro = f"mluops-test run {shlex.join((*ids, *context.repro_options, *often))}"
+    debug = ""
+    if result.outcome is Outcome.CRASHED and context.debug_words is not None:
+        first, last = context.debug_words
+        debug = shlex.join([*first, *ids, *last])
+    return replace(result, repro=repro, debug=debug)

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from mluops_gtest.explain.common_places import agrees, holds, readings_of
+from mluops_gtest.explain.common_places import readings_of
 from mluops_gtest.model.explanation import Law
 from mluops_gtest.model.readings import WhereReading
 from mluops_gtest.model.result import CaseResult, Outcome
@@ -25,11 +25,11 @@ class PlacedLaw(Value):
     where: WhereReading
 
     def holds_of(self, result: CaseResult) -> bool:
-        """All elements of the output that are wrong in this result obey the law and lie at the place."""
+        """All wrong elements of the output obey the law, and the result itself calls their place so."""
         if result.outcome is not Outcome.FAILED or result.operator != self.operator:
             return False
         found = ((one, one.holding(self.law)) for one in result.explained if one.output == self.output)
-        return any(fit is not None and (agrees(self.where, one, fit) or holds(self.where, one)) for one, fit in found)
+        return any(fit is not None and self.where in readings_of(one, fit) for one, fit in found)
 
 
 def mark(operator: str, output: str, law: Law | None, where: WhereReading | None) -> str:

@@ -7,10 +7,10 @@ from typing import Final
 from msgspec.structs import replace
 
 from mluops_gtest.explain.cause_ids import PlacedLaw, mark
-from mluops_gtest.explain.common_places import agrees, common_lines, cost_of, fits, has_lines, holds, places_of
+from mluops_gtest.explain.common_places import common_lines, cost_of, fits, has_lines, holds, places_of
 from mluops_gtest.explain.rules import MIN_CASES, Shapes, features_of, rules_for
 from mluops_gtest.model.explanation import AsIf, Explanation, Fitted, Law, OneSided
-from mluops_gtest.model.readings import Headline, Rule, WhereReading
+from mluops_gtest.model.readings import Headline, LinePattern, Rule, WhereReading
 from mluops_gtest.model.report import TalliedResults, mark_of
 from mluops_gtest.model.result import CaseResult, Outcome
 from mluops_gtest.model.status import Status
@@ -31,6 +31,7 @@ _MAX_PLACES: Final = 4
 class CauseGroup(Value):
     """Cases that fail for one cause, the smallest first; without a headline they share a fingerprint or an outcome."""
 
+    # Empty: they are of several.
     operator: str
     members: tuple[CaseResult, ...]
     mark: str
@@ -56,7 +57,9 @@ class _Split(Value):
 
     chosen: tuple[int, ...]
     law: Law | None
-    where: WhereReading | None
+    where: WhereReading | None = None
+    # Without a place: the lines that wrong elements fill.
+    lines: LinePattern | None = None
 
 
 class _Cause(Value):
@@ -90,7 +93,9 @@ def cause_groups(
         for group in _of_operator(operator, results, by_operator[operator], shapes.get(operator, {}))
     ]
     alike = map(_ordered, others.values())
-    groups.extend(CauseGroup(same[0].operator, same, same[0].fingerprint, same) for same in alike)
+    for same in alike:
+        operators = {result.operator for result in same}
+        groups.append(CauseGroup("" if len(operators) > 1 else same[0].operator, same, same[0].fingerprint, same))
     return tuple(sorted(groups, key=lambda group: (-len(group.members), group.members[0].case)))
 
 
@@ -110,39 +115,17 @@ def _of_operator(
     operator: str, failing: Sequence[CaseResult], everything: Sequence[CaseResult], shapes: Mapping[str, str]
 ) -> Iterable[CauseGroup]:
     left = list(_ordered(failing))
-    causes: list[_Cause] = []
+    causes: dict[Hashable, _Cause] = {}
     while left:
-        causes.append(_next_cause(left))
-        known = {result.case for result in causes[-1].members}
-        left = [result for result in left if result.case not in known]
-    for cause in _merged(causes):
+        cause = _next_cause(left)
+        members = {result.case for result in cause.members}
+        left = [result for result in left if result.case not in members]
+        key = cause.output, cause.split.law, cause.split.where, cause.split.lines
+        if key in causes:
+            cause = replace(cause, members=(*causes[key].members, *cause.members))
+        causes[key] = cause
+    for cause in causes.values():
         yield _group(operator, cause, everything, shapes)
-
-
-def _merged(causes: Iterable[_Cause]) -> Iterable[_Cause]:
-    """Each cause once: what says the same, or nothing but that outputs are wrong that another cause spoils, is its."""
-    merged: list[_Cause] = []
-    for cause in sorted(causes, key=lambda cause: -len(cause.members)):
-        place = next((place for place, one in enumerate(merged) if _is_one_cause(one, cause)), None)
-        if place is None:
-            merged.append(cause)
-        else:
-            merged[place] = replace(merged[place], members=(*merged[place].members, *cause.members))
-    return merged
-
-
-def _is_one_cause(larger: _Cause, other: _Cause) -> bool:
-    one, two = larger.split, other.split
-    if (larger.output, one.law, one.where) == (other.output, two.law, two.where):
-        return True
-    few = len(other.members) < MIN_CASES <= len(larger.members)
-    vague = two.law is None and (two.where is None or two.where.is_all) and len(two.chosen) < len(one.chosen)
-    return (few or vague) and _spoiled(other) <= _spoiled(larger)
-
-
-def _spoiled(cause: _Cause) -> set[str]:
-    """Outputs that are wrong in some case."""
-    return {one.output for result in cause.members for one in result.explained}
 
 
 def _also(output: str, members: Sequence[CaseResult]) -> tuple[str, ...]:
@@ -191,11 +174,11 @@ def _split(cases: Sequence[Explanation]) -> _Split:
         if (law is not None or split.where is not None) and _stands_out(len(split.chosen), number, share):
             found.append(split)
     if not found:
-        return _Split(tuple(range(number)), None, None)
+        return _in_lines(cases, None, tuple(range(number)))
     most = max(len(split.chosen) for split in found)
     # A law that says more may leave out a few cases that are too small to show it.
     telling = [split for split in found if len(split.chosen) >= _MOST * most]
-    return _joined(max(telling, key=lambda split: (_rank(split.law), len(split.chosen))), number)
+    return max(telling, key=lambda split: (_rank(split.law), len(split.chosen)))
 
 
 def _of_law(cases: Sequence[Explanation], law: Law | None, lawful: tuple[int, ...]) -> _Split:
@@ -209,8 +192,9 @@ def _of_law(cases: Sequence[Explanation], law: Law | None, lawful: tuple[int, ..
         reading, inside = max(shared, key=lambda one: (len(one[1]), -cost_of(one[0])), default=(None, set()))
         if reading is None or not _stands_out(len(inside), len(left), _OWN_CAUSE):
             break
+        inside |= {index for index in left if holds(reading, fitted[index][0])}
         if len(inside) >= _MOST * len(fitted):
-            return _Split(lawful, law, reading)
+            return _Split(tuple(lawful[index] for index in sorted(inside)), law, reading)
         left -= inside
         apart.append((reading, inside))
     told = len(fitted) - len(left) >= _MOST * len(fitted)
@@ -219,7 +203,14 @@ def _of_law(cases: Sequence[Explanation], law: Law | None, lawful: tuple[int, ..
     if told and apart and not vague and _are_exact(apart, fitted):
         reading, inside = apart[0]
         return _Split(tuple(lawful[index] for index in sorted(inside)), law, reading)
-    return _Split(lawful, law, None)
+    return _in_lines(cases, law, lawful)
+
+
+def _in_lines(cases: Sequence[Explanation], law: Law | None, lawful: tuple[int, ...]) -> _Split:
+    """The cases of a law that have no place in common; those of them with the lines that almost all have."""
+    lines = common_lines([cases[index] for index in lawful])
+    having = lawful if lines is None else tuple(index for index in lawful if has_lines(lines, cases[index]))
+    return _Split(having, law, None, lines)
 
 
 def _are_exact(
@@ -230,13 +221,6 @@ def _are_exact(
 
 def _stands_out(count: int, number: int, share: float) -> bool:
     return count == number or (count >= MIN_CASES and count >= share * number)
-
-
-def _joined(split: _Split, number: int) -> _Split:
-    """With a few that are left over, what is told is told of most."""
-    if len(split.chosen) >= _MOST * number or number - len(split.chosen) < MIN_CASES <= len(split.chosen):
-        return _Split(tuple(range(number)), split.law, split.where)
-    return split
 
 
 def _laws(cases: Sequence[Explanation]) -> dict[Law | None, tuple[int, ...]]:
@@ -260,34 +244,27 @@ _ORDER: Final = {law: place for place, law in enumerate(Law.__args__)}
 
 def _group(operator: str, cause: _Cause, everything: Sequence[CaseResult], shapes: Mapping[str, str]) -> CauseGroup:
     output, members, law, where = cause.output, _ordered(cause.members), cause.split.law, cause.split.where
-    having = [(result, case) for result in members for case in result.explained if case.output == output]
+    having = [(result, _of(result, output)) for result in members]
     cases = [case for _, case in having]
-    lawful = [(result, case, fitted) for result, case in having if (fitted := case.holding(law)) is not None]
-    lines = None if where is not None else common_lines(cases)
-    if where is not None:
-        showing = [one for one in lawful if agrees(where, *one[1:]) or holds(where, one[1])]
-    else:
-        showing = [one for one in lawful if lines is None or has_lines(lines, one[1])]
+    fitted = [(case, found) for case in cases if (found := case.holding(law)) is not None]
     wrong, size = ({case.wrong for case in cases}, {case.size for case in cases})
     headline = Headline(
         operator=operator,
         output=output,
         cases=len(members),
         law=law,
-        law_cases=len(lawful),
         where=where,
-        where_cases=len(showing),
-        fills=where is not None and all(fits(where, *one[1:]) for one in showing),
+        fills=where is not None and all(fits(where, *one) for one in fitted),
         also=_also(output, members),
         rules=_rules(output, members, everything, shapes),
         wrong=wrong.pop() if len(wrong) == 1 else 0,
         size=size.pop() if len(size) == 1 else 0,
         percent=(min(100 * c.wrong // c.size for c in cases), max(-(-100 * c.wrong // c.size) for c in cases)),
-        lines=lines,
+        lines=cause.split.lines,
     )
     # Where what is told of a case is what is told of all, it is seen at once.
-    examples = tuple(result for result, case, _ in sorted(showing, key=lambda one: one[1].law != law))
-    return CauseGroup(operator, members, mark(operator, output, law, where), examples or members, headline)
+    examples = tuple(result for result, case in sorted(having, key=lambda one: one[1].law != law))
+    return CauseGroup(operator, members, mark(operator, output, law, where), examples, headline)
 
 
 def _is_supported(law: Law, cases: Sequence[Explanation]) -> bool:

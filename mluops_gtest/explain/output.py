@@ -47,7 +47,8 @@ def explained(
     """
     fits = _fits(out, suspects, recomputed)
     classes = _classes(out)
-    fitted = [_fitted(out, fit, classes) for fit in fits]
+    bare = where_wrong(out.wrong, out.wrong, classes)
+    fitted = [_fitted(out, fit, classes, bare) for fit in fits]
     # Of laws that are as sure the one whose elements have a simple set is told.
     exact = [one.sure and one.lawful == out.count and one.inside == out.count + one.agreeing for one in fitted]
     if any(exact):
@@ -57,7 +58,7 @@ def explained(
         dims=out.wrong.shape,
         wrong=out.count,
         held_to=out.held_to,
-        fitted=(*fitted, _placed(None, where_wrong(out.wrong, out.wrong, classes), out.count)),
+        fitted=(*fitted, _placed(None, bare, out.count)),
         hull=hull_of(out.wrong),
         lines=lines_of(out.wrong),
         first=_index(out, int(out.wrong.argmax())),
@@ -71,8 +72,8 @@ def _placed(law: Law | None, found: Found, lawful: int, *, sure: bool = False) -
     return Fitted(law, found.where, found.inside, found.agreeing, found.also, lawful, sure)
 
 
-def _fitted(out: WrongOutput, fit: Fit, classes: dict[str, Array]) -> Fitted:
-    """The law with the set of elements that it fills."""
+def _fitted(out: WrongOutput, fit: Fit, classes: dict[str, Array], bare: Found) -> Fitted:
+    """The law with the set of elements that it fills; `bare` is that of the wrong elements alone."""
     allowed = np.ones_like(out.wrong) if fit.whole else out.wrong
     if isinstance(fit.law, NeverWritten) and out.kept is not None:
         allowed = allowed | out.kept
@@ -83,7 +84,8 @@ def _fitted(out: WrongOutput, fit: Fit, classes: dict[str, Array]) -> Fitted:
         allowed = out.wrong | out.agreeing(predicted)
         if lawful == out.count > len(out.places):
             lawful = out.lawful(predicted)
-    return _placed(fit.law, where_wrong(out.wrong, allowed, classes), lawful, sure=fit.sure)
+    found = bare if allowed is out.wrong else where_wrong(out.wrong, allowed, classes)
+    return _placed(fit.law, found, lawful, sure=fit.sure)
 
 
 def _fits(
@@ -96,15 +98,19 @@ def _fits(
     if within := rounding(out):
         return within
     tried: list[Fit] = [*suspects(), *value_laws(out)]
-    for more in (lambda: rearrangements(out), recomputed, lambda: last_resorts(out)):
-        if any(fit.sure and fit.holds.all() for fit in tried):
-            break
-        tried += more()
+    # In a small output several laws hold, of which cases may share the last one.
+    if out.held_to != "written":
+        tried += rearrangements(out)
+        if not any(fit.sure and fit.holds.all() for fit in tried):
+            tried += recomputed()
+        tried += last_resorts(out)
     whole = [fit for fit in tried if fit.holds.all()]
     # What explains the right elements, too, explains most.
     whole.sort(key=lambda fit: (not fit.sure, not fit.whole))
     once = {fit.law: fit for fit in reversed(whole)}
-    whole = [fit for fit in whole if once[fit.law] is fit][:_MAX_LAWS]
+    whole = [fit for fit in whole if once[fit.law] is fit]
+    # The last one, which says least, may be all that cases share.
+    whole = [*whole[: _MAX_LAWS - 1], *whole[_MAX_LAWS - 1 :][-1:]]
     if whole and whole[0].sure:
         return whole
     partly = [fit for fit in tried if fit.sure and np.mean(fit.holds) >= _SHARE]

@@ -13,6 +13,7 @@ from mluops_gtest.explain.value_laws import Fit
 from mluops_gtest.explain.wrong_output import MAX_SEARCHED, WrongOutput
 from mluops_gtest.model.dtypes import Array
 from mluops_gtest.model.explanation import (
+    BelongElsewhere,
     LaidOut,
     Law,
     PermutedAlong,
@@ -44,6 +45,12 @@ def rearrangements(out: WrongOutput) -> Iterator[Fit]:
         yield fit
     if not held and _is_reordered(out):
         yield Fit(ReorderedAlong(0), np.ones(len(out.places), bool), sure=surprise(out.e), whole=True)
+    elif not held and out.is_float:
+        values = np.unique(out.e[out.e != 0])
+        # The share of the numbers of a binade that are met by chance.
+        share = min(1.0, len(np.unique(out.baseline)) * out.epsilon)
+        sure = len(values) * math.log(share) < math.log(_CHANCE)
+        yield Fit(BelongElsewhere(), np.isin(out.e, out.baseline), sure=sure)
 
 
 def _named(out: WrongOutput, surprise: Callable[[Array], bool]) -> Iterator[Fit]:

@@ -10,12 +10,14 @@ import numpy as np
 from msgspec.structs import replace
 
 from mluops_gtest.explain.narrowing import EITHER, NARROW, narrowed, spacing
+from mluops_gtest.explain.where import CHANCE
 from mluops_gtest.explain.wrong_output import WrongOutput, same
 from mluops_gtest.model.dtypes import Array
 from mluops_gtest.model.explanation import (
     KeptPreset,
     Law,
     LostSign,
+    MisplacedZeros,
     Negated,
     NeverWritten,
     OffBy,
@@ -104,9 +106,11 @@ def last_resorts(out: WrongOutput) -> Iterator[Fit]:
     """Laws that say something where no other holds."""
     if not out.is_real:
         return
+    e, b = out.e, out.b
     if out.is_float:
         yield from _kept_narrow(out)
-    e, b = out.e, out.b
+        sure = float(np.mean(out.baseline == 0)) ** len(e) < CHANCE
+        yield Fit(MisplacedZeros(), (e == 0) | (b == 0), sure=sure)
     sides: dict[Literal["nearer to zero", "further from zero", "smaller", "larger"], Array] = {}
     if (b > 0).any() and (b < 0).any():
         sides = {"nearer to zero": np.abs(e) < np.abs(b), "further from zero": np.abs(e) > np.abs(b)}
@@ -216,12 +220,11 @@ def _rounded(out: WrongOutput, *, truncated: bool) -> Iterator[Fit]:
 
 
 def _told_apart(fits: dict[str, Fit]) -> Iterator[Fit]:
-    """half and TF32 have the same bits; where no exponent tells them apart, both are named."""
+    """half and TF32 have the same bits; where no exponent tells them apart, both are named before each of them."""
     if "half" in fits and np.array_equal(fits["half"].holds, fits["tf32"].holds):
-        half = fits.pop("half")
-        law = half.law
+        law = fits["half"].law
         assert isinstance(law, RoundedTo), "that is what was tried"
-        fits["tf32"] = replace(half, law=replace(law, precision=EITHER))
+        yield replace(fits["half"], law=replace(law, precision=EITHER))
     yield from fits.values()
 
 

@@ -6,6 +6,7 @@ a right value of some kind.
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import combinations
 from typing import Final
 
@@ -21,6 +22,8 @@ from mluops_gtest.value import Value
 CHANCE: Final = 1e-4
 # Two indices always have one distance, three seldom by chance.
 _MIN_REPEATED = 3
+# Masks of which the sets are kept.
+_SHORT: Final = 1 << 12
 
 
 def everything(length: int) -> AxisSet:
@@ -30,6 +33,16 @@ def everything(length: int) -> AxisSet:
 
 def axis_set(found: Array) -> AxisSet:
     """The set of a mask along an axis, of which at least one index is in it."""
+    return _known_set(found.tobytes()) if len(found) <= _SHORT else _axis_set(found)
+
+
+@lru_cache(maxsize=1 << 10)
+def _known_set(mask: bytes) -> AxisSet:
+    """Every law of an output asks for the same masks."""
+    return _axis_set(np.frombuffer(mask, bool))
+
+
+def _axis_set(found: Array) -> AxisSet:
     length, indices = len(found), np.flatnonzero(found)
     first, last = int(indices[0]), int(indices[-1])
     if last - first + 1 == len(indices):

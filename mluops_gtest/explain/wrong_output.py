@@ -81,7 +81,13 @@ class WrongOutput:
     @cached_property
     def room(self) -> Array:
         """How far each of the wrong values may be from a number that a law gives for it."""
-        return np.zeros(len(self.places)) + _ULPS * self.epsilon * np.abs(self.e) + self.slack(self.places)
+        return self._rounding(self.e) + self.slack(self.places)
+
+    def _rounding(self, values: Array) -> Array:
+        """What a few units in the last place of these values are; none beside an infinite one."""
+        tiny = np.finfo(self.evaluated.dtype).tiny if self.is_float else 0.0
+        rounding: Array = _ULPS * self.epsilon * np.maximum(np.abs(values), tiny)
+        return np.where(np.isinf(values), 0.0, rounding)
 
     def near(self, predicted: Array, gain: float = 1.0, sources: Array | None = None) -> Array:
         """Which of the wrong values are what a law says, within what rounding explains, and not what is right as well.
@@ -92,7 +98,7 @@ class WrongOutput:
         exact = same(self.e, predicted)
         if not self.is_real:
             return exact
-        rounding = _ULPS * self.epsilon * np.abs(predicted)
+        rounding = self._rounding(predicted)
         room = rounding + gain * self.slack(self.places if sources is None else sources)
         # Beside NaN and infinities, of which a distance is no number, all is apart.
         off, apart = np.abs(self.e - predicted), np.abs(predicted - self.b)
@@ -134,7 +140,7 @@ class WrongOutput:
             if not self.is_real:
                 agreeing[part] = same(e, p)
                 continue
-            room = _ULPS * self.epsilon * np.abs(p) + np.abs(e - b)
+            room = self._rounding(p) + np.abs(e - b)
             if self.allowed is not None:
                 room = np.maximum(room, self.allowed.reshape(-1)[part])
             agreeing[part] = same(e, p) | (~wrong[part] & np.isfinite(p) & (np.abs(p - b) <= room))

@@ -4,7 +4,7 @@ from collections import Counter
 from threading import Lock
 from typing import Final
 
-from mluops_gtest.model.cause import AfterTimedCalls, BeyondBound, Cause, Exceeded, NonFinite, PassedAtTry, UnderStress
+from mluops_gtest.model.cause import BeyondBound, Cause, Exceeded, NonFinite, Prelude
 from mluops_gtest.model.result import CaseResult
 
 # What tells two causes of one kind apart; everything else in a cause is a figure, a place or a text.
@@ -17,9 +17,7 @@ CauseKey = tuple[str, ...]
 
 def cause_key(result: CaseResult) -> CauseKey:
     """The words that failures of one cause share: operator, outcome, the main cause, and how values are wrong."""
-    main = next(
-        (cause for cause in result.causes if not isinstance(cause, PassedAtTry | AfterTimedCalls | UnderStress)), None
-    )
+    main = next((cause for cause in result.causes if not isinstance(cause, Prelude)), None)
     law = next((type(one.law).__name__ for one in result.explained if one.law is not None), "")
     return (result.operator, result.outcome.value, *_words(main), law)
 

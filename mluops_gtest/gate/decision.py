@@ -250,18 +250,16 @@ def _causes(report: RunReport) -> tuple[dict[str, dict[str, Any]], set[str]]:
     vague = set()
     for group in cause_groups(failing, report.results, report.shapes):
         if group.headline is not None:
-            words, is_placed = headline_words(group.headline), group.placed_law is not None
+            words, placed = headline_words(group.headline), group.placed_law
             showing = {result.case for result in group.examples}
             for result in group.members:
-                shows = result.case in showing
-                of_case = {
+                known[result.case] = {
                     "cause": group.mark,
                     "headline": words,
-                    "is_example": shows,
-                    "has_cause": shows and is_placed,
+                    "is_example": result.case in showing,
+                    "has_cause": placed is not None and placed.holds_of(result),
                 }
-                known[result.case] = of_case
-            vague |= set() if is_placed else {group.mark}
+            vague |= set() if placed is not None else {group.mark}
     return known, vague
 
 

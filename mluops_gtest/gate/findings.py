@@ -1,4 +1,4 @@
-"""The decision as a short list of findings, failures of one kind together: what annotations and comments show."""
+"""The decision as findings, failures of one kind together: a list, a Markdown comment, annotations of CI systems."""
 
 import hashlib
 import json
@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from mluops_gtest.gate.decision import Accept, CaseChange, Decision
 from mluops_gtest.gate.performance import Lack, TimeChange
-from mluops_gtest.gate.transitions import Transition
 from mluops_gtest.model.counted import counted
 from mluops_gtest.model.plain_text import plain, plain_line
 from mluops_gtest.model.report import ISOLATION_OFF, grouped
@@ -98,9 +97,10 @@ def verdict(decision: Decision) -> str:
 
 def blockers(decision: Decision) -> str:
     """What blocks, counted by kind."""
+    transitions = Counter(change.transition for change in decision.blocking if change.now is not Outcome.XPASSED)
     return ", ".join(
         [
-            *(f"{number} {word.value}" for word, number in _blocking_counts(decision).items()),
+            *(f"{number} {word.value}" for word, number in transitions.items()),
             *_counted(len(decision.problems), "waiver to clear", "waivers to clear"),
             *_counted(len(decision.blocking_times), "case by its time", "cases by their times"),
             *(["all cases together slower"] if decision.blocks_by_shift else []),
@@ -109,10 +109,6 @@ def blockers(decision: Decision) -> str:
             *(["isolation was off"] if decision.blocks_by_isolation else []),
         ]
     )
-
-
-def _blocking_counts(decision: Decision) -> Counter[Transition]:
-    return Counter(change.transition for change in decision.blocking if change.now is not Outcome.XPASSED)
 
 
 def _counted(number: int, one: str, many: str) -> list[str]:
@@ -221,6 +217,17 @@ def time_words(change: TimeChange) -> str:
     return f"{duration(change.before_ns)} → {duration(change.now_ns)}, {percent(change.ratio)}{needed}"
 
 
+def summed_times(decision: Decision) -> list[str]:
+    """How many cases had each answer about their times, and how all changed together; empty where none was timed."""
+    performance = decision.performance
+    if not performance.changes:
+        return []
+    counts = {answer.value: len(performance.answered(answer)) for answer in TimeVerdict}
+    words = ", ".join(f"{number} {word}" for word, number in counts.items() if number)
+    together = [] if performance.shift is None else [f"all cases together: {percent(performance.shift)}"]
+    return [f"times of {counted(len(performance.changes), 'case')}: {words}", *together]
+
+
 def percent(ratio: Ratio) -> str:
     """108 % (101 % to 115 %)."""
     return f"{ratio.ratio * 100:.0f} % ({ratio.low * 100:.0f} % to {ratio.high * 100:.0f} %)"
@@ -251,8 +258,8 @@ def _lines(decision: Decision) -> Iterator[str]:
     for word, counts in rows[1].items():
         yield f"| {word.value} | " + " | ".join(str(number or "") for number in counts) + " |"
     yield ""
-    if decision.performance.changes:
-        yield from (_times_table(decision), "")
+    if lines := summed_times(decision):
+        yield from (" ".join(f"{line[0].upper()}{line[1:]}." for line in lines), "")
     found = findings(decision)
     for heading, blocks in (("Blocking", True), ("To know", False)):
         chosen = [finding for finding in found if finding.blocks is blocks]
@@ -260,17 +267,6 @@ def _lines(decision: Decision) -> Iterator[str]:
             yield from (f"### {heading}", "")
         for finding in chosen:
             yield from _finding(finding)
-
-
-def _times_table(decision: Decision) -> str:
-    performance = decision.performance
-    words = [
-        f"{len(performance.answered(answer))} {answer.value}" for answer in TimeVerdict if performance.answered(answer)
-    ]
-    text = f"Times of {counted(len(performance.changes), 'case')}: {', '.join(words)}."
-    if performance.shift is not None:
-        text += f" All cases together: {percent(performance.shift)}."
-    return text
 
 
 def _finding(finding: GateFinding) -> Iterator[str]:

@@ -14,7 +14,6 @@ from mluops_gtest.errors import UsageError
 from mluops_gtest.files.writing import place_below, replace_file
 from mluops_gtest.model.binding import row_counts
 from mluops_gtest.model.case import Case, Expect
-from mluops_gtest.model.criterion import Criterion
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.status import Status
 from mluops_gtest.model.tensor import Tensor
@@ -71,18 +70,9 @@ class Export:
         entry = {"id": case.id, "op_name": operator.released_name, "file": path.as_posix(), "tags": list(case.tags)}
         self.written.append(entry)
 
-    def leave_out(self, case_id: str, reason: str) -> None:
-        """Record in the index why a case was left out."""
-        self.left_out.append({"id": case_id, "reason": reason})
-
     def write_index(self, tool_version: str) -> None:
         """The exported cases in order, and the others with the reason."""
-        record = {
-            "format": 1,
-            "tool_version": tool_version,
-            "cases": self.written,
-            "left_out": self.left_out,
-        }
+        record = {"format": 1, "tool_version": tool_version, "cases": self.written, "left_out": self.left_out}
         text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
         replace_file(self.folder / INDEX, [text.encode()])
 
@@ -104,16 +94,11 @@ def _released(case: Case, operator: Operator) -> Case:
         inputs=_numbered(case.inputs, "input"),
         outputs=_numbered(case.outputs, "output"),
         criteria=tuple(
-            _criteria(criteria, operator, tensor) for criteria, tensor in zip(case.criteria, case.outputs, strict=True)
+            operator.output(tensor.id).criteria.get(tensor.desc.dtype, ()) if criteria == () else criteria
+            for criteria, tensor in zip(case.criteria, case.outputs, strict=True)
         ),
     )
 
 
 def _numbered(tensors: Iterable[Tensor], role: str) -> tuple[Tensor, ...]:
     return tuple(replace(tensor, id=f"{role}{number}") for number, tensor in enumerate(tensors, 1))
-
-
-def _criteria(
-    criteria: tuple[Criterion, ...] | None, operator: Operator, tensor: Tensor
-) -> tuple[Criterion, ...] | None:
-    return operator.output(tensor.id).criteria.get(tensor.desc.dtype, ()) if criteria == () else criteria

@@ -1,6 +1,5 @@
-"""Candidates on the backend: judged as `run` judges, without waiting long for what hangs."""
+"""What counts as the same failure, and candidates judged as `run` judges, without waiting long for hangs."""
 
-from collections.abc import Iterable
 from typing import Final, Self
 
 from msgspec.structs import replace
@@ -54,17 +53,14 @@ class FailureCause(Value):
 
 def can_be_minimised(result: CaseResult) -> bool:
     """The backend did something wrong that a smaller case may show as well."""
-    return result.outcome.fails and not result.content_error and not result.bug and not _is_not_its_fault(result.causes)
-
-
-def _is_not_its_fault(causes: Iterable[c.Cause]) -> bool:
-    return any(isinstance(cause, c.NotItsFault | c.NotAsked) for cause in causes)
+    is_innocent = any(isinstance(cause, c.NotItsFault | c.NotAsked) for cause in result.causes)
+    return result.outcome.fails and not result.content_error and not result.bug and not is_innocent
 
 
 def _mark(cause: c.Cause) -> Mark:
     """The cause without figures and places; empty for what only stands before other causes."""
     match cause:
-        case c.PassedAtTry() | c.AfterTimedCalls() | c.UnderStress():
+        case c.PassedAtTry() | c.AfterTimedCalls() | c.UnderStress() | c.OnlyAfter():
             return ()
         case c.Exceeded(output=name) | c.BeyondBound(output=name) | c.BitsUnequal(output=name):
             return (_VALUES, name)

@@ -202,6 +202,14 @@ class ReorderedAlong(_Law, frozen=True):
     axis: int
 
 
+class BelongElsewhere(_Law, frozen=True):
+    """Right values of other elements, no one rule says which."""
+
+
+class MisplacedZeros(_Law, frozen=True):
+    """0 where something else belongs, and something else where 0 belongs."""
+
+
 class AsIf(_Law, frozen=True):
     """What comes out by a mistake that the operator names, in its words."""
 
@@ -250,6 +258,8 @@ Law = (
     | ReorderedAlong
     | AsIf
     | RoundedInputs
+    | BelongElsewhere
+    | MisplacedZeros
     | WithinUlp
     | OneSided
 )

@@ -167,11 +167,7 @@ class Headline(msgspec.Struct, frozen=True):
     output: str
     cases: int
     law: Law | None = None
-    # Cases of the group that the law holds of, without one those in which the output is wrong; and those that the place
-    # or the lines fit.
-    law_cases: int = 0
     where: WhereReading | None = None
-    where_cases: int = 0
     # All of the place is wrong or right by accident, not just some of it.
     fills: bool = True
     # Other outputs that are wrong in most of the cases.
@@ -185,8 +181,3 @@ class Headline(msgspec.Struct, frozen=True):
     percent: tuple[int, int] | None = None
     # Without a place: the lines that wrong elements fill.
     lines: LinePattern | None = None
-
-    @property
-    def fitting(self) -> int:
-        """Cases of the group that both law and place fit, as far as there are any."""
-        return min(self.where_cases if self.where or self.lines else self.cases, self.law_cases or self.cases)

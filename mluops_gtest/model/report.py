@@ -45,7 +45,10 @@ def mark_of(result: CaseResult) -> Hashable:
 FORMAT = 1
 # They run in the process of the harness by design: it is their own.
 _OWN_BACKENDS = ("numpy", "reference")
-ISOLATION_OFF = "Isolation was off: the backend ran in the process that judged it, and could reach everything there."
+ISOLATION_OFF = (
+    "Isolation was off: the backend ran in the process that judged it, and could reach everything there; "
+    "no failure was confirmed in a fresh worker."
+)
 
 
 class Tally:

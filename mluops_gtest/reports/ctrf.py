@@ -1,4 +1,4 @@
-"""The report in the Common Test Report Format (ctrf.io), as JSON."""
+"""JSON in pieces, and the report in the Common Test Report Format (ctrf.io)."""
 
 import hashlib
 import json
@@ -62,6 +62,9 @@ def ctrf_pieces(report: RunReport, transitions: Mapping[str, str] | None = None)
     for outcome, count in outcomes.items():
         statuses[_status(outcome)] += count
     labels = {"labels": dict(report.labels)} if report.labels else {}
+    values = {} if report.reseed is None else {"reseed": report.reseed, "fixed": report.fixed}
+    # What the format has fields for; all labels are in `extra`.
+    source = {"commit": report.labels.get(COMMIT), "branchName": report.labels.get(BRANCH)}
     document = {
         "reportFormat": "CTRF",
         "specVersion": SPEC_VERSION,
@@ -85,8 +88,8 @@ def ctrf_pieces(report: RunReport, transitions: Mapping[str, str] | None = None)
             "environment": {
                 "appName": str(report.backend.get("name", "")),
                 "osPlatform": str(report.environment.get("platform", "")),
-                **_source(report),
-                "extra": {"backend": dict(report.backend), **report.environment, **labels, **_values(report)},
+                **{name: value for name, value in source.items() if value is not None},
+                "extra": {"backend": dict(report.backend), **report.environment, **labels, **values},
             },
         },
     }
@@ -107,16 +110,6 @@ def _bytes(result: CaseResult) -> bytes:
     except UnicodeEncodeError:
         # A text has half a surrogate pair, which UTF-8 cannot say.
         return json.dumps(result_to_json(result)).encode()
-
-
-def _source(report: RunReport) -> dict[str, str]:
-    """What the format has fields for; all labels are in `extra`."""
-    known = {"commit": report.labels.get(COMMIT), "branchName": report.labels.get(BRANCH)}
-    return {name: value for name, value in known.items() if value is not None}
-
-
-def _values(report: RunReport) -> dict[str, int]:
-    return {} if report.reseed is None else {"reseed": report.reseed, "fixed": report.fixed}
 
 
 def _status(outcome: Outcome) -> str:

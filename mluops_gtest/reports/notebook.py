@@ -33,9 +33,10 @@ def report_html(report: RunReport, most: int) -> str:
     """The summary, and what is known of the gravest failures, at most so many."""
     name = str(report.backend.get("name", "?"))
     failing = sorted(report.failing, key=lambda result: GRAVEST_FIRST.index(result.outcome))
+    counts = ((Outcome.named(word), number) for word, number in report.summary.items())
     lines = [
         f"<div><b>{counted(len(report.results), 'case')} on {_text(name)}</b>, {report.seconds:.1f} s: "
-        + ", ".join(_count(Outcome.named(word), number) for word, number in report.summary.items())
+        + ", ".join(_coloured(f"{number} {one.words['en']}", one) for one, number in counts)
     ]
     lines += [
         f"<details{' open' if number == 0 else ''}><summary>{_title(result)}</summary>{_body(result)}</details>"
@@ -64,7 +65,8 @@ def case_html(case: Case) -> str:
 
 
 def _title(result: CaseResult) -> str:
-    return f"{_coloured(result.outcome.sign, result.outcome)} <b>{_text(result.case)}</b> {_word(result.outcome)}"
+    sign, word = (_coloured(text, result.outcome) for text in (result.outcome.sign, result.outcome.words["en"]))
+    return f"{sign} <b>{_text(result.case)}</b> {word}"
 
 
 def _body(result: CaseResult) -> str:
@@ -89,14 +91,6 @@ def _parts(result: CaseResult) -> Iterator[str]:
         yield _table(("output", "criterion", "value", "threshold", "within"), rows)
     if result.repro:
         yield f"<p><code>{_text(result.repro)}</code></p>"
-
-
-def _count(outcome: Outcome, number: int) -> str:
-    return _coloured(f"{number} {outcome.words['en']}", outcome)
-
-
-def _word(outcome: Outcome) -> str:
-    return _coloured(outcome.words["en"], outcome)
 
 
 def _coloured(text: str, outcome: Outcome) -> str:

@@ -138,11 +138,8 @@ class TerminalReporter:
             self._out.print(_table(facts))
             self._failures(report, where)
             self._skips(facts)
-            self._notices(facts)
-            self._outliers(facts)
-            self._arbitrated(facts)
-            self._stress(facts)
-            self._leaks(facts)
+            for word, line in _remarks(facts):
+                self._out.print(f"[yellow]{word}[/] {escape(line)}", soft_wrap=True)
         counts = ", ".join(f"{n} {outcome}" for outcome, n in report.summary.items())
         lack = report.tally.coverage_words(report.required_coverage)
         backend = escape(str(report.backend["name"]))
@@ -211,37 +208,23 @@ class TerminalReporter:
                 word = f"[{outcome.tone.terminal}]{outcome.value}[/]"
                 self._out.print(f"{word} {count}: {escape(reason)}", soft_wrap=True)
 
-    def _outliers(self, facts: RunFacts) -> None:
-        """What the documents let pass and arithmetic does not."""
-        if facts.outlier is not None:
-            self._out.print(f"[yellow]beyond[/] {escape(outlier_words(facts, facts.outlier))}", soft_wrap=True)
 
-    def _arbitrated(self, facts: RunFacts) -> None:
-        """Who is right, over all disputes."""
-        if facts.arbitrated:
-            from mluops_gtest.model.reasons.arbitrated import arbitration_summary
+def _remarks(facts: RunFacts) -> Iterator[tuple[str, str]]:
+    """A word and a line for what failed no case: tolerated, beyond arithmetic, disputed, varying, leaking."""
+    if facts.noted:
+        rest = facts.noted - 1
+        more = f"; {counted(rest, 'more case')} {'has' if rest == 1 else 'have'} notices, -v shows all" if rest else ""
+        yield "notice", f"{facts.first_note}{more}"
+    if facts.outlier is not None:
+        yield "beyond", outlier_words(facts, facts.outlier)
+    if facts.arbitrated:
+        from mluops_gtest.model.reasons.arbitrated import arbitration_summary
 
-            self._out.print(f"[yellow]arbitrated[/] {escape(arbitration_summary(facts.arbitrated))}", soft_wrap=True)
-
-    def _stress(self, facts: RunFacts) -> None:
-        """How much was repeated, and what varied."""
-        if facts.stress:
-            self._out.print(f"[yellow]stress[/] {escape(stress_words(facts.stress))}", soft_wrap=True)
-
-    def _leaks(self, facts: RunFacts) -> None:
-        """Calls that keep memory each time, an operator a line."""
-        for case, leak in facts.leaks.items():
-            words = f"{case} {reason_of((leak,))}; --fail-on-leak fails such cases"
-            self._out.print(f"[yellow]leak[/] {escape(words)}", soft_wrap=True)
-
-    def _notices(self, facts: RunFacts) -> None:
-        """What was tolerated in cases that are no failures: a padded input, a field that nobody knows."""
-        if facts.noted:
-            rest = facts.noted - 1
-            more = (
-                f"; {counted(rest, 'more case')} {'has' if rest == 1 else 'have'} notices, -v shows all" if rest else ""
-            )
-            self._out.print(f"[yellow]notice[/] {escape(facts.first_note)}{more}", soft_wrap=True)
+        yield "arbitrated", arbitration_summary(facts.arbitrated)
+    if facts.stress:
+        yield "stress", stress_words(facts.stress)
+    for case, leak in facts.leaks.items():
+        yield "leak", f"{case} {reason_of((leak,))}; --fail-on-leak fails such cases"
 
 
 def host_words(facts: RunFacts) -> str:

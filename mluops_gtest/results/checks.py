@@ -36,7 +36,7 @@ from mluops_gtest.model.outcome import Outcome
 from mluops_gtest.model.precision import PRECISIONS
 from mluops_gtest.model.query import Query
 from mluops_gtest.model.report import RunReport, TalliedResults
-from mluops_gtest.model.result import CaseInfo, CaseResult, ElementReading, Profile, Reading, StressReading, Worst
+from mluops_gtest.model.result import CaseResult, ElementReading, Profile, Reading, StressReading, Worst
 
 _SIGNS: Final = frozenset(".123456789#")
 
@@ -265,10 +265,7 @@ def check_result(result: CaseResult, source: Source) -> None:
         _check_worst(result.worst, result, source)
     if result.profile is not None:
         _check_profile(result.profile, source)
-    _check_info(result.info, source)
-
-
-def _check_info(info: CaseInfo, source: Source) -> None:
+    info = result.info
     keep_plain(info.params, source, ".info.params", _PARAM_LEVELS)
     if not (_is_amount(info.theory_io_bytes or 0.0) and _is_amount(info.theory_ops or 0.0)):
         raise source.error("theory must be ≥ 0", ".info")
@@ -284,8 +281,8 @@ def _check_reading(reading: Reading, source: Source, index: int) -> None:
 
 
 def _check_elements(seen: ElementReading, source: Source, at: str) -> None:
-    found = seen.beyond + seen.as_half
-    _refuse_unless(found <= seen.compared, "more elements are beyond than there are", source, f"{at}.beyond")
+    outliers = seen.beyond + seen.as_half
+    _refuse_unless(outliers <= seen.compared, "more elements are beyond than there are", source, f"{at}.beyond")
     if seen.precision not in PRECISIONS:
         raise source.error(f"{shown(seen.precision)} is not a precision", at)
     _refuse_unless(seen.ratio >= 0 and seen.allowed >= 0, "ratio and allowed must be ≥ 0", source, at)

@@ -1,4 +1,4 @@
-"""A results folder that one process has to itself, from the moment it is claimed until it is closed."""
+"""A results folder that one process has to itself, and the report of all shards of a run."""
 
 import contextlib
 import errno
@@ -104,7 +104,9 @@ class ResultsFolder:
         """Claim the folder, made if need be; `exclusive`: FileExistsError where there is one already."""
         self.path = path
         try:
-            self._made = _make(path, exclusive=exclusive)
+            # The folders that had to be made, the innermost first.
+            self._made = tuple(folder for folder in (path, *path.parents) if not folder.exists())
+            path.mkdir(parents=True, exist_ok=not exclusive)
             self._lock = self._locked()
         except FileExistsError:
             if exclusive:
@@ -203,13 +205,6 @@ class ResultsFolder:
                 raise
             # Its owner took the file away between our two steps.
             os.close(descriptor)
-
-
-def _make(path: Path, *, exclusive: bool) -> tuple[Path, ...]:
-    """The folders that had to be made, the innermost first."""
-    missing = tuple(folder for folder in (path, *path.parents) if not folder.exists())
-    path.mkdir(parents=True, exist_ok=not exclusive)
-    return missing
 
 
 def _in_place(descriptor: int, path: Path) -> bool:

@@ -117,10 +117,10 @@ class ResultFiles:
 
     def _retract(self, cases: set[str]) -> None:
         """Write the file again without these cases."""
-        left = [self._line(number) for case, number in self._numbers.items() if case not in cases]
+        lines = [self._line(number) for case, number in self._numbers.items() if case not in cases]
         reader = result_reader(Source(str(self._path), ""))
         self.tally, self._numbers, self._starts = Tally(), {}, array("q", [0])
-        self._begin(self._counted(reader.read_again(line)) for line in left)
+        self._begin(self._counted(reader.read_again(line)) for line in lines)
         self._file.close()
         self._file = self._opened()
 

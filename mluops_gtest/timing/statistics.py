@@ -137,7 +137,7 @@ def compare(pairs: Sequence[Pair], min_effect: float = MIN_EFFECT) -> TimeCompar
     """Every pair's answer; at most CASE_ALARMS of the gates without any change name one of their cases slower."""
     if not pairs:
         return TimeComparison((), None, PRIOR_NOISE)
-    changes = np.array([_change(pair) for pair in pairs])
+    changes = np.array([math.log(pair.current.median_ns / pair.before_ns) for pair in pairs])
     sampling = np.array([_sampling_variance(pair) for pair in pairs])
     runs = np.array([1 + 1 / len(pair.reference) for pair in pairs])
     scatter = _scatter(changes)
@@ -154,10 +154,6 @@ def compare(pairs: Sequence[Pair], min_effect: float = MIN_EFFECT) -> TimeCompar
         between = float(factor) * own**2
         ratios.append(_ratio(pair, float(change), float(variance), between, degrees, len(pairs), effect))
     return TimeComparison(tuple(ratios), shift, noise)
-
-
-def _change(pair: Pair) -> float:
-    return math.log(pair.current.median_ns / pair.before_ns)
 
 
 def _sampling_variance(pair: Pair) -> float:

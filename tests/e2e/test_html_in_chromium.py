@@ -11,8 +11,9 @@ from mluops_gtest.explain.output import explained
 from mluops_gtest.explain.wrong_output import WrongOutput
 from mluops_gtest.model.arbitration import Arbitration, DisputedElement
 from mluops_gtest.model.cause import Leak
-from mluops_gtest.model.result import ElementReading, Outcome, Perf, Profile, StressReading, ThreadsReading
+from mluops_gtest.model.result import ElementReading, Outcome, Perf, Profile, Reading, StressReading, ThreadsReading
 from mluops_gtest.reports.html import embedding, render_html
+from mluops_gtest.reports.html.page import render_matrix
 from tests.support.chromium import Chromium, needs_chromium
 from tests.support.page_report import DEVICE, HOSTILE, failed, large_report, report, result, small_report
 
@@ -291,6 +292,13 @@ def last_rows_cleared(case, rows, fingerprint):
     return failed(case, fingerprint, explained=(one,))
 
 
+# On a narrow page the headline of a group has lines of its own, and the outcome covers none of it.
+IS_BELOW = """(() => {
+  const [pill, why] = [".group .pill", ".group-why"].map((name) => document.querySelector(name));
+  return pill.getBoundingClientRect().bottom <= why.getBoundingClientRect().top;
+})()"""
+
+
 @pytest.mark.parametrize("width", [1400, 400])
 def test_failures_of_one_cause_stand_under_a_headline_with_a_map(show, browser, width):
     browser.window(width, 900)
@@ -298,6 +306,7 @@ def test_failures_of_one_cause_stand_under_a_headline_with_a_map(show, browser, 
     page = show(report(*(last_rows_cleared(name, rows, f"v1:{rows}") for name, rows in names.items())))
     assert texts(page, ".group-why") == ["toy: out[-2:] is zero"]
     assert texts(page, ".group-count") == ["3"]
+    assert page.value(IS_BELOW) is (width == 400)
     page.click(".group summary")
     assert "In toy/b: out[7:] is zero" in texts(page, ".group-words")[0]
     classes = page.value("[...document.querySelectorAll('.group-cause .cell')].map((cell) => cell.classList[1])")
@@ -398,6 +407,21 @@ def test_no_window_is_too_narrow(show, width):
     page.window(width, 900)
     expand_all(page)
     assert page.value("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0
+
+
+def test_no_window_is_too_narrow_for_several_runs(browser, tmp_path):
+    runs = {"one": report(failed("toy/of_a_name_that_takes_a_whole_line_of_its_own")), "other": small_report()}
+    path = tmp_path / "runs.html"
+    path.write_text(render_matrix(runs), encoding="utf-8")
+    browser.window(400, 900)
+    browser.open(path.as_uri())
+    browser.click("summary")
+    assert browser.value("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0
+
+
+def test_an_exceeded_threshold_of_0_is_no_ratio_of_0(show):
+    exact = failed("toy/exact", readings=(Reading("out", "diff3", 2.0, 0.0, within=False),))
+    assert texts(show(report(exact)), ".summary tbody td:nth-child(6)") == ["∞", "∞"]
 
 
 def test_light_dark_and_the_reader_s_own_choice(show):

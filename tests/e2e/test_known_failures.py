@@ -263,9 +263,10 @@ def test_causes_stand_in_a_file_of_their_own(results):
     tail = by_law["scaled by 0.5"]
     assert tail["headline"].startswith("scale_by: y[6:] is scaled by 0.5")
     assert (tail["output"], tail["place"], tail["waivable"]) == ("y", "y[6:]", True)
-    # What is wrong without a law joins the cause that spoils the same output, and the headline counts its own.
-    assert "in 5 of 9 cases" in tail["headline"]
-    assert (tail["cases"], tail["smallest"]) == (9, [f"scale_by/ramp_{n}" for n in range(7, 16)])
+    # What is wrong without a law is no part of it.
+    assert (tail["cases"], tail["smallest"]) == (5, [f"scale_by/ramp_{n}" for n in range(7, 12)])
+    noise = by_law[""]
+    assert (noise["cases"], noise["waivable"]) == (4, False)
     assert re.match(r"mluops-test run scale_by/ramp_(7|8|9|10|11) ", tail["repro"]), "a case that shows it"
     sample = tail["samples"][0]
     assert sample["index"] == [6]

@@ -1,22 +1,18 @@
 """A Dask cluster in a process of its own: prints its address, and ends with its standard input.
 
-Arguments: the number of workers, the port, the protocol.
+Argument: the number of workers.
 """
 
 import sys
 
+import dask
 from distributed import LocalCluster
 
 if __name__ == "__main__":
-    workers, port = int(sys.argv[1]), int(sys.argv[2])
+    # A worker that dies comes back, however long that takes a busy machine; Dask would give it up after 15 s.
+    dask.config.set({"distributed.deploy.lost-worker-timeout": "1h"})
     with LocalCluster(
-        n_workers=workers,
-        threads_per_worker=1,
-        processes=True,
-        dashboard_address=":0",
-        scheduler_port=port,
-        silence_logs=50,
-        protocol=sys.argv[3],
+        n_workers=int(sys.argv[1]), threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=50
     ) as cluster:
         print(cluster.scheduler_address, flush=True)
         sys.stdin.read()

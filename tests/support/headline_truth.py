@@ -33,11 +33,13 @@ HEADER = "| operator | wrong implementations | headlines | with a law | with a p
 _TABLE = re.compile(rf"^{re.escape(HEADER)}\n(?:\|.*\n)+", re.MULTILINE)
 # Of each operator; all of them would take ten minutes.
 CASES = 20
+# So many that fail show what is told of an implementation.
+FAILING = 6
 
 
-def chosen(cases):
+def chosen(ids):
     """A few of the cases, the same ones whatever is added to them."""
-    return sorted(cases.values(), key=lambda case: zlib.crc32(case.id.encode()))[:CASES]
+    return sorted(ids, key=lambda case: zlib.crc32(case.encode()))[:CASES]
 
 
 @dataclass
@@ -55,6 +57,9 @@ class Truth:
     def __init__(self, catalogue):
         self.catalogue, self._runs, self._calls = catalogue, PlantedRuns(catalogue), {}
 
+    def _cases(self, name):
+        return self._runs.cases(name, choose=chosen)
+
     def tried(self, name, backend):
         """The implementation on some cases of the operator."""
         operator, seen, results, outputs = self._runs.operator(name), {}, [], {}
@@ -69,7 +74,9 @@ class Truth:
         explaining.explained = recorded
         try:
             with np.errstate(all="ignore"):
-                for case in chosen(self._runs.cases(name)):
+                for case in self._cases(name).values():
+                    if sum(one.outcome.blocks for one in results) == FAILING:
+                        break
                     results.append(executor.execute(case, operator))
                     outputs |= {(case.id, output): out for output, out in seen.items()}
                     seen.clear()
@@ -105,19 +112,16 @@ class Truth:
 
     def _wrong_values(self, group, tried):
         head = group.headline
-        lawful = placed = 0
         for result in group.members:
             case = next((one for one in result.explained if one.output == head.output), None)
-            fitted = None if case is None else case.holding(head.law)
-            is_law = fitted is not None and not self._breaks(head.law, result, case, tried)
-            is_place = is_law and self._is_at(head, result, tried)
-            lawful, placed = lawful + is_law, placed + is_place
-            if result is group.example and not is_place:
-                yield f"{result.case} does not show it"
-        if head.law is not None and lawful < head.law_cases:
-            yield f"the law holds of {lawful} cases, not of {head.law_cases}"
-        if placed < head.fitting:
-            yield f"it holds of {placed} cases, not of {head.fitting}"
+            if case is None:
+                yield f"{result.case}: the output is right"
+            elif self._breaks(head.law, result, case, tried):
+                yield f"{result.case}: a wrong element is not what the law says"
+            elif not self._is_at(head, result, tried):
+                yield f"{result.case}: a wrong element is not at the place"
+        if group.example not in group.members:
+            yield f"{group.example.case} does not show it"
 
     def _breaks(self, law, result, case, tried):
         """Some wrong element is not what the law says."""
@@ -137,7 +141,7 @@ class Truth:
 
     def _call(self, result, operator):
         if result.case not in self._calls:
-            self._calls[result.case] = bind_values(self._runs.cases(result.operator)[result.case], operator)
+            self._calls[result.case] = bind_values(self._cases(result.operator)[result.case], operator)
         return self._calls[result.case]
 
     def _is_at(self, head, result, tried):

@@ -1,4 +1,4 @@
-"""Workers of a cluster that do not answer as agreed: `plant` runs on the worker that shall lie."""
+"""Workers of a cluster that do not answer as agreed."""
 
 import itertools
 import json
@@ -6,9 +6,9 @@ import json
 import msgspec
 
 from mluops_gtest.cluster import worker
-from mluops_gtest.cluster.answers import BatchAnswer, HandedOutputs, UnitAnswer, decode, encode
+from mluops_gtest.cluster.answers import BatchAnswer, UnitAnswer, decode, encode
 
-HONEST, HANDING = worker.run_batch, worker.hand_over
+HONEST = worker.run_batch
 
 
 def _nested():
@@ -22,7 +22,7 @@ def _raise(error):
     raise error
 
 
-def _with(**fields):
+def with_fields(**fields):
     """Every result with other fields."""
 
     def change(answer):
@@ -42,28 +42,32 @@ LIES = {
     "nothing": (lambda _: None, "it answered with NoneType instead of bytes"),
     "noise": (lambda _: b"\xff\x00noise", "its answer cannot be read"),
     "another type": (lambda _: msgspec.msgpack.encode({"units": 3}), "its answer cannot be read"),
-    "another id": (_with(case="ball_query/none"), "has the case 'ball_query/none'"),
-    "another operator": (_with(operator="three_nn_forward"), "has the operator 'three_nn_forward'"),
-    "other tags": (_with(tags=["race"]), "has the tags ('race',)"),
-    "another host": (_with(host="elsewhere"), "has the host 'elsewhere'"),
-    "a device that is not there": (_with(device=7), "has the device 7"),
-    "NaN seconds": (_with(seconds=float("nan")), "its answer"),
-    "passed without a reading": (_with(readings=[], status=None), "it has no reading and no status"),
-    "not run": (_with(outcome="not_run"), "is not_run, which no worker can say"),
+    "another id": (with_fields(case="ball_query/none"), "has the case 'ball_query/none'"),
+    "another operator": (with_fields(operator="three_nn_forward"), "has the operator 'three_nn_forward'"),
+    "other tags": (with_fields(tags=["race"]), "has the tags ('race',)"),
+    "another host": (with_fields(host="elsewhere"), "has the host 'elsewhere'"),
+    "a device that is not there": (with_fields(device=7), "has the device 7"),
+    "NaN seconds": (with_fields(seconds=float("nan")), "its answer"),
+    "passed without a reading": (with_fields(readings=[], status=None), "it has no reading and no status"),
+    "not run": (with_fields(outcome="not_run"), "is not_run, which no worker can say"),
     "a case that nobody asked for": (
         lambda answer: encode(BatchAnswer(tuple(UnitAnswer(one.result, b"x") for one in answer.units))),
         "has a smaller case",
     ),
-    "a bug of the harness": (_with(outcome="error", bug=True, reason="all is lost"), "as agreed: all is lost"),
+    "a bug of the harness": (with_fields(outcome="error", bug=True, reason="all is lost"), "as agreed: all is lost"),
+}
+# What only shows between processes.
+SENT = {
     "RecursionError": (lambda _: _raise(RecursionError("too deep")), "RecursionError: too deep"),
     "an answer that cannot be sent": (
         lambda _: _nested(),
-        "did not hand over its answer|TypeError: Could not serialize object of type list;",
+        "did not hand over its answer|RecursionError|TypeError: Could not serialize object of type list;",
     ),
+    "another id": LIES["another id"],
 }
 
 
-def _passed(answer):
+def passed(answer):
     """Every result that failed for its values as one that passed, so that nothing in it contradicts that."""
     units = []
     for unit in answer.units:
@@ -77,44 +81,50 @@ def _passed(answer):
 
 
 def plant(lie):
-    """From now on this worker lies."""
-    change, _ = LIES[lie]
+    """From now on this process lies."""
+    change, _ = SENT[lie]
     worker.run_batch = lambda *arguments: change(decode(HONEST(*arguments), BatchAnswer))
 
 
-def call_failures_passed(from_batch=0, *, without_outputs=False):
-    """From its so manieth batch on this worker says of failures that they passed."""
+def repent():
+    """This process is honest again."""
+    worker.run_batch = HONEST
+
+
+def change_answers(monkeypatch, change, liar=None, kind=BatchAnswer):
+    """That worker of this process, or every one, sends changed answers of the kind."""
+    from distributed import get_worker
+
+    def lie(answer):
+        lies = isinstance(answer, kind) and liar in (None, get_worker().address)
+        return change(answer) if lies else encode(answer)
+
+    monkeypatch.setattr(worker, "encode", lie)
+
+
+def call_failures_passed(monkeypatch, liar, from_batch=0, *, without_outputs=False):
+    """From its so manieth batch on that worker says of failures that they passed."""
     done = itertools.count()
 
-    def run_batch(*arguments):
-        answer = decode(HONEST(*arguments), BatchAnswer)
+    def change(answer):
         if next(done) < from_batch:
             return encode(answer)
         if without_outputs:
             answer = BatchAnswer(tuple(UnitAnswer(unit.result) for unit in answer.units))
-        return _passed(answer)
+        return passed(answer)
 
-    worker.run_batch = run_batch
-
-
-def change_outputs():
-    """This worker hands over other outputs than those that it named."""
-    call_failures_passed()
-
-    def hand_over(*arguments):
-        handed = decode(HANDING(*arguments), HandedOutputs)
-        return encode(
-            HandedOutputs(tuple(data[:-1] + bytes([data[-1] ^ 1]) if data else data for data in handed.outputs))
-        )
-
-    worker.hand_over = hand_over
+    change_answers(monkeypatch, change, liar)
 
 
-def hand_over_nothing():
-    """This worker keeps its outputs to itself."""
-    worker.hand_over = lambda *_: encode(HandedOutputs(()))
+def change_outputs(monkeypatch, liar):
+    """That worker hands over other outputs than those that it named."""
+
+    def change(handed):
+        return encode(tuple(data[:-1] + bytes([data[-1] ^ 1]) if data else data for data in handed))
+
+    change_answers(monkeypatch, change, liar, tuple)
 
 
-def repent():
-    """This worker is honest again."""
-    worker.run_batch, worker.hand_over = HONEST, HANDING
+def hand_over_nothing(monkeypatch, liar):
+    """That worker keeps its outputs to itself."""
+    change_answers(monkeypatch, lambda _: encode(()), liar, tuple)

@@ -84,7 +84,8 @@ class PlantedRuns:
         self.options = Options(expect=_kept(expectation_of), bounds=_kept(computed_bounds))
 
     @cache  # noqa: B019
-    def cases(self, operator, large=False):
+    def cases(self, operator, large=False, choose=tuple):
+        """The cases by their ids, those alone that `choose` takes of the ids."""
         spec, stored = self._catalogue.operators[operator], self._catalogue.root_of(operator).stored
         drafts = [
             draft
@@ -95,7 +96,7 @@ class PlantedRuns:
             and (large or (stored / f"{draft.id}.prototxt").is_file())
         ]
         source = StoredCases(self._catalogue, tuple(Selected(d.id, d.operator, d.tags, draft=d) for d in drafts))
-        return {draft.id: source.load(draft.id) for draft in drafts}
+        return {case: source.load(case) for case in choose(draft.id for draft in drafts)}
 
     @cache  # noqa: B019
     def operator(self, name):

@@ -175,6 +175,11 @@ def _is_kept(law, evaluated, baseline, places, epsilon, allowed, recompute):
             return np.full(len(places), bool((ulps_apart(evaluated, baseline, epsilon) <= ulp).all()))
         case x.RoundedTo():
             return _is_narrow(law, e, b, slack)
+        case x.BelongElsewhere():
+            right = set(baseline.reshape(-1).tolist())
+            return np.array([value in right for value in evaluated.reshape(-1)[places].tolist()]) & (e != b)
+        case x.MisplacedZeros():
+            return (e == 0) != (b == 0)
     if epsilon and hasattr(law, "factor"):
         slack = slack * abs(law.factor)
     predicted = predict(law, baseline, **recompute)

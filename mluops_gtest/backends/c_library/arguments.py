@@ -25,7 +25,7 @@ class CallArguments:
     workspace: int | None = None
     workspace_size: int = 0
     # Where the workspace query writes; None is a null pointer here, too.
-    asked: c_size_t | None = field(default_factory=c_size_t)
+    query_size: c_size_t | None = field(default_factory=c_size_t)
     _arrays: dict[str, Any] = field(default_factory=dict)
 
     def values(self, arguments: CArguments) -> list[Any]:
@@ -59,7 +59,7 @@ class CallArguments:
             case ArgumentSource.WORKSPACE_SIZE:
                 return self.workspace_size
             case ArgumentSource.ASKED_SIZE:
-                return None if self.asked is None else byref(self.asked)
+                return None if self.query_size is None else byref(self.query_size)
 
     def _param(self, name: str) -> Any:
         if self.params is None:

@@ -75,9 +75,9 @@ class _Bound(Value):
         if self.query is None or query is None:
             return None
         status = status_of(query.name, self.query(*arguments.values(query.arguments)))
-        if arguments.asked is None:
+        if arguments.query_size is None:
             return QueryAnswer(query.name, status, size_null=True)
-        return QueryAnswer(query.name, status, arguments.asked.value if status is Status.SUCCESS else 0)
+        return QueryAnswer(query.name, status, arguments.query_size.value if status is Status.SUCCESS else 0)
 
 
 class CLibraryBackend:
@@ -176,7 +176,7 @@ class CLibraryBackend:
         if answer is not None:
             call.queries.append(answer)
             if call.size_null:
-                arguments.asked = None
+                arguments.query_size = None
                 call.queries.extend(filter(None, [operator.ask(arguments)]))
         for tensors, role in ((call.inputs, Role.INPUT), (call.outputs, Role.OUTPUT)):
             for name, arg in tensors.items():

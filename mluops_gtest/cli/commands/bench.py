@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mluops_gtest.cli.calling_options import backend_option, runtime_option
+from mluops_gtest.cli.calling_options import adapter_options, backend_option
 from mluops_gtest.cli.options import file_options, selection_options
 from mluops_gtest.cli.sampling_options import sampling_options
 from mluops_gtest.errors import ExitCode, UsageError
@@ -28,10 +28,7 @@ Examples:
     "backends",
     multiple=True,
 )
-@runtime_option
-@click.option(
-    "--serve", is_flag=True, help="For exec:COMMAND: keep one process running instead of starting one per call."
-)
+@adapter_options
 @click.option(
     "--isolate/--no-isolate",
     default=None,

@@ -59,7 +59,7 @@ def command(query: Query, roots: tuple[str, ...], out: Path, form: str, strict: 
             broken += 1
             reason = str(error)
             complain(f"error: {reason}")
-        export.leave_out(selected.id, reason)
+        export.left_out.append({"id": selected.id, "reason": reason})
     export.write_index(__version__)
     left_out = len(export.left_out) - broken
     cases = counted(len(export.written), "case")

@@ -112,7 +112,7 @@ def command(form: str, update: bool, new_waivers: Path | None, **options: Any) -
     suspect, not reached or slower, or pass with elements beyond what arithmetic allows where they had none.
     Waivers that are out of date block, too.
     """
-    from mluops_gtest.api.gate_request import GateRequest, make_update, reach_decision, write_baseline
+    from mluops_gtest.api.gate_request import GateRequest, make_update, reach_decision
     from mluops_gtest.errors import ExitCode, UsageError
 
     terms = _waiver_terms(new_waivers, {name: options.pop(name) for name in ("owner", "expires", "reason")})
@@ -129,10 +129,12 @@ def command(form: str, update: bool, new_waivers: Path | None, **options: Any) -
         return int(decision.exit_code)
     from mluops_gtest.cli.consoles import print_page, stdout
     from mluops_gtest.cli.pages.gate import update_page
+    from mluops_gtest.files.writing import replace_text
+    from mluops_gtest.gate.baseline import baseline_text
 
     made = make_update(request)
     if not made.decision.blocked:
-        write_baseline(options["against"], made)
+        replace_text(options["against"], baseline_text(made.reference))
     print_page(stdout(), update_page(made, str(request.against)))
     return int(ExitCode.FAILED if made.decision.blocked else ExitCode.OK)
 

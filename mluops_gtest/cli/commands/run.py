@@ -201,8 +201,9 @@ def command(ctx: click.Context, /, query: Query, resume: Path | None, **options:
     if resume is not None:
         _refuse_beside_resume(ctx)
         return _resume(resume, verbosity, options["cluster"])
-    if not options["perf"]:
-        _refuse_without_perf(ctx)
+    unused = [option for name, option in typed_options(ctx).items() if name in _ONLY_WITH_PERF]
+    if unused and not options["perf"]:
+        raise UsageError(f"{', '.join(unused)}: only timed cases use this; add --perf.")
     _leave_out_unfit(ctx, options)
     if options["stress"] is not None:
         query = under_stress(query, options)
@@ -302,17 +303,11 @@ def _refuse_beside_resume(ctx: click.Context) -> None:
         raise UsageError(f"--resume reads all options from the folder's run.json; leave out {', '.join(given)}.")
 
 
-def _refuse_without_perf(ctx: click.Context) -> None:
-    given = [option for name, option in typed_options(ctx).items() if name in _ONLY_WITH_PERF]
-    if given:
-        raise UsageError(f"{', '.join(given)}: only timed cases use this; add --perf.")
-
-
 def _resume(path: Path, verbosity: int, cluster: str | None) -> int:
     from mluops_gtest.api.report_files import check_reports
     from mluops_gtest.api.session import Session
     from mluops_gtest.cli.lines import say
-    from mluops_gtest.cli.whole_run import execute, plan_again
+    from mluops_gtest.cli.whole_run import execute
     from mluops_gtest.engine.request import RunRecord, RunRequest
     from mluops_gtest.files.typed import convert
     from mluops_gtest.results.files import REPORT, read_done, read_report, read_request, request_source
@@ -330,7 +325,7 @@ def _resume(path: Path, verbosity: int, cluster: str | None) -> int:
                 return int(report.exit_code)
         session = Session(request.roots)
         check_reports(request.reports, path)
-        cases = plan_again(session, list(planned.cases))
+        cases = session.select(Query(planned.cases)).cases if planned.cases else ()
         return int(execute(session, request, cases, planned.left_out, folder, verbosity, read_done(path)))
 
 

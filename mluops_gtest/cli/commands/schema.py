@@ -32,8 +32,7 @@ def command(roots: tuple[str, ...], file: str, out: Path | None) -> None:
     """
     from mluops_gtest.api.session import Session
     from mluops_gtest.cli.lines import say
-    from mluops_gtest.codec.schema.proto_text import proto_files
-    from mluops_gtest.codec.schema.schema import Schema
+    from mluops_gtest.codec.schema.schema import Schema, proto_files
     from mluops_gtest.files.writing import replace_file
 
     texts = proto_files(Schema.of(Session(roots).catalogue.operators.values()))

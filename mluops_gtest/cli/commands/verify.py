@@ -32,25 +32,24 @@ def command(query: Query, roots: tuple[str, ...], strict: bool, allow_outside_pa
     source = session.source(chosen, strict=strict, allow_outside_paths=allow_outside_paths)
     verified = differing = skipped = 0
     for selected in track(chosen, len(chosen), stderr()):
+        why_not, found = "", []
         try:
             case = source.load(selected.id)
             operator = session.catalogue.operators.get(case.operator)
             if operator is None:
-                say(f"skipped {selected.id}: operator {case.operator!r} is not supported")
-                skipped += 1
-                continue
-            if not case.baseline_stored:
-                say(f"skipped {selected.id}: it stores no baseline (device CPU)")
-                skipped += 1
-                continue
-            found = verify_case(case, operator)
+                why_not = f"operator {case.operator!r} is not supported"
+            elif not case.baseline_stored:
+                why_not = "it stores no baseline (device CPU)"
+            else:
+                found = verify_case(case, operator)
         except ContentError as error:
-            if isinstance(error, UndefinedCallError) and not strict and selected.draft is None:
-                say(f"skipped {selected.id}: {case.operator} does not define this call: {error.why}")
-                skipped += 1
-                continue
             found = [str(error)]
-        if found:
+            if isinstance(error, UndefinedCallError) and not strict and selected.draft is None:
+                why_not = f"{case.operator} does not define this call: {error.why}"
+        if why_not:
+            skipped += 1
+            say(f"skipped {selected.id}: {why_not}")
+        elif found:
             differing += 1
             say(f"differs {selected.id}: {'; '.join(found)}")
         else:

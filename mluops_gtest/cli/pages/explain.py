@@ -22,6 +22,7 @@ _CHINESE: Final = {
     "{} and {} more": "{} 等，另有 {} 个",
     "in {}: {}": "{}：{}",
     "{} = {}, expected {}": "{} = {}，应为 {}",
+    "several operators": "多个算子",
     "wrong elements, {} from left to right (. none, 1–9 some, # all):": (
         "错误元素，每行 {} 个（. 无，1–9 部分，# 全部）："
     ),
@@ -53,7 +54,8 @@ def explain_page(report: RunReport, operator: str | None, lang: str) -> Iterator
 def _group(group: CauseGroup, lang: str) -> Iterator[str]:
     if group.headline is None:
         outcome = group.example.outcome
-        yield f"[bold]{escape(group.operator)}: {outcome.value if lang == 'en' else outcome.words[lang]}[/]"
+        operator = escape(group.operator) or _said(lang, "several operators")
+        yield f"[bold]{operator}: {outcome.value if lang == 'en' else outcome.words[lang]}[/]"
         yield f"  {escape(reason_of(group.example.causes, lang))}"
     else:
         yield f"[bold]{escape(headline_words(group.headline, lang))}[/]"
@@ -64,9 +66,9 @@ def _group(group: CauseGroup, lang: str) -> Iterator[str]:
     if len(names) > _MAX_NAMES:
         listed = _said(lang, "{} and {} more", listed, len(names) - _MAX_NAMES)
     yield f"  {_said(lang, 'cases: {}', listed)}"
-    told = "" if group.headline is None else group.headline.output
+    output = "" if group.headline is None else group.headline.output
     # What the headline speaks of comes before what is wrong besides.
-    for explanation in sorted(group.example.explained, key=lambda one: one.output != told):
+    for explanation in sorted(group.example.explained, key=lambda one: one.output != output):
         yield from _example(escape(group.example.case), explanation, lang)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from rich.table import Table
 
 from mluops_gtest.gate.decision import Decision
-from mluops_gtest.gate.findings import GateFinding, blockers, findings, percent, time_words, verdict
+from mluops_gtest.gate.findings import GateFinding, blockers, findings, summed_times, time_words, verdict
 from mluops_gtest.gate.update import Update
 from mluops_gtest.model.counted import counted
 from mluops_gtest.reports.markup import escape
@@ -26,7 +26,10 @@ def decision_page(decision: Decision) -> Iterator[Table | str]:
     for word, counts in rows.items():
         table.add_row(word.value, *(str(number or "") for number in counts))
     yield table
-    yield from _times(decision)
+    if lines := summed_times(decision):
+        yield from ("", *lines)
+    for change in decision.performance.answered(TimeVerdict.FASTER)[:_MAX_NAMED]:
+        yield f"[green]faster[/] {escape(change.case)}: {escape(time_words(change))}"
     found = findings(decision)
     for finding in found[:_MAX_FINDINGS]:
         yield from _finding(finding)
@@ -42,20 +45,6 @@ def _finding(finding: GateFinding) -> Iterator[str]:
     colour = "bold red" if finding.blocks else "yellow"
     yield f"[{colour}]{escape(finding.title)}[/]{escape(place)}"
     yield from (f"  {escape(line)}" for line in finding.text.splitlines())
-
-
-def _times(decision: Decision) -> Iterator[str]:
-    performance = decision.performance
-    if not performance.changes:
-        return
-    words = [
-        f"{len(performance.answered(answer))} {answer.value}" for answer in TimeVerdict if performance.answered(answer)
-    ]
-    yield f"\ntimes of {counted(len(performance.changes), 'case')}: {', '.join(words)}"
-    if performance.shift is not None:
-        yield f"all cases together: {percent(performance.shift)}"
-    for change in performance.answered(TimeVerdict.FASTER)[:_MAX_NAMED]:
-        yield f"[green]faster[/] {escape(change.case)}: {escape(time_words(change))}"
 
 
 def update_page(update: Update, written: str) -> Iterator[str]:

@@ -22,7 +22,8 @@ class OutputsPage(Value):
         for one in self.measured:
             yield from _aligned([_head(one), *_table(one)])
             if every:
-                yield from _listed(one)
+                for case, missed in one.let_through.items():
+                    yield f"{case} lets through: {', '.join(missed)}" if missed else f"{case} tells all"
             if not self.first_catch:
                 alone = len(one.let_through) - len(one.replaceable)
                 yield f"{one.operator}: {alone} of {counted(len(one.let_through), 'case')} tell what no other tells"
@@ -95,11 +96,6 @@ def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     for row in cells:
         numbers = (cell.rjust(size) for cell, size in zip(row[1:], widths[1:], strict=True))
         yield "  ".join((row[0].ljust(widths[0]), *numbers)).rstrip()
-
-
-def _listed(one: MeasuredFaults) -> Iterator[str]:
-    for case, faults in one.let_through.items():
-        yield f"{case} lets through: {', '.join(faults)}" if faults else f"{case} tells all"
 
 
 def _problems(one: MeasuredFaults) -> Iterator[str]:

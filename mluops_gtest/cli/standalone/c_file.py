@@ -10,7 +10,7 @@ import numpy as np
 
 from mluops_gtest.cli.c_header import c_header
 from mluops_gtest.cli.standalone import Shown, Standalone
-from mluops_gtest.cli.standalone.facts import Facts, TensorFacts, c_functions, facts_of, owed_by_query, template
+from mluops_gtest.cli.standalone.facts import Facts, TensorFacts, c_functions, facts_of, filled, owed_by_query, template
 from mluops_gtest.errors import UsageError
 from mluops_gtest.model.c_api import WORKSPACE, ArgumentSource, CArgument, CArguments, CEnum, CParams, CSignature
 from mluops_gtest.model.call import DEFAULT_ARCH, DEFAULT_NRAM_BYTES
@@ -45,7 +45,6 @@ def _command(library: str, path: Path) -> str:
 def _text(shown: Shown, command: str) -> str:
     facts = facts_of(shown)
     api = c_functions(shown)
-    text = template("c.c")
     holes = {
         "$HEADER": c_header([(shown.operator, api)]),
         "$DATA": "\n".join(_data(facts, api[0])),
@@ -55,9 +54,7 @@ def _text(shown: Shown, command: str) -> str:
         "$WHY": facts.why.replace("*/", "* /"),
         "$OPERATOR": shown.operator.name,
     }
-    for hole, value in holes.items():
-        text = text.replace(hole, value)
-    return text
+    return filled(template("c.c"), holes)
 
 
 def _data(facts: Facts, signature: CSignature) -> Iterator[str]:
@@ -191,8 +188,8 @@ def _workspace(facts: Facts, signature: CSignature) -> Iterator[str]:
         yield "int answer;"
         for size_null, owed in owed_by_query(facts.shown, query.name).items():
             values = ", ".join(_values(query.arguments, facts))
-            made = values.replace("&workspace_size", "NULL") if size_null else values
-            yield f"answer = {query.name}({made});"
+            arguments = values.replace("&workspace_size", "NULL") if size_null else values
+            yield f"answer = {query.name}({arguments});"
             yield f'printf("{query.name} answered %d{"" if owed is None else f", expected {owed:d}"}\\n", answer);'
             if owed is not None:
                 yield f"wrong |= answer != {owed:d};"
@@ -259,8 +256,12 @@ def _c_type(argument: CArgument) -> str:
 def _number(value: Any, argument: CArgument) -> str:
     if _c_type(argument) == "float":
         return _double(float(value))
+    return _integer(int(value))
+
+
+def _integer(value: int) -> str:
     # The smallest int has no literal of its own in C.
-    return f"(-{-int(value) - 1} - 1)" if value in (-(2**31), -(2**63)) else str(int(value))
+    return f"(-{-value - 1} - 1)" if value in (-(2**31), -(2**63)) else str(value)
 
 
 def _double(value: float) -> str:
@@ -278,9 +279,7 @@ def _elements(array: Array, dtype: DType) -> str:
         return _joined([f"0x{bits:04x} /* {value} */" for bits, value in zip(array.view("<u2"), array, strict=True)])
     if dtype is DType.FLOAT:
         return _joined([_float(value) for value in array])
-    return _joined(
-        [f"(-{-value - 1} - 1)" if value in (-(2**31), -(2**63)) else str(value) for value in array.tolist()]
-    )
+    return _joined([_integer(value) for value in array.tolist()])
 
 
 def _float(value: Any) -> str:

@@ -1,6 +1,6 @@
 """What a standalone file has to know of a case: tensors, what must come back, why it fails."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from typing import Any
 
@@ -76,6 +76,13 @@ def facts_of(shown: Shown) -> Facts:
 def template(name: str) -> str:
     """The fixed part of a file."""
     return files("mluops_gtest.cli").joinpath("templates", "standalone", f"{name}.txt").read_text(encoding="utf-8")
+
+
+def filled(text: str, holes: Mapping[str, str]) -> str:
+    """The text with a value for each hole, one after the other."""
+    for hole, value in holes.items():
+        text = text.replace(hole, value)
+    return text
 
 
 def owed_by_query(shown: Shown, function: str) -> dict[bool, Status | None]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mluops_gtest.backends.registry import python_target
 from mluops_gtest.cli.standalone import Shown, Standalone
-from mluops_gtest.cli.standalone.facts import Facts, TensorFacts, c_functions, facts_of, owed_by_query, template
+from mluops_gtest.cli.standalone.facts import Facts, TensorFacts, c_functions, facts_of, filled, owed_by_query, template
 from mluops_gtest.errors import UsageError
 from mluops_gtest.model.c_api import CArguments, CEnum
 from mluops_gtest.model.call import DEFAULT_ARCH, DEFAULT_NRAM_BYTES
@@ -32,21 +32,17 @@ def python_standalone(backend: str) -> Standalone:
 
 def ctypes_standalone(library: str) -> Standalone:
     """For c:LIBRARY."""
-    return Standalone(".py", lambda shown, _: _ctypes_text(shown, _resolved(library)), _command)
+    place = str(Path(library).resolve()) if Path(library).is_file() else library
+    return Standalone(".py", lambda shown, _: _ctypes_text(shown, place), _command)
 
 
 def _command(path: Path) -> str:
     return shlex.join([Path(sys.executable).name, str(path)])
 
 
-def _resolved(library: str) -> str:
-    return str(Path(library).resolve()) if Path(library).is_file() else library
-
-
 def _python_text(shown: Shown, where: tuple[str, str]) -> str:
     facts = facts_of(shown)
     enums = [
-        f"STATUS_NUMBERS = { ({status.name: status.value for status in Status})!r}",
         f"TYPES = { ({d.name: (d.value, d.storage.str) for d in DType})!r}",
         f"LAYOUTS = {[layout.name for layout in Layout]!r}",
     ]
@@ -71,7 +67,6 @@ def _ctypes_text(shown: Shown, library: str) -> str:
         lines.append(f"    ({function!r},\n     {query!r},\n     {described!r}),")
     lines.append("]")
     enums = [
-        f"STATUS_NUMBERS = { ({status.name: status.value for status in Status})!r}",
         f"TYPES = { ({d.value: (d.c_number, d.storage.str) for d in DType if d.c_number is not None})!r}",
         f"LAYOUTS = { ({layout.value: layout.c_number for layout in Layout})!r}",
     ]
@@ -84,17 +79,16 @@ def _arguments(arguments: CArguments) -> list[tuple[str, str, str]]:
 
 
 def _filled(name: str, facts: Facts, data: list[str], enums: list[str]) -> str:
-    text = template(name).replace("# $SHARED\n", template("shared.py"))
+    numbers = f"STATUS_NUMBERS = { ({status.name: status.value for status in Status})!r}"
     holes = {
+        "# $SHARED\n": template("shared.py"),
         "# $DATA": "\n".join(data),
-        "# $ENUMS": "\n".join(enums),
+        "# $ENUMS": "\n".join([numbers, *enums]),
         "$CASE": facts.shown.case.id,
         "$WHY": facts.why.replace("\\", "/").replace('"""', "'''"),
         "$OPERATOR": facts.shown.operator.name,
     }
-    for hole, value in holes.items():
-        text = text.replace(hole, value)
-    return text
+    return filled(template(name), holes)
 
 
 def _data(facts: Facts) -> Iterator[str]:

@@ -73,7 +73,7 @@ class Answered(_Answer, frozen=True, tag="answered"):
     """The call came back with a status.
 
     `left` is what it left behind in its process for good; `spent`: there is no memory for another call; `memory` is
-    what the process has for itself; `busy`: threads or children may still be at work.
+    what the process has for itself; `busy`: threads or children may still be at work; `changed`: state was put back.
     """
 
     status: Status
@@ -87,6 +87,7 @@ class Answered(_Answer, frozen=True, tag="answered"):
     spent: bool = False
     memory: int = 0
     busy: bool = False
+    changed: bool = False
 
 
 class Ended(_Answer, frozen=True, tag="ended"):
@@ -97,6 +98,7 @@ class Ended(_Answer, frozen=True, tag="ended"):
     notes: _Texts
     left: _Texts = ()
     spent: bool = False
+    changed: bool = False
 
 
 class Settled(_Answer, frozen=True, tag="settled"):
@@ -149,10 +151,10 @@ def encoded(answer: object) -> bytes:
         return json_bytes(msgspec.to_builtins(answer))
 
 
-def answer_of(reply: Reply, *, spent: bool = False, memory: int = 0) -> Answered | Ended:
+def answer_of(reply: Reply, *, spent: bool = False, memory: int = 0, changed: bool = False) -> Answered | Ended:
     """What the worker sends of a reply."""
     if reply.status is None:
-        return ended_of(reply, spent=spent)
+        return ended_of(reply, spent=spent, changed=changed)
     return Answered(
         reply.status,
         reply.seconds,
@@ -165,13 +167,14 @@ def answer_of(reply: Reply, *, spent: bool = False, memory: int = 0) -> Answered
         spent,
         memory,
         reply.busy,
+        changed,
     )
 
 
-def ended_of(reply: Reply, *, spent: bool = False) -> Ended:
+def ended_of(reply: Reply, *, spent: bool = False, changed: bool = False) -> Ended:
     """What the worker sends of a reply without a status."""
     assert reply.ended is not None, "a reply has a status or an ending"
-    return Ended(reply.ended.value, reply.causes, reply.notes, reply.left, spent)  # type: ignore[arg-type]
+    return Ended(reply.ended.value, reply.causes, reply.notes, reply.left, spent, changed)  # type: ignore[arg-type]
 
 
 def reply_from(answer: Answered | Ended) -> Reply:

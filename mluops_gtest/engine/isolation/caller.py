@@ -79,6 +79,8 @@ class IsolatedCaller:
         self._unsettled = False
         # Private bytes of the worker after its first call, and how much it has grown since.
         self._first_bytes = self.growth = 0
+        self._keeps_state = choice.keeps_state
+        self.has_run = self.was_changed = False
         self._worker: Worker | None = None
         self._memory = PagedWorkerMemory() if guard_pages else WorkerMemory()
         self._output = OutputPipe()
@@ -217,8 +219,10 @@ class IsolatedCaller:
             answer: Workspace | Answered | Ended = self._ask(worker, what, call, kind, timeout)
         except _EndedError as ended:
             return ended.reply
+        self.has_run = self._keeps_state
         if isinstance(answer, Workspace):
             return answer
+        self.was_changed = self.was_changed or answer.changed
         self._worn = self._worn or answer.spent or bool(answer.left)
         if isinstance(answer, Answered):
             self._unsettled = answer.busy
@@ -249,7 +253,7 @@ class IsolatedCaller:
     def _forget_worker(self) -> None:
         """It is dead; what it left behind may still write to its tensors, so no other case gets them."""
         self._worker = None
-        self._worn = self._unsettled = False
+        self._worn = self._unsettled = self.has_run = self.was_changed = False
         self._first_bytes = self.growth = 0
         self._memory.retire()
 

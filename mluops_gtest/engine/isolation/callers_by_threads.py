@@ -58,6 +58,14 @@ class CallersByThreads:
     def growth(self) -> int:
         return self._now.growth
 
+    @property
+    def has_run(self) -> bool:
+        return self._now.has_run
+
+    @property
+    def was_changed(self) -> bool:
+        return self._now.was_changed
+
     def stopped(self) -> contextlib.AbstractContextManager[None]:
         return self._now.stopped()
 

@@ -196,7 +196,8 @@ class _Worker:
             left = (*left, *state.settle())
         if left or state.notes or state.is_busy:
             reply = replace(reply, left=left, notes=(*reply.notes, *state.notes), busy=state.is_busy)
-        return answer_of(reply, spent=self._memory.exhausted, memory=state.private_bytes)
+        memory, changed = state.private_bytes, bool(state.notes)
+        return answer_of(reply, spent=self._memory.exhausted, memory=memory, changed=changed)
 
 
 def _become_own_session(output: int) -> None:

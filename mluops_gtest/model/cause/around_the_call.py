@@ -29,8 +29,14 @@ class UnderStress(CauseBase, frozen=True):
     outcome: Outcome
 
 
+class OnlyAfter(CauseBase, frozen=True):
+    """It passes alone in a fresh worker, and fails behind another case; the causes of that follow."""
+
+    case: str
+
+
 # What stands before other causes.
-Prelude = PassedAtTry | AfterTimedCalls | UnderStress
+Prelude = PassedAtTry | AfterTimedCalls | UnderStress | OnlyAfter
 
 
 class UnknownOperator(CauseBase, frozen=True):

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from mluops_gtest.model.cause import AfterTimedCalls, Cause, PassedAtTry, UnderStress
+from mluops_gtest.model.cause import Cause, Prelude
 from mluops_gtest.model.reasons import chinese, english
 from mluops_gtest.model.reasons.notation import Words, worded
 
@@ -28,7 +28,7 @@ def reason_of(causes: Iterable[Cause], lang: str = "en") -> str:
     before, said = "", []
     for cause in causes:
         words = worded(language.words, cause)
-        if isinstance(cause, PassedAtTry | AfterTimedCalls | UnderStress):
+        if isinstance(cause, Prelude):
             before += words + language.colon
         else:
             said.append(words)

@@ -101,6 +101,7 @@ WORDS: Final[Words] = {
     c.PassedAtTry: _passed_at_try,
     c.AfterTimedCalls: "计时调用 {0.calls} 次之后",
     c.UnderStress: _under_stress,
+    c.OnlyAfter: "单独运行时通过，仅在 {0.case} 之后",
     c.UnknownOperator: "不支持算子 {0.operator!r}",
     c.Unsupported: "后端 {0.backend} 不支持 {0.operator}",
     c.Declined: "后端拒绝执行：{0.text}",

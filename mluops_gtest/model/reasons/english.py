@@ -132,6 +132,7 @@ WORDS: Final[Words] = {
     c.PassedAtTry: "passed at try {0.tries} after {0.after.value}",
     c.AfterTimedCalls: "after {0.calls} timed calls",
     c.UnderStress: _under_stress,
+    c.OnlyAfter: "only after {0.case}, not alone",
     c.UnknownOperator: "operator {0.operator!r} is not supported",
     c.Unsupported: "backend {0.backend} does not support {0.operator}",
     c.Declined: "declined: {0.text}",

@@ -139,6 +139,8 @@ LAWS: Final[Words] = {
     x.ReorderedAlong: "沿轴 {0.axis} 的顺序不同",
     x.AsIf: "与以下错误的结果一致：{0.mistake}",
     x.RoundedInputs: lambda law: f"与输入被{_narrowed(law)}为 {_precision(law.precision)} 的结果一致",
+    x.BelongElsewhere: "为其他元素的正确值",
+    x.MisplacedZeros: "为 0，或在应为 0 处不为 0",
     x.WithinUlp: "与基准相差不超过 {0.ulp} ulp",
     x.OneSided: lambda law: _SIDES[law.side],
 }
@@ -146,10 +148,9 @@ LAWS: Final[Words] = {
 
 def headline(found: Headline, said: str) -> str:
     """The whole group in a sentence; `said` is where and how, over all its cases."""
-    part = f"（{found.cases} 个用例中的 {found.fitting} 个）" if found.fitting < found.cases else ""
     also = f"，{AND.join(found.also)} 也有误" if found.also else ""
     when = f"；{_when(found)}" if found.rules else ""
-    return f"{found.operator}：{said}{part}{also}{when}"
+    return f"{found.operator}：{said}{also}{when}"
 
 
 def _when(found: Headline) -> str:

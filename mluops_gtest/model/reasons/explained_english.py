@@ -141,6 +141,8 @@ LAWS: Final[Words] = {
     x.ReorderedAlong: "in another order along axis {0.axis}",
     x.AsIf: "as if {0.mistake}",
     x.RoundedInputs: lambda law: f"as if the inputs were {_narrowed(law)} to {law.precision}",
+    x.BelongElsewhere: "right values of other elements",
+    x.MisplacedZeros: "zero, or not zero where 0 belongs",
     x.WithinUlp: "within {0.ulp} ulp of the baseline everywhere",
     x.OneSided: lambda law: _SIDES[law.side],
 }
@@ -148,10 +150,9 @@ LAWS: Final[Words] = {
 
 def headline(found: Headline, said: str) -> str:
     """The whole group in a sentence; `said` is where and how, over all its cases."""
-    part = f" in {found.fitting} of {found.cases} cases" if found.fitting < found.cases else ""
     also = f"; {AND.join(found.also)} {'is' if len(found.also) == 1 else 'are'} wrong, too" if found.also else ""
     when = f", {_when(found)}" if found.rules else ""
-    return f"{found.operator}: {said}{part}{also}{when}"
+    return f"{found.operator}: {said}{also}{when}"
 
 
 def _when(found: Headline) -> str:

@@ -76,7 +76,7 @@ WORDS = {
     "median": "Median",
     "missing_why": "The baseline has this case; this run does not.",
     "more": "Show more",
-    "more_groups": "Show {n} more groups",
+    "more_groups": "Show {n} more",
     "name": "Name",
     "no_device": "Without a device description there is no share of its bandwidth and peak.",
     "no_reason": "No reason given",

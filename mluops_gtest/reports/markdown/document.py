@@ -57,18 +57,16 @@ def _result(point: CheckedPoint, say: Words) -> str:
 
 
 def _point_remarks(point: CheckedPoint, say: Words) -> str:
-    words = [named(point.bad, _MAX_OF_POINT, say)] if point.bad else []
+    words = [named([bad.case for bad in point.bad], _MAX_OF_POINT, say)] if point.bad else []
     if point.tested and point.tally.left_out:
         words.append(say("left_out", count=point.tally.left_out))
     return say("semicolon").join(words)
 
 
-def named(results: tuple[CaseResult, ...], most: int, say: Words) -> str:
+def named(cases: Sequence[str], most: int, say: Words) -> str:
     """The first so many cases by name, and how many more there are."""
-    names = [code(result.case) for result in results[:most]]
-    if len(results) > most:
-        names.append(say("and_more", count=len(results) - most))
-    return say("comma").join(names)
+    more = [say("and_more", count=len(cases) - most)] if len(cases) > most else []
+    return say("comma").join([*map(code, cases[:most]), *more])
 
 
 _ABSENT = "–"
@@ -187,13 +185,12 @@ def _problems(report: RunReport, say: Words) -> Iterator[str]:
         why = reason_of(first.causes, language) if group.headline is None else headline_words(group.headline, language)
         operators = say("comma").join(code(name) for name in sorted({result.operator for result in group.members}))
         words = {"operator": operators, "outcome": say(f"outcome_{first.outcome.value}"), "cases": len(group.members)}
-        lines = [say("problem", reason=text(why) or say("none"), **words)]
-        lines.append(f"{say('problem_cases')}{say('colon')}{named(group.members, _MAX_OF_GROUP, say)}")
-        lines += [f"{say('cause')}{say('colon')}{code(group.mark)}"] if group.headline is not None else []
-        lines += [f"{say('arbitrated')}{say('colon')}{text(words)}" for words in _arbitrated(first, language)]
-        if first.repro:
-            lines.append(f"{say('repro')}{say('colon')}{code(first.repro)}")
-        yield "<br>\n   ".join(lines)
+        facts = [("problem_cases", named([result.case for result in group.members], _MAX_OF_GROUP, say))]
+        facts += [("cause", code(group.mark))] if group.headline is not None else []
+        facts += [("arbitrated", text(exact)) for exact in _arbitrated(first, language)]
+        facts += [("repro", code(first.repro))] if first.repro else []
+        lines = [f"{say(key)}{say('colon')}{fact}" for key, fact in facts]
+        yield "<br>\n   ".join([say("problem", reason=text(why) or say("none"), **words), *lines])
 
 
 def _arbitrated(result: CaseResult, language: str) -> Iterator[str]:
@@ -234,11 +231,8 @@ def _remarks(report: RunReport, say: Words) -> Iterator[str]:
         if result.leak is not None and not result.outcome.blocks:
             yield say("leak", case=code(result.case), words=reason_of((result.leak,), say("language")))
     for outcome, key in ((Outcome.SKIPPED, "skipped"), (Outcome.XFAILED, "waived")):
-        reasons: dict[str, int] = {}
-        for result in report.results:
-            if result.outcome is outcome:
-                reason = reason_of(result.causes, say("language"))
-                reasons[reason] = reasons.get(reason, 0) + 1
+        left_out = (result for result in report.results if result.outcome is outcome)
+        reasons = Counter(reason_of(result.causes, say("language")) for result in left_out)
         for reason, count in sorted(reasons.items(), key=lambda item: (-item[1], item[0])):
             yield say(key, cases=count, reason=text(reason) or say("none"))
 
@@ -253,10 +247,7 @@ def against(transitions: Mapping[str, str], say: Words) -> Iterator[str]:
     rows = []
     for key, count in sorted(Counter(keys.values()).items(), key=lambda item: (item[0] in _GOOD_NEWS, item)):
         cases = [] if key in _GOOD_NEWS else sorted(case for case, found in keys.items() if found == key)
-        names = [code(case) for case in cases[:_MAX_NAMED]]
-        if len(cases) > _MAX_NAMED:
-            names.append(say("and_more", count=len(cases) - _MAX_NAMED))
-        rows.append([_transition(key, say), str(count), say("comma").join(names)])
+        rows.append([_transition(key, say), str(count), named(cases, _MAX_NAMED, say)])
     yield from table([say("transition"), say("cases"), say("remarks")], rows, right=[1])
 
 

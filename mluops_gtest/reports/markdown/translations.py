@@ -1,4 +1,4 @@
-"""Every word of the test report in English and Chinese."""
+"""Every word of the test report in English and Chinese, and how any text becomes Markdown."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -76,7 +76,10 @@ WORDS: dict[str, tuple[str, str]] = {
     "labels": ("Labels: {labels}.", "标签：{labels}。"),
     "roots": ("Content roots: {roots}.", "用例来源：{roots}。"),
     "settings_file": ("Settings: {file}.", "设置文件：{file}。"),
-    "isolation_off": (ISOLATION_OFF, "未启用隔离：后端与判定程序在同一进程中运行，可以触及其中的一切。"),
+    "isolation_off": (
+        ISOLATION_OFF,
+        "未启用隔离：后端与判定程序在同一进程中运行，可以触及其中的一切；失败未在新的工作进程中复核。",
+    ),
     "reseeded": (
         "The random values are those of `--reseed {number}`; {fixed} cases have the same values without it.",
         "随机数据由 `--reseed {number}` 生成；其中 {fixed} 个用例的数据与不加该选项时相同。",

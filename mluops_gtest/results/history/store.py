@@ -245,8 +245,9 @@ class History:
             # Another process may have made the tables while this one waited.
             version = self._version()
             if 0 <= version < _VERSION:
-                if version == 0:
-                    self._refuse_others()
+                if version == 0 and self._base.execute("SELECT 1 FROM sqlite_master").fetchone():
+                    what = "this SQLite file belongs to something else; name another one with --db."
+                    raise ContentError(f"{self._path}: {what}")
                 for statement in _SCHEMA if version == 0 else _ADDED[version]:
                     self._base.execute(statement)
                 self._base.execute(f"PRAGMA user_version = {_VERSION}")
@@ -255,10 +256,6 @@ class History:
                 f"{self._path}: a history of version {self._version()}; this version reads {_VERSION}. "
                 "Use the mluops-test that wrote it, or another file."
             )
-
-    def _refuse_others(self) -> None:
-        if self._base.execute("SELECT 1 FROM sqlite_master").fetchone():
-            raise ContentError(f"{self._path}: this SQLite file belongs to something else; name another one with --db.")
 
     def _share_reading(self) -> None:
         """Readers and one writer at the same time; the change of a new file is not covered by the busy timeout."""

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from mluops_gtest.audit import declared_rules
-from mluops_gtest.audit.declared_rules import checks_in_order, shows_order
+from mluops_gtest.audit.declared_rules import checks_in_order
 from mluops_gtest.authoring import Check, Status, call_of
+from tests.support.check_order import shows_order
 
 ORDER = {
     "null": Status.BAD_PARAM,

@@ -1,42 +1,49 @@
 """What a worker answers is read by its types and held to what was ordered."""
 
 import os
-from functools import partial
 
 import pytest
 from msgspec.structs import replace
 
 from mluops_gtest.api.session import Session
+from mluops_gtest.cluster import answers
 from mluops_gtest.cluster.answers import (
+    BackendTrial,
     BadAnswerError,
     BatchAnswer,
+    Checked,
+    Unit,
     UnitAnswer,
     UnitAnswered,
+    WorkerDescription,
+    decode,
     encode,
     line_of,
     read_results,
 )
-from mluops_gtest.cluster.hunting import DrawnCall, read_smallest
+from mluops_gtest.cluster.hunting import DrawnCall
 from mluops_gtest.codec.case_files.writer import case_document
 from mluops_gtest.codec.schema.schema import Schema
 from mluops_gtest.codec.wire.binary import write_binary
-from mluops_gtest.engine.lanes import PlannedCase
 from mluops_gtest.fuzz.draws import Draws
 from mluops_gtest.fuzz.targets import FuzzedOperator, Job
 from mluops_gtest.model.parts import SPACE
 from mluops_gtest.model.result import CaseResult, Outcome
 from mluops_gtest.model.status import Status
 
-UNIT = PlannedCase("op/a", "op", ("smoke",))
+UNIT = Unit("op/a", "op", ("smoke",))
 RIGHT = CaseResult(
     "op/a", "op", ("smoke",), Outcome.PASSED, Status.SUCCESS, Status.SUCCESS, compared=True, host="node", device=1
 )
 NAME = "masked_col2im_forward"
 
 
-def read(*lines, error="", devices=(0, 1), batch=(UNIT,)):
+WORKER = Checked("node", (0, 1))
+
+
+def read(*lines, error="", batch=(UNIT,)):
     units = tuple(UnitAnswer(line) for line in lines)
-    return read_results(encode(BatchAnswer(units, error, "op/a")), batch, "node", devices, lambda *_: None)
+    return read_results(encode(BatchAnswer(units, error, "op/a")), batch, WORKER)
 
 
 def test_what_was_sent_comes_back():
@@ -62,7 +69,7 @@ def test_a_result_is_held_to_what_was_ordered(wrong, words):
 
 
 def test_the_operator_of_a_file_is_what_the_file_says():
-    unit = PlannedCase("mine.prototxt", "", ())
+    unit = Unit("mine.prototxt", "", ())
     result = replace(RIGHT, case="mine.prototxt", tags=())
     assert read(line_of(result), batch=(unit,)) == [UnitAnswered(unit, result, None, "")]
 
@@ -92,6 +99,27 @@ def test_an_error_names_its_unit():
     assert error.value.unit == "op/a"
 
 
+def test_words_of_a_worker_are_cut_and_kept_on_one_line():
+    with pytest.raises(BadAnswerError) as error:
+        read(error="\x1b[2J\n" + "x" * 100_000)
+    assert str(error.value).isprintable()
+    assert len(str(error.value)) < 1100
+
+
+def test_a_result_has_a_largest_size(monkeypatch):
+    line = line_of(replace(RIGHT, output="x" * 1000))
+    monkeypatch.setattr(answers, "MAX_LINE", len(line))
+    read(line)
+    with pytest.raises(BadAnswerError, match=f"its answer to op/a has {len(line) + 1} bytes"):
+        read(line + b" ")
+
+
+@pytest.mark.parametrize("kind", [WorkerDescription("x" * 300, "node", {}, ()), BackendTrial("x" * 300)])
+def test_names_have_a_largest_length(kind):
+    with pytest.raises(BadAnswerError, match="length <= 200"):
+        decode(encode(kind), type(kind))
+
+
 @pytest.mark.parametrize("lines", [(), (line_of(RIGHT), line_of(RIGHT))])
 def test_every_unit_has_one_answer(lines):
     with pytest.raises(BadAnswerError, match=f"it answered {len(lines)} cases instead of 1"):
@@ -101,7 +129,7 @@ def test_every_unit_has_one_answer(lines):
 @pytest.mark.parametrize("data", [None, [], "text", b"", b"\xc1", encode(RIGHT)[:9]])
 def test_bytes_of_another_kind_are_refused(data):
     with pytest.raises(BadAnswerError):
-        read_results(data, (UNIT,), "node", (), lambda *_: None)
+        read_results(data, (UNIT,), WORKER)
 
 
 @pytest.fixture(scope="module")
@@ -111,8 +139,8 @@ def drawn():
     target = FuzzedOperator(operator, Draws(operator, operators.part(NAME, SPACE), 0), "numpy", {})
     case = next(case for case in (target.draws.draw(number).case for number in range(20)) if case.elements)
     document = case_document(case, operator, Schema.of([operator]))
-    call = DrawnCall(Job(target, 0, case), case, found=object())
-    return partial(read_smallest, operators), call, b"".join(map(bytes, write_binary(document)))
+    call = DrawnCall(case.id, case.operator, case.tags, Job(target, 0, case), case, operators, found=object())
+    return DrawnCall.read_smallest, call, b"".join(map(bytes, write_binary(document)))
 
 
 def test_a_smallest_case_comes_back_as_it_was(drawn):

@@ -9,7 +9,7 @@ import mluops_gtest as mt
 from mluops_gtest.api.session import Session
 from mluops_gtest.audit.subject import Implementation
 from mluops_gtest.cluster import auditing
-from mluops_gtest.cluster.answers import BadAnswerError, CallOutputs, encode
+from mluops_gtest.cluster.answers import BackendTrial, BadAnswerError, CallOutputs, Unit, UnitAnswered, encode
 from mluops_gtest.cluster.auditing import OutputAudit, digest_of, outputs_bytes
 from mluops_gtest.content.selection import Selected
 from mluops_gtest.engine.caller import InlineCaller
@@ -37,9 +37,14 @@ def cases(session):
     return session.source(selected), computing.id, refused.id
 
 
-def audit_of(session, source=None, *, everything=False, draws=1.0):
+def audit_of(session, source=None, *, draw=lambda: 1.0, everything=False):
     operators = session.catalogue.operators
-    return OutputAudit(source, operators, Options(), everything=everything, draw=lambda: draws)
+    load = lambda one: source.load(one.unit.id)  # noqa: E731
+    return OutputAudit(load, operators, Options(), BackendTrial("mine"), everything=everything, draw=draw)
+
+
+def answered(result, digest=""):
+    return UnitAnswered(Unit(result.case, result.operator, result.tags), result, None, digest)
 
 
 def answer(session, source, case_id, factor=1):
@@ -64,17 +69,31 @@ def test_an_honest_verdict_agrees(session, cases, factor, outcome):
     source, computing, _ = cases
     result, digest, data = answer(session, source, computing, factor)
     assert (result.outcome, bool(digest)) == (outcome, True)
-    assert audit_of(session, source).agrees(result, digest, data, 1)
+    assert audit_of(session, source).agrees(answered(result, digest), data, 1)
 
 
 def test_a_refused_call_is_judged_by_its_status(session, cases):
     source, _, refused = cases
     result, digest, data = answer(session, source, refused)
     assert (result.outcome, digest) == (Outcome.PASSED, "")
-    assert audit_of(session, source).agrees(result, digest, data, 1)
+    assert audit_of(session, source).agrees(answered(result, digest), data, 1)
     lie = replace(result, status=Status.SUCCESS, expected_status=Status.SUCCESS)
     with pytest.raises(BadAnswerError, match="wrong_status here"):
-        audit_of(session, source).agrees(lie, digest, data, 1)
+        audit_of(session, source).agrees(answered(lie, digest), data, 1)
+
+
+def test_a_scalar_result_of_a_call_that_computes_nothing_needs_no_outputs(session):
+    """An honest worker has none to hand over, and must not be accused."""
+    draft = session.catalogue.draft("get_indice_pairs/indice_pairs_large_limit")
+    audit = audit_of(session, session.source((Selected(draft.id, draft.operator, draft.tags, draft=draft),)))
+    right = CaseResult(
+        draft.id, draft.operator, draft.tags, Outcome.PASSED, Status.SUCCESS, Status.SUCCESS, compared=True
+    )
+    assert audit.agrees(answered(right), b"", 1)
+    assert not audit.agrees(answered(replace(right, outcome=Outcome.FAILED)), b"", 1)
+    refused = replace(right, status=Status.BAD_PARAM, expected_status=Status.BAD_PARAM)
+    with pytest.raises(BadAnswerError, match="wrong_status here"):
+        audit.agrees(answered(refused), b"", 1)
 
 
 def test_a_wrong_verdict_is_found(session, cases):
@@ -83,11 +102,11 @@ def test_a_wrong_verdict_is_found(session, cases):
     wrong, digest, data = answer(session, source, computing, factor=2)
     for lie, outputs in ((right, data), (wrong, answer(session, source, computing)[2])):
         with pytest.raises(BadAnswerError, match=f"it calls {computing} {lie.outcome.value}"):
-            audit_of(session, source).agrees(lie, digest_of(outputs), outputs, 1)
+            audit_of(session, source).agrees(answered(lie, digest_of(outputs)), outputs, 1)
     with pytest.raises(BadAnswerError, match="not those that it named before"):
-        audit_of(session, source).agrees(right, digest, data + b"\0", 1)
+        audit_of(session, source).agrees(answered(right, digest), data + b"\0", 1)
     with pytest.raises(BadAnswerError, match="not those that it named before"):
-        audit_of(session, source).agrees(right, digest, b"", 1)
+        audit_of(session, source).agrees(answered(right, digest), b"", 1)
 
 
 def test_outputs_of_another_shape_or_kind_are_no_proof(session, cases):
@@ -98,38 +117,42 @@ def test_outputs_of_another_shape_or_kind_are_no_proof(session, cases):
     huge = encode(CallOutputs({}, {"n": "9" * 5000}))
     for data in (short, unknown, huge, b"noise"):
         with pytest.raises(BadAnswerError):
-            audit_of(session, source).agrees(result, digest_of(data), data, 1)
+            audit_of(session, source).agrees(answered(result, digest_of(data)), data, 1)
 
 
 def test_a_computing_call_without_outputs_is_a_lie_unless_they_are_too_large(session, cases, monkeypatch):
     source, computing, _ = cases
     result, _, _ = answer(session, source, computing)
     with pytest.raises(BadAnswerError, match="its outputs are failed here"):
-        audit_of(session, source).agrees(result, "", b"", 1)
+        audit_of(session, source).agrees(answered(result, ""), b"", 1)
     monkeypatch.setattr(auditing, "MAX_BATCH", 8)
-    assert not audit_of(session, source).agrees(result, "", b"", 1)
+    assert not audit_of(session, source).agrees(answered(result, ""), b"", 1)
     assert answer(session, source, computing)[1:] == ("", b"")
 
 
 def test_the_first_of_every_worker_and_operator_is_drawn_and_2_percent_of_the_others(session):
     draws = itertools.cycle(number / 100 for number in range(100))
-    audit = OutputAudit(None, session.catalogue.operators, Options(), everything=False, draw=lambda: next(draws))
+    audit = audit_of(session, draw=lambda: next(draws))
     for address in ("a", "b"):
-        assert audit.draws(address, PASSED, "x")
-        assert audit.draws(address, replace(PASSED, operator="other"), "x")
-        assert audit.draws(address, PASSED, "")
-    assert sum(audit.draws("a", PASSED, "x") for _ in range(1000)) == 20
+        assert audit.draws(address, answered(PASSED, "x"))
+        assert audit.draws(address, answered(replace(PASSED, operator="other"), "x"))
+        assert audit.draws(address, answered(PASSED, ""))
+    assert sum(audit.draws("a", answered(PASSED, "x")) for _ in range(1000)) == 20
 
 
 def test_a_verdict_on_values_without_values_is_always_drawn(session):
     audit = audit_of(session)
     odd = replace(PASSED, readings=(Reading("y", "diff1", 0.0, 0.0, True),))
-    assert [audit.draws("a", odd, ""), audit.draws("a", odd, ""), audit.draws("a", PASSED, "")] == [True, True, False]
+    assert [
+        audit.draws("a", answered(odd, "")),
+        audit.draws("a", answered(odd, "")),
+        audit.draws("a", answered(PASSED, "")),
+    ] == [True, True, False]
 
 
 def test_all_are_drawn_where_that_is_asked_for(session):
     audit = audit_of(session, everything=True)
-    assert all(audit.draws("a", PASSED, "x") for _ in range(10))
+    assert all(audit.draws("a", answered(PASSED, "x")) for _ in range(10))
 
 
 @pytest.mark.parametrize(
@@ -141,14 +164,14 @@ def test_all_are_drawn_where_that_is_asked_for(session):
     ],
 )
 def test_what_no_outputs_can_show_is_not_drawn(session, result):
-    assert not audit_of(session, everything=True).draws("a", result, "x")
+    assert not audit_of(session, everything=True).draws("a", answered(result, "x"))
 
 
 def test_nothing_is_asked_for_beyond_a_gigabyte(session, cases, monkeypatch):
     source, computing, _ = cases
     result, digest, data = answer(session, source, computing)
     monkeypatch.setattr(auditing, "_MAX_BYTES", len(data))
-    audit = audit_of(session, source, draws=0.0)
-    assert audit.draws("a", PASSED, "x")
-    assert audit.agrees(result, digest, data, 1)
-    assert not audit.draws("b", PASSED, "x")
+    audit = audit_of(session, source, draw=lambda: 0.0)
+    assert audit.draws("a", answered(PASSED, "x"))
+    assert audit.agrees(answered(result, digest), data, 1)
+    assert not audit.draws("b", answered(PASSED, "x"))

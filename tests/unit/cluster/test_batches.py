@@ -3,20 +3,20 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mluops_gtest.cluster.batches import BATCH_NS, MAX_CASES, batches_of
+from mluops_gtest.cluster.answers import Unit
+from mluops_gtest.cluster.lanes import BATCH_NS, MAX_CASES, batches_of
 from mluops_gtest.engine.costs import CASE_NS
-from mluops_gtest.engine.lanes import PlannedCase
 
 
 def planned(number):
-    return [PlannedCase(f"op/{i}", "op", ()) for i in range(number)]
+    return [Unit(f"op/{i}", "op", ()) for i in range(number)]
 
 
 @given(st.lists(st.integers(0, 10 * BATCH_NS), max_size=300), st.integers(1, 64), st.booleans())
 def test_every_case_is_in_one_batch(costs, workers, in_order):
     cases = planned(len(costs))
     by_case = {case.id: cost for case, cost in zip(cases, costs, strict=True)}
-    batches = batches_of(cases, by_case, in_order=in_order, workers=workers)
+    batches = list(batches_of(cases, by_case, in_order=in_order, workers=workers))
     flat = [case for batch in batches for case in batch]
     assert sorted(case.id for case in flat) == sorted(by_case)
     assert all(0 < len(batch) <= MAX_CASES for batch in batches)
@@ -29,5 +29,5 @@ def test_every_case_is_in_one_batch(costs, workers, in_order):
 
 
 def test_few_cases_are_shared_by_all_workers():
-    batches = batches_of(planned(32), {}, workers=4)
+    batches = list(batches_of(planned(32), {}, workers=4))
     assert max(map(len, batches)) <= 2

@@ -5,16 +5,18 @@ from dataclasses import replace
 from mluops_gtest.api.fuzzing import HuntRequest, targets_of
 from mluops_gtest.api.session import Session
 from mluops_gtest.audit.subject import Implementation
-from mluops_gtest.cluster.answers import UnitAnswered, UnitBegun
-from mluops_gtest.cluster.hunting import ClusterHuntLanes, DrawnCall, in_batches
+from mluops_gtest.cluster.answers import UnitAnswered
+from mluops_gtest.cluster.hunting import ClusterHuntLanes
 from mluops_gtest.engine.caller import InlineCaller
 from mluops_gtest.engine.execute import Executor, Options
 from mluops_gtest.engine.request import RunRequest
 from mluops_gtest.fuzz.corpus import Corpus
 from mluops_gtest.fuzz.hunt import Hunt
 from mluops_gtest.fuzz.keeping import Keeper
+from mluops_gtest.fuzz.targets import Job
 from mluops_gtest.minimise.search import minimised
 from mluops_gtest.model.cause import RunLost, WorkerLost
+from mluops_gtest.model.event import CaseStarted
 from mluops_gtest.model.query import Query
 from mluops_gtest.model.result import Outcome
 from mluops_gtest.model.status import Status
@@ -50,7 +52,7 @@ class Workers:
 
     def _of(self, unit):
         self.asked.append(unit)
-        yield UnitBegun(unit.id)
+        yield CaseStarted(unit.id)
         result = self._executor.execute(unit.case, self._operator)
         if (unit.found is not None, result.outcome.fails) in self._losing:
             lost = replace(result, outcome=Outcome.CRASHED, causes=(WorkerLost(3, "node"),), explained=())
@@ -69,7 +71,9 @@ def hunted(folder, workers, cases=8):
     corpus = Corpus(folder, session.catalogue.operators)
     request = HuntRequest(RunRequest(Query(), ("builtin",), "numpy"), (NAME,), folder, seed=0)
     targets = targets_of(request, session, corpus)
-    report = Hunt(targets, ClusterHuntLanes(workers, Keeper(corpus)), corpus).run(cases, None)
+    report = Hunt(targets, ClusterHuntLanes(workers, Keeper(corpus), session.catalogue.operators), corpus).run(
+        cases, None
+    )
     return report, corpus, targets[0]
 
 
@@ -115,11 +119,22 @@ def test_a_file_that_holds_no_case_is_told(tmp_path):
     assert (file.name, result.content_error) == ("mine.prototxt", True)
 
 
+class BatchSizes:
+    """Asks for all batches, and runs none."""
+
+    def run(self, batches):
+        self.sizes = [len(batch) for batch in batches(2)]
+        return iter(())
+
+
 def test_large_calls_travel_alone(tmp_path):
     session = Session()
+    corpus = Corpus(tmp_path, session.catalogue.operators)
     request = HuntRequest(RunRequest(Query(), ("builtin",), "numpy"), (NAME,), tmp_path, seed=0)
-    (target,) = targets_of(request, session, Corpus(tmp_path, session.catalogue.operators))
+    (target,) = targets_of(request, session, corpus)
     small = target.draws.draw(0).case
     large = max((target.draws.draw(number).case for number in (49, 99)), key=lambda case: case.elements)
-    calls = [DrawnCall(None, case) for case in [small] * 20 + [large, small]]
-    assert [len(batch) for batch in in_batches(calls)] == [16, 4, 1, 1]
+    workers = BatchSizes()
+    jobs = [Job(target, case) for case in [small] * 20 + [large, small]]
+    assert list(ClusterHuntLanes(workers, Keeper(corpus), session.catalogue.operators).run(jobs)) == []
+    assert workers.sizes == [16, 4, 1, 1]

@@ -28,6 +28,7 @@ SAID = [
         "failed in 3 of 57 repetitions, first with OMP_NUM_THREADS=2: ",
         "57 次重复运行中 3 次失败，首次出现于 OMP_NUM_THREADS=2：",
     ),
+    (c.OnlyAfter("a/b"), "only after a/b, not alone: ", "单独运行时通过，仅在 a/b 之后："),
     (c.UnknownOperator("op"), "operator 'op' is not supported", "不支持算子 'op'"),
     (c.Unsupported("b", "op"), "backend b does not support op", "后端 b 不支持 op"),
     (c.Declined("no {half}"), "declined: no {half}", "后端拒绝执行：no {half}"),

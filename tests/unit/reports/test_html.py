@@ -17,7 +17,7 @@ from mluops_gtest.model.cause import Exited, Overrun, PassedAtTry
 from mluops_gtest.model.result import Attempt, Outcome, Perf, Profile
 from mluops_gtest.reports.html import embedding, render_html
 from mluops_gtest.reports.html.compact import error_class, number, profile_record
-from mluops_gtest.reports.html.head import WORDS
+from mluops_gtest.reports.html.page import WORDS
 from mluops_gtest.reports.html.payload import commits_of, distribution, latest_runs, trend_text
 from tests.support.page_report import DEVICE, HOSTILE, failed, large_report, report, result, small_report
 

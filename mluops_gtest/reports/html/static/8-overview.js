@@ -35,7 +35,7 @@ function summaryTable(title, groups, filterName) {
   const rows = [...groups].sort(([a], [b]) => (a < b ? -1 : 1)).map(([word, members]) => {
     const counts = counted(members, (row) => [row.outcome], BLOCKING_FIRST);
     const blocked = members.filter((row) => row.blocks).length;
-    const worst = members.reduce((most, { ratio }) => (ratio !== null && Number.isFinite(ratio) ? Math.max(most, ratio) : most), -1);
+    const worst = members.reduce((most, { ratio }) => (ratio === null ? most : Math.max(most, ratio)), -1);
     return el(
       "tr",
       {},
@@ -44,7 +44,7 @@ function summaryTable(title, groups, filterName) {
       el("td", { class: "number" }, whole(members.length)),
       el("td", { class: `number ${blocked ? "bad" : "faint"}` }, blocked ? el("button", { type: "button", class: "link bad", click: () => goToList({ [filterName]: word, outcome: "blocking" }) }, whole(blocked)) : "0"),
       el("td", { class: "number" }, shareText(counts.get("passed") || 0, members.length)),
-      el("td", { class: "number optional" }, worst < 0 ? "—" : figure(worst.toPrecision(2))),
+      el("td", { class: "number optional" }, worst < 0 ? "—" : figure(Number(worst.toPrecision(2)))),
       el("td", { class: "number optional" }, duration(members.reduce((sum, row) => sum + row.ms, 0) * 1e6)),
     );
   });

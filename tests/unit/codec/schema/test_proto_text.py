@@ -1,6 +1,6 @@
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
-from mluops_gtest.codec.schema.proto_text import proto_files
+from mluops_gtest.codec.schema.schema import proto_files
 from tests.support.protoc import needs_protoc, protoc
 from tests.unit.codec.toy import SCHEMA
 
