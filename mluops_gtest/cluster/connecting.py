@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib.util
+import logging
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,6 +30,8 @@ def connected(address: str) -> "Iterator[Client]":
         from distributed import Client
     except ImportError:
         raise UsageError("--cluster needs dask.distributed: pip install 'mluops-test[dask]'.") from None
+    # What a worker cannot send is told as its fault; Dask's trace of that says no more.
+    logging.getLogger("distributed.protocol").setLevel(logging.CRITICAL + 1)
     with contextlib.ExitStack() as stack:
         target: Any = address
         if address.startswith("local:"):

@@ -266,10 +266,12 @@ def leaves_files_in_the_temporary_folder(call):
 @fault("state", "passed")
 def leaves_thousands_of_nested_folders(call):
     """Deeper than the recursion limit, and longer than a path may be."""
+    before = os.getcwd()
     os.chdir(tempfile.mkdtemp())
     for _ in range(3000):
         os.mkdir("d")
         os.chdir("d")
+    os.chdir(before)  # where a process is takes seconds to say from so deep
 
 
 @fault("state", "passed")

@@ -15,6 +15,7 @@ from tests.campaign.mutate import mutated_bytes, mutated_tree
 from tests.campaign.results import differences, lost_or_doubled
 from tests.campaign.sandbox import PIDS, TOKEN, Sandbox, started
 from tests.campaign.tally import Tally, Try
+from tests.campaign.users import become
 from tests.conftest import ROOT
 
 
@@ -95,6 +96,15 @@ def test_the_table_adds_up_and_a_broken_promise_is_a_failure():
     assert tally.rows() == [("a", (4, 3, 2, 0, 0, 0, 0)), ("b", (1, 0, 0, 0, 0, 0, 0)), ("all", (5, 3, 2, 0, 0, 0, 0))]
     assert [one.repro for one in tally.failures()] == ["again", ""]
     assert "| all | 5 | 3 | 2 | 0 | 0 | 0 | 0 |" in tally.markdown()
+
+
+def test_another_user_is_refused_in_words_where_that_cannot_be(monkeypatch, capsys):
+    monkeypatch.setattr(os, "geteuid", lambda: 4242)
+    for name, words in (("no such user", "there is no user"), ("root", "only root can become")):
+        with pytest.raises(SystemExit) as ended:
+            become(name)
+        assert ended.value.code == 2
+        assert words in capsys.readouterr().err
 
 
 @pytest.mark.slow
