@@ -73,9 +73,9 @@ class SecondLook:
         return can_be_bounded(tensor.desc.dtype) and self._bound(tensor.id) is not None
 
     def beyond(self, tensor: Tensor, evaluated: Array, baseline: Array) -> Array | None:
-        """The flat indices beyond the bound; None where nothing is declared."""
+        """The flat indices that neither the bound nor half excuses; None where nothing is declared."""
         owned = self._owned(tensor, evaluated)
-        return None if owned is None else beyond_bound(evaluated, baseline, *owned, self._precision(owned[0]))
+        return None if owned is None else beyond_bound(evaluated, baseline, *owned, self._excused(owned[0]))
 
     def furthest_beyond(self, tensor: Tensor, evaluated: Array, baseline: Array, most: int) -> tuple[int, Array]:
         """How many elements neither the bound nor half excuses, and the flat indices of the `most` furthest."""
@@ -103,9 +103,9 @@ class SecondLook:
         return beyond
 
     def allowed(self, tensor: Tensor, evaluated: Array, baseline: Array) -> Array | None:
-        """What each element may be off by; None where nothing is declared."""
+        """What each element may be off by, half included; None where nothing is declared."""
         owned = self._owned(tensor, evaluated)
-        return None if owned is None else allowances(evaluated, baseline, *owned, self._precision(owned[0]))
+        return None if owned is None else allowances(evaluated, baseline, *owned, self._excused(owned[0]))
 
     def _precision(self, dtype: DType) -> Precision:
         return self._declared.of(self._operator.name, dtype)

@@ -2,11 +2,17 @@
 
 import pytest
 
+from mluops_gtest.engine.caller import InlineCaller
+from mluops_gtest.engine.execute import Executor
 from mluops_gtest.engine.loading import BackendChoice
+from mluops_gtest.model.binding import bind_values
+from mluops_gtest.model.explanation import TurnedZero
 from tests.conftest import ROOT
 from tests.support.c_example import c_example
 from tests.support.headline_truth import Truth, kind_of, recorded
 from tests.support.native import needs_gcc
+from tests.support.planted_run import PlantedRuns, Spoiled
+from tests.support.right.operators import VARIANTS
 
 OPERATORS = sorted(path.parent.name for path in (ROOT / "generators").glob("*/mutants.py"))
 # Mistakes of the C example that leave wrong values; the others end the process, or leave right ones.
@@ -33,6 +39,28 @@ def test_headlines_of_wrong_implementations_are_true(catalogue, name):
     assert counts["implementations"] == known["implementations"]
     # `python -m tests.support.headline_truth` writes the page anew.
     assert counts["neither"] <= known["neither"]
+
+
+@pytest.mark.slow
+def test_a_half_kernel_is_told_by_its_mistake_and_not_by_its_rounding(catalogue):
+    """It adds in half, as a right one may, and clears the last channel."""
+    name, runs, laws = "indice_convolution_forward", PlantedRuns(catalogue), []
+    operator = runs.operator(name)
+    for case in runs.cases(name, choose=half_sums).values():
+        baseline = {tensor.id: tensor.values for tensor in case.outputs}
+        in_half = next(one for one in VARIANTS[name](bind_values(case, operator), baseline) if one.in_half)
+
+        def spoil(call, outputs, before, in_half=in_half):
+            outputs[in_half.output][...] = in_half.values.reshape(outputs[in_half.output].shape)
+            outputs[in_half.output][..., -1] = 0
+
+        result = Executor(InlineCaller(Spoiled({name: operator}, spoil)), runs.options).execute(case, operator)
+        laws += [one.law for one in result.explained if one.is_certain]
+    assert laws == [TurnedZero()] * 4
+
+
+def half_sums(ids):
+    return [one for one in sorted(ids) if "/precision_" in one and one.endswith("_half")][:4]
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,8 @@ from mluops_gtest.model.reasons.explained import headline_words
 from tests.support.planted_bugs import BUGS
 from tests.support.planted_run import PlantedRuns, groups_of
 
-# Of the cases of a group what is told may not show in a few, and then the headline says in how many it does.
+# A few small cases may show what is told of the others as something else, and are causes of their own.
 MOST = 0.8
-_SHARE = re.compile(r" in (\d+) of (\d+) cases")
 _SUPPORT = re.compile(r" \((\d+) of (\d+)\)$")
 # One kernel loses its last offset; filters of 3 and of 4 axes have their own words for it.
 LAST_OFFSET = {"filters_grad[-1, -1] is zero", "filters_grad[-1, -1, -1] is zero"}
@@ -23,14 +22,14 @@ def runs(catalogue):
 
 
 def heads(report):
-    """The headlines without their numbers of cases, and the least share that any of them has."""
-    shares, words = [1.0], []
+    """The headlines without their numbers of cases, those of most cases first, as many as tell of most failures."""
+    words, left = [], MOST * len(report.failing)
     for group in groups_of(report):
-        assert group.headline is not None, group.first.reason
-        said = headline_words(group.headline)
-        shares += [int(part) / int(whole) for part, whole in _SHARE.findall(said)]
-        words.append(_SUPPORT.sub("", _SHARE.sub("", said)))
-    return words, min(shares)
+        assert group.headline is not None, group.example.reason
+        if left > 0:
+            words.append(_SUPPORT.sub("", headline_words(group.headline)))
+        left -= len(group.members)
+    return words
 
 
 def test_there_are_bugs_of_every_operator(operators):
@@ -41,7 +40,7 @@ def test_there_are_bugs_of_every_operator(operators):
 @pytest.mark.slow
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: f"{bug.operator}-{bug.name}")
 def test_a_planted_bug_has_its_headline(runs, bug):
-    (said,), share = heads(runs.report(bug.spoil, bug.operator, bug.large))
+    (said,) = heads(runs.report(bug.spoil, bug.operator, bug.large))
     when = bug.when
     if bug.limits is not None:
         number = re.search(rf", {re.escape(when).replace(re.escape('{}'), '([0-9]+)')}$", said)
@@ -49,7 +48,6 @@ def test_a_planted_bug_has_its_headline(runs, bug):
         assert bug.limits[0] <= int(number[1]) <= bug.limits[1]
         when = when.format(number[1])
     assert said == f"{bug.operator}: {bug.cause}" + (f", {when}" if when else "")
-    assert share >= MOST
 
 
 @pytest.mark.slow
@@ -58,9 +56,8 @@ def test_filters_of_two_ranks_have_their_own_words(runs):
         grad = outputs["filters_grad"]
         grad.reshape(-1, *grad.shape[-2:])[-1] = 0
 
-    words, share = heads(runs.report(last_offset_dropped, "indice_convolution_backward_filter"))
+    words = heads(runs.report(last_offset_dropped, "indice_convolution_backward_filter"))
     assert {one.partition(": ")[2] for one in words} == LAST_OFFSET
-    assert share >= MOST
 
 
 @pytest.mark.slow
@@ -81,7 +78,7 @@ def test_five_bugs_at_once_are_five_causes(runs):
             case 4:
                 pooled[0] = before["output_features"][0]
 
-    words, share = heads(runs.report(spoil, "voxel_pooling_forward"))
+    words = heads(runs.report(spoil, "voxel_pooling_forward"))
     causes = {re.split(r", (?:only )?when ", one.partition(": ")[2])[0] for one in words}
     assert causes == {
         "output_features[:, -1] is zero",
@@ -91,4 +88,3 @@ def test_five_bugs_at_once_are_five_causes(runs):
         "output_features[0] is never written",
     }
     assert len(words) == 5
-    assert share >= MOST

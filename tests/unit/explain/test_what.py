@@ -56,6 +56,7 @@ FOUND = [
     (lambda b: np.concatenate([b[:, :1], b[:, :-1]], 1), x.TakenFrom((0, -1))),
     (lambda b: np.concatenate([b.reshape(-1)[2:], b.reshape(-1)[-2:]]).reshape(b.shape), x.TakenFromFlat(2)),
     (lambda b: b[np.random.default_rng(0).permutation(len(b))], x.ReorderedAlong(0)),
+    (lambda b: np.random.default_rng(0).choice(b.reshape(-1), b.shape), x.BelongElsewhere()),
 ]
 
 
@@ -155,3 +156,43 @@ def test_rounding_gives_a_neighbour_and_keeps_what_needs_none(precision, value):
     np.testing.assert_array_equal(once, again)
     if np.isfinite(value) and np.isfinite(once[0]):
         assert abs(float(once[0]) - value) <= max(abs(value) * 2.0**-8, 2.0**-25)
+
+
+def test_zeros_at_wrong_places_are_told():
+    """A sum is shared out by other masks: what belongs to one element goes to none, or to one of 0."""
+    rng = np.random.default_rng(3)
+    baseline = np.where(rng.random((20, 9)) < 0.3, rng.normal(0, 3, (20, 9)), 0).astype(np.float32)
+    moved = rng.random(baseline.shape) < 0.3
+    evaluated = np.where(moved, np.where(baseline == 0, values(baseline.shape), 0), baseline).astype(np.float32)
+    found = explain(evaluated, baseline)
+    assert found.law == x.MisplacedZeros()
+    assert "are zero, or not zero where 0 belongs" in explanation_words(found)
+    assert explain(np.where(moved, baseline + values(baseline.shape), baseline), baseline).law != x.MisplacedZeros()
+
+
+def test_whole_numbers_that_stand_elsewhere_by_chance_are_no_law():
+    rng = np.random.default_rng(4)
+    baseline = rng.integers(0, 9, (20, 9)).astype(np.int32)
+    found = explain(rng.permutation(baseline.reshape(-1)).reshape(baseline.shape), baseline)
+    assert x.BelongElsewhere() not in {one.law for one in found.fitted}
+
+
+def test_infinite_values_leave_a_law_to_the_others():
+    baseline = values()
+    baseline[::2] = np.inf
+    assert explain(-baseline, baseline).law == x.Negated()
+
+
+def test_elements_that_a_law_rounds_to_what_is_right_keep_to_it():
+    """A quarter of the smallest subnormal half is none."""
+    baseline = values().astype(np.float16)
+    baseline[3, 2:7] = 2.0**-24
+    found = explain((baseline * 1.25).astype(np.float16), baseline, epsilon=2.0**-10)
+    assert explanation_words(found) == "all of out is scaled by 1.25"
+
+
+def test_a_weaker_law_is_stored_beside_the_one_that_is_told():
+    """Cases that are off by different amounts share the side."""
+    found = explain(values() + np.float32(0.5), values())
+    assert found.law == x.OffBy(0.5)
+    assert found.holding(x.OneSided("larger")) is not None
