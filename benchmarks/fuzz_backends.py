@@ -21,9 +21,7 @@ from mluops_gtest.engine.execute import Executor, Options
 from mluops_gtest.engine.expectation import expectation_of
 from mluops_gtest.engine.request import RunRequest
 from mluops_gtest.fuzz.corpus import Corpus
-from mluops_gtest.fuzz.hunt import Hunt, lanes_here
-from mluops_gtest.fuzz.keeping import is_failure
-from mluops_gtest.fuzz.targets import FuzzedOperator
+from mluops_gtest.fuzz.hunt import FuzzedOperator, Hunt, is_failure, lanes_here
 from mluops_gtest.model.bounds import computed_bounds
 from mluops_gtest.model.case import Case
 from mluops_gtest.model.operator import Operator

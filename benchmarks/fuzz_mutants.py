@@ -22,7 +22,7 @@ from mluops_gtest.audit.subject import Implementation
 from mluops_gtest.engine.caller import InlineCaller
 from mluops_gtest.engine.execute import Executor, Options
 from mluops_gtest.fuzz.draws import DrawnCase, Draws
-from mluops_gtest.fuzz.keeping import is_failure
+from mluops_gtest.fuzz.hunt import is_failure
 from mluops_gtest.model.call import OpCall
 from mluops_gtest.model.case import Case
 from mluops_gtest.model.operator import Mutant, Operator

@@ -277,7 +277,7 @@ def _waived(waivers: "tuple[Waiver, ...]", result: "CaseResult", backend: str) -
 def failure_text(result: "CaseResult", more: str = "") -> str:
     """A failure for people: what, where, the worst element, and how to repeat it."""
     from mluops_gtest.model.reasons.explained import explanation_words
-    from mluops_gtest.reports.plain_text import details
+    from mluops_gtest.reports.text import details
 
     explained = [explanation_words(explanation) for explanation in result.explained]
     lines = [f"{result.case}: {result.outcome.words['en']}", *([more] if more else []), *explained, details(result)]

@@ -18,9 +18,7 @@ from mluops_gtest.engine.stress import Stress
 from mluops_gtest.errors import ExitCode, NothingSelectedError, UsageError
 from mluops_gtest.fuzz.corpus import Corpus
 from mluops_gtest.fuzz.draws import Draws
-from mluops_gtest.fuzz.hunt import Hunt, HuntReport, Ran, lanes_here
-from mluops_gtest.fuzz.keeping import is_failure
-from mluops_gtest.fuzz.targets import FuzzedOperator
+from mluops_gtest.fuzz.hunt import FuzzedOperator, Hunt, HuntReport, Ran, is_failure, lanes_here
 from mluops_gtest.minimise.search import Minimised, minimised
 from mluops_gtest.model.case import Case
 from mluops_gtest.model.parts import REDUCTIONS, SPACE

@@ -7,10 +7,9 @@ from pathlib import Path
 from mluops_gtest.content.root import recorded_roots
 from mluops_gtest.errors import UsageError
 from mluops_gtest.files.case_suffixes import TEXT
-from mluops_gtest.gate.baseline import baseline_from_json, is_baseline, load_json
 from mluops_gtest.gate.decision import Accept, Decision, Policy, decide
 from mluops_gtest.gate.drift import DriftLimits
-from mluops_gtest.gate.reference import Reference, reference_of, with_runs
+from mluops_gtest.gate.reference import Reference, baseline_from_json, is_baseline, load_json, reference_of, with_runs
 from mluops_gtest.gate.update import Update, update
 from mluops_gtest.gate.waivers import Waiver, load_waivers
 from mluops_gtest.model.drift import DRIFT_FACTOR
@@ -48,7 +47,7 @@ class GateRequest(Value):
         """The cases of the reference that must be there; None for all."""
         if not self.subset:
             return None
-        from mluops_gtest.gate.subset import cases_asked_for  # late: most gates need no content
+        from mluops_gtest.gate.reference import cases_asked_for  # late: most gates need no content
 
         return cases_asked_for(report.selection, reference.cases, _canonical(recorded_roots(report.selection)))
 

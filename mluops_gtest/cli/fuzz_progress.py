@@ -8,8 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from mluops_gtest.cli.run_progress import clock_words
-from mluops_gtest.fuzz.hunt import HuntReport, Ran
-from mluops_gtest.fuzz.targets import FuzzedOperator
+from mluops_gtest.fuzz.hunt import FuzzedOperator, HuntReport, Ran
 from mluops_gtest.model.counted import counted
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from mluops_gtest.api.session import Session
 from mluops_gtest.codec.lock import LockEntry
 from mluops_gtest.content.selection import Selected
 from mluops_gtest.errors import ContentError
-from mluops_gtest.generate.locking import lock_entry
+from mluops_gtest.generate.make import lock_entry
 from mluops_gtest.model.case import Case, Expect
 from mluops_gtest.model.criterion import Criterion
 from mluops_gtest.model.dtypes import DType

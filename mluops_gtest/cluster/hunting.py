@@ -21,9 +21,7 @@ from mluops_gtest.content.operators import Operators
 from mluops_gtest.errors import ContentError
 from mluops_gtest.files.case_suffixes import BINARY
 from mluops_gtest.fuzz.corpus import Corpus
-from mluops_gtest.fuzz.hunt import Hunt, HuntReport, Ran
-from mluops_gtest.fuzz.keeping import FoundFailure, Keeper, NewCause
-from mluops_gtest.fuzz.targets import FuzzedOperator, Job
+from mluops_gtest.fuzz.hunt import FoundFailure, FuzzedOperator, Hunt, HuntReport, Job, Keeper, NewCause, Ran
 from mluops_gtest.minimise.search import Minimised
 from mluops_gtest.model.case import Case
 from mluops_gtest.model.result import CaseResult

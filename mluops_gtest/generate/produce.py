@@ -16,8 +16,7 @@ from mluops_gtest.content.root import Root
 from mluops_gtest.errors import ContentError, UnwritableError
 from mluops_gtest.files.case_suffixes import TEXT
 from mluops_gtest.files.writing import replace_file
-from mluops_gtest.generate.locking import as_declared, lock_entry
-from mluops_gtest.generate.make import make_case
+from mluops_gtest.generate.make import as_declared, lock_entry, make_case
 from mluops_gtest.model.case import Case, CaseDraft
 from mluops_gtest.model.digest import digest_bytes
 from mluops_gtest.model.operator import Operator

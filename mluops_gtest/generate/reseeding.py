@@ -23,8 +23,7 @@ from mluops_gtest.generate.cache import (
     mark_used,
     publish,
 )
-from mluops_gtest.generate.locking import same_values
-from mluops_gtest.generate.make import make_case
+from mluops_gtest.generate.make import make_case, same_values
 from mluops_gtest.model.case import Case, CaseDraft, Reseed, Reseeded
 from mluops_gtest.model.digest import digest_tensors
 from mluops_gtest.model.operator import Operator

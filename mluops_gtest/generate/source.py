@@ -17,7 +17,7 @@ from mluops_gtest.content.catalogue import Catalogue
 from mluops_gtest.content.selection import Selected
 from mluops_gtest.errors import CaseFileError, ContentError, UnwritableError
 from mluops_gtest.files.cache_folder import cache_folder
-from mluops_gtest.generate.locking import as_declared, lock_entry
+from mluops_gtest.generate.make import as_declared, lock_entry
 from mluops_gtest.model.case import Case, CaseDraft, Reseeded
 from mluops_gtest.model.digest import digest_bytes, digest_tensors
 

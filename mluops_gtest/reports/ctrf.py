@@ -15,7 +15,7 @@ from mluops_gtest.model.labels import BRANCH, COMMIT
 from mluops_gtest.model.plain_text import plain, plain_values
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
-from mluops_gtest.reports.plain_text import details
+from mluops_gtest.reports.text import details
 from mluops_gtest.results.records import head_to_json, result_to_json
 
 

@@ -8,7 +8,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from mluops_gtest.model.plain_text import plain
 from mluops_gtest.model.report import RunReport
 from mluops_gtest.model.result import CaseResult, Outcome
-from mluops_gtest.reports.plain_text import details
+from mluops_gtest.reports.text import details
 
 
 def render_junit(report: RunReport, transitions: Mapping[str, str] | None = None) -> str:

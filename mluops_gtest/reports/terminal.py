@@ -18,8 +18,8 @@ from mluops_gtest.model.event import CaseFinished, Event
 from mluops_gtest.model.reasons import reason_of
 from mluops_gtest.model.report import ISOLATION_OFF, RunReport
 from mluops_gtest.model.result import CaseResult, Outcome, StressReading, worst_outlier, worst_words
-from mluops_gtest.reports.markup import escape, escape_lines
 from mluops_gtest.reports.tables import LINE, table_of
+from mluops_gtest.reports.text import escape, escape_lines
 
 if TYPE_CHECKING:
     from mluops_gtest.explain.groups import CauseGroup

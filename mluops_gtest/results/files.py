@@ -1,21 +1,81 @@
-"""The files of a results folder, read back: run.json, results.jsonl, report.json."""
+"""The files of a results folder, read back; results are read one by one, so that any number fits into memory."""
 
 import itertools
 import os
-from collections.abc import Iterable, Iterator
+import weakref
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from mluops_gtest.errors import ContentError, UsageError
 from mluops_gtest.files.typed import MAX_BYTES, Source, convert, decode_json, file_bytes, open_plain_file
 from mluops_gtest.garbage import no_garbage_collection
-from mluops_gtest.model.report import RunReport
+from mluops_gtest.model.report import RunReport, TalliedResults, Tally
 from mluops_gtest.model.result import CaseResult, Outcome
 from mluops_gtest.results.records import report_from_json, with_results
-from mluops_gtest.results.stored import left_in_file
 
 if TYPE_CHECKING:
     from mluops_gtest.results.records import ResultReader
+
+
+class StoredResults(TalliedResults):
+    """Some lines of a file of results, in some order."""
+
+    def __init__(
+        self, lines: "array[int]", line: Callable[[int], bytes], reader: "Callable[[], ResultReader]", tally: Tally
+    ) -> None:
+        """`line` gives a line of the file by its number; all were checked when they were read or written first.
+
+        The reader is made when the first result is asked for.
+        """
+        self._lines, self._line, self._make_reader = lines, line, reader
+        self.tally = tally
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def __iter__(self) -> Iterator[CaseResult]:
+        return map(self._read, self._lines)
+
+    @overload
+    def __getitem__(self, index: int) -> CaseResult: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[CaseResult, ...]: ...
+    def __getitem__(self, index: int | slice) -> CaseResult | tuple[CaseResult, ...]:
+        chosen = self._lines[index]
+        return self._read(chosen) if isinstance(chosen, int) else tuple(map(self._read, chosen))
+
+    @cached_property
+    def _reader(self) -> "ResultReader":
+        return self._make_reader()
+
+    def _read(self, number: int) -> CaseResult:
+        return self._reader.read_again(self._line(number))
+
+
+def left_in_file(file: int, start: int, lines: Iterable[bytes], reader: "ResultReader") -> StoredResults:
+    """The results in these lines of an open file, `start` is where they begin; ContentError where one cannot be."""
+    starts, tally, cases = array("q", [start]), Tally(), set()
+    for line in lines:
+        result = reader.read(line)
+        tally.add(result)
+        cases.add(result.case)
+        # Behind it are a comma and the end of the line.
+        starts.append(starts[-1] + len(line) + 2)
+    if len(cases) < tally.cases:
+        raise ContentError("A case occurs twice.")
+    kept = os.dup(file)
+
+    def read(number: int) -> bytes:
+        line = os.pread(kept, starts[number + 1] - starts[number], starts[number])
+        return line[: line.rindex(b"}") + 1]
+
+    results = StoredResults(array("q", range(tally.cases)), read, lambda: reader, tally)
+    weakref.finalize(results, os.close, kept)
+    return results
+
 
 RUN = "run.json"
 RESULTS = "results.jsonl"

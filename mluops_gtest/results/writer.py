@@ -16,10 +16,18 @@ from mluops_gtest.files.writing import replace_file
 from mluops_gtest.model.event import CaseFinished, CasesRetracted, CaseStarted, Event, RunFinished, RunStarted
 from mluops_gtest.model.report import RunReport, Tally
 from mluops_gtest.model.result import CaseResult
-from mluops_gtest.results.files import AFTER_RESULTS, BEFORE_RESULTS, CAUSES, REPORT, RESULTS, RUN, result_reader
+from mluops_gtest.results.files import (
+    AFTER_RESULTS,
+    BEFORE_RESULTS,
+    CAUSES,
+    REPORT,
+    RESULTS,
+    RUN,
+    StoredResults,
+    result_reader,
+)
 from mluops_gtest.results.folder import ResultsFolder
 from mluops_gtest.results.records import head_to_json, result_to_json
-from mluops_gtest.results.stored import StoredResults
 
 
 class _ShortenedError(UnwritableError):

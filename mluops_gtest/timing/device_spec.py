@@ -1,14 +1,23 @@
-"""What a device can do at best: a YAML file that a user can write, or have measured."""
+"""What a device can do at best, from a YAML file or measured here, and how near a kernel comes to it."""
 
 import json
 import math
-from collections.abc import Mapping
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
+
+import numpy as np
 
 from mluops_gtest.errors import ContentError, shown, suggestion
 from mluops_gtest.files.yaml_lines import Lines, load_yaml
 from mluops_gtest.model.dtypes import DType
+from mluops_gtest.model.report import RunReport
+from mluops_gtest.model.result import CaseResult
+from mluops_gtest.timing.stats import MIN_EFFECT, TimingStats, timing_stats, too_short
 from mluops_gtest.value import Value
 
 _KEYS: Final = ("name", "bandwidth_bytes_per_s", "peak_ops_per_s")
@@ -85,3 +94,129 @@ def _figure(path: Path, mapping: Lines, key: str) -> float:
             f"{where}: {key} is {shown(value)}; it must be a number above 0 without a unit, e.g. 1.2e+12."
         )
     return number
+
+
+# Far beyond the caches of most machines, small enough for any.
+_COPY_BYTES: Final = 128 << 20
+_MATRIX: Final = 1024
+_ROUNDS: Final = 7
+
+Clock = Callable[[], float]
+
+
+def measure_bandwidth(clock: Clock = time.perf_counter, size: int = _COPY_BYTES) -> float:
+    """Bytes per second, read and written, of the best of several copies."""
+    source, target = np.ones(size, np.uint8), np.empty(size, np.uint8)
+    # The first copy also takes the memory from the system; the best of the others counts.
+    return 2 * size / _best(lambda: np.copyto(target, source), clock)
+
+
+def measure_peak(clock: Clock = time.perf_counter, size: int = _MATRIX) -> float:
+    """Float32 operations per second of the best of several matrix products, on as many threads as BLAS takes."""
+    left, right = np.ones((size, size), np.float32), np.ones((size, size), np.float32)
+    product = np.empty_like(left)
+    return 2 * size**3 / _best(lambda: np.matmul(left, right, out=product), clock)
+
+
+def describe_host() -> str:
+    """What was measured, for whoever reads the description later."""
+    return f"Measured with numpy {np.__version__} on {platform.machine()} with {os.cpu_count()} processors."
+
+
+def _best(work: Callable[[], object], clock: Clock) -> float:
+    work()
+    seconds = []
+    for _ in range(_ROUNDS):
+        start = clock()
+        work()
+        seconds.append(clock() - start)
+    return min(seconds)
+
+
+# The share of the device that the bottleneck side should reach.
+NETWORK_SHARE = 0.6
+OTHER_SHARE = 0.3
+# A launch takes two or three microseconds, whatever it computes: a kernel of this length at best still reaches 60 %
+# beside it.
+_LEAST_NANOSECONDS = 4_000
+
+
+class Efficiency(Value):
+    """Shares of the device's bandwidth and peak; `compute` is None for operators that only move data."""
+
+    io: float
+    compute: float | None
+    wanted: float
+    # Most of the time may be the way to the kernel: that of an interface, or the launch of a tiny one.
+    too_short: bool = False
+
+    @property
+    def side(self) -> str:
+        """The bottleneck: io or compute, whichever is used more."""
+        return "compute" if self.compute is not None and self.compute > self.io else "io"
+
+    @property
+    def reached(self) -> float:
+        """The share that the bottleneck side reached."""
+        return max(self.io, self.compute or 0.0)
+
+    @property
+    def accepted(self) -> bool | None:
+        """The bottleneck side reached what is asked; None where it did not and the call is too short to blame it."""
+        return True if self.reached >= self.wanted else None if self.too_short else False
+
+
+def efficiency(result: CaseResult, device: Mapping[str, Any] | None) -> Efficiency | None:
+    """The efficiencies of a measured case; None where the device or the case does not say enough."""
+    perf, info = result.perf, result.info
+    samples = (perf.device_samples_ns or perf.samples_ns) if perf is not None else ()
+    if device is None or perf is None or not samples or info.theory_io_bytes is None:
+        return None
+    nanoseconds = statistics.median(samples)
+    bandwidth, peak = device.get("bandwidth"), _peak(result, device)
+    operations = info.theory_ops or 0.0
+    if nanoseconds <= 0 or not bandwidth or (operations and not peak):
+        return None
+    # One division: a share that is exactly what is asked must not fall below it by rounding.
+    io = info.theory_io_bytes * 1e9 / (nanoseconds * bandwidth)
+    compute = operations * 1e9 / (nanoseconds * peak) if operations and peak else None
+    is_tiny = max(io, compute or 0.0) * nanoseconds < _LEAST_NANOSECONDS
+    is_overhead = not perf.device_samples_ns and too_short(nanoseconds, nanoseconds, perf.overhead_ns, MIN_EFFECT)
+    wanted = NETWORK_SHARE if "network" in result.tags else OTHER_SHARE
+    return Efficiency(io, compute, wanted, too_short=is_tiny or is_overhead)
+
+
+def _peak(result: CaseResult, device: Mapping[str, Any]) -> float | None:
+    """Operations per second; of the output's data type where the device has several peaks."""
+    peak = device.get("peak")
+    if isinstance(peak, Mapping):
+        return next((float(peak[t.dtype]) for t in result.info.outputs if t.dtype in peak), None)
+    return None if peak is None else float(peak)
+
+
+class TimedResult(Value):
+    """One case that was timed; `device` is None where the backend tells no device time."""
+
+    result: CaseResult
+    interface: TimingStats
+    device: TimingStats | None
+    efficiency: Efficiency | None
+
+    @property
+    def latency(self) -> TimingStats:
+        """The time that efficiencies are of: the device's own where it is told."""
+        return self.device or self.interface
+
+
+def timed_results(report: RunReport, device: Mapping[str, Any] | None) -> tuple[TimedResult, ...]:
+    """Every case with samples, in the order of the report; `device` has name, bandwidth and peak."""
+    return tuple(
+        TimedResult(
+            result,
+            timing_stats(result.perf.samples_ns),
+            timing_stats(result.perf.device_samples_ns) if result.perf.device_samples_ns else None,
+            efficiency(result, device),
+        )
+        for result in report.results
+        if result.perf is not None and result.perf.samples_ns
+    )

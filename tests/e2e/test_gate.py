@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mluops_gtest.gate.baseline import baseline_from_json, baseline_text, load_json
+from mluops_gtest.gate.reference import baseline_from_json, baseline_text, load_json
 from mluops_gtest.gate.waivers import load_waivers
 from tests.e2e.conftest import wrong
 

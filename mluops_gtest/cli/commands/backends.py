@@ -19,8 +19,8 @@ def command() -> None:
     """
     from mluops_gtest.backends.registry import known_backends
     from mluops_gtest.cli.consoles import stdout
-    from mluops_gtest.reports.markup import escape
     from mluops_gtest.reports.tables import FOLD, table_of
+    from mluops_gtest.reports.text import escape
 
     table = table_of((("backend", "status", "from"), FOLD))
     for backend in known_backends():

@@ -54,8 +54,8 @@ def command(
     from mluops_gtest.engine.loading import BackendChoice
     from mluops_gtest.errors import ExitCode
     from mluops_gtest.model.query import Query
-    from mluops_gtest.reports.markup import escape
     from mluops_gtest.reports.tables import FOLD, table_of
+    from mluops_gtest.reports.text import escape
 
     session = Session(roots)
     chosen = session.select(Query(operators=operators, tags=("smoke", "negative"))).cases

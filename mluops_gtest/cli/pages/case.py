@@ -11,8 +11,8 @@ from mluops_gtest.model.case import Case, Reseeded
 from mluops_gtest.model.dtypes import Array, DType
 from mluops_gtest.model.operator import Operator
 from mluops_gtest.model.tensor import Tensor
-from mluops_gtest.reports.markup import escape
 from mluops_gtest.reports.tables import table_of
+from mluops_gtest.reports.text import escape
 from mluops_gtest.value import Value
 
 _BLOCK = 1 << 18

@@ -12,9 +12,9 @@ from mluops_gtest.engine.profile import profile_of
 from mluops_gtest.model.dtypes import Array, DType
 from mluops_gtest.model.reasons.english import share_words
 from mluops_gtest.model.result import CaseResult, Profile
-from mluops_gtest.reports.markup import escape
 from mluops_gtest.reports.tables import LINE, RIGHT, table_of
 from mluops_gtest.reports.terminal import failure_lines
+from mluops_gtest.reports.text import escape
 
 _MAX_ROWS = 16
 _MAX_COLUMNS = 64

@@ -6,12 +6,11 @@ from pathlib import Path
 
 from rich.table import Table
 
-from mluops_gtest.fuzz.hunt import HuntReport
-from mluops_gtest.fuzz.keeping import NewCause, is_failure
+from mluops_gtest.fuzz.hunt import HuntReport, NewCause, is_failure
 from mluops_gtest.model.counted import counted
 from mluops_gtest.model.reasons import reason_of
 from mluops_gtest.model.result import CaseResult
-from mluops_gtest.reports.markup import escape
+from mluops_gtest.reports.text import escape
 
 _MAX_BROKEN = 5
 

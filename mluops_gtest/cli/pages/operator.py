@@ -6,8 +6,8 @@ from rich.table import Table
 
 from mluops_gtest.model.c_api import CApi
 from mluops_gtest.model.operator import Operator, OutputSpec
-from mluops_gtest.reports.markup import escape
 from mluops_gtest.reports.tables import FOLD, table_of
+from mluops_gtest.reports.text import escape
 
 
 def operator_page(operator: Operator, c_functions: CApi) -> Iterator[Table | str]:

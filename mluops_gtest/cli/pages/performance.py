@@ -8,9 +8,9 @@ from rich.table import Table
 
 from mluops_gtest.cli.consoles import whole_table
 from mluops_gtest.model.report import RunReport
-from mluops_gtest.reports.markup import escape
 from mluops_gtest.reports.tables import LINE, RIGHT, table_of
-from mluops_gtest.timing.efficiency import TimedResult, timed_results
+from mluops_gtest.reports.text import escape
+from mluops_gtest.timing.device_spec import TimedResult, timed_results
 from mluops_gtest.timing.stats import duration
 
 _MAX_ROWS = 60

@@ -6,8 +6,9 @@ from typing import Any, Final
 from mluops_gtest.codec.schema.base import REMARK
 from mluops_gtest.codec.schema.schema import Document, Field, Fields, Schema, TensorDocument, Unknown
 from mluops_gtest.codec.wire.plain_text import read_plain_text
-from mluops_gtest.codec.wire.text_tokens import FIELD_GAP, GAP, string_end, strings_at, without_comments
 from mluops_gtest.codec.wire.text_values import (
+    FIELD_GAP,
+    GAP,
     INTEGER,
     INTEGER_END,
     REAL,
@@ -16,6 +17,9 @@ from mluops_gtest.codec.wire.text_values import (
     ValueColumn,
     integer,
     real,
+    string_end,
+    strings_at,
+    without_comments,
 )
 from mluops_gtest.errors import CaseFileError
 

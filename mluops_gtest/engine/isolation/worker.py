@@ -28,9 +28,9 @@ from mluops_gtest.engine.isolation.answers import (
     ended_of,
 )
 from mluops_gtest.engine.isolation.channel import Channel, ClosedError
+from mluops_gtest.engine.isolation.guard_pages import PagedMemory
 from mluops_gtest.engine.isolation.memory_limit import MemoryLimit
 from mluops_gtest.engine.isolation.messages import call_from, view_of
-from mluops_gtest.engine.isolation.paged_memory import PagedMemory
 from mluops_gtest.engine.isolation.process_state import ProcessState
 from mluops_gtest.engine.isolation.process_tree import adopt_orphans, c_library, die_with
 from mluops_gtest.engine.isolation.shared import map_slab

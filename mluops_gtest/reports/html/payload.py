@@ -14,7 +14,7 @@ from mluops_gtest.model.result import CaseResult, Outcome
 from mluops_gtest.reports.html.case_record import facts, listed, opened
 from mluops_gtest.reports.html.compact import ABSENT, NON_FINITE, Pool, digit, kept, number
 from mluops_gtest.reports.html.embedding import json_line
-from mluops_gtest.timing.efficiency import efficiency
+from mluops_gtest.timing.device_spec import efficiency
 from mluops_gtest.timing.stats import timing_stats
 
 _BINS = 24

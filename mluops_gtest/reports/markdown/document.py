@@ -28,7 +28,7 @@ from mluops_gtest.reports.markdown.requirements import (
 )
 from mluops_gtest.reports.markdown.translations import WORDS, Words, code, table, text, words
 from mluops_gtest.results.history.trends import CaseTrend
-from mluops_gtest.timing.efficiency import Efficiency, TimedResult, timed_results
+from mluops_gtest.timing.device_spec import Efficiency, TimedResult, timed_results
 from mluops_gtest.timing.stats import TimingStats
 
 _MAX_OF_POINT = 3

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rich.table import Table
 
 from mluops_gtest.cli import consoles
-from mluops_gtest.reports.markup import escape
+from mluops_gtest.reports.text import escape
 
 CELLS = st.one_of(
     st.text("ab [](){}/\\x1b中é△", max_size=9).map(escape),

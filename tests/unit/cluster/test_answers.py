@@ -26,7 +26,7 @@ from mluops_gtest.codec.case_files.writer import case_document
 from mluops_gtest.codec.schema.schema import Schema
 from mluops_gtest.codec.wire.binary import write_binary
 from mluops_gtest.fuzz.draws import Draws
-from mluops_gtest.fuzz.targets import FuzzedOperator, Job
+from mluops_gtest.fuzz.hunt import FuzzedOperator, Job
 from mluops_gtest.model.parts import SPACE
 from mluops_gtest.model.result import CaseResult, Outcome
 from mluops_gtest.model.status import Status

@@ -11,9 +11,7 @@ from mluops_gtest.engine.caller import InlineCaller
 from mluops_gtest.engine.execute import Executor, Options
 from mluops_gtest.engine.request import RunRequest
 from mluops_gtest.fuzz.corpus import Corpus
-from mluops_gtest.fuzz.hunt import Hunt
-from mluops_gtest.fuzz.keeping import Keeper
-from mluops_gtest.fuzz.targets import Job
+from mluops_gtest.fuzz.hunt import Hunt, Job, Keeper
 from mluops_gtest.minimise.search import minimised
 from mluops_gtest.model.cause import RunLost, WorkerLost
 from mluops_gtest.model.event import CaseStarted

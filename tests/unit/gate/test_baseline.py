@@ -5,10 +5,9 @@ import json
 import pytest
 
 from mluops_gtest.errors import ContentError, ExitCode, NothingSelectedError, UsageError
-from mluops_gtest.gate.baseline import baseline_from_json, baseline_text, is_baseline, load_json
 from mluops_gtest.gate.decision import Accept, Policy, decide
 from mluops_gtest.gate.findings import blockers
-from mluops_gtest.gate.reference import reference_of
+from mluops_gtest.gate.reference import baseline_from_json, baseline_text, is_baseline, load_json, reference_of
 from mluops_gtest.gate.update import update
 from tests.unit.gate.build import EVERYTHING, MACHINE, TODAY, gate, outcomes, report, result, waiver
 

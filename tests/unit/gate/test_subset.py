@@ -8,8 +8,7 @@ from mluops_gtest.content.catalogue import Catalogue
 from mluops_gtest.content.root import Root
 from mluops_gtest.content.selection import select
 from mluops_gtest.errors import ContentError, UsageError
-from mluops_gtest.gate.reference import ReferenceCase
-from mluops_gtest.gate.subset import cases_asked_for
+from mluops_gtest.gate.reference import ReferenceCase, cases_asked_for
 from mluops_gtest.model.query import Query
 from mluops_gtest.model.result import Outcome
 

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from mluops_gtest.codec.lock import read_lock, write_lock
-from mluops_gtest.generate.locking import lock_entry, same_values
+from mluops_gtest.generate.make import lock_entry, same_values
 from mluops_gtest.model.case import Case
 
 

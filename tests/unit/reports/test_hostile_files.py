@@ -14,10 +14,9 @@ from mluops_gtest.api.report_files import rendered
 from mluops_gtest.engine.request import RunRecord, RunRequest
 from mluops_gtest.errors import ContentError, NothingSelectedError, UnwritableError, UsageError
 from mluops_gtest.files.typed import Source, convert, json_bytes
-from mluops_gtest.gate.baseline import baseline_from_json, baseline_text, is_baseline, load_json
 from mluops_gtest.gate.decision import decide
 from mluops_gtest.gate.decision_json import decision_to_json
-from mluops_gtest.gate.reference import reference_of
+from mluops_gtest.gate.reference import baseline_from_json, baseline_text, is_baseline, load_json, reference_of
 from mluops_gtest.model.query import Query
 from mluops_gtest.model.result import Outcome, Perf, Profile, Reading, Worst
 from mluops_gtest.reports.compare import compare, comparison_to_json

@@ -6,8 +6,7 @@ import pytest
 
 from mluops_gtest.errors import ContentError
 from mluops_gtest.model.result import Perf
-from mluops_gtest.timing.device_spec import DeviceSpec, device_spec_text, read_device_spec
-from mluops_gtest.timing.efficiency import timed_results
+from mluops_gtest.timing.device_spec import DeviceSpec, device_spec_text, read_device_spec, timed_results
 from mluops_gtest.timing.stats import duration
 from tests.support.reports import report, result
 
