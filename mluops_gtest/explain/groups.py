@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from mluops_gtest.explain.cause_ids import PlacedLaw, mark
 from mluops_gtest.explain.common_places import common_lines, cost_of, fits, has_lines, holds, places_of
 from mluops_gtest.explain.rules import MIN_CASES, Shapes, features_of, rules_for
-from mluops_gtest.model.explanation import AsIf, Explanation, Fitted, Law, OneSided
+from mluops_gtest.model.explanation import AsIf, BelongElsewhere, Explanation, Fitted, Law, MisplacedZeros, OneSided
 from mluops_gtest.model.readings import Headline, LinePattern, Rule, WhereReading
 from mluops_gtest.model.report import TalliedResults, mark_of
 from mluops_gtest.model.result import CaseResult, Outcome
@@ -24,6 +24,8 @@ _OWN_LAW: Final = 0.5
 _TOLD: Final = 0.5
 # What holds of almost all cases of a group is told of it, with the number.
 _MOST: Final = 0.9
+# Laws that hold of mistakes of many kinds: told where no other law is.
+_VAGUE: Final = (BelongElsewhere, MisplacedZeros, OneSided)
 # Places that tell causes with one law apart.
 _MAX_PLACES: Final = 4
 
@@ -169,12 +171,13 @@ def _split(cases: Sequence[Explanation]) -> _Split:
     for law, lawful in laws.items():
         split = _of_law(cases, law, lawful)
         share = _OWN_CAUSE if split.where is not None and not split.where.is_all else _OWN_LAW
-        if isinstance(law, OneSided):
+        if isinstance(law, _VAGUE):
             share = _MOST
         if (law is not None or split.where is not None) and _stands_out(len(split.chosen), number, share):
             found.append(split)
     if not found:
         return _in_lines(cases, None, tuple(range(number)))
+    found = [split for split in found if not isinstance(split.law, _VAGUE)] or found
     most = max(len(split.chosen) for split in found)
     # A law that says more may leave out a few cases that are too small to show it.
     telling = [split for split in found if len(split.chosen) >= _MOST * most]

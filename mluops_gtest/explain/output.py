@@ -103,7 +103,9 @@ def _fits(
         tried += rearrangements(out)
         if not any(fit.sure and fit.holds.all() for fit in tried):
             tried += recomputed()
-        tried += last_resorts(out)
+        # What they say of some elements is not counted on all.
+        if len(out.places) == out.count:
+            tried += last_resorts(out)
     whole = [fit for fit in tried if fit.holds.all()]
     # What explains the right elements, too, explains most.
     whole.sort(key=lambda fit: (not fit.sure, not fit.whole))

@@ -26,9 +26,9 @@ def narrow(values, precision, *, truncated=False):
     cut = np.trunc if truncated else np.rint
     with np.errstate(invalid="ignore", over="ignore"):
         result = np.ldexp(cut(fractions * scale) / scale, exponents)
-    if precision == "half":
-        largest = 65504.0 if truncated else np.inf
-        result = np.where(np.abs(result) > 65504.0, np.copysign(largest, values), result)
+    largest = 65504.0 if precision == "half" else float(np.finfo(np.float32).max)
+    beyond = largest if truncated else np.inf
+    result = np.where(np.abs(result) > largest, np.copysign(beyond, values), result)
     return np.where(np.isfinite(values), result, values)
 
 
