@@ -191,8 +191,6 @@ _FLOAT: Final[Mapping[str, Fault]] = {
     "NaN in one place": _at_one_place(lambda flat, _: flat.dtype.type(np.nan)),
 }
 _NARROWER: Final[Mapping[str, Fault]] = {"in half": _through_half, "in bfloat16": _through_bfloat16}
-
-
 _OFF_BY_ONE = "off by one"
 
 

@@ -16,8 +16,8 @@ from typing import Any, Final, cast
 from mluops_gtest.audit.shapes import Axis, ShapeError, parse_shape
 from mluops_gtest.model.call import OpCall
 from mluops_gtest.model.case import BUFFER_LIMIT
-from mluops_gtest.model.limits import LARGE_ELEMENTS
 from mluops_gtest.model.operator import Check, Operator, OutputSpec, TensorSpec
+from mluops_gtest.model.tensor import LARGE_ELEMENTS
 
 # A parameter by its name, an axis of a tensor, a number, or the product of some of these in any order.
 Term = str | tuple[str, int] | int | frozenset["Term"]

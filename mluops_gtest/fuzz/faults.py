@@ -19,10 +19,9 @@ from mluops_gtest.model.binding import bind_values
 from mluops_gtest.model.call import DEFAULT_ARCH, OLDEST_ARCH, Params
 from mluops_gtest.model.case import Case, Change
 from mluops_gtest.model.dtypes import Layout
-from mluops_gtest.model.limits import LARGE_ELEMENTS
 from mluops_gtest.model.operator import Operator, OutputSpec, ParamField, TensorSpec
 from mluops_gtest.model.space import Space
-from mluops_gtest.model.tensor import Tensor, contiguous
+from mluops_gtest.model.tensor import LARGE_ELEMENTS, Tensor, contiguous
 from mluops_gtest.value import Value
 
 # The call with the fault; None where it cannot have it.

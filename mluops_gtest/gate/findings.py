@@ -20,8 +20,6 @@ from mluops_gtest.timing.stats import duration
 from mluops_gtest.value import Value
 
 _MAX_NAMED = 5
-
-
 # A cause may have many fingerprints; a waiver names one of them for each case.
 _MAX_MARKS = 3
 

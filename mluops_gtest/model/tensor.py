@@ -1,12 +1,15 @@
 """Descriptors and tensors: what is known of a buffer, and the buffer's values."""
 
 import math
+from typing import Final
 
 from msgspec.structs import replace
 
 from mluops_gtest.model.dtypes import Array, DType, Layout
-from mluops_gtest.model.limits import LARGE_ELEMENTS
 from mluops_gtest.value import Value
+
+# A tensor of this many elements or more is "large": every operator answers NOT_SUPPORTED.
+LARGE_ELEMENTS: Final = 2**31
 
 
 class TensorDesc(Value):
