@@ -79,14 +79,14 @@ def _summary(group: "CauseGroup") -> CauseSummary:
     from mluops_gtest.model.reasons.explained import headline_parts, headline_words
 
     head, example = group.headline, group.example
-    operator = group.operator or "several operators"
-    words = f"{operator}: {example.outcome.value}: {example.reason}" if head is None else headline_words(head)
+    operator, outcome = group.operator or "several operators", example.outcome.value
+    words = f"{operator}: {outcome}: {example.reason}" if head is None else headline_words(head)
     place, law_words, condition = ("", "", "") if head is None else headline_parts(head)
     samples = [s for one in example.explained if head is not None and one.output == head.output for s in one.samples]
     return CauseSummary(
         id=_cut(group.mark),
         operator=_cut(group.operator),
-        outcome=example.outcome.value,
+        outcome=outcome,
         headline=_cut(words),
         output="" if head is None else _cut(head.output),
         place=_cut(place),

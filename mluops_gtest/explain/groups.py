@@ -94,8 +94,7 @@ def cause_groups(
         for operator, results in explained.items()
         for group in _of_operator(operator, results, by_operator[operator], shapes.get(operator, {}))
     ]
-    alike = map(_ordered, others.values())
-    for same in alike:
+    for same in map(_ordered, others.values()):
         operators = {result.operator for result in same}
         groups.append(CauseGroup("" if len(operators) > 1 else same[0].operator, same, same[0].fingerprint, same))
     return tuple(sorted(groups, key=lambda group: (-len(group.members), group.members[0].case)))

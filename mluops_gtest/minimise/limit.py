@@ -1,5 +1,3 @@
 """How often a search may call the backend."""
 
-from typing import Final
-
-LIMIT: Final = 300
+LIMIT = 300

@@ -272,7 +272,7 @@ MISTAKES = {
     "masked_col2im_forward": (
         ("mask_h_idx and mask_w_idx are exchanged", "swapped_where_it_fits", "retinanet_twin_float"),
         ("column j goes to pixel j, whatever the masks say", "masks_ignored", "retinanet_twin_float"),
-        ("masks are sorted without their columns", "masks_sorted", "height_2"),
+        ("masks are sorted without their columns", "masks_sorted", "masks_63_float"),
         ("mask_h_idx is sorted without mask_w_idx", "axes_sorted_apart", "width_2"),
         ("masks are counted from 1", "counted_from_one", "retinanet_twin_float"),
         ("masks name the row above", "row_below", "retinanet_twin_float"),

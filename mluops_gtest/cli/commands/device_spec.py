@@ -52,7 +52,7 @@ def command(file: Path | None, measure: bool, out: Path | None) -> None:
             balance = f"{peak / spec.bandwidth:.4g} operations per byte make both a limit"
             say(f"peak       {peak:.4g} operations/s{f' ({dtype})' if dtype else ''}; {balance}")
         return
-    from mluops_gtest.timing.device_spec import describe_host, measure_bandwidth, measure_peak
+    from mluops_gtest.timing.host import describe_host, measure_bandwidth, measure_peak
 
     text = device_spec_text(DeviceSpec("host", measure_bandwidth(), measure_peak()), describe_host())
     if out is None:

@@ -9,7 +9,7 @@ from mluops_gtest.engine.perf import MAX_SAMPLES, CacheSweeper, Sampling, last_l
 from mluops_gtest.engine.reply import Ending, Reply
 from mluops_gtest.model.cause import Killed
 from mluops_gtest.model.status import Status
-from mluops_gtest.timing.device_spec import measure_bandwidth, measure_peak
+from mluops_gtest.timing.host import measure_bandwidth, measure_peak
 from mluops_gtest.timing.statistics import MIN_SAMPLES
 
 STEADY = 1e-3
