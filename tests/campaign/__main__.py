@@ -19,6 +19,7 @@ from tests.campaign.disks import disks
 from tests.campaign.documents import documents
 from tests.campaign.fault_runs import each_alone, guarded, shared_faults, together
 from tests.campaign.faults import everything
+from tests.campaign.histories import histories
 from tests.campaign.interrupts import interrupts
 from tests.campaign.kills import kills
 from tests.campaign.own_process import own_process
@@ -97,6 +98,7 @@ def _chapters(options: argparse.Namespace) -> dict[str, Chapter]:
         "own_process": lambda folder, root, o: own_process(folder, root, o.jobs, quick=o.quick),
         "paths": lambda folder, root, o: paths(folder, root, o.seed, _tries(o, 8, 160), o.jobs),
         "interrupts": lambda folder, root, o: interrupts(folder, root, o.seed, _tries(o, 6, 120), o.jobs),
+        "histories": lambda folder, root, o: histories(folder, root, o.jobs),
         "searches": lambda folder, _, o: searches(folder, o.seed, _tries(o, 1, 12), o.jobs),
         "clusters": lambda folder, root, o: clusters(folder, root, _tries(o, 0, 26)),
         "kills": lambda folder, root, o: kills(folder, root, o.seed, _tries(o, 3, 60), o.jobs),
