@@ -23,7 +23,7 @@ def main() -> None:
 
 def _end_interrupted(*_: object) -> None:
     os.write(2, b"interrupted\n")
-    os._exit(130)  # ExitCode.INTERRUPTED: to import it could be interrupted, too
+    os._exit(128 + signal.SIGINT)  # ExitCode.INTERRUPTED: to import it could be interrupted, too
 
 
 # Processes that `generate -j` starts read this file as well.
