@@ -9,7 +9,7 @@ from benchmarks import baselines, case_files, criteria, large_cases, many_cases,
 from benchmarks.page import line, page
 from benchmarks.reasons import reason_of
 from benchmarks.rows import Clock, Row
-from benchmarks.table import Table, grossly_worse, measured
+from benchmarks.table import Table, current_name, grossly_worse, measured
 
 COMMITTED = Path(__file__).with_name("table.json")
 
@@ -25,7 +25,7 @@ def reasons() -> dict[str, str]:
 
 
 def chosen(words: list[str], quick: bool) -> list[Row]:
-    rows = list(all_rows())
+    rows, words = list(all_rows()), [current_name(word) for word in words]
     for word in words:
         if not any(_begins(row, word) for row in rows):
             raise SystemExit(f"No row begins with {word!r}. The rows are:\n" + "\n".join(row.name for row in rows))

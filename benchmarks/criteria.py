@@ -58,7 +58,7 @@ def rows() -> list[Row]:
         Row("criteria/equal/10M", "10 M float32 that are equal", partial(_rounds, LARGE, DType.FLOAT, True), (), LIMIT),
         Row(
             "criteria/bound/10M",
-            "10 M float32 with the second look: each element against a bound of its own (its bytes count as read)",
+            "10 M float32 with the element-wise check: each element against a bound of its own (its bytes count as read)",
             _second_look,
             (share(LIMIT, 0.45),),
             LIMIT,
@@ -155,7 +155,7 @@ def _second_look() -> Rounds:
             compare(evaluated, baseline, DType.FLOAT, KINDS, lambda: Limits(bound))
 
         yield from interleaved(
-            {"compare and second look": both, LIMIT: partial(read, pool, evaluated, baseline, bound.magnitude)}
+            {"compare and element-wise check": both, LIMIT: partial(read, pool, evaluated, baseline, bound.magnitude)}
         )
 
 

@@ -1,7 +1,7 @@
-"""Several backends hunted with the same draws: `python -m benchmarks.fuzz_backends --cases N BACKEND…`.
+"""Several backends fuzzed with the same draws: `python -m benchmarks.fuzz_backends --cases N BACKEND…`.
 
 As `mluops-test fuzz`, but each call is drawn, and what must come back is computed, once for all backends: that is most
-of the work of a hunt. The corpus keeps failures and how far each operator has come, so that the same command goes on
+of the work of a fuzz run. The corpus keeps failures and how far each operator has come, so that the same command goes on
 where the last one stopped; `--cases` is the number of draws per operator in all. Prints one row per operator.
 """
 
@@ -85,7 +85,7 @@ def hunted(target: FuzzedOperator, runner: EveryBackend, corpus: Corpus, cases: 
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Hunt operator by operator; exit 1 where anything failed."""
+    """Fuzz operator by operator; exit 1 where anything failed."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("backends", nargs="+", help="as for --backend of mluops-test")
     parser.add_argument("--op", action="append", default=[], help="only this operator; repeat it for several")

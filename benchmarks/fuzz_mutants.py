@@ -2,7 +2,7 @@
 
 Every wrong implementation that an operator ships, and every wrong answer to faulty calls that its ordered checks allow
 (a check forgotten, another status, two checks exchanged, outputs written before the call is refused), is the backend of
-a hunt of its own: how many draws it takes until one fails. All of them see the same draws, so that each is made once;
+a fuzz run of its own: how many draws it takes until one fails. All of them see the same draws, so that each is made once;
 an implementation that is found sees no more. Shipped implementations check nothing, so that they see calls that compute
 alone. The table is that of docs/reference/fuzzing.md.
 """
@@ -72,7 +72,7 @@ class _Suspect:
 
 
 def hunted(operator: Operator, drawn: Iterator[DrawnCase], mutants: tuple[Mutant, ...]) -> tuple[Hunted, Hunted]:
-    """The shipped implementations and the wrong statuses, each hunted with these draws."""
+    """The shipped implementations and the wrong statuses, each fuzzed with these draws."""
     statuses = [_Suspect(one.mutant, one.checks) for one in status_mutants(operator)]
     kinds = [[_Suspect(mutant) for mutant in mutants], statuses]
     found: list[dict[str, int | None]] = [dict.fromkeys(one.mutant.name for one in kind) for kind in kinds]

@@ -1,4 +1,4 @@
-"""What the second look costs: default cases with and without it, in one process and in turn, case by case."""
+"""What the element-wise check costs: default cases with and without it, in one process and in turn, case by case."""
 
 import itertools
 import time
@@ -52,11 +52,11 @@ def one_round(session: Session, operators: list[str], turn: int) -> Times:
 
 def rows() -> list[Row]:
     goals = (Goal(WITHOUT, 1.3),)
-    what = "on the numpy backend with the second look"
-    few = Row("second-look/default", f"default cases of {OPERATOR} {what}", partial(_rounds, [OPERATOR]), goals)
+    what = "on the numpy backend with the element-wise check"
+    few = Row("elementwise-check/default", f"default cases of {OPERATOR} {what}", partial(_rounds, [OPERATOR]), goals)
     return [
         few,
-        Row("second-look/every-operator", f"default cases of every operator {what}", partial(_rounds, []), goals),
+        Row("elementwise-check/every-operator", f"default cases of every operator {what}", partial(_rounds, []), goals),
     ]
 
 

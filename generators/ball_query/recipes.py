@@ -199,7 +199,7 @@ def _sites(draw: Draw, dtype: DType, count: int, reach: int) -> Array:
     first = reach + 1 - CENTRED[dtype]
     per_axis = min(-2 * first // step + 1, 64)
     if per_axis**3 < count:
-        raise ValueError(f"{count} shells of {reach} units have no room beside each other; give smaller radii")
+        raise ValueError(f"{count} shells of {reach} units do not fit beside each other; give smaller radii")
     chosen = draw.stream("new_xyz").sample(per_axis**3, count)
     places = np.stack([chosen // per_axis**2, chosen // per_axis % per_axis, chosen % per_axis], axis=1)
     return first + step * places

@@ -158,7 +158,7 @@ WRONG_TABLES = (
     Mutant("first_site_lost", "looks at all sites but the first", _WithoutRow(lambda _: 0).run),
     Mutant("last_site_lost", "looks at all sites but the last", _WithoutRow(lambda sites: sites - 1).run),
     Mutant("outputs_twice", "two threads that find one output both add it", _OutputsTwice().run),
-    Mutant("room_for_inputs", "has room for no more outputs than inputs", _RoomForInputs().run),
+    Mutant("room_for_inputs", "has space for no more outputs than inputs", _RoomForInputs().run),
     Mutant("batch_fastest", "sorts outputs by their place, and by their sample last", _BatchFastest().run),
     spoilt("rows_exchanged", "writes the output row of a pair in front of the input row", _RIGHT, _exchange_rows),
     spoilt("pairs_interleaved", "writes the two rows of each pair side by side", _RIGHT, _interleave),

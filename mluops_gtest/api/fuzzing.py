@@ -1,4 +1,4 @@
-"""A hunt as it is asked for: which operators, from which draw on, on which callers, into which corpus."""
+"""A fuzz run as it is asked for: which operators, from which draw on, on which callers, into which corpus."""
 
 import contextlib
 from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ class HuntRequest(Value):
     run: RunRequest
     operators: tuple[str, ...]
     corpus: Path
-    # None: the seed of the newest hunt in the corpus, else the first.
+    # None: the seed of the newest fuzz run in the corpus, else the first.
     seed: int | None = None
     # Per operator.
     cases: int | None = None
@@ -85,7 +85,7 @@ def hunt(
 
 
 class HuntRunner:
-    """The backend of a hunt, open for any number of calls that somebody else draws."""
+    """The backend of a fuzz run, open for any number of calls that somebody else draws."""
 
     def __init__(self, session: Session, request: RunRequest, keep: OutputKeeper | None = None) -> None:
         """`keep` sees the outputs of every call that answered and should have computed."""
@@ -125,11 +125,11 @@ class HuntRunner:
 
 
 def hunt_options(request: RunRequest) -> Options:
-    """How calls of a hunt are run and judged."""
+    """How calls of a fuzz run are run and judged."""
     stress = None if request.stress is None else Stress.parse(request.stress)
     if stress is not None and stress.times is None:
         raise UsageError(
-            "--stress: say how often each draw is repeated, e.g. --stress 5x; --seconds is for the whole hunt."
+            "--stress: say how often each draw is repeated, e.g. --stress 5x; --seconds is for the whole fuzz run."
         )
     return Options(
         elementwise=True,
@@ -141,7 +141,7 @@ def hunt_options(request: RunRequest) -> Options:
 
 
 def hunt_exit_code(report: HuntReport) -> ExitCode:
-    """What a hunt answers to the shell."""
+    """What a fuzz run answers to the shell."""
     codes = set()
     if report.findings or report.failed or any(is_failure(result) for _, result in report.corpus):
         codes.add(ExitCode.FAILED)

@@ -1,4 +1,4 @@
-"""Wrong outputs made from baselines, without any backend: which of them criteria and second look tell."""
+"""Wrong outputs made from baselines, without any backend: which of them criteria and element-wise check catch."""
 
 import math
 from collections import Counter, defaultdict
@@ -199,12 +199,12 @@ class JudgedFault(Value):
 
     fault: str
     by_criteria: bool
-    by_second_look: bool
+    by_elementwise: bool
 
     @property
     def told(self) -> bool:
         """Somebody does."""
-        return self.by_criteria or self.by_second_look
+        return self.by_criteria or self.by_elementwise
 
 
 def judged_faults(case: Case, operator: Operator, wanted: Container[str] | None = None) -> Iterator[JudgedFault]:
@@ -219,7 +219,7 @@ def judged_faults(case: Case, operator: Operator, wanted: Container[str] | None 
         wrong = {**expectation.results, name: expectation.results[name] + 1}
         silent = replace(case, criteria=tuple(None for _ in case.criteria))
         judgement = judge_values(silent, operator, expectation, {}, wrong, bitwise=False)
-        yield JudgedFault(label(name, _OFF_BY_ONE), bool(judgement.failures), by_second_look=False)
+        yield JudgedFault(label(name, _OFF_BY_ONE), bool(judgement.failures), by_elementwise=False)
     for tensor, criteria in zip(expectation.outputs, case.criteria, strict=True):
         if criteria is not None and not tensor.desc.is_empty:
             yield from _of_output(case, operator, expectation, tensor, look, wanted)
@@ -286,7 +286,7 @@ class FaultRow:
 
     cases: int = 0
     by_criteria: int = 0
-    by_second_look: int = 0
+    by_elementwise: int = 0
     told: int = 0
     # Tag → cases with it, and those that tell.
     families: Counter[str] = field(default_factory=Counter)
@@ -311,7 +311,7 @@ class MeasuredFaults:
             row = self.rows.setdefault(one.fault, FaultRow())
             row.cases += 1
             row.by_criteria += one.by_criteria
-            row.by_second_look += one.by_second_look
+            row.by_elementwise += one.by_elementwise
             row.told += one.told
             row.families.update(case.tags)
             if one.told:

@@ -84,7 +84,7 @@ worker_options = together(
 elementwise_option = click.option(
     "--elementwise/--no-elementwise",
     default=None,
-    help="Elements further off than arithmetic allows: fail the case, or do not look. Default: report them.",
+    help="Elements further off than arithmetic allows: fail the case, or do not check. Default: report them.",
 )
 cluster_options = together(
     click.option(

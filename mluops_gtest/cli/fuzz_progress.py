@@ -1,4 +1,4 @@
-"""The line that shows how a hunt goes: draws, their rate, coverage, failures; in a pipe now and then a plain one."""
+"""The line that shows how a fuzz run goes: draws, their rate, coverage, failures; in a pipe now and then a plain one."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -21,12 +21,12 @@ _EVERY: Final = 30.0
 
 
 class FuzzProgress:
-    """Listens to a hunt and keeps the line up to date."""
+    """Listens to a fuzz run and keeps the line up to date."""
 
     def __init__(
         self, console: Console, limit: float | None, *, shown: bool = True, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """`limit` are the seconds that the hunt may take."""
+        """`limit` are the seconds that the fuzz run may take."""
         self._console, self._limit, self._clock = console, limit, clock
         self._begin = self._last = clock()
         self._note = ""
@@ -41,7 +41,7 @@ class FuzzProgress:
         return Live(get_renderable=self._line, console=self._console, transient=True)
 
     def start(self, targets: Sequence[FuzzedOperator], hosts: "Mapping[str, HostTally] | None" = None) -> None:
-        """The hunt begins, on these hosts if not on this machine alone."""
+        """The fuzz run begins, on these hosts if not on this machine alone."""
         self._hosts = self._hosts if hosts is None else hosts
         self._begin = self._last = self._clock()
         self._note = targets[0].operator.name
@@ -49,7 +49,7 @@ class FuzzProgress:
             self._live.start()
 
     def close(self) -> None:
-        """Remove the line, however the hunt ended."""
+        """Remove the line, however the fuzz run ended."""
         if self._live is not None:
             self._live.stop()
 

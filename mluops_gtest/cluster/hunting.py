@@ -1,4 +1,4 @@
-"""A hunt on a cluster: this process draws and keeps what fails, the workers call and judge."""
+"""A fuzz run on a cluster: this process draws and keeps what fails, the workers call and judge."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -59,12 +59,12 @@ class DrawnCall(Unit):
 
 
 def _call_of(answered: UnitAnswered) -> DrawnCall:
-    assert isinstance(answered.unit, DrawnCall), "a hunt has no other units"
+    assert isinstance(answered.unit, DrawnCall), "a fuzz run has no other units"
     return answered.unit
 
 
 class ClusterHuntLanes(DispatcherLanes):
-    """Runs the jobs of a hunt on the workers of a cluster; implements engine.lanes.AnyLanes."""
+    """Runs the jobs of a fuzz run on the workers of a cluster; implements engine.lanes.AnyLanes."""
 
     def __init__(self, dispatcher: Dispatcher, keeper: Keeper, operators: Operators) -> None:
         super().__init__(dispatcher)

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class DispatcherLanes:
-    """What the lanes of a run and of a hunt share: how they end."""
+    """What the lanes of a run and of a fuzz run share: how they end."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher

@@ -61,7 +61,7 @@ def open_cluster(
         }
         # On all of them at once, before the clock of the run starts.
         tried = opening.tried(run, setup)
-        # A hunt would have to remember every call that it has made.
+        # A fuzz run would have to remember every call that it has made.
         retracts = not is_hunt
         look_at, timeout = opening.look_at, request.timeout
         yield Dispatcher(client, run, setup, look_at, complain, audit(tried), timeout, retracts=retracts), tried

@@ -1,4 +1,4 @@
-"""The second look: every element by itself, held to what arithmetic allows.
+"""The element-wise check: every element by itself, held to what arithmetic allows.
 
 diff1 and diff2 judge an output as a whole, so that one wrong element among a million passes. Here each element may be
 off by γ(n) · Σ|terms|, with γ(n) = n·u / (1 − n·u), by underflow, and by the roundings of the result and of the stored

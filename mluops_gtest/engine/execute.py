@@ -44,7 +44,7 @@ class Options(Value):
 
     repeat: int = 1
     bitwise: bool = False
-    # Elements beyond what arithmetic allows: True fails the case, None reports them, False does not look.
+    # Elements beyond what arithmetic allows: True fails the case, None reports them, False does not check.
     elementwise: bool | None = None
     # Where elements have bounds these alone decide: data that are not conditioned may leave the criteria.
     bounds_alone: bool = False

@@ -151,7 +151,7 @@ def _words(error: BaseException) -> str:
     try:
         return cut_text(str(error), _MAX_REASON)
     except Exception as another:
-        return f"its text cannot be told ({type(another).__name__})"
+        return f"its text cannot be shown ({type(another).__name__})"
 
 
 def _status(backend: OfferedBackend, answer: Any) -> Status:

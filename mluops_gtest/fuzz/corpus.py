@@ -1,4 +1,4 @@
-"""The folder that a hunt keeps: a case file per cause, an index of them, and how far each hunt has come."""
+"""The folder that a fuzz run keeps: a case file per cause, an index of them, and how far each fuzz run has come."""
 
 import hashlib
 import re
@@ -28,6 +28,8 @@ T = TypeVar("T")
 INDEX: Final = "corpus.json"
 STATE: Final = "state.json"
 _FORMAT: Final = 1
+# Keys of files that earlier versions wrote.
+_FORMER_KEYS: Final = {"hunts": "fuzz_runs"}
 _UNFIT: Final = re.compile(r"[^a-z0-9]+")
 
 
@@ -45,7 +47,7 @@ class Kept(Value):
 
 
 class Progress(Value):
-    """How far a hunt has come: so many draws of this seed are done, and these pairs of classes were met."""
+    """How far a fuzz run has come: so many draws of this seed are done, and these pairs of classes were met."""
 
     operator: str
     backend: str
@@ -63,7 +65,7 @@ class _Index(Value):
 
 class _State(Value):
     format: int
-    hunts: tuple[Progress, ...]
+    fuzz_runs: tuple[Progress, ...]
 
 
 class Corpus:
@@ -75,7 +77,7 @@ class Corpus:
         self._lock = Lock()
         index, state = _read(folder / INDEX, _Index), _read(folder / STATE, _State)
         self._kept = {} if index is None else {kept.file: kept for kept in index.cases}
-        self._hunts = {} if state is None else {_key(hunt): hunt for hunt in state.hunts}
+        self._hunts = {} if state is None else {_key(hunt): hunt for hunt in state.fuzz_runs}
 
     @cached_property
     def _schema(self) -> Schema:
@@ -135,12 +137,12 @@ class Corpus:
         replace_file(self.folder / INDEX, [json_bytes({"format": _FORMAT, "cases": cases}, indent=1)])
 
     def progress(self, wanted: Progress) -> Progress:
-        """How far the hunt has come for this operator, backend, seed and space; none of it where it is new."""
+        """How far the fuzz run has come for this operator, backend, seed and space; none of it where it is new."""
         found = self._hunts.get(_key(wanted), wanted)
         return found if found.space == wanted.space else wanted
 
     def last_seed(self, operator: str, backend: str) -> int | None:
-        """The seed of the newest hunt of that operator on that backend."""
+        """The seed of the newest fuzz run of that operator on that backend."""
         seeds = [hunt.seed for hunt in self._hunts.values() if (hunt.operator, hunt.backend) == (operator, backend)]
         return seeds[-1] if seeds else None
 
@@ -151,7 +153,7 @@ class Corpus:
                 # The newest last.
                 self._hunts.pop(_key(hunt), None)
                 self._hunts[_key(hunt)] = hunt
-            record = {"format": _FORMAT, "hunts": [asdict(hunt) for hunt in self._hunts.values()]}
+            record = {"format": _FORMAT, "fuzz_runs": [asdict(hunt) for hunt in self._hunts.values()]}
             replace_file(self.folder / STATE, [json_bytes(record, indent=1)])
 
 
@@ -168,4 +170,7 @@ def _read(path: Path, wanted: type[T]) -> T | None:
     except OSError as error:
         raise ContentError(f"{path}: cannot be read: {error.strerror or error}.") from error
     source = Source(str(path), "Repair or remove it; the case files beside it are run all the same.")
-    return convert(decode_json(data, source), wanted, source)
+    record = decode_json(data, source)
+    if isinstance(record, dict):
+        record = {_FORMER_KEYS.get(key, key): value for key, value in record.items()}
+    return convert(record, wanted, source)

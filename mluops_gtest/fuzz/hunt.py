@@ -46,12 +46,12 @@ class FuzzedOperator:
 
     @property
     def begun(self) -> Progress:
-        """The hunt, as if nothing were done."""
+        """The fuzz run, as if nothing were done."""
         return Progress(self.operator.name, self.backend, self.draws.seed, self.draws.digest)
 
     @property
     def progress(self) -> Progress:
-        """How far the hunt is."""
+        """How far the fuzz run is."""
         new = self.begun
         return Progress(new.operator, new.backend, new.seed, new.space, self.done, self.coverage.to_text())
 
@@ -196,7 +196,7 @@ class Ran(Value):
 
 @dataclass(slots=True)
 class HuntReport:
-    """What a hunt came to."""
+    """What a fuzz run came to."""
 
     targets: Sequence[FuzzedOperator]
     seconds: float = 0.0

@@ -60,7 +60,7 @@ class Worst(Value):
 
 
 class ElementReading(Value):
-    """The second look at one output: its elements beyond what arithmetic allows, and the worst of them."""
+    """The element-wise check at one output: its elements beyond what arithmetic allows, and the worst of them."""
 
     output: str
     precision: str

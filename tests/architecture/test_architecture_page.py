@@ -1,4 +1,4 @@
-"""docs/architecture.md shows the house as it is."""
+"""docs/architecture.md shows the packages as they are."""
 
 import ast
 import re

@@ -451,7 +451,7 @@ def test_clear_clouds_use_every_bit_and_come_near_the_sphere(dtype):
         ("shells", {}, {"squares": (7,), "each": 1}, "7 is no sum of three squares"),
         ("planted", {}, {"centres": 2, "points": 3, "hits": (1, 1), "rows": (0, 1)}, "a point lies in one shell"),
         ("planted", {}, {"centres": 2, "points": 3, "hits": (1,), "rows": ()}, "go in pairs"),
-        ("planted", {"max_radius": 9}, {"centres": 9, "points": 3, "hits": (1,), "rows": (0,)}, "have no room"),
+        ("planted", {"max_radius": 9}, {"centres": 9, "points": 3, "hits": (1,), "rows": (0,)}, "do not fit"),
         ("precise", {"max_radius": 14}, {"centres": 2, "points": 3}, "leaves the range"),
         ("precise", {"max_radius": 6}, {"centres": 40, "points": 15000}, "keep clear"),
     ],

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.toy_root import GENERATOR
 
-# diff1 and diff2 of 1e-6, and no bound: one element in its last place is not told.
+# diff1 and diff2 of 1e-6, and no bound: one element in its last place is not caught.
 BLIND = "y: one ulp"
 ACCEPTED = "    accepted_faults=NAMES,\n    theory="
 LARGER = """\
@@ -37,16 +37,16 @@ def audit(cli, toy_with):
 def test_a_fault_that_no_case_tells_is_an_exit_code(audit):
     result = audit()
     assert result.code == 1
-    assert f"scale_by: {BLIND}: no case tells it" in result.out
+    assert f"scale_by: {BLIND}: no case catches it" in result.out
     assert "accepted_faults" in result.out
-    assert result.lines[-1].endswith("1 not told, 0 accepted, 0 of these wrongly")
+    assert result.lines[-1].endswith("1 not caught, 0 accepted, 0 of these wrongly")
 
 
 def test_a_fault_may_be_accepted_with_a_reason(audit):
     assert audit(accepted={BLIND: "norms judge"}).code == 0
 
 
-@pytest.mark.parametrize(("name", "why"), [("y: zero", "a case tells it"), ("z: zero", "no output can have it")])
+@pytest.mark.parametrize(("name", "why"), [("y: zero", "a case catches it"), ("z: zero", "no output can have it")])
 def test_an_acceptance_that_is_not_needed_is_told(audit, name, why):
     result = audit(accepted={BLIND: "norms judge", name: "why not"})
     assert result.code == 1
@@ -65,7 +65,7 @@ def test_programs_get_everything(audit):
     assert record["not_told"] == [BLIND]
     assert record["let_through"]["scale_by/ramp_2"] == [BLIND]
     row = record["faults"]["y: last 1024 dropped"]
-    assert (row["cases"], row["by_criteria"], row["by_second_look"], row["told"]) == (1, 1, 0, 1)
+    assert (row["cases"], row["by_criteria"], row["by_elementwise"], row["told"]) == (1, 1, 0, 1)
     assert record["told_by_one_case_alone"]["y: last 1024 dropped"] == "scale_by/ramp_3000"
     assert row["families"] == {"boundary": 1}
 

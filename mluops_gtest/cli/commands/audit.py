@@ -17,11 +17,11 @@ Examples:
   mluops-test audit operators --rules                      what each rule demands
   mluops-test audit operators --format json                for programs
   mluops-test audit mutants -j 2                           which cases catch which wrong implementation?
-  mluops-test audit outputs                                which wrong outputs do the cases tell?
+  mluops-test audit outputs                                which wrong outputs do the cases catch?
 """
 _OUTPUTS_EPILOG = """\b
 Examples:
-  mluops-test audit outputs --first-catch                  is each fault told at all? Takes seconds
+  mluops-test audit outputs --first-catch                  is each fault caught at all? Takes seconds
   mluops-test audit outputs --op ball_query                one operator: faults by families of cases
   mluops-test audit outputs --op ball_query --list         what each case lets through
   mluops-test audit outputs ball_query/hits_around_nsample_float --list    one case
@@ -160,15 +160,17 @@ def mutants(
 
 @command.command("outputs", epilog=_OUTPUTS_EPILOG)
 @selection_options
-@click.option("--first-catch", is_flag=True, help="Leave each fault at the first case that tells it, small ones first.")
+@click.option(
+    "--first-catch", is_flag=True, help="Leave each fault at the first case that catches it, small ones first."
+)
 @click.option("--list", "every", is_flag=True, help="Name the faults that each case lets through.")
 @format_option("text", "json", "markdown")
 def outputs(query: Query, roots: tuple[str, ...], first_catch: bool, every: bool, form: str) -> int:
-    """Make wrong outputs from the baselines of cases and count which are told, without any backend.
+    """Make wrong outputs from the baselines of cases and count which are caught, without any backend.
 
     Each is judged twice: by the criteria of the documents, and element by element by what arithmetic allows. Without
-    a selection the default set is measured. Exit 1 if no case of an operator tells a fault that it does not accept, or
-    if one tells a fault that it does.
+    a selection the default set is measured. Exit 1 if no case of an operator catches a fault that it does not accept,
+    or if one catches a fault that it does.
     """
     from mluops_gtest.api.session import Session
     from mluops_gtest.audit.outputs import has_room, measured

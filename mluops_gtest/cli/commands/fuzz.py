@@ -18,7 +18,7 @@ Examples:
   mluops-test fuzz --backend c:./libk.so --cases 2000 --seed 7   2000 draws per operator, the same ones everywhere
   mluops-test fuzz --backend c:./libk.so --guard-pages           also find reads outside a buffer
   mluops-test fuzz --backend c:./libk.so --stress 5x             each draw five times, with changing threads
-  mluops-test fuzz --backend c:./libk.so --corpus corpus         go on where the last hunt stopped, old failures first
+  mluops-test fuzz --backend c:./libk.so --corpus corpus         go on where the last run stopped, old failures first
   mluops-test fuzz --backend mlu --cluster tcp://node1:8786      on many machines, see docs/how-to/many-machines.md
 """
 
@@ -45,7 +45,7 @@ Examples:
     type=click.IntRange(0, 2**32 - 1),
     metavar="N",
     help="Draw the calls of this seed, e.g. --seed 7; another one on every machine.  "
-    "[default: that of the last hunt in the corpus, else 0]",
+    "[default: that of the last fuzz run in the corpus, else 0]",
 )
 @click.option(
     "--corpus",

@@ -1,4 +1,4 @@
-"""What a hunt found, for people: a table of the operators, every cause with its file, and how to see it again."""
+"""What a fuzz run found, for people: a table of the operators, every cause with its file, and how to see it again."""
 
 import shlex
 from collections.abc import Iterator

@@ -23,10 +23,10 @@ class OutputsPage(Value):
             yield from _aligned([_head(one), *_table(one)])
             if every:
                 for case, missed in one.let_through.items():
-                    yield f"{case} lets through: {', '.join(missed)}" if missed else f"{case} tells all"
+                    yield f"{case} lets through: {', '.join(missed)}" if missed else f"{case} catches all"
             if not self.first_catch:
                 alone = len(one.let_through) - len(one.replaceable)
-                yield f"{one.operator}: {alone} of {counted(len(one.let_through), 'case')} tell what no other tells"
+                yield f"{one.operator}: {alone} of {counted(len(one.let_through), 'case')} catch what no other catches"
             yield ""
         for one in self.measured:
             yield from _problems(one)
@@ -35,17 +35,17 @@ class OutputsPage(Value):
         faults = sum(len(one.rows) for one in self.measured)
         yield (
             f"{counted(len(self.measured), 'operator')}, {counted(cases, 'case')}, {counted(faults, 'fault')}: "
-            f"{uncaught} not told, {sum(len(one.accepted) for one in self.measured)} accepted, {stale} of these wrongly"
+            f"{uncaught} not caught, {sum(len(one.accepted) for one in self.measured)} accepted, {stale} of these wrongly"
         )
 
     def markdown(self) -> Iterator[str]:
         """One table over all operators: per fault, how many of the cases that it changes tell it, by whom."""
         names = dict.fromkeys(name.partition(": ")[2] for one in self.measured for name in one.rows)
-        yield "| fault | cases | by the criteria | by the second look | by either | operators with a blind case |"
+        yield "| fault | cases | by the criteria | by the element-wise check | by either | operators with a case that misses it |"
         yield "|---|---:|---:|---:|---:|---|"
         for fault in names:
             rows = [(one.operator, row) for one in self.measured for row in _rows_of(one, fault)]
-            total = [sum(getattr(row, name) for _, row in rows) for name in ("cases", "by_criteria", "by_second_look")]
+            total = [sum(getattr(row, name) for _, row in rows) for name in ("cases", "by_criteria", "by_elementwise")]
             told = sum(row.told for _, row in rows)
             blind = sorted({operator for operator, row in rows if row.told < row.cases})
             yield f"| {fault} | {' | '.join(map(str, total))} | {told} | {', '.join(blind) or '–'} |"
@@ -65,7 +65,7 @@ class OutputsPage(Value):
 
 
 def _record(row: FaultRow) -> dict[str, Any]:
-    counts = {name: getattr(row, name) for name in ("cases", "by_criteria", "by_second_look", "told")}
+    counts = {name: getattr(row, name) for name in ("cases", "by_criteria", "by_elementwise", "told")}
     return {**counts, "families": dict(row.families), "told_in": dict(row.told_in)}
 
 
@@ -78,13 +78,13 @@ def _families(one: MeasuredFaults) -> list[str]:
 
 
 def _head(one: MeasuredFaults) -> list[str]:
-    return [one.operator, "cases", "criteria", "second look", "either", *_families(one)]
+    return [one.operator, "cases", "criteria", "element-wise", "either", *_families(one)]
 
 
 def _table(one: MeasuredFaults) -> Iterator[list[str]]:
     for name, row in one.rows.items():
         shares = [f"{row.told_in[tag]}/{row.families[tag]}" if row.families[tag] else "" for tag in _families(one)]
-        counts = (row.cases, row.by_criteria, row.by_second_look, row.told)
+        counts = (row.cases, row.by_criteria, row.by_elementwise, row.told)
         accepted = ["accepted"] if name in one.accepted else []
         yield [name, *map(str, counts), *shares, *accepted]
 
@@ -100,11 +100,11 @@ def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 def _problems(one: MeasuredFaults) -> Iterator[str]:
     for name in one.uncaught:
-        why = "no case tells it" if one.rows[name].cases else "it changes nothing in any of the cases"
+        why = "no case catches it" if one.rows[name].cases else "it changes nothing in any of the cases"
         yield (
             f"{one.operator}: {name}: {why}\n  Declare a case that does, or say in the operator's accepted_faults why "
             "none need."
         )
     for name in one.stale:
-        known = "a case tells it" if name in one.rows else "no output can have it"
+        known = "a case catches it" if name in one.rows else "no output can have it"
         yield f"{one.operator}: {name}: {known}, so accepted_faults need not name it"

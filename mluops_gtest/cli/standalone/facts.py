@@ -153,7 +153,7 @@ def _kept(kept: Array | None, tensor: Tensor) -> Array | None:
 
 
 def _allowed(shown: Shown, tensor: Tensor) -> tuple[int, float] | None:
-    """Of an output that fails by the second look alone."""
+    """Of an output that fails by the element-wise check alone."""
     if not any(isinstance(cause, BeyondBound) and cause.output == tensor.id for cause in shown.result.causes):
         return None
     reading = next(one for one in shown.result.elements if one.output == tensor.id)

@@ -150,7 +150,7 @@ WORDS: Final[Words] = {
     c.Shortage: "this machine does not give the case what it needs: {0.exception}: {0.text}",
     c.Bug: "a bug of mluops-test: {0.exception}: {0.text}",
     c.Disturbed: _disturbed,
-    c.NoRoom: "no worker has room for the tensors of this case under the limits of this system",
+    c.NoRoom: "no worker can hold the tensors of this case under the limits of this system",
     c.Raised: "{0.exception}: {0.text}",
     c.SupportsRaised: "supports({0.operator!r}) raised {0.exception}: {0.text}",
     c.BadAnswer: "{0.text}",

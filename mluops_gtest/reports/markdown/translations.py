@@ -222,7 +222,7 @@ WORDS: dict[str, tuple[str, str]] = {
     "interrupted": ("The run was interrupted.", "测试运行被中断。"),
     "counts": ("Outcomes: {counts}.", "结果统计：{counts}。"),
     "measured": (
-        "Cases with measured performance: {cases}; below what the acceptance asks: {low}; not judged: {unjudged}.",
+        "Cases with measured performance: {cases}; below what the acceptance requires: {low}; not judged: {unjudged}.",
         "{cases} 个用例测试了性能，其中 {low} 个未达到验收标准，{unjudged} 个未评判。",
     ),
     "problems": ("Open problems", "遗留问题"),
@@ -242,7 +242,7 @@ WORDS: dict[str, tuple[str, str]] = {
     "repro": ("repro", "复现"),
     "arbitrated": ("exact", "精确重算"),
     "low": (
-        "{operator}, {case}: {side} efficiency {reached}, {wanted} is asked",
+        "{operator}, {case}: {side} efficiency {reached}, {wanted} is required",
         "{operator}，{case}：{side} {reached}，要求 {wanted}",
     ),
     "side_io": ("IO", "IO 效率"),

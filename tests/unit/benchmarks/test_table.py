@@ -93,6 +93,19 @@ def test_a_table_comes_back_from_its_file(tmp_path):
     assert Table.read(tmp_path / "table.json") == written
 
 
+def test_rows_of_a_file_with_a_former_name_have_the_present_one(tmp_path):
+    table(row("second-look/default"), row("group/second-look")).write(tmp_path / "old.json")
+    assert [one.name for one in Table.read(tmp_path / "old.json").rows] == [
+        "elementwise-check/default",
+        "group/second-look",
+    ]
+
+
+@pytest.mark.parametrize("word", ["second-look", "second-look/", "second-look/default", "elementwise-check/default"])
+def test_a_former_name_selects_the_row(word):
+    assert "elementwise-check/default" in [one.name for one in command.chosen([word], quick=False)]
+
+
 def test_the_page_groups_rows_and_tells_why_goals_are_missed():
     text = page(
         table(row(goals=(share("limit", 0.45),)), row("memory/peak", unit="B")), {"group/row": "It waits.", "new": ""}

@@ -1,6 +1,7 @@
-"""What a hunt keeps: case files that are read back, an index, and how far it has come."""
+"""What a fuzz run keeps: case files that are read back, an index, and how far it has come."""
 
 import dataclasses
+import json
 from pathlib import Path
 
 import pytest
@@ -68,7 +69,7 @@ def test_files_that_somebody_put_there_are_part_of_it(corpus):
     assert set(again.files(NAME)) == {path, mine}
 
 
-def test_the_progress_of_a_hunt_is_found_again_for_its_seed_and_space(corpus):
+def test_the_progress_of_a_fuzz_run_is_found_again_for_its_seed_and_space(corpus):
     new = Progress(NAME, "b.py", 7, "abc")
     assert corpus.progress(new) == new
     done = dataclasses.replace(new, draws=40, seen="ff")
@@ -81,8 +82,19 @@ def test_the_progress_of_a_hunt_is_found_again_for_its_seed_and_space(corpus):
         assert again.progress(wanted) == wanted
 
 
+def test_progress_that_an_earlier_version_wrote_is_read_and_written_with_the_new_key(corpus):
+    done = Progress(NAME, "b.py", 7, "abc", draws=40, seen="ff")
+    record = {"format": 1, "hunts": [dataclasses.asdict(done)]}
+    (corpus.folder / STATE).write_text(json.dumps(record))
+    old = Corpus(corpus.folder, OPERATORS)
+    assert old.last_seed(NAME, "b.py") == 7
+    assert old.progress(Progress(NAME, "b.py", 7, "abc")) == done
+    old.remember(())
+    assert json.loads((corpus.folder / STATE).read_text()) == {"format": 1, "fuzz_runs": record["hunts"]}
+
+
 @pytest.mark.parametrize("name", [INDEX, STATE])
 def test_a_damaged_file_is_told(corpus, name):
-    (corpus.folder / name).write_text('{"format": 1, "cases": 3, "hunts": 3}')
+    (corpus.folder / name).write_text('{"format": 1, "cases": 3, "fuzz_runs": 3}')
     with pytest.raises(ContentError, match=rf"{name}: .*Repair or remove it"):
         Corpus(corpus.folder, OPERATORS)

@@ -68,7 +68,7 @@ SAID = [
     ),
     (
         c.NoRoom(),
-        "no worker has room for the tensors of this case under the limits of this system",
+        "no worker can hold the tensors of this case under the limits of this system",
         "在本系统的限制下，没有工作进程放得下该用例的张量",
     ),
     (c.Raised("ValueError", "x"), "ValueError: x", "后端抛出异常 ValueError：x"),

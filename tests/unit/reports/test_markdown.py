@@ -234,7 +234,7 @@ class TestPerformance:
     def test_networks_must_reach_more(self, tags, accepted):
         lines = lines_of(self.timed(*tags), device=DEVICE)
         assert row(lines, "`op` | 100.0")[8] == accepted
-        problem = "1. `op`, `op/a`: IO efficiency 40.0 %, 60 % is asked"
+        problem = "1. `op`, `op/a`: IO efficiency 40.0 %, 60 % is required"
         assert (problem in lines) is (accepted == "no")
 
     def test_an_operator_that_only_moves_data_has_no_compute_efficiency(self):
@@ -254,7 +254,7 @@ class TestPerformance:
         # 4 kB take 40 ns at best: whatever the kernel does, most of the 100 µs is its launch.
         lines = lines_of(self.timed("network", io=4e3, ops=4e4), device=DEVICE)
         assert row(lines, "`op` | 100.0")[8] == "too short to judge"
-        assert "Cases with measured performance: 1; below what the acceptance asks: 0; not judged: 1." in lines
+        assert "Cases with measured performance: 1; below what the acceptance requires: 0; not judged: 1." in lines
         assert WORDS["no_problems"][0] in lines
 
     def test_nothing_measured_says_how_to_measure(self):
