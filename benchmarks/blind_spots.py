@@ -2,9 +2,9 @@
 
 Every default and network case is run on the numpy backend. Then one element of a float output is doubled, zeroed,
 negated or replaced by its neighbour, at N random places each, and each such output is judged: by the document's
-criteria alone, and with the element-wise check, which holds half outputs to half arithmetic. Only what one element adds to the
-sums of diff1 and diff2 is computed anew; `--verify` asks the real judge about some of the places. Integer outputs are
-left out: one differing element of them fails under any criterion.
+criteria alone, and with the element-wise check, which holds half outputs to half arithmetic. Only what one element
+adds to the sums of diff1 and diff2 is computed anew; `--verify` asks the real judge about some of the places. Integer
+outputs are left out: one differing element of them fails under any criterion.
 """
 
 import argparse
@@ -60,7 +60,7 @@ class Tally:
 
     changed: int = 0
     by_criteria: int = 0
-    # By the criteria or by the element-wise check; and by a look that holds half outputs to float, where that is declared.
+    # By the criteria or the element-wise check; and by one that holds half outputs to float, where that is declared.
     found: int = 0
     by_float: int = 0
     # Changed by more than twice what arithmetic allows there, and how many of these were found.
@@ -181,7 +181,7 @@ def _tally(
 def _second_look(
     pair: OutputPair, bound: Bound | None, places: Array, changed: Array, precision: Precision
 ) -> tuple[Array, Array]:
-    """Per place whether the element-wise check sees the element; and the bound of the right or the wrong one, if larger."""
+    """Per place whether the element-wise check finds it; and the bound of the right or the wrong element, if larger."""
     if bound is None:
         return np.zeros(places.size, bool), np.full(places.size, np.inf)
     index = np.unravel_index(places, pair.got.shape)

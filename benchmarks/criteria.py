@@ -58,7 +58,7 @@ def rows() -> list[Row]:
         Row("criteria/equal/10M", "10 M float32 that are equal", partial(_rounds, LARGE, DType.FLOAT, True), (), LIMIT),
         Row(
             "criteria/bound/10M",
-            "10 M float32 with the element-wise check: each element against a bound of its own (its bytes count as read)",
+            "10 M float32 with the element-wise check: each against a bound of its own (its bytes count as read)",
             _second_look,
             (share(LIMIT, 0.45),),
             LIMIT,

@@ -1,8 +1,8 @@
 """Several backends fuzzed with the same draws: `python -m benchmarks.fuzz_backends --cases N BACKEND…`.
 
 As `mluops-test fuzz`, but each call is drawn, and what must come back is computed, once for all backends: that is most
-of the work of a fuzz run. The corpus keeps failures and how far each operator has come, so that the same command goes on
-where the last one stopped; `--cases` is the number of draws per operator in all. Prints one row per operator.
+of the work of a fuzz run. The corpus keeps failures and how far each operator has come, so that the same command goes
+on where the last one stopped; `--cases` is the number of draws per operator in all. Prints one row per operator.
 """
 
 import argparse

@@ -28,7 +28,7 @@ _SIZE_REMEDY: Final = "Let the recipe draw data in which the first and the last 
 
 
 def sizes_live(subject: Subject) -> Problems:
-    """A case declared for a size has it, and an implementation that loses the first or the last index is found wrong."""
+    """A case declared for a size has it, and an implementation that loses the first or the last index fails."""
     declared = [draft for draft in subject.drafts if draft.sizes]
     used = {name for draft in declared for name in draft.sizes}
     if not subject.operator.sizes:

@@ -1,4 +1,4 @@
-"""The line that shows how a fuzz run goes: draws, their rate, coverage, failures; in a pipe now and then a plain one."""
+"""The line that shows a fuzz run: draws, their rate, coverage, failures; in a pipe a plain one now and then."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence

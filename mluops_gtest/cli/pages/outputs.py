@@ -35,13 +35,14 @@ class OutputsPage(Value):
         faults = sum(len(one.rows) for one in self.measured)
         yield (
             f"{counted(len(self.measured), 'operator')}, {counted(cases, 'case')}, {counted(faults, 'fault')}: "
-            f"{uncaught} not caught, {sum(len(one.accepted) for one in self.measured)} accepted, {stale} of these wrongly"
+            f"{uncaught} not caught, {sum(len(one.accepted) for one in self.measured)} accepted, "
+            f"{stale} of these wrongly"
         )
 
     def markdown(self) -> Iterator[str]:
         """One table over all operators: per fault, how many of the cases that it changes tell it, by whom."""
         names = dict.fromkeys(name.partition(": ")[2] for one in self.measured for name in one.rows)
-        yield "| fault | cases | by the criteria | by the element-wise check | by either | operators with a case that misses it |"
+        yield "| fault | cases | by the criteria | by the element-wise check | by either | operators with a miss |"
         yield "|---|---:|---:|---:|---:|---|"
         for fault in names:
             rows = [(one.operator, row) for one in self.measured for row in _rows_of(one, fault)]
