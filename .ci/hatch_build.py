@@ -42,7 +42,7 @@ class ContentHook(BuildHookInterface):
             self._temporary.cleanup()
 
     def _building(self) -> ModuleType:
-        """native/building.py, which is not installed yet."""
+        """base/native/library.py, which is not installed yet."""
         path = Path(self.root, "mluops_gtest", "native", "building.py")
         spec = importlib.util.spec_from_file_location("native_building", path)
         assert spec is not None

@@ -15,11 +15,11 @@ from benchmarks.rows import Goal, Rounds, Row, interleaved
 from mluops_gtest.authoring import Draw, call_of
 from mluops_gtest.backends.numpy_backend import NumpyBackend
 from mluops_gtest.backends.torch_backend import TorchBackend
-from mluops_gtest.content.declarations import load_declarations
-from mluops_gtest.content.operators import load_operator, load_operators
-from mluops_gtest.model.call import OpCall
-from mluops_gtest.model.dtypes import Array, DType
-from mluops_gtest.model.operator import Operator
+from mluops_gtest.catalog.declarations import load_declarations
+from mluops_gtest.catalog.operators import load_operator, load_operators
+from mluops_gtest.core.call import OpCall
+from mluops_gtest.core.operator import Operator
+from mluops_gtest.core.tensor import Array, DType
 
 ROOT = Path(__file__).resolve().parents[1]
 C, BLAS, SPCONV = "plain C, 1 thread", "BLAS alone, float64", "spconv"

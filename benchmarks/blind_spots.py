@@ -19,25 +19,22 @@ from pathlib import Path
 
 import numpy as np
 
-from mluops_gtest.api.session import Session
 from mluops_gtest.backends.numpy_backend import NumpyBackend
-from mluops_gtest.content.selection import Selected
-from mluops_gtest.criteria.blocks import elements_of
-from mluops_gtest.criteria.elementwise import allowances, can_be_bounded
-from mluops_gtest.criteria.figures import EPSILON
-from mluops_gtest.engine.caller import InlineCaller
-from mluops_gtest.engine.execute import Executor, Options
-from mluops_gtest.engine.judge import judge_values
-from mluops_gtest.engine.outputs import CaseOutputs, OutputPair
-from mluops_gtest.engine.second_look import SecondLook
-from mluops_gtest.generate.kept_bounds import KeptBounds
-from mluops_gtest.model.bound import Bound
-from mluops_gtest.model.cause import BeyondBound
-from mluops_gtest.model.criterion import CriterionKind
-from mluops_gtest.model.dtypes import Array, DType
-from mluops_gtest.model.outcome import Outcome
-from mluops_gtest.model.precision import Precision, WorkingPrecision
-from mluops_gtest.model.query import Query
+from mluops_gtest.catalog.bound_cache import KeptBounds
+from mluops_gtest.catalog.selection import Selected, Session
+from mluops_gtest.core.case import Query
+from mluops_gtest.core.cause import BeyondBound
+from mluops_gtest.core.operator import Bound
+from mluops_gtest.core.outcome import Outcome
+from mluops_gtest.core.tensor import Array, CriterionKind, DType, Precision, WorkingPrecision
+from mluops_gtest.judging.blocks import elements_of
+from mluops_gtest.judging.elementwise import allowances, can_be_bounded
+from mluops_gtest.judging.elementwise_check import SecondLook
+from mluops_gtest.judging.figures import EPSILON
+from mluops_gtest.judging.verdict import judge_values
+from mluops_gtest.running.caller import InlineCaller
+from mluops_gtest.running.case_run import Executor, Options
+from mluops_gtest.running.outputs import CaseOutputs, OutputPair
 
 # What becomes of the chosen elements of a flat output.
 CHANGES: Mapping[str, Callable[[Array, Array], Array]] = {

@@ -12,13 +12,12 @@ from google.protobuf import text_format
 
 from benchmarks.plain_c import at, compiled, number
 from benchmarks.rows import Goal, Rounds, Row, interleaved
-from mluops_gtest.codec.case_files.elements import decode, encode
-from mluops_gtest.codec.case_files.files import read_document, write_document
-from mluops_gtest.codec.schema.schema import Document, Schema, TensorDocument, proto_files
-from mluops_gtest.codec.wire.text_reader import read_text
-from mluops_gtest.codec.wire.text_writer import write_text
-from mluops_gtest.model.dtypes import Array, DType
-from mluops_gtest.native.library import numpy_alone
+from mluops_gtest.base.native.library import numpy_alone
+from mluops_gtest.casefiles.elements import decode, encode
+from mluops_gtest.casefiles.files import read_document, write_document, write_text
+from mluops_gtest.casefiles.schema import Document, Schema, TensorDocument, proto_files
+from mluops_gtest.casefiles.text_reader import read_text
+from mluops_gtest.core.tensor import Array, DType
 
 SCHEMA = Schema.of(())
 COUNT = 1_000_000

@@ -10,12 +10,11 @@ import numpy as np
 
 from benchmarks.plain_c import at, compiled, number
 from benchmarks.rows import Goal, Round, Rounds, Row, interleaved, share
-from mluops_gtest.criteria import compare
-from mluops_gtest.criteria.elementwise import Limits
-from mluops_gtest.model.bound import Bound
-from mluops_gtest.model.criterion import CriterionKind
-from mluops_gtest.model.dtypes import Array, DType
-from mluops_gtest.native.library import numpy_alone
+from mluops_gtest.base.native.library import numpy_alone
+from mluops_gtest.core.operator import Bound
+from mluops_gtest.core.tensor import Array, CriterionKind, DType
+from mluops_gtest.judging.criteria import compare
+from mluops_gtest.judging.elementwise import Limits
 
 KINDS = (CriterionKind.DIFF1, CriterionKind.DIFF2, CriterionKind.DIFF3, CriterionKind.DIFF3_2)
 LARGE = 10_000_000

@@ -14,20 +14,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeVar
 
-from mluops_gtest.api.fuzzing import HuntRequest, targets_of
-from mluops_gtest.api.session import Session
-from mluops_gtest.engine.callers import open_callers
-from mluops_gtest.engine.execute import Executor, Options
-from mluops_gtest.engine.expectation import expectation_of
-from mluops_gtest.engine.request import RunRequest
-from mluops_gtest.fuzz.corpus import Corpus
-from mluops_gtest.fuzz.hunt import FuzzedOperator, Hunt, is_failure, lanes_here
-from mluops_gtest.model.bounds import computed_bounds
-from mluops_gtest.model.case import Case
-from mluops_gtest.model.operator import Operator
-from mluops_gtest.model.outcome import Outcome
-from mluops_gtest.model.query import Query
-from mluops_gtest.model.result import CaseResult
+from mluops_gtest.catalog.selection import Session
+from mluops_gtest.core.binding import computed_bounds
+from mluops_gtest.core.case import Case, Query
+from mluops_gtest.core.operator import Operator
+from mluops_gtest.core.outcome import Outcome
+from mluops_gtest.core.result import CaseResult
+from mluops_gtest.judging.elementwise_check import expectation_of
+from mluops_gtest.running.callers import open_callers
+from mluops_gtest.running.case_run import Executor, Options
+from mluops_gtest.running.options import RunRequest
+from mluops_gtest.search.corpus import Corpus
+from mluops_gtest.search.fuzz import FuzzedOperator, Hunt, is_failure, lanes_here
+from mluops_gtest.search.fuzz_session import HuntRequest, targets_of
 
 T = TypeVar("T")
 HEAD: Final = "| operator | draws in all | of which now | failed | pairs of classes | seconds |"

@@ -16,19 +16,18 @@ from typing import Final
 
 import numpy as np
 
-from mluops_gtest.api.session import Session
-from mluops_gtest.audit.mutants import status_mutants
-from mluops_gtest.audit.subject import Implementation
-from mluops_gtest.engine.caller import InlineCaller
-from mluops_gtest.engine.execute import Executor, Options
-from mluops_gtest.fuzz.draws import DrawnCase, Draws
-from mluops_gtest.fuzz.hunt import is_failure
-from mluops_gtest.model.call import OpCall
-from mluops_gtest.model.case import Case
-from mluops_gtest.model.operator import Mutant, Operator
-from mluops_gtest.model.outcome import Outcome
-from mluops_gtest.model.parts import MUTANTS, SPACE
-from mluops_gtest.model.status import Status
+from mluops_gtest.catalog.selection import Session
+from mluops_gtest.core.call import OpCall, Status
+from mluops_gtest.core.case import Case
+from mluops_gtest.core.operator import Mutant, Operator
+from mluops_gtest.core.operator_parts import MUTANTS, SPACE
+from mluops_gtest.core.outcome import Outcome
+from mluops_gtest.running.caller import InlineCaller
+from mluops_gtest.running.case_run import Executor, Options
+from mluops_gtest.search.audit_subject import Implementation
+from mluops_gtest.search.draws import DrawnCase, Draws
+from mluops_gtest.search.fuzz import is_failure
+from mluops_gtest.search.mutants import status_mutants
 
 HEAD: Final = (
     "| operator | wrong implementations | found | draws, median | most "

@@ -15,8 +15,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from mluops_gtest.timing.statistics import TimeVerdict
-from tests.unit.gate.synthetic import SHIFT, alarmed, one_slower, synthetic_gate
+from mluops_gtest.results.statistics import TimeVerdict
+from tests.unit.results.synthetic import SHIFT, alarmed, one_slower, synthetic_gate
 
 CASES = 200
 SLOW = 7

@@ -7,12 +7,12 @@ import numpy as np
 
 from benchmarks.processes import Taken, commands
 from benchmarks.rows import Goal, Rounds, Row, interleaved
-from mluops_gtest.api.session import Session
 from mluops_gtest.authoring import Draw
-from mluops_gtest.engine.buffers import Wanted
-from mluops_gtest.engine.isolation.shared import SharedArena
-from mluops_gtest.model.dtypes import DType
-from mluops_gtest.model.query import Query
+from mluops_gtest.catalog.selection import Session
+from mluops_gtest.core.buffers import Wanted
+from mluops_gtest.core.case import Query
+from mluops_gtest.core.tensor import DType
+from mluops_gtest.running.workers.memory import SharedArena
 
 # About as long each, of most operators.
 SIDE_BY_SIDE = (

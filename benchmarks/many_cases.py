@@ -12,10 +12,10 @@ from shutil import copytree
 
 from benchmarks.processes import IMPORTS, ROOT, Commands, commands
 from benchmarks.rows import Goal, Rounds, Row, seconds_of
-from mluops_gtest.api.session import Session
-from mluops_gtest.codec.lock import LockEntry, lock_path, write_lock
-from mluops_gtest.engine.float_state import FloatState
-from mluops_gtest.engine.isolation.surroundings import Interpreter, Processes, ProcFile
+from mluops_gtest.base.float_state import FloatState
+from mluops_gtest.casefiles.lock import LockEntry, lock_path, write_lock
+from mluops_gtest.catalog.selection import Session
+from mluops_gtest.running.workers.process_state import Interpreter, Processes, ProcFile
 
 OPERATOR = "masked_im2col_forward"
 CASES = """\
@@ -60,7 +60,7 @@ backend = Wrong()
 UNCONFIRMED = """\
 import sys
 from mluops_gtest.cli.main import run_main
-from mluops_gtest.engine.confirming import Confirming
+from mluops_gtest.running.confirming import Confirming
 Confirming.is_due = lambda *_: False
 sys.exit(run_main(sys.argv[1:]))
 """

@@ -21,10 +21,9 @@ from pathlib import Path
 from benchmarks.processes import IMPORTS, Commands, Taken, commands
 from benchmarks.rows import Goal, Rounds, Row
 from mluops_gtest.cli.main import run_main
-from mluops_gtest.model.report import RunReport
-from mluops_gtest.model.result import CaseResult
-from mluops_gtest.results.files import read_report
-from mluops_gtest.results.folder import ResultsFolder
+from mluops_gtest.core.report import RunReport
+from mluops_gtest.core.result import CaseResult
+from mluops_gtest.results.folder import ResultsFolder, read_report
 from mluops_gtest.results.writer import write_results
 
 BACKEND = '''\

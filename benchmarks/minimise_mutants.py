@@ -14,20 +14,16 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-from mluops_gtest.api.session import Session
-from mluops_gtest.engine.caller import Caller, InlineCaller
-from mluops_gtest.engine.callers import open_callers
-from mluops_gtest.engine.execute import Executor, Options
-from mluops_gtest.engine.request import RunRequest
-from mluops_gtest.minimise.description import what_shrank
-from mluops_gtest.minimise.search import Minimised, minimised
-from mluops_gtest.minimise.trials import Trials
-from mluops_gtest.model.call import OpCall
-from mluops_gtest.model.case import Case
-from mluops_gtest.model.operator import Mutant, Operator
-from mluops_gtest.model.parts import MUTANTS, REDUCTIONS
-from mluops_gtest.model.query import Query
-from mluops_gtest.model.status import Status
+from mluops_gtest.catalog.selection import Session
+from mluops_gtest.core.call import OpCall, Status
+from mluops_gtest.core.case import Case, Query
+from mluops_gtest.core.operator import Mutant, Operator
+from mluops_gtest.core.operator_parts import MUTANTS, REDUCTIONS
+from mluops_gtest.running.caller import Caller, InlineCaller
+from mluops_gtest.running.callers import open_callers
+from mluops_gtest.running.case_run import Executor, Options
+from mluops_gtest.running.options import RunRequest
+from mluops_gtest.search.minimise import Minimised, Trials, minimised, what_shrank
 
 ROOT = Path(__file__).parents[1]
 LARGE = 1000

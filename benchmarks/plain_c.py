@@ -7,7 +7,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from mluops_gtest.model.dtypes import Array
+from mluops_gtest.core.tensor import Array
 
 SOURCE = Path(__file__).with_name("plain_loops.c")
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from benchmarks.rows import Goal, Rounds, Row
-from mluops_gtest.api.session import Session
 from mluops_gtest.backends.numpy_backend import NumpyBackend
-from mluops_gtest.engine.caller import InlineCaller
-from mluops_gtest.engine.execute import Executor, Options
-from mluops_gtest.model.query import Query
+from mluops_gtest.catalog.selection import Session
+from mluops_gtest.core.case import Query
+from mluops_gtest.running.caller import InlineCaller
+from mluops_gtest.running.case_run import Executor, Options
 
 OPERATOR = "voxel_pooling_forward"
 WITHOUT = "without it"

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.rows import Clock, Goal, Round, Row, Unit
-from mluops_gtest.native.library import native_core
+from mluops_gtest.base.native.library import native_core
 
 ROUNDS = 5
 # A row that is so many times worse than in the committed table has broken, whatever the machine is busy with.

@@ -5,19 +5,14 @@ from mluops_gtest.version import __version__
 # As type checkers know it; the module typing would be the slowest import before Ctrl-C has its answer.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from mluops_gtest.api.case_handle import CaseHandle, NumpyBackend, cases, reference
-    from mluops_gtest.api.comparing import ArrayVerdict, compare
-    from mluops_gtest.api.gating import decide
-    from mluops_gtest.api.generation import generate_cases
-    from mluops_gtest.api.report import CaseResult, RunReport
-    from mluops_gtest.api.running import run
-    from mluops_gtest.errors import HarnessError
-    from mluops_gtest.gate.decision import Decision
-    from mluops_gtest.model.backend import Backend
-    from mluops_gtest.model.call import Declined, OpCall
-    from mluops_gtest.model.operator import Baseline
-    from mluops_gtest.model.outcome import Outcome
-    from mluops_gtest.model.status import Status
+    from mluops_gtest.api import ArrayVerdict, CaseResult, RunReport, compare, generate_cases, run
+    from mluops_gtest.api_cases import CaseHandle, NumpyBackend, cases, decide, reference
+    from mluops_gtest.base.errors import HarnessError
+    from mluops_gtest.core.call import Declined, OpCall, Status
+    from mluops_gtest.core.case import Backend
+    from mluops_gtest.core.operator import Baseline
+    from mluops_gtest.core.outcome import Outcome
+    from mluops_gtest.results.gate.decision import Decision
 
 __all__ = [
     "ArrayVerdict",
@@ -43,25 +38,25 @@ __all__ = [
 ]
 
 _HOME = {
-    "Backend": "model.backend",
-    "Baseline": "model.operator",
-    "CaseHandle": "api.case_handle",
-    "CaseResult": "api.report",
-    "ArrayVerdict": "api.comparing",
-    "Decision": "gate.decision",
-    "Declined": "model.call",
-    "HarnessError": "errors",
-    "NumpyBackend": "api.case_handle",
-    "OpCall": "model.call",
-    "Outcome": "model.outcome",
-    "RunReport": "api.report",
-    "Status": "model.status",
-    "cases": "api.case_handle",
-    "compare": "api.comparing",
-    "decide": "api.gating",
-    "generate_cases": "api.generation",
-    "reference": "api.case_handle",
-    "run": "api.running",
+    "Backend": "core.case",
+    "Baseline": "core.operator",
+    "CaseHandle": "api_cases",
+    "CaseResult": "api",
+    "ArrayVerdict": "api",
+    "Decision": "results.gate.decision",
+    "Declined": "core.call",
+    "HarnessError": "base.errors",
+    "NumpyBackend": "api_cases",
+    "OpCall": "core.call",
+    "Outcome": "core.outcome",
+    "RunReport": "api",
+    "Status": "core.call",
+    "cases": "api_cases",
+    "compare": "api",
+    "decide": "api_cases",
+    "generate_cases": "api",
+    "reference": "api_cases",
+    "run": "api",
 }
 
 

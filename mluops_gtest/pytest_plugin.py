@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 if TYPE_CHECKING:
-    from mluops_gtest.api.case_handle import CaseHandle
-    from mluops_gtest.api.case_runner import CaseRunner
-    from mluops_gtest.api.report import CaseResult
-    from mluops_gtest.content.selection import Selected
-    from mluops_gtest.gate.waivers import Waiver
+    from mluops_gtest.api import CaseResult
+    from mluops_gtest.api_cases import CaseHandle, CaseRunner
+    from mluops_gtest.catalog.selection import Selected
+    from mluops_gtest.results.gate.waivers import Waiver
 
 _MARKER: Final = (
     "mluops(*select, operators=…, tags=…, keyword=…, everything=…, roots=…): the cases that the fixture `mluops_case` "
@@ -146,11 +145,10 @@ class CaseCollection:
     """The selected cases of a pytest run, and the backend that runs them, opened for the first."""
 
     def __init__(self, config: pytest.Config) -> None:
-        from mluops_gtest.api.session import Session
-        from mluops_gtest.content.root import BUILTIN
-        from mluops_gtest.errors import HarnessError
-        from mluops_gtest.model.case import TAGS
-        from mluops_gtest.model.query import Query
+        from mluops_gtest.base.errors import HarnessError
+        from mluops_gtest.catalog.root import BUILTIN
+        from mluops_gtest.catalog.selection import Session
+        from mluops_gtest.core.case import TAGS, Query
 
         self.tags = TAGS
         self._backend: str = config.getoption("--mluops-backend")
@@ -167,7 +165,7 @@ class CaseCollection:
     def _ledger(file: str | None) -> "tuple[Waiver, ...]":
         if file is None:
             return ()
-        from mluops_gtest.gate.waivers import load_waivers
+        from mluops_gtest.results.gate.waivers import load_waivers
 
         return load_waivers(Path(file))
 
@@ -190,10 +188,10 @@ class CaseCollection:
     def runner(self) -> "CaseRunner":
         """The open backend; one that does not load fails the run, not a case."""
         if self._runner is None:
-            from mluops_gtest.api.case_runner import CaseRunner
-            from mluops_gtest.engine.request import RunRequest
-            from mluops_gtest.errors import HarnessError
-            from mluops_gtest.model.query import Query
+            from mluops_gtest.api_cases import CaseRunner
+            from mluops_gtest.base.errors import HarnessError
+            from mluops_gtest.core.case import Query
+            from mluops_gtest.running.options import RunRequest
 
             request = RunRequest(selection=Query(), roots=self._roots, backend=self._backend)
             try:
@@ -264,7 +262,7 @@ def _waived(waivers: "tuple[Waiver, ...]", result: "CaseResult", backend: str) -
         return ""
     import datetime
 
-    from mluops_gtest.gate.waivers import apply_waivers
+    from mluops_gtest.results.gate.waivers import apply_waivers
 
     found = apply_waivers(waivers, {result.case: result}, backend, datetime.date.today(), set())
     if waiver := found.covered.get(result.case):
@@ -276,8 +274,8 @@ def _waived(waivers: "tuple[Waiver, ...]", result: "CaseResult", backend: str) -
 
 def failure_text(result: "CaseResult", more: str = "") -> str:
     """A failure for people: what, where, the worst element, and how to repeat it."""
-    from mluops_gtest.model.reasons.explained import explanation_words
-    from mluops_gtest.reports.text import details
+    from mluops_gtest.core.reasons.explained import explanation_words
+    from mluops_gtest.results.reports.text import details
 
     explained = [explanation_words(explanation) for explanation in result.explained]
     lines = [f"{result.case}: {result.outcome.words['en']}", *([more] if more else []), *explained, details(result)]
@@ -288,6 +286,6 @@ def _harmless(text: str) -> str:
     """Text from outside without control characters, and with no line that a CI system takes for a command."""
     import re
 
-    from mluops_gtest.model.plain_text import plain
+    from mluops_gtest.base.text import plain
 
     return re.sub(r"^(\s*)::", r"\1\\::", plain(text), flags=re.MULTILINE)

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from mluops_gtest.codec import lock as lock_module
-from mluops_gtest.content import catalogue as catalogue_module
-from mluops_gtest.content import operators as operators_module
-from mluops_gtest.content.catalogue import Catalogue
-from mluops_gtest.content.root import Root
+from mluops_gtest.casefiles import lock as lock_module
+from mluops_gtest.catalog import operators as operators_module
+from mluops_gtest.catalog import selection as catalogue_module
+from mluops_gtest.catalog.root import Root
+from mluops_gtest.catalog.selection import Catalogue
 from tests.support.examples import examples
 
 ROOT = Path(__file__).parents[1]

@@ -6,7 +6,7 @@ mluops-test run --op masked_im2col_forward --backend examples/python_backend/my_
 import numpy as np
 
 from mluops_gtest import Declined, OpCall, Status
-from mluops_gtest.model.dtypes import DType, Layout
+from mluops_gtest.core.tensor import DType, Layout
 
 
 class MyKernels:

@@ -2,13 +2,11 @@
 
 from mluops_gtest.authoring.calls import argument, call_of, dtype_of
 from mluops_gtest.authoring.random import Draw, Stream
-from mluops_gtest.model.bound import Bound
-from mluops_gtest.model.call import Handle, OpCall, Params, TensorArg, UndefinedDataError
-from mluops_gtest.model.criterion import Criterion, CriterionKind, diff1_and_diff2, exact
-from mluops_gtest.model.dtypes import Array, DType, Layout
-from mluops_gtest.model.operator import (
+from mluops_gtest.core.call import Handle, OpCall, Params, SizedAxis, Status, TensorArg, UndefinedDataError
+from mluops_gtest.core.operator import (
     SIZE_NULL,
     Baseline,
+    Bound,
     Check,
     CheckVerdict,
     EnumSpec,
@@ -22,9 +20,7 @@ from mluops_gtest.model.operator import (
     TensorSpec,
     Theory,
 )
-from mluops_gtest.model.sized_axis import SizedAxis
-from mluops_gtest.model.status import Status
-from mluops_gtest.model.tensor import TensorDesc
+from mluops_gtest.core.tensor import Array, Criterion, CriterionKind, DType, Layout, TensorDesc, diff1_and_diff2, exact
 
 __all__ = [
     "SIZE_NULL",

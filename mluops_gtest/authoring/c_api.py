@@ -1,6 +1,6 @@
 """The words in which an operator's c_api.py declares its C functions."""
 
-from mluops_gtest.model.c_api import (
+from mluops_gtest.core.operator_parts import (
     ASKED_SIZE,
     HANDLE,
     PARAMS,

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from mluops_gtest.model.call import Handle, OpCall, Params, TensorArg
-from mluops_gtest.model.dtypes import Array, DType, Layout
-from mluops_gtest.model.tensor import TensorDesc
+from mluops_gtest.core.call import Handle, OpCall, Params, TensorArg
+from mluops_gtest.core.tensor import Array, DType, Layout, TensorDesc
 
 _BY_STORAGE = {
     np.dtype("<f2"): DType.HALF,

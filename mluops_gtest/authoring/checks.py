@@ -4,10 +4,9 @@ import inspect
 import itertools
 from collections.abc import Callable, Iterable
 
-from mluops_gtest.model.call import OLDEST_ARCH, OpCall
-from mluops_gtest.model.dtypes import DType, Layout
-from mluops_gtest.model.operator import Check
-from mluops_gtest.model.status import Status
+from mluops_gtest.core.call import OLDEST_ARCH, OpCall, Status
+from mluops_gtest.core.operator import Check
+from mluops_gtest.core.tensor import DType, Layout
 
 
 def require(

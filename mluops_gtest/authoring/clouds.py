@@ -14,9 +14,9 @@ import numpy as np
 from mluops_gtest.authoring.lidar import DEPTH_CELLS, Survey, sweep
 from mluops_gtest.authoring.random import Draw, Stream
 from mluops_gtest.authoring.sparse import Geometry, derive_output_space
-from mluops_gtest.errors import UnknownNameError
-from mluops_gtest.model.dtypes import Array
-from mluops_gtest.value import Value
+from mluops_gtest.base.errors import UnknownNameError
+from mluops_gtest.base.frozen import Value
+from mluops_gtest.core.tensor import Array
 
 _SEED = 20230207
 _ONES = (1, 1, 1)

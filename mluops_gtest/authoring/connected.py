@@ -13,8 +13,8 @@ from mluops_gtest.authoring.connections import (
 )
 from mluops_gtest.authoring.random import Draw
 from mluops_gtest.authoring.sparse import Triple, derive_geometry
-from mluops_gtest.model.dtypes import DType
-from mluops_gtest.model.operator import Recipe, RecipeOutput
+from mluops_gtest.core.operator import Recipe, RecipeOutput
+from mluops_gtest.core.tensor import DType
 
 
 def connected(connect: Callable[..., Connections], around: Callable[..., RecipeOutput]) -> Recipe:

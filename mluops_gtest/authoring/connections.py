@@ -9,11 +9,10 @@ import numpy as np
 from mluops_gtest.authoring.clouds import nearest_sites, network_layer, random_sites, small_layer
 from mluops_gtest.authoring.random import Draw
 from mluops_gtest.authoring.sparse import Geometry, find_pairs, refuse_lonely
-from mluops_gtest.model.call import OpCall
-from mluops_gtest.model.dtypes import Array, DType
-from mluops_gtest.model.operator import Theory
-from mluops_gtest.model.sized_axis import SizedAxis
-from mluops_gtest.value import Value
+from mluops_gtest.base.frozen import Value
+from mluops_gtest.core.call import OpCall, SizedAxis
+from mluops_gtest.core.operator import Theory
+from mluops_gtest.core.tensor import Array, DType
 
 # What stands behind the pairs in use: −1, as the search for pairs leaves it, or rows that would be legal.
 Tail = Literal["minus_one", "stale"]

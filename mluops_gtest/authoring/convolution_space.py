@@ -9,8 +9,7 @@ from mluops_gtest.authoring.connections import Tail
 from mluops_gtest.authoring.factors import SUBNORMAL
 from mluops_gtest.authoring.filters import axis_letters
 from mluops_gtest.authoring.sparse import Triple
-from mluops_gtest.model.call import OpCall, Params, TensorArg
-from mluops_gtest.model.space import Choice, Drawn, InStep, Sizes, Space
+from mluops_gtest.core.call import Choice, Drawn, InStep, OpCall, Params, Sizes, Space, TensorArg
 
 _KERNELS: Final = ((1, 1, 1), (3, 3, 3), (1, 1, 3), (2, 2, 2), (3, 1, 1), (1, 3, 3), (1, 2, 1))
 _SIDES: Final = (1, 2, 3, 4, 5, 8)

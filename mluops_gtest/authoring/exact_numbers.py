@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from mluops_gtest.model.dtypes import Array, Layout
-from mluops_gtest.model.exact_element import ExactElement, ExactElements, ExactValue
+from mluops_gtest.core.call import ExactElement, ExactElements, ExactValue
+from mluops_gtest.core.tensor import Array, Layout
 
 __all__ = [
     "ExactElement",

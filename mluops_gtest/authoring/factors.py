@@ -6,7 +6,7 @@ from typing import Final, Literal
 import numpy as np
 
 from mluops_gtest.authoring.random import Stream
-from mluops_gtest.model.dtypes import Array, DType
+from mluops_gtest.core.tensor import Array, DType
 
 # lattice: few enough bits that float64 sums are exact; exact: so few that float32 sums are, and every lost term shows.
 # The others have every mantissa bit random:

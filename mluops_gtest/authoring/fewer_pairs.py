@@ -10,10 +10,10 @@ import numpy as np
 from mluops_gtest.authoring.connections import pairs_in_use
 from mluops_gtest.authoring.filters import axis_letters
 from mluops_gtest.authoring.reductions import Reduction, changed
-from mluops_gtest.model.call import OpCall
-from mluops_gtest.model.dtypes import Array
-from mluops_gtest.model.operator import RecipeOutput
-from mluops_gtest.value import Value
+from mluops_gtest.base.frozen import Value
+from mluops_gtest.core.call import OpCall
+from mluops_gtest.core.operator import RecipeOutput
+from mluops_gtest.core.tensor import Array
 
 _KERNEL: Final = "DHW"
 _PAIRS, _COUNTS, _OUTPUT_ROWS = "indice_pairs", "indice_num", "num_active_out"

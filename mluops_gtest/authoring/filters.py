@@ -5,10 +5,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from mluops_gtest.model.call import OpCall
-from mluops_gtest.model.dtypes import Array, Layout
-from mluops_gtest.model.sized_axis import SizedAxis
-from mluops_gtest.model.tensor import TensorDesc
+from mluops_gtest.core.call import OpCall, SizedAxis
+from mluops_gtest.core.tensor import Array, Layout, TensorDesc
 
 # N counts output channels, C input channels, D, H and W are the kernel's own axes.
 _KERNEL_AXES: Final = "DHW"

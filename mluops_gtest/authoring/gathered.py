@@ -5,7 +5,7 @@ from typing import Final, Literal
 
 import numpy as np
 
-from mluops_gtest.model.dtypes import Array
+from mluops_gtest.core.tensor import Array
 
 # Gathered values per block of rows: 4 MiB of float32, however many offsets and channels there are.
 _BLOCK_VALUES: Final = 1 << 20

@@ -13,8 +13,7 @@ from mluops_gtest.authoring.factors import draw_factor, lattice_bits
 from mluops_gtest.authoring.points import farthest_sample, interpolation, surfaces
 from mluops_gtest.authoring.random import Draw, Stream
 from mluops_gtest.authoring.sums import assert_conditioned
-from mluops_gtest.model.criterion import Criterion
-from mluops_gtest.model.dtypes import Array, DType
+from mluops_gtest.core.tensor import Array, Criterion, DType
 
 # even: all cells equally often, or, where there are fewer entries than cells, at equal distances from 0 to M − 1.
 # random: three distinct cells. iij, iji, jii, iii: one cell twice or thrice in a triple. same: one triple for all

@@ -18,10 +18,9 @@ from mluops_gtest.authoring.checks import (
     rank,
     same_dtype,
 )
-from mluops_gtest.model.call import OpCall
-from mluops_gtest.model.dtypes import DType, Layout
-from mluops_gtest.model.operator import Check
-from mluops_gtest.model.status import Status
+from mluops_gtest.core.call import OpCall, Status
+from mluops_gtest.core.operator import Check
+from mluops_gtest.core.tensor import DType, Layout
 
 # Without one of these another check answers with the same status.
 ANSWERED_ANYWAY: Final = {"indices_large": "weights has the same shape"}

@@ -5,7 +5,7 @@ from typing import Any, Final, get_args
 
 from mluops_gtest.authoring.factors import SUBNORMAL
 from mluops_gtest.authoring.interpolation import Triples, Values, Weights
-from mluops_gtest.model.space import Choice, Drawn, Sizes, Space
+from mluops_gtest.core.call import Choice, Drawn, Sizes, Space
 
 _SHAPE: Final = ("batches", "channels", "cells", "points")
 _DRAWN: Final = "drawn"

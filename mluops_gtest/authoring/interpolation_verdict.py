@@ -1,8 +1,7 @@
 """What kernels of operators with three weighted cells per point check themselves, apart from the declared checks."""
 
-from mluops_gtest.model.call import OpCall, TensorArg
-from mluops_gtest.model.dtypes import DType, Layout
-from mluops_gtest.model.status import Status
+from mluops_gtest.core.call import OpCall, Status, TensorArg
+from mluops_gtest.core.tensor import DType, Layout
 
 
 def interpolation_verdict(call: OpCall, *, points: str, cells: str) -> tuple[Status, bool]:

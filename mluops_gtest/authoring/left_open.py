@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from mluops_gtest.model.call import OpCall
-from mluops_gtest.model.dtypes import Array
-from mluops_gtest.model.operator import Baseline
+from mluops_gtest.core.call import OpCall
+from mluops_gtest.core.operator import Baseline
+from mluops_gtest.core.tensor import Array
 
 
 def find_nonfinite(call: OpCall, baseline: Baseline) -> str | None:

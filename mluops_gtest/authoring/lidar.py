@@ -8,8 +8,8 @@ import math
 import numpy as np
 
 from mluops_gtest.authoring.random import Draw, Stream
-from mluops_gtest.model.dtypes import Array
-from mluops_gtest.value import Value
+from mluops_gtest.base.frozen import Value
+from mluops_gtest.core.tensor import Array
 
 DEPTH_CELLS = 41
 

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from mluops_gtest.model.call import OpCall
-from mluops_gtest.model.dtypes import Array
-from mluops_gtest.value import Value
+from mluops_gtest.base.frozen import Value
+from mluops_gtest.core.call import OpCall
+from mluops_gtest.core.tensor import Array
 
 
 class Terms(Value):

@@ -6,10 +6,9 @@ from typing import Any, Final
 import numpy as np
 from msgspec.structs import replace
 
-from mluops_gtest.model.call import OpCall
-from mluops_gtest.model.dtypes import Array
-from mluops_gtest.model.operator import Mutant
-from mluops_gtest.model.status import Status
+from mluops_gtest.core.call import OpCall, Status
+from mluops_gtest.core.operator import Mutant
+from mluops_gtest.core.tensor import Array
 
 Run = Callable[[OpCall], Status]
 # Elements that kernels take at a time.

@@ -18,11 +18,10 @@ from mluops_gtest.authoring.sums import (
     sums_are_exact,
 )
 from mluops_gtest.authoring.suspects import Suspect
-from mluops_gtest.model.bound import Bound
-from mluops_gtest.model.call import OpCall
-from mluops_gtest.model.criterion import Criterion
-from mluops_gtest.model.dtypes import Array
-from mluops_gtest.value import Value
+from mluops_gtest.base.frozen import Value
+from mluops_gtest.core.call import OpCall
+from mluops_gtest.core.operator import Bound
+from mluops_gtest.core.tensor import Array, Criterion
 
 # Sums in progress: 1 MiB of float64 stays in the cache of a thread while all matrices add to the same rows.
 _BLOCK_SUMS: Final = 1 << 17

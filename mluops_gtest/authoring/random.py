@@ -16,10 +16,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from mluops_gtest.model.case import Reseed
-from mluops_gtest.model.dtypes import Array
-from mluops_gtest.native.addresses import address_of
-from mluops_gtest.native.library import native_library
+from mluops_gtest.base.native.arrays import address_of
+from mluops_gtest.base.native.library import native_library
+from mluops_gtest.core.case import Reseed
+from mluops_gtest.core.tensor import Array
 
 _Array = npt.NDArray[Any]
 

@@ -6,10 +6,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from mluops_gtest.model.call import OpCall, Params
-from mluops_gtest.model.dtypes import Array
-from mluops_gtest.model.operator import Operator, RecipeOutput, Reduction
-from mluops_gtest.value import Value
+from mluops_gtest.base.frozen import Value
+from mluops_gtest.core.call import OpCall, Params
+from mluops_gtest.core.operator import Operator, RecipeOutput, Reduction
+from mluops_gtest.core.tensor import Array
 
 __all__ = ["Reduction", "along", "changed", "renumbered", "without_rows"]
 

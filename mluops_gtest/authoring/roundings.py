@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from mluops_gtest.model.dtypes import Array
+from mluops_gtest.core.tensor import Array
 
 
 def flushed(values: Array) -> Array:

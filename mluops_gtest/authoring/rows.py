@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from mluops_gtest.model.dtypes import Array
-from mluops_gtest.native.rows import (
+from mluops_gtest.base.native.arrays import (
     native_add_rows,
     native_add_wide_rows,
     native_blend,
@@ -11,6 +10,7 @@ from mluops_gtest.native.rows import (
     native_give,
     native_scatter,
 )
+from mluops_gtest.core.tensor import Array
 
 __all__ = ["add_rows", "blended", "native_add_rows", "native_give", "scattered", "weighted", "wide_rows"]
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from mluops_gtest.model.dtypes import Array
-from mluops_gtest.value import Value
+from mluops_gtest.base.frozen import Value
+from mluops_gtest.core.tensor import Array
 
 Triple = tuple[int, int, int]
 

@@ -7,9 +7,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from mluops_gtest.errors import ContentError
-from mluops_gtest.model.criterion import Criterion, CriterionKind
-from mluops_gtest.model.dtypes import Array, DType
+from mluops_gtest.base.errors import ContentError
+from mluops_gtest.core.tensor import Array, Criterion, CriterionKind, DType
 
 # Zero is a multiple of every power of two; this one is above any that a float32 can need.
 ANY_EXPONENT = 1023

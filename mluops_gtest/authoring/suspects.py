@@ -5,9 +5,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from mluops_gtest.model.call import OpCall
-from mluops_gtest.model.dtypes import Array
-from mluops_gtest.model.operator import Baseline
+from mluops_gtest.core.call import OpCall
+from mluops_gtest.core.operator import Baseline
+from mluops_gtest.core.tensor import Array
 
 Suspect = Callable[[OpCall], Mapping[str, Array]]
 

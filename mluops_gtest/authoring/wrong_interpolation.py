@@ -17,8 +17,8 @@ from mluops_gtest.authoring.mistakes import (
 )
 from mluops_gtest.authoring.roundings import WRONG_WRITES, through_half
 from mluops_gtest.authoring.wrong_triples import WRONG_TRIPLES, Entries
-from mluops_gtest.model.dtypes import Array
-from mluops_gtest.model.operator import Mutant
+from mluops_gtest.core.operator import Mutant
+from mluops_gtest.core.tensor import Array
 
 # What kernels cut axes into.
 _TILE: Final = 64

@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from mluops_gtest.model.call import OpCall
-from mluops_gtest.model.dtypes import Array
+from mluops_gtest.core.call import OpCall
+from mluops_gtest.core.tensor import Array
 
 # The rows that meet at one offset: inputs, outputs.
 Rows = tuple[Array, Array]

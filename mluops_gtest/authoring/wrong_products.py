@@ -17,11 +17,10 @@ from mluops_gtest.authoring.mistakes import (
 from mluops_gtest.authoring.roundings import FLUSHED_WRITE, WRONG_WRITES, flushed
 from mluops_gtest.authoring.wrong_pairs import Rows, right_rows, wrong_pairs
 from mluops_gtest.authoring.wrong_weights import right_weights, wrong_weights
-from mluops_gtest.model.call import OpCall
-from mluops_gtest.model.dtypes import Array
-from mluops_gtest.model.operator import Mutant
-from mluops_gtest.model.status import Status
-from mluops_gtest.value import Value
+from mluops_gtest.base.frozen import Value
+from mluops_gtest.core.call import OpCall, Status
+from mluops_gtest.core.operator import Mutant
+from mluops_gtest.core.tensor import Array
 
 _TILES: Final = (16, 32, 64)
 

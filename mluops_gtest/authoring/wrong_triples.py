@@ -4,7 +4,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from mluops_gtest.model.dtypes import Array
+from mluops_gtest.core.tensor import Array
 
 # What kernels cut axes into.
 _TILE: Final = 64

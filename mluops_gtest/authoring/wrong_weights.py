@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from mluops_gtest.authoring.filters import axis_letters, extents, weights_by_offset
-from mluops_gtest.model.call import OpCall
-from mluops_gtest.model.dtypes import Array, Layout
+from mluops_gtest.core.call import OpCall
+from mluops_gtest.core.tensor import Array, Layout
 
 _TILES: Final = (16, 32, 64)
 _CHANNELS_LAST: Final = (Layout.NHWC, Layout.NDHWC)

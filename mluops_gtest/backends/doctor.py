@@ -8,12 +8,13 @@ from dataclasses import replace
 from enum import Enum
 from typing import Final
 
-from mluops_gtest.model import cause as c
-from mluops_gtest.model.case import Case
-from mluops_gtest.model.operator import Operator
-from mluops_gtest.model.result import CaseResult, Outcome
-from mluops_gtest.model.status import Status
-from mluops_gtest.value import Value
+from mluops_gtest.base.frozen import Value
+from mluops_gtest.core import cause as c
+from mluops_gtest.core.call import Status
+from mluops_gtest.core.case import Case
+from mluops_gtest.core.operator import Operator
+from mluops_gtest.core.outcome import Outcome
+from mluops_gtest.core.result import CaseResult
 
 # Runs one case on the backend and judges it. To see whether results are reproducible, it runs each case at least
 # twice from fresh buffers.

@@ -8,23 +8,24 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from mluops_gtest.errors import BackendError, UnknownNameError, UsageError
-from mluops_gtest.files.bytecode import settled_bytecode
-from mluops_gtest.model.backend import MEMBERS, Backend, misfits
-from mluops_gtest.model.parts import C_API, KnownOperators
-from mluops_gtest.value import Value
+from mluops_gtest.base.errors import BackendError, UnknownNameError, UsageError
+from mluops_gtest.base.files import settled_bytecode
+from mluops_gtest.base.frozen import Value
+from mluops_gtest.core.case import MEMBERS, Backend, misfits
+from mluops_gtest.core.operator_parts import C_API, KnownOperators
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-    from mluops_gtest.backends.exec_backend.backend import CallWriter
-    from mluops_gtest.model.c_api import CApi
+    from mluops_gtest.backends.exec_program import CallWriter
+    from mluops_gtest.core.operator_parts import CApi
+
 
 ENTRY_POINTS = "mluops_gtest.backends"
 # Not entry points: `python cli.py` must work in a checkout without metadata.
 BUILT_IN: Final = {
     "numpy": "mluops_gtest.backends.numpy_backend:NumpyBackend",
-    "reference": "mluops_gtest.backends.reference_backend:ReferenceBackend",
+    "reference": "mluops_gtest.backends.numpy_backend:ReferenceBackend",
 }
 # What a file is asked for when nothing stands behind its name.
 _DEFAULT_ATTRIBUTE: Final = "backend"
@@ -111,7 +112,7 @@ def _open(word: str, rest: str, dependencies: BackendDependencies) -> Backend:
 
             return CLibraryBackend.mlu(_c_functions(dependencies), dependencies.runtime)
         case "exec":
-            from mluops_gtest.backends.exec_backend.backend import ExecBackend
+            from mluops_gtest.backends.exec_program import ExecBackend
 
             return ExecBackend(rest, dependencies.call_writer(), dependencies.serve)
     from mluops_gtest.backends.torch_backend import TorchBackend

@@ -5,20 +5,19 @@ from pathlib import Path
 
 import numpy as np
 
-from mluops_gtest.api.session import Session
-from mluops_gtest.content.root import root_words
-from mluops_gtest.content.selection import Selected
-from mluops_gtest.criteria.blocks import widened
-from mluops_gtest.engine.callers import open_callers
-from mluops_gtest.engine.execute import Executor, Options
-from mluops_gtest.engine.outputs import CaseOutputs, judged_again
-from mluops_gtest.engine.request import RunRequest
-from mluops_gtest.errors import UsageError
-from mluops_gtest.files.writing import replace_text
-from mluops_gtest.model.case import Case
-from mluops_gtest.model.result import CaseResult
-from mluops_gtest.results.files import read_done, read_request, request_source
+from mluops_gtest.base.errors import UsageError
+from mluops_gtest.base.files import replace_text
+from mluops_gtest.catalog.root import root_words
+from mluops_gtest.catalog.selection import Selected, Session
+from mluops_gtest.core.case import Case
+from mluops_gtest.core.result import CaseResult
+from mluops_gtest.judging.blocks import widened
+from mluops_gtest.results.folder import read_done, read_request, request_source
 from mluops_gtest.results.saved_outputs import read_outputs, write_npy
+from mluops_gtest.running.callers import open_callers
+from mluops_gtest.running.case_run import Executor, Options
+from mluops_gtest.running.options import RunRequest
+from mluops_gtest.running.outputs import CaseOutputs, judged_again
 
 SCRIPT = "look.py"
 

@@ -1,19 +1,74 @@
-"""`mluops-test`: finds the command, runs it, turns errors into one clear message and the right exit code."""
+"""What this installation runs on, and whether it computes as it promises.
+
+`mluops-test`: finds the command, runs it, turns errors into one clear message and the right exit code.
+"""
 
 import errno
 import importlib
 import io
+import platform
 import sys
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from mluops_gtest.cli.lines import complain, say
-from mluops_gtest.cli.outlets import install
+from mluops_gtest.base.errors import ExitCode, HarnessError, UnwritableError, suggestion
+from mluops_gtest.base.gc_tuning import end_without_search, expect_lasting_objects
+from mluops_gtest.base.native.library import native_core
+from mluops_gtest.cli.echo import complain, install, say
 from mluops_gtest.cli.settings import FILE_NAME, VARIABLE, remark, use_settings
-from mluops_gtest.errors import ExitCode, HarnessError, UnwritableError, suggestion
-from mluops_gtest.garbage import end_without_search, expect_lasting_objects
 from mluops_gtest.version import __version__
+
+if TYPE_CHECKING:
+    from mluops_gtest.core.tensor import Array, DType
+
+
+# Parts compared both ways: two cells and a rest.
+_COMPARED = 70_000
+
+
+def described() -> list[tuple[str, str]]:
+    """Names and values: Python, numpy, the native core."""
+    import numpy
+
+    return [
+        ("python", f"{platform.python_version()} ({platform.machine()})"),
+        ("numpy", numpy.__version__),
+        ("native core", native_core().words),
+    ]
+
+
+def _pair(dtype: "DType") -> "tuple[Array, Array]":
+    """Random bits, NaN and infinities among them; every other part is equal on both sides."""
+    import numpy as np
+
+    bits = np.random.Philox(key=1).random_raw(2 * _COMPARED).view(f"u{dtype.itemsize}")
+    evaluated, baseline = bits[:_COMPARED].copy(), bits[_COMPARED : 2 * _COMPARED]
+    evaluated[::2] = baseline[::2]
+    return evaluated.view(dtype.storage), baseline.view(dtype.storage)
+
+
+def disagreements() -> list[str]:
+    """The data types in which the native core finds other figures than numpy; none is what is promised."""
+    from mluops_gtest.base.native.library import numpy_alone
+    from mluops_gtest.core.tensor import CriterionKind, DType
+    from mluops_gtest.judging.criteria import compare
+
+    kinds = (CriterionKind.DIFF1, CriterionKind.DIFF2, CriterionKind.DIFF3, CriterionKind.DIFF3_2)
+
+    def figures(pair: "tuple[Array, Array]", dtype: DType) -> str:
+        # As text: a NaN is equal to itself there.
+        return repr(compare(*pair, dtype, kinds))
+
+    found = []
+    for dtype in (DType.HALF, DType.BFLOAT16, DType.FLOAT, DType.DOUBLE, DType.INT8, DType.INT32, DType.INT64):
+        pair = _pair(dtype)
+        with numpy_alone():
+            expected = figures(pair, dtype)
+        if figures(pair, dtype) != expected:
+            found.append(dtype.value)
+    return found
+
 
 # A literal table, so that --help imports no command: what people do → command → one line for the overview.
 GROUPS: Final = {
@@ -119,8 +174,6 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
         return
     say(f"mluops-test {__version__}")
     if ctx.meta[_VERBOSE]:
-        from mluops_gtest.cli.installation import described
-
         say("\n".join(f"{name} {value}" for name, value in described()))
     ctx.exit()
 

@@ -10,31 +10,26 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from mluops_gtest.api.run_conditions import refuse_guard_pages, refuse_inline
-from mluops_gtest.api.run_setup import options_of
-from mluops_gtest.api.session import Session
-from mluops_gtest.cli.consoles import stderr
-from mluops_gtest.cli.interrupts import one_interrupt
-from mluops_gtest.cli.lines import complain, say
+from mluops_gtest.base.errors import BackendError, CaseFileError, ExitCode, UnwritableError, UsageError
+from mluops_gtest.base.files import CASE_SUFFIXES, TEXT, place_below, replace_text
+from mluops_gtest.base.frozen import Value
+from mluops_gtest.casefiles.schema import Schema
+from mluops_gtest.casefiles.writer import write_case
+from mluops_gtest.catalog.selection import Session
+from mluops_gtest.cli.echo import complain, one_interrupt, say
 from mluops_gtest.cli.standalone import Shown, Standalone, standalone_of
-from mluops_gtest.codec.case_files.writer import write_case
-from mluops_gtest.codec.schema.schema import Schema
-from mluops_gtest.engine.caller import LostDeviceError
-from mluops_gtest.engine.callers import open_callers
-from mluops_gtest.engine.request import RunRequest
-from mluops_gtest.engine.run import shapes_of
-from mluops_gtest.errors import BackendError, CaseFileError, ExitCode, UnwritableError, UsageError
-from mluops_gtest.files.case_suffixes import CASE_SUFFIXES, TEXT
-from mluops_gtest.files.writing import place_below, replace_text
-from mluops_gtest.minimise.description import what_shrank
-from mluops_gtest.minimise.search import Minimised, Step, minimised
-from mluops_gtest.minimise.trials import FailureCause, Trials
-from mluops_gtest.model.operator import Operator
-from mluops_gtest.model.outcome import Outcome
-from mluops_gtest.model.parts import REDUCTIONS
-from mluops_gtest.model.query import Query
-from mluops_gtest.model.result import CaseResult
-from mluops_gtest.value import Value
+from mluops_gtest.cli.terminal import stderr
+from mluops_gtest.core.case import Query
+from mluops_gtest.core.operator import Operator
+from mluops_gtest.core.operator_parts import REDUCTIONS
+from mluops_gtest.core.outcome import Outcome
+from mluops_gtest.core.result import CaseResult
+from mluops_gtest.running.caller import LostDeviceError
+from mluops_gtest.running.callers import open_callers
+from mluops_gtest.running.options import RunRequest
+from mluops_gtest.running.run import shapes_of
+from mluops_gtest.running.session import options_of, refuse_guard_pages, refuse_inline
+from mluops_gtest.search.minimise import FailureCause, Minimised, Step, Trials, minimised, what_shrank
 
 _MAX_NAME: Final = 100
 
@@ -202,8 +197,8 @@ def _headlines(result: CaseResult, operator: Operator) -> Iterator[str]:
     """What is wrong, where and how, where that could be found out."""
     if not result.explained:
         return
-    from mluops_gtest.explain.groups import cause_groups
-    from mluops_gtest.model.reasons.explained import headline_words
+    from mluops_gtest.core.reasons.explained import headline_words
+    from mluops_gtest.judging.groups import cause_groups
 
     shapes = shapes_of({operator.name: operator}, {result.operator})
     for group in cause_groups([result], [result], shapes):

@@ -1,21 +1,73 @@
-"""Options that several commands share, so that they mean the same everywhere."""
+"""Options that many commands have, apart from those that know cases: a help page needs no more than click.
+
+Options that several commands share, so that they mean the same everywhere.
+
+Options of every command that calls a backend: which one, and in which processes.
+
+Options for timing calls, shared by several commands.
+
+The labels that the user types.
+"""
 
 import functools
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
-from mluops_gtest.cli.plain_options import together
-from mluops_gtest.content.root import BUILTIN
-from mluops_gtest.model.case import LARGEST_RESEED, NAMED_TAGS, TAGS
-from mluops_gtest.model.query import Query
+from mluops_gtest.base.errors import UsageError, shown
+from mluops_gtest.base.text import GIVEN_NAME, MAX_LETTERS, plain_line
+from mluops_gtest.catalog.root import BUILTIN
+from mluops_gtest.core.case import LARGEST_RESEED, NAMED_TAGS, TAGS, Query
 
 if TYPE_CHECKING:
-    from mluops_gtest.content.catalogue import Catalogue
+    from mluops_gtest.catalog.selection import Catalogue
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def together(*decorators: Callable[[Any], Any]) -> Callable[[F], F]:
+    """One decorator for these, which stand in the order of the help page."""
+
+    def decorate(function: F) -> F:
+        for decorator in reversed(decorators):
+            function = decorator(function)
+        return function
+
+    return decorate
+
+
+def format_option(*forms: str, words: str = "How to print, e.g. --format json.") -> Callable[[F], F]:
+    """--format, by default the first of these, which the command gets as `form`."""
+    choice = click.Choice(forms)
+    return click.option("--format", "form", type=choice, default=forms[0], show_default=True, help=words)
+
+
+def lang_option(words: str) -> Callable[[F], F]:
+    """--lang."""
+    return click.option("--lang", type=click.Choice(["en", "zh"]), default="en", show_default=True, help=words)
+
+
+coverage_option = click.option(
+    "--require-coverage",
+    metavar="PERCENT",
+    help="Exit 5 unless so many of the selected cases passed or failed, not skipped, e.g. --require-coverage 95%.",
+)
+# How many processes do the work.
+jobs_option = click.option(
+    "-j",
+    "--jobs",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Use N processes, e.g. -j 2.",
+)
+
 
 T = TypeVar("T")
 
@@ -212,7 +264,7 @@ def _files(incomplete: str, suffix: str) -> list[str]:
 
 def _known(ctx: click.Context, names: Callable[["Catalogue"], Iterable[str]], incomplete: str) -> list[str]:
     """The names with this beginning; none if the content is broken, since completion cannot show errors."""
-    from mluops_gtest.api.session import Session
+    from mluops_gtest.catalog.selection import Session
 
     try:
         return [
@@ -222,3 +274,160 @@ def _known(ctx: click.Context, names: Callable[["Catalogue"], Iterable[str]], in
         ]
     except Exception:
         return []
+
+
+def backend_option(words: str, *names: str, **more: Any) -> Callable[[F], F]:
+    """--backend."""
+    return click.option("--backend", "-b", *names, help=words, shell_complete=complete_backends, **more)
+
+
+def isolate_option(where: str) -> Callable[[F], F]:
+    """--isolate and --no-isolate."""
+    words = f"Run the backend in {where}, or in this one.  [default: isolated, except numpy and reference]"
+    return click.option("--isolate/--no-isolate", default=None, help=words)
+
+
+def timeout_option(words: str) -> Callable[[F], F]:
+    """--timeout, by default as long as the case is large."""
+    return click.option(
+        "--timeout",
+        type=click.FloatRange(0, min_open=True),
+        metavar="SECONDS",
+        help=f"{words}  [default: 60, plus 1 per megabyte of tensors]",
+    )
+
+
+adapter_options = together(
+    click.option(
+        "--runtime",
+        metavar="LIB",
+        help="For c:LIBRARY: the library that has the cnrt functions, e.g. --runtime libcnrt.so.",
+    ),
+    click.option(
+        "--serve", is_flag=True, help="For exec:COMMAND: keep one process running instead of starting one per call."
+    ),
+)
+
+backend_options = together(
+    backend_option(
+        "What to test: numpy, reference, c:LIBRARY, mlu, exec:COMMAND, torch[:DEVICE], an entry point, "
+        "module:attribute or path/file.py[:attribute], e.g. -b my_kernels.py (its `backend`).",
+        default="numpy",
+        show_default=True,
+    ),
+    adapter_options,
+)
+
+worker_options = together(
+    isolate_option("worker processes"),
+    click.option(
+        "-j", "--jobs", type=click.IntRange(1), metavar="N", help="Use N worker processes, e.g. -j 2.  [default: 1]"
+    ),
+    click.option("--devices", type=DevicesType(), help="Use one worker per device, e.g. --devices 0,1."),
+    timeout_option("Stop a case in a worker after so long, e.g. --timeout 20."),
+    click.option(
+        "--memory-limit",
+        type=BytesType(),
+        help="Memory that a case may use beyond the loaded backend and the tensors, e.g. --memory-limit 2G.",
+    ),
+    click.option(
+        "--fresh-workers",
+        is_flag=True,
+        help="Run every case in a new worker, so that no case sees what another left behind, e.g. --fresh-workers "
+        "--backend c:./libk.so.",
+    ),
+    click.option(
+        "--guard-pages",
+        is_flag=True,
+        help="Find reads and writes outside a buffer: call every case twice, with inaccessible memory right after "
+        "every buffer, then right before it, e.g. --backend c:./libmykernels.so --guard-pages.",
+    ),
+)
+
+
+elementwise_option = click.option(
+    "--elementwise/--no-elementwise",
+    default=None,
+    help="Elements further off than arithmetic allows: fail the case, or do not check. Default: report them.",
+)
+cluster_options = together(
+    click.option(
+        "--cluster",
+        metavar="ADDRESS",
+        help="Run on a Dask cluster: tcp://SCHEDULER:8786 (or tls://, ucx://), local:N for N processes here, or "
+        "path/file.py:FUNCTION that makes one, e.g. --cluster tcp://node1:8786.",
+    ),
+    click.option(
+        "--ship",
+        multiple=True,
+        type=click.Path(exists=True, dir_okay=False),
+        metavar="PATH",
+        help="Send this file of the backend to the cluster's workers, e.g. --backend c:./libk.so --ship ./libk.so "
+        "--cluster local:2.",
+    ),
+)
+
+
+def taken_lanes(options: dict[str, Any]) -> tuple[int | None, tuple[int, ...]]:
+    """The jobs, None where none are asked for, and the devices, taken out of the options of a command."""
+    jobs, devices = options.pop("jobs"), options.pop("devices") or ()
+    if jobs and devices:
+        raise UsageError("Use either -j or --devices: with --devices each device has one worker.")
+    return jobs, tuple(devices)
+
+
+class SamplesType(click.ParamType):  # type: ignore[type-arg]  # generic only in the newest click
+    """A number of samples, or auto."""
+
+    name = "N|auto"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
+        """`auto` → None."""
+        text = str(value).strip()
+        if text == "auto":
+            return None
+        if not text.isdecimal() or not int(text):
+            self.fail(
+                f"{value!r} is neither auto nor a number of samples of at least 1, e.g. --samples 100.", param, ctx
+            )
+        return int(text)
+
+
+sampling_options = together(
+    click.option(
+        "--warmup",
+        type=click.IntRange(0),
+        default=3,
+        show_default=True,
+        metavar="W",
+        help="Untimed calls before the first sample, e.g. --warmup 10.",
+    ),
+    click.option(
+        "--samples",
+        type=SamplesType(),
+        default="auto",
+        show_default=True,
+        metavar="N|auto",
+        help="Timed calls per case, e.g. --samples 100; auto goes on until the median is known to 1 %, but "
+        "stops at 1000 calls or about two seconds.",
+    ),
+    click.option("--cold-cache", is_flag=True, help="Empty this machine's caches before each sample."),
+)
+
+
+def given_labels(words: Sequence[str]) -> dict[str, str]:
+    """The labels in `--label NAME=VALUE`, checked."""
+    labels: dict[str, str] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not GIVEN_NAME.fullmatch(name):
+            raise UsageError(
+                f"--label {shown(word)}: write NAME=VALUE, e.g. --label device=mlu370; a name begins with a letter and "
+                "has at most 64 letters, digits, - and _."
+            )
+        if not value.strip() or len(value) > MAX_LETTERS or plain_line(value) != value:
+            raise UsageError(f"--label {shown(word)}: the value must be one line of 1 to {MAX_LETTERS} characters.")
+        if name in labels:
+            raise UsageError(f"--label {name} is given twice, as {labels[name]!r} and as {value!r}; give it once.")
+        labels[name] = value
+    return labels

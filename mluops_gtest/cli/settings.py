@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple, TypedDict, get_type_hints
 
 import click
 
-from mluops_gtest.content.root import BUILTIN
-from mluops_gtest.errors import ContentError, UsageError, shown
+from mluops_gtest.base.errors import ContentError, UsageError, shown
+from mluops_gtest.catalog.root import BUILTIN
 
 FILE_NAME: Final = "mluops-test.toml"
 VARIABLE: Final = "MLUOPS_TEST_SETTINGS"
@@ -87,7 +87,7 @@ def read_settings(path: Path) -> SettingsFile:
     """The settings in a file; errors name the line."""
     import tomllib
 
-    from mluops_gtest.files.typed import plain_file_bytes
+    from mluops_gtest.base.typed_files import plain_file_bytes
 
     try:
         text = plain_file_bytes(path, _MAX_BYTES).decode()
@@ -111,9 +111,9 @@ def read_settings(path: Path) -> SettingsFile:
 
 
 def _value(key: str, value: Any, place: str) -> Any:
-    from mluops_gtest.cli.labels import given_labels
-    from mluops_gtest.files.typed import Source, convert
-    from mluops_gtest.model.coverage import required_millionths
+    from mluops_gtest.base.typed_files import Source, convert
+    from mluops_gtest.cli.options import given_labels
+    from mluops_gtest.core.case import required_millionths
 
     remedy = f"Settings are {', '.join(_TYPES)}; see docs/reference/settings.md."
     if key not in _TYPES:

@@ -14,31 +14,30 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from mluops_gtest.api.case_runner import CaseRunner
-from mluops_gtest.api.fuzzing import HuntRunner
-from mluops_gtest.api.session import Session
+from mluops_gtest.api_cases import CaseRunner
+from mluops_gtest.base.errors import HarnessError
+from mluops_gtest.base.files import cache_folder, replace_file
+from mluops_gtest.base.typed_files import Source
+from mluops_gtest.casefiles.binary import write_binary
+from mluops_gtest.casefiles.schema import Schema
+from mluops_gtest.casefiles.writer import case_document
+from mluops_gtest.catalog.root import BUILTIN
+from mluops_gtest.catalog.selection import Selected, Session
 from mluops_gtest.cluster.answers import (
     BackendTrial,
     BatchAnswer,
     UnitAnswer,
     UnitStart,
     WorkerDescription,
+    digest_of,
     encode,
     line_of,
+    outputs_bytes,
 )
-from mluops_gtest.cluster.auditing import digest_of, outputs_bytes
-from mluops_gtest.codec.case_files.writer import case_document
-from mluops_gtest.codec.schema.schema import Schema
-from mluops_gtest.codec.wire.binary import write_binary
-from mluops_gtest.content.root import BUILTIN
-from mluops_gtest.content.selection import Selected
-from mluops_gtest.engine.outputs import CaseOutputs
-from mluops_gtest.engine.request import RunRequest
-from mluops_gtest.errors import HarnessError
-from mluops_gtest.files.cache_folder import cache_folder
-from mluops_gtest.files.typed import Source
-from mluops_gtest.files.writing import replace_file
-from mluops_gtest.model.case import Case
+from mluops_gtest.core.case import Case
+from mluops_gtest.running.options import RunRequest
+from mluops_gtest.running.outputs import CaseOutputs
+from mluops_gtest.search.fuzz_session import HuntRunner
 from mluops_gtest.version import __version__
 
 # Written last into the folder of a parcel.
@@ -58,7 +57,7 @@ def describe(roots: tuple[str, ...], operators: tuple[str, ...], parcels: Sequen
 
 def content_digests(roots: tuple[str, ...], operators: tuple[str, ...]) -> dict[str, str]:
     """Of each operator a digest of its lock, which names every declared case and its values; empty without one."""
-    from mluops_gtest.codec.lock import lock_path
+    from mluops_gtest.casefiles.lock import lock_path
 
     catalogue = Session(roots).catalogue
     digests = {}

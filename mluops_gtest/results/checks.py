@@ -11,12 +11,11 @@ from typing import Any, Final, NotRequired, TypedDict
 
 import msgspec
 
-from mluops_gtest.errors import ContentError, shown
-from mluops_gtest.files.typed import MAX_INTEGER, Source, convert, keep_plain
-from mluops_gtest.model.arbitration import MAX_EXAMINED, MAX_EXAMPLES, Arbitration
-from mluops_gtest.model.coverage import Percentage
-from mluops_gtest.model.drift import SIZELESS
-from mluops_gtest.model.explanation import (
+from mluops_gtest.base.errors import ContentError, shown
+from mluops_gtest.base.text import ANY_NAME
+from mluops_gtest.base.typed_files import MAX_INTEGER, Source, convert, keep_plain
+from mluops_gtest.core.case import Percentage, Query
+from mluops_gtest.core.explanation import (
     MAX_CELLS,
     MAX_STORED_SAMPLES,
     AxisSet,
@@ -31,12 +30,20 @@ from mluops_gtest.model.explanation import (
     WithinUlp,
     WrongMap,
 )
-from mluops_gtest.model.labels import ANY_NAME
-from mluops_gtest.model.outcome import Outcome
-from mluops_gtest.model.precision import PRECISIONS
-from mluops_gtest.model.query import Query
-from mluops_gtest.model.report import RunReport, TalliedResults
-from mluops_gtest.model.result import CaseResult, ElementReading, Profile, Reading, StressReading, Worst
+from mluops_gtest.core.outcome import SIZELESS, Outcome
+from mluops_gtest.core.report import RunReport, TalliedResults
+from mluops_gtest.core.result import (
+    MAX_EXAMINED,
+    MAX_EXAMPLES,
+    Arbitration,
+    CaseResult,
+    ElementReading,
+    Profile,
+    Reading,
+    StressReading,
+    Worst,
+)
+from mluops_gtest.core.tensor import PRECISIONS
 
 _SIGNS: Final = frozenset(".123456789#")
 

@@ -10,12 +10,12 @@ import msgspec
 from msgspec import field
 from msgspec.structs import fields, replace
 
-from mluops_gtest.errors import ContentError, shown
-from mluops_gtest.files.typed import Source, convert, decode_json
-from mluops_gtest.model.cause import Cause
-from mluops_gtest.model.report import FORMAT, RunReport
-from mluops_gtest.model.result import CaseResult, ElementReading
-from mluops_gtest.model.status import Status
+from mluops_gtest.base.errors import ContentError, shown
+from mluops_gtest.base.typed_files import Source, convert, decode_json
+from mluops_gtest.core.call import Status
+from mluops_gtest.core.cause import Cause
+from mluops_gtest.core.report import FORMAT, RunReport
+from mluops_gtest.core.result import CaseResult, ElementReading
 from mluops_gtest.results.checks import check_result
 
 # JSON has no such numbers.

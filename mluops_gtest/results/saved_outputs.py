@@ -12,14 +12,13 @@ from typing import Final
 
 import numpy as np
 
-from mluops_gtest.errors import ContentError, UnwritableError, shown
-from mluops_gtest.files.typed import Source, convert, decode_json, file_bytes, json_bytes
-from mluops_gtest.files.writing import place_below, replace_file
-from mluops_gtest.model.case import Case
-from mluops_gtest.model.digest import digest_tensors
-from mluops_gtest.model.dtypes import Array, DType
+from mluops_gtest.base.errors import ContentError, UnwritableError, shown
+from mluops_gtest.base.files import place_below, replace_file
+from mluops_gtest.base.frozen import Value
+from mluops_gtest.base.typed_files import Source, convert, decode_json, file_bytes, json_bytes
+from mluops_gtest.core.case import Case
+from mluops_gtest.core.tensor import Array, DType, digest_tensors
 from mluops_gtest.results.folder import OUTPUTS
-from mluops_gtest.value import Value
 
 RECORD: Final = "outputs.json"
 # Declared ids are folders of their own names; an id that is a path becomes a digest.

@@ -1,4 +1,7 @@
-"""What a run leaves: run.json before the first case, results.jsonl line by line, report.json at the end."""
+"""What a run leaves: run.json before the first case, results.jsonl line by line, report.json at the end.
+
+The causes of a run's failures as files keep them; composed here, since results may not import explain.
+"""
 
 import contextlib
 import io
@@ -8,26 +11,40 @@ import time
 from array import array
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import Any, assert_never
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, assert_never
 
-from mluops_gtest.errors import UnwritableError
-from mluops_gtest.files.typed import Source, json_bytes
-from mluops_gtest.files.writing import replace_file
-from mluops_gtest.model.event import CaseFinished, CasesRetracted, CaseStarted, Event, RunFinished, RunStarted
-from mluops_gtest.model.report import RunReport, Tally
-from mluops_gtest.model.result import CaseResult
-from mluops_gtest.results.files import (
+from mluops_gtest.base.errors import UnwritableError
+from mluops_gtest.base.files import replace_file
+from mluops_gtest.base.frozen import Value
+from mluops_gtest.base.text import plain_line
+from mluops_gtest.base.typed_files import Source, json_bytes
+from mluops_gtest.core.report import (
+    CaseFinished,
+    CasesRetracted,
+    CaseStarted,
+    Event,
+    RunFinished,
+    RunReport,
+    RunStarted,
+    Tally,
+)
+from mluops_gtest.core.result import CaseResult
+from mluops_gtest.results.folder import (
     AFTER_RESULTS,
     BEFORE_RESULTS,
     CAUSES,
     REPORT,
     RESULTS,
     RUN,
+    ResultsFolder,
     StoredResults,
     result_reader,
 )
-from mluops_gtest.results.folder import ResultsFolder
 from mluops_gtest.results.records import head_to_json, result_to_json
+
+if TYPE_CHECKING:
+    from mluops_gtest.judging.groups import CauseGroup
 
 
 class _ShortenedError(UnwritableError):
@@ -198,3 +215,95 @@ def _document(report: RunReport, lines: Iterable[bytes] | None = None) -> Iterat
 
 def _line(result: CaseResult) -> bytes:
     return json_bytes(result_to_json(result)) + b"\n"
+
+
+_MAX_BYTES: Final = 1 << 16
+_MAX_CAUSES: Final = 100
+_MAX_NAMED: Final = 20
+_MAX_SAMPLES: Final = 3
+# Characters of a text. Each takes at most 4 bytes, so that one cause always fits.
+_LONGEST: Final = 400
+
+
+class CauseSample(Value):
+    """A wrong element of the example; values as text, so that NaN survives JSON."""
+
+    index: tuple[int, ...]
+    got: str
+    expected: str
+
+
+class CauseSummary(Value):
+    """Cases that fail alike, in English; where they have no place, law or condition in common it is empty."""
+
+    # `v3:…`; of a failure that is not explained (a crash, a wrong status) its fingerprint.
+    id: str
+    # Empty: several fail in the same way.
+    operator: str
+    outcome: str
+    headline: str
+    # Empty: the failure is not explained.
+    output: str
+    place: str
+    law: str
+    condition: str
+    samples: tuple[CauseSample, ...]
+    # Number of cases, and the ids of the smallest.
+    cases: int
+    smallest: tuple[str, ...]
+    repro: str
+    # A waiver may name the id.
+    waivable: bool
+
+
+def causes_of(report: RunReport) -> tuple[CauseSummary, ...]:
+    """Every cause, those of most cases first."""
+    failing = report.failing
+    if not failing:
+        return ()
+    # Late: a run that passes has nothing to explain.
+    from mluops_gtest.judging.groups import cause_groups
+
+    return tuple(map(_summary, cause_groups(failing, report.results, report.shapes)))
+
+
+def write_causes(folder: Path, report: RunReport) -> None:
+    """Write causes.json: as many causes as fit, the rest counted."""
+    causes = causes_of(report)
+    for number in range(min(len(causes), _MAX_CAUSES), -1, -1):
+        rest = causes[number:]
+        more = {"more_causes": len(rest), "more_cases": sum(one.cases for one in rest)}
+        data = json_bytes({"format": 1, "causes": causes[:number], **more}, indent=1) + b"\n"
+        if len(data) <= _MAX_BYTES:
+            break
+    replace_file(folder / CAUSES, [data], make_folder=False)
+
+
+def _summary(group: "CauseGroup") -> CauseSummary:
+    from mluops_gtest.core.reasons.explained import headline_parts, headline_words
+
+    head, example = group.headline, group.example
+    operator, outcome = group.operator or "several operators", example.outcome.value
+    words = f"{operator}: {outcome}: {example.reason}" if head is None else headline_words(head)
+    place, law_words, condition = ("", "", "") if head is None else headline_parts(head)
+    samples = [s for one in example.explained if head is not None and one.output == head.output for s in one.samples]
+    return CauseSummary(
+        id=_cut(group.mark),
+        operator=_cut(group.operator),
+        outcome=outcome,
+        headline=_cut(words),
+        output="" if head is None else _cut(head.output),
+        place=_cut(place),
+        law=_cut(law_words),
+        condition=_cut(condition),
+        samples=tuple(CauseSample(s.index, _cut(s.evaluated), _cut(s.baseline)) for s in samples[:_MAX_SAMPLES]),
+        cases=len(group.members),
+        smallest=tuple(_cut(result.case) for result in group.members[:_MAX_NAMED]),
+        repro=_cut(example.repro),
+        waivable=group.placed_law is not None,
+    )
+
+
+def _cut(text: str) -> str:
+    line = plain_line(text)
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"

@@ -85,7 +85,7 @@ def test_nobody_imports_an_optional_part_or_torch() -> None:
         ("mluops_gtest.authoring", True),
         ("mluops_gtest.authoring.checks", True),
         ("mluops_gtest.authoring_secrets", False),
-        ("mluops_gtest.model.dtypes", False),
+        ("mluops_gtest.core.tensor", False),
         ("mluops_gtest", False),
         (".recipes", True),
         ("..get_indice_pairs", False),
@@ -117,10 +117,10 @@ def test_the_engine_imports_no_generator() -> None:
 
 # What goes by one door, and the modules that are the door. A call folder is temporary, and a worker prints to its pipe.
 WRITERS = {
-    "write_text": {"codec/call_folder/folder.py"},
+    "write_text": {"casefiles/writer.py"},
     "write_bytes": set(),
-    "tofile": {"codec/call_folder/folder.py"},
-    "echo": {"cli/lines.py"},
+    "tofile": {"casefiles/writer.py"},
+    "echo": {"cli/echo.py"},
     "print_exc": set(),
 }
 
@@ -134,7 +134,7 @@ def calls_of(tree: ast.Module, names: set[str]) -> Iterator[tuple[int, str]]:
 
 @pytest.mark.slow
 def test_files_and_terminals_are_written_by_one_door() -> None:
-    """files/writing.py (whole or not at all), cli/lines.py and reports/markup.py (text from outside stays text)."""
+    """base/files.py (whole or not at all), cli/echo.py and reports/markup.py (text from outside stays text)."""
     wrong = [
         f"{place(path, line)} calls {name}"
         for path, tree in modules().items()

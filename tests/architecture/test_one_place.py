@@ -10,19 +10,19 @@ from tests.support.source_trees import modules
 ROOT = Path(__file__).parents[2]
 # The literal, and the module that has it.
 FACTS = {
-    ".prototxt": "files/case_suffixes.py",
-    ".pb": "files/case_suffixes.py",
-    "baselines.lock": "codec/lock.py",
-    "MLUOPS_TEST_CACHE": "files/cache_folder.py",
-    "MLUOPS_TEST_DEVICE": "model/backend.py",
-    "MLUOPS_TEST_HISTORY": "results/history/store.py",
-    "MLUOPS_TEST_KEEP_CALLS": "backends/exec_backend/backend.py",
-    "MLUOPS_TEST_NATIVE": "native/library.py",
+    ".prototxt": "base/files.py",
+    ".pb": "base/files.py",
+    "baselines.lock": "casefiles/lock.py",
+    "MLUOPS_TEST_CACHE": "base/files.py",
+    "MLUOPS_TEST_DEVICE": "core/case.py",
+    "MLUOPS_TEST_HISTORY": "results/history.py",
+    "MLUOPS_TEST_KEEP_CALLS": "backends/exec_program.py",
+    "MLUOPS_TEST_NATIVE": "base/native/library.py",
     "MLUOPS_TEST_SETTINGS": "cli/settings.py",
-    0x5C: "model/guard_zone.py",
-    70: "errors.py",
-    74: "errors.py",
-    130: "errors.py",
+    0x5C: "core/buffers.py",
+    70: "base/errors.py",
+    74: "base/errors.py",
+    130: "base/errors.py",
 }
 
 

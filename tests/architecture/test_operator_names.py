@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from mluops_gtest.content.operators import load_operators
-from mluops_gtest.model.parts import C_API
-from mluops_gtest.native.building import LIBRARY
+from mluops_gtest.base.native.library import LIBRARY
+from mluops_gtest.catalog.operators import load_operators
+from mluops_gtest.core.operator_parts import C_API
 
 ROOT = Path(__file__).parents[2]
 OPERATORS = load_operators(ROOT)
@@ -55,14 +55,14 @@ def test_the_package_names_no_operator() -> None:
 @pytest.mark.parametrize(
     ("file", "line", "found"),
     [
-        ("backends/c_library/api.py", '"mluOpGetIndicePairs": (),', True),
-        ("backends/c_library/api.py", "mluOpCreateSparseConvolutionDescriptor", True),
+        ("backends/c_memory.py", '"mluOpGetIndicePairs": (),', True),
+        ("backends/c_memory.py", "mluOpCreateSparseConvolutionDescriptor", True),
         ("reports/page.py", "# as in masked_im2col_forward", True),
         ("reports/page.py", "mluops-test run masked_im2col_forward", True),
-        ("cli/whole_run.py", 'if operator == "dynamic_point_to_voxel_backward":', True),
+        ("cli/run_command.py", 'if operator == "dynamic_point_to_voxel_backward":', True),
         ("cli/commands/run.py", "  mluops-test run masked_im2col_forward -x", False),
         ("cli/options.py", 'help="Only this operator, e.g. --op get_indice_pairs."', False),
-        ("backends/c_library/api.py", '"mluOpCreateTensorDescriptor": (),', False),
+        ("backends/c_memory.py", '"mluOpCreateTensorDescriptor": (),', False),
     ],
 )
 def test_the_rule_tells_right_from_wrong(file: str, line: str, found: bool) -> None:

@@ -101,7 +101,7 @@ def test_no_literal_of_a_module_with_patterns_has_them():
 @pytest.mark.slow
 def test_no_pattern_of_the_text_reader_remembers_without_limit(compiled):
     """A group that is repeated without limit costs some 100 bytes of memory for each time."""
-    patterns = [pattern for module, pattern in compiled if module.startswith("mluops_gtest.codec.wire.text_")]
+    patterns = [pattern for module, pattern in compiled if module.startswith("mluops_gtest.casefiles.text_")]
     assert len(patterns) > 10
     for pattern in patterns:
         text = pattern.decode("latin-1") if isinstance(pattern, bytes) else pattern

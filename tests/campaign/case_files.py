@@ -15,13 +15,13 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from mluops_gtest.codec.case_files.files import read_document, write_document
-from mluops_gtest.codec.case_files.reader import read_case
-from mluops_gtest.codec.schema.schema import Schema
-from mluops_gtest.content.catalogue import Catalogue
-from mluops_gtest.content.root import Root
-from mluops_gtest.errors import CaseFileError
-from mluops_gtest.native.library import numpy_alone
+from mluops_gtest.base.errors import CaseFileError
+from mluops_gtest.base.native.library import numpy_alone
+from mluops_gtest.casefiles.files import read_document, write_document
+from mluops_gtest.casefiles.reader import read_case
+from mluops_gtest.casefiles.schema import Schema
+from mluops_gtest.catalog.root import Root
+from mluops_gtest.catalog.selection import Catalogue
 from tests.campaign.in_pieces import pieces, tell, try_in_process
 from tests.campaign.mutate import mutated_bytes
 from tests.campaign.results import reported, written_lines

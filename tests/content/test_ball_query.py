@@ -15,10 +15,10 @@ from generators.ball_query.reference import empty_rows
 from generators.ball_query.row_by_row import Rules, apply
 from mluops_gtest.authoring import Draw, DType, Handle, OpCall, Status, TensorArg, argument, call_of
 from mluops_gtest.authoring.points import assert_lattice, clear_of_spheres, squared_distances
-from mluops_gtest.content.declarations import load_declarations
-from mluops_gtest.content.operators import load_operator
-from mluops_gtest.errors import ContentError
-from mluops_gtest.model.tensor import contiguous
+from mluops_gtest.base.errors import ContentError
+from mluops_gtest.catalog.declarations import load_declarations
+from mluops_gtest.catalog.operators import load_operator
+from mluops_gtest.core.tensor import contiguous
 from tests.support.kernel_answers import answering_checks
 
 ROOT = Path(__file__).parents[2]

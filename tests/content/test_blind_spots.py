@@ -7,9 +7,9 @@ import pytest
 
 from benchmarks import blind_spots
 from benchmarks.blind_spots import Tally, tallies
-from mluops_gtest.api.session import Session
-from mluops_gtest.model.dtypes import DType
-from mluops_gtest.model.query import Query
+from mluops_gtest.catalog.selection import Session
+from mluops_gtest.core.case import Query
+from mluops_gtest.core.tensor import DType
 
 # float and half, sums, means, copies and products; values that are not finite; one output that is large.
 CASES = (

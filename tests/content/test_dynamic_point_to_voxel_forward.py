@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mluops_gtest.audit.subject import judged
 from mluops_gtest.authoring import Array, Draw, DType, Handle, Layout, OpCall, Status, TensorArg, TensorDesc, call_of
-from mluops_gtest.content.declarations import load_declarations
-from mluops_gtest.content.operators import load_operator, load_operators
-from mluops_gtest.errors import ContentError
-from mluops_gtest.generate.make import make_case
-from mluops_gtest.model.case import Case
-from mluops_gtest.model.parts import MUTANTS
-from mluops_gtest.model.result import Outcome
+from mluops_gtest.base.errors import ContentError
+from mluops_gtest.catalog.declarations import load_declarations
+from mluops_gtest.catalog.make import make_case
+from mluops_gtest.catalog.operators import load_operator, load_operators
+from mluops_gtest.core.case import Case
+from mluops_gtest.core.operator_parts import MUTANTS
+from mluops_gtest.core.outcome import Outcome
+from mluops_gtest.search.audit_subject import judged
 from tests.support.examples import examples
 
 ROOT = Path(__file__).parents[2]

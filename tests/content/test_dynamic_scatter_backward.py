@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from mluops_gtest.authoring import Array, Draw, DType, Handle, Layout, OpCall, Status, TensorArg, TensorDesc, call_of
-from mluops_gtest.content.declarations import load_declarations
-from mluops_gtest.content.operators import load_operator
-from mluops_gtest.generate.make import make_case
+from mluops_gtest.catalog.declarations import load_declarations
+from mluops_gtest.catalog.make import make_case
+from mluops_gtest.catalog.operators import load_operator
 from tests.support.examples import examples
 
 ROOT = Path(__file__).parents[2]

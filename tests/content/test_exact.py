@@ -5,11 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mluops_gtest.api.session import Session
-from mluops_gtest.content.selection import Selected
-from mluops_gtest.engine.arbitration import error, rounded, stored_number
-from mluops_gtest.model.binding import bind_values, expected_results, owned_rows, row_counts
-from mluops_gtest.model.parts import EXACT
+from mluops_gtest.catalog.selection import Selected, Session
+from mluops_gtest.core.binding import bind_values, expected_results, owned_rows, row_counts
+from mluops_gtest.core.operator_parts import EXACT
+from mluops_gtest.judging.arbitration import error, rounded, stored_number
 from tests.conftest import ROOT
 
 NAMES = sorted(path.parent.name for path in ROOT.glob("generators/*/__init__.py"))

@@ -3,15 +3,15 @@
 from pathlib import Path
 
 from benchmarks.fuzz_backends import EveryBackend, hunted, kept_for_one
-from mluops_gtest.api.fuzzing import HuntRequest, targets_of
-from mluops_gtest.api.session import Session
-from mluops_gtest.audit.subject import Implementation
-from mluops_gtest.engine.caller import InlineCaller
-from mluops_gtest.engine.execute import Executor, Options
-from mluops_gtest.engine.request import RunRequest
-from mluops_gtest.fuzz.corpus import Corpus
-from mluops_gtest.model.query import Query
-from mluops_gtest.model.status import Status
+from mluops_gtest.catalog.selection import Session
+from mluops_gtest.core.call import Status
+from mluops_gtest.core.case import Query
+from mluops_gtest.running.caller import InlineCaller
+from mluops_gtest.running.case_run import Executor, Options
+from mluops_gtest.running.options import RunRequest
+from mluops_gtest.search.audit_subject import Implementation
+from mluops_gtest.search.corpus import Corpus
+from mluops_gtest.search.fuzz_session import HuntRequest, targets_of
 
 NAME = "masked_col2im_forward"
 

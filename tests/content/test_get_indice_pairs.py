@@ -11,7 +11,7 @@ import pytest
 
 from mluops_gtest.authoring import Draw, DType, Handle, Layout, OpCall, Status, TensorArg, TensorDesc, call_of
 from mluops_gtest.authoring.clouds import random_sites
-from mluops_gtest.content.operators import load_operator
+from mluops_gtest.catalog.operators import load_operator
 
 OPERATOR = load_operator(Path(__file__).parents[2] / "generators" / "get_indice_pairs" / "__init__.py")
 POISON = np.frombuffer(b"\xa5" * 4, "<i4")[0]

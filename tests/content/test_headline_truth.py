@@ -2,11 +2,10 @@
 
 import pytest
 
-from mluops_gtest.engine.caller import InlineCaller
-from mluops_gtest.engine.execute import Executor
-from mluops_gtest.engine.loading import BackendChoice
-from mluops_gtest.model.binding import bind_values
-from mluops_gtest.model.explanation import TurnedZero
+from mluops_gtest.core.binding import bind_values
+from mluops_gtest.core.explanation import TurnedZero
+from mluops_gtest.running.caller import BackendChoice, InlineCaller
+from mluops_gtest.running.case_run import Executor
 from tests.conftest import ROOT
 from tests.support.c_example import c_example
 from tests.support.headline_truth import Truth, kind_of, recorded

@@ -26,8 +26,8 @@ from mluops_gtest.authoring import (
 from mluops_gtest.authoring.clouds import network_layer, random_sites
 from mluops_gtest.authoring.products import float64_is_exact
 from mluops_gtest.authoring.sparse import Geometry, derive_output_space, find_pairs
-from mluops_gtest.content.declarations import load_declarations
-from mluops_gtest.content.operators import load_operator
+from mluops_gtest.catalog.declarations import load_declarations
+from mluops_gtest.catalog.operators import load_operator
 from tests.conftest import ROOT
 from tests.support.kernel_answers import answering_checks
 from tests.support.wrong_calls import mutated, with_params

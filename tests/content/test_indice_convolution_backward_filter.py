@@ -15,9 +15,9 @@ from generators.indice_convolution_backward_filter.values import CRITERIA, LONGE
 from mluops_gtest.authoring import Draw, DType, Layout, OpCall, Status, TensorArg, TensorDesc, call_of
 from mluops_gtest.authoring.clouds import network_layer, random_sites
 from mluops_gtest.authoring.sparse import Geometry, derive_geometry, find_pairs
-from mluops_gtest.content.declarations import load_declarations
-from mluops_gtest.content.operators import load_operator
-from mluops_gtest.criteria.elementwise import element_errors
+from mluops_gtest.catalog.declarations import load_declarations
+from mluops_gtest.catalog.operators import load_operator
+from mluops_gtest.judging.elementwise import element_errors
 from tests.conftest import ROOT
 from tests.support.kernel_answers import answering_checks
 from tests.support.wrong_calls import mutated, with_params

@@ -27,9 +27,9 @@ from mluops_gtest.authoring.clouds import network_layer, random_sites
 from mluops_gtest.authoring.connections import layer_connections
 from mluops_gtest.authoring.products import float64_is_exact
 from mluops_gtest.authoring.sparse import Geometry, derive_geometry, find_pairs
-from mluops_gtest.content.declarations import load_declarations
-from mluops_gtest.content.operators import load_operator
-from mluops_gtest.errors import ContentError
+from mluops_gtest.base.errors import ContentError
+from mluops_gtest.catalog.declarations import load_declarations
+from mluops_gtest.catalog.operators import load_operator
 from tests.conftest import ROOT
 from tests.support.kernel_answers import answering_checks
 from tests.support.wrong_calls import mutated, with_params

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from mluops_gtest.api.session import Session
-from mluops_gtest.audit.value_rules import variants_told_apart
-from mluops_gtest.cli.mutant_trials import subject_of
-from mluops_gtest.errors import DeclarationError
-from mluops_gtest.fuzz.draws import Draws
-from mluops_gtest.generate.make import make_case
-from mluops_gtest.model.parts import SPACE
-from mluops_gtest.model.status import Status
+from mluops_gtest.base.errors import DeclarationError
+from mluops_gtest.catalog.make import make_case
+from mluops_gtest.catalog.selection import Session
+from mluops_gtest.core.call import Status
+from mluops_gtest.core.operator_parts import SPACE
+from mluops_gtest.search.audit_values import variants_told_apart
+from mluops_gtest.search.draws import Draws
+from mluops_gtest.search.mutants import subject_of
 from tests.conftest import ROOT
 
 NAMES = sorted(path.parent.name for path in ROOT.glob("generators/*/__init__.py"))

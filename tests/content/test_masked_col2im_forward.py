@@ -13,15 +13,15 @@ import pytest
 from generators.masked_col2im_forward.mutants import MUTANTS
 from generators.masked_col2im_forward.pixel_copy import Steps, apply
 from generators.masked_col2im_forward.values import KINDS, column_values
-from mluops_gtest.audit.subject import Implementation
 from mluops_gtest.authoring import Draw, DType, Handle, Layout, OpCall, Status, TensorArg, TensorDesc, call_of
-from mluops_gtest.content.declarations import load_declarations
-from mluops_gtest.content.operators import load_operator
-from mluops_gtest.engine.caller import InlineCaller
-from mluops_gtest.engine.execute import Executor, Options
-from mluops_gtest.generate.make import make_case
-from mluops_gtest.model.result import Outcome
-from mluops_gtest.model.tensor import contiguous
+from mluops_gtest.catalog.declarations import load_declarations
+from mluops_gtest.catalog.make import make_case
+from mluops_gtest.catalog.operators import load_operator
+from mluops_gtest.core.outcome import Outcome
+from mluops_gtest.core.tensor import contiguous
+from mluops_gtest.running.caller import InlineCaller
+from mluops_gtest.running.case_run import Executor, Options
+from mluops_gtest.search.audit_subject import Implementation
 from tests.conftest import ROOT
 from tests.support.examples import examples
 from tests.support.kernel_answers import answering_checks, reachable

@@ -15,10 +15,10 @@ from generators.masked_im2col_forward.recipes import SIDES
 from generators.masked_im2col_forward.values import KINDS, feature
 from generators.masked_im2col_forward.window_copy import Steps, apply
 from mluops_gtest.authoring import Draw, DType, Handle, Layout, OpCall, Status, TensorArg, TensorDesc
-from mluops_gtest.content.declarations import load_declarations
-from mluops_gtest.content.operators import load_operator
-from mluops_gtest.generate.make import make_case
-from mluops_gtest.model.tensor import contiguous
+from mluops_gtest.catalog.declarations import load_declarations
+from mluops_gtest.catalog.make import make_case
+from mluops_gtest.catalog.operators import load_operator
+from mluops_gtest.core.tensor import contiguous
 from tests.support.examples import examples
 from tests.support.kernel_answers import answering_checks, reachable
 

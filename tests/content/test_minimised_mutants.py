@@ -3,14 +3,14 @@
 import pytest
 
 from benchmarks.minimise_mutants import CHOSEN, Wrong, case_of, minimised_on, mutant_of
-from mluops_gtest.api.session import Session
 from mluops_gtest.backends.numpy_backend import NumpyBackend
-from mluops_gtest.engine.caller import InlineCaller
-from mluops_gtest.engine.execute import Executor, Options
-from mluops_gtest.minimise.trials import FailureCause
-from mluops_gtest.model.binding import bind_values
-from mluops_gtest.model.outcome import Outcome
-from mluops_gtest.model.parts import REDUCTIONS
+from mluops_gtest.catalog.selection import Session
+from mluops_gtest.core.binding import bind_values
+from mluops_gtest.core.operator_parts import REDUCTIONS
+from mluops_gtest.core.outcome import Outcome
+from mluops_gtest.running.caller import InlineCaller
+from mluops_gtest.running.case_run import Executor, Options
+from mluops_gtest.search.minimise import FailureCause
 
 PAIRS = [(operator, name) for operator, cases in CHOSEN.items() for name in cases]
 

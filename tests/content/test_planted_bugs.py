@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from mluops_gtest.model.reasons.explained import headline_words
+from mluops_gtest.core.reasons.explained import headline_words
 from tests.support.planted_bugs import BUGS
 from tests.support.planted_run import PlantedRuns, groups_of
 

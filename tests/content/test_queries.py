@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from mluops_gtest.api.session import Session
-from mluops_gtest.content.selection import Selected
-from mluops_gtest.model.binding import bind_values
-from mluops_gtest.model.parts import C_API
-from mluops_gtest.model.status import Status
+from mluops_gtest.catalog.selection import Selected, Session
+from mluops_gtest.core.binding import bind_values
+from mluops_gtest.core.call import Status
+from mluops_gtest.core.operator_parts import C_API
 
 # Written down from the specification, by case: what the query owes; None where nobody says.
 OK, BAD, OLD, NOT = Status.SUCCESS, Status.BAD_PARAM, Status.ARCH_MISMATCH, Status.NOT_SUPPORTED

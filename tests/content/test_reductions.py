@@ -4,14 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from mluops_gtest.api.session import Session
-from mluops_gtest.content.operators import load_operators
-from mluops_gtest.minimise.search import minimised
-from mluops_gtest.model.cause import ScalarWrong
-from mluops_gtest.model.parts import REDUCTIONS
-from mluops_gtest.model.query import Query
-from mluops_gtest.model.result import CaseResult, Outcome
-from mluops_gtest.model.status import Status
+from mluops_gtest.catalog.operators import load_operators
+from mluops_gtest.catalog.selection import Session
+from mluops_gtest.core.call import Status
+from mluops_gtest.core.case import Query
+from mluops_gtest.core.cause import ScalarWrong
+from mluops_gtest.core.operator_parts import REDUCTIONS
+from mluops_gtest.core.outcome import Outcome
+from mluops_gtest.core.result import CaseResult
+from mluops_gtest.search.minimise import minimised
 
 OPERATORS = load_operators(Path(__file__).parents[2])
 MAX_ELEMENTS = 600

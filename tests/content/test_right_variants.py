@@ -5,14 +5,12 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
-from mluops_gtest.content.selection import Selected
-from mluops_gtest.criteria import compare, judge
-from mluops_gtest.criteria.elementwise import Limits, can_be_bounded, element_errors
-from mluops_gtest.generate.source import StoredCases
-from mluops_gtest.model.binding import bind_values, owned_rows, row_counts
-from mluops_gtest.model.bounds import bounds_of
-from mluops_gtest.model.dtypes import DType
-from mluops_gtest.model.precision import Precision
+from mluops_gtest.catalog.selection import Selected
+from mluops_gtest.catalog.source import StoredCases
+from mluops_gtest.core.binding import bind_values, bounds_of, owned_rows, row_counts
+from mluops_gtest.core.tensor import DType, Precision
+from mluops_gtest.judging.criteria import compare, judge
+from mluops_gtest.judging.elementwise import Limits, can_be_bounded, element_errors
 from tests.conftest import ROOT
 from tests.support.right.operators import VARIANTS
 

@@ -5,15 +5,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mluops_gtest.audit.mutants import can_be_written
-from mluops_gtest.audit.subject import Implementation
-from mluops_gtest.audit.unwritable import never_written
-from mluops_gtest.content.operators import load_operators
-from mluops_gtest.engine.caller import InlineCaller
-from mluops_gtest.engine.execute import Executor, Options
-from mluops_gtest.fuzz.draws import Draws
-from mluops_gtest.model.outcome import Outcome
-from mluops_gtest.model.parts import SPACE
+from mluops_gtest.catalog.operators import load_operators
+from mluops_gtest.core.operator_parts import SPACE
+from mluops_gtest.core.outcome import Outcome
+from mluops_gtest.running.caller import InlineCaller
+from mluops_gtest.running.case_run import Executor, Options
+from mluops_gtest.search.audit_subject import Implementation
+from mluops_gtest.search.draws import Draws
+from mluops_gtest.search.mutants import can_be_written
+from mluops_gtest.search.symbolic_call import never_written
 
 OPERATORS = load_operators(Path(__file__).parents[2])
 # CI draws other calls than the benchmarks.

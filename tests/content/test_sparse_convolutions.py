@@ -13,7 +13,7 @@ from mluops_gtest.authoring.connections import (
     site_connections,
 )
 from mluops_gtest.authoring.sparse import derive_geometry
-from mluops_gtest.content.operators import load_operator
+from mluops_gtest.catalog.operators import load_operator
 from tests.conftest import ROOT
 
 FORWARD, BACKWARD_DATA, BACKWARD_FILTER = (

@@ -6,15 +6,13 @@ from collections import Counter
 
 import pytest
 
-from mluops_gtest.api.session import Session
-from mluops_gtest.audit.mutants import Score, planted, tried
+from mluops_gtest.casefiles.lock import lock_path, read_lock
+from mluops_gtest.catalog.produce import COMMITTED_LIMIT
+from mluops_gtest.catalog.selection import Selected, Session
 from mluops_gtest.cli.main import run_main
-from mluops_gtest.cli.mutant_trials import subject_of
-from mluops_gtest.codec.lock import lock_path, read_lock
-from mluops_gtest.content.selection import Selected
-from mluops_gtest.generate.produce import COMMITTED_LIMIT
-from mluops_gtest.model.binding import bind_values
-from mluops_gtest.model.parts import MUTANTS
+from mluops_gtest.core.binding import bind_values
+from mluops_gtest.core.operator_parts import MUTANTS
+from mluops_gtest.search.mutants import Score, planted, subject_of, tried
 from tests.conftest import ROOT
 from tests.support.check_order import shows_order
 from tests.support.mutants_table import counts, shown

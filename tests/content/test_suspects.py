@@ -10,13 +10,13 @@ from mluops_gtest.authoring.suspects import with_inputs, with_params
 from mluops_gtest.authoring.wrong_pairs import wrong_pairs
 from mluops_gtest.authoring.wrong_triples import WRONG_TRIPLES
 from mluops_gtest.authoring.wrong_weights import wrong_weights
-from mluops_gtest.content.selection import Selected
-from mluops_gtest.engine.caller import InlineCaller
-from mluops_gtest.engine.execute import Executor, Options
-from mluops_gtest.generate.source import StoredCases
-from mluops_gtest.model.explanation import AsIf, RoundedInputs
-from mluops_gtest.model.parts import MUTANTS
-from mluops_gtest.model.reasons.explained import explanation_words
+from mluops_gtest.catalog.selection import Selected
+from mluops_gtest.catalog.source import StoredCases
+from mluops_gtest.core.explanation import AsIf, RoundedInputs
+from mluops_gtest.core.operator_parts import MUTANTS
+from mluops_gtest.core.reasons.explained import explanation_words
+from mluops_gtest.running.caller import InlineCaller
+from mluops_gtest.running.case_run import Executor, Options
 from tests.support.planted_run import Spoiled
 from tests.support.predicted_by_law import rounded_call
 

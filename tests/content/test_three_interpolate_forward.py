@@ -13,9 +13,9 @@ from generators.three_interpolate_forward.recipes import terms
 from generators.three_interpolate_forward.reference import odd_sum
 from mluops_gtest.authoring import Draw, DType, OpCall, Status, call_of
 from mluops_gtest.authoring.sums import lattice_exponent
-from mluops_gtest.content.declarations import load_declarations
-from mluops_gtest.content.operators import load_operator
-from mluops_gtest.criteria.elementwise import element_errors
+from mluops_gtest.catalog.declarations import load_declarations
+from mluops_gtest.catalog.operators import load_operator
+from mluops_gtest.judging.elementwise import element_errors
 from tests.support.examples import examples
 from tests.support.interpolation import (
     assert_all_half_cases_pass,

@@ -26,11 +26,11 @@ from mluops_gtest.authoring import (
     call_of,
 )
 from mluops_gtest.authoring.points import lattice_fault, nearest_stand_apart
-from mluops_gtest.content.declarations import load_declarations
-from mluops_gtest.content.operators import load_operator
-from mluops_gtest.criteria.elementwise import element_errors
-from mluops_gtest.generate.make import make_case
-from mluops_gtest.model.case import Reseed
+from mluops_gtest.catalog.declarations import load_declarations
+from mluops_gtest.catalog.make import make_case
+from mluops_gtest.catalog.operators import load_operator
+from mluops_gtest.core.case import Reseed
+from mluops_gtest.judging.elementwise import element_errors
 from tests.support.examples import examples
 from tests.support.kernel_answers import answering_checks
 

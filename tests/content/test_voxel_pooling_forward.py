@@ -15,10 +15,10 @@ from generators.voxel_pooling_forward.recipes import INT32_MAX, INT32_MIN, cells
 from generators.voxel_pooling_forward.values import VALUES, assert_any_order, ranks
 from mluops_gtest.authoring import Draw, DType, Handle, Layout, OpCall, Status, TensorArg, TensorDesc
 from mluops_gtest.authoring.sums import lattice_exponent, sums_are_exact
-from mluops_gtest.content.declarations import load_declarations
-from mluops_gtest.content.operators import load_operator
-from mluops_gtest.errors import ContentError
-from mluops_gtest.model.tensor import contiguous
+from mluops_gtest.base.errors import ContentError
+from mluops_gtest.catalog.declarations import load_declarations
+from mluops_gtest.catalog.operators import load_operator
+from mluops_gtest.core.tensor import contiguous
 from tests.support.kernel_answers import answering_checks
 
 ROOT = Path(__file__).parents[2]

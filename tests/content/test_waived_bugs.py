@@ -4,11 +4,11 @@ import datetime
 
 import pytest
 
-from mluops_gtest.gate.decision import decide
-from mluops_gtest.gate.new_waivers import new_waivers
-from mluops_gtest.gate.reference import reference_of
-from mluops_gtest.gate.waivers import load_waivers
-from mluops_gtest.model.result import Outcome
+from mluops_gtest.core.outcome import Outcome
+from mluops_gtest.results.gate.decision import decide
+from mluops_gtest.results.gate.reference import reference_of
+from mluops_gtest.results.gate.request import new_waivers
+from mluops_gtest.results.gate.waivers import load_waivers
 from tests.support.planted_bugs import BUGS
 from tests.support.planted_run import PlantedRuns, groups_of
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from mluops_gtest.api.session import Session
-from mluops_gtest.codec.case_files.writer import write_case
-from mluops_gtest.codec.schema.schema import Schema
-from mluops_gtest.engine import arbitration
-from mluops_gtest.model.criterion import exact
+from mluops_gtest.casefiles.schema import Schema
+from mluops_gtest.casefiles.writer import write_case
+from mluops_gtest.catalog.selection import Session
+from mluops_gtest.core.tensor import exact
+from mluops_gtest.judging import arbitration
 from tests.e2e.conftest import wrong
 from tests.support.toy_root import GENERATOR
 

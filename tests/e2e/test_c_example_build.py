@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mluops_gtest.content.operators import load_operators
-from mluops_gtest.model.parts import C_API
+from mluops_gtest.catalog.operators import load_operators
+from mluops_gtest.core.operator_parts import C_API
 from tests.conftest import ROOT
 from tests.support.c_example import c_example
 from tests.support.native import compile_library, needs_gcc

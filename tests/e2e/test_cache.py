@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mluops_gtest.generate import cache as case_cache
+from mluops_gtest.catalog import cache as case_cache
 
 
 @pytest.fixture

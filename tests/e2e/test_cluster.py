@@ -16,10 +16,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from mluops_gtest.cluster import auditing, connecting, dispatch
+from mluops_gtest.base.errors import ExitCode
+from mluops_gtest.cluster import answers as auditing
+from mluops_gtest.cluster import dispatch
+from mluops_gtest.cluster import dispatch as connecting
 from mluops_gtest.cluster.answers import WorkerDescription, encode
-from mluops_gtest.engine.confirming import UNCONFIRMED
-from mluops_gtest.errors import ExitCode
+from mluops_gtest.running.confirming import UNCONFIRMED
 from tests.e2e.conftest import SUPPORT
 from tests.support import lying_workers
 from tests.support.dask_needed import needs_dask

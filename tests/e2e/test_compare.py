@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from mluops_gtest.model.result import Perf
+from mluops_gtest.core.result import Perf
 from tests.e2e.conftest import wrong
 from tests.support.reports import report, result, written
 

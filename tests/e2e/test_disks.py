@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mluops_gtest.files.cache_folder import DECLARATIONS
-from mluops_gtest.results.files import read_done
+from mluops_gtest.base.files import DECLARATIONS
+from mluops_gtest.results.folder import read_done
 from tests.support.disks import command, mount, unmount
 from tests.support.reports import GOLDEN
 from tests.support.toy_root import write_toy_root

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from mluops_gtest.base.errors import ExitCode
 from mluops_gtest.cli.main import run_main
-from mluops_gtest.engine.loading import BackendChoice
-from mluops_gtest.errors import ExitCode
-from mluops_gtest.model.backend import Backend
-from mluops_gtest.model.case import NAMED_TAGS
+from mluops_gtest.core.case import NAMED_TAGS, Backend
+from mluops_gtest.running.caller import BackendChoice
 from tests.conftest import ROOT
 
 PAGE = ROOT / "docs" / "how-to" / "write-a-backend.md"

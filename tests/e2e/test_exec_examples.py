@@ -8,12 +8,12 @@ import sys
 
 import pytest
 
-from mluops_gtest.backends.exec_backend.backend import ExecBackend
-from mluops_gtest.codec.call_folder.folder import CallFolderWriter
-from mluops_gtest.content.selection import Selected
-from mluops_gtest.engine.caller import InlineCaller
-from mluops_gtest.engine.execute import Executor, Options
-from mluops_gtest.generate.source import StoredCases
+from mluops_gtest.backends.exec_program import ExecBackend
+from mluops_gtest.casefiles.writer import CallFolderWriter
+from mluops_gtest.catalog.selection import Selected
+from mluops_gtest.catalog.source import StoredCases
+from mluops_gtest.running.caller import InlineCaller
+from mluops_gtest.running.case_run import Executor, Options
 from tests.conftest import ROOT
 from tests.support.native import needs_gcc
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from mluops_gtest.content.root import builtin_root
+from mluops_gtest.catalog.root import builtin_root
 from tests.support.c_example import c_example
 from tests.support.native import needs_gcc
 from tests.support.torch_needed import needs_torch

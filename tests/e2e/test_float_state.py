@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import mluops_gtest as mt
-from mluops_gtest.engine import float_state
+from mluops_gtest.base import float_state
 from tests.conftest import ROOT
 from tests.e2e.conftest import SUPPORT
 from tests.support.float_state_backends import Flushing, flushes

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from mluops_gtest.model.result import Outcome
+from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.results.folder import ResultsFolder
 from mluops_gtest.results.writer import write_results
 from tests.support.reports import GOLDEN, report, result, written

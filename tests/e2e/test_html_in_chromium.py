@@ -7,13 +7,23 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mluops_gtest.explain.output import explained
-from mluops_gtest.explain.wrong_output import WrongOutput
-from mluops_gtest.model.arbitration import Arbitration, DisputedElement
-from mluops_gtest.model.cause import Leak
-from mluops_gtest.model.result import ElementReading, Outcome, Perf, Profile, Reading, StressReading, ThreadsReading
-from mluops_gtest.reports.html import embedding, render_html
-from mluops_gtest.reports.html.page import render_matrix
+from mluops_gtest.core.cause import Leak
+from mluops_gtest.core.outcome import Outcome
+from mluops_gtest.core.result import (
+    Arbitration,
+    DisputedElement,
+    ElementReading,
+    Perf,
+    Profile,
+    Reading,
+    StressReading,
+    ThreadsReading,
+)
+from mluops_gtest.judging.explaining import explained
+from mluops_gtest.judging.value_laws import WrongOutput
+from mluops_gtest.results.reports.html import payload as embedding
+from mluops_gtest.results.reports.html import render_html
+from mluops_gtest.results.reports.html.page import render_matrix
 from tests.support.chromium import Chromium, needs_chromium
 from tests.support.page_report import DEVICE, HOSTILE, failed, large_report, report, result, small_report
 

@@ -6,9 +6,10 @@ import sys
 
 import pytest
 
-from mluops_gtest.content import declarations, kept_declarations, operators
-from mluops_gtest.content.root import Root
-from mluops_gtest.files.cache_folder import DECLARATIONS
+from mluops_gtest.base.files import DECLARATIONS
+from mluops_gtest.catalog import declaration_cache as kept_declarations
+from mluops_gtest.catalog import declarations, operators
+from mluops_gtest.catalog.root import Root
 from tests.conftest import ROOT
 
 IDS = ("list", "--all", "--format", "ids")

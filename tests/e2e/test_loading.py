@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from mluops_gtest.generate.source import StoredCases
+from mluops_gtest.catalog.source import StoredCases
 
 LONG = "x" * 5000
 OTHERS = ("scale_by/ramp_2", "scale_by/ramp_4")
@@ -54,7 +54,7 @@ def test_the_run_goes_on_and_the_exit_code_says_so(run, toy, failing, error, cod
 
 
 def test_a_bug_outweighs_a_full_disk(toy, failing, cli, monkeypatch, tmp_path):
-    from mluops_gtest.errors import UnwritableError
+    from mluops_gtest.base.errors import UnwritableError
     from mluops_gtest.results.writer import ResultFiles
 
     def full(self, report, cases):

@@ -8,7 +8,7 @@ CASES = 30
 COUNTS_RESULTS = """
 import gc
 from mluops_gtest import Status
-from mluops_gtest.model.result import CaseResult
+from mluops_gtest.core.result import CaseResult
 
 
 class Counts:

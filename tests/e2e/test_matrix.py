@@ -2,7 +2,7 @@
 
 import pytest
 
-from mluops_gtest.errors import ExitCode
+from mluops_gtest.base.errors import ExitCode
 from tests.e2e.conftest import wrong
 
 SELECTED = ("masked_im2col_forward/edge_top_float", "masked_im2col_forward/handle_null")

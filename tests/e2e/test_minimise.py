@@ -147,7 +147,7 @@ def test_a_file_that_cannot_be_written_is_told(cli):
 
 
 def test_ctrl_c_leaves_the_best_case_so_far(cli, tmp_path, monkeypatch):
-    from mluops_gtest.minimise import trials
+    from mluops_gtest.search import minimise as trials
 
     calls, call = [], trials.Trials.__call__
 

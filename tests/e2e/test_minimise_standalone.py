@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from mluops_gtest.api.session import Session
+from mluops_gtest.catalog.selection import Session
 from mluops_gtest.cli.standalone import Shown, standalone_of
-from mluops_gtest.model.outcome import Outcome
-from mluops_gtest.model.query import Query
-from mluops_gtest.model.result import CaseResult
+from mluops_gtest.core.case import Query
+from mluops_gtest.core.outcome import Outcome
+from mluops_gtest.core.result import CaseResult
 from tests.conftest import ROOT
 from tests.e2e.conftest import SUPPORT
 from tests.e2e.test_minimise import CASE, mistake

@@ -165,8 +165,8 @@ def test_a_wrong_description_is_told_before_anything_runs(run, spec):
 
 class TestDeviceSpec:
     def test_a_measured_machine_can_be_read_again(self, cli, tmp_path, monkeypatch):
-        monkeypatch.setattr("mluops_gtest.timing.host.measure_bandwidth", lambda: 2.5e10)
-        monkeypatch.setattr("mluops_gtest.timing.host.measure_peak", lambda: 7.5e10)
+        monkeypatch.setattr("mluops_gtest.results.statistics.measure_bandwidth", lambda: 2.5e10)
+        monkeypatch.setattr("mluops_gtest.results.statistics.measure_peak", lambda: 7.5e10)
         path = tmp_path / "host.yaml"
         assert cli("device-spec", "--measure", "-o", path).code == 0
         shown = cli("device-spec", path)
@@ -185,8 +185,8 @@ class TestDeviceSpec:
         assert cli("device-spec", *arguments).code == 2
 
     def test_a_place_that_cannot_be_written_has_its_exit_code(self, cli, tmp_path, monkeypatch):
-        monkeypatch.setattr("mluops_gtest.timing.host.measure_bandwidth", lambda: 1.0)
-        monkeypatch.setattr("mluops_gtest.timing.host.measure_peak", lambda: 1.0)
+        monkeypatch.setattr("mluops_gtest.results.statistics.measure_bandwidth", lambda: 1.0)
+        monkeypatch.setattr("mluops_gtest.results.statistics.measure_peak", lambda: 1.0)
         (tmp_path / "file").write_text("")
         result = cli("device-spec", "--measure", "-o", tmp_path / "file" / "host.yaml")
         assert result.code == 74

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from mluops_gtest.cli.consoles import whole_table
+from mluops_gtest.cli.terminal import whole_table
 
 
 def left_alone(*arguments):

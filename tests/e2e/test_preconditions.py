@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import mluops_gtest as mt
-from mluops_gtest.codec.case_files.writer import write_case
-from mluops_gtest.content.selection import Selected
-from mluops_gtest.generate.source import StoredCases
+from mluops_gtest.casefiles.writer import write_case
+from mluops_gtest.catalog.selection import Selected
+from mluops_gtest.catalog.source import StoredCases
 
 SITES, SHIFTED = "get_indice_pairs/valid_default", "get_indice_pairs/valid_sub_m"
 PAIRS, CENTRED = (

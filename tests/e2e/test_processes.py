@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from mluops_gtest.engine.isolation import process_tree
+from mluops_gtest.running.workers import process_tree
 from tests.conftest import ROOT
 from tests.e2e.conftest import SUPPORT
 

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 import mluops_gtest
-from mluops_gtest.content.root import builtin_root
+from mluops_gtest.catalog.root import builtin_root
 
 YAML = builtin_root().cases / "voxel_pooling_forward.yaml"
 SMOKE = (

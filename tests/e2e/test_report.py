@@ -92,8 +92,8 @@ class TestInOneStep:
         assert (told.code, message in told.err, Path("results").exists()) == (2, True, False)
 
     def test_one_that_cannot_be_written_at_the_end_costs_neither_results_nor_the_others(self, cli, monkeypatch):
-        from mluops_gtest.api import report_files
-        from mluops_gtest.errors import UnwritableError
+        from mluops_gtest.base.errors import UnwritableError
+        from mluops_gtest.results.reports import files as report_files
 
         true_write = report_files.write
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from mluops_gtest.backends.registry import BUILT_IN
-from mluops_gtest.model.report import ISOLATION_OFF, RunReport
+from mluops_gtest.core.report import ISOLATION_OFF, RunReport
 
 SMOKE = ("--op", "voxel_pooling_forward", "--tag", "smoke")
 FOREIGN = "import mluops_gtest as mt\n\n\nclass Foreign(mt.NumpyBackend):\n    name = 'foreign'\n"

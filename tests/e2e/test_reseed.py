@@ -5,9 +5,9 @@ import shlex
 
 import pytest
 
-from mluops_gtest.content.catalogue import Catalogue
-from mluops_gtest.content.root import Root
-from mluops_gtest.generate.make import make_case
+from mluops_gtest.catalog.make import make_case
+from mluops_gtest.catalog.root import Root
+from mluops_gtest.catalog.selection import Catalogue
 from tests.support.toy_root import CASES
 
 NOISE = (

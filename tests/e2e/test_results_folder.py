@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from mluops_gtest.errors import UsageError
+from mluops_gtest.base.errors import UsageError
 from mluops_gtest.results.folder import LOCK, ResultsFolder
 from tests.conftest import ROOT
 from tests.support.disks import command

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mluops_gtest.content import root as content_root
+from mluops_gtest.catalog import root as content_root
 from tests.e2e.conftest import wrong
 from tests.support.toy_root import write_other_root
 

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from mluops_gtest.codec.schema.schema import Schema
-from mluops_gtest.codec.wire.binary import read_binary
-from mluops_gtest.codec.wire.text_reader import read_text
-from mluops_gtest.codec.wire.varints import skip, varint
+from mluops_gtest.casefiles.binary import read_binary, skip, varint
+from mluops_gtest.casefiles.schema import Schema
+from mluops_gtest.casefiles.text_reader import read_text
 from tests.conftest import ROOT
 from tests.support.protoc import needs_protoc, protoc
 

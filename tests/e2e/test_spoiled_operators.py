@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from mluops_gtest.audit.operators import RULES
 from mluops_gtest.cli.main import run_main
+from mluops_gtest.search.audit_values import RULES
 
 NAME = "row_sum"
 CASES = f"cases/{NAME}.yaml"

@@ -156,7 +156,7 @@ class TestSavedOutputs:
 
     @pytest.mark.slow
     def test_a_file_of_the_user_has_outputs_too(self, cli, run, tmp_path):
-        from mluops_gtest.content.root import builtin_root
+        from mluops_gtest.catalog.root import builtin_root
 
         copy = tmp_path / "mine" / "a case.prototxt"
         copy.parent.mkdir()

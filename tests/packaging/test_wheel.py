@@ -10,7 +10,7 @@ from zipfile import ZipFile
 import pytest
 
 from mluops_gtest import __version__
-from mluops_gtest.native.building import LIBRARY, compiler
+from mluops_gtest.base.native.library import LIBRARY, compiler
 from tests.support.built_once import built_once
 
 pytestmark = pytest.mark.slow
@@ -85,12 +85,12 @@ def test_every_content_file_is_inside(source: Path, names: set[str], folder: str
 def test_the_package_is_complete_and_typed(source: Path, names: set[str]) -> None:
     kinds = {".py", ".typed", ".css", ".js", ".txt"}
     parts = {p.relative_to(source).as_posix() for p in (source / "mluops_gtest").rglob("*") if p.suffix in kinds}
-    assert {"mluops_gtest/py.typed", "mluops_gtest/reports/html/static/9-start.js"} <= parts <= names
+    assert {"mluops_gtest/py.typed", "mluops_gtest/results/reports/html/static/9-start.js"} <= parts <= names
     assert not [name for name in names if "__pycache__" in name]
 
 
 def test_the_native_core_is_inside_where_there_is_a_compiler(wheel: Path, names: set[str], unpacked: Path) -> None:
-    library = f"mluops_gtest/native/c/{LIBRARY.name}"
+    library = f"mluops_gtest/base/native/c/{LIBRARY.name}"
     assert (library in names) == (compiler() is not None)
     assert wheel.stem.endswith("-py3-none-any") == (library not in names)
     (metadata,) = unpacked.glob("*.dist-info/WHEEL")

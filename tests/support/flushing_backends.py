@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from mluops_gtest import OpCall, Status
 from mluops_gtest.authoring.roundings import flushed
 from mluops_gtest.backends.numpy_backend import NumpyBackend
-from mluops_gtest.content.operators import load_operators
-from mluops_gtest.model.call import TensorArg
+from mluops_gtest.catalog.operators import load_operators
+from mluops_gtest.core.call import TensorArg
 
 OPERATORS = load_operators(Path(__file__).parents[2])
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from mluops_gtest.backends.numpy_backend import NumpyBackend
-from mluops_gtest.content.operators import load_operators
-from mluops_gtest.model.status import Status
+from mluops_gtest.catalog.operators import load_operators
+from mluops_gtest.core.call import Status
 
 _OPERATORS = load_operators(Path(__file__).parents[2])
 

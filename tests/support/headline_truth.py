@@ -11,18 +11,18 @@ from pathlib import Path
 
 import numpy as np
 
-from mluops_gtest.audit.subject import Implementation
-from mluops_gtest.engine import explaining
-from mluops_gtest.engine.caller import InlineCaller
-from mluops_gtest.engine.execute import Executor
-from mluops_gtest.explain.groups import cause_groups
-from mluops_gtest.model import explanation as x
-from mluops_gtest.model.binding import bind_values
-from mluops_gtest.model.outcome import Outcome
-from mluops_gtest.model.parts import MUTANTS
-from mluops_gtest.model.reasons.explained import headline_words, support_words
-from mluops_gtest.model.result import CaseResult
-from mluops_gtest.model.status import Status
+from mluops_gtest.core import explanation as x
+from mluops_gtest.core.binding import bind_values
+from mluops_gtest.core.call import Status
+from mluops_gtest.core.operator_parts import MUTANTS
+from mluops_gtest.core.outcome import Outcome
+from mluops_gtest.core.reasons.explained import headline_words, support_words
+from mluops_gtest.core.result import CaseResult
+from mluops_gtest.judging import explaining
+from mluops_gtest.judging.groups import cause_groups
+from mluops_gtest.running.caller import InlineCaller
+from mluops_gtest.running.case_run import Executor
+from mluops_gtest.search.audit_subject import Implementation
 from tests.support.planted_run import PlantedRuns
 from tests.support.predicted_by_law import breaches
 
@@ -312,8 +312,8 @@ def recorded():
 
 def main():
     """Measure, and write what was found."""
-    from mluops_gtest.content.catalogue import Catalogue
-    from mluops_gtest.content.root import Root
+    from mluops_gtest.catalog.root import Root
+    from mluops_gtest.catalog.selection import Catalogue
 
     catalogue, figures = Catalogue(Root(ROOT)), {}
     for name in catalogue.operators:

@@ -9,12 +9,12 @@ from fractions import Fraction
 
 import numpy as np
 
-from mluops_gtest.audit.subject import judged
 from mluops_gtest.authoring import Array, Draw, DType, Handle, Layout, OpCall, Operator, Status, TensorArg
-from mluops_gtest.generate.make import make_case
-from mluops_gtest.model.case import CaseDraft, Reseed
-from mluops_gtest.model.result import Outcome
-from mluops_gtest.model.tensor import contiguous
+from mluops_gtest.catalog.make import make_case
+from mluops_gtest.core.case import CaseDraft, Reseed
+from mluops_gtest.core.outcome import Outcome
+from mluops_gtest.core.tensor import contiguous
+from mluops_gtest.search.audit_subject import judged
 
 # Significant bits, and the exponent of the smallest normal number.
 FORMATS = {"<f4": (24, -126), "<f2": (11, -14)}

@@ -2,20 +2,11 @@
 
 import math
 
-from mluops_gtest.model.cause import Exceeded, Excess, Places
-from mluops_gtest.model.report import RunReport
-from mluops_gtest.model.result import (
-    Attempt,
-    CaseInfo,
-    CaseResult,
-    Outcome,
-    Perf,
-    Profile,
-    Reading,
-    TensorInfo,
-    Worst,
-)
-from mluops_gtest.model.status import Status
+from mluops_gtest.core.call import Status
+from mluops_gtest.core.cause import Exceeded, Excess, Places
+from mluops_gtest.core.outcome import Outcome
+from mluops_gtest.core.report import RunReport
+from mluops_gtest.core.result import Attempt, CaseInfo, CaseResult, Perf, Profile, Reading, TensorInfo, Worst
 from tests.support.reports import told
 
 HOSTILE = "toy/<script>window.hacked=1</script>&'\"</script><!--"

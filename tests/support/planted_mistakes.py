@@ -1,10 +1,10 @@
 """Backends with a mistake each on a few cases, and what the harness makes of them: outcome, fingerprint, reason."""
 
-from mluops_gtest.content.selection import Selected
-from mluops_gtest.engine.caller import InlineCaller
-from mluops_gtest.engine.execute import Executor, Options
-from mluops_gtest.generate.source import StoredCases
-from mluops_gtest.model.result import Outcome
+from mluops_gtest.catalog.selection import Selected
+from mluops_gtest.catalog.source import StoredCases
+from mluops_gtest.core.outcome import Outcome
+from mluops_gtest.running.caller import InlineCaller
+from mluops_gtest.running.case_run import Executor, Options
 from tests.support import wrong_backends
 
 CASES = (

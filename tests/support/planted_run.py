@@ -7,15 +7,14 @@ import numpy as np
 
 from mluops_gtest import OpCall, Status
 from mluops_gtest.backends.numpy_backend import NumpyBackend
-from mluops_gtest.content.selection import Selected
-from mluops_gtest.engine.caller import InlineCaller
-from mluops_gtest.engine.execute import Options
-from mluops_gtest.engine.expectation import expectation_of
-from mluops_gtest.engine.lanes import PlannedCase
-from mluops_gtest.engine.run import RunContext, run
-from mluops_gtest.explain.groups import cause_groups
-from mluops_gtest.generate.source import StoredCases
-from mluops_gtest.model.bounds import computed_bounds
+from mluops_gtest.catalog.selection import Selected
+from mluops_gtest.catalog.source import StoredCases
+from mluops_gtest.core.binding import computed_bounds
+from mluops_gtest.judging.elementwise_check import expectation_of
+from mluops_gtest.judging.groups import cause_groups
+from mluops_gtest.running.caller import InlineCaller
+from mluops_gtest.running.case_run import Options
+from mluops_gtest.running.run import PlannedCase, RunContext, run
 
 NOT_DEFAULT = {"network", "race", "heavy", "undefined", "subnormal"}
 

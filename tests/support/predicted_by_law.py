@@ -5,10 +5,10 @@ from functools import partial
 import numpy as np
 from msgspec.structs import replace
 
-from mluops_gtest.criteria.blocks import widened
-from mluops_gtest.model import explanation as x
-from mluops_gtest.model.call import OpCall
-from mluops_gtest.model.dtypes import DType
+from mluops_gtest.core import explanation as x
+from mluops_gtest.core.call import OpCall
+from mluops_gtest.core.tensor import DType
+from mluops_gtest.judging.blocks import widened
 
 # Bits of the significand, the leading one included.
 BITS = {"half": 11, "tf32": 11, "bfloat16": 8}

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from mluops_gtest.model.cause import Told
-from mluops_gtest.model.report import RunReport
-from mluops_gtest.model.result import CaseInfo, CaseResult, Outcome, Reading, TensorInfo
-from mluops_gtest.model.status import Status
-from mluops_gtest.results.files import read_report
-from mluops_gtest.results.folder import ResultsFolder
+from mluops_gtest.core.call import Status
+from mluops_gtest.core.cause import Told
+from mluops_gtest.core.outcome import Outcome
+from mluops_gtest.core.report import RunReport
+from mluops_gtest.core.result import CaseInfo, CaseResult, Reading, TensorInfo
+from mluops_gtest.results.folder import ResultsFolder, read_report
 from mluops_gtest.results.writer import write_results
 
 GOLDEN = Path(__file__).parents[1] / "golden"

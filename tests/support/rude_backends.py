@@ -10,8 +10,8 @@ import time
 from msgspec import structs
 
 from mluops_gtest import Status
-from mluops_gtest.engine.isolation import worker
-from mluops_gtest.engine.isolation.channel import Channel, framed
+from mluops_gtest.running.workers import worker
+from mluops_gtest.running.workers.protocol import Channel, framed
 from tests.support.crashing_backends import VICTIM, Isolated
 
 

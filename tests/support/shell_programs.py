@@ -5,12 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from mluops_gtest.engine.caller import InlineCaller
-from mluops_gtest.engine.execute import Executor, Options
-from mluops_gtest.model.call import OpCall, TensorArg
-from mluops_gtest.model.case import Case
-from mluops_gtest.model.dtypes import DType, Layout
-from mluops_gtest.model.tensor import Tensor, TensorDesc
+from mluops_gtest.core.call import OpCall, TensorArg
+from mluops_gtest.core.case import Case
+from mluops_gtest.core.tensor import DType, Layout, Tensor, TensorDesc
+from mluops_gtest.running.caller import InlineCaller
+from mluops_gtest.running.case_run import Executor, Options
 
 # y = x · 1, so a copy is a right implementation; the folder is $1.
 COPY = 'cp "$1/x.in" "$1/y.out"\n'

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from mluops_gtest import Declined, OpCall, Status
-from mluops_gtest.backends.reference_backend import ReferenceBackend
-from mluops_gtest.content.operators import load_operators
+from mluops_gtest.backends.numpy_backend import ReferenceBackend
+from mluops_gtest.catalog.operators import load_operators
 
 OPERATORS = load_operators(Path(__file__).parents[2])
 

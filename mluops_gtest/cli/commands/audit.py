@@ -1,12 +1,211 @@
-"""`mluops-test audit`."""
+"""What became of wrong implementations, as people, pages and programs read it.
+
+Which wrong outputs the cases tell, as people, pages and programs read it.
+
+`mluops-test audit`.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
 
 import click
 
-from mluops_gtest.cli.options import complete_operators, root_option, selection_options
-from mluops_gtest.cli.plain_options import format_option, jobs_option
-from mluops_gtest.errors import ExitCode
-from mluops_gtest.model.counted import counted
-from mluops_gtest.model.query import Query
+from mluops_gtest.base.errors import ExitCode
+from mluops_gtest.base.frozen import Value
+from mluops_gtest.base.text import counted
+from mluops_gtest.cli.options import complete_operators, format_option, jobs_option, root_option, selection_options
+from mluops_gtest.core.case import TAGS, Query
+from mluops_gtest.search.audit_outputs import FaultRow, MeasuredFaults
+from mluops_gtest.search.mutants import Kind, Score, Trial
+
+_COLUMNS = ("operator", "wrong", "caught", "by one case alone", "wrong statuses", "caught", "by one case alone")
+
+
+class MutantsPage(Value):
+    """All trials of a command, and what its time did not allow to try."""
+
+    operators: Sequence[str]
+    trials: Sequence[Trial]
+    # (operator, name).
+    untried: Sequence[tuple[str, str]]
+    # Trials ended at the first case that caught the mistake: nobody knows whether it was the only one.
+    first_kill: bool
+
+    @property
+    def survivors(self) -> list[Trial]:
+        """What no case caught."""
+        return [trial for trial in self.trials if not trial.caught_by and not trial.idle]
+
+    def score(self, kind: Kind, operator: str | None = None) -> Score:
+        """Of one operator, or of all."""
+        return Score.of(t for t in self.trials if t.kind == kind and operator in (None, t.operator))
+
+    def text(self, *, every: bool) -> Iterator[str]:
+        """A row per operator, what was caught by none or by one case alone, and the sum; or `every` single one."""
+        rows = [_COLUMNS, *self._rows()]
+        widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
+        for row in rows:
+            cells = (cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))
+            yield "  ".join((row[0].ljust(widths[0]), *cells))
+        shown = [trial for trial in self.trials if every or not trial.caught_by or self._by_one_alone(trial)]
+        for trial in sorted(shown, key=lambda one: (one.operator, one.kind, one.name)):
+            if not trial.idle:
+                yield f"{trial.operator}: {trial.name} ({trial.message}) {self._told(trial)}"
+                if not trial.caught_by:
+                    yield f"  {trial.place}"
+        yield from self._sum()
+
+    def markdown(self) -> Iterator[str]:
+        """The table alone, for pages; it has the columns that `--first-kill` fills."""
+        known = [0, 1, 2, 4, 5]
+        header, *rows = ([row[column] for column in known] for row in (_COLUMNS, *self._rows()))
+        for row in (header, ["---", *["---:"] * 4], *rows):
+            yield f"| {' | '.join(row)} |"
+
+    def json(self) -> str:
+        kinds: tuple[Kind, ...] = ("implementation", "status")
+        scores: dict[str, Any] = {name: {kind: self._record(kind, name) for kind in kinds} for name in self.operators}
+        record = {
+            "first_kill": self.first_kill,
+            "score": {kind: self._record(kind) for kind in kinds},
+            "operators": scores,
+            "not_tried": [list(one) for one in self.untried],
+            "trials": [asdict(trial) for trial in self.trials],
+        }
+        return json.dumps(record, indent=1, ensure_ascii=False)
+
+    def _record(self, kind: Kind, operator: str | None = None) -> dict[str, int | None]:
+        score = asdict(self.score(kind, operator))
+        return {**score, "by_one_alone": None} if self.first_kill else score
+
+    def _rows(self) -> Iterator[tuple[str, ...]]:
+        for name in self.operators:
+            scores = (self.score("implementation", name), self.score("status", name))
+            yield (name, *(cell for score in scores for cell in self._cells(score)))
+
+    def _cells(self, score: Score) -> tuple[str, str, str]:
+        return str(score.tried), str(score.caught), "-" if self.first_kill else str(score.by_one_alone)
+
+    def _by_one_alone(self, trial: Trial) -> bool:
+        return trial.kind == "implementation" and len(trial.caught_by) == 1 and not self.first_kill
+
+    def _told(self, trial: Trial) -> str:
+        if not trial.caught_by:
+            return f"is not caught, and raises: {trial.raised}" if trial.raised else "is not caught"
+        return f"is caught by {', '.join(trial.caught_by)}{' alone' if self._by_one_alone(trial) else ''}"
+
+    def _sum(self) -> Iterator[str]:
+        wrong, statuses = self.score("implementation"), self.score("status")
+        yield (
+            f"{counted(len(self.operators), 'operator')}: the cases catch {wrong.caught} of {wrong.tried} wrong "
+            f"implementations and {statuses.caught} of {statuses.tried} wrong statuses"
+        )
+        if self.untried:
+            yield f"not passed: the time is up, and {len(self.untried)} were not tried"
+
+
+class OutputsPage(Value):
+    """What was measured of each operator."""
+
+    measured: Sequence[MeasuredFaults]
+    # Faults were left at the first case that tells them: nobody knows who else does.
+    first_catch: bool
+
+    def text(self, *, every: bool) -> Iterator[str]:
+        """Faults by families of cases; with `every` also what each case lets through. Problems come last."""
+        for one in self.measured:
+            yield from _aligned([_head(one), *_table(one)])
+            if every:
+                for case, missed in one.let_through.items():
+                    yield f"{case} lets through: {', '.join(missed)}" if missed else f"{case} catches all"
+            if not self.first_catch:
+                alone = len(one.let_through) - len(one.replaceable)
+                yield f"{one.operator}: {alone} of {counted(len(one.let_through), 'case')} catch what no other catches"
+            yield ""
+        for one in self.measured:
+            yield from _problems(one)
+        uncaught, stale = (sum(len(getattr(one, name)) for one in self.measured) for name in ("uncaught", "stale"))
+        cases = sum(len(one.let_through) for one in self.measured)
+        faults = sum(len(one.rows) for one in self.measured)
+        yield (
+            f"{counted(len(self.measured), 'operator')}, {counted(cases, 'case')}, {counted(faults, 'fault')}: "
+            f"{uncaught} not caught, {sum(len(one.accepted) for one in self.measured)} accepted, "
+            f"{stale} of these wrongly"
+        )
+
+    def markdown(self) -> Iterator[str]:
+        """One table over all operators: per fault, how many of the cases that it changes tell it, by whom."""
+        names = dict.fromkeys(name.partition(": ")[2] for one in self.measured for name in one.rows)
+        yield "| fault | cases | by the criteria | by the element-wise check | by either | operators with a miss |"
+        yield "|---|---:|---:|---:|---:|---|"
+        for fault in names:
+            rows = [(one.operator, row) for one in self.measured for row in _rows_of(one, fault)]
+            total = [sum(getattr(row, name) for _, row in rows) for name in ("cases", "by_criteria", "by_elementwise")]
+            told = sum(row.told for _, row in rows)
+            blind = sorted({operator for operator, row in rows if row.told < row.cases})
+            yield f"| {fault} | {' | '.join(map(str, total))} | {told} | {', '.join(blind) or '–'} |"
+
+    def json(self) -> str:
+        record: dict[str, Any] = {"first_catch": self.first_catch, "operators": {}}
+        for one in self.measured:
+            record["operators"][one.operator] = {
+                "faults": {name: _record(row) for name, row in one.rows.items()},
+                "accepted": dict(one.accepted),
+                "not_told": one.uncaught,
+                "wrongly_accepted": one.stale,
+                "let_through": one.let_through,
+                "told_by_one_case_alone": {} if self.first_catch else one.alone,
+            }
+        return json.dumps(record, indent=1, ensure_ascii=False)
+
+
+def _record(row: FaultRow) -> dict[str, Any]:
+    counts = {name: getattr(row, name) for name in ("cases", "by_criteria", "by_elementwise", "told")}
+    return {**counts, "families": dict(row.families), "told_in": dict(row.told_in)}
+
+
+def _rows_of(one: MeasuredFaults, fault: str) -> list[FaultRow]:
+    return [row for name, row in one.rows.items() if name.partition(": ")[2] == fault]
+
+
+def _families(one: MeasuredFaults) -> list[str]:
+    return [tag for tag in TAGS if any(row.families[tag] for row in one.rows.values())]
+
+
+def _head(one: MeasuredFaults) -> list[str]:
+    return [one.operator, "cases", "criteria", "element-wise", "either", *_families(one)]
+
+
+def _table(one: MeasuredFaults) -> Iterator[list[str]]:
+    for name, row in one.rows.items():
+        shares = [f"{row.told_in[tag]}/{row.families[tag]}" if row.families[tag] else "" for tag in _families(one)]
+        counts = (row.cases, row.by_criteria, row.by_elementwise, row.told)
+        accepted = ["accepted"] if name in one.accepted else []
+        yield [name, *map(str, counts), *shares, *accepted]
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    width = max(map(len, rows))
+    cells = [[*row, *[""] * (width - len(row))] for row in rows]
+    widths = [max(len(row[column]) for row in cells) for column in range(width)]
+    for row in cells:
+        numbers = (cell.rjust(size) for cell, size in zip(row[1:], widths[1:], strict=True))
+        yield "  ".join((row[0].ljust(widths[0]), *numbers)).rstrip()
+
+
+def _problems(one: MeasuredFaults) -> Iterator[str]:
+    for name in one.uncaught:
+        why = "no case catches it" if one.rows[name].cases else "it changes nothing in any of the cases"
+        yield (
+            f"{one.operator}: {name}: {why}\n  Declare a case that does, or say in the operator's accepted_faults why "
+            "none need."
+        )
+    for name in one.stale:
+        known = "a case catches it" if name in one.rows else "no output can have it"
+        yield f"{one.operator}: {name}: {known}, so accepted_faults need not name it"
+
 
 _EPILOG = """\b
 Examples:
@@ -73,11 +272,11 @@ def operators(roots: tuple[str, ...], names: tuple[str, ...], seeds: int, rules:
     import json
     from dataclasses import asdict
 
-    from mluops_gtest.api.session import Session
-    from mluops_gtest.audit.operators import RULES, audit_operator
-    from mluops_gtest.cli.consoles import stderr, track
-    from mluops_gtest.cli.lines import say
-    from mluops_gtest.cli.mutant_trials import subject_of
+    from mluops_gtest.catalog.selection import Session
+    from mluops_gtest.cli.echo import say
+    from mluops_gtest.cli.terminal import stderr, track
+    from mluops_gtest.search.audit_values import RULES, audit_operator
+    from mluops_gtest.search.mutants import subject_of
 
     if rules:
         demands = {name: (rule.__doc__ or "").strip().partition("\n")[0] for name, rule in RULES.items()}
@@ -132,13 +331,11 @@ def mutants(
     Beside them, wrong statuses are made from the ordered checks: one forgotten, exchanged with its neighbour, with
     another status, or writing before it refuses. Exit 1 if the cases do not catch one, or one was not tried.
     """
-    from mluops_gtest.api.session import Session
-    from mluops_gtest.audit.mutants import names_planted
-    from mluops_gtest.cli.consoles import stderr, track
-    from mluops_gtest.cli.lines import say
-    from mluops_gtest.cli.mutant_trials import TrialPlan, trials
-    from mluops_gtest.cli.pages.mutants import MutantsPage
-    from mluops_gtest.model.parts import MUTANTS
+    from mluops_gtest.catalog.selection import Session
+    from mluops_gtest.cli.echo import say
+    from mluops_gtest.cli.terminal import stderr, track
+    from mluops_gtest.core.operator_parts import MUTANTS
+    from mluops_gtest.search.mutants import TrialPlan, names_planted, trials
 
     known = Session(roots).catalogue.operators
     chosen = [known.find(name).name for name in names] or list(known)
@@ -172,12 +369,11 @@ def outputs(query: Query, roots: tuple[str, ...], first_catch: bool, every: bool
     a selection the default set is measured. Exit 1 if no case of an operator catches a fault that it does not accept,
     or if one catches a fault that it does.
     """
-    from mluops_gtest.api.session import Session
-    from mluops_gtest.audit.outputs import has_room, measured
-    from mluops_gtest.cli.consoles import stderr, track
-    from mluops_gtest.cli.lines import say
-    from mluops_gtest.cli.pages.outputs import OutputsPage
-    from mluops_gtest.engine.costs import case_sizes
+    from mluops_gtest.catalog.selection import Session
+    from mluops_gtest.cli.echo import say
+    from mluops_gtest.cli.terminal import stderr, track
+    from mluops_gtest.running.plan import case_sizes
+    from mluops_gtest.search.audit_outputs import has_room, measured
 
     session = Session(roots)
     selected = session.select(query).cases

@@ -18,9 +18,9 @@ def command() -> None:
     Any Python object can be a backend, too: module:attribute or path/file.py[:attribute].
     """
     from mluops_gtest.backends.registry import known_backends
-    from mluops_gtest.cli.consoles import stdout
-    from mluops_gtest.reports.tables import FOLD, table_of
-    from mluops_gtest.reports.text import escape
+    from mluops_gtest.cli.terminal import stdout
+    from mluops_gtest.results.reports.tables import FOLD, table_of
+    from mluops_gtest.results.reports.text import escape
 
     table = table_of((("backend", "status", "from"), FOLD))
     for backend in known_backends():

@@ -4,14 +4,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mluops_gtest.cli.calling_options import adapter_options, backend_option
-from mluops_gtest.cli.options import file_options, selection_options
-from mluops_gtest.cli.sampling_options import sampling_options
-from mluops_gtest.errors import ExitCode, UsageError
-from mluops_gtest.model.query import Query
+from mluops_gtest.base.errors import ExitCode, UsageError
+from mluops_gtest.cli.options import adapter_options, backend_option, file_options, sampling_options, selection_options
+from mluops_gtest.core.case import Query
 
 if TYPE_CHECKING:
-    from mluops_gtest.timing.duel import Benched
+    from mluops_gtest.results.statistics import Benched
 
 _EPILOG = """\b
 Examples:
@@ -55,15 +53,14 @@ def command(
     """
     import contextlib
 
-    from mluops_gtest.api.session import Session
     from mluops_gtest.backends.registry import is_native, runs_inline
-    from mluops_gtest.cli.consoles import stderr, stdout, track
+    from mluops_gtest.catalog.selection import Session
     from mluops_gtest.cli.pages.bench import print_bench
-    from mluops_gtest.engine.bench import benched
-    from mluops_gtest.engine.callers import open_callers
-    from mluops_gtest.engine.execute import Executor, Options
-    from mluops_gtest.engine.perf import Sampling
-    from mluops_gtest.engine.request import RunRequest
+    from mluops_gtest.cli.terminal import stderr, stdout, track
+    from mluops_gtest.running.callers import open_callers
+    from mluops_gtest.running.case_run import Executor, Options
+    from mluops_gtest.running.options import RunRequest
+    from mluops_gtest.running.timing import Sampling, benched
 
     if len(backends) != 2:
         raise UsageError(
@@ -102,7 +99,7 @@ def command(
 
 def _exit_code(found: "list[Benched]") -> ExitCode:
     """Wrong results fail as in a run; being slower is an answer, not a failure."""
-    from mluops_gtest.model.report import exit_code
+    from mluops_gtest.core.report import exit_code
 
     code = exit_code(result for one in found for result in one.results)
     if code is ExitCode.OK and all(one.problem for one in found):

@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 from rich.table import Table
 
-from mluops_gtest.generate.cache import CacheContents, CachedCase
-from mluops_gtest.model.counted import counted
-from mluops_gtest.reports.tables import table_of
-from mluops_gtest.reports.text import escape
+from mluops_gtest.base.text import counted
+from mluops_gtest.catalog.cache import CacheContents, CachedCase
+from mluops_gtest.results.reports.tables import table_of
+from mluops_gtest.results.reports.text import escape
 
 
 def cache_page(folder: Path, found: CacheContents) -> Iterator[Table | str]:
@@ -76,9 +76,9 @@ def command(ctx: click.Context) -> None:
     """
     if ctx.invoked_subcommand is not None:
         return
-    from mluops_gtest.cli.consoles import print_page, stdout
-    from mluops_gtest.files.cache_folder import cache_folder
-    from mluops_gtest.generate.cache import cache_contents
+    from mluops_gtest.base.files import cache_folder
+    from mluops_gtest.catalog.cache import cache_contents
+    from mluops_gtest.cli.terminal import print_page, stdout
 
     folder = cache_folder()
     print_page(stdout(), cache_page(folder, cache_contents(folder)))
@@ -101,10 +101,10 @@ def prune(days: int) -> None:
     """
     import time
 
-    from mluops_gtest.cli.lines import complain, say
-    from mluops_gtest.errors import UnwritableError
-    from mluops_gtest.files.cache_folder import cache_folder
-    from mluops_gtest.generate.cache import cache_contents, prune
+    from mluops_gtest.base.errors import UnwritableError
+    from mluops_gtest.base.files import cache_folder
+    from mluops_gtest.catalog.cache import cache_contents, prune
+    from mluops_gtest.cli.echo import complain, say
 
     folder = cache_folder()
     found = cache_contents(folder)

@@ -7,16 +7,16 @@ from pathlib import Path
 import click
 from rich.table import Table
 
-from mluops_gtest.cli.plain_options import format_option
-from mluops_gtest.errors import ExitCode
-from mluops_gtest.garbage import no_garbage_collection
-from mluops_gtest.model.counted import counted
-from mluops_gtest.model.labels import short_value
-from mluops_gtest.model.report import RunReport
-from mluops_gtest.model.result import CaseResult, Outcome
-from mluops_gtest.reports.compare import ReadingPair, Row, SideBySide
-from mluops_gtest.reports.tables import FOLD, LINE, RIGHT, table_of
-from mluops_gtest.reports.text import escape
+from mluops_gtest.base.errors import ExitCode
+from mluops_gtest.base.gc_tuning import no_garbage_collection
+from mluops_gtest.base.text import counted, short_value
+from mluops_gtest.cli.options import format_option
+from mluops_gtest.core.outcome import Outcome
+from mluops_gtest.core.report import RunReport
+from mluops_gtest.core.result import CaseResult
+from mluops_gtest.results.reports.tables import FOLD, LINE, RIGHT, table_of
+from mluops_gtest.results.reports.text import escape
+from mluops_gtest.results.run_comparison import ReadingPair, Row, SideBySide
 
 _ABSENT = "–"
 _SHORT = "too short"
@@ -142,18 +142,18 @@ def command(before: Path, after: Path, everything: bool, gate: bool, form: str) 
     A and B are results folders or report.json files; the backends may differ. The exit code is 0 unless you give
     --gate. Readings and times are shown, not judged: `mluops-test gate` judges them.
     """
-    from mluops_gtest.reports.compare import compare, comparison_to_json
-    from mluops_gtest.results.files import read_report
+    from mluops_gtest.results.folder import read_report
+    from mluops_gtest.results.run_comparison import compare, comparison_to_json
 
     both = compare(read_report(before), read_report(after))
     if form == "json":
         import json
 
-        from mluops_gtest.cli.lines import say
+        from mluops_gtest.cli.echo import say
 
         say(json.dumps(comparison_to_json(both), indent=1, allow_nan=False))
     else:
-        from mluops_gtest.cli.consoles import print_page, stdout
+        from mluops_gtest.cli.terminal import print_page, stdout
 
         print_page(stdout(), compare_page(both, everything=everything))
     if not gate:

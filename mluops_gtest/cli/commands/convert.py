@@ -4,10 +4,10 @@ from pathlib import Path
 
 import click
 
+from mluops_gtest.base.errors import ContentError, ExitCode, NothingSelectedError, UsageError
+from mluops_gtest.base.files import BINARY, CASE_SUFFIXES, TEXT
+from mluops_gtest.base.text import counted
 from mluops_gtest.cli.options import root_option
-from mluops_gtest.errors import ContentError, ExitCode, NothingSelectedError, UsageError
-from mluops_gtest.files.case_suffixes import BINARY, CASE_SUFFIXES, TEXT
-from mluops_gtest.model.counted import counted
 
 _EPILOG = """\b
 Examples:
@@ -30,11 +30,11 @@ Examples:
 @root_option
 def command(roots: tuple[str, ...], src: Path, dst: Path, form: str | None, drop_unknown: bool) -> int:
     """Convert case files between text (.prototxt) and binary (.pb): a file, or a folder and everything below it."""
-    from mluops_gtest.api.session import Session
-    from mluops_gtest.cli.lines import complain, say
-    from mluops_gtest.codec.case_files.files import convert
-    from mluops_gtest.codec.schema.schema import Schema
-    from mluops_gtest.files.writing import place_below
+    from mluops_gtest.base.files import place_below
+    from mluops_gtest.casefiles.files import convert
+    from mluops_gtest.casefiles.schema import Schema
+    from mluops_gtest.catalog.selection import Session
+    from mluops_gtest.cli.echo import complain, say
 
     catalogue = Session(roots).catalogue
     schema = Schema.of(catalogue.operators.values())

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from mluops_gtest.errors import UsageError
+from mluops_gtest.base.errors import UsageError
 
 _EPILOG = """\b
 Examples:
@@ -35,9 +35,9 @@ def command(file: Path | None, measure: bool, out: Path | None) -> None:
 
     `run --perf --device-spec FILE` then says how much of the bandwidth and peak each case reaches.
     """
-    from mluops_gtest.cli.lines import say
-    from mluops_gtest.files.writing import replace_text
-    from mluops_gtest.timing.device_spec import DeviceSpec, device_spec_text, read_device_spec
+    from mluops_gtest.base.files import replace_text
+    from mluops_gtest.cli.echo import say
+    from mluops_gtest.results.times import DeviceSpec, device_spec_text, read_device_spec
 
     if measure == (file is not None):
         raise UsageError("Name a description, e.g. device-spec host.yaml, or give --measure.")
@@ -52,7 +52,7 @@ def command(file: Path | None, measure: bool, out: Path | None) -> None:
             balance = f"{peak / spec.bandwidth:.4g} operations per byte make both a limit"
             say(f"peak       {peak:.4g} operations/s{f' ({dtype})' if dtype else ''}; {balance}")
         return
-    from mluops_gtest.timing.host import describe_host, measure_bandwidth, measure_peak
+    from mluops_gtest.results.statistics import describe_host, measure_bandwidth, measure_peak
 
     text = device_spec_text(DeviceSpec("host", measure_bandwidth(), measure_peak()), describe_host())
     if out is None:

@@ -6,14 +6,22 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
-from mluops_gtest.cli.calling_options import adapter_options, backend_option, isolate_option, timeout_option
-from mluops_gtest.cli.options import complete_ids, file_options, reseed_option, root_option
+from mluops_gtest.base.errors import UsageError
+from mluops_gtest.cli.options import (
+    adapter_options,
+    backend_option,
+    complete_ids,
+    file_options,
+    isolate_option,
+    reseed_option,
+    root_option,
+    timeout_option,
+)
 from mluops_gtest.cli.settings import stands_in_settings, typed_options
-from mluops_gtest.errors import UsageError
-from mluops_gtest.model.query import Query
+from mluops_gtest.core.case import Query
 
 if TYPE_CHECKING:
-    from mluops_gtest.engine.outputs import CaseOutputs
+    from mluops_gtest.running.outputs import CaseOutputs
 
 _EPILOG = """\b
 Examples:
@@ -76,13 +84,13 @@ def command(
     For each output it prints the elements with the largest errors (the last column is the error divided by
     max(|expected|, rms of expected)) and a map of where the errors are. Exit 0 if the case passes, 1 if not.
     """
-    from mluops_gtest.api.session import Session
+    from mluops_gtest.catalog.selection import Session
     from mluops_gtest.cli.case_outputs import from_results, read_run, recorded, run_now, save
-    from mluops_gtest.cli.consoles import print_page, stdout
-    from mluops_gtest.cli.lines import say
+    from mluops_gtest.cli.echo import say
     from mluops_gtest.cli.pages.diff import diff_page, verdict_lines
-    from mluops_gtest.engine.request import RunRequest
-    from mluops_gtest.model.report import exit_code
+    from mluops_gtest.cli.terminal import print_page, stdout
+    from mluops_gtest.core.report import exit_code
+    from mluops_gtest.running.options import RunRequest
 
     if results is not None and stands_in_settings(ctx, "backend"):
         backend = None

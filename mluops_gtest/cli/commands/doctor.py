@@ -2,8 +2,7 @@
 
 import click
 
-from mluops_gtest.cli.calling_options import adapter_options, backend_option
-from mluops_gtest.cli.options import root_option
+from mluops_gtest.cli.options import adapter_options, backend_option, root_option
 
 _EPILOG = """\b
 Examples:
@@ -44,18 +43,18 @@ def command(
         return _check_self()
     if backend is None:
         raise click.UsageError("Say what to check: --backend BACKEND, or --self.")
-    from mluops_gtest.api.session import Session
     from mluops_gtest.backends.doctor import Verdict, check_behaviour, check_interface
-    from mluops_gtest.cli.consoles import stderr, stdout, track
-    from mluops_gtest.cli.lines import say
-    from mluops_gtest.engine.execute import Executor, Options
-    from mluops_gtest.engine.isolation.caller import IsolatedCaller
-    from mluops_gtest.engine.isolation.forking import ForkServer
-    from mluops_gtest.engine.loading import BackendChoice
-    from mluops_gtest.errors import ExitCode
-    from mluops_gtest.model.query import Query
-    from mluops_gtest.reports.tables import FOLD, table_of
-    from mluops_gtest.reports.text import escape
+    from mluops_gtest.base.errors import ExitCode
+    from mluops_gtest.catalog.selection import Session
+    from mluops_gtest.cli.echo import say
+    from mluops_gtest.cli.terminal import stderr, stdout, track
+    from mluops_gtest.core.case import Query
+    from mluops_gtest.results.reports.tables import FOLD, table_of
+    from mluops_gtest.results.reports.text import escape
+    from mluops_gtest.running.caller import BackendChoice
+    from mluops_gtest.running.case_run import Executor, Options
+    from mluops_gtest.running.workers.fork_server_client import ForkServer
+    from mluops_gtest.running.workers.pool import IsolatedCaller
 
     session = Session(roots)
     chosen = session.select(Query(operators=operators, tags=("smoke", "negative"))).cases
@@ -88,10 +87,10 @@ def command(
 
 
 def _check_self() -> int:
-    from mluops_gtest.cli.installation import described, disagreements
-    from mluops_gtest.cli.lines import say
-    from mluops_gtest.errors import ExitCode
-    from mluops_gtest.native.library import ENVIRONMENT, native_core
+    from mluops_gtest.base.errors import ExitCode
+    from mluops_gtest.base.native.library import ENVIRONMENT, native_core
+    from mluops_gtest.cli.echo import say
+    from mluops_gtest.cli.main import described, disagreements
 
     for name, value in described():
         say(f"{name:12} {value}")

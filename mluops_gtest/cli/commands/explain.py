@@ -6,15 +6,15 @@ from typing import Final
 
 import click
 
-from mluops_gtest.cli.plain_options import lang_option
-from mluops_gtest.explain.groups import CauseGroup, cause_groups
-from mluops_gtest.garbage import no_garbage_collection
-from mluops_gtest.model.counted import counted
-from mluops_gtest.model.explanation import Explanation, WrongMap
-from mluops_gtest.model.reasons import reason_of
-from mluops_gtest.model.reasons.explained import explanation_words, headline_words, support_words
-from mluops_gtest.model.report import RunReport
-from mluops_gtest.reports.text import escape
+from mluops_gtest.base.gc_tuning import no_garbage_collection
+from mluops_gtest.base.text import counted
+from mluops_gtest.cli.options import lang_option
+from mluops_gtest.core.explanation import Explanation, WrongMap
+from mluops_gtest.core.reasons import reason_of
+from mluops_gtest.core.reasons.explained import explanation_words, headline_words, support_words
+from mluops_gtest.core.report import RunReport
+from mluops_gtest.judging.groups import CauseGroup, cause_groups
+from mluops_gtest.results.reports.text import escape
 
 _MAX_SAMPLES = 3
 _MAX_NAMES = 5
@@ -114,9 +114,9 @@ def command(results: Path, op: str | None, lang: str) -> None:
     Failures with one cause stand together under one headline. The exit code is 0 even if cases failed: `mluops-test
     gate` judges them.
     """
-    from mluops_gtest.cli.consoles import print_page, stdout
-    from mluops_gtest.errors import NothingSelectedError, suggestion
-    from mluops_gtest.results.files import read_report
+    from mluops_gtest.base.errors import NothingSelectedError, suggestion
+    from mluops_gtest.cli.terminal import print_page, stdout
+    from mluops_gtest.results.folder import read_report
 
     report = read_report(results)
     known = sorted({result.operator for result in report.results})

@@ -4,11 +4,10 @@ from pathlib import Path
 
 import click
 
-from mluops_gtest.cli.options import file_options, selection_options
-from mluops_gtest.cli.plain_options import format_option
-from mluops_gtest.errors import ContentError, ExitCode
-from mluops_gtest.model.counted import counted
-from mluops_gtest.model.query import Query
+from mluops_gtest.base.errors import ContentError, ExitCode
+from mluops_gtest.base.text import counted
+from mluops_gtest.cli.options import file_options, format_option, selection_options
+from mluops_gtest.core.case import Query
 
 _EPILOG = """\b
 Examples:
@@ -35,10 +34,10 @@ def command(query: Query, roots: tuple[str, ...], out: Path, form: str, strict: 
     index.json lists them. The runner can only compare values, all of them, so cases that expect a status, need a
     special caller or leave rows of an output free are left out and listed with the reason.
     """
-    from mluops_gtest.api.session import Session
-    from mluops_gtest.cli.consoles import stderr, track
-    from mluops_gtest.cli.lines import complain, say
-    from mluops_gtest.generate.export import Export, not_exportable
+    from mluops_gtest.catalog.produce import Export, not_exportable
+    from mluops_gtest.catalog.selection import Session
+    from mluops_gtest.cli.echo import complain, say
+    from mluops_gtest.cli.terminal import stderr, track
     from mluops_gtest.version import __version__
 
     session = Session(roots)

@@ -6,8 +6,14 @@ from typing import Any
 
 import click
 
-from mluops_gtest.cli.calling_options import backend_options, cluster_options, taken_lanes, worker_options
-from mluops_gtest.cli.options import complete_operators, root_option
+from mluops_gtest.cli.options import (
+    backend_options,
+    cluster_options,
+    complete_operators,
+    root_option,
+    taken_lanes,
+    worker_options,
+)
 
 _SECONDS = 60.0
 _EPILOG = """\b
@@ -73,17 +79,16 @@ def command(ctx: click.Context, /, corpus: Path, quiet: bool, **options: Any) ->
     with sizes around powers of two and special values. Every element is held to what arithmetic allows. Of each cause
     the smallest case is kept in the corpus. The same seed draws the same calls. Exit 1 if anything fails.
     """
-    from mluops_gtest.api.fuzzing import HuntRequest, hunt, hunt_exit_code
-    from mluops_gtest.api.run_conditions import refuse_guard_pages, refuse_inline, refuse_on_cluster
-    from mluops_gtest.api.session import Session
-    from mluops_gtest.cli.consoles import print_page, stderr, stdout
-    from mluops_gtest.cli.fuzz_progress import FuzzProgress
-    from mluops_gtest.cli.interrupts import one_interrupt
-    from mluops_gtest.cli.lines import complain
+    from mluops_gtest.base.errors import UsageError
+    from mluops_gtest.catalog.selection import Session
+    from mluops_gtest.cli.echo import complain, one_interrupt
     from mluops_gtest.cli.pages.fuzz import fuzz_page
-    from mluops_gtest.engine.request import RunRequest
-    from mluops_gtest.errors import UsageError
-    from mluops_gtest.model.query import Query
+    from mluops_gtest.cli.progress import FuzzProgress
+    from mluops_gtest.cli.terminal import print_page, stderr, stdout
+    from mluops_gtest.core.case import Query
+    from mluops_gtest.running.options import RunRequest
+    from mluops_gtest.running.session import refuse_guard_pages, refuse_inline, refuse_on_cluster
+    from mluops_gtest.search.fuzz_session import HuntRequest, hunt, hunt_exit_code
 
     taken = {name: options.pop(name) for name in ("operators", "seconds", "cases", "seed")}
     if taken["seconds"] is None and taken["cases"] is None:
@@ -105,7 +110,7 @@ def command(ctx: click.Context, /, corpus: Path, quiet: bool, **options: Any) ->
         if run.cluster is None:
             report = hunt(request, session, progress.start, progress)
         else:
-            from mluops_gtest.cluster.hunting import hunt_on_cluster
+            from mluops_gtest.cluster.fuzzing import hunt_on_cluster
 
             report = hunt_on_cluster(request, session, progress.start, progress, complain)
     print_page(stdout(), fuzz_page(report, run.repro_options(), corpus))

@@ -9,15 +9,15 @@ from typing import Any
 import click
 from rich.table import Table
 
-from mluops_gtest.cli.plain_options import coverage_option, format_option
-from mluops_gtest.garbage import no_garbage_collection
-from mluops_gtest.gate.decision import Decision
-from mluops_gtest.gate.findings import GateFinding, blockers, findings, summed_times, time_words, verdict
-from mluops_gtest.gate.update import Update
-from mluops_gtest.model.counted import counted
-from mluops_gtest.reports.tables import LINE, table_of
-from mluops_gtest.reports.text import escape
-from mluops_gtest.timing.statistics import TimeVerdict
+from mluops_gtest.base.gc_tuning import no_garbage_collection
+from mluops_gtest.base.text import counted
+from mluops_gtest.cli.options import coverage_option, format_option
+from mluops_gtest.results.gate.decision import Decision
+from mluops_gtest.results.gate.findings import GateFinding, blockers, findings, summed_times, time_words, verdict
+from mluops_gtest.results.gate.request import Update
+from mluops_gtest.results.reports.tables import LINE, table_of
+from mluops_gtest.results.reports.text import escape
+from mluops_gtest.results.statistics import TimeVerdict
 
 _MAX_FINDINGS = 30
 _MAX_NAMED = 10
@@ -180,8 +180,8 @@ def command(form: str, update: bool, new_waivers: Path | None, **options: Any) -
     suspect, not reached or slower, or pass with elements beyond what arithmetic allows where they had none.
     Waivers that are out of date block, too.
     """
-    from mluops_gtest.api.gate_request import GateRequest, make_update, reach_decision
-    from mluops_gtest.errors import ExitCode, UsageError
+    from mluops_gtest.base.errors import ExitCode, UsageError
+    from mluops_gtest.results.gate.request import GateRequest, make_update, reach_decision
 
     terms = _waiver_terms(new_waivers, {name: options.pop(name) for name in ("owner", "expires", "reason")})
     if update and terms:
@@ -195,9 +195,9 @@ def command(form: str, update: bool, new_waivers: Path | None, **options: Any) -
         if new_waivers is not None:
             _write_waivers(new_waivers, decision, terms)
         return int(decision.exit_code)
-    from mluops_gtest.cli.consoles import print_page, stdout
-    from mluops_gtest.files.writing import replace_text
-    from mluops_gtest.gate.reference import baseline_text
+    from mluops_gtest.base.files import replace_text
+    from mluops_gtest.cli.terminal import print_page, stdout
+    from mluops_gtest.results.gate.reference import baseline_text
 
     made = make_update(request)
     if not made.decision.blocked:
@@ -208,8 +208,8 @@ def command(form: str, update: bool, new_waivers: Path | None, **options: Any) -
 
 def _waiver_terms(file: Path | None, terms: dict[str, Any]) -> dict[str, Any]:
     """Owner, last day and reason of new waivers, checked before any file is read."""
-    from mluops_gtest.errors import UsageError
-    from mluops_gtest.gate.waivers import day_of
+    from mluops_gtest.base.errors import UsageError
+    from mluops_gtest.results.gate.waivers import day_of
 
     if file is None and not any(terms.values()):
         return {}
@@ -228,11 +228,11 @@ def _waiver_terms(file: Path | None, terms: dict[str, Any]) -> dict[str, Any]:
 
 def _write_waivers(file: Path, decision: Decision, terms: dict[str, Any]) -> None:
     """Write them; stderr says what they leave out, whatever format is printed."""
-    from mluops_gtest.cli.lines import complain
-    from mluops_gtest.files.writing import replace_text
-    from mluops_gtest.gate.findings import named
-    from mluops_gtest.gate.new_waivers import new_waivers
-    from mluops_gtest.model.counted import counted
+    from mluops_gtest.base.files import replace_text
+    from mluops_gtest.base.text import counted
+    from mluops_gtest.cli.echo import complain
+    from mluops_gtest.results.gate.findings import named
+    from mluops_gtest.results.gate.request import new_waivers
 
     entries, left_out = new_waivers(decision, **terms)
     replace_text(file, "".join(entries) or "# Nothing that could be waived blocks.\n")
@@ -242,23 +242,23 @@ def _write_waivers(file: Path, decision: Decision, terms: dict[str, Any]) -> Non
 
 
 def _print(decision: Decision, form: str, against: str) -> None:
-    from mluops_gtest.cli.lines import say
+    from mluops_gtest.cli.echo import say
 
     if form == "table":
-        from mluops_gtest.cli.consoles import print_page, stdout
+        from mluops_gtest.cli.terminal import print_page, stdout
 
         print_page(stdout(), decision_page(decision))
     elif form == "json":
         import json
 
-        from mluops_gtest.gate.decision_json import decision_to_json
+        from mluops_gtest.results.gate.findings import decision_to_json
 
         say(json.dumps(decision_to_json(decision), indent=1, ensure_ascii=False, allow_nan=False))
     elif form == "markdown":
-        from mluops_gtest.gate.findings import markdown
+        from mluops_gtest.results.gate.findings import markdown
 
         say(markdown(decision))
     else:
-        from mluops_gtest.gate.findings import github, gitlab
+        from mluops_gtest.results.gate.findings import github, gitlab
 
         say(github(decision) if form == "github" else gitlab(decision, against))

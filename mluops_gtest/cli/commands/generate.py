@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mluops_gtest.cli.options import selection_options
-from mluops_gtest.cli.plain_options import format_option, jobs_option
-from mluops_gtest.errors import ExitCode, UnwritableError
-from mluops_gtest.model.counted import counted
-from mluops_gtest.model.query import Query
+from mluops_gtest.base.errors import ExitCode, UnwritableError
+from mluops_gtest.base.text import counted
+from mluops_gtest.cli.options import format_option, jobs_option, selection_options
+from mluops_gtest.core.case import Query
 
 if TYPE_CHECKING:
-    from mluops_gtest.generate.produce import Produced, Target
+    from mluops_gtest.catalog.produce import Produced, Target
 
 _EPILOG = """\b
 Examples:
@@ -43,10 +42,10 @@ def command(query: Query, roots: tuple[str, ...], out: Path | None, form: str, j
     Larger cases are made when they are first run, and kept in the cache. With --out it writes every selected case to
     that folder instead.
     """
-    from mluops_gtest.api.generation import plan_generation
-    from mluops_gtest.api.session import Session
-    from mluops_gtest.cli.consoles import stderr, track
-    from mluops_gtest.cli.lines import complain, say
+    from mluops_gtest.api import plan_generation
+    from mluops_gtest.catalog.selection import Session
+    from mluops_gtest.cli.echo import complain, say
+    from mluops_gtest.cli.terminal import stderr, track
 
     session = Session(roots)
     work = plan_generation(session, query, out, form, check=check)

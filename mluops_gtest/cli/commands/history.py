@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.table import Table
 
-from mluops_gtest.cli.plain_options import together
-from mluops_gtest.errors import UnknownNameError, UsageError
-from mluops_gtest.garbage import no_garbage_collection
-from mluops_gtest.model.counted import counted
-from mluops_gtest.model.drift import DRIFT_FACTOR
-from mluops_gtest.model.labels import label_words
-from mluops_gtest.reports.tables import FOLD, RIGHT, table_of
-from mluops_gtest.reports.text import escape
-from mluops_gtest.results.history.trends import CaseTrend, CauseTrend, Point, ReadingGrowth, Run, sparkline
+from mluops_gtest.base.errors import UnknownNameError, UsageError
+from mluops_gtest.base.gc_tuning import no_garbage_collection
+from mluops_gtest.base.text import counted, label_words
+from mluops_gtest.cli.options import together
+from mluops_gtest.core.outcome import DRIFT_FACTOR
+from mluops_gtest.results.reports.tables import FOLD, RIGHT, table_of
+from mluops_gtest.results.reports.text import escape
+from mluops_gtest.results.trends import CaseTrend, CauseTrend, Point, ReadingGrowth, Run, sparkline
 
 if TYPE_CHECKING:
     from mluops_gtest.results.history import History
@@ -178,10 +177,10 @@ def command() -> None:
 @no_garbage_collection()
 def add(results: tuple[Path, ...], db: Path | None) -> None:
     """Add runs to the history; a run that is already there is not added again."""
-    from mluops_gtest.api.explained_causes import causes_of
-    from mluops_gtest.cli.lines import say
-    from mluops_gtest.results.files import read_report
+    from mluops_gtest.cli.echo import say
+    from mluops_gtest.results.folder import read_report
     from mluops_gtest.results.history import History, history_path
+    from mluops_gtest.results.writer import causes_of
 
     path = history_path(db)
     reports = [read_report(folder) for folder in results]
@@ -204,7 +203,7 @@ def show(case: str | None, db: Path | None, **which: Any) -> None:
 
     With a case id: its outcome in each run, how often it passed and was flaky, and whether its accuracy drifts.
     """
-    from mluops_gtest.cli.consoles import print_page, stdout
+    from mluops_gtest.cli.terminal import print_page, stdout
     from mluops_gtest.results.history import History, history_path
 
     with History(history_path(db)) as history:
@@ -229,7 +228,7 @@ def trend(operator: str, db: Path | None, **which: Any) -> None:
     Each line shows the outcomes of a case, its flake rate, the drift of its accuracy, and its time. Old runs are on the
     left; a | separates runs of different commits.
     """
-    from mluops_gtest.cli.consoles import print_page, stdout
+    from mluops_gtest.cli.terminal import print_page, stdout
     from mluops_gtest.results.history import History, history_path
 
     with History(history_path(db)) as history:
@@ -249,7 +248,7 @@ def causes(db: Path | None, **which: Any) -> None:
 
     Runs that were added by an earlier version have no causes.
     """
-    from mluops_gtest.cli.consoles import print_page, stdout
+    from mluops_gtest.cli.terminal import print_page, stdout
     from mluops_gtest.results.history import History, history_path
 
     with History(history_path(db)) as history:

@@ -1,12 +1,117 @@
-"""`mluops-test list`."""
+"""Declared cases described without their values: from the lock file, else from the case itself.
+
+`mluops-test list`.
+"""
+
+from collections.abc import Iterator
+from typing import Any
 
 import click
 
-from mluops_gtest.cli.options import selection_options
-from mluops_gtest.cli.plain_options import format_option
-from mluops_gtest.errors import ExitCode
-from mluops_gtest.model.counted import counted
-from mluops_gtest.model.query import Query
+from mluops_gtest.base.errors import ContentError, ExitCode
+from mluops_gtest.base.text import counted, plain_line
+from mluops_gtest.casefiles.lock import LockEntry
+from mluops_gtest.catalog.make import lock_entry
+from mluops_gtest.catalog.selection import Selected, Session
+from mluops_gtest.cli.options import format_option, selection_options
+from mluops_gtest.core.case import Case, Expect, Query
+from mluops_gtest.core.tensor import Criterion, DType
+
+
+class Listing:
+    """Describes the cases of one selection."""
+
+    def __init__(self, session: Session, cases: tuple[Selected, ...]) -> None:
+        self._session = session
+        self._cases = cases
+        self._source = session.source(cases)
+        self.broken = 0
+
+    def describe(self, selected: Selected) -> dict[str, Any]:
+        """One case for programs; of a broken one its id and the error."""
+        try:
+            entry, expect, case = self._known(selected)
+            operator = selected.operator if case is None else case.operator
+            return self._description(selected, operator, entry, expect, case)
+        except ContentError as error:
+            self.broken += 1
+            return {"id": selected.id, "error": str(error)}
+
+    def _known(self, selected: Selected) -> tuple[LockEntry, Expect, Case | None]:
+        """What the lock says, or would say, of the case; the case itself where it is a file of the user's."""
+        if selected.draft is None:
+            case = self._source.load(selected.id)
+            return lock_entry(case, ""), case.expect, case
+        return self._entry(selected), selected.draft.expect, None
+
+    def table(self) -> Iterator[str]:
+        """All cases for people: lines with aligned columns, plain so that ten thousand cost no layout engine."""
+        rows = [("id", "tags", "inputs", "expects"), *map(self._row, self._cases)]
+        first, second, third, _ = (max(map(len, column)) for column in zip(*rows, strict=True))
+        for row in rows:
+            yield f"{row[0]:{first}}  {row[1]:{second}}  {row[2]:{third}}  {row[3]}"
+
+    def _row(self, selected: Selected) -> tuple[str, str, str, str]:
+        tags = ",".join(selected.tags)
+        try:
+            entry, expect, _ = self._known(selected)
+        except ContentError as error:
+            self.broken += 1
+            return selected.id, tags, "", f"error: {error}"
+        inputs = " ".join([f"{t['dtype']}{t['dims']}".replace(" ", "") for t in entry.tensors["inputs"]])
+        words = expect.status.name + (f" ({expect.check})" if expect.check else "")
+        return plain_line(selected.id), tags, inputs, plain_line(words)
+
+    def _entry(self, selected: Selected) -> LockEntry:
+        draft = selected.draft
+        assert draft is not None
+        entry = self._source.lock.get(draft.id)
+        if entry is not None and entry.declared == draft.digest:
+            return entry
+        # Declared or changed since the lock was written: only making it tells its shapes.
+        from mluops_gtest.catalog.make import make_case
+
+        return lock_entry(make_case(draft, self._session.catalogue.operators[draft.operator]), draft.digest)
+
+    def _description(
+        self, selected: Selected, operator: str, entry: LockEntry, expect: Expect, case: Case | None
+    ) -> dict[str, Any]:
+        return {
+            "id": selected.id,
+            "operator": operator,
+            "tags": list(selected.tags),
+            "doc": selected.draft.doc if selected.draft else "",
+            "params": dict(entry.params),
+            "inputs": entry.tensors["inputs"],
+            "outputs": entry.tensors["outputs"],
+            "criteria": self._criteria(operator, entry, case),
+            "expect": describe_expect(expect),
+            "stored": case is not None or self._session.catalogue.stored_path(selected.id).exists(),
+        }
+
+    def _criteria(self, operator: str, entry: LockEntry, case: Case | None) -> list[dict[str, Any]]:
+        known = self._session.catalogue.operators.get(operator)
+        described = []
+        for position, output in enumerate(entry.tensors["outputs"]):
+            criteria: tuple[Criterion, ...] | None = case.criteria[position] if case else ()
+            if criteria == () and known is not None:
+                criteria = known.output(output["id"]).criteria.get(DType.named(output["dtype"]), ())
+            described += [
+                {"output": output["id"], "criterion": c.kind.canonical.value, "threshold": c.threshold}
+                for c in criteria or ()
+            ]
+        return described
+
+
+def describe_expect(expect: Expect) -> dict[str, Any]:
+    """What the case expects, without what it leaves at its default."""
+    described: dict[str, Any] = {"status": expect.status.name}
+    for name in Expect.__struct_fields__:
+        value = getattr(expect, name)
+        if name != "status" and value not in (None, False, ()):
+            described[name] = list(value) if isinstance(value, tuple) else value
+    return described
+
 
 _EPILOG = """\b
 Examples:
@@ -22,16 +127,15 @@ Examples:
 @format_option("table", "json", "ids")
 def command(query: Query, roots: tuple[str, ...], form: str) -> int:
     """List declared cases: the default set, or those that you select."""
-    from mluops_gtest.api.session import Session
-    from mluops_gtest.cli.lines import say
-    from mluops_gtest.model.plain_text import plain_line
+    from mluops_gtest.base.text import plain_line
+    from mluops_gtest.catalog.selection import Session
+    from mluops_gtest.cli.echo import say
 
     session = Session(roots)
     cases = session.select(query).cases
     if form == "ids":
         say("\n".join(plain_line(case.id) for case in cases))
         return int(ExitCode.OK)
-    from mluops_gtest.cli.listing import Listing
 
     listing = Listing(session, cases)
     if form == "json":

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from mluops_gtest.garbage import no_garbage_collection
+from mluops_gtest.base.gc_tuning import no_garbage_collection
 
 _EPILOG = """\b
 Examples:
@@ -27,13 +27,11 @@ def command(folders: tuple[Path, ...], out: Path, overwrite: bool) -> int:
 
     It refuses cases that occur twice, missing shards and different backends. The exit code is that of the whole run.
     """
-    from mluops_gtest.api.explained_causes import write_causes
-    from mluops_gtest.cli.consoles import stdout
-    from mluops_gtest.cli.lines import say
-    from mluops_gtest.reports.terminal import operator_table
-    from mluops_gtest.results.files import read_report
-    from mluops_gtest.results.folder import ResultsFolder, merge
-    from mluops_gtest.results.writer import write_results
+    from mluops_gtest.cli.echo import say
+    from mluops_gtest.cli.terminal import stdout
+    from mluops_gtest.results.folder import ResultsFolder, merge, read_report
+    from mluops_gtest.results.reports.terminal import operator_table
+    from mluops_gtest.results.writer import write_causes, write_results
 
     reports = {}
     for number, folder in enumerate(folders, 1):

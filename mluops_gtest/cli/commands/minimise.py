@@ -5,15 +5,18 @@ from typing import Any
 
 import click
 
-from mluops_gtest.cli.calling_options import (
+from mluops_gtest.cli.options import (
+    ReseedType,
     adapter_options,
     backend_option,
+    complete_ids,
     elementwise_option,
+    file_options,
     isolate_option,
+    root_option,
     timeout_option,
 )
-from mluops_gtest.cli.options import ReseedType, complete_ids, file_options, root_option
-from mluops_gtest.minimise.limit import LIMIT
+from mluops_gtest.search.minimise_candidates import LIMIT
 
 _EPILOG = """\b
 Examples:

@@ -1,12 +1,67 @@
-"""`mluops-test new`."""
+"""What `mluops-test new` writes: templates with their holes filled.
 
+`mluops-test new`.
+"""
+
+import hashlib
 import keyword
 import re
+from collections.abc import Mapping
+from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
 import click
 
-from mluops_gtest.errors import UsageError
+from mluops_gtest.base.errors import UsageError
+from mluops_gtest.base.files import replace_text
+
+# Templates are text files, so that no tool takes them for modules of this package.
+_SUFFIX = ".txt"
+# Numbers for operators that the released schema does not know: above its own, below the largest of a field (2^29 − 1).
+_FIRST_NUMBER = 400_000_000
+_NUMBERS = 100_000_000
+
+
+def backend_file(name: str) -> str:
+    """The text of a new backend."""
+    return _filled("backend.py", name)
+
+
+def operator_files(name: str) -> dict[Path, str]:
+    """The files of a new operator, relative to its root."""
+    parts = sorted(part.name.removesuffix(_SUFFIX) for part in _templates().joinpath("operator/generator").iterdir())
+    found = {Path("generators", name, part): _filled(f"operator/generator/{part}", name) for part in parts}
+    found[Path("cases", f"{name}.yaml")] = _filled("operator/cases.yaml", name)
+    found[Path("tests", f"test_{name}.py")] = _filled("operator/test.py", name)
+    return found
+
+
+def write_files(texts: Mapping[Path, str]) -> None:
+    """Write every file and the folders that it needs."""
+    for path, text in texts.items():
+        replace_text(path, text)
+
+
+def _templates() -> Traversable:
+    return files("mluops_gtest.cli").joinpath("templates")
+
+
+def _filled(template: str, name: str) -> str:
+    text = _templates().joinpath(f"{template}{_SUFFIX}").read_text(encoding="utf-8")
+    # Derived from the name, so that two authors who never met are unlikely to pick the same.
+    number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") % _NUMBERS
+    holes = {
+        "$NAME": name,
+        "$FILE": f"{name}.py",
+        "$CLASS": "".join(word.capitalize() for word in name.split("_")),
+        "$UPPER": name.upper(),
+        "$NUMBER": str(_FIRST_NUMBER + number),
+    }
+    for hole, value in holes.items():
+        text = text.replace(hole, value)
+    return text
+
 
 _EPILOG = """\b
 Examples:
@@ -30,8 +85,7 @@ def command() -> None:
 @click.option("--force", is_flag=True, help="Overwrite the file if it exists.")
 def new_backend(name: str, force: bool) -> None:
     """Write NAME.py: a backend with one small kernel, ready to run."""
-    from mluops_gtest.cli.lines import say
-    from mluops_gtest.cli.scaffold import backend_file, write_files
+    from mluops_gtest.cli.echo import say
 
     _refuse_name(name, "a module", "my_kernels")
     path = Path(f"{name}.py")
@@ -51,8 +105,7 @@ def new_backend(name: str, force: bool) -> None:
 )
 def new_operator(name: str, root: Path) -> None:
     """Write a small, complete operator NAME: folder, cases and tests, ready to run and to change."""
-    from mluops_gtest.cli.lines import say
-    from mluops_gtest.cli.scaffold import operator_files, write_files
+    from mluops_gtest.cli.echo import say
 
     _refuse_name(name, "an operator", "row_sum")
     files = {root / path: text for path, text in operator_files(name).items()}

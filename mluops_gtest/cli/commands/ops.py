@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mluops_gtest.cli.lines import say
+from mluops_gtest.cli.echo import say
 from mluops_gtest.cli.options import complete_operators, root_option
 
 if TYPE_CHECKING:
-    from mluops_gtest.content.operators import Operators
+    from mluops_gtest.catalog.operators import Operators
 
 _ROOM_FOR_SUMMARIES = 110
 _EPILOG = """\b
@@ -29,19 +29,19 @@ Examples:
 @root_option
 def command(roots: tuple[str, ...], operator: str | None, as_c: bool) -> None:
     """Show the known operators; with a name, show everything about that operator."""
-    from mluops_gtest.api.session import Session
+    from mluops_gtest.catalog.selection import Session
 
     catalogue = Session(roots).catalogue
     if as_c:
         say(_c_text(catalogue.operators, operator))
         return
-    from mluops_gtest.cli.consoles import stdout, whole_table
-    from mluops_gtest.reports.tables import FOLD, LINE, RIGHT, table_of
+    from mluops_gtest.cli.terminal import stdout, whole_table
+    from mluops_gtest.results.reports.tables import FOLD, LINE, RIGHT, table_of
 
     console = stdout()
     if operator is not None:
         from mluops_gtest.cli.pages.operator import operator_page
-        from mluops_gtest.model.parts import C_API
+        from mluops_gtest.core.operator_parts import C_API
 
         found = catalogue.operators.find(operator)
         for part in operator_page(found, catalogue.operators.part(found.name, C_API) or ()):
@@ -62,9 +62,9 @@ def command(roots: tuple[str, ...], operator: str | None, as_c: bool) -> None:
 
 
 def _c_text(operators: "Operators", name: str | None) -> str:
-    from mluops_gtest.cli.c_header import c_header, c_prototypes
-    from mluops_gtest.errors import UsageError
-    from mluops_gtest.model.parts import C_API
+    from mluops_gtest.base.errors import UsageError
+    from mluops_gtest.cli.standalone.c_file import c_header, c_prototypes
+    from mluops_gtest.core.operator_parts import C_API
 
     if name is None:
         declared = ((operator, operators.part(operator.name, C_API)) for operator in operators.values())

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import click
 
-from mluops_gtest.cli.plain_options import format_option, lang_option
-from mluops_gtest.errors import UsageError
-from mluops_gtest.garbage import no_garbage_collection
+from mluops_gtest.base.errors import UsageError
+from mluops_gtest.base.gc_tuning import no_garbage_collection
+from mluops_gtest.cli.options import format_option, lang_option
 
 _EPILOG = """\b
 Examples:
@@ -51,8 +51,8 @@ def command(
 
     The exit code is 0 when the report was written, even if cases failed: `mluops-test gate` judges them.
     """
-    from mluops_gtest.api.report_files import past_of, rendered, transitions_of, write
-    from mluops_gtest.results.files import read_report
+    from mluops_gtest.results.folder import read_report
+    from mluops_gtest.results.reports.files import past_of, rendered, transitions_of, write
 
     if len(results) > 1:
         write([_matrix(results, form, lang, beside=against or history)], output)
@@ -64,8 +64,8 @@ def command(
 
 
 def _matrix(results: tuple[Path, ...], form: str, lang: str, beside: Path | None) -> str:
-    from mluops_gtest.reports.html.page import render_matrix
-    from mluops_gtest.results.files import read_report
+    from mluops_gtest.results.folder import read_report
+    from mluops_gtest.results.reports.html.page import render_matrix
 
     if form != "html":
         raise UsageError(f"--format {form} is for one run; several runs side by side are a page: --format html.")

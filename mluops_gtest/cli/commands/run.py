@@ -8,32 +8,29 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
-from mluops_gtest.cli.calling_options import (
-    backend_options,
-    cluster_options,
-    elementwise_option,
-    taken_lanes,
-    worker_options,
-)
+from mluops_gtest.base.errors import UsageError
 from mluops_gtest.cli.options import (
     ReseedType,
+    backend_options,
+    cluster_options,
+    coverage_option,
+    elementwise_option,
     file_options,
     report_options,
+    sampling_options,
     selection_options,
+    taken_lanes,
     taken_reports,
+    worker_options,
 )
-from mluops_gtest.cli.plain_options import coverage_option
-from mluops_gtest.cli.sampling_options import sampling_options
 from mluops_gtest.cli.settings import stands_in_settings, typed_options
-from mluops_gtest.errors import UsageError
-from mluops_gtest.model.case import LARGEST_RESEED
-from mluops_gtest.model.query import Query
+from mluops_gtest.core.case import LARGEST_RESEED, Query
 
 if TYPE_CHECKING:
-    from mluops_gtest.engine.costs import RecordedTimes
-    from mluops_gtest.engine.isolation.forking import ForkServer
-    from mluops_gtest.engine.request import RunRequest
     from mluops_gtest.results.folder import ResultsFolder
+    from mluops_gtest.running.options import RunRequest
+    from mluops_gtest.running.plan import RecordedTimes
+    from mluops_gtest.running.workers.fork_server_client import ForkServer
 
 _EPILOG = """\b
 Examples:
@@ -190,11 +187,11 @@ def command(ctx: click.Context, /, query: Query, resume: Path | None, **options:
     selection the default set runs: every declared case except those tagged network, race,
     heavy, undefined or subnormal.
     """
-    from mluops_gtest.api.run_conditions import refuse_guard_pages, refuse_inline, refuse_on_cluster, under_stress
-    from mluops_gtest.api.session import Session
-    from mluops_gtest.cli.labels import given_labels
-    from mluops_gtest.cli.whole_run import empty_shard, only_failed, plan_new
-    from mluops_gtest.engine.request import RunRequest
+    from mluops_gtest.catalog.selection import Session
+    from mluops_gtest.cli.options import given_labels
+    from mluops_gtest.cli.run_command import empty_shard, only_failed, plan_new
+    from mluops_gtest.running.options import RunRequest
+    from mluops_gtest.running.session import refuse_guard_pages, refuse_inline, refuse_on_cluster, under_stress
 
     verbosity = -1 if options.pop("quiet") else int(options.pop("verbose"))
     options.pop("verbose", None)
@@ -241,8 +238,8 @@ def command(ctx: click.Context, /, query: Query, resume: Path | None, **options:
         refuse_guard_pages(request)
     with _fork_server(request) as fork_server:
         # Late: the fork server starts meanwhile.
-        from mluops_gtest.api.report_files import check_reports
-        from mluops_gtest.cli.whole_run import execute
+        from mluops_gtest.cli.run_command import execute
+        from mluops_gtest.results.reports.files import check_reports
 
         cases, left_out = plan_new(session, request, times, by_size=smallest_first)
         if not cases:
@@ -256,7 +253,7 @@ def _fork_server(request: "RunRequest") -> "contextlib.AbstractContextManager[Fo
     """Where the workers of this run will start; None where it has none on this machine."""
     if not request.isolated or request.cluster is not None:
         return contextlib.nullcontext()
-    from mluops_gtest.engine.isolation.forking import ForkServer
+    from mluops_gtest.running.workers.fork_server_client import ForkServer
 
     return contextlib.closing(ForkServer(len(request.lanes)))
 
@@ -286,7 +283,7 @@ def _seed(reseed: int | str | None, shard: str | None) -> int | None:
 
 
 def _times(path: Path | None, *, of_use: bool) -> "RecordedTimes | None":
-    from mluops_gtest.engine.costs import RecordedTimes
+    from mluops_gtest.running.plan import RecordedTimes
 
     if path is not None and not of_use:
         raise UsageError("--times only helps --shard I/N, -x and --failed; add one of them or leave out --times.")
@@ -304,14 +301,13 @@ def _refuse_beside_resume(ctx: click.Context) -> None:
 
 
 def _resume(path: Path, verbosity: int, cluster: str | None) -> int:
-    from mluops_gtest.api.report_files import check_reports
-    from mluops_gtest.api.session import Session
-    from mluops_gtest.cli.lines import say
-    from mluops_gtest.cli.whole_run import execute
-    from mluops_gtest.engine.request import RunRecord, RunRequest
-    from mluops_gtest.files.typed import convert
-    from mluops_gtest.results.files import REPORT, read_done, read_report, read_request, request_source
-    from mluops_gtest.results.folder import ResultsFolder
+    from mluops_gtest.base.typed_files import convert
+    from mluops_gtest.catalog.selection import Session
+    from mluops_gtest.cli.echo import say
+    from mluops_gtest.cli.run_command import execute
+    from mluops_gtest.results.folder import REPORT, ResultsFolder, read_done, read_report, read_request, request_source
+    from mluops_gtest.results.reports.files import check_reports
+    from mluops_gtest.running.options import RunRecord, RunRequest
 
     with ResultsFolder(path) as folder:
         record, source = read_request(path), request_source(path)

@@ -30,10 +30,10 @@ def command(roots: tuple[str, ...], file: str, out: Path | None) -> None:
     With it, protobuf tools of any language can read case files. Cases that expect a status or need a special caller
     have one more field; mluops_gtest_expect.proto declares it.
     """
-    from mluops_gtest.api.session import Session
-    from mluops_gtest.cli.lines import say
-    from mluops_gtest.codec.schema.schema import Schema, proto_files
-    from mluops_gtest.files.writing import replace_file
+    from mluops_gtest.base.files import replace_file
+    from mluops_gtest.casefiles.schema import Schema, proto_files
+    from mluops_gtest.catalog.selection import Session
+    from mluops_gtest.cli.echo import say
 
     texts = proto_files(Schema.of(Session(roots).catalogue.operators.values()))
     if out is None:

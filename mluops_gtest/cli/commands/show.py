@@ -28,10 +28,10 @@ def command(
     allow_outside_paths: bool,
 ) -> None:
     """Show one case: tensors with their value ranges, parameters, criteria, expected status, a repro line."""
-    from mluops_gtest.api.session import Session
-    from mluops_gtest.cli.consoles import stdout, whole_table
+    from mluops_gtest.catalog.root import root_words
+    from mluops_gtest.catalog.selection import Session
     from mluops_gtest.cli.pages.case import case_page
-    from mluops_gtest.content.root import root_words
+    from mluops_gtest.cli.terminal import stdout, whole_table
 
     session = Session(roots)
     chosen = session.select_one(case)

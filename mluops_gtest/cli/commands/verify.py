@@ -2,9 +2,9 @@
 
 import click
 
+from mluops_gtest.base.errors import ContentError, ExitCode, UndefinedCallError
 from mluops_gtest.cli.options import file_options, selection_options
-from mluops_gtest.errors import ContentError, ExitCode, UndefinedCallError
-from mluops_gtest.model.query import Query
+from mluops_gtest.core.case import Query
 
 _EPILOG = """\b
 Examples:
@@ -22,10 +22,10 @@ def command(query: Query, roots: tuple[str, ...], strict: bool, allow_outside_pa
 
     It also compares every expected status with the answer of the operator's checks.
     """
-    from mluops_gtest.api.session import Session
-    from mluops_gtest.cli.consoles import stderr, track
-    from mluops_gtest.cli.lines import say
-    from mluops_gtest.generate.verify import verify_case
+    from mluops_gtest.catalog.produce import verify_case
+    from mluops_gtest.catalog.selection import Session
+    from mluops_gtest.cli.echo import say
+    from mluops_gtest.cli.terminal import stderr, track
 
     session = Session(roots)
     chosen = session.select(query).cases

@@ -5,12 +5,11 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from mluops_gtest.cli.consoles import whole_table
-from mluops_gtest.reports.tables import LINE, RIGHT, table_of
-from mluops_gtest.reports.text import escape
-from mluops_gtest.timing.duel import Benched, duel
-from mluops_gtest.timing.statistics import TimeVerdict
-from mluops_gtest.timing.stats import duration, timing_stats
+from mluops_gtest.cli.terminal import whole_table
+from mluops_gtest.results.reports.tables import LINE, RIGHT, table_of
+from mluops_gtest.results.reports.text import escape
+from mluops_gtest.results.statistics import Benched, TimeVerdict, duel
+from mluops_gtest.results.times import duration, timing_stats
 
 _COLOURS = {TimeVerdict.FASTER: "green", TimeVerdict.SLOWER: "red"}
 

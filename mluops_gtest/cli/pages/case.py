@@ -6,14 +6,13 @@ from collections.abc import Iterator
 import numpy as np
 from rich.table import Table
 
-from mluops_gtest.cli.listing import describe_expect
-from mluops_gtest.model.case import Case, Reseeded
-from mluops_gtest.model.dtypes import Array, DType
-from mluops_gtest.model.operator import Operator
-from mluops_gtest.model.tensor import Tensor
-from mluops_gtest.reports.tables import table_of
-from mluops_gtest.reports.text import escape
-from mluops_gtest.value import Value
+from mluops_gtest.base.frozen import Value
+from mluops_gtest.cli.commands.list import describe_expect
+from mluops_gtest.core.case import Case, Reseeded
+from mluops_gtest.core.operator import Operator
+from mluops_gtest.core.tensor import Array, DType, Tensor
+from mluops_gtest.results.reports.tables import table_of
+from mluops_gtest.results.reports.text import escape
 
 _BLOCK = 1 << 18
 _LONG = 16

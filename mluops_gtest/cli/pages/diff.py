@@ -5,16 +5,16 @@ from collections.abc import Iterator
 import numpy as np
 from rich.table import Table
 
-from mluops_gtest.criteria import allowed_error, compare, count_beyond, worst_elements
-from mluops_gtest.criteria.blocks import value_text
-from mluops_gtest.engine.outputs import CaseOutputs, OutputPair
-from mluops_gtest.engine.profile import profile_of
-from mluops_gtest.model.dtypes import Array, DType
-from mluops_gtest.model.reasons.english import share_words
-from mluops_gtest.model.result import CaseResult, Profile
-from mluops_gtest.reports.tables import LINE, RIGHT, table_of
-from mluops_gtest.reports.terminal import failure_lines
-from mluops_gtest.reports.text import escape
+from mluops_gtest.core.reasons.english import share_words
+from mluops_gtest.core.result import CaseResult, Profile
+from mluops_gtest.core.tensor import Array, DType
+from mluops_gtest.judging.blocks import value_text
+from mluops_gtest.judging.criteria import allowed_error, compare, count_beyond, worst_elements
+from mluops_gtest.judging.profile import profile_of
+from mluops_gtest.results.reports.tables import LINE, RIGHT, table_of
+from mluops_gtest.results.reports.terminal import failure_lines
+from mluops_gtest.results.reports.text import escape
+from mluops_gtest.running.outputs import CaseOutputs, OutputPair
 
 _MAX_ROWS = 16
 _MAX_COLUMNS = 64

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from rich.table import Table
 
-from mluops_gtest.fuzz.hunt import HuntReport, NewCause, is_failure
-from mluops_gtest.model.counted import counted
-from mluops_gtest.model.reasons import reason_of
-from mluops_gtest.model.result import CaseResult
-from mluops_gtest.reports.text import escape
+from mluops_gtest.base.text import counted
+from mluops_gtest.core.reasons import reason_of
+from mluops_gtest.core.result import CaseResult
+from mluops_gtest.results.reports.text import escape
+from mluops_gtest.search.fuzz import HuntReport, NewCause, is_failure
 
 _MAX_BROKEN = 5
 

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from rich.table import Table
 
-from mluops_gtest.model.c_api import CApi
-from mluops_gtest.model.operator import Operator, OutputSpec
-from mluops_gtest.reports.tables import FOLD, table_of
-from mluops_gtest.reports.text import escape
+from mluops_gtest.core.operator import Operator, OutputSpec
+from mluops_gtest.core.operator_parts import CApi
+from mluops_gtest.results.reports.tables import FOLD, table_of
+from mluops_gtest.results.reports.text import escape
 
 
 def operator_page(operator: Operator, c_functions: CApi) -> Iterator[Table | str]:

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mluops_gtest.backends.registry import ADAPTERS, BUILT_IN
-from mluops_gtest.errors import UsageError
-from mluops_gtest.model.case import Case
-from mluops_gtest.model.operator import Operator
-from mluops_gtest.model.parts import KnownOperators
-from mluops_gtest.model.result import CaseResult
-from mluops_gtest.value import Value
+from mluops_gtest.base.errors import UsageError
+from mluops_gtest.base.frozen import Value
+from mluops_gtest.core.case import Case
+from mluops_gtest.core.operator import Operator
+from mluops_gtest.core.operator_parts import KnownOperators
+from mluops_gtest.core.result import CaseResult
 
 
 class Shown(Value):

@@ -7,18 +7,15 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
+from mluops_gtest.base.errors import UsageError
+from mluops_gtest.base.frozen import Value
 from mluops_gtest.cli.standalone import Shown
-from mluops_gtest.engine.expectation import Expectation, expectation_of
-from mluops_gtest.errors import UsageError
-from mluops_gtest.model.binding import bind_values, has_buffer, owned_rows
-from mluops_gtest.model.c_api import CApi
-from mluops_gtest.model.cause import BeyondBound
-from mluops_gtest.model.criterion import Criterion
-from mluops_gtest.model.dtypes import Array
-from mluops_gtest.model.parts import C_API
-from mluops_gtest.model.status import Status
-from mluops_gtest.model.tensor import Tensor
-from mluops_gtest.value import Value
+from mluops_gtest.core.binding import bind_values, has_buffer, owned_rows
+from mluops_gtest.core.call import Status
+from mluops_gtest.core.cause import BeyondBound
+from mluops_gtest.core.operator_parts import C_API, CApi
+from mluops_gtest.core.tensor import Array, Criterion, Tensor
+from mluops_gtest.judging.elementwise_check import Expectation, expectation_of
 
 
 class TensorFacts(Value):

@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mluops_gtest.backends.registry import python_target
+from mluops_gtest.base.errors import UsageError
 from mluops_gtest.cli.standalone import Shown, Standalone
 from mluops_gtest.cli.standalone.facts import Facts, TensorFacts, c_functions, facts_of, filled, owed_by_query, template
-from mluops_gtest.errors import UsageError
-from mluops_gtest.model.c_api import CArguments, CEnum
-from mluops_gtest.model.call import DEFAULT_ARCH, DEFAULT_NRAM_BYTES
-from mluops_gtest.model.dtypes import Array, DType, Layout
-from mluops_gtest.model.status import Status
+from mluops_gtest.core.call import DEFAULT_ARCH, DEFAULT_NRAM_BYTES, Status
+from mluops_gtest.core.operator_parts import CArguments, CEnum
+from mluops_gtest.core.tensor import Array, DType, Layout
 
 _PER_LINE = 16
 

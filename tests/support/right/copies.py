@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from mluops_gtest.model.call import OpCall
-from mluops_gtest.model.dtypes import Array
+from mluops_gtest.core.call import OpCall
+from mluops_gtest.core.tensor import Array
 
 
 def maxima(feats: Array, voxels: Array, count: int) -> Iterator[tuple[str, Array]]:

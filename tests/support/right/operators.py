@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mluops_gtest.model.call import OpCall
-from mluops_gtest.model.dtypes import Array, Layout
+from mluops_gtest.core.call import OpCall
+from mluops_gtest.core.tensor import Array, Layout
 from tests.support.right.copies import chosen_gradients, columns, images, maxima
 from tests.support.right.sums import HALF_ORDERS, ORDERS, Sums
 

@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from mluops_gtest.model.dtypes import Array
+from mluops_gtest.core.tensor import Array
 
 # Products that one case is summed from; of larger cases some rows are taken.
 MAX_PRODUCTS = 1 << 16

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from mluops_gtest.authoring import DType, Handle, Layout, OpCall, TensorArg, TensorDesc, argument, checks
-from mluops_gtest.model.operator import Check
-from mluops_gtest.model.status import Status
+from mluops_gtest.core.call import Status
+from mluops_gtest.core.operator import Check
 
 DOC = "§2.1"
 X = argument(np.ones((2, 3), np.float32))

@@ -9,8 +9,8 @@ import pytest
 from mluops_gtest.authoring import Draw
 from mluops_gtest.authoring.clouds import network_layer, random_sites, small_layer
 from mluops_gtest.authoring.sparse import Geometry, find_pairs
-from mluops_gtest.errors import UnknownNameError
-from mluops_gtest.model.case import Reseed
+from mluops_gtest.base.errors import UnknownNameError
+from mluops_gtest.core.case import Reseed
 
 # The layers that lead from level to level, finest first, and the convolutions within a level.
 STEPS = ("down_41x1440x1440", "down_21x720x720", "down_11x360x360", "out_5x180x180")

@@ -6,8 +6,8 @@ import pytest
 
 from mluops_gtest.authoring import Draw, DType, RecipeOutput
 from mluops_gtest.authoring.connected import any_pairs, connected
-from mluops_gtest.content.vocabulary import signature_of
-from mluops_gtest.model.operator import source_of
+from mluops_gtest.catalog.templates import signature_of
+from mluops_gtest.core.operator import source_of
 
 
 def around(draw, params, dtype, connections, *, channels: int, kind: Literal["plain", "odd"] = "plain"):

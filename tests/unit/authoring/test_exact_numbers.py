@@ -18,7 +18,7 @@ from mluops_gtest.authoring.exact_numbers import (
     squared_distances_to,
     total,
 )
-from mluops_gtest.model.dtypes import Layout
+from mluops_gtest.core.tensor import Layout
 
 FLOATS = st.floats(width=32, allow_nan=False, allow_infinity=False)
 

@@ -14,7 +14,7 @@ from mluops_gtest.authoring.interpolation import (
     refuse_ill_conditioned,
     shortened,
 )
-from mluops_gtest.errors import ContentError
+from mluops_gtest.base.errors import ContentError
 
 KINDS = ("even", "random", "iij", "iji", "jii", "iii", "same", "ends", "edges", "one_cell", "first", "last")
 BOTH = pytest.mark.parametrize("dtype", [DType.FLOAT, DType.HALF])

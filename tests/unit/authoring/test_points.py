@@ -29,8 +29,8 @@ from mluops_gtest.authoring.points import (
     squared_distances,
     surfaces,
 )
-from mluops_gtest.errors import ContentError
-from mluops_gtest.model.case import Reseed
+from mluops_gtest.base.errors import ContentError
+from mluops_gtest.core.case import Reseed
 
 FLOATS = pytest.mark.parametrize("dtype", [DType.FLOAT, DType.HALF])
 

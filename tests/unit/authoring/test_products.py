@@ -16,7 +16,7 @@ from mluops_gtest.authoring.products import (
     summed,
     terms_by_row,
 )
-from mluops_gtest.errors import ContentError
+from mluops_gtest.base.errors import ContentError
 from tests.support.examples import examples
 
 

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from mluops_gtest.authoring.reductions import changed, renumbered
-from mluops_gtest.model.binding import bind_values
-from mluops_gtest.model.operator import RecipeOutput
-from mluops_gtest.model.parts import REDUCTIONS
+from mluops_gtest.core.binding import bind_values
+from mluops_gtest.core.operator import RecipeOutput
+from mluops_gtest.core.operator_parts import REDUCTIONS
 
 
 @pytest.fixture(scope="module")
 def load(catalogue):
-    from mluops_gtest.api.session import Session
+    from mluops_gtest.catalog.selection import Session
 
     session = Session()
     session.catalogue = catalogue

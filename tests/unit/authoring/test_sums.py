@@ -17,9 +17,8 @@ from mluops_gtest.authoring.sums import (
     magnitudes,
     sums_are_exact,
 )
-from mluops_gtest.errors import ContentError
-from mluops_gtest.model.criterion import diff1_and_diff2, exact
-from mluops_gtest.model.dtypes import DType
+from mluops_gtest.base.errors import ContentError
+from mluops_gtest.core.tensor import DType, diff1_and_diff2, exact
 
 BEYOND_A_CHUNK = (1 << 22) + 3
 

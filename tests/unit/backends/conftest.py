@@ -4,9 +4,9 @@ import contextlib
 
 import pytest
 
-from mluops_gtest.backends.exec_backend.backend import ExecBackend
-from mluops_gtest.codec.call_folder.folder import CallFolderWriter
-from mluops_gtest.content.operators import load_operator
+from mluops_gtest.backends.exec_program import ExecBackend
+from mluops_gtest.casefiles.writer import CallFolderWriter
+from mluops_gtest.catalog.operators import load_operator
 from tests.support.shell_programs import SERVE
 from tests.support.toy_root import write_toy_root
 

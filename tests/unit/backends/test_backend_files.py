@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from mluops_gtest.backends import backend_files
-from mluops_gtest.backends.backend_files import file_labels
+from mluops_gtest.backends import labels as backend_files
+from mluops_gtest.backends.labels import file_labels
 
 
 def told(path):

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from mluops_gtest.backends.backend_files import build_id
+from mluops_gtest.backends.labels import build_id
 from tests.support.native import needs_gcc
 
 ID = bytes(range(20))

@@ -17,8 +17,8 @@ from mluops_gtest.authoring.c_api import (
     host_array,
     scalar,
 )
-from mluops_gtest.backends.c_library.arguments import CallArguments, types_of
-from mluops_gtest.model.call import Declined
+from mluops_gtest.backends.c_library import CallArguments, types_of
+from mluops_gtest.core.call import Declined
 
 
 def test_every_word_has_its_type():

@@ -9,14 +9,12 @@ import numpy as np
 import pytest
 
 from mluops_gtest.backends.c_library import CLibraryBackend
-from mluops_gtest.content.operators import load_operators
-from mluops_gtest.errors import BackendError
-from mluops_gtest.model.backend import Backend
-from mluops_gtest.model.call import Declined, Handle, OpCall, QueryAnswer, TensorArg, Violated
-from mluops_gtest.model.dtypes import DType, Layout
-from mluops_gtest.model.parts import C_API
-from mluops_gtest.model.status import Status
-from mluops_gtest.model.tensor import TensorDesc
+from mluops_gtest.base.errors import BackendError
+from mluops_gtest.catalog.operators import load_operators
+from mluops_gtest.core.call import Declined, Handle, OpCall, QueryAnswer, Status, TensorArg, Violated
+from mluops_gtest.core.case import Backend
+from mluops_gtest.core.operator_parts import C_API
+from mluops_gtest.core.tensor import DType, Layout, TensorDesc
 from tests.conftest import ROOT
 from tests.support.native import compile_library, needs_gcc
 

@@ -3,17 +3,16 @@
 import pytest
 
 from mluops_gtest.backends.doctor import UNKNOWN_OPERATOR, Diagnosis, Verdict, check_behaviour, check_interface
-from mluops_gtest.backends.reference_backend import ReferenceBackend
-from mluops_gtest.content.selection import Selected
-from mluops_gtest.engine.caller import InlineCaller
-from mluops_gtest.engine.execute import Executor, Options
-from mluops_gtest.generate.source import StoredCases
-from mluops_gtest.model.backend import OfferedBackend, misfits
-from mluops_gtest.model.call import Declined
-from mluops_gtest.model.case import Case
-from mluops_gtest.model.cause import ContentError
-from mluops_gtest.model.result import CaseResult, Outcome
-from mluops_gtest.model.status import Status
+from mluops_gtest.backends.numpy_backend import ReferenceBackend
+from mluops_gtest.catalog.selection import Selected
+from mluops_gtest.catalog.source import StoredCases
+from mluops_gtest.core.call import Declined, Status
+from mluops_gtest.core.case import Case, OfferedBackend, misfits
+from mluops_gtest.core.cause import ContentError
+from mluops_gtest.core.outcome import Outcome
+from mluops_gtest.core.result import CaseResult
+from mluops_gtest.running.caller import InlineCaller
+from mluops_gtest.running.case_run import Executor, Options
 from tests.support import wrong_backends
 
 # Between them: floats with a tolerance, pure copies, scalar results.

@@ -10,18 +10,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mluops_gtest.backends.exec_backend import answer, served
-from mluops_gtest.backends.exec_backend.backend import ExecBackend
-from mluops_gtest.codec.call_folder.folder import CallFolderWriter
-from mluops_gtest.engine.execute import Options
-from mluops_gtest.engine.perf import Sampling
-from mluops_gtest.errors import BackendError
-from mluops_gtest.model.call import Declined, OpCall, TensorArg
-from mluops_gtest.model.case import Expect
-from mluops_gtest.model.dtypes import DType, Layout
-from mluops_gtest.model.result import Outcome
-from mluops_gtest.model.status import Status
-from mluops_gtest.model.tensor import Tensor, TensorDesc
+from mluops_gtest.backends import exec_backend as answer
+from mluops_gtest.backends import exec_backend as served
+from mluops_gtest.backends.exec_program import ExecBackend
+from mluops_gtest.base.errors import BackendError
+from mluops_gtest.casefiles.writer import CallFolderWriter
+from mluops_gtest.core.call import Declined, OpCall, Status, TensorArg
+from mluops_gtest.core.case import Expect
+from mluops_gtest.core.outcome import Outcome
+from mluops_gtest.core.tensor import DType, Layout, Tensor, TensorDesc
+from mluops_gtest.running.case_run import Options
+from mluops_gtest.running.timing import Sampling
 from tests.support.shell_programs import ANSWER, COPY, GOOD, execute, gone, scale_call, scale_case, vector
 
 both_ways = pytest.mark.parametrize("serve", [False, True], ids=["started", "served"])

@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from mluops_gtest.backends.exec_backend import served
-from mluops_gtest.backends.exec_backend.backend import ExecBackend
-from mluops_gtest.codec.call_folder.folder import CallFolderWriter
-from mluops_gtest.model.result import Outcome
+from mluops_gtest.backends import exec_backend as served
+from mluops_gtest.backends.exec_program import ExecBackend
+from mluops_gtest.casefiles.writer import CallFolderWriter
+from mluops_gtest.core.outcome import Outcome
 from tests.support.shell_programs import GOOD, SERVE, execute, gone, scale_call
 
 WITH_PID = f"echo $$ >> $0.pids\n{GOOD}"

@@ -11,13 +11,11 @@ import numpy as np
 import pytest
 
 from mluops_gtest.authoring import argument, call_of
-from mluops_gtest.backends.torch_backend import TorchBackend
-from mluops_gtest.backends.torch_backend.backend import Accelerator, Host, open_device, present_devices
-from mluops_gtest.content.operators import Operators
-from mluops_gtest.errors import BackendError, ExitCode
-from mluops_gtest.model.call import Declined, OpCall
-from mluops_gtest.model.dtypes import Layout
-from mluops_gtest.model.status import Status
+from mluops_gtest.backends.torch_backend import Accelerator, Host, TorchBackend, open_device, present_devices
+from mluops_gtest.base.errors import BackendError, ExitCode
+from mluops_gtest.catalog.operators import Operators
+from mluops_gtest.core.call import Declined, OpCall, Status
+from mluops_gtest.core.tensor import Layout
 from tests.support.torch_needed import needs_torch
 
 
@@ -300,7 +298,7 @@ class TestOnAnAccelerator:
 
     def test_a_run_may_number_the_device_that_the_word_leaves_open(self, operators, monkeypatch):
         opened = []
-        module = sys.modules["mluops_gtest.backends.torch_backend.backend"]
+        module = sys.modules["mluops_gtest.backends.torch_backend"]
         monkeypatch.setattr(module, "open_device", lambda torch, *asked: opened.append(asked) or Host(torch))
         monkeypatch.setenv("MLUOPS_TEST_DEVICE", "1")
         backend = TorchBackend(operators, "cuda")

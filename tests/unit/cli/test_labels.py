@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from mluops_gtest.api import run_labels as labels
-from mluops_gtest.api.run_labels import git_labels, run_labels
-from mluops_gtest.cli.labels import given_labels
-from mluops_gtest.errors import UsageError
+from mluops_gtest.backends import labels
+from mluops_gtest.backends.labels import git_labels, run_labels
+from mluops_gtest.base.errors import UsageError
+from mluops_gtest.cli.options import given_labels
 
 NAMED = ("-c", "user.name=A", "-c", "user.email=a@b.c", "-c", "init.defaultBranch=main")
 

@@ -2,8 +2,8 @@
 
 from itertools import pairwise
 
-from mluops_gtest.cli import mutant_trials
-from mluops_gtest.cli.mutant_trials import TrialPlan, trials
+from mluops_gtest.search import mutants as mutant_trials
+from mluops_gtest.search.mutants import TrialPlan, trials
 
 
 def test_one_process_finishes_an_operator_before_the_next(monkeypatch):

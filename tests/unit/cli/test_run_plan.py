@@ -2,14 +2,13 @@
 
 import pytest
 
-from mluops_gtest.api.session import Session
-from mluops_gtest.cli.whole_run import Shard, plan_new, shard_of, smallest_first
-from mluops_gtest.codec.lock import LockEntry
-from mluops_gtest.engine.costs import BYTE_NS, CASE_NS, RecordedTimes, costs_of, moved_bytes
-from mluops_gtest.engine.request import RunRequest
-from mluops_gtest.model.case import Expect
-from mluops_gtest.model.query import Query
-from mluops_gtest.model.status import Status
+from mluops_gtest.casefiles.lock import LockEntry
+from mluops_gtest.catalog.selection import Session
+from mluops_gtest.cli.run_command import Shard, plan_new, shard_of, smallest_first
+from mluops_gtest.core.call import Status
+from mluops_gtest.core.case import Expect, Query
+from mluops_gtest.running.options import RunRequest
+from mluops_gtest.running.plan import BYTE_NS, CASE_NS, RecordedTimes, costs_of, moved_bytes
 from tests.conftest import ROOT
 
 OPERATORS = sorted(path.parent.name for path in ROOT.glob("generators/*/__init__.py"))

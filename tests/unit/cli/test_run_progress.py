@@ -5,10 +5,10 @@ import io
 import pytest
 from rich.console import Console
 
-from mluops_gtest.cli.run_progress import Line, RunProgress, TimeLeft, clock_words, fitted
-from mluops_gtest.engine.costs import CASE_NS
-from mluops_gtest.model.event import CaseFinished, CaseStarted, RunFinished, RunStarted
-from mluops_gtest.model.result import Outcome
+from mluops_gtest.cli.progress import Line, RunProgress, TimeLeft, clock_words, fitted
+from mluops_gtest.core.outcome import Outcome
+from mluops_gtest.core.report import CaseFinished, CaseStarted, RunFinished, RunStarted
+from mluops_gtest.running.plan import CASE_NS
 from tests.support.reports import report, result
 
 

@@ -5,7 +5,10 @@ import os
 import pytest
 from msgspec.structs import replace
 
-from mluops_gtest.api.session import Session
+from mluops_gtest.casefiles.binary import write_binary
+from mluops_gtest.casefiles.schema import Schema
+from mluops_gtest.casefiles.writer import case_document
+from mluops_gtest.catalog.selection import Session
 from mluops_gtest.cluster import answers
 from mluops_gtest.cluster.answers import (
     BackendTrial,
@@ -21,15 +24,13 @@ from mluops_gtest.cluster.answers import (
     line_of,
     read_results,
 )
-from mluops_gtest.cluster.hunting import DrawnCall
-from mluops_gtest.codec.case_files.writer import case_document
-from mluops_gtest.codec.schema.schema import Schema
-from mluops_gtest.codec.wire.binary import write_binary
-from mluops_gtest.fuzz.draws import Draws
-from mluops_gtest.fuzz.hunt import FuzzedOperator, Job
-from mluops_gtest.model.parts import SPACE
-from mluops_gtest.model.result import CaseResult, Outcome
-from mluops_gtest.model.status import Status
+from mluops_gtest.cluster.fuzzing import DrawnCall
+from mluops_gtest.core.call import Status
+from mluops_gtest.core.operator_parts import SPACE
+from mluops_gtest.core.outcome import Outcome
+from mluops_gtest.core.result import CaseResult
+from mluops_gtest.search.draws import Draws
+from mluops_gtest.search.fuzz import FuzzedOperator, Job
 
 UNIT = Unit("op/a", "op", ("smoke",))
 RIGHT = CaseResult(

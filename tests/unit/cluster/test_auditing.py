@@ -6,17 +6,26 @@ import pytest
 from msgspec.structs import replace
 
 import mluops_gtest as mt
-from mluops_gtest.api.session import Session
-from mluops_gtest.audit.subject import Implementation
-from mluops_gtest.cluster import auditing
-from mluops_gtest.cluster.answers import BackendTrial, BadAnswerError, CallOutputs, Unit, UnitAnswered, encode
-from mluops_gtest.cluster.auditing import OutputAudit, digest_of, outputs_bytes
-from mluops_gtest.content.selection import Selected
-from mluops_gtest.engine.caller import InlineCaller
-from mluops_gtest.engine.execute import Executor, Options
-from mluops_gtest.model.cause import NotReproducible
-from mluops_gtest.model.result import CaseResult, Outcome, Reading
-from mluops_gtest.model.status import Status
+from mluops_gtest.catalog.selection import Selected, Session
+from mluops_gtest.cluster import answers as auditing
+from mluops_gtest.cluster.answers import (
+    BackendTrial,
+    BadAnswerError,
+    CallOutputs,
+    OutputAudit,
+    Unit,
+    UnitAnswered,
+    digest_of,
+    encode,
+    outputs_bytes,
+)
+from mluops_gtest.core.call import Status
+from mluops_gtest.core.cause import NotReproducible
+from mluops_gtest.core.outcome import Outcome
+from mluops_gtest.core.result import CaseResult, Reading
+from mluops_gtest.running.caller import InlineCaller
+from mluops_gtest.running.case_run import Executor, Options
+from mluops_gtest.search.audit_subject import Implementation
 
 NAME = "voxel_pooling_forward"
 PASSED = CaseResult("op/a", "op", (), Outcome.PASSED, Status.SUCCESS, Status.SUCCESS, compared=True)

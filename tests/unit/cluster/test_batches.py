@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mluops_gtest.cluster.answers import Unit
-from mluops_gtest.cluster.lanes import BATCH_NS, MAX_CASES, batches_of
-from mluops_gtest.engine.costs import CASE_NS
+from mluops_gtest.cluster.session import BATCH_NS, MAX_CASES, batches_of
+from mluops_gtest.running.plan import CASE_NS
 
 
 def planned(number):

@@ -2,22 +2,22 @@
 
 from dataclasses import replace
 
-from mluops_gtest.api.fuzzing import HuntRequest, targets_of
-from mluops_gtest.api.session import Session
-from mluops_gtest.audit.subject import Implementation
+from mluops_gtest.catalog.selection import Session
 from mluops_gtest.cluster.answers import UnitAnswered
-from mluops_gtest.cluster.hunting import ClusterHuntLanes
-from mluops_gtest.engine.caller import InlineCaller
-from mluops_gtest.engine.execute import Executor, Options
-from mluops_gtest.engine.request import RunRequest
-from mluops_gtest.fuzz.corpus import Corpus
-from mluops_gtest.fuzz.hunt import Hunt, Job, Keeper
-from mluops_gtest.minimise.search import minimised
-from mluops_gtest.model.cause import RunLost, WorkerLost
-from mluops_gtest.model.event import CaseStarted
-from mluops_gtest.model.query import Query
-from mluops_gtest.model.result import Outcome
-from mluops_gtest.model.status import Status
+from mluops_gtest.cluster.fuzzing import ClusterHuntLanes
+from mluops_gtest.core.call import Status
+from mluops_gtest.core.case import Query
+from mluops_gtest.core.cause import RunLost, WorkerLost
+from mluops_gtest.core.outcome import Outcome
+from mluops_gtest.core.report import CaseStarted
+from mluops_gtest.running.caller import InlineCaller
+from mluops_gtest.running.case_run import Executor, Options
+from mluops_gtest.running.options import RunRequest
+from mluops_gtest.search.audit_subject import Implementation
+from mluops_gtest.search.corpus import Corpus
+from mluops_gtest.search.fuzz import Hunt, Job, Keeper
+from mluops_gtest.search.fuzz_session import HuntRequest, targets_of
+from mluops_gtest.search.minimise import minimised
 
 NAME = "masked_col2im_forward"
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from mluops_gtest.audit.operators import RULES
-from mluops_gtest.model.parts import MUTANTS
+from mluops_gtest.core.operator_parts import MUTANTS
+from mluops_gtest.search.audit_values import RULES
 from tests.conftest import ROOT
 from tests.support.mutants_table import READMES, counts, shown, sums, told
 

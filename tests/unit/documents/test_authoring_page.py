@@ -5,7 +5,7 @@ import pkgutil
 import pytest
 
 from mluops_gtest import authoring
-from mluops_gtest.model import parts
+from mluops_gtest.core import operator_parts as parts
 from tests.support.authoring_page import PAGE, SECTIONS, table, tables_on_the_page, written
 
 TEXT = PAGE.read_text(encoding="utf-8")

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from mluops_gtest.model.backend import MEMBERS
+from mluops_gtest.core.case import MEMBERS
 from tests.conftest import ROOT
 
 PAGES = ROOT / "docs" / "how-to"

@@ -5,11 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from mluops_gtest.errors import ContentError
-from mluops_gtest.files.typed import decode_json
-from mluops_gtest.model.result import Attempt, Outcome
-from mluops_gtest.results import files
-from mluops_gtest.results.files import read_report
+from mluops_gtest.base.errors import ContentError
+from mluops_gtest.base.typed_files import decode_json
+from mluops_gtest.core.outcome import Outcome
+from mluops_gtest.core.result import Attempt
+from mluops_gtest.results import folder as files
+from mluops_gtest.results.folder import read_report
 from mluops_gtest.results.records import report_from_json
 from mluops_gtest.results.writer import _document
 from tests.support.page_report import failed, report, result, small_report

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from mluops_gtest.criteria.blocks import value_text, widened
-from mluops_gtest.model.dtypes import DType
+from mluops_gtest.core.tensor import DType
+from mluops_gtest.judging.blocks import value_text, widened
 from mluops_gtest.results.saved_outputs import write_npy
 
 

@@ -5,9 +5,9 @@ import os
 
 import pytest
 
-from mluops_gtest.errors import UnwritableError
-from mluops_gtest.model.event import CaseFinished, CasesRetracted
-from mluops_gtest.model.result import Outcome
+from mluops_gtest.base.errors import UnwritableError
+from mluops_gtest.core.outcome import Outcome
+from mluops_gtest.core.report import CaseFinished, CasesRetracted
 from mluops_gtest.results.folder import ResultsFolder
 from mluops_gtest.results.writer import ResultFiles
 from tests.support.reports import report, result

@@ -1,0 +1,445 @@
+"""The functions of the C API and of the device runtime with the types of their arguments.
+
+What a call makes in the library and must give back, counted on both sides.
+
+The device runtime: memory, queue and time of one device.
+
+Where a call's data lies: in the harness's own buffers, or between guard zones on a device.
+"""
+
+import ctypes
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from ctypes import POINTER, byref, c_float, c_int, c_int64, c_size_t, c_void_p
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+from pathlib import Path
+from typing import Any, Final, Protocol, Self
+
+import numpy as np
+
+from mluops_gtest.base.errors import BackendError
+from mluops_gtest.base.frozen import Value
+from mluops_gtest.core.buffers import GUARD_BYTES, GUARD_PATTERN
+from mluops_gtest.core.call import Status
+from mluops_gtest.core.cause import Cause, Overrun, PageWritten
+from mluops_gtest.core.tensor import Array
+
+Function = Callable[..., int]
+
+
+class SharedLibrary:
+    """Loads `library`: a file if there is one of that path, else a name that the system's loader looks for."""
+
+    def __init__(self, library: str | Path, *, visible: bool = False) -> None:
+        path = Path(library)
+        self.name = path.name
+        # A bare name is no path to the loader, even where the file lies in the current folder.
+        target = str(path.resolve()) if path.is_file() else str(library)
+        try:
+            self._library = ctypes.CDLL(target, ctypes.RTLD_GLOBAL if visible else ctypes.RTLD_LOCAL)
+        except OSError as error:
+            raise BackendError(
+                f"The library {target} does not load: {error}. Give the path of a shared object, or a name that the "
+                "loader finds (LD_LIBRARY_PATH, ldconfig)."
+            ) from error
+
+    def exports(self, name: str) -> bool:
+        """The library, or one that it depends on, has this function."""
+        return hasattr(self._library, name)
+
+    def lacking(self, names: Iterable[str]) -> list[str]:
+        """Those of the functions that are not there."""
+        return [name for name in names if not self.exports(name)]
+
+    def bind(self, name: str, types: Sequence[Any]) -> Function:
+        """The function of that name with the types of its arguments; every one answers an int."""
+        function = getattr(self._library, name)
+        function.argtypes = list(types)
+        function.restype = ctypes.c_int
+        bound: Function = function
+        return bound
+
+
+Prototypes = Mapping[str, tuple[Any, ...]]
+
+MADE: Final = POINTER(c_void_p)  # a handle or descriptor that the function makes
+_INTS: Final = POINTER(c_int)
+_LONGS: Final = POINTER(c_int64)
+
+# Without these no operator can be called.
+CORE: Final[Prototypes] = {
+    "mluOpCreate": (MADE,),
+    "mluOpDestroy": (c_void_p,),
+    "mluOpSetQueue": (c_void_p, c_void_p),
+    "mluOpCreateTensorDescriptor": (MADE,),
+    "mluOpDestroyTensorDescriptor": (c_void_p,),
+    "mluOpSetTensorDescriptor_v2": (c_void_p, c_int, c_int, c_int, _LONGS),
+    "mluOpSetTensorDescriptorEx_v2": (c_void_p, c_int, c_int, c_int, _LONGS, _LONGS),
+}
+# It answers nothing, and fills in three numbers.
+VERSION: Final[Prototypes] = {"mluOpGetLibVersion": (_INTS, _INTS, _INTS)}
+# Offered by libraries that can play another device than the one they run on.
+HOOKS: Final[Prototypes] = {
+    "mluOpTestSetArch": (c_void_p, c_int),
+    "mluOpTestSetNramBytes": (c_void_p, c_int64),
+}
+RUNTIME: Final[Prototypes] = {
+    "cnrtSetDevice": (c_int,),
+    "cnrtQueueCreate": (MADE,),
+    "cnrtQueueDestroy": (c_void_p,),
+    "cnrtQueueSync": (c_void_p,),
+    "cnrtMalloc": (MADE, c_size_t),
+    "cnrtFree": (c_void_p,),
+    "cnrtMemcpy": (c_void_p, c_void_p, c_size_t, c_int),
+}
+# A runtime without these is good enough: the wall clock times the call then.
+NOTIFIERS: Final[Prototypes] = {
+    "cnrtNotifierCreate": (MADE,),
+    "cnrtNotifierDestroy": (c_void_p,),
+    "cnrtPlaceNotifier": (c_void_p, c_void_p),
+    "cnrtWaitNotifier": (c_void_p,),
+    "cnrtNotifierDuration": (c_void_p, c_void_p, POINTER(c_float)),
+}
+
+
+class Refused(Exception):  # noqa: N818 - an answer of the library, not a fault of the adapter
+    """A function around the operator did not answer success; `note` says which."""
+
+    def __init__(self, status: Status, note: str) -> None:
+        super().__init__(note)
+        self.status = status
+        self.note = note
+
+
+def status_of(function: str, code: int) -> Status:
+    """The number that a function of the library answered as a status."""
+    try:
+        return Status(code)
+    except ValueError:
+        raise ValueError(f"{function} answered {code}, which is not an mluOpStatus_t (0 to {max(Status):d})") from None
+
+
+class Api:
+    """The library's functions around its operators, called by name; `Refused` names the one that refuses."""
+
+    def __init__(self, library: SharedLibrary) -> None:
+        missing = library.lacking(CORE)
+        if missing:
+            raise BackendError(
+                f"The library {library.name} does not export {', '.join(missing)}. Every operator needs these; "
+                "docs/reference/c-backend.md lists what a library must offer."
+            )
+        self.library = library
+        self._functions: dict[str, Function] = {}
+        self.bind({**CORE, **HOOKS, **VERSION})
+
+    def bind(self, prototypes: Prototypes) -> None:
+        """Make these functions callable, those that the library exports."""
+        for name, types in prototypes.items():
+            if self.library.exports(name):
+                self._functions[name] = self.library.bind(name, types)
+
+    def offers(self, name: str) -> bool:
+        """An optional function is there."""
+        return name in self._functions
+
+    def version(self) -> str:
+        """The version that the library tells, e.g. 1.2.0; empty where it tells none."""
+        if not self.offers("mluOpGetLibVersion"):
+            return ""
+        numbers = [c_int() for _ in range(3)]
+        self._functions["mluOpGetLibVersion"](*map(byref, numbers))
+        return ".".join(str(number.value) for number in numbers)
+
+    def call(self, name: str, *arguments: Any, about: str = "") -> None:
+        """Call the function; `about` tells what it was called for, where its name does not."""
+        status = status_of(name, self._functions[name](*arguments))
+        if status is not Status.SUCCESS:
+            raise Refused(status, f"status from {name}{f' for {about}' if about else ''}")
+
+    def make(self, name: str) -> int:
+        """The handle or descriptor that the function makes."""
+        made = c_void_p()
+        self.call(name, byref(made))
+        if made.value is None:
+            raise Refused(Status.INTERNAL_ERROR, f"{name} answered SUCCESS and made nothing")
+        return made.value
+
+
+@dataclass(slots=True)
+class Account:
+    """How many handles, queues, descriptors, buffers, … were made, and how many of them given back."""
+
+    made: Counter[str] = field(default_factory=Counter)
+    returned: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def outstanding(self) -> Counter[str]:
+        """What was made and not given back."""
+        return self.made - self.returned
+
+
+class Resources:
+    """Gives back in reverse order what was made within the `with` block, whatever happened there."""
+
+    def __init__(self, account: Account) -> None:
+        self._account = account
+        self._open: list[tuple[str, Callable[[], None]]] = []
+        # What the library refused to take back, in words.
+        self.refusals: list[Refused] = []
+
+    def own(self, kind: str, release: Callable[[], None]) -> None:
+        """Something was made; `release` gives it back."""
+        self._account.made[kind] += 1
+        self._open.append((kind, release))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        while self._open:
+            kind, release = self._open.pop()
+            try:
+                release()
+            except Refused as refusal:
+                self.refusals.append(Refused(refusal.status, f"{refusal.note}: a {kind} was not given back"))
+            else:
+                self._account.returned[kind] += 1
+
+
+class Direction(IntEnum):
+    """cnrtMemTransDir_t, as far as the adapter copies."""
+
+    HOST_TO_DEVICE = 0
+    DEVICE_TO_HOST = 2
+
+
+class Runtime:
+    """Calls the cnrt functions of a library; what they make belongs to the call's resources."""
+
+    def __init__(self, library: SharedLibrary) -> None:
+        missing = library.lacking(RUNTIME)
+        if missing:
+            raise BackendError(
+                f"The runtime {library.name} does not export {', '.join(missing)}. A runtime offers all of "
+                f"{', '.join(RUNTIME)}; a library without any of them works on host memory."
+            )
+        self.has_notifiers = not library.lacking(NOTIFIERS)
+        offered = {**RUNTIME, **(NOTIFIERS if self.has_notifiers else {})}
+        self._functions = {name: library.bind(name, types) for name, types in offered.items()}
+
+    @staticmethod
+    def within(library: SharedLibrary) -> "Runtime | None":
+        """The runtime of the library itself or of one that it depends on; None where there is no trace of one."""
+        return Runtime(library) if len(library.lacking(RUNTIME)) < len(RUNTIME) else None
+
+    def set_device(self, device: int) -> None:
+        """What follows happens on that device."""
+        self._call("cnrtSetDevice", device)
+
+    def queue(self, resources: Resources) -> int:
+        """A queue of the device."""
+        queue = self._make("cnrtQueueCreate")
+        resources.own("queue", lambda: self._call("cnrtQueueDestroy", queue))
+        return queue
+
+    def sync(self, queue: int) -> None:
+        """Wait until the queue is empty; what went wrong in a kernel is told here."""
+        self._call("cnrtQueueSync", queue)
+
+    def memory(self, size: int, resources: Resources) -> int:
+        """The address of `size` bytes on the device."""
+        address = self._make("cnrtMalloc", size)
+        resources.own("device buffer", lambda: self._call("cnrtFree", address))
+        return address
+
+    def write(self, address: int, data: Array) -> None:
+        """Copy contiguous bytes of the host to the device."""
+        if data.size:
+            self._call("cnrtMemcpy", address, data.ctypes.data, data.nbytes, Direction.HOST_TO_DEVICE)
+
+    def read(self, data: Array, address: int) -> None:
+        """Fill contiguous bytes of the host from the device."""
+        if data.size:
+            self._call("cnrtMemcpy", data.ctypes.data, address, data.nbytes, Direction.DEVICE_TO_HOST)
+
+    def notifier(self, resources: Resources) -> int:
+        """A mark to be placed in a queue; only where `has_notifiers`."""
+        notifier = self._make("cnrtNotifierCreate")
+        resources.own("notifier", lambda: self._call("cnrtNotifierDestroy", notifier))
+        return notifier
+
+    def place(self, notifier: int, queue: int) -> None:
+        """The mark takes the time when the queue comes to this point."""
+        self._call("cnrtPlaceNotifier", notifier, queue)
+
+    def seconds_between(self, start: int, end: int) -> float:
+        """Device time between two marks that were reached."""
+        self._call("cnrtWaitNotifier", end)
+        microseconds = c_float()
+        self._call("cnrtNotifierDuration", start, end, byref(microseconds))
+        return microseconds.value * 1e-6
+
+    def _make(self, name: str, *arguments: Any) -> int:
+        made = c_void_p()
+        self._call(name, byref(made), *arguments)
+        if made.value is None:
+            raise Refused(Status.ALLOC_FAILED, f"{name} answered 0 and made nothing")
+        return made.value
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        code = self._functions[name](*arguments)
+        if code:
+            # The runtime has error numbers of its own; the status is the API's word for what they mean to a caller.
+            status = Status.ALLOC_FAILED if name == "cnrtMalloc" else Status.EXECUTION_FAILED
+            raise Refused(status, f"{name} answered {code}")
+
+
+_GUARD = np.full(GUARD_BYTES, GUARD_PATTERN, np.uint8)
+# What stands behind a pointer that must not be followed: a tensor of 2^31 elements exists as a descriptor only.
+PAGE_BYTES = 4096
+_PAGE = np.full(PAGE_BYTES, 0xA5, np.uint8)
+# Inputs come back in pieces, so that comparing them costs no second copy of a network's tensors.
+_PIECE_BYTES = 1 << 24
+
+
+class Role(Enum):
+    """What the operator may do with a block."""
+
+    INPUT = "input"
+    OUTPUT = "output"
+    WORKSPACE = "workspace"
+    PAGE = "page"
+
+
+class CallMemory(Protocol):
+    """Takes the blocks of one call, lets the operator work on them and tells what it did to them."""
+
+    # The queue of the handle; None is the null queue.
+    queue: int | None
+    # How the time was taken, where that needs saying.
+    remark: str
+
+    def put(self, name: str, data: Array, role: Role) -> int:
+        """The address that the operator gets for these bytes."""
+
+    def page(self, name: str) -> int:
+        """An address that is not null and must not be followed."""
+
+    def execute(self, operate: Callable[[], int]) -> tuple[int, float | None]:
+        """Call the operator and wait for it; its answer, and the device's seconds where a device measures them."""
+
+    def collect(self) -> list[Cause]:
+        """Bring the outputs back; forbidden writes in words."""
+
+
+class HostMemory:
+    """No runtime: the operator works on the harness's own buffers, which the harness guards and compares."""
+
+    queue: int | None = None
+    remark = "no runtime: host memory, null queue, time by the wall clock"
+
+    def __init__(self) -> None:
+        self._pages: dict[str, Array] = {}
+
+    def put(self, name: str, data: Array, role: Role) -> int:  # noqa: ARG002
+        """The buffer's own address."""
+        return int(data.ctypes.data)
+
+    def page(self, name: str) -> int:
+        self._pages[name] = _PAGE.copy()
+        return int(self._pages[name].ctypes.data)
+
+    def execute(self, operate: Callable[[], int]) -> tuple[int, float | None]:
+        """The answer; no device, no device time."""
+        return operate(), None
+
+    def collect(self) -> list[Cause]:
+        """Writes into pages; all else the harness finds itself."""
+        return [PageWritten(name) for name, page in self._pages.items() if not np.array_equal(page, _PAGE)]
+
+
+class _Block(Value):
+    name: str
+    address: int
+    data: Array
+    role: Role
+
+
+class DeviceMemory:
+    """A device: every block lies between guard zones of its own, and comes back after the call."""
+
+    def __init__(self, runtime: Runtime, resources: Resources, device: int | None) -> None:
+        self._runtime = runtime
+        self._resources = resources
+        if device is not None:
+            runtime.set_device(device)
+        self._queue = runtime.queue(resources)
+        self.queue: int | None = self._queue
+        self.remark = "" if runtime.has_notifiers else "no notifiers: time by the wall clock"
+        self._blocks: list[_Block] = []
+
+    def put(self, name: str, data: Array, role: Role) -> int:
+        """The device address of a copy of these bytes, between guard zones."""
+        start = self._runtime.memory(2 * GUARD_BYTES + data.nbytes, self._resources)
+        address = start + GUARD_BYTES
+        self._runtime.write(start, _GUARD)
+        self._runtime.write(address, data)
+        self._runtime.write(address + data.nbytes, _GUARD)
+        self._blocks.append(_Block(name, address, data, role))
+        return address
+
+    def page(self, name: str) -> int:
+        return self.put(name, _PAGE, Role.PAGE)
+
+    def execute(self, operate: Callable[[], int]) -> tuple[int, float | None]:
+        """The answer, and the seconds between two notifiers around the call."""
+        runtime, queue = self._runtime, self._queue
+        if not runtime.has_notifiers:
+            code = operate()
+            runtime.sync(queue)
+            return code, None
+        first, last = runtime.notifier(self._resources), runtime.notifier(self._resources)
+        runtime.place(first, queue)
+        code = operate()
+        runtime.place(last, queue)
+        runtime.sync(queue)
+        return code, runtime.seconds_between(first, last)
+
+    def collect(self) -> list[Cause]:
+        """Guard zones and pages compared on the host; outputs and changed inputs copied into the harness's buffers."""
+        found: list[Cause] = [overrun for block in self._blocks for overrun in self._overruns(block)]
+        for block in self._blocks:
+            if block.role is Role.OUTPUT:
+                self._runtime.read(block.data, block.address)
+            elif block.role is not Role.WORKSPACE and self._has_changed(block):
+                if block.role is Role.PAGE:
+                    found.append(PageWritten(block.name))
+                else:
+                    # The harness compares its inputs: it knows what the operator may make of them.
+                    self._runtime.read(block.data, block.address)
+        return found
+
+    def _overruns(self, block: _Block) -> Iterator[Cause]:
+        zone = np.empty(GUARD_BYTES, np.uint8)
+        self._runtime.read(zone, block.address + block.data.nbytes)
+        touched = np.flatnonzero(zone != GUARD_PATTERN)
+        if touched.size:
+            yield Overrun(block.name, "behind", int(touched[0]) + 1)
+            return
+        self._runtime.read(zone, block.address - GUARD_BYTES)
+        touched = np.flatnonzero(zone != GUARD_PATTERN)
+        if touched.size:
+            yield Overrun(block.name, "in front", GUARD_BYTES - int(touched[-1]))
+
+    def _has_changed(self, block: _Block) -> bool:
+        size = block.data.nbytes
+        piece = np.empty(min(size, _PIECE_BYTES), np.uint8)
+        for start in range(0, size, _PIECE_BYTES):
+            now = piece[: min(_PIECE_BYTES, size - start)]
+            self._runtime.read(now, block.address + start)
+            before = block.data[start : start + now.size]
+            if not np.array_equal(now, before):
+                return True
+        return False

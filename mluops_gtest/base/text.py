@@ -1,0 +1,199 @@
+"""Numbers of things in English.
+
+Text that comes from outside (a backend, a file, a name), made fit to be shown: it cannot steer what shows it.
+
+Remarks without end are cut while they are made: the first and the last are kept, and the cut is told.
+
+Labels of a run: names and values that tell which code was tested, recorded by the harness or given by the user.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, SupportsIndex
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 case`, `2 cases`."""
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
+# Colours, which say nothing here.
+_COLOURS = re.compile(r"\x1b\[[0-9;:]*m")
+# Controls of both kinds, marks without a width, direction marks and overrides, separators that break lines, lone
+# halves of a pair, and what XML has no way to write. Line feeds and tabs stay.
+_UNFIT = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ufffe\uffff"
+    "\ud800-\udfff\U000e0000-\U000e007f]"
+)
+
+
+def plain(text: str) -> str:
+    """The text without colours; whatever else would not show as itself stands as an escape, \\x1b or \\u202e.
+
+    Applied to JSON it changes only how characters are written, never what they are.
+    """
+    # Nearly all text, and long listings above all.
+    if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
+        return text
+    if text.isascii() and text.isprintable():
+        return text
+    return _UNFIT.sub(_escaped, _COLOURS.sub("", text.replace("\r\n", "\n")))
+
+
+def is_plain(text: str) -> bool:
+    """`plain` would change nothing."""
+    return "\r\n" not in text and not _UNFIT.search(text)
+
+
+def plain_line(text: str) -> str:
+    """The same on one line, so that nothing in it passes for a line of ours or for a command of a CI system."""
+    if text.isascii() and text.isprintable():
+        return text
+    return " ".join(plain(text).split("\n"))
+
+
+def plain_values(value: Any) -> Any:
+    """Every text in a record of lists and dicts."""
+    if isinstance(value, str):
+        return plain(value)
+    if isinstance(value, dict):
+        return {plain_values(key): plain_values(item) for key, item in value.items()}
+    return [plain_values(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _escaped(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    if code < 0x20:
+        return f"\\x{code:02x}"
+    units = match[0].encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[i : i + 2].hex()}" for i in range(0, len(units), 2))
+
+
+# Of one case: together with its refusals and a trace at most 1 MiB.
+NOTES_LIMIT: Final = (1 << 20) - (128 << 10)
+REFUSALS_LIMIT: Final = 64 << 10
+# What a note costs besides its letters, so that a million empty ones do not come free.
+_EACH: Final = 64
+
+
+def cut_text(text: str, most: int) -> str:
+    """The text, of a longer one its head and tail with the number of characters between."""
+    if len(text) <= most:
+        return text
+    words = f"\n[… {len(text) - most} characters cut …]\n"
+    kept = max(0, most - len(words))
+    tail = kept - kept // 2
+    return text[: kept // 2] + words + text[len(text) - tail :]
+
+
+class Notes(list[str]):
+    """A list of remarks that stays within `most` characters, however much is added to it."""
+
+    _size = _cut = _head = 0
+
+    def __init__(self, notes: Iterable[object] = (), most: int = NOTES_LIMIT) -> None:
+        self._most = most
+        self.extend(notes)
+
+    def append(self, note: object) -> None:
+        """One more remark; a very long one is cut itself."""
+        text = cut_text(str(note), self._most // 4)
+        super().append(text)
+        self._size += len(text) + _EACH
+        # Only now and then, so that many remarks cost no more than a few.
+        if self._size > 2 * self._most:
+            self._shorten()
+
+    def extend(self, notes: Iterable[object]) -> None:
+        for note in notes:
+            self.append(note)
+
+    def __iadd__(self, notes: Iterable[object]) -> "Notes":  # type: ignore[override, misc]
+        self.extend(notes)
+        return self
+
+    def insert(self, place: SupportsIndex, note: Any) -> None:  # noqa: ARG002
+        """Remarks stand in the order in which they are made."""
+        self.append(note)
+
+    def kept(self) -> tuple[str, ...]:
+        """The remarks within the limit, and between head and tail the number of those that were cut."""
+        if not self:
+            return ()
+        self._shorten()
+        if not self._cut:
+            return tuple(self)
+        return (*self[: self._head], f"[… {self._cut} notes cut …]", *self[self._head :])
+
+    def _shorten(self) -> None:
+        """Keep a head and a tail of half the limit each."""
+        sizes = [len(note) + _EACH for note in self]
+        self._size = sum(sizes)
+        if self._size <= self._most:
+            return
+        half, head, size = self._most // 2, 0, 0
+        while size + sizes[head] <= half:
+            size += sizes[head]
+            head += 1
+        tail, size = len(sizes), 0
+        while tail > head and size + sizes[tail - 1] <= half:
+            tail -= 1
+            size += sizes[tail]
+        if not self._cut:
+            self._head = head
+        self._cut += tail - head
+        del self[head:tail]
+        self._size -= sum(sizes[head:tail])
+
+
+def kept_notes(notes: list[str], most: int = NOTES_LIMIT) -> tuple[str, ...]:
+    """What a result keeps of a backend's remarks, whatever list they are in."""
+    return (notes if isinstance(notes, Notes) else Notes(notes, most)).kept()
+
+
+COMMIT: Final = "git.commit"
+BRANCH: Final = "git.branch"
+STATE: Final = "git.state"
+CLEAN: Final = "clean"
+FILE: Final = "backend.file"
+BUILD_ID: Final = "backend.build_id"
+VERSION: Final = "backend.version"
+
+# Names with a dot are the harness's own, so that a user's label never hides one of them.
+GIVEN_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
+ANY_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
+MAX_LETTERS: Final = 200
+_DIFFERS: Final = "differs: "
+_BETWEEN: Final = " | "
+_ABSENT: Final = "–"
+_HASH: Final = re.compile(r"\b([0-9a-f]{10})[0-9a-f]{30,54}\b")
+
+
+def merged_labels(parts: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """The labels of several parts of one run: what all agree on as it is, everything else as `differs: A | B`."""
+    merged = {}
+    for name in dict.fromkeys(name for part in parts for name in part):
+        values = list(dict.fromkeys(value for part in parts for value in _values(part.get(name, _ABSENT))))
+        merged[name] = values[0] if len(values) == 1 else _DIFFERS + _BETWEEN.join(values)
+    return merged
+
+
+def _values(value: str) -> list[str]:
+    """What was merged before is not merged into a value of its own."""
+    return value.removeprefix(_DIFFERS).split(_BETWEEN) if value.startswith(_DIFFERS) else [value]
+
+
+def short_value(value: str) -> str:
+    """The value with its git hashes cut to ten digits."""
+    return _HASH.sub(r"\1", value)
+
+
+def commit_words(labels: Mapping[str, str]) -> str:
+    """The commit in ten digits, with a + where files had changed since; empty where none is known."""
+    commit = short_value(labels.get(COMMIT, ""))
+    return f"{commit}+" if commit and labels.get(STATE, CLEAN) != CLEAN else commit
+
+
+def label_words(labels: Mapping[str, str]) -> str:
+    """All labels but the commit and its state, in one line."""
+    return ", ".join(f"{name}={short_value(value)}" for name, value in labels.items() if name not in (COMMIT, STATE))

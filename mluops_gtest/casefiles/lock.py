@@ -1,0 +1,214 @@
+"""Locks, one per operator: a line per declared case with digests of its values, so that large ones need no file."""
+
+import json
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, NotRequired, TypedDict
+
+import msgspec
+
+from mluops_gtest.base.errors import ContentError, shown
+from mluops_gtest.base.files import replace_file
+from mluops_gtest.base.frozen import Value
+from mluops_gtest.base.typed_files import MAX_INTEGER, Source, convert, decode_json, file_bytes, keep_plain
+from mluops_gtest.core.tensor import DType
+
+LOCK_NAME: Final = "baselines.lock"
+# Hexadecimal digits of SHA-256 that are kept: 128 bits.
+_DIGITS: Final = 32
+_DTYPES: Final = frozenset(dtype.value for dtype in DType)
+
+
+class LockedTensor(TypedDict):
+    """The descriptor of one tensor."""
+
+    id: str
+    dtype: str
+    layout: str
+    dims: list[int]
+    strides: NotRequired[list[int]]
+
+
+class LockedTensors(TypedDict):
+    """The descriptors of a case's tensors."""
+
+    inputs: list[LockedTensor]
+    outputs: list[LockedTensor]
+
+
+class LockEntry(Value, forbid_unknown_fields=True):
+    """What is recorded about one case: digests of declaration, file, inputs and baseline; descriptors; parameters."""
+
+    id: str
+    declared: str
+    # Digest of the committed file; empty for a case that is too large to commit.
+    stored: str
+    inputs: str
+    baseline: str
+    tensors: LockedTensors
+    params: Mapping[str, Any]
+    # Why the baseline is constant by design; empty where it is not, and in locks of earlier versions.
+    degenerate: str = ""
+
+    @property
+    def operator(self) -> str:
+        return self.id.partition("/")[0]
+
+    def differences(self, other: "LockEntry") -> list[str]:
+        """The names of the fields in which two entries differ."""
+        return [name for name in self.__struct_fields__ if getattr(self, name) != getattr(other, name)]
+
+
+_NAMES: Final = LockEntry.__struct_fields__
+
+
+def lock_path(folder: Path, operator: str) -> Path:
+    """The lock of an operator's cases, beside their files in this folder of stored cases."""
+    return folder / operator / LOCK_NAME
+
+
+# Made here: of two threads that make one of the same type at once, the second decodes with what the first has so far.
+_DECODER: Final = msgspec.json.Decoder(LockEntry)
+
+_Integer = Annotated[int, msgspec.Meta(ge=-MAX_INTEGER, le=MAX_INTEGER)]
+_Length = Annotated[int, msgspec.Meta(ge=0, le=MAX_INTEGER)]
+_Plain = _Integer | float | str | bool
+
+
+class _SoundTensor(msgspec.Struct, gc=False):
+    id: str
+    dtype: DType
+    layout: str
+    dims: list[_Length]
+    strides: tuple[int, ...] = ()
+
+
+class _SoundTensors(msgspec.Struct, gc=False):
+    inputs: list[_SoundTensor]
+    outputs: list[_SoundTensor]
+
+
+class _SoundLine(msgspec.Struct, forbid_unknown_fields=True):
+    """A line as we write it; what does not fit goes the long way, which tells why."""
+
+    id: str
+    declared: str
+    stored: str
+    inputs: str
+    baseline: str
+    tensors: _SoundTensors
+    params: dict[str, _Plain | list[_Plain]]
+    degenerate: str = ""
+
+
+_CHECKER: Final = msgspec.json.Decoder(_SoundLine)
+
+
+class LockEntries(Mapping[str, LockEntry]):
+    """Entries by id: kept as the lines that they are, each of them sound, and decoded when asked for."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, bytes] = {}
+
+    def __getitem__(self, case: str) -> LockEntry:
+        line = self._lines[case]
+        try:
+            return _DECODER.decode(line)
+        except msgspec.MsgspecError:
+            return convert(decode_json(line, _NOWHERE), LockEntry, _NOWHERE)
+
+    def __contains__(self, case: object) -> bool:
+        return case in self._lines
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._lines)
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def add(self, case: str, line: bytes) -> None:
+        """One more, or another in its place."""
+        self._lines[case] = line
+
+    def update(self, others: "LockEntries") -> None:
+        """All of these, too."""
+        self._lines |= others._lines
+
+
+# Of lines that were sound before.
+_NOWHERE: Final = Source("", "")
+
+
+def read_locks(folder: Path, operators: Collection[str] | None = None) -> LockEntries:
+    """All entries of these operators, else of all, whose cases are stored in this folder."""
+    entries = LockEntries()
+    paths = folder.glob(f"*/{LOCK_NAME}") if operators is None else (lock_path(folder, name) for name in operators)
+    for path in sorted(path for path in paths if os.path.lexists(path)):
+        found, operator = read_lock(path), path.parent.name
+        for case_id in found:
+            if case_id.partition("/")[0] != operator:
+                raise ContentError(
+                    f"{path}: {case_id} is not a case of {operator}. Remove that line; "
+                    "`mluops-test generate` writes the lock of each operator into its own folder."
+                )
+        entries.update(found)
+    return entries
+
+
+def write_locks(folder: Path, entries: Iterable[LockEntry], operators: Collection[str]) -> None:
+    """Replace the locks of these operators; an operator without entries has no lock."""
+    by_operator: dict[str, list[LockEntry]] = {operator: [] for operator in operators}
+    for entry in entries:
+        if entry.operator in by_operator:
+            by_operator[entry.operator].append(entry)
+    for operator, own in by_operator.items():
+        path = lock_path(folder, operator)
+        if own:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_lock(path, own)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def read_lock(path: Path) -> LockEntries:
+    """All entries by id; a broken line is an error that names it."""
+    try:
+        lines = file_bytes(path).splitlines()
+    except OSError as error:
+        raise ContentError(f"{path}: cannot be read: {error.strerror or error}.") from error
+    entries, decode = LockEntries(), _CHECKER.decode
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            case = decode(line).id
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            remedy = "`mluops-test generate` writes the lock; restore it or generate again."
+            case = _checked(line, Source(f"{path}:{number}", remedy)).id
+        if case in entries:
+            raise ContentError(f"{path}:{number}: {case} is locked twice. Keep one line, or generate again.")
+        entries.add(case, line)
+    return entries
+
+
+def _checked(line: bytes, source: Source) -> LockEntry:
+    record = decode_json(line, source)
+    if isinstance(record, dict) and not record.keys() <= set(_NAMES):
+        raise source.error(f"unknown key {shown(min(record.keys() - set(_NAMES)))}; allowed are {', '.join(_NAMES)}")
+    entry = convert(record, LockEntry, source)
+    keep_plain(entry.params, source, ".params")
+    for tensor in (*entry.tensors["inputs"], *entry.tensors["outputs"]):
+        if not all(0 <= length <= MAX_INTEGER for length in tensor["dims"]) or tensor["dtype"] not in _DTYPES:
+            raise source.error(f"{shown(tensor)} is not a tensor", ".tensors")
+    return entry
+
+
+def write_lock(path: Path, entries: Iterable[LockEntry]) -> None:
+    """Replace the file; lines are sorted by id, so that the same cases give the same bytes."""
+    ordered = sorted(entries, key=lambda entry: entry.id)
+    replace_file(path, (json.dumps(_record(entry), separators=(",", ":")).encode() + b"\n" for entry in ordered))
+
+
+def _record(entry: LockEntry) -> dict[str, Any]:
+    return {name: getattr(entry, name) for name in _NAMES if name != "degenerate" or entry.degenerate}

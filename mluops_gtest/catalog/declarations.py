@@ -1,0 +1,463 @@
+"""Checks the types of declared values: recipe arguments by annotation, parameters by schema field.
+
+cases/<operator>.yaml → CaseDrafts: keys, words and values are checked, ranges expand.
+"""
+
+import contextlib
+import hashlib
+import json
+import math
+import re
+import types
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin
+
+from mluops_gtest.base.errors import DeclarationError, shown, suggestion
+from mluops_gtest.base.files import LARGEST_ARGUMENT, MAX_CASES, MAX_DECLARED, MAX_WRITTEN_OUT
+from mluops_gtest.base.yaml_lines import Lines, load_yaml
+from mluops_gtest.catalog import templates
+from mluops_gtest.catalog.templates import CRITERIA, DTYPES, LAYOUTS, Vocabulary, signature_of
+from mluops_gtest.core.call import ParamValue, Status
+from mluops_gtest.core.case import TAGS, CaseDraft, Change, Expect
+from mluops_gtest.core.operator import Operator, ParamField, Recipe, source_of
+from mluops_gtest.core.tensor import Criterion, CriterionKind
+
+_INTEGER_RANGE = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
+
+
+def fits(value: Any, hint: Any) -> bool:
+    """The value fits the annotation; a bool is not an int, an int is a float."""
+    if type(value) is hint:
+        return True
+    origin = get_origin(hint)
+    if hint is Any:
+        return True
+    if hint is None or hint is type(None):
+        return value is None
+    if origin in (Union, types.UnionType):
+        return any(fits(value, option) for option in get_args(hint))
+    if origin is Literal:
+        return value in get_args(hint)
+    if origin is tuple:
+        items = get_args(hint)
+        if not isinstance(value, tuple):
+            return False
+        if len(items) == 2 and items[1] is Ellipsis:
+            return all(fits(item, items[0]) for item in value)
+        return len(value) == len(items) and all(fits(v, h) for v, h in zip(value, items, strict=True))
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    if hint is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    return isinstance(value, hint)
+
+
+def hint_words(hint: Any) -> str:
+    """The annotation in words for a message."""
+    origin = get_origin(hint)
+    if origin in (Union, types.UnionType):
+        return " or ".join(hint_words(option) for option in get_args(hint))
+    if origin is Literal:
+        return "one of " + ", ".join(map(repr, get_args(hint)))
+    if origin is tuple:
+        items = get_args(hint)
+        if len(items) == 2 and items[1] is Ellipsis:
+            return f"a list of {hint_words(items[0])}"
+        return f"a list of {len(items)} values ({', '.join(hint_words(item) for item in items)})"
+    return {int: "an integer", float: "a number", str: "a word", bool: "true or false", type(None): "nothing"}.get(
+        hint, str(hint)
+    )
+
+
+def param_value(field: ParamField, value: Any) -> ParamValue:
+    """A declared parameter as the schema's field holds it: enum words become numbers, lists become tuples."""
+    if field.label == "repeated":
+        if not isinstance(value, list):
+            raise ValueError(f"{field.name} must be a list of {field.type}, not {shown(value)}")
+        return tuple(_scalar(field, item) for item in value)
+    result: ParamValue = _scalar(field, value)
+    return result
+
+
+def _scalar(field: ParamField, value: Any) -> Any:
+    if field.enum is not None and isinstance(value, str):
+        if value not in field.enum.values:
+            raise ValueError(
+                f"{field.name}: unknown {field.enum.name} {shown(value)}.{suggestion(value, field.enum.values)}"
+            )
+        return field.enum.values[value]
+    if field.type in ("float", "double"):
+        if not fits(value, float):
+            raise ValueError(f"{field.name} must be a number, not {shown(value)}")
+        return float(value)
+    if field.type in ("bool", "string"):
+        if not isinstance(value, bool if field.type == "bool" else str):
+            raise ValueError(f"{field.name} must be a {field.type}, not {shown(value)}")
+        return value
+    low, high = _INTEGER_RANGE.get(field.type, _INTEGER_RANGE["int32"])
+    if not fits(value, int) or not low <= value <= high:
+        raise ValueError(f"{field.name} must be an integer in {low} … {high}, not {shown(value)}")
+    return value
+
+
+def as_dims(value: Any, name: str) -> tuple[int, ...] | None:
+    """A list of axis lengths or strides, or None where none is given."""
+    if value is None:
+        return None
+    if not isinstance(value, list) or not all(fits(item, int) and item >= 0 for item in value):
+        raise ValueError(f"{name} must be a list of integers ≥ 0, not {shown(value)}")
+    return tuple(value)
+
+
+_KEYS = (
+    *("name", "tags", "doc", "each", "params", "data", "dtypes", "seed", "criteria", "degenerate", "note"),
+    *("change", "null", "handle", "workspace_size", "expect", "sizes"),
+)
+# Without any of these keys a case is called in the ordinary way and expects success.
+_SPECIAL = frozenset({"expect", "null", "handle", "workspace_size", "degenerate"})
+_PLAIN = Expect()
+_NO_SIZES: Mapping[str, int] = {}
+_NAME = re.compile(r"[a-z0-9_]+")
+# Part of every digest: raised when the meaning of declarations changes for all cases at once.
+_DIGEST_VERSION = 1
+
+
+class _BadValueError(Exception):
+    """A wrong key or value inside one declaration; the caller adds file, line and case."""
+
+    def __init__(self, key: str, message: str) -> None:
+        super().__init__(message)
+        self.key = key
+
+
+def load_declarations(path: Path, operator: Operator) -> tuple[CaseDraft, ...]:
+    """Every case declared in one file, expanded, in file order."""
+    document = load_yaml(path) or []
+    if not isinstance(document, list):
+        raise DeclarationError(f"{path}:1: the file must be a list of cases, each `- name: …`.")
+    for entry in document:
+        if not isinstance(entry, Lines):
+            raise DeclarationError(
+                f"{path}: every item must be a mapping with the keys {', '.join(_KEYS)}; got {shown(entry)}."
+            )
+    words = Vocabulary(operator)
+    _refuse_many(document, words, path)
+    drafts: dict[str, CaseDraft] = {}
+    for entry in document:
+        for draft in _expanded(entry, words, path):
+            if draft.id in drafts:
+                raise DeclarationError(
+                    f"{draft.where}: the case {draft.id} is declared already at {drafts[draft.id].where}."
+                )
+            drafts[draft.id] = draft
+    return tuple(drafts.values())
+
+
+def _refuse_many(entries: list[Lines], words: Vocabulary, path: Path) -> None:
+    """Refuse too many or too long cases before any is made."""
+    total = 0
+    for entry in entries:
+        with _placed(entry, path):
+            try:
+                count = templates.count(_mapping(entry, "each")) * len(_dtypes(entry, words))
+            except ValueError as error:
+                raise _BadValueError("each", str(error)) from error
+            total += count
+            if total > MAX_CASES:
+                raise _BadValueError("each", f"with the {count} cases of this entry the file has more than {MAX_CASES}")
+            # No entry is longer than a whole file may be.
+            if count * MAX_WRITTEN_OUT > MAX_DECLARED and count * (length := _length(entry)) > MAX_DECLARED:
+                raise _BadValueError("each", f"{count} cases of {length} characters are more than {MAX_DECLARED}")
+
+
+def _length(value: Any) -> int:
+    """The number of characters in a declaration; anything that is not text counts as one."""
+    if isinstance(value, dict):
+        return sum(len(key) + _length(item) for key, item in value.items())
+    if isinstance(value, list):
+        return sum(map(_length, value))
+    return 1 + len(value) if isinstance(value, str) else 1
+
+
+@contextlib.contextmanager
+def _placed(entry: Lines, path: Path) -> Iterator[None]:
+    """Adds file, line and name of the entry to its errors."""
+    try:
+        yield
+    except _BadValueError as error:
+        title = shown(entry.get("name", "?"))
+        raise DeclarationError(f"{path}:{entry.line_of(error.key)}: case {title}: {error}.") from error
+
+
+def _expanded(entry: Lines, words: Vocabulary, path: Path) -> Iterator[CaseDraft]:
+    with _placed(entry, path):
+        _check_keys("", entry, _KEYS)
+        for key in ("name", "tags", "doc", "data"):
+            if key not in entry:
+                raise _BadValueError("", f"the key {key!r} is missing")
+        dtypes = _dtypes(entry, words)
+        for variables in templates.expand(_mapping(entry, "each")):
+            for dtype, suffix in dtypes:
+                yield _draft(entry, words, {**variables, "dtype": dtype}, suffix, f"{path}:{entry.line}")
+
+
+def _dtypes(entry: Lines, words: Vocabulary) -> list[tuple[str, str]]:
+    """(dtype, name suffix) of each case that the entry's dtypes make."""
+    dtypes = entry.get("dtypes", [words.default_dtype])
+    if not isinstance(dtypes, list) or not dtypes:
+        raise _BadValueError("dtypes", "dtypes must be a list such as [float, half]")
+    for dtype in dtypes:
+        if not isinstance(dtype, str) or dtype not in words.dtypes:
+            raise _BadValueError("dtypes", f"unknown dtype {shown(dtype)}.{suggestion(str(dtype), words.dtypes)[:-1]}")
+    named = "{dtype}" in str(entry.get("name")) or len(dtypes) == 1
+    return [(dtype, "" if named else f"_{dtype}") for dtype in dtypes]
+
+
+def _draft(entry: Lines, words: Vocabulary, variables: Mapping[str, Any], suffix: str, where: str) -> CaseDraft:
+    def filled(key: str, default: Any) -> Any:
+        if key not in entry:
+            return default
+        try:
+            return templates.fill(entry[key], variables)
+        except ValueError as error:
+            raise _BadValueError(key, str(error)) from error
+
+    operator = words.operator
+    name = f"{filled('name', '')}{suffix}"
+    if not _NAME.fullmatch(name):
+        raise _BadValueError("name", f"the name becomes {shown(name)}; allowed are lower-case letters, digits and _")
+    tags = _tags(entry)
+    data = filled("data", {})
+    recipe, args = _recipe(data, operator)
+    change = filled("change", {})
+    if not isinstance(change, dict):
+        raise _BadValueError("change", "change must be a mapping from a tensor id (or params) to what differs")
+    changed_params = change.pop("params", {})
+    expect = _expect(filled, words) if _SPECIAL.intersection(entry) else _PLAIN
+    if "negative" in tags and "expect" not in entry:
+        raise _BadValueError(
+            "tags", "a negative case must state its expected status: expect: {status: BAD_PARAM, check: …}"
+        )
+    case_id = f"{operator.name}/{name}"
+    # What shapes the case's tensors and expectation; tags, document and note do not.
+    shaping = {
+        "operator": operator.name,
+        "recipe": recipe,
+        "args": args,
+        "params": _params(filled("params", {}), words, "params"),
+        "dtype": variables["dtype"],
+        "seed": _seed(filled("seed", None), case_id),
+        "expect": expect,
+        "changes": {tensor: _change(tensor, value, words) for tensor, value in change.items()},
+        "changed_params": _params(changed_params, words, "change"),
+    }
+    criteria = _criteria(filled("criteria", {}), words)
+    return CaseDraft(
+        id=case_id,
+        tags=tags,
+        doc=str(filled("doc", "")),
+        expect_declared="expect" in entry,
+        note=str(filled("note", "")),
+        where=where,
+        digest=_digest(shaping | ({"criteria": criteria} if criteria else {})),
+        criteria=criteria,
+        sizes=_sizes(filled("sizes", {}), operator) if "sizes" in entry else _NO_SIZES,
+        **shaping,
+    )
+
+
+def _tags(entry: Lines) -> tuple[str, ...]:
+    tags = entry["tags"]
+    if not isinstance(tags, list) or not tags:
+        raise _BadValueError("tags", f"tags must be a list of: {', '.join(TAGS)}")
+    for tag in tags:
+        if tag not in TAGS:
+            raise _BadValueError("tags", f"unknown tag {shown(tag)}.{suggestion(str(tag), TAGS)[:-1]}")
+    return tuple(tags)
+
+
+def _recipe(data: Any, operator: Operator) -> tuple[str, dict[str, Any]]:
+    if not isinstance(data, dict) or "recipe" not in data:
+        raise _BadValueError(
+            "data", f"data must be a mapping with `recipe`, one of: {', '.join(sorted(operator.recipes))}"
+        )
+    args = dict(data)
+    name = args.pop("recipe")
+    if not isinstance(name, str) or name not in operator.recipes:
+        raise _BadValueError("data", f"unknown recipe {shown(name)}.{suggestion(str(name), operator.recipes)[:-1]}")
+    return name, _arguments(name, operator.recipes[name], args)
+
+
+def _arguments(name: str, recipe: Recipe, args: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a recipe, checked against its signature: names, presence, types."""
+    wanted, hints = signature_of(recipe)
+    for key in args:
+        if key not in wanted:
+            raise _BadValueError(
+                "data",
+                f"recipe {name!r} ({source_of(recipe)}) takes no argument {shown(key)}.{suggestion(key, wanted)[:-1]}",
+            )
+    for key, required in wanted.items():
+        if required and key not in args:
+            raise _BadValueError("data", f"recipe {name!r} needs the argument {key!r}; it takes: {', '.join(wanted)}")
+    checked = {}
+    for key, value in args.items():
+        plain = tuple(value) if isinstance(value, list) else value
+        if not fits(plain, hints[key]):
+            raise _BadValueError(
+                "data", f"argument {key!r} of recipe {name!r} must be {hint_words(hints[key])}, not {shown(value)}"
+            )
+        if not _is_bounded(plain):
+            raise _BadValueError(
+                "data", f"argument {key!r} of recipe {name!r} is {shown(value)}, beyond ±{LARGEST_ARGUMENT}"
+            )
+        checked[key] = plain
+    return checked
+
+
+def _is_bounded(value: Any) -> bool:
+    if isinstance(value, tuple | list):
+        return all(map(_is_bounded, value))
+    return not isinstance(value, int) or abs(value) <= LARGEST_ARGUMENT
+
+
+def _params(values: Any, words: Vocabulary, key: str) -> dict[str, Any]:
+    if not isinstance(values, dict):
+        raise _BadValueError(key, "params must be a mapping of parameter names to values")
+    fields = words.params
+    result = {}
+    for name, value in values.items():
+        if name not in fields:
+            raise _BadValueError(key, f"unknown parameter {shown(name)}.{suggestion(str(name), fields)[:-1]}")
+        try:
+            result[name] = param_value(fields[name], value)
+        except ValueError as error:
+            raise _BadValueError(key, str(error)) from error
+    return result
+
+
+def _criteria(values: Any, words: Vocabulary) -> dict[str, tuple[Criterion, ...]]:
+    _check_keys("criteria", values, words.judged)
+    criteria = {}
+    for output, wanted in values.items():
+        _check_keys("criteria", wanted, tuple(CRITERIA))
+        for kind, threshold in wanted.items():
+            if not fits(threshold, float) or not 0 <= threshold < math.inf:
+                raise _BadValueError("criteria", f"{kind} of {output} must be a number ≥ 0, not {shown(threshold)}")
+        if not wanted:
+            raise _BadValueError("criteria", f"{output} needs at least one criterion, e.g. {{diff3: 0}}")
+        criteria[output] = tuple(Criterion(CRITERIA[kind], float(threshold)) for kind, threshold in wanted.items())
+    return criteria
+
+
+def _sizes(values: Any, operator: Operator) -> dict[str, int]:
+    if not isinstance(values, dict):
+        raise _BadValueError("sizes", "sizes must be a mapping such as {rows: 65}")
+    for name, size in values.items():
+        if name not in operator.sizes:
+            known = suggestion(str(name), operator.sizes)[:-1] if operator.sizes else f" {operator.name} declares none"
+            raise _BadValueError("sizes", f"unknown size {shown(name)}.{known}")
+        if not fits(size, int) or size < 1:
+            raise _BadValueError("sizes", f"{name} must be an integer ≥ 1, not {shown(size)}")
+    return values
+
+
+def _seed(value: Any, case_id: str) -> int:
+    if value is None:
+        return int.from_bytes(hashlib.sha256(case_id.encode()).digest()[:4], "little")
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise _BadValueError("seed", f"seed must be an integer ≥ 0, not {shown(value)}")
+    return value
+
+
+def _change(tensor: str, value: Any, words: Vocabulary) -> Change:
+    if tensor not in words.tensors:
+        raise _BadValueError(
+            "change", f"unknown tensor {shown(tensor)}.{suggestion(tensor, [*words.tensors, 'params'])[:-1]}"
+        )
+    _check_keys("change", value, ("dims", "dtype", "layout", "strides"))
+    for key, known in (("dtype", DTYPES), ("layout", LAYOUTS)):
+        if key in value and value[key] not in known:
+            raise _BadValueError(
+                "change", f"unknown {key} {shown(value[key])}.{suggestion(str(value[key]), known)[:-1]}"
+            )
+    try:
+        dims, strides = as_dims(value.get("dims"), "dims"), as_dims(value.get("strides"), "strides")
+    except ValueError as error:
+        raise _BadValueError("change", str(error)) from error
+    return Change(dims, value.get("dtype"), value.get("layout"), strides)
+
+
+def _expect(filled: Any, words: Vocabulary) -> Expect:
+    wanted, null, handle = filled("expect", {}), filled("null", {}), filled("handle", {})
+    _check_keys("expect", wanted, ("status", "check"))
+    _check_keys("null", null, ("handle", "descriptors", "pointers"))
+    _check_keys("handle", handle, ("arch", "nram_bytes"))
+    status = wanted.get("status", Status.SUCCESS.name)
+    if not isinstance(status, str) or status not in Status.__members__:
+        raise _BadValueError(
+            "expect", f"unknown status {shown(status)}.{suggestion(str(status), Status.__members__)[:-1]}"
+        )
+    check = wanted.get("check")
+    if check is not None and check not in words.checks:
+        raise _BadValueError("expect", f"unknown check {shown(check)}.{suggestion(str(check), words.checks)[:-1]}")
+    _check_words("null", null.get("descriptors", []), words.descriptors)
+    _check_words("null", null.get("pointers", []), words.pointers)
+    for key, numbers in (("handle", handle), ("workspace_size", {"workspace_size": filled("workspace_size", 0)})):
+        for name, number in numbers.items():
+            if not fits(number, int) or number < 0:
+                raise _BadValueError(key, f"{name} must be an integer ≥ 0, not {shown(number)}")
+    degenerate = filled("degenerate", None)
+    if degenerate is not None and not (isinstance(degenerate, str) and degenerate):
+        raise _BadValueError("degenerate", "degenerate must be a text that gives the reason")
+    return Expect(
+        status=Status[status],
+        check=check,
+        arch=handle.get("arch"),
+        nram_bytes=handle.get("nram_bytes"),
+        null_descriptor=tuple(null.get("descriptors", [])),
+        null_pointer=tuple(null.get("pointers", [])),
+        null_handle=bool(null.get("handle", False)),
+        workspace_size=filled("workspace_size", None),
+        degenerate=degenerate,
+    )
+
+
+def _mapping(entry: Lines, key: str) -> dict[str, Any]:
+    value = entry.get(key, {})
+    if not isinstance(value, dict):
+        raise _BadValueError(key, f"{key} must be a mapping")
+    return value
+
+
+def _check_keys(key: str, value: Any, allowed: tuple[str, ...]) -> None:
+    if not isinstance(value, dict):
+        raise _BadValueError(key, f"{key} must be a mapping with: {', '.join(allowed)}")
+    for word in value:
+        if word not in allowed:
+            raise _BadValueError(key or str(word), f"unknown key {shown(word)}.{suggestion(str(word), allowed)[:-1]}")
+
+
+def _check_words(key: str, words: Any, allowed: tuple[str, ...]) -> None:
+    if not isinstance(words, list):
+        raise _BadValueError(key, f"must be a list of: {', '.join(allowed)}")
+    for word in words:
+        if word not in allowed:
+            raise _BadValueError(key, f"unknown name {shown(word)}.{suggestion(str(word), allowed)[:-1]}")
+
+
+def _digest(shaping: dict[str, Any]) -> str:
+    text = _ENCODER.encode({"version": _DIGEST_VERSION, **shaping})
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _set_fields(value: Expect | Change | Criterion | CriterionKind) -> Any:
+    """The fields that differ from their defaults, so that a field added later keeps today's digests."""
+    if isinstance(value, CriterionKind):
+        return value.value
+    fields = value.__dataclass_fields__.values()
+    return {f.name: getattr(value, f.name) for f in fields if getattr(value, f.name) != f.default}
+
+
+_ENCODER = json.JSONEncoder(sort_keys=True, default=_set_fields)

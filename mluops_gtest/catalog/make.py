@@ -1,0 +1,427 @@
+"""One declared or drawn case made complete, with the line that the lock has of it."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from msgspec.structs import replace
+
+from mluops_gtest.authoring.calls import dtype_of
+from mluops_gtest.authoring.random import MAX_LANES, Draw
+from mluops_gtest.base.errors import ContentError, DeclarationError, HarnessError, OperatorError, shown, suggestion
+from mluops_gtest.casefiles.lock import LockedTensor, LockEntry
+from mluops_gtest.core.binding import asked, baseline_of, bind_values, expected_results, proves_little, row_counts
+from mluops_gtest.core.call import Params, Status
+from mluops_gtest.core.case import Case, CaseDraft, Change
+from mluops_gtest.core.operator import (
+    Baseline,
+    CheckVerdict,
+    Operator,
+    OutputSpec,
+    RecipeOutput,
+    plain_params,
+    raised_at,
+    raised_by,
+    source_of,
+)
+from mluops_gtest.core.tensor import Array, Criterion, DType, Layout, Tensor, TensorDesc, digest_tensors
+
+
+def lock_entry(case: Case, declared: str, stored: str = "") -> LockEntry:
+    """What the lock file records of a case, with the digests of its declaration and of its committed file."""
+    return LockEntry(
+        id=case.id,
+        declared=declared,
+        stored=stored,
+        inputs=digest_tensors(case.inputs),
+        baseline=digest_tensors(case.outputs),
+        tensors={"inputs": _described(case.inputs), "outputs": _described(case.outputs)},
+        params=_plain_params(case),
+        degenerate=case.expect.degenerate or "",
+    )
+
+
+def same_values(case: Case, locked: LockEntry) -> bool:
+    """Inputs and parameters are those of the lock's line."""
+    return _plain_params(case) == locked.params and digest_tensors(case.inputs) == locked.inputs
+
+
+def declared_criteria(
+    draft: CaseDraft, operator: Operator, outputs: Iterable[Tensor]
+) -> tuple[tuple[Criterion, ...], ...]:
+    """What each output is held to: by the declaration, else by the operator."""
+    return tuple(
+        draft.criteria.get(tensor.id) or operator.output(tensor.id).criteria.get(tensor.desc.dtype, ())
+        for tensor in outputs
+    )
+
+
+def as_declared(case: Case, draft: CaseDraft, operator: Operator) -> Case:
+    """A case from its file, with what the declaration says: tags, document, criteria, why the baseline is constant.
+
+    The file in a cache may be older than the criteria.
+    """
+    expect, degenerate = case.expect, draft.expect.degenerate
+    if expect.degenerate != degenerate:
+        expect = replace(expect, degenerate=degenerate)
+    criteria = declared_criteria(draft, operator, case.outputs)
+    return replace(case, tags=draft.tags, doc=draft.doc, expect=expect, criteria=criteria, declared=True)
+
+
+def _plain_params(case: Case) -> dict[str, Any]:
+    return {name: _plain(value) for name, value in case.params.items()}
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no number that is not finite, and NaN would equal no line of the lock: the word stands for it."""
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _described(tensors: Iterable[Tensor]) -> list[LockedTensor]:
+    described = []
+    for tensor in tensors:
+        desc = tensor.desc
+        line: LockedTensor = {
+            "id": tensor.id,
+            "dtype": desc.dtype.value,
+            "layout": desc.layout.value,
+            "dims": list(desc.dims),
+        }
+        if desc.strides is not None:
+            line["strides"] = list(desc.strides)
+        described.append(line)
+    return described
+
+
+# What recipes and references raise about values that they cannot work with, maybe deep in numpy.
+_REFUSALS = (ValueError, AssertionError, LookupError, TypeError, ArithmeticError, MemoryError)
+
+
+def made_by(draft: CaseDraft, operator: Operator, draw: Draw) -> RecipeOutput:
+    """What the recipe makes from the declaration; errors name the line of the recipe."""
+    recipe = operator.recipes[draft.recipe]
+    try:
+        made = recipe(draw, dict(draft.params), DType.named(draft.dtype), **draft.args)
+    except Exception as error:
+        if type(error) is ContentError:
+            # What a recipe asserts of its data does not know the case.
+            raise DeclarationError(f"{draft.where}: case {draft.id}: recipe {draft.recipe!r}: {error}") from error
+        if not is_of_author(error, recipe):
+            raise
+        # A recipe raises ValueError for arguments it cannot use; any other exception may be a mistake in it.
+        words = str(error) if isinstance(error, ValueError) else raised_by(error, recipe)
+        raise DeclarationError(
+            f"{draft.where}: case {draft.id}: recipe {draft.recipe!r} refuses its arguments: {words}"
+        ) from error
+    mistake = _mistake(operator, made)
+    if mistake is not None:
+        raise OperatorError(f"{source_of(recipe)}: the recipe {draft.recipe!r} {mistake}")
+    return made
+
+
+def is_of_author(error: Exception, function: object) -> bool:
+    """True if the operator's own code raised it; otherwise it is our mistake or already explained."""
+    if isinstance(error, HarnessError):
+        return False
+    return isinstance(error, _REFUSALS) or raised_at(error, Path(source_of(function)).parent) is not None
+
+
+def _mistake(operator: Operator, made: object) -> str | None:
+    if not isinstance(made, RecipeOutput):
+        return f"returns {shown(made)}. Let it return RecipeOutput({{input: array}}, {{parameter: value}})."
+    fields = {field.name: field for field in operator.param_fields if not field.result}
+    inputs = {spec.id: spec for spec in operator.inputs}
+    names = (
+        ("input", made.inputs, inputs, inputs),
+        ("parameter", made.params, fields, [name for name, field in fields.items() if field.label == "required"]),
+        ("output", made.outputs, [spec.id for spec in operator.outputs], ()),
+        ("tensor", made.layouts, [spec.id for spec in operator.tensors], ()),
+    )
+    for kind, given, known, needed in names:
+        for name in given:
+            if name not in known:
+                return f"makes the {kind} {name!r}, which {operator.name} does not have.{suggestion(name, known)}"
+        for name in needed:
+            if name not in given:
+                return f"does not make the {kind} {name!r}. Add it to what it returns."
+    for name, array in made.inputs.items():
+        allowed = inputs[name].dtypes
+        if not isinstance(array, np.ndarray) or array.dtype not in [dtype.storage for dtype in allowed]:
+            made_as = str(array.dtype) if isinstance(array, np.ndarray) else type(array).__name__
+            words = " or ".join(dtype.value for dtype in allowed)
+            return f"makes {name!r} as {made_as}; it must be {words}. Write .astype(dtype.storage) or .astype('<i4')."
+    return None
+
+
+# The most elements that a recipe can draw for one tensor.
+MAX_ELEMENTS = MAX_LANES
+
+
+def make_case(draft: CaseDraft, operator: Operator, draw: Draw | None = None) -> Case:
+    """The complete case; an error if the declaration, the checks and the baseline contradict each other.
+
+    `draw` is the source of its random numbers, by default that of the declared seed.
+    """
+    return _told(draft, operator, lambda: _made(draft, operator, Draw(draft.seed) if draw is None else draw))
+
+
+def make_drawn(draft: CaseDraft, operator: Operator, spoil: Callable[[Case], Case]) -> Case:
+    """The complete case of a drawn call, which expects what the checks say of it.
+
+    `spoil` changes the call as the recipe made it. An error where the call is not defined, or computes without values.
+    """
+    return _told(draft, operator, lambda: _made_drawn(draft, operator, spoil))
+
+
+def _told(draft: CaseDraft, operator: Operator, make: Callable[[], Case]) -> Case:
+    """What `make` gives; what the operator's own code raises is told with the case."""
+    try:
+        return make()
+    except Exception as error:
+        if not is_of_author(error, operator.reference):
+            raise
+        raise DeclarationError(
+            f"{draft.where}: case {draft.id} cannot be made of these values: {raised_by(error, operator.reference)}. "
+            "Correct params and data, or the operator; a call that it refuses is made from a valid one by `change`."
+        ) from error
+
+
+def _made(draft: CaseDraft, operator: Operator, draw: Draw) -> Case:
+    made = made_by(draft, operator, draw)
+    case = _draw(draft, operator, made)
+    if draft.changes or draft.changed_params:
+        case = changed(case, draft.changes, draft.changed_params)
+    tensor = unchecked_layout(case, operator)
+    if tensor is not None:
+        _refuse_open(draft, f"no check looks at the layout of {tensor}, which is not its own", "undefined")
+    answer = operator.answer(bind_values(case, operator))
+    _compare_answer(draft, operator, answer)
+    _compare_sizes(draft, operator, case, computes=answer.computes)
+    if not answer.computes:
+        return _without_baseline(case, operator, answer)
+    case = _with_baseline(case, draft, operator)
+    _refuse_degenerate(draft, operator, case)
+    theory = operator.theory(bind_values(case, operator))
+    return replace(case, theory={"theory_io_size": float(theory.io_bytes), "theory_compute_ops": float(theory.ops)})
+
+
+def _made_drawn(draft: CaseDraft, operator: Operator, spoil: Callable[[Case], Case]) -> Case:
+    case = spoil(_draw(draft, operator, made_by(draft, operator, Draw(draft.seed))))
+    answer = asked(operator, operator.reference, operator.answer, bind_values(case, operator), "a drawn call")
+    # Nobody looked at what was drawn: a constant baseline is no mistake.
+    expect = replace(case.expect, status=answer.status, check=answer.check, degenerate="drawn")
+    case = replace(case, expect=expect)
+    return _with_baseline(case, draft, operator) if answer.computes else _without_baseline(case, operator, answer)
+
+
+def _draw(draft: CaseDraft, operator: Operator, made: RecipeOutput) -> Case:
+    """The case as the recipe makes it, output dims by the recipe or else by the reference."""
+    for name, array in made.inputs.items():
+        _refuse_large(draft, name, array.shape)
+    inputs = tuple(
+        _tensor(spec.id, made.inputs[spec.id], made.layouts.get(spec.id, spec.layouts[0])) for spec in operator.inputs
+    )
+    case = Case(
+        id=draft.id,
+        operator=operator.name,
+        inputs=inputs,
+        outputs=(),
+        params=plain_params(made.params),
+        criteria=(),
+        expect=draft.expect,
+        tags=draft.tags,
+        doc=draft.doc,
+    )
+    if set(made.outputs) == {spec.id for spec in operator.outputs}:
+        outputs = tuple(_output(spec, made.outputs[spec.id], draft.dtype) for spec in operator.outputs)
+    else:
+        known = tuple(_output(s, made.outputs[s.id], draft.dtype) for s in operator.outputs if s.id in made.outputs)
+        plain = replace(case, outputs=known, expect=type(case.expect)())
+        baseline = baseline_of(operator, bind_values(plain, operator))
+        outputs = tuple(_output(s, baseline.outputs[s.id].shape, draft.dtype) for s in operator.outputs)
+    return replace(case, outputs=outputs, criteria=declared_criteria(draft, operator, outputs))
+
+
+def _refuse_large(draft: CaseDraft, name: str, dims: tuple[int, ...]) -> None:
+    """A tensor with values is refused before it is copied or computed."""
+    if math.prod(dims) > MAX_ELEMENTS:
+        raise DeclarationError(
+            f"{draft.where}: case {draft.id}: {name} {list(dims)} has {math.prod(dims)} elements; a tensor with values "
+            f"has at most {MAX_ELEMENTS}. Make it smaller, or give a descriptor without values by `change`."
+        )
+
+
+def _tensor(name: str, array: Array, layout: Layout) -> Tensor:
+    data = np.ascontiguousarray(array)
+    return Tensor(name, TensorDesc(dtype_of(data), layout, tuple(data.shape)), data.reshape(-1))
+
+
+def _output(spec: OutputSpec, dims: tuple[int, ...], dtype: str) -> Tensor:
+    wanted = DType.named(dtype)
+    chosen = wanted if wanted in spec.dtypes else spec.dtypes[0]
+    return Tensor(spec.id, TensorDesc(chosen, spec.layouts[0], tuple(dims)))
+
+
+def changed(case: Case, changes: Mapping[str, Change], params: Params) -> Case:
+    """The case with other descriptors and parameters."""
+
+    def apply(tensor: Tensor) -> Tensor:
+        change = changes.get(tensor.id)
+        return tensor if change is None else _change(tensor, change)
+
+    return replace(
+        case,
+        inputs=tuple(map(apply, case.inputs)),
+        outputs=tuple(map(apply, case.outputs)),
+        params={**case.params, **plain_params(params)},
+    )
+
+
+def _change(tensor: Tensor, change: Change) -> Tensor:
+    """The tensor with another descriptor; its values stay where each element stays where it is."""
+    desc = TensorDesc(
+        DType.named(change.dtype) if change.dtype else tensor.desc.dtype,
+        Layout.named(change.layout) if change.layout else tensor.desc.layout,
+        tensor.desc.dims if change.dims is None else change.dims,
+        change.strides,
+    )
+    stays = (desc.dtype, desc.dims) == (tensor.desc.dtype, tensor.desc.dims) and not desc.is_strided
+    return Tensor(tensor.id, desc, tensor.data if stays else None)
+
+
+def _compare_answer(draft: CaseDraft, operator: Operator, answer: CheckVerdict) -> None:
+    wanted = CheckVerdict(draft.expect.status, draft.expect.check)
+    if answer == wanted:
+        return
+    check = None if answer.check is None else operator.check(answer.check)
+    why = "" if check is None else f": {check.message} ({check.place})"
+    raise DeclarationError(
+        f"{draft.where}: case {draft.id} expects {_words(wanted)}, "
+        f"but the operator's checks say {_words(answer)}{why}. "
+        + ("Correct the expectation or the checks." if draft.expect_declared else "Write `expect:` if that is meant.")
+    )
+
+
+def unchecked_layout(case: Case, operator: Operator) -> str | None:
+    """The tensor whose layout is none of its own and looked at by no check, or None."""
+    for spec in operator.tensors:
+        is_seen = spec.id not in case.expect.null_descriptor
+        if is_seen and case.tensor(spec.id).desc.layout not in spec.layouts:
+            own = changed(case, {spec.id: Change(layout=spec.layouts[0].value)}, {})
+            if _each_check(case, operator) == _each_check(own, operator):
+                return spec.id
+    return None
+
+
+def _each_check(case: Case, operator: Operator) -> list[bool | None]:
+    """Whether each check holds; None where it relies on one that does not."""
+    call, answers = bind_values(case, operator), list[bool | None]()
+    for check in operator.checks:
+        try:
+            answers.append(check.holds(call))
+        except Exception:
+            answers.append(None)
+    return answers
+
+
+def _refuse_open(draft: CaseDraft, reason: str, tag: str) -> None:
+    """What the document leaves open stands in cases of that tag alone."""
+    if tag not in draft.tags:
+        raise DeclarationError(
+            f"{draft.where}: case {draft.id}: {reason}; the document leaves open what comes back. "
+            f"Tag the case `{tag}`, or change it."
+        )
+
+
+def _compare_sizes(draft: CaseDraft, operator: Operator, case: Case, *, computes: bool) -> None:
+    """A case has the sizes that it is declared for."""
+    if draft.sizes and not computes:
+        raise DeclarationError(
+            f"{draft.where}: case {draft.id} computes nothing, so no size can matter. Remove `sizes`."
+        )
+    for name, wanted in draft.sizes.items():
+        size = operator.sizes[name].size(bind_values(case, operator))
+        if size != wanted:
+            raise DeclarationError(
+                f"{draft.where}: case {draft.id} is declared for {name} {wanted}, but has {size}. "
+                "Correct `sizes`, or params and data."
+            )
+
+
+def _words(answer: CheckVerdict) -> str:
+    return f"{answer.status.name} ({'it computes' if answer.check is None else f'check {answer.check}'})"
+
+
+def _without_baseline(case: Case, operator: Operator, answer: CheckVerdict) -> Case:
+    """Outputs of a call that computes nothing: without values, unless they have no elements; scalar results are 0."""
+
+    def bare(tensor: Tensor) -> Tensor:
+        return replace(tensor, data=np.empty(0, tensor.desc.dtype.storage) if tensor.desc.is_empty else None)
+
+    return replace(
+        case,
+        inputs=tuple(bare(t) if t.data is None else t for t in case.inputs),
+        outputs=tuple(map(bare, case.outputs)),
+        params={**case.params, **(dict.fromkeys(operator.results, 0) if answer.status == Status.SUCCESS else {})},
+    )
+
+
+def _with_baseline(case: Case, draft: CaseDraft, operator: Operator) -> Case:
+    for tensor in case.inputs:
+        if tensor.data is None and not tensor.desc.is_empty:
+            raise DeclarationError(
+                f"{draft.where}: case {draft.id} computes, but `change` took the values of {tensor.id!r}. "
+                "Make the shape by the recipe's arguments."
+            )
+    case = replace(
+        case,
+        inputs=tuple(replace(t, data=np.empty(0, t.desc.dtype.storage)) if t.data is None else t for t in case.inputs),
+    )
+    for tensor in case.outputs:
+        _refuse_large(draft, tensor.id, tensor.desc.dims)
+    call = bind_values(case, operator)
+    broken = operator.broken(call)
+    if broken is not None:
+        raise DeclarationError(f"{draft.where}: case {draft.id}: {broken}; the document does not define that.")
+    baseline = baseline_of(operator, call)
+    for tag, reason_of in operator.left_open.items():
+        reason = reason_of(call, baseline)
+        if reason is not None:
+            _refuse_open(draft, reason, tag)
+    outputs = tuple(_filled(tensor, baseline, draft, operator) for tensor in case.outputs)
+    return replace(case, outputs=outputs, params={**case.params, **baseline.scalars})
+
+
+def _filled(tensor: Tensor, baseline: Baseline, draft: CaseDraft, operator: Operator) -> Tensor:
+    array = baseline.outputs[tensor.id]
+    desc = tensor.desc
+    if tuple(array.shape) != desc.dims:
+        raise OperatorError(
+            f"{source_of(operator.reference)}: the reference of {operator.name} returns {tensor.id!r} with the shape "
+            f"{list(array.shape)}, the case {draft.id} ({draft.where}) has {list(desc.dims)}. Correct the reference or "
+            "the dims that the recipe gives in `outputs`, or add the check that refuses such a call."
+        )
+    flat = np.ascontiguousarray(array).reshape(-1)
+    poison = np.frombuffer(desc.dtype.poison, desc.dtype.bits)[0]
+    if (flat.view(desc.dtype.bits) == poison).any():
+        raise ContentError(f"{draft.id}: the baseline of {tensor.id!r} contains the poison pattern; change the data.")
+    return tensor.holding(array)
+
+
+def _refuse_degenerate(draft: CaseDraft, operator: Operator, case: Case) -> None:
+    """A constant baseline proves little; it must be declared so, and only where it is so."""
+    counts = row_counts(operator, case.outputs, expected_results(case, operator))
+    constant = [tensor.id for tensor in case.outputs if proves_little(tensor, operator, counts)]
+    if constant and draft.expect.degenerate is None:
+        raise DeclarationError(
+            f"{draft.where}: case {draft.id}: the baseline of {', '.join(constant)} is constant, which proves little. "
+            "Change the data, or declare `degenerate: <reason>`."
+        )
+    if not constant and draft.expect.degenerate is not None:
+        raise DeclarationError(
+            f"{draft.where}: case {draft.id} is declared degenerate, but every output varies. Remove `degenerate`."
+        )

@@ -1,0 +1,367 @@
+"""The files that made an operator what it is: while they stay as they are, it need not be loaded to know it.
+
+Loads generators/*.py by path, as pytest loads tests, and refuses those that contradict themselves.
+"""
+
+import hashlib
+import importlib.util
+import os
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, ValuesView
+from functools import cache, cached_property
+from pathlib import Path
+from types import MappingProxyType, ModuleType
+from typing import Any, Final
+
+from mluops_gtest.base.errors import ContentError, OperatorError, UnknownNameError, suggestion
+from mluops_gtest.base.files import UNSETTLED_SECONDS, settled_bytecode
+from mluops_gtest.base.frozen import Value
+from mluops_gtest.core.call import Status
+from mluops_gtest.core.operator import Operator, OutputSpec, ParamField, raised_at
+from mluops_gtest.core.operator_parts import KnownOperators, Part, T
+
+_PACKAGE: Final = Path(__file__).resolve().parents[1]
+_OF_OPERATORS: Final = ("authoring", "content", "files", "model")
+
+
+class CodeFile(Value):
+    """A file as Python knows the source of a compiled module: with the same size and time it is the same."""
+
+    path: str
+    size: int
+    changed_ns: int
+
+    @staticmethod
+    def at(path: str) -> "CodeFile":
+        """The file as it is now; OSError where there is none."""
+        status = os.stat(path)
+        return CodeFile(path, status.st_size, status.st_mtime_ns)
+
+    @property
+    def is_unchanged(self) -> bool:
+        """The file is still the same."""
+        try:
+            return CodeFile.at(self.path) == self
+        except OSError:
+            return False
+
+    @property
+    def is_settled(self) -> bool:
+        """Another change would show: the last one is not of this moment."""
+        return time.time() - self.changed_ns / 1e9 > UNSETTLED_SECONDS
+
+
+def code_of(module: str, others: str) -> tuple[CodeFile, ...]:
+    """All code that a loaded module may have run, empty if that cannot be told yet: files that are not installed.
+
+    Modules whose names begin with `others` have nothing to do with it, unless they belong to it.
+    """
+    own = f"{module}."
+    names = [name for name in sys.modules if not name.startswith(others) or f"{name}.".startswith(own)]
+    try:
+        found = tuple(map(CodeFile.at, sorted(set(_files(names)))))
+    except OSError:
+        return ()
+    return found if all(file.is_settled for file in found) else ()
+
+
+def _files(names: list[str]) -> Iterator[str]:
+    known = tuple(f"{path}{os.sep}" for path in (_PACKAGE, os.path.dirname(os.__file__), *_folders_of_packages()))
+    for name in names:
+        file = getattr(sys.modules[name], "__file__", None)
+        if file is not None and not file.startswith(known):
+            yield file
+
+
+@cache
+def installed_code() -> tuple[CodeFile, ...]:
+    """Our own code that operators and declarations go through, and the folders of packages; empty if there are none."""
+    try:
+        ours = [file for name in _OF_OPERATORS for file in _python_files(_PACKAGE / name)]
+        return tuple(map(CodeFile.at, (*ours, *_folders_of_packages())))
+    except OSError:
+        return ()
+
+
+def _folders_of_packages() -> list[str]:
+    """A folder shows by its own time that a package was added, removed or replaced by another version."""
+    return [path for path in sys.path if path.endswith(("site-packages", "dist-packages")) and os.path.isdir(path)]
+
+
+def _python_files(folder: Path) -> Iterator[str]:
+    with os.scandir(folder) as entries:
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            if entry.name.endswith(".py"):
+                yield entry.path
+            elif entry.is_dir():
+                yield from _python_files(Path(entry.path))
+
+
+_TYPES: Final = ("int32", "int64", "float", "double", "bool", "string", "enum")
+_LABELS: Final = ("required", "optional", "repeated")
+
+
+def first_mistake(operator: Operator, path: Path) -> str | None:
+    """`file:line: what is wrong, and what to do`; None if nothing is wrong."""
+    for word, place, mistake in _mistakes(operator):
+        return f"{place or _place(path, word)}: {mistake}"
+    return None
+
+
+def _mistakes(operator: Operator) -> Iterator[tuple[str, str, str]]:
+    """A word on the line, the place if it is known, and the mistake."""
+    for twin in _twice(check.name for check in operator.checks):
+        *_, last = (check for check in operator.checks if check.name == twin)
+        yield twin, last.place, f"two checks are called {twin!r}. Give each its own name: cases refer to it."
+    for twin in _twice(spec.id for spec in operator.tensors):
+        yield twin, "", f"two tensors are called {twin!r}. Give each its own name."
+    for spec in operator.outputs:
+        for mistake in _output_mistakes(spec, operator):
+            yield spec.id, "", f"the output {spec.id!r} {mistake}"
+    for name, mistake in (*_size_mistakes(operator), *_query_mistakes(operator)):
+        yield name, "", mistake
+    for check in operator.checks:
+        if check.writes and check.status is not Status.SUCCESS:
+            refusal = f"answers {check.status.name}. A call that is refused writes nothing."
+            yield check.name, check.place, f"the check {check.name!r} writes, but {refusal}"
+    for name in _twice(field.name for field in operator.param_fields):
+        yield name, "", f"two parameters are called {name!r}. Give each its own name."
+    for number in _twice(str(field.number) for field in operator.param_fields):
+        yield operator.param_fields[0].name, "", f"two parameters have the number {number}. Number them 1, 2, 3, …"
+    for field in operator.param_fields:
+        for mistake in _field_mistakes(field):
+            yield field.name, "", f"the parameter {field.name!r} {mistake}"
+
+
+def _size_mistakes(operator: Operator) -> Iterator[tuple[str, str]]:
+    tensors = [spec.id for spec in operator.tensors]
+    for name, axis in operator.sizes.items():
+        if axis.tensor not in tensors:
+            yield (
+                name,
+                f"the size {name!r} is that of an unknown tensor {axis.tensor!r}.{suggestion(axis.tensor, tensors)}",
+            )
+
+
+def _query_mistakes(operator: Operator) -> Iterator[tuple[str, str]]:
+    known = [check.name for check in operator.checks]
+    for function, declared in operator.queries.items():
+        for name in (one for one in declared.checks if isinstance(one, str) and one not in known):
+            yield name, f"the query {function} makes an unknown check {name!r}.{suggestion(name, known)}"
+        for name in (one for one in declared.silent if one not in declared.names):
+            yield (
+                name,
+                f"the query {function} is silent on {name!r}, which is none of its checks. Add it to `checks`, too.",
+            )
+
+
+def _output_mistakes(spec: OutputSpec, operator: Operator) -> Iterator[str]:
+    if not spec.criteria:
+        yield "has no criteria. Write {DType.FLOAT: diff1_and_diff2(3e-3)} or similar."
+    for dtype, criteria in spec.criteria.items():
+        if not criteria:
+            yield f"has no criteria for {dtype.value}. Add them, or remove the type."
+    counting = (*operator.results, *(other.id for other in operator.outputs if other is not spec))
+    if spec.rows_owned is not None and spec.rows_owned not in counting:
+        known = suggestion(spec.rows_owned, counting)
+        yield f"owns the rows of {spec.rows_owned!r}, which is neither a result nor another output.{known}"
+    if spec.kept is not None and spec.preset is None:
+        yield "keeps what nobody presets. Say what the caller presets, e.g. preset=0."
+
+
+def _field_mistakes(field: ParamField) -> Iterator[str]:
+    for kind, value, known in (("type", field.type, _TYPES), ("label", field.label, _LABELS)):
+        if value not in known:
+            yield f"has the {kind} {value!r}.{suggestion(value, known)}"
+    if (field.enum is None) is (field.type == "enum"):
+        yield (
+            "is an enum without values. Add enum=EnumSpec(…)."
+            if field.enum is None
+            else (f"has enum values and the type {field.type}. Write the type 'enum'.")
+        )
+    if field.enum is not None and field.default is not None:
+        values = field.enum.values
+        if field.default not in values and field.default not in values.values():
+            others = suggestion(str(field.default), values)
+            yield f"has the default {field.default!r}, which {field.enum.name} does not have.{others}"
+
+
+def _twice(names: Iterable[str]) -> list[str]:
+    return [name for name, count in Counter(names).items() if count > 1]
+
+
+def _place(path: Path, word: str) -> str:
+    """The first line of the file that names the word in quotes, else the one that begins OPERATOR."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    for wanted in (f'"{word}"', f"'{word}'", "OPERATOR"):
+        for number, line in enumerate(lines, 1):
+            if wanted in line:
+                return f"{path}:{number}"
+    return str(path)
+
+
+# What makes a folder an operator.
+_FOLDER_FILE = "__init__.py"
+# How the names of their modules begin.
+_MODULES = "_mluops_gtest_generator_"
+
+
+class Operators(KnownOperators):
+    """The operators of all content roots by canonical name, each loaded when first asked for."""
+
+    def __init__(self, operators: tuple[Operator, ...] = (), files: Mapping[str, Path] = MappingProxyType({})) -> None:
+        # By canonical name; an operator that was not loaded from a file has none, and no parts.
+        self.files = files
+        self._loaded = {operator.name: operator for operator in operators}
+        # Of those loaded so far.
+        self._released = {operator.released_name: operator for operator in operators}
+        self._names = tuple(sorted({*self._loaded, *files}))
+        self._parts: dict[tuple[str, str], Any] = {}
+        # Lanes of a run are threads: no two may load the same files.
+        self._loading = threading.RLock()
+
+    def __getitem__(self, name: str) -> Operator:
+        if name not in self._loaded:
+            with self._loading:
+                if name not in self._loaded:
+                    operator = self._loaded[name] = load_operator(self.files[name])
+                    self._released[operator.released_name] = operator
+        return self._loaded[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._loaded or name in self.files
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def values(self) -> ValuesView[Operator]:
+        """All of them, loaded; two that share a name are an error."""
+        return {operator.name: operator for operator in self._by_any_name.values()}.values()
+
+    @cached_property
+    def _by_any_name(self) -> dict[str, Operator]:
+        operators = [self[name] for name in self]
+        self.refuse_twins({operator.name: operator.names for operator in operators})
+        return {name: operator for operator in operators for name in operator.names}
+
+    def get_any(self, name: str) -> Operator | None:
+        """The operator of that canonical or released name, or None; a name that none loaded so far has needs all."""
+        if name in self:
+            return self[name]
+        return self._released.get(name) or self._by_any_name.get(name)
+
+    def find(self, name: str) -> Operator:
+        """The operator of that canonical or released name, or an error that lists them."""
+        operator = self.get_any(name)
+        if operator is None:
+            raise UnknownNameError("operator", name, self._by_any_name)
+        return operator
+
+    def code_of(self, name: str) -> tuple[CodeFile, ...]:
+        """The files of the operator's code, which is loaded; empty if one of them may still change unnoticed."""
+        return code_of(_module_name(self.files[name]), others=_MODULES)
+
+    def canonical(self, name: str) -> str:
+        """The canonical name of the operator that goes by this name; one that is typed in full is not loaded for it."""
+        return name if name in self else self.find(name).name
+
+    def refuse_twins(self, names: Mapping[str, Iterable[str]]) -> None:
+        """Two operators that share one of these names, given by operator, are an error."""
+        owners: dict[str, str] = {}
+        for operator, own in names.items():
+            for name in own:
+                other = owners.setdefault(name, operator)
+                if other != operator:
+                    raise _twins(name, self.files[other], self.files[operator])
+
+    def part(self, operator: str, part: Part[T]) -> T | None:
+        """The part of the operator's folder, loaded once; None if there is no such file or folder."""
+        key = operator, part.file
+        if key not in self._parts:
+            self._parts[key] = self._load_part(operator, part)
+        loaded: T | None = self._parts[key]
+        return loaded
+
+    def _load_part(self, operator: str, part: Part[T]) -> object:
+        generator = self.files.get(operator)
+        if generator is None or generator.name != _FOLDER_FILE:
+            return None
+        path = generator.with_name(f"{part.file}.py")
+        if not path.is_file():
+            return None
+        # First, because the part may import the operator's other files.
+        owner = self[operator]
+        value: Any = getattr(_load_module(f"{_module_name(generator)}.{part.file}", path), part.name, None)
+        if not part.fits(value):
+            raise ContentError(f"{path}: the file must define {part.name}, {part.wanted}.")
+        mistake = part.mistake(value, owner)
+        if mistake is not None:
+            raise ContentError(f"{path}: {mistake}.")
+        return value
+
+
+def load_operators(*roots: Path) -> Operators:
+    """The operators in the generators/ of these roots: one .py file or one folder each, named after the operator."""
+    found: dict[str, Path] = {}
+    for folder in [root / "generators" for root in roots]:
+        files = sorted(p for p in folder.glob("*.py") if not p.name.startswith("_"))
+        for path in (*files, *sorted(folder.glob(f"*/{_FOLDER_FILE}"))):
+            other = found.setdefault(_operator_name(path), path)
+            if other is not path:
+                raise _twins(_operator_name(path), other, path)
+    return Operators(files=found)
+
+
+def _operator_name(path: Path) -> str:
+    return path.parent.name if path.name == _FOLDER_FILE else path.stem
+
+
+def _twins(name: str, first: Path, second: Path) -> ContentError:
+    return ContentError(
+        f"Two operators are called {name!r}: {first} and {second}. Rename one of them, or leave out one --root."
+    )
+
+
+def load_operator(path: Path) -> Operator:
+    """The OPERATOR of one generator file."""
+    is_folder = path.name == _FOLDER_FILE
+    name = _operator_name(path)
+    module_name = _module_name(path)
+    for known in [known for known in sys.modules if known.startswith(f"{module_name}.")]:
+        del sys.modules[known]  # a second load reads the folder's other files again, too
+    # A folder is a package, so that its files may import each other relatively.
+    operator = getattr(_load_module(module_name, path, [str(path.parent)] if is_folder else None), "OPERATOR", None)
+    if not isinstance(operator, Operator):
+        raise ContentError(f"{path}: the file must define OPERATOR, an mluops_gtest.authoring.Operator.")
+    if operator.name != name:
+        raise ContentError(f"{path}: OPERATOR.name is {operator.name!r}; it must be the file's name, {name!r}.")
+    mistake = first_mistake(operator, path)
+    if mistake is not None:
+        raise OperatorError(mistake)
+    return operator
+
+
+def _module_name(path: Path) -> str:
+    """A unique module name per file: operators of two roots may have the same name."""
+    return f"{_MODULES}{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]}"
+
+
+def _load_module(name: str, path: Path, locations: list[str] | None = None) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, path, submodule_search_locations=locations)
+    if spec is None or spec.loader is None:
+        raise ContentError(f"{path}: not a Python file that can be loaded.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        with settled_bytecode(path):
+            spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        place = raised_at(error, path.parent) or path
+        raise OperatorError(f"{place}: the file does not load: {type(error).__name__}: {error}") from error
+    return module

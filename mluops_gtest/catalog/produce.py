@@ -1,0 +1,374 @@
+"""`mluops-test generate`: cases written into a folder, or compared with what lies there.
+
+Stored baselines recomputed from stored inputs.
+
+Writes cases for the released runner: only schema fields, its ids, its folders.
+"""
+
+import contextlib
+import json
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from msgspec.structs import replace
+
+from mluops_gtest.base.errors import ContentError, UndefinedCallError, UnwritableError, UsageError
+from mluops_gtest.base.files import TEXT, place_below, replace_file
+from mluops_gtest.base.frozen import Value
+from mluops_gtest.casefiles.lock import LockEntry, read_locks, write_locks
+from mluops_gtest.casefiles.reader import read_case
+from mluops_gtest.casefiles.schema import Schema
+from mluops_gtest.casefiles.writer import case_text, write_case
+from mluops_gtest.catalog.make import as_declared, lock_entry, make_case
+from mluops_gtest.catalog.root import Root
+from mluops_gtest.catalog.selection import Catalogue
+from mluops_gtest.core.binding import baseline_of, bind_values, expected_results, owned_rows, row_counts
+from mluops_gtest.core.call import Status
+from mluops_gtest.core.case import Case, CaseDraft, Expect
+from mluops_gtest.core.operator import CheckVerdict, Operator
+from mluops_gtest.core.tensor import Array, DType, Tensor, digest_bytes
+
+# What is committed: a file of at most this many bytes. Larger cases are made into the cache on first use.
+COMMITTED_LIMIT = 64 * 1024
+
+
+class Target(Value):
+    """Where cases are written: the root's own store keeps small files alone, any other folder keeps all."""
+
+    folder: Path
+    suffix: str = TEXT
+    committed_only: bool = False
+
+    def path(self, case_id: str) -> Path:
+        return self.folder / f"{case_id}{self.suffix}"
+
+    def read_locks(self, operators: Collection[str] | None = None) -> dict[str, LockEntry]:
+        """The digests of these operators' cases in this folder, else of all; empty if there is no lock yet."""
+        return dict(read_locks(self.folder, operators))
+
+
+class Produced(Value):
+    """One case done: its lock line and the bytes written; or, in words, what is wrong with it."""
+
+    id: str
+    entry: LockEntry | None = None
+    written: int = 0
+    # Why it cannot be made, or how it differs.
+    problem: str = ""
+    # Why its file cannot be written, which holds for the files of other cases too.
+    unwritable: str = ""
+
+
+def produce(catalogue: Catalogue, targets: Mapping[str, Target], *, check: bool, jobs: int = 1) -> Iterator[Produced]:
+    """Each case made and written to its target (or compared), as they finish; the first unwritable one is the last."""
+    for item in _produced(catalogue, targets, check=check, jobs=jobs):
+        yield item
+        if item.unwritable:
+            return
+
+
+def _produced(catalogue: Catalogue, targets: Mapping[str, Target], *, check: bool, jobs: int) -> Iterator[Produced]:
+    if jobs <= 1 or len(targets) <= 1:
+        worker = _Worker(catalogue, _operators_of(targets), check)
+        yield from (worker.produce(*item) for item in targets.items())
+        return
+    # Spawned: a fork would copy the parent's threads' locks; operators are loaded by path in each worker.
+    with one_blas_thread():
+        pool = ProcessPoolExecutor(
+            jobs, get_context("spawn"), _start_worker, (catalogue.roots, _operators_of(targets), check)
+        )
+        try:
+            for future in as_completed([pool.submit(_produce_in_worker, *item) for item in targets.items()]):
+                yield future.result()
+        finally:
+            # After an interrupt nothing more is begun.
+            pool.shutdown(cancel_futures=True)
+
+
+def _operators_of(case_ids: Iterable[str]) -> list[str]:
+    return sorted({case_id.partition("/")[0] for case_id in case_ids})
+
+
+@contextlib.contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Use one BLAS thread per process: threads that compete for the cores make generation ten times slower."""
+    names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+    before = {name: os.environ.get(name) for name in names}
+    os.environ.update({name: value or "1" for name, value in before.items()})
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+
+
+def update_lock(
+    catalogue: Catalogue, target: Target, produced: list[Produced], operators: Collection[str] | None = None
+) -> list[str]:
+    """Write the lock lines of the produced cases; of these operators' cases, else of all, lines and files go where the
+    case is no longer declared. Returns those ids."""
+    entries = target.read_locks(operators)
+    stale = _stale(catalogue, target, entries, operators)
+    made = {item.id: item.entry for item in produced if item.entry is not None}
+    kept = {case_id: entry for case_id, entry in (entries | made).items() if case_id not in stale}
+    write_locks(target.folder, kept.values(), {case_id.partition("/")[0] for case_id in (*made, *stale)})
+    for case_id in stale:
+        target.path(case_id).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            target.path(case_id).parent.rmdir()
+    return stale
+
+
+def lock_differences(catalogue: Catalogue, target: Target, operators: Collection[str] | None = None) -> list[str]:
+    """For --check: cases of these operators, else of all, that are stored or locked but no longer declared."""
+    stale = _stale(catalogue, target, target.read_locks(operators), operators)
+    return [f"{case_id}: stored or locked, but not declared" for case_id in stale]
+
+
+def _stale(
+    catalogue: Catalogue, target: Target, entries: dict[str, LockEntry], operators: Collection[str] | None
+) -> list[str]:
+    """Cases that are locked or stored in the root but no longer declared."""
+    if not target.committed_only:
+        return []
+    folders = [target.folder] if operators is None else [target.folder / name for name in operators]
+    files = (path for folder in folders for path in folder.rglob(f"*{target.suffix}"))
+    stored = {path.relative_to(target.folder).with_suffix("").as_posix() for path in files}
+    declared = catalogue.drafts if operators is None else catalogue.drafts_of(*operators)
+    home = {case_id for case_id, draft in declared.items() if catalogue.root_of(draft.operator).stored == target.folder}
+    return sorted((stored | set(entries)) - home)
+
+
+class _Worker:
+    """Makes cases one after the other; one per process."""
+
+    def __init__(self, catalogue: Catalogue, operators: list[str], check: bool) -> None:
+        self._catalogue = catalogue
+        self._operators = operators
+        self._check = check
+        self._schema = Schema.of(catalogue.operators[name] for name in operators)
+        self._locks: dict[Target, dict[str, LockEntry]] = {}
+
+    def produce(self, case_id: str, target: Target) -> Produced:
+        """Make the case and write or compare it; one that cannot be made does not stop the others."""
+        try:
+            return self._produce(case_id, target)
+        except ContentError as error:
+            return Produced(case_id, problem=str(error))
+        except OSError as error:
+            return Produced(case_id, problem=f"{case_id}: {error}")
+        except UnwritableError as error:
+            return Produced(case_id, unwritable=str(error))
+
+    def _produce(self, case_id: str, target: Target) -> Produced:
+        draft = self._declared(case_id)
+        operator = self._catalogue.operators[draft.operator]
+        case = make_case(draft, operator)
+        text = self._committed(case, operator) if target.committed_only else None
+        entry = lock_entry(case, draft.digest, "" if text is None else digest_bytes(text))
+        path = target.path(case_id)
+        if self._check:
+            difference = self._difference(entry, target, text)
+            return Produced(case_id, entry, problem=f"{case_id}: {difference}" if difference else "")
+        if target.committed_only and text is None:
+            path.unlink(missing_ok=True)
+            return Produced(case_id, entry)
+        if text is None:
+            write_case(case, operator, path, self._schema, blobs=True)
+        else:
+            replace_file(path, [text])
+        return Produced(case_id, entry, written=path.stat().st_size)
+
+    def _declared(self, case_id: str) -> CaseDraft:
+        draft = self._catalogue.draft(case_id)
+        assert draft is not None
+        return draft
+
+    def _committed(self, case: Case, operator: Operator) -> bytes | None:
+        """The text that is committed; None for a case that is too large."""
+        # A byte takes at least one character, so a larger case need not be written to know that it is too large.
+        if case.nbytes > COMMITTED_LIMIT:
+            return None
+        text = case_text(case, operator, self._schema)
+        return text if len(text) <= COMMITTED_LIMIT else None
+
+    def _locked(self, target: Target, case_id: str) -> LockEntry | None:
+        if target not in self._locks:
+            self._locks[target] = target.read_locks(self._operators)
+        return self._locks[target].get(case_id)
+
+    def _difference(self, entry: LockEntry, target: Target, text: bytes | None) -> str:
+        """Describes how the regenerated case differs from the lock and the stored file; empty if it does not."""
+        locked, path = self._locked(target, entry.id), target.path(entry.id)
+        if locked is None:
+            return "not in the lock file"
+        if locked != entry:
+            return f"differs from the lock in: {', '.join(locked.differences(entry))}"
+        if target.committed_only:
+            if (text is not None) != path.exists():
+                return f"{path} is missing" if text is not None else f"{path} is stored, but is too large for that"
+            return "" if text is None or path.read_bytes() == text else f"{path} differs from what is generated"
+        if not path.exists():
+            return f"{path} is missing"
+        case = read_case(path, self._schema, self._catalogue.operators, case_id=entry.id)
+        draft = self._declared(entry.id)
+        again = lock_entry(as_declared(case, draft, self._catalogue.operators[draft.operator]), entry.declared)
+        return "" if again == entry else f"{path} differs from what is generated"
+
+
+_worker: _Worker
+
+
+def _start_worker(roots: tuple[Root, ...], operators: list[str], check: bool) -> None:
+    global _worker  # noqa: PLW0603 - the pool offers no other place for a worker's state
+    _worker = _Worker(Catalogue(*roots), operators, check)
+
+
+def _produce_in_worker(case_id: str, target: Target) -> Produced:
+    return _worker.produce(case_id, target)
+
+
+def verify_case(case: Case, operator: Operator) -> list[str]:
+    """How the stored answer differs from the reference's, in words; empty when it does not."""
+    call = bind_values(case, operator)
+    answer = operator.answer(call)
+    expect = case.expect
+    if answer.status != expect.status or (expect.check is not None and answer.check != expect.check):
+        return [f"expects {_words(CheckVerdict(expect.status, expect.check))}, the checks say {_words(answer)}"]
+    if not answer.computes or not case.baseline_stored:
+        return []
+    try:
+        broken = operator.broken(call)
+        if broken is not None:
+            raise UndefinedCallError(case.id, operator.name, broken)
+        baseline = baseline_of(operator, call)
+    except (ValueError, AssertionError, LookupError, TypeError, ArithmeticError, MemoryError) as error:
+        # A user's file may hold anything: rows that do not exist, lists of another length.
+        return [f"the reference cannot work with the stored inputs: {type(error).__name__}: {error}"]
+    found = []
+    counts = {**baseline.scalars, **{name: int(baseline.outputs[name].reshape(-1)[0]) for name in operator.counts}}
+    for tensor in case.outputs:
+        if tensor.data is None:
+            found.append(f"{tensor.id}: no stored values")
+            continue
+        # Behind the rows that the operator owns a file may hold anything.
+        rows = owned_rows(operator.output(tensor.id), counts)
+        unequal = _unequal(tensor.values, baseline.outputs[tensor.id], tensor.desc.dtype, rows)
+        if unequal:
+            found.append(f"{tensor.id}: {unequal} of {tensor.desc.count} elements differ")
+    stored = expected_results(case, operator)
+    found += [
+        f"{name}: stored {stored[name]}, recomputed {value}"
+        for name, value in baseline.scalars.items()
+        if name in stored and stored[name] != value
+    ]
+    return found
+
+
+def _unequal(stored: Array, recomputed: Array, dtype: DType, rows: int | None) -> int:
+    """Elements of the leading rows whose bits differ; NaNs are equal whatever their payload, which arithmetic leaves
+    open."""
+    if stored.shape != recomputed.shape:
+        return max(stored.size, recomputed.size, 1)
+    left, right = (np.ascontiguousarray(array[:rows]).reshape(-1) for array in (stored, recomputed))
+    differing = left.view(dtype.bits) != right.view(dtype.bits)
+    if dtype.is_float and differing.any():
+        differing &= ~(np.isnan(left) & np.isnan(right))
+    return int(np.count_nonzero(differing))
+
+
+def _words(answer: CheckVerdict) -> str:
+    return f"{answer.status.name}{f' ({answer.check})' if answer.check else ''}"
+
+
+INDEX = "index.json"
+
+
+def not_exportable(case: Case, operator: Operator | None) -> str:
+    """Why the released runner cannot run the case: it compares the values of calls that compute. Empty: it can."""
+    if operator is None:
+        return f"operator {case.operator!r} is not known here"
+    expect = case.expect
+    if replace(expect, check=None).is_plain and operator.computes(expect.status, expect.check):
+        return _unjudged_rows(case, operator)
+    if expect.status is not Status.SUCCESS:
+        return f"it expects the status {expect.status.name}" + (f" (check {expect.check})" if expect.check else "")
+    if expect.check is not None:
+        return f"nothing is computed (check {expect.check})"
+    plain = Expect()
+    special = [name for name in expect.__struct_fields__ if getattr(expect, name) != getattr(plain, name)]
+    return f"it needs a special caller ({', '.join(name for name in special if name != 'degenerate')})"
+
+
+def _unjudged_rows(case: Case, operator: Operator) -> str:
+    """Why the released runner would judge rows that belong to nobody: an output counts those that count."""
+    counts = row_counts(operator, case.outputs, {})
+    for tensor in case.outputs:
+        count = operator.output(tensor.id).rows_owned
+        if count in operator.counts and counts.get(count) != tensor.desc.dims[0]:
+            return f"the released runner compares all rows of {tensor.id}, also those behind {count}, which are free"
+    return ""
+
+
+@dataclass(slots=True)
+class Export:
+    """A folder that cases are exported into, and what its index says of them."""
+
+    folder: Path
+    suffix: str
+    schema: Schema
+    written: list[dict[str, Any]] = field(default_factory=list)
+    left_out: list[dict[str, Any]] = field(default_factory=list)
+    _taken: set[Path] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        if self.folder.is_dir() and any(self.folder.iterdir()):
+            raise UsageError(f"{self.folder} is not empty; export needs a new or empty folder, so name another one.")
+
+    def add(self, case: Case, operator: Operator, name: str) -> None:
+        """Write the case where the released suite would have it: OPERATOR/test_case/NAME."""
+        path = self._path(Path(operator.released_name) / "test_case", name)
+        target = place_below(self.folder, path)
+        write_case(_released(case, operator), operator, target, self.schema, blobs=True)
+        entry = {"id": case.id, "op_name": operator.released_name, "file": path.as_posix(), "tags": list(case.tags)}
+        self.written.append(entry)
+
+    def write_index(self, tool_version: str) -> None:
+        """The exported cases in order, and the others with the reason."""
+        record = {"format": 1, "tool_version": tool_version, "cases": self.written, "left_out": self.left_out}
+        text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
+        replace_file(self.folder / INDEX, [text.encode()])
+
+    def _path(self, folder: Path, name: str) -> Path:
+        path, number = folder / f"{name}{self.suffix}", 1
+        # Files of the same name in two folders of the user's.
+        while path in self._taken:
+            number += 1
+            path = folder / f"{name}_{number}{self.suffix}"
+        self._taken.add(path)
+        return path
+
+
+def _released(case: Case, operator: Operator) -> Case:
+    """The case with the ids of the released suite; criteria are written out, because its runner has no defaults."""
+    return replace(
+        case,
+        expect=Expect(degenerate=case.expect.degenerate),
+        inputs=_numbered(case.inputs, "input"),
+        outputs=_numbered(case.outputs, "output"),
+        criteria=tuple(
+            operator.output(tensor.id).criteria.get(tensor.desc.dtype, ()) if criteria == () else criteria
+            for criteria, tensor in zip(case.criteria, case.outputs, strict=True)
+        ),
+    )
+
+
+def _numbered(tensors: Iterable[Tensor], role: str) -> tuple[Tensor, ...]:
+    return tuple(replace(tensor, id=f"{role}{number}") for number, tensor in enumerate(tensors, 1))

@@ -1,0 +1,413 @@
+"""All that the content roots declare: their operators and their cases.
+
+Which cases a command works on; every command resolves the same arguments to the same ids.
+
+What a command works with: the content roots, their catalogue, the selection, the source of cases.
+"""
+
+import contextlib
+import fnmatch
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mluops_gtest.base.errors import (
+    CaseFileError,
+    ContentError,
+    DeclarationError,
+    NothingSelectedError,
+    UnknownNameError,
+    UsageError,
+    shown,
+    suggestion,
+)
+from mluops_gtest.base.files import CASE_SUFFIXES, TEXT
+from mluops_gtest.base.frozen import Value
+from mluops_gtest.base.gc_tuning import no_garbage_collection
+from mluops_gtest.catalog.declaration_cache import Declared, load_declarations
+from mluops_gtest.catalog.operators import Operators, load_operators
+from mluops_gtest.catalog.root import BUILTIN, Root, find_roots
+from mluops_gtest.core.case import NAMED_TAGS, TAGS, CaseDraft, Query
+
+if TYPE_CHECKING:
+    from mluops_gtest.catalog.source import StoredCases
+
+
+class Catalogue:
+    """The declared content of one or several roots; each operator and its cases are loaded when first asked for."""
+
+    def __init__(self, *roots: Root) -> None:
+        self.roots = roots
+        self._declared: dict[str, Declared] = {}
+        self._homes: dict[str, Root] = {}
+        self._stores: dict[str, Path] = {}
+
+    @cached_property
+    def operators(self) -> Operators:
+        return load_operators(*(root.path for root in self.roots))
+
+    def root_of(self, operator: str) -> Root:
+        """The root that the operator of that canonical name lives in, with its cases, files and lock."""
+        if operator not in self._homes:
+            file = self.operators.files[operator]
+            self._homes[operator] = next(root for root in self.roots if file.is_relative_to(root.generators))
+        return self._homes[operator]
+
+    @cached_property
+    def drafts(self) -> dict[str, CaseDraft]:
+        """Every declared case by id: operators by name, cases in file order; all content is checked."""
+        for root in self.roots:
+            for path in sorted(root.cases.glob("*.yaml")):
+                if path.stem not in self.operators:
+                    raise DeclarationError(
+                        f"{path}: no operator of that name in {root.generators}.{suggestion(path.stem, self.operators)}"
+                    )
+        self.operators.refuse_twins({name: self._of_one(name).names for name in self.operators})
+        return self.drafts_of(*self.operators)
+
+    def load_all(self) -> None:
+        """Load and check everything, also what no operator claims."""
+        _ = self.operators.values(), self.drafts
+
+    def drafts_of(self, *operators: str) -> dict[str, CaseDraft]:
+        """The declared cases of the operators of these canonical names, in order; no other operator is loaded."""
+        return {case_id: draft for name in sorted(operators) for case_id, draft in self._of_one(name).drafts.items()}
+
+    def draft(self, case_id: str) -> CaseDraft | None:
+        """The declared case of that id, None where there is none; only its operator is loaded."""
+        operator, slash, _ = case_id.partition("/")
+        return self._of_one(operator).drafts.get(case_id) if slash and operator in self.operators else None
+
+    def _of_one(self, operator: str) -> Declared:
+        if operator not in self._declared:
+            self._declared[operator] = self._load_declared(operator)
+        return self._declared[operator]
+
+    def _load_declared(self, operator: str) -> Declared:
+        home = self.root_of(operator)
+        for root in self.roots:
+            path = root.cases / f"{operator}.yaml"
+            if root is not home and os.path.lexists(path):
+                raise DeclarationError(
+                    f"{path}: the operator {operator} lives in {self.operators.files[operator]}, so its "
+                    f"cases belong in {home.cases / path.name}. Move them there, or leave out one --root."
+                )
+        path = home.cases / f"{operator}.yaml"
+        # A link that leads nowhere is a file that cannot be read, not a missing one.
+        if not os.path.lexists(path):
+            return Declared(self.operators[operator].names, {})
+        with no_garbage_collection():
+            return load_declarations(path, self.operators, operator)
+
+    def stored_path(self, case_id: str) -> Path:
+        """Where the declared case's file is committed when it is small."""
+        operator = case_id.partition("/")[0]
+        if operator not in self._stores:
+            self._stores[operator] = self.root_of(operator).stored
+        return self._stores[operator] / f"{case_id}{TEXT}"
+
+    @property
+    def root_paths(self) -> tuple[str, ...]:
+        """The folders of the content roots, for those who load operators elsewhere."""
+        return tuple(str(root.path) for root in self.roots)
+
+    def draft_of(self, file: Path) -> CaseDraft | None:
+        """The declaration behind a stored file of one of the roots; None for any other file."""
+        try:
+            resolved = file.resolve()
+        except (OSError, RuntimeError):
+            # Whoever reads the file reports a loop of links.
+            return None
+        inside = self.inside_store(resolved)
+        if inside is None or inside.suffix != TEXT:
+            return None
+        draft = self.draft(inside.with_suffix("").as_posix())
+        if draft is not None and self.stored_path(draft.id) != resolved:
+            raise ContentError(
+                f"{resolved}: the case {draft.id} lives in another root, its file is {self.stored_path(draft.id)}. "
+                "Remove one of the two files, or leave out one --root."
+            )
+        return draft
+
+    def inside_store(self, resolved: Path) -> Path | None:
+        """The path relative to its root's prototxt/; None if it is in no root."""
+        for root in self.roots:
+            if resolved.is_relative_to(root.stored):
+                return resolved.relative_to(root.stored)
+        return None
+
+    def canonical_id(self, text: str) -> str:
+        """The id or glob with a released operator name replaced by the canonical one."""
+        head, slash, tail = text.partition("/")
+        if head in self.operators:
+            return text
+        operator = self.operators.get_any(head) if head else None
+        return f"{operator.name}{slash}{tail}" if operator else text
+
+
+_TOKEN = re.compile(r"\s*(?:(?P<paren>[()])|(?P<word>[^\s()]+))")
+_DEPTH_LIMIT = 50
+
+
+class Keyword:
+    """A parsed expression; `matches` evaluates it for one case."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens = [match["paren"] or match["word"] for match in _TOKEN.finditer(text)]
+        self._position = 0
+        self._depth = 0
+        self._tree = self._either()
+        if self._position != len(self._tokens):
+            raise self._error(f"unexpected {shown(self._tokens[self._position])}")
+
+    def matches(self, case_id: str, tags: tuple[str, ...]) -> bool:
+        """The expression holds for this case."""
+        return _holds(self._tree, case_id.lower(), tags)
+
+    def _error(self, what: str) -> UsageError:
+        return UsageError(
+            f"-k {shown(self._text)}: {what}. Write words joined by and, or, not, ( and ), e.g. -k 'edge and not half'."
+        )
+
+    def _peek(self) -> str | None:
+        return self._tokens[self._position] if self._position < len(self._tokens) else None
+
+    def _either(self) -> tuple[object, ...]:
+        parts = [self._all()]
+        while self._peek() == "or":
+            self._position += 1
+            parts.append(self._all())
+        return ("or", *parts)
+
+    def _all(self) -> tuple[object, ...]:
+        parts = [self._one()]
+        while self._peek() == "and":
+            self._position += 1
+            parts.append(self._one())
+        return ("and", *parts)
+
+    def _one(self) -> tuple[object, ...]:
+        token = self._peek()
+        if token is None or token in (")", "and", "or"):
+            raise self._error(f"a word is missing before {token!r}" if token else "a word is missing at the end")
+        self._position += 1
+        self._depth += 1
+        if self._depth > _DEPTH_LIMIT:
+            raise self._error("nested too deeply")
+        if token == "not":
+            tree: tuple[object, ...] = ("not", self._one())
+        elif token == "(":
+            tree = self._either()
+            if self._peek() != ")":
+                raise self._error("a closing parenthesis is missing")
+            self._position += 1
+        else:
+            tree = ("word", token.lower())
+        self._depth -= 1
+        return tree
+
+
+def _holds(tree: object, case_id: str, tags: tuple[str, ...]) -> bool:
+    match tree:
+        case ("word", str() as word):
+            return word in case_id or word in tags
+        case ("not", part):
+            return not _holds(part, case_id, tags)
+        case ("and", *parts):
+            return all(_holds(part, case_id, tags) for part in parts)
+        case ("or", *parts):
+            return any(_holds(part, case_id, tags) for part in parts)
+    raise AssertionError(tree)
+
+
+_GLOB = re.compile(r"[*?\[]")
+# Sizes of real networks, and those at which threads collide: they take seconds.
+_NOT_DEFAULT = frozenset({*NAMED_TAGS, "network", "race"})
+
+
+class Selected(Value):
+    """One selected case: declared (draft) or a file of the user's (path)."""
+
+    id: str
+    operator: str
+    tags: tuple[str, ...]
+    # The user named this id or file exactly, so it runs even if its tags are not in the default set.
+    named: bool = False
+    draft: CaseDraft | None = None
+    path: Path | None = None
+
+
+class Selection(Value):
+    """The selected cases, and the operators that the query is about: those it names; None: all."""
+
+    cases: tuple[Selected, ...]
+    operators: frozenset[str] | None
+    # Declared cases of these operators that were not selected.
+    left_out: int
+
+
+class Filter:
+    """What a query demands of a case beyond being named."""
+
+    def __init__(self, query: Query) -> None:
+        self._query = query
+        self._keyword = Keyword(query.keyword) if query.keyword else None
+        self._default, self._tags = query.is_default, set(query.tags)
+
+    def passes(self, case_id: str, tags: tuple[str, ...], *, named: bool, of_operators: Callable[[], bool]) -> bool:
+        """The case is wanted; `of_operators` is asked only where operators are named."""
+        if self._default:
+            return _NOT_DEFAULT.isdisjoint(tags)
+        if not named and any(tag in tags and tag not in self._tags for tag in NAMED_TAGS):
+            return False
+        if self._query.operators and not of_operators():
+            return False
+        return (not self._tags or not self._tags.isdisjoint(tags)) and (
+            self._keyword is None or self._keyword.matches(case_id, tags)
+        )
+
+
+def select(catalogue: Catalogue, query: Query, operator_of: Callable[[Path], str]) -> Selection:
+    """The cases that the query names, in the order named or declared; an empty selection is an error.
+
+    `operator_of` reads the operator of a user's file; it is called only if `--op` filters files.
+    """
+    for tag in query.tags:
+        if tag not in TAGS:
+            raise UnknownNameError("tag", tag, TAGS)
+    wanted_operators = {catalogue.operators.canonical(name) for name in query.operators}
+    demands = Filter(query)
+
+    def passes(case: Selected) -> bool:
+        def of_operators() -> bool:
+            return _is_of(case, wanted_operators, catalogue, operator_of)
+
+        return demands.passes(case.id, case.tags, named=case.named, of_operators=of_operators)
+
+    about = frozenset(wanted_operators) or None
+    named: dict[str, Selected] = {}
+    for case in _matching(catalogue, query.select):
+        if case.named or case.id not in named:
+            named[case.id] = case
+    if query.select:
+        about = frozenset(case.operator for case in named.values() if case.draft is not None)
+    declared = catalogue.drafts if about is None else catalogue.drafts_of(*about)
+    candidates = named or {case_id: _declared(draft) for case_id, draft in declared.items()}
+    cases = tuple(case for case in candidates.values() if passes(case))
+    if not cases:
+        raise NothingSelectedError(
+            "The selection matches no case. `mluops-test list --all` shows every declared case; "
+            "filters of different kinds must all match."
+        )
+    chosen = {case.id for case in cases}
+    return Selection(cases, about, sum(case_id not in chosen for case_id in declared))
+
+
+def _is_of(case: Selected, wanted: set[str], catalogue: Catalogue, operator_of: Callable[[Path], str]) -> bool:
+    if case.path is None:
+        return case.operator in wanted
+    try:
+        operator = catalogue.operators.get_any(operator_of(case.path))
+    except CaseFileError:
+        # Keep it: loading the file reports what is wrong with it, and the other cases still run.
+        return True
+    return operator is not None and operator.name in wanted
+
+
+def _declared(draft: CaseDraft, *, named: bool = False) -> Selected:
+    return Selected(draft.id, draft.operator, draft.tags, named, draft=draft)
+
+
+def _matching(catalogue: Catalogue, patterns: Sequence[str]) -> Iterator[Selected]:
+    """The cases of every pattern: an id, an operator, a glob over ids, a file or a folder."""
+    for pattern in patterns:
+        canonical = catalogue.canonical_id(pattern)
+        draft = catalogue.draft(canonical)
+        if draft is not None:
+            yield _declared(draft, named=True)
+            continue
+        if canonical in catalogue.operators:
+            found = [_declared(draft) for draft in catalogue.drafts_of(canonical).values()]
+        else:
+            found = list(_on_disk(catalogue, Path(pattern)))
+        if not found and _GLOB.search(pattern):
+            head = canonical.partition("/")[0]
+            among = catalogue.drafts_of(head) if head in catalogue.operators else catalogue.drafts
+            found = [_declared(among[case_id]) for case_id in fnmatch.filter(among, canonical)]
+        if not found:
+            hint = suggestion(pattern[:200], [*catalogue.operators, *catalogue.drafts]).split(" Known:")[0]
+            raise NothingSelectedError(
+                f"{shown(pattern)} is not a case id, an operator with cases, a glob that matches ids, or a file or "
+                f"folder with cases.{hint} `mluops-test list --all --format ids` shows every id."
+            )
+        yield from found
+
+
+def _on_disk(catalogue: Catalogue, path: Path) -> Iterator[Selected]:
+    """A named file is a case whatever its suffix; in a folder only files with our suffixes are."""
+    files = []
+    # A name that the system refuses, such as one of 5000 characters, matches nothing.
+    with contextlib.suppress(OSError):
+        if path.is_dir():
+            files = sorted(p for suffix in CASE_SUFFIXES for p in path.rglob(f"*{suffix}"))
+        elif path.is_file():
+            files = [path]
+    for file in files:
+        draft = catalogue.draft_of(file)
+        if draft is not None:
+            yield _declared(draft, named=path == file)
+        else:
+            yield Selected(file.as_posix(), "", (), path == file, path=file)
+
+
+class Session:
+    """The content that a command works with, loaded on first use."""
+
+    def __init__(self, roots: tuple[str, ...] = (BUILTIN,)) -> None:
+        self._roots = roots
+
+    @cached_property
+    def catalogue(self) -> Catalogue:
+        return Catalogue(*find_roots(self._roots))
+
+    def select(self, query: Query) -> Selection:
+        """The cases that the query means."""
+        return select(self.catalogue, query, _operator_of)
+
+    def select_one(self, name: str) -> Selected:
+        """The one case of that name."""
+        chosen = self.select(Query((name,))).cases
+        if len(chosen) != 1:
+            raise UsageError(f"{name!r} names {len(chosen)} cases; `mluops-test list {name!r}` lists them.")
+        return chosen[0]
+
+    def source(
+        self,
+        selected: tuple[Selected, ...],
+        *,
+        strict: bool = False,
+        allow_outside_paths: bool = False,
+        on_generate: Callable[[str], None] | None = None,
+        reseed: int | None = None,
+    ) -> "StoredCases":
+        """Where the selected cases come from."""
+        from mluops_gtest.catalog.source import StoredCases
+
+        return StoredCases(
+            self.catalogue,
+            selected,
+            strict=strict,
+            allow_outside_paths=allow_outside_paths,
+            on_generate=on_generate,
+            reseed=reseed,
+        )
+
+
+def _operator_of(file: Path) -> str:
+    from mluops_gtest.casefiles.reader import read_operator_name
+
+    return read_operator_name(file)

@@ -1,0 +1,124 @@
+"""A fuzz run on a cluster: this process draws and keeps what fails, the workers call and judge."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from msgspec.structs import replace
+
+from mluops_gtest.base.errors import ContentError
+from mluops_gtest.base.files import BINARY
+from mluops_gtest.casefiles.reader import read_case
+from mluops_gtest.casefiles.schema import Schema
+from mluops_gtest.catalog.operators import Operators
+from mluops_gtest.catalog.selection import Session
+from mluops_gtest.cluster.answers import BadAnswerError, HostTally, OutputAudit, Unit, UnitAnswered
+from mluops_gtest.cluster.dispatch import Dispatcher
+from mluops_gtest.cluster.session import DispatcherLanes, in_batches, open_cluster
+from mluops_gtest.core.case import Case
+from mluops_gtest.core.result import CaseResult
+from mluops_gtest.search.corpus import Corpus
+from mluops_gtest.search.fuzz import FoundFailure, FuzzedOperator, Hunt, HuntReport, Job, Keeper, NewCause, Ran
+from mluops_gtest.search.fuzz_session import HuntRequest, hunt_options, targets_of
+from mluops_gtest.search.minimise import Minimised
+
+# A batch of draws: few enough that a lost worker takes little with it.
+_DRAWS: Final = 16
+_ELEMENTS: Final = 1 << 16
+# A case that comes as bytes; nothing lies beside it.
+_NOWHERE: Final = Path(os.devnull, f"answer{BINARY}")
+
+
+class DrawnCall(Unit):
+    """A call for a worker: to be judged, or where it was found wrong to be made smaller."""
+
+    job: Job
+    case: Case
+    operators: Operators
+    found: FoundFailure | None = None
+
+    @property
+    def order(self) -> tuple[Case, bool]:
+        return self.case, self.found is not None
+
+    def read_smallest(self, data: bytes) -> Case | None:
+        if self.found is None:
+            return super().read_smallest(data)
+        schema = Schema.of(self.operators.values())
+        try:
+            case = read_case(_NOWHERE, schema, self.operators, memoryview(data), case_id=self.id)
+        except ContentError as error:
+            raise BadAnswerError(f"its answer to {self.id}: {error}") from None
+        if case.operator != self.operator:
+            raise BadAnswerError(f"its answer to {self.id} is a case of {case.operator}")
+        return case
+
+
+def _call_of(answered: UnitAnswered) -> DrawnCall:
+    assert isinstance(answered.unit, DrawnCall), "a fuzz run has no other units"
+    return answered.unit
+
+
+class ClusterHuntLanes(DispatcherLanes):
+    """Runs the jobs of a fuzz run on the workers of a cluster; implements engine.lanes.AnyLanes."""
+
+    def __init__(self, dispatcher: Dispatcher, keeper: Keeper, operators: Operators) -> None:
+        super().__init__(dispatcher)
+        self._keeper, self._operators = keeper, operators
+        # Files of the corpus that hold no case.
+        self._unread: list[Ran] = []
+
+    def run(self, cases: Iterable[Job]) -> Iterator[Ran]:
+        """What comes of every job, from whichever worker."""
+        for news in self._dispatcher.run(
+            lambda _workers: in_batches(self._calls(cases), lambda call: call.case.elements, _ELEMENTS, _DRAWS)
+        ):
+            if isinstance(news, UnitAnswered):
+                yield from self._taken(news)
+        yield from self._unread
+
+    def _calls(self, jobs: Iterable[Job]) -> Iterator[DrawnCall]:
+        for job in jobs:
+            case = self._keeper.case_of(job)
+            if isinstance(case, CaseResult):
+                self._unread.append(Ran(job, case))
+            else:
+                yield DrawnCall(case.id, case.operator, case.tags, job, case, self._operators)
+
+    def _taken(self, news: UnitAnswered) -> Iterator[Ran]:
+        """The job is done, unless a smaller case shall be found first."""
+        call, result = _call_of(news), news.result
+        if call.found is None:
+            found = self._keeper.found(call.job, call.case, result)
+            if found is not None and found.can_shrink:
+                self._dispatcher.add(replace(call, found=found))
+                return
+            yield Ran(call.job, result, None if found is None else found.as_drawn)
+            return
+        # Without an answer workers were lost over it: the failure stays as it was drawn.
+        finding: NewCause | None = call.found.as_drawn
+        if news.smallest is not None:
+            sizes = (call.case.elements, news.smallest.elements)
+            finding = self._keeper.smallest(call.found, Minimised(news.smallest, result, 0, {}, sizes))
+        yield Ran(call.job, call.found.result, finding)
+
+
+def hunt_on_cluster(
+    request: HuntRequest,
+    session: Session,
+    begin: Callable[[Sequence[FuzzedOperator], Mapping[str, HostTally]], None],
+    tell: Callable[[Ran, HuntReport], None],
+    complain: Callable[[str], None],
+) -> HuntReport:
+    """As api.fuzzing.hunt; `begin` also hears of the hosts, `complain` of workers that cannot be used."""
+    corpus = Corpus(request.corpus, session.catalogue.operators)
+    targets = targets_of(request, session, corpus)
+    operators = session.catalogue.operators
+    audit = partial(OutputAudit, lambda one: _call_of(one).case, operators, hunt_options(request.run))
+    names = [target.operator.name for target in targets]
+    with open_cluster(request.run, names, {}, complain, audit, is_hunt=True) as (dispatcher, _):
+        begin(targets, dispatcher.hosts)
+        lanes = ClusterHuntLanes(dispatcher, Keeper(corpus), operators)
+        return Hunt(targets, lanes, corpus, tell).run(request.cases, request.seconds)

@@ -1,0 +1,279 @@
+"""Planned cases on the workers of a cluster, told as on one machine.
+
+A cluster made ready for a run: workers looked at, files sent, the backend tried.
+"""
+
+import contextlib
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from msgspec.structs import replace
+
+from mluops_gtest.base.errors import BackendError, UsageError
+from mluops_gtest.cluster import worker
+from mluops_gtest.cluster.answers import (
+    BackendTrial,
+    BadAnswerError,
+    Checked,
+    HostTally,
+    OutputAudit,
+    Unit,
+    UnitAnswered,
+    WorkerDescription,
+    decode,
+)
+from mluops_gtest.cluster.dispatch import Dispatcher, connected, submit
+from mluops_gtest.core import cause
+from mluops_gtest.core.report import CaseFinished, Event
+from mluops_gtest.running.options import RunRequest
+from mluops_gtest.running.plan import CASE_NS
+from mluops_gtest.running.run import PlannedCase
+from mluops_gtest.version import __version__
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+
+# A batch takes about this long on one worker: short against a run, long against what handing it out takes.
+BATCH_NS: Final = 400_000_000
+MAX_CASES: Final = 64
+T = TypeVar("T")
+
+
+class DispatcherLanes:
+    """What the lanes of a run and of a fuzz run share: how they end."""
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
+
+    @property
+    def lost(self) -> cause.Cause | None:
+        return self._dispatcher.lost
+
+    @property
+    def interrupted(self) -> bool:
+        return self._dispatcher.lost is not None
+
+    def stop(self) -> None:
+        self._dispatcher.stop()
+
+
+class ClusterLanes(DispatcherLanes):
+    """Runs cases on the workers of a cluster; implements engine.lanes.AnyLanes."""
+
+    def __init__(self, dispatcher: Dispatcher, costs: Mapping[str, int], *, in_order: bool) -> None:
+        super().__init__(dispatcher)
+        self._costs, self._in_order = costs, in_order
+
+    @property
+    def hosts(self) -> Mapping[str, HostTally]:
+        """What each host does."""
+        return self._dispatcher.hosts
+
+    def run(self, cases: Iterable[PlannedCase]) -> Iterator[Event]:
+        """The events of every case, from whichever worker."""
+        planned = [Unit(case.id, case.operator, case.tags) for case in cases]
+        for news in self._dispatcher.run(
+            lambda workers: batches_of(planned, self._costs, in_order=self._in_order, workers=workers)
+        ):
+            yield CaseFinished(news.result) if isinstance(news, UnitAnswered) else news
+
+
+def batches_of(
+    cases: Sequence[Unit], costs: Mapping[str, int], *, in_order: bool = False, workers: int = 1
+) -> Iterator[tuple[Unit, ...]]:
+    """All cases, each in one batch, the largest first, so that none of them is left for the end.
+
+    `in_order` keeps their order, for a run that stops at the first failure.
+    """
+
+    def cost(case: Unit) -> int:
+        return costs.get(case.id, CASE_NS)
+
+    # The last batches shall not keep one worker busy while the others wait.
+    fair = sum(map(cost, cases)) // (8 * max(workers, 1))
+    room = max(CASE_NS, min(BATCH_NS, fair))
+    return in_batches(cases if in_order else sorted(cases, key=cost, reverse=True), cost, room, MAX_CASES)
+
+
+def in_batches(units: Iterable[T], cost: Callable[[T], int], room: int, most: int) -> Iterator[tuple[T, ...]]:
+    """The units in their order, at most so many at a time; one that costs more than the room is alone."""
+    batch: list[T] = []
+    spent = 0
+    for unit in units:
+        if batch and (spent + cost(unit) > room or len(batch) == most):
+            yield tuple(batch)
+            batch, spent = [], 0
+        batch.append(unit)
+        spent += cost(unit)
+    if batch:
+        yield tuple(batch)
+
+
+# Seconds to wait for the first workers, for what a worker says of itself, and for its backend.
+_PATIENCE: Final = 60
+_ANSWER: Final = 60
+_LOADED: Final = 300
+
+
+@contextlib.contextmanager
+def open_cluster(
+    request: RunRequest,
+    operators: Sequence[str],
+    files: Mapping[str, Path],
+    complain: Callable[[str], None],
+    audit: Callable[[BackendTrial], OutputAudit],
+    *,
+    is_hunt: bool = False,
+) -> Iterator[tuple[Dispatcher, BackendTrial]]:
+    """What hands work to the cluster that the request names, and what the backend says of itself there.
+
+    Workers that cannot run its cases are refused, and told to `complain`. `files` are case files that travel, by their
+    names; `audit` judges outputs again here.
+    """
+    assert request.cluster is not None, "the request names a cluster"
+    with connected(request.cluster) as client:
+        # All of a cluster that this run starts, one of any other.
+        expected = int(request.cluster.partition("local:")[2] or 1)
+        try:
+            client.wait_for_workers(expected, timeout=_PATIENCE)
+        except TimeoutError as error:
+            raise BackendError(f"--cluster {request.cluster}: {error} s; start its workers, then run again.") from error
+        opening, run = _Opening(client, request, operators, files), f"mluops-test-{uuid.uuid4().hex}"
+        there = replace(request, roots=worker.roots_of(request.roots), reports={}, devices=())
+        setup = {
+            "request": there.to_json([], 0),
+            "parcels": opening.digests,
+            "operators": opening.operators,
+            "drawn": is_hunt,
+        }
+        # On all of them at once, before the clock of the run starts.
+        tried = opening.tried(run, setup)
+        # A fuzz run would have to remember every call that it has made.
+        retracts = not is_hunt
+        look_at, timeout = opening.look_at, request.timeout
+        yield Dispatcher(client, run, setup, look_at, complain, audit(tried), timeout, retracts=retracts), tried
+
+
+def _ask(
+    client: "Client", function: Callable[..., Any], arguments: Mapping[str, Sequence[Any]], seconds: float
+) -> dict[str, Any]:
+    """What the function gives on each of these workers with its arguments; where it gives nothing, an exception."""
+    futures = {address: submit(client, address, function, *given) for address, given in arguments.items()}
+    end = time.monotonic() + seconds
+    answers: dict[str, Any] = {}
+    for address, future in futures.items():
+        try:
+            # Those that are done need no time; a second for what is on its way.
+            answers[address] = future.result(timeout=max(end - time.monotonic(), 1))
+        except Exception as error:
+            answers[address] = error
+            future.cancel()
+    return answers
+
+
+def _parcels(request: RunRequest, files: Mapping[str, Path]) -> dict[str, dict[str, bytes]]:
+    """The files that travel: the user's cases with the values beside them, and what --ship names."""
+    found = {}
+    for name, file in (*files.items(), *((name, Path(name)) for name in request.ship)):
+        beside = () if name in request.ship else file.parent.glob(f"{file.stem}.*.bin*")
+        try:
+            found[name] = {one.name: one.read_bytes() for one in (file, *beside)}
+        except OSError as error:
+            raise UsageError(f"{file}: cannot be sent to the cluster: {error.strerror}.") from error
+    return found
+
+
+class _Opening:
+    """What is known of the workers of one run."""
+
+    def __init__(
+        self, client: "Client", request: RunRequest, operators: Sequence[str], files: Mapping[str, Path]
+    ) -> None:
+        self._client, self._devices = client, request.devices
+        self._roots = worker.roots_of(request.roots)
+        self.operators = tuple(sorted(set(operators)))
+        self._content = worker.content_digests(self._roots, self.operators)
+        self._parcels = _parcels(request, files)
+        # The controller's name → digest.
+        self.digests = {name: worker.parcel_digest(files) for name, files in self._parcels.items()}
+        # How many workers of each host have been given devices.
+        self._ranks: Counter[str] = Counter()
+        # Each worker that was looked at, or what is wrong with it.
+        self._found: dict[str, Checked | str] = {}
+
+    def tried(self, run: str, setup: Mapping[str, Any]) -> BackendTrial:
+        """What the backend says of itself on the first worker that can be used; BackendError where it does not load.
+
+        Where no worker can be used the error says what is wrong with the first.
+        """
+        self._look_at(list(self._client.scheduler_info(n_workers=-1)["workers"]))
+        given = {
+            address: (run, setup, found.lanes) for address, found in self._found.items() if isinstance(found, Checked)
+        }
+        trials = []
+        for address, answer in _ask(self._client, worker.try_backend, given, _LOADED).items():
+            try:
+                trial = decode(answer, BackendTrial)
+            except BadAnswerError as error:
+                self._found[address] = f"The worker {address} cannot be used: {error}"
+                continue
+            if trial.error:
+                raise BackendError(f"On the worker {address}: {trial.error}")
+            trials.append(trial)
+        if not trials:
+            problem = next(iter(self._found.values()), "")
+            raise BackendError(f"No worker of the cluster can run these cases. {problem}".strip())
+        return trials[0]
+
+    def look_at(self, address: str) -> Checked | str:
+        """The worker, if it can run the cases; else why not."""
+        if address not in self._found:
+            self._look_at([address])
+        return self._found[address]
+
+    def _look_at(self, addresses: Sequence[str]) -> None:
+        """Ask these workers what they are, all at once."""
+        given = (self._roots, self.operators, tuple(self.digests.values()))
+        answers = _ask(self._client, worker.describe, dict.fromkeys(addresses, given), _ANSWER)
+        self._found |= {address: self._checked(address, answer) for address, answer in answers.items()}
+
+    def _checked(self, address: str, answer: Any) -> Checked | str:
+        try:
+            told = decode(answer, WorkerDescription)
+        except BadAnswerError as error:
+            # Whatever keeps it from answering, a missing package first of all.
+            return (
+                f"The worker {address} does not know mluops-test {__version__} or its roots "
+                f"({error}); install the same version there."
+            )
+        name = f"The worker {address} ({told.host})"
+        if told.version != __version__:
+            return f"{name} has mluops-test {told.version}, this is {__version__}; install the same version there."
+        for operator, digest in self._content.items():
+            if told.content.get(operator) != digest:
+                has = "another lock" if told.content.get(operator) else "no lock"
+                return (
+                    f"{name} has {has} of {operator} (prototxt/{operator}/baselines.lock) than this machine; "
+                    "bring it to the same commit."
+                )
+        for file, digest in self.digests.items():
+            if digest not in told.parcels:
+                given = {address: (digest, self._parcels[file])}
+                taken = _ask(self._client, worker.keep_parcel, given, _LOADED)[address]
+                if isinstance(taken, Exception):
+                    return f"{name} did not take {file}: {taken}"
+        return Checked(told.host, self._lanes(address, told.host))
+
+    def _lanes(self, address: str, host: str) -> tuple[int | None, ...]:
+        """As many as the worker has threads, or devices; workers of one host share its devices evenly."""
+        info: Mapping[str, Any] = self._client.scheduler_info(n_workers=-1)["workers"].get(address, {})
+        lanes = int(info.get("resources", {}).get("DEVICE", 0)) or int(info.get("nthreads", 1))
+        first = self._ranks[host] * lanes
+        self._ranks[host] += 1
+        devices = self._devices or (None,)
+        return tuple(devices[(first + lane) % len(devices)] for lane in range(lanes))

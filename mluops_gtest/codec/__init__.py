@@ -1,1 +1,0 @@
-"""Case files, calls and the lock to and from disk."""

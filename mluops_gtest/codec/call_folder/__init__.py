@@ -1,1 +1,0 @@
-"""One call as files in a folder, for programs in any language."""

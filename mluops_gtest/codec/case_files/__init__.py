@@ -1,1 +1,0 @@
-"""Case files, text and binary: read, written, converted."""

@@ -1,1 +1,0 @@
-"""The schema of case files, put together from the operators."""

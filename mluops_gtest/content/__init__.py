@@ -1,1 +1,0 @@
-"""What a content root declares: operators, cases, selection."""

@@ -1,0 +1,305 @@
+"""The optional parts of an operator's folder: which file each is, and the one name that the file defines.
+
+An operator's C functions as plain data: the arguments in their order, and what each is taken from.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import Enum, auto
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from msgspec import field
+
+from mluops_gtest.base.frozen import Value
+from mluops_gtest.core.call import OpCall
+from mluops_gtest.core.case import OPEN_TAGS
+from mluops_gtest.core.operator import Mutant, Operator
+
+if TYPE_CHECKING:
+    from mluops_gtest.core.call import ExactElements, Space
+    from mluops_gtest.core.operator import Reduction
+
+
+T = TypeVar("T")
+
+# Called as run(call, inputs, outputs) for a call that computes: the call's tensors by name as torch tensors on the
+# device where the kernel is to compute. It writes the outputs in place, and scalar results into call.scalars.
+TorchKernel = Callable[[OpCall, Mapping[str, Any], Mapping[str, Any]], None]
+
+
+class Part(Value, Generic[T]):
+    """`file`.py beside the operator's __init__.py defines `name`, whose value is `wanted`, in words, and `fits`."""
+
+    file: str
+    name: str
+    wanted: str
+    fits: Callable[[object], bool]
+    # What in a value that fits does not belong to this operator, in words; None if nothing.
+    mistake: Callable[[T, Operator], str | None] = lambda _value, _operator: None
+
+
+class KnownOperators(Mapping[str, Operator]):
+    """The operators of a content root by canonical name, with the optional parts of their folders."""
+
+    @abstractmethod
+    def part(self, operator: str, part: Part[T]) -> T | None:
+        """What the operator's folder has of this part, loaded when first asked for; None where it has none."""
+
+
+def _are_mutants(value: object) -> bool:
+    return isinstance(value, tuple) and all(isinstance(one, Mutant) for one in value)
+
+
+def _mistake_in_mutants(mutants: tuple[Mutant, ...], _operator: Operator) -> str | None:
+    names = sorted(one.name for one in mutants)
+    twice = next((first for first, second in pairwise(names) if first == second), None)
+    return None if twice is None else f"two mutants are named {twice!r}; give each a name of its own"
+
+
+def _are_variants(value: object) -> bool:
+    return isinstance(value, Mapping) and set(value) <= set(OPEN_TAGS) and all(map(_are_mutants, value.values()))
+
+
+def _is_c_api(value: object) -> bool:
+    # Few commands know of C functions.
+
+    return is_c_api(value)
+
+
+def _mistake_in_c_api(value: "CApi", operator: Operator) -> str | None:
+
+    return mistake_in(value, operator)
+
+
+def _is_space(value: object) -> bool:
+    from mluops_gtest.core.call import Space
+
+    return isinstance(value, Space)
+
+
+def _mistake_in_space(space: "Space", _operator: Operator) -> str | None:
+    return space.mistake()
+
+
+def _are_reductions(value: object) -> bool:
+    from mluops_gtest.core.operator import Reduction
+
+    return isinstance(value, Mapping) and all(isinstance(one, Reduction) for one in value.values())
+
+
+MUTANTS: Final[Part[tuple[Mutant, ...]]] = Part(
+    "mutants", "MUTANTS", "a tuple of mluops_gtest.authoring.Mutant", _are_mutants, _mistake_in_mutants
+)
+# By the tag whose cases alone tell them from others: implementations that the document allows.
+VARIANTS: Final[Part[Mapping[str, tuple[Mutant, ...]]]] = Part(
+    "variants",
+    "VARIANTS",
+    f"a mapping of {' and '.join(OPEN_TAGS)} to tuples of mluops_gtest.authoring.Mutant",
+    _are_variants,
+)
+TORCH_KERNEL: Final[Part[TorchKernel]] = Part("torch_kernel", "run", "a function run(call, inputs, outputs)", callable)
+C_API: "Final[Part[CApi]]" = Part(
+    "c_api", "C_API", "a tuple of mluops_gtest.authoring.c_api.CSignature", _is_c_api, _mistake_in_c_api
+)
+SPACE: "Final[Part[Space]]" = Part(
+    "space", "SPACE", "a mluops_gtest.authoring.space.Space", _is_space, _mistake_in_space
+)
+REDUCTIONS: "Final[Part[Mapping[str, Reduction]]]" = Part(
+    "reductions", "REDUCTIONS", "a mapping of names to mluops_gtest.authoring.reductions.Reduction", _are_reductions
+)
+EXACT: "Final[Part[ExactElements]]" = Part(
+    "exact", "elements", "a function elements(call) that gives a function of an index per output", callable
+)
+
+
+class CType(Enum):
+    """A number's type in C."""
+
+    INT = "int"
+    INT64 = "int64_t"
+    FLOAT = "float"
+
+
+class CEnum(Value):
+    """An enum type of C with its constants; the parameter holds the number, as the schema's enum does."""
+
+    name: str
+    constants: Mapping[str, int]
+
+
+class ArgumentSource(Enum):
+    """Where the value of an argument comes from."""
+
+    HANDLE = auto()
+    # The descriptor that carries the parameters.
+    PARAMS = auto()
+    # A tensor's descriptor, and its data.
+    DESCRIPTOR = auto()
+    DATA = auto()
+    # A parameter by value; a repeated one as an array in host memory.
+    SCALAR = auto()
+    HOST_ARRAY = auto()
+    WORKSPACE = auto()
+    WORKSPACE_SIZE = auto()
+    # Where a workspace query writes the size. It starts at 0: a query may succeed and leave it unwritten.
+    ASKED_SIZE = auto()
+
+
+class CArgument(Value):
+    """One argument; `name` is the tensor's or the parameter's where the source is one of these."""
+
+    source: ArgumentSource
+    name: str = ""
+    type: CType | CEnum = CType.INT
+    # The C function takes the data of an input as `void *` instead of `const void *`.
+    writable: bool = False
+
+
+CArguments = tuple[CArgument, ...]
+
+HANDLE: Final = CArgument(ArgumentSource.HANDLE)
+PARAMS: Final = CArgument(ArgumentSource.PARAMS)
+WORKSPACE: Final = CArgument(ArgumentSource.WORKSPACE)
+WORKSPACE_SIZE: Final = CArgument(ArgumentSource.WORKSPACE_SIZE)
+ASKED_SIZE: Final = CArgument(ArgumentSource.ASKED_SIZE)
+
+
+def descriptor(*names: str) -> CArguments:
+    """The descriptors of these tensors."""
+    return tuple(CArgument(ArgumentSource.DESCRIPTOR, name) for name in names)
+
+
+def data(*names: str, writable: bool = False) -> CArguments:
+    """The data pointers of these tensors; `writable` where C takes an input as `void *`."""
+    return tuple(CArgument(ArgumentSource.DATA, name, writable=writable) for name in names)
+
+
+def tensor(*names: str, writable: bool = False) -> CArguments:
+    """Descriptor and data of each of these tensors, alternating."""
+    return tuple(one for name in names for one in (*descriptor(name), *data(name, writable=writable)))
+
+
+def scalar(*names: str, type: CType | CEnum = CType.INT) -> CArguments:  # noqa: A002 - the word that an author looks for
+    """These parameters by value."""
+    return tuple(CArgument(ArgumentSource.SCALAR, name, type) for name in names)
+
+
+def host_array(*names: str, type: CType = CType.INT) -> CArguments:  # noqa: A002 - the word that an author looks for
+    """These repeated parameters as arrays in host memory."""
+    return tuple(CArgument(ArgumentSource.HOST_ARRAY, name, type) for name in names)
+
+
+class CFunction(Value):
+    """A function of the library; it answers mluOpStatus_t."""
+
+    name: str
+    arguments: CArguments
+
+
+class CParams(Value):
+    """A descriptor type that carries parameters: how it is made, filled and destroyed, and what it tells after a call.
+
+    `set` takes the descriptor first, then `arguments`: scalars and host arrays.
+    """
+
+    type: str
+    create: str
+    destroy: str
+    set: str
+    arguments: CArguments
+    # Per scalar result its getter, called as getter(descriptor, int *) after the operator succeeded.
+    getters: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """Every function of the descriptor."""
+        return (self.create, self.destroy, self.set, *self.getters.values())
+
+
+class CSignature(Value):
+    """An operator under one name: its function, its workspace query and the descriptor of its parameters, if any."""
+
+    function: CFunction
+    query: CFunction | None = None
+    params: CParams | None = None
+
+    @property
+    def functions(self) -> tuple[CFunction, ...]:
+        """The query, as a caller makes it first, and the operator."""
+        return (self.function,) if self.query is None else (self.query, self.function)
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """Everything that a library must export for this name."""
+        own = (self.function.name, *(() if self.query is None else (self.query.name,)))
+        return own if self.params is None else (*own, *self.params.symbols)
+
+
+# An operator under all its names; the first that a library exports whole is taken.
+CApi = tuple[CSignature, ...]
+
+
+def is_c_api(value: object) -> bool:
+    """A tuple of at least one signature."""
+    return isinstance(value, tuple) and bool(value) and all(isinstance(one, CSignature) for one in value)
+
+
+def mistake_in(api: CApi, operator: Operator) -> str | None:
+    """What in the functions does not fit the operator, in words; None if nothing does."""
+    for name in operator.queries:
+        if all(signature.query is None or signature.query.name != name for signature in api):
+            return f"the operator says what {name} checks, but no CSignature has this query"
+    return next((words for signature in api for words in _mistakes(signature, operator)), None)
+
+
+def _mistakes(signature: CSignature, operator: Operator) -> Iterator[str]:
+    for function in signature.functions:
+        yield from _unknown_names(function.name, function.arguments, operator)
+        wanted = int(function is signature.query)
+        if function.arguments.count(ASKED_SIZE) != wanted:
+            words = (
+                "writes the size to exactly one ASKED_SIZE" if wanted else "is the operator: ASKED_SIZE is a query's"
+            )
+            yield f"{function.name} {words}"
+        if signature.params is None and PARAMS in function.arguments:
+            yield f"{function.name} takes PARAMS: its CSignature must say by params=CParams(…) what they are"
+    own = signature.function
+    passed = {argument.name for argument in own.arguments if argument.source is ArgumentSource.DATA}
+    left_out = [spec.id for spec in operator.tensors if spec.id not in passed]
+    if left_out:
+        yield f"{own.name} does not take {', '.join(left_out)}: every tensor of the operator is an argument"
+    yield from _params_mistakes(signature, operator)
+
+
+def _params_mistakes(signature: CSignature, operator: Operator) -> Iterator[str]:
+    params = signature.params
+    if params is not None:
+        yield from _unknown_names(params.set, params.arguments, operator)
+        if operator.params_descriptor is None:
+            yield f"{params.type} carries parameters: ParamMessage(descriptor=…) must give it a name for the cases"
+    told = {} if params is None else params.getters
+    if set(told) != set(operator.results):
+        yield (
+            f"{signature.function.name}: the results of the operator are {_listed(operator.results)}, "
+            f"the getters of CParams tell {_listed(told)}"
+        )
+
+
+def _unknown_names(function: str, arguments: CArguments, operator: Operator) -> Iterator[str]:
+    fields = {one.name: one for one in operator.param_fields if not one.result}
+    tensors = [spec.id for spec in operator.tensors]
+    for argument in arguments:
+        match argument.source:
+            case ArgumentSource.DESCRIPTOR | ArgumentSource.DATA if argument.name not in tensors:
+                yield f"{function} takes the tensor {argument.name!r}; the operator has {_listed(tensors)}"
+            case ArgumentSource.SCALAR | ArgumentSource.HOST_ARRAY if argument.name not in fields:
+                yield f"{function} takes the parameter {argument.name!r}; the operator has {_listed(fields)}"
+            case ArgumentSource.SCALAR if fields[argument.name].label == "repeated":
+                yield f"{function}: the parameter {argument.name!r} is repeated; write host_array, not scalar"
+            case ArgumentSource.HOST_ARRAY if fields[argument.name].label != "repeated":
+                yield f"{function}: the parameter {argument.name!r} is one number; write scalar, not host_array"
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names) or "none"

@@ -1,0 +1,287 @@
+"""A whole run: its results, what it ran on, and the exit code that follows.
+
+What the engine tells while it runs; any number of reporters listen.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Generic, Literal, TypeVar, overload
+
+from msgspec import field
+from msgspec.structs import replace
+
+from mluops_gtest.base.errors import ExitCode
+from mluops_gtest.base.frozen import Value
+from mluops_gtest.base.text import counted
+from mluops_gtest.core.case import required_millionths
+from mluops_gtest.core.outcome import Outcome
+from mluops_gtest.core.result import CaseResult
+
+T = TypeVar("T")
+
+ReportFormat = Literal["html", "markdown", "junit", "ctrf"]
+
+
+class Group(Value, Generic[T]):
+    """Those that share a mark; the first is the smallest case, the easiest one to look at."""
+
+    mark: Hashable
+    members: tuple[T, ...]
+
+    @property
+    def first(self) -> T:
+        return self.members[0]
+
+
+def grouped(items: Iterable[T], mark: Callable[[T], Hashable], size: Callable[[T], tuple[int, str]]) -> list[Group[T]]:
+    """The largest group first; `size` is an item's number of elements and its name, which decides where they tie."""
+    found: dict[Hashable, list[T]] = {}
+    for item in items:
+        found.setdefault(mark(item), []).append(item)
+    groups = [Group(key, tuple(sorted(members, key=size))) for key, members in found.items()]
+    return sorted(groups, key=lambda group: (-len(group.members), size(group.first)[1]))
+
+
+def mark_of(result: CaseResult) -> Hashable:
+    """What cases with the same mistake have in common."""
+    return result.fingerprint or (result.outcome, result.causes)
+
+
+FORMAT = 1
+# They run in the process of the harness by design: it is their own.
+_OWN_BACKENDS = ("numpy", "reference")
+ISOLATION_OFF = (
+    "Isolation was off: the backend ran in the process that judged it, and could reach everything there; "
+    "no failure was confirmed in a fresh worker."
+)
+
+
+class Tally:
+    """What follows from all results of a run together, gathered one by one."""
+
+    def __init__(self, results: Iterable[CaseResult] = ()) -> None:
+        self.cases = 0
+        # Cases that --reseed left with the values that they have without it, and those that drew more than once.
+        self.fixed = self.redrawn = 0
+        self._outcomes: Counter[Outcome] = Counter()
+        self._codes: set[ExitCode] = set()
+        self._compared = False
+        for result in results:
+            self.add(result)
+
+    def add(self, result: CaseResult) -> None:
+        """Count it."""
+        self.cases += 1
+        self._outcomes[result.outcome] += 1
+        self._compared = self._compared or result.compared
+        if result.bug:
+            self._codes.add(ExitCode.BUG)
+        elif result.content_error:
+            self._codes.add(ExitCode.CONTENT)
+        elif result.outcome.blocks:
+            self._codes.add(ExitCode.FAILED)
+        if result.info.reseeded is not None:
+            self.fixed += result.info.reseeded.fixed
+            self.redrawn += result.info.reseeded.redraws > 0
+
+    @property
+    def summary(self) -> dict[str, int]:
+        """How many results have each outcome, in the order of the outcomes; absent ones are left out."""
+        return {outcome.value: self._outcomes[outcome] for outcome in Outcome if self._outcomes[outcome]}
+
+    @property
+    def failing(self) -> int:
+        """Cases that ran and block."""
+        return sum(n for outcome, n in self._outcomes.items() if _fails(outcome))
+
+    @property
+    def covered(self) -> int:
+        """Cases that passed or failed, not skipped or not run."""
+        return sum(n for outcome, n in self._outcomes.items() if outcome.was_called)
+
+    def lacks(self, percentage: str | None) -> bool:
+        """Fewer of the cases are covered than that."""
+        return percentage is not None and self.covered * 1_000_000 < required_millionths(percentage) * self.cases
+
+    def coverage_words(self, percentage: str | None) -> str:
+        """That too little was compared, for the end of a line; empty where it was enough."""
+        compared = f"{self.covered} of {counted(self.cases, 'case')} compared"
+        if self.lacks(percentage):
+            return f"; less than --require-coverage {percentage}: {compared}"
+        return f"; more was skipped than compared: {compared}" if self._outcomes[Outcome.SKIPPED] > self.covered else ""
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """Broken content, blocking outcomes, nothing compared: the worst of what applies."""
+        return ExitCode.worst(self._codes if self._compared else {*self._codes, ExitCode.EMPTY})
+
+
+class TalliedResults(Sequence[CaseResult]):
+    """Results that are read when they are asked for; what is asked of all together is known without that."""
+
+    tally: Tally
+
+
+class PickedResults(TalliedResults):
+    """Results of other reports in an order of their own; those that are read when asked for still are."""
+
+    def __init__(self, picked: Sequence[tuple[Sequence[CaseResult], int]], tally: Tally) -> None:
+        self._picked = picked
+        self.tally = tally
+
+    def __len__(self) -> int:
+        return len(self._picked)
+
+    @overload
+    def __getitem__(self, index: int) -> CaseResult: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[CaseResult, ...]: ...
+    def __getitem__(self, index: int | slice) -> CaseResult | tuple[CaseResult, ...]:
+        if isinstance(index, slice):
+            return tuple(results[place] for results, place in self._picked[index])
+        results, place = self._picked[index]
+        return results[place]
+
+
+class ResultsByCase(Mapping[str, CaseResult]):
+    """Results by the names of their cases; those that are read when asked for still are."""
+
+    def __init__(self, results: Sequence[CaseResult], places: Mapping[str, int]) -> None:
+        self._results, self._places = results, places
+
+    def __getitem__(self, case: str) -> CaseResult:
+        return self._results[self._places[case]]
+
+    def among(self, cases: Iterable[str]) -> "ResultsByCase":
+        """Those of these cases."""
+        return ResultsByCase(self._results, {case: self._places[case] for case in cases})
+
+    def __contains__(self, case: object) -> bool:
+        return case in self._places
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
+# With room for what is found out once.
+class RunReport(Value, dict=True):
+    """What report.json holds."""
+
+    tool_version: str
+    backend: Mapping[str, Any]
+    environment: Mapping[str, Any]
+    selection: Mapping[str, Any]
+    started: str
+    seconds: float
+    results: Sequence[CaseResult]
+    # Seconds by phase: generate, load, backend, compare, write.
+    timing: Mapping[str, float] = field(default_factory=dict)
+    interrupted: bool = False
+    # Which code was tested, see base/text.py.
+    labels: Mapping[str, str] = field(default_factory=dict)
+    # Operator → tensor → its shape in symbols, as the operator declares it.
+    shapes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    @cached_property
+    def tally(self) -> Tally:
+        """What follows from all results together."""
+        return self.results.tally if isinstance(self.results, TalliedResults) else Tally(self.results)
+
+    @property
+    def failing(self) -> tuple[CaseResult, ...]:
+        """Cases that ran and block; those that are read for this without their maps, which take most of the memory."""
+        if not self.tally.failing:
+            return ()
+        found = (result for result in self.results if _fails(result.outcome))
+        if isinstance(self.results, TalliedResults):
+            found = (replace(result, profile=None) for result in found)
+        return tuple(found)
+
+    @property
+    def summary(self) -> dict[str, int]:
+        """How many results have each outcome, in the order of the outcomes; absent ones are left out."""
+        return self.tally.summary
+
+    @property
+    def reseed(self) -> int | None:
+        """The N of --reseed N; None for a run with the declared values."""
+        number = self.selection.get("reseed")
+        return number if isinstance(number, int) else None
+
+    @property
+    def is_isolated(self) -> bool | None:
+        """The backend ran in workers, or is one of our own; None where the report does not say."""
+        isolated = self.backend.get("isolated")
+        is_ours = self.backend.get("spec") in _OWN_BACKENDS
+        return True if is_ours else isolated if isinstance(isolated, bool) else None
+
+    @property
+    def required_coverage(self) -> str | None:
+        """The percentage of --require-coverage; None where none was asked for."""
+        return self.selection.get("require_coverage")
+
+    @property
+    def looked_at_elements(self) -> bool:
+        """Every element was held to what arithmetic allows, where the operator declares that."""
+        return self.selection.get("elementwise") is True
+
+    @property
+    def fixed(self) -> int:
+        """How many cases --reseed left with the values that they have without it."""
+        return self.tally.fixed
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """What the run answers to the shell; too little coverage is the least of it."""
+        if self.interrupted:
+            return ExitCode.INTERRUPTED
+        code = self.tally.exit_code
+        return ExitCode.worst((code, ExitCode.EMPTY)) if self.tally.lacks(self.required_coverage) else code
+
+
+def exit_code(results: Iterable[CaseResult]) -> ExitCode:
+    """What these results answer to the shell."""
+    return Tally(results).exit_code
+
+
+def _fails(outcome: Outcome) -> bool:
+    return outcome.blocks and outcome is not Outcome.NOT_RUN
+
+
+class RunStarted(Value):
+    """The plan stands; nothing has run yet."""
+
+    backend: str
+    total: int
+
+
+class CaseStarted(Value):
+    """A case is about to be loaded and run."""
+
+    case: str
+
+
+class CaseFinished(Value):
+    """A case has its verdict."""
+
+    result: CaseResult
+
+
+class CasesRetracted(Value):
+    """Verdicts on these cases do not count any more; the cases run again."""
+
+    cases: tuple[str, ...]
+
+
+class RunFinished(Value):
+    """Every planned case has a result, be it not_run."""
+
+    report: RunReport
+
+
+Event = RunStarted | CaseStarted | CaseFinished | CasesRetracted | RunFinished
+Listener = Callable[[Event], None]

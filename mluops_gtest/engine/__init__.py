@@ -1,1 +1,0 @@
-"""Runs planned cases on a backend and judges what comes back."""

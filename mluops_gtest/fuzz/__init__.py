@@ -1,1 +1,0 @@
-"""Calls that nobody declared: drawn from the operators' spaces, steered by coverage, kept where they fail."""

@@ -1,1 +1,0 @@
-"""Declared case → tensors → baseline → files."""

@@ -1,1 +1,0 @@
-"""The smallest case that fails for the same cause as a given one."""

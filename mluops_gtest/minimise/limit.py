@@ -1,3 +1,0 @@
-"""How often a search may call the backend."""
-
-LIMIT = 300

@@ -1,1 +1,0 @@
-"""The values that flow through the program: frozen, slotted, without I/O."""

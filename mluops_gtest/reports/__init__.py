@@ -1,1 +1,0 @@
-"""Listeners of a run's events and readers of its report."""

@@ -1,0 +1,290 @@
+"""A new baseline from results, and what the gate says of it: what it blocks must not become the norm.
+
+Entries for the ledger that cover what blocks now: by the cause where a failure has one, else by its fingerprint.
+
+A gate as the command line asks for it: files read, the decision reached or the baseline written.
+"""
+
+import datetime
+import glob
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from msgspec.structs import replace
+
+from mluops_gtest.base.errors import NothingSelectedError, UsageError
+from mluops_gtest.base.files import TEXT
+from mluops_gtest.base.frozen import Value
+from mluops_gtest.base.text import counted, is_plain, plain_line
+from mluops_gtest.catalog.root import recorded_roots
+from mluops_gtest.core.outcome import DRIFT_FACTOR, Outcome
+from mluops_gtest.core.report import RunReport
+from mluops_gtest.results.folder import read_report
+from mluops_gtest.results.gate.decision import DEFAULT_POLICY, Accept, CaseChange, Decision, Policy, decide
+from mluops_gtest.results.gate.reference import (
+    DriftLimits,
+    Reference,
+    ReferenceCase,
+    backend_of,
+    baseline_from_json,
+    is_baseline,
+    load_json,
+    machine_of,
+    reference_of,
+    results_by_case,
+    with_runs,
+)
+from mluops_gtest.results.gate.waivers import Waiver, load_waivers
+
+
+class Update(Value):
+    """The new reference, how it differs from the old one, and what the gate says of that: not to be written if blocked.
+
+    The first baseline is compared with an empty one.
+    """
+
+    reference: Reference
+    decision: Decision
+    added: tuple[str, ...]
+    dropped: tuple[str, ...]
+    changed: tuple[str, ...]
+
+
+def update(
+    report: RunReport,
+    old: Reference | None,
+    waivers: Sequence[Waiver],
+    today: datetime.date,
+    again: Mapping[str, RunReport],
+    policy: Policy = DEFAULT_POLICY,
+    asked_for: set[str] | None = None,
+) -> Update:
+    """The reference that the results make; with `asked_for` the old cases that were not asked for stay."""
+    if report.selection.get("shard"):
+        raise UsageError(
+            f"--update: RESULTS is shard {report.selection['shard']}; `mluops-test merge` all of them first."
+        )
+    if report.reseed is not None:
+        raise UsageError(
+            f"--update: RESULTS has the values of --reseed {report.reseed}; a baseline needs the declared ones: "
+            "run without --reseed."
+        )
+    results = results_by_case(report)
+    if not any(result.compared for result in results.values()):
+        raise NothingSelectedError(
+            "--update: RESULTS compared nothing, so later runs would have nothing to be compared with."
+        )
+    held_against = Reference(backend_of(report), machine_of(report), {}) if old is None else old
+    decision = decide(report, held_against, waivers, today, policy, asked_for)
+    if decision.lacking and not decision.blocked:
+        raise NothingSelectedError(f"--update: too little compared{decision.lacking}.")
+    covered = {change.case for change in decision.changes if change.now is Outcome.XFAILED}
+    new = with_runs(reference_of(report), again)
+    cases = {
+        case: replace(known, outcome=Outcome.XFAILED) if case in covered else known for case, known in new.cases.items()
+    }
+    new = _with_old(replace(new, cases=cases), old, asked_for)
+    before: Mapping[str, ReferenceCase] = {} if old is None else old.cases
+    both = sorted(new.cases.keys() & before.keys())
+    return Update(
+        new,
+        decision,
+        added=tuple(sorted(new.cases.keys() - before.keys())),
+        dropped=tuple(sorted(before.keys() - new.cases.keys())),
+        changed=tuple(case for case in both if new.cases[case].outcome is not before[case].outcome),
+    )
+
+
+def _with_old(new: Reference, old: Reference | None, asked_for: set[str] | None) -> Reference:
+    """What stays of the old one: cases that were not asked for, and committed times that were not measured anew."""
+    if old is None:
+        return new
+    timed = any(case.times for case in new.cases.values())
+    machine = new.machine if timed else old.machine
+    same = machine == old.machine
+    kept = {} if asked_for is None else {case: old.cases[case] for case in old.cases.keys() - asked_for}
+    cases = {case: known if same else replace(known, times=()) for case, known in kept.items()}
+    for case, known in new.cases.items():
+        before = old.cases.get(case)
+        times = known.times
+        if not times and same and before is not None and known.outcome is Outcome.PASSED:
+            times = before.times
+        cases[case] = replace(known, times=times)
+    return Reference(new.backend, machine, cases)
+
+
+_LONGEST_COMMENT = 200
+
+
+def new_waivers(
+    decision: Decision, owner: str, expires: datetime.date, reason: str
+) -> tuple[list[str], dict[str, list[str]]]:
+    """Entries as YAML, one per cause or fingerprint; and the blocking cases that have none, by the reason."""
+    terms = {"reason": reason, "owner": owner, "expires": expires}
+    if decision.backend:
+        terms["backend"] = decision.backend
+    by_cause: dict[str, list[CaseChange]] = defaultdict(list)
+    by_mark: dict[tuple[str, str], list[CaseChange]] = defaultdict(list)
+    left_out: dict[str, list[str]] = defaultdict(list)
+    for change in decision.blocking:
+        if change.now is None or not change.now.fails:
+            # The ledger's own findings are about those that pass now.
+            if change.now is not Outcome.XPASSED:
+                left_out[f"{change.transition.value} cannot be waived"].append(change.case)
+        elif change.now.has_no_answer or change.now is Outcome.MEMORY or not change.fingerprint:
+            # Nobody knows what these hide: a person who does may waive them by hand.
+            left_out[f"{change.now.value}: fix it, or waive it by hand"].append(change.case)
+        elif change.has_cause:
+            by_cause[change.cause].append(change)
+        else:
+            by_mark[change.operator, change.fingerprint].append(change)
+    entries = [_entry(changes, {"cause": cause, **terms}) for cause, changes in by_cause.items()]
+    for (_, fingerprint), changes in by_mark.items():
+        first, *more = names = [glob.escape(change.case) for change in changes]
+        entries.append(_entry(changes, {"case": names if more else first, "fingerprint": fingerprint, **terms}))
+    return entries, left_out
+
+
+def _entry(changes: list[CaseChange], entry: dict[str, Any]) -> str:
+    words = f"{counted(len(changes), 'case')}: {changes[0].headline or changes[0].reason}"
+    # Characters that YAML would take for the end of a line are written as escapes.
+    texts = (text for value in entry.values() for text in (value if isinstance(value, list) else [str(value)]))
+    is_readable = all(map(is_plain, texts))
+    text: str = yaml.safe_dump([entry], allow_unicode=is_readable, sort_keys=False, width=float("inf"))
+    return f"# {plain_line(words)[:_LONGEST_COMMENT]}\n{text}"
+
+
+class GateRequest(Value):
+    """What the user typed."""
+
+    results: Path | RunReport
+    against: Path | RunReport
+    waivers: Path | None = None
+    again: tuple[Path, ...] = ()
+    subset: bool = False
+    cross_backend: bool = False
+    strict_accuracy: bool = False
+    strict_perf: bool = False
+    allow_outliers: bool = False
+    drift_factor: tuple[str, ...] = ()
+    min_effect: float = 5.0
+    accept: tuple[str, ...] = ()
+    require_coverage: str | None = None
+    require_isolated: bool = False
+
+    def ledger(self) -> tuple[Waiver, ...]:
+        return () if self.waivers is None else load_waivers(self.waivers)
+
+    def further_runs(self) -> dict[str, RunReport]:
+        """More runs of the build that made the reference."""
+        return {str(path): read_report(path) for path in self.again}
+
+    def asked_for(self, report: RunReport, reference: Reference) -> set[str] | None:
+        """The cases of the reference that must be there; None for all."""
+        if not self.subset:
+            return None
+        from mluops_gtest.results.gate.reference import cases_asked_for  # late: most gates need no content
+
+        return cases_asked_for(report.selection, reference.cases, _canonical(recorded_roots(report.selection)))
+
+
+def reach_decision(request: GateRequest) -> Decision:
+    """Compare the results with the baseline and decide."""
+    report = _report(request.results)
+    reference = with_runs(read_reference(request.against), request.further_runs())
+    policy = _policy(request, report, reference)
+    wanted = request.asked_for(report, reference)
+    return decide(report, reference, request.ledger(), datetime.date.today(), policy, wanted)
+
+
+def make_update(request: GateRequest) -> Update:
+    """The baseline that the results make; the file is not written yet."""
+    report, old = _report(request.results), None
+    assert isinstance(request.against, Path), "an update writes a file"
+    if request.against.exists():
+        if request.against.is_dir() or not is_baseline(load_json(request.against)):
+            raise UsageError(
+                f"--update --against {request.against}: it holds results, not a baseline; name the file to commit, "
+                "e.g. --against baseline.json."
+            )
+        old = read_reference(request.against)
+    wanted = None if old is None else request.asked_for(report, old)
+    runs, policy = request.further_runs(), _policy(request, report, old)
+    return update(report, old, request.ledger(), datetime.date.today(), runs, policy, wanted)
+
+
+def _policy(request: GateRequest, report: RunReport, reference: Reference | None) -> Policy:
+    known = () if reference is None else reference.cases.values()
+    operators: set[str] = set()
+    # Nothing else names some.
+    if request.drift_factor:
+        operators = {case.operator for case in known} | {result.operator for result in report.results}
+    return Policy(
+        cross_backend=request.cross_backend,
+        strict_accuracy=request.strict_accuracy,
+        strict_perf=request.strict_perf,
+        drift=_drift_limits(request.drift_factor, operators),
+        min_effect=request.min_effect / 100,
+        allow_outliers=request.allow_outliers,
+        accept=frozenset(Accept(word) for word in request.accept),
+        require_coverage=request.require_coverage,
+        require_isolated=request.require_isolated,
+    )
+
+
+def _report(results: Path | RunReport) -> RunReport:
+    return results if isinstance(results, RunReport) else read_report(results)
+
+
+def read_reference(path: Path | RunReport) -> Reference:
+    """A results folder, a report.json or a baseline file; or a report that is at hand."""
+    if isinstance(path, RunReport):
+        return reference_of(path)
+    if not path.exists():
+        raise UsageError(f"--against {path}: no such file; `--update` writes a baseline file.")
+    if path.is_file():
+        record = load_json(path)
+        if is_baseline(record):
+            return baseline_from_json(path, record)
+    return reference_of(read_report(path))
+
+
+def _drift_limits(words: tuple[str, ...], operators: set[str]) -> DriftLimits:
+    """`8` for all, `OPERATOR=8` for one of the operators that the gate sees."""
+    factor, single = DRIFT_FACTOR, {}
+    for word in words:
+        operator, equals, number = word.rpartition("=")
+        try:
+            value = float(number)
+        except ValueError:
+            value = 0.0
+        if not 1 < value < float("inf"):
+            raise UsageError(
+                f"--drift-factor {word}: write a number above 1, or OPERATOR=NUMBER, e.g. --drift-factor 8."
+            )
+        if not equals:
+            factor = value
+        elif operator in operators:
+            single[operator] = value
+        else:
+            known = ", ".join(sorted(operators)) or "none"
+            raise UsageError(f"--drift-factor {word}: no case belongs to operator {operator!r}. Known: {known}.")
+    return DriftLimits(factor, single)
+
+
+def _canonical(roots: list[str]) -> Callable[[str], str]:
+    """Translates a word of a selection: released names to operators, stored files to cases."""
+    from mluops_gtest.catalog.selection import Session
+
+    catalogue = Session(tuple(roots)).catalogue
+
+    def canonical(word: str) -> str:
+        inside = catalogue.inside_store(Path(word).resolve())
+        if inside is not None:
+            return inside.with_suffix("").as_posix() if inside.suffix == TEXT else (inside / "*").as_posix()
+        return catalogue.canonical_id(word)
+
+    return canonical

@@ -1,0 +1,511 @@
+"""Data inside the page: JSON that shows as itself and cannot end its element, packed where there is much of it.
+
+Values in few characters: the page of 2000 results must stay small enough to attach to a change.
+
+One case as the page's script reads it: what the list shows of it, and what it shows when the case is opened.
+
+A report as the data that the page's script reads: each distinct value once, what is empty left out.
+"""
+
+import base64
+import json
+import math
+import statistics
+import zlib
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+
+from mluops_gtest.base.errors import ExitCode
+from mluops_gtest.base.text import is_plain, plain_values
+from mluops_gtest.core.call import Status
+from mluops_gtest.core.explanation import Explanation
+from mluops_gtest.core.outcome import GRAVEST_FIRST, Outcome
+from mluops_gtest.core.reasons import reason_of
+from mluops_gtest.core.reasons.arbitrated import arbitration_words
+from mluops_gtest.core.report import RunReport
+from mluops_gtest.core.result import (
+    CaseInfo,
+    CaseResult,
+    ElementReading,
+    Profile,
+    Reading,
+    StressReading,
+    TensorInfo,
+    Worst,
+    told_ulp,
+)
+from mluops_gtest.results.times import efficiency, timing_stats
+
+# What is larger is packed, so that the page stays small enough to keep, to send and to open.
+_MUCH: Final = 3_000_000
+_LEVEL: Final = 4
+# How JSON writes what is unfit to be shown and yet ASCII.
+_UNFIT: Final = (rb"\u00", rb"\r", b"\x7f")
+
+
+def json_line(record: Any) -> bytes:
+    """The record as a line of JSON in which no text can steer what shows it; no `<` is left, so no `</script>`."""
+    try:
+        line = msgspec.json.encode(record)
+        fit = not any(sign in line for sign in _UNFIT) and (line.isascii() or is_plain(line.decode()))
+    except UnicodeEncodeError:
+        fit = False
+    if not fit:
+        line = msgspec.json.encode(plain_values(record))
+    return line.replace(b"<", b"\\u003c")
+
+
+def elements_of(parts: Mapping[str, Sequence[bytes]]) -> str:
+    """A script element for each part, with its lines as they are; all of them packed where they are long."""
+    packed = sum(len(line) for lines in parts.values() for line in lines) > _MUCH
+    mark, text = (" data-packed", _packed) if packed else ("", _joined)
+    return "\n".join(
+        f'<script type="application/json" id="{name}"{mark}>{text(lines)}</script>' for name, lines in parts.items()
+    )
+
+
+def _joined(lines: Sequence[bytes]) -> str:
+    return b"\n".join(lines).decode()
+
+
+def _packed(lines: Sequence[bytes]) -> str:
+    squeezed = zlib.compressobj(_LEVEL)
+    pieces = [squeezed.compress(line + b"\n") for line in lines]
+    return base64.b64encode(b"".join([*pieces, squeezed.flush()])).decode("ascii")
+
+
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+ABSENT = "."
+NON_FINITE = "!"
+
+
+class Pool:
+    """Distinct values, each kept once; rows name them by number."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Hashable, int] = {}
+
+    @property
+    def values(self) -> list[Any]:
+        """The values in the order of their numbers."""
+        return list(self._numbers)
+
+    def number(self, value: Hashable) -> int:
+        """The number under which the page finds this value, a text or a tuple."""
+        return self._numbers.setdefault(value, len(self._numbers))
+
+
+def digit(number: int) -> str:
+    """A number below 36 as one character."""
+    return _DIGITS[number]
+
+
+def number(value: float, digits: int = 4) -> float | int | str:
+    """The value as a reader needs it: few digits, and words where JSON has no number."""
+    if not math.isfinite(value):
+        return str(value)
+    rounded = float(f"{value:.{digits}g}")
+    return int(rounded) if rounded.is_integer() and abs(rounded) < 2**53 else rounded
+
+
+def largest_ratio(readings: Iterable[Reading]) -> float | int | str | None:
+    """The largest reading as a multiple of its threshold, of which 0 allows only 0; None where nothing was read."""
+    ratios = [_ratio(reading.value, reading.threshold) for reading in readings]
+    return number(max(ratios)) if ratios else None
+
+
+def _ratio(value: float, threshold: float) -> float:
+    if not math.isfinite(value):
+        return math.inf
+    if threshold > 0:
+        return value / threshold
+    return math.inf if value > 0 else 0.0
+
+
+def shortened(text: str, most: int) -> str:
+    """The end of a long text: what a program says last tells why it stopped."""
+    return text if len(text) <= most else "… " + text[-most:]
+
+
+def kept(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The record without what is absent or empty."""
+    return {key: value for key, value in record.items() if value not in (None, "", [])}
+
+
+def error_class(error: float, bins: int) -> str:
+    """A relative error as one character: absent where equal, else the bin of the profile's histogram it falls into."""
+    if not math.isfinite(error):
+        return NON_FINITE
+    if error <= 0.0:
+        return ABSENT
+    # frexp: error = m · 2^e with 0.5 ≤ m < 1, so the binary exponent is e − 1; bin i starts at 2^(i−30).
+    return digit(min(max(math.frexp(error)[1] + 29, 0), bins - 1))
+
+
+def profile_record(profile: Profile) -> dict[str, Any]:
+    """A profile with its map as one character per cell, in the classes of its histogram."""
+    bins = len(profile.histogram)
+    # Most cells have one of a few values.
+    signs = {cell: error_class(cell, bins) for cell in set(profile.cells)}
+    record = {
+        "output": profile.output,
+        "bins": list(profile.histogram),
+        "rows": profile.rows,
+        "columns": profile.columns,
+        "cells": "".join(map(signs.__getitem__, profile.cells)),
+    }
+    return {**record, "width": profile.width} if profile.width else record
+
+
+# The page explains; the whole text of a chatty backend is in report.json.
+_MAX_PRINTED: Final = 2000
+_MAX_VALUE: Final = 240
+_as_json: Final = json.JSONEncoder(ensure_ascii=False, default=str).encode
+_NAMES: Final[dict[Status | None, str | None]] = {None: None, **{status: status.name for status in Status}}
+_PLACES: Final = {outcome: place for place, outcome in enumerate(Outcome)}
+
+
+def listed(result: CaseResult, pool: Pool, lang: str) -> dict[str, Any]:
+    """What the list, its filters and the overview need of every case."""
+    # A leak is told beside a case that passes, too.
+    reason = reason_of(result.causes or filter(None, (result.leak,)), lang)
+    return {
+        "id": result.case,
+        "op": pool.number(result.operator or "?"),
+        "tags": pool.number(result.tags),
+        "outcome": _PLACES[result.outcome],
+        "ms": number(result.seconds * 1e3),
+        "ratio": largest_ratio(result.readings),
+        "outliers": result.outliers,
+        "why": pool.number(shortened(reason, _MAX_PRINTED)) if reason else None,
+        "mark": pool.number(result.fingerprint) if result.fingerprint else None,
+        # The smallest case stands for its group.
+        "size": result.info.elements if result.outcome.blocks else 0,
+    }
+
+
+def opened(result: CaseResult, pool: Pool, lang: str) -> dict[str, Any]:
+    """What the page shows of a case that is opened."""
+    return {
+        "status": pool.number((_NAMES[result.status], _NAMES[result.expected_status])),
+        "readings": [_reading(reading, pool) for reading in result.readings],
+        "worst": None if result.worst is None else _worst(result.worst, pool),
+        "elements": [_elements(seen, pool) for seen in result.elements],
+        "exact": [arbitration_words(found, lang) for found in result.arbitrated],
+        "stress": None if result.stress is None else _stress(result.stress),
+        # What stands around the case's own name, so that lines which differ by it alone are one value.
+        "repro": pool.number(tuple(result.repro.split(result.case))) if result.repro else None,
+        "debug": pool.number(tuple(result.debug.split(result.case))) if result.debug else None,
+        "notes": [*_host(result), *(shortened(note, _MAX_PRINTED) for note in result.notes)],
+        "printed": shortened(result.output, _MAX_PRINTED),
+        "attempts": [[_PLACES[a.outcome], pool.number(reason_of(a.causes, lang))] for a in result.attempts],
+        "profile": None if result.profile is None else profile_record(result.profile),
+        **_info(result.info, pool),
+    }
+
+
+def facts(mapping: Mapping[str, Any]) -> list[list[str]]:
+    """Name and value of what is set, as text."""
+    return [[name, _text(value)] for name, value in mapping.items() if value not in (None, "", [], {})]
+
+
+def _text(value: Any) -> str:
+    text = value if isinstance(value, str) else _as_json(value)
+    return text if len(text) <= _MAX_VALUE else text[:_MAX_VALUE] + " …"
+
+
+def _host(result: CaseResult) -> list[str]:
+    """Where the case ran, of a run on a cluster."""
+    if not result.host:
+        return []
+    return [f"{result.host}" + ("" if result.device is None else f" #{result.device}")]
+
+
+def _reading(reading: Reading, pool: Pool) -> list[Any]:
+    what = pool.number((reading.output, reading.criterion, _threshold(reading.threshold)))
+    return [what, number(reading.value), int(reading.within)]
+
+
+# Criteria have few.
+@lru_cache
+def _threshold(value: float) -> float | int | str:
+    return number(value, 6)
+
+
+def _elements(seen: ElementReading, pool: Pool) -> list[Any]:
+    what = pool.number((seen.output, seen.precision))
+    place = f"[{', '.join(map(str, seen.index))}]"
+    allowed = number(seen.allowed, 3)
+    return [what, seen.beyond, seen.compared, number(seen.ratio), place, seen.evaluated, seen.baseline, allowed]
+
+
+def _stress(stress: StressReading) -> list[list[int]]:
+    return [[row.threads, row.repetitions, row.failed, row.differing] for row in stress.by_threads]
+
+
+def _worst(worst: Worst, pool: Pool) -> list[Any]:
+    place = f"[{', '.join(map(str, worst.index))}]"
+    return [
+        pool.number(worst.output),
+        place,
+        worst.evaluated,
+        worst.baseline,
+        worst.unequal,
+        worst.compared,
+        told_ulp(worst),
+        worst.beyond,
+        worst.bits_unequal,
+    ]
+
+
+def _info(info: CaseInfo, pool: Pool) -> dict[str, Any]:
+    params = [pool.number(tuple(info.params)), *map(_text, info.params.values())]
+    return {
+        "inputs": [_tensor(tensor, pool) for tensor in info.inputs],
+        "outputs": [_tensor(tensor, pool) for tensor in info.outputs],
+        "params": params if info.params else None,
+        "doc": info.doc,
+        "io": None if info.theory_io_bytes is None else number(info.theory_io_bytes),
+        "ops": None if info.theory_ops is None else number(info.theory_ops),
+    }
+
+
+def _tensor(tensor: TensorInfo, pool: Pool) -> list[int]:
+    """What an operator's tensors have in common is pooled; the dimensions follow."""
+    return [pool.number((tensor.id, tensor.dtype, tensor.layout)), *tensor.dims]
+
+
+_BINS = 24
+# Quartile distances above the third quartile beyond which a sample is the far tail.
+_TAIL = 3
+
+
+def timing_record(result: CaseResult, device: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The distributions of interface and device time with the efficiencies that follow; None without samples."""
+    perf = result.perf
+    if perf is None or not perf.samples_ns:
+        return None
+    return kept(
+        {
+            "interface": distribution(perf.samples_ns),
+            "device": distribution(perf.device_samples_ns) if perf.device_samples_ns else None,
+            "workspace": perf.workspace_bytes,
+            "roof": _roof_of(result, perf.device_samples_ns or perf.samples_ns, device),
+        }
+    )
+
+
+def distribution(samples_ns: Sequence[int]) -> list[Any]:
+    """Number, smallest, edge, largest, median, its interval, median deviation, variation, bins from smallest to edge.
+
+    The last bin also holds what lies beyond the edge: a far tail would flatten all the rest.
+    """
+    ordered = sorted(samples_ns)
+    low, high = ordered[0], ordered[-1]
+    first, third = ordered[len(ordered) // 4], ordered[3 * len(ordered) // 4]
+    edge = min(high, third + _TAIL * (third - first))
+    bins = [0] * (_BINS if edge > low else 1)
+    for sample in ordered:
+        bins[min((sample - low) * _BINS // max(edge - low, 1), len(bins) - 1)] += 1
+    figures = timing_stats(ordered)
+    interval = [number(figures.low, 5), number(figures.high, 5)]
+    return [
+        len(ordered),
+        low,
+        edge,
+        high,
+        number(figures.median, 5),
+        *interval,
+        number(figures.mad),
+        number(figures.cv, 3),
+        bins,
+    ]
+
+
+def _roof_of(result: CaseResult, samples_ns: Sequence[int], device: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """What the case attained, and its shares of the device where that is described."""
+    io_bytes, operations = result.info.theory_io_bytes, result.info.theory_ops or 0.0
+    seconds = statistics.median(samples_ns) * 1e-9
+    if not io_bytes or seconds <= 0:
+        return None
+    attained = {"io_rate": number(io_bytes / seconds), "op_rate": number(operations / seconds)}
+    share = efficiency(result, device)
+    if share is None:
+        return attained
+    return attained | kept(
+        {
+            "io": number(share.io),
+            "compute": None if share.compute is None else number(share.compute),
+            "side": share.side,
+            "wanted": share.wanted,
+            "accepted": share.accepted,
+        }
+    )
+
+
+# Case → (start of the run, outcome, largest reading as a multiple of its threshold, if any was read, and the run's
+# commit), in any order.
+HistoryTrends = Mapping[str, Sequence[tuple[str, str, float | None, str]]]
+
+_MAX_RUNS = 40
+_ORDER = {outcome.value: place for place, outcome in enumerate(Outcome)}
+
+
+def latest_runs(history: HistoryTrends) -> list[str]:
+    """The starts of the runs that the page shows, from old to new."""
+    return sorted({started for points in history.values() for started, *_ in points})[-_MAX_RUNS:]
+
+
+def commits_of(history: HistoryTrends, starts: Sequence[str]) -> list[str]:
+    """The commit of each of these runs; empty where none is known."""
+    known = {started: commit for points in history.values() for started, _, _, commit in points}
+    return [known[started] for started in starts]
+
+
+def trend_text(points: Sequence[tuple[str, str, float | None, str]], starts: Sequence[str]) -> list[str]:
+    """One character per run for the outcome of a case, and one for its reading."""
+    outcomes, ratios = dict.fromkeys(starts, ABSENT), dict.fromkeys(starts, ABSENT)
+    for started, outcome, ratio, _ in points:
+        if started in outcomes:
+            outcomes[started] = digit(_ORDER[outcome])
+            ratios[started] = _ratio_class(ratio)
+    return ["".join(outcomes.values()), "".join(ratios.values())]
+
+
+def _ratio_class(ratio: float | None) -> str:
+    """One character per factor of two: 0 is exact, o is at the threshold."""
+    if ratio is None:
+        return ABSENT
+    if not math.isfinite(ratio):
+        return NON_FINITE
+    if ratio <= 0.0:
+        return "0"
+    return digit(min(max(math.frexp(ratio)[1] + 23, 1), 35))
+
+
+# A map of fewer elements shows little.
+_TELLING: Final = 64
+
+
+def cause_records(report: RunReport, lang: str) -> list[dict[str, Any]]:
+    """The causes that have a headline, those of most cases first, with the names of their cases as rows."""
+    failing = report.failing
+    if not failing:
+        return []
+    # Late: the page of a run that passed needs none of it.
+    from mluops_gtest.core.reasons.explained import explanation_words, headline_words, support_words
+    from mluops_gtest.judging.groups import cause_groups
+
+    groups = cause_groups(failing, report.results, report.shapes)
+    records = []
+    for group in groups:
+        if group.headline is None:
+            continue
+        case, example = _example(group.examples, group.headline.output)
+        seen = example.map
+        records.append(
+            {
+                "mark": group.mark,
+                "head": headline_words(group.headline, lang),
+                "support": list(support_words(group.headline, lang)),
+                "rows": [result.case for result in group.members],
+                "case": case,
+                "example": explanation_words(example, lang),
+                "dims": list(example.dims),
+                "map": None if seen is None else [seen.rows, seen.columns, seen.cells, seen.width],
+            }
+        )
+    return records
+
+
+def _example(examples: Sequence[CaseResult], output: str) -> tuple[str, Explanation]:
+    """The smallest case whose map tells something, else the largest, with how that output is wrong there."""
+    known = [(result.case, one) for result in examples for one in result.explained if one.output == output]
+    return next(((case, one) for case, one in known if one.size >= _TELLING and one.map is not None), known[-1])
+
+
+_VERDICTS: Final = {
+    ExitCode.OK: "clear",
+    ExitCode.EMPTY: "empty",
+    ExitCode.INTERRUPTED: "interrupted",
+}
+
+
+def verdict(report: RunReport) -> str:
+    """clear, blocked, empty or interrupted."""
+    return _VERDICTS.get(report.exit_code, "blocked")
+
+
+def payload(
+    report: RunReport,
+    transitions: Mapping[str, str] | None,
+    history: HistoryTrends | None,
+    device: Mapping[str, Any] | None,
+    lang: str = "en",
+) -> tuple[dict[str, Any], list[bytes]]:
+    """Everything the page shows but its own words, reasons in that language; and beside it a line of JSON per case.
+
+    The columns have what the list, its filters and the overview need of all cases; the line of a case has what is shown
+    of it when it is opened, and is read no earlier.
+    """
+    pool, past = Pool(), history or {}
+    moved = {case: word.replace("_", " ") for case, word in (transitions or {}).items()}
+    runs = latest_runs(past)
+    # First, so that what it takes is gone before the lines come.
+    causes = cause_records(report, lang)
+    columns: dict[str, list[Any]] = defaultdict(list)
+    lines, timed = [], {}
+    for place, result in enumerate(report.results):
+        row = listed(result, pool, lang)
+        row["moved"] = pool.number(moved[result.case]) if result.case in moved else None
+        row["trend"] = [pool.number(text) for text in trend_text(past.get(result.case, ()), runs)] if runs else None
+        for name, value in row.items():
+            columns[name].append(value)
+        perf = timing_record(result, device)
+        if perf is not None:
+            timed[place] = _roof(perf.pop("roof", None), result)
+        lines.append(json_line(kept(opened(result, pool, lang) | {"perf": perf})))
+    present = {case: place for place, case in enumerate(columns["id"])}
+    for cause in causes:
+        cause["rows"] = [present[case] for case in cause["rows"]]
+    return {
+        "verdict": verdict(report),
+        "run": _run(report, device),
+        "outcomes": [[outcome.value, outcome.blocks, outcome.sign] for outcome in Outcome],
+        "gravest": [outcome.value for outcome in GRAVEST_FIRST],
+        "against": transitions is not None,
+        "missing": [[case, word] for case, word in sorted(moved.items()) if case not in present],
+        "runs": runs,
+        "commits": commits_of(past, runs),
+        "causes": causes,
+        "cases": len(lines),
+        "columns": {name: column for name, column in columns.items() if any(value is not None for value in column)},
+        "timed": timed,
+        "pool": pool.values,
+    }, lines
+
+
+def _roof(attained: Mapping[str, Any] | None, result: CaseResult) -> dict[str, Any] | None:
+    """What the roofline of all cases shows of one: attained rates, shares, and operations per byte."""
+    info = result.info
+    if attained is None or not info.theory_io_bytes:
+        return None
+    return {**attained, "intensity": number((info.theory_ops or 0.0) / info.theory_io_bytes)}
+
+
+def _run(report: RunReport, device: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {
+        "version": report.tool_version,
+        "started": report.started,
+        "seconds": number(report.seconds),
+        "timing": {phase: number(seconds) for phase, seconds in report.timing.items()},
+        "labels": facts(report.labels),
+        "backend": facts(report.backend),
+        "environment": facts({name: value for name, value in report.environment.items() if name != "device"}),
+        "selection": facts({**report.selection, **({} if report.reseed is None else {"fixed": report.fixed})}),
+        "device": None if device is None else dict(device),
+    }

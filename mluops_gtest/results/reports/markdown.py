@@ -1,0 +1,347 @@
+"""The test report that teams file with a change, filled in from the results.
+
+The operator test report in Markdown, in English or Chinese.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from mluops_gtest.base.errors import ExitCode
+from mluops_gtest.catalog.root import BUILTIN, recorded_roots
+from mluops_gtest.core.outcome import DRIFT_FACTOR, Outcome
+from mluops_gtest.core.reasons import reason_of
+from mluops_gtest.core.report import RunReport, TalliedResults
+from mluops_gtest.core.result import CaseResult
+from mluops_gtest.results.reports.markdown_summary import (
+    CheckedPoint,
+    OperatorSummary,
+    accuracy_standard,
+    change,
+    checked_points,
+    checklist,
+    dtype_of,
+    feature_tests,
+    parameter_checks,
+    shape_of,
+)
+from mluops_gtest.results.reports.markdown_words import WORDS, Words, code, table, text, words
+from mluops_gtest.results.times import Efficiency, TimedResult, TimingStats, timed_results
+from mluops_gtest.results.trends import CaseTrend
+
+_MAX_OF_POINT = 3
+
+
+def function_tests(report: RunReport, by_operator: Mapping[str, OperatorSummary], say: Words) -> Iterator[str]:
+    """A table per operator."""
+    head = [say(key) for key in ("point", "description", "cases", "result", "remarks")]
+    for operator, facts in by_operator.items():
+        yield f"### {code(operator)}"
+        yield ""
+        whole = CheckedPoint(say("all_cases"), "", facts.all, facts.all.bad, bool(facts.results))
+        points = (*checked_points(facts, report, say), whole)
+        yield from table(head, (_point_row(point, say) for point in points), right=[2])
+
+
+def _point_row(point: CheckedPoint, say: Words) -> list[str]:
+    count = str(len(point.tally.results)) if point.tested else "0"
+    return [point.name, point.description, count, _result(point, say), _point_remarks(point, say)]
+
+
+def _result(point: CheckedPoint, say: Words) -> str:
+    if not point.tested:
+        return say("not_tested")
+    return say("bad", count=len(point.bad)) if point.bad else say("ok")
+
+
+def _point_remarks(point: CheckedPoint, say: Words) -> str:
+    words = [named([bad.case for bad in point.bad], _MAX_OF_POINT, say)] if point.bad else []
+    if point.tested and point.tally.left_out:
+        words.append(say("left_out", count=point.tally.left_out))
+    return say("semicolon").join(words)
+
+
+def named(cases: Sequence[str], most: int, say: Words) -> str:
+    """The first so many cases by name, and how many more there are."""
+    more = [say("and_more", count=len(cases) - most)] if len(cases) > most else []
+    return say("comma").join([*map(code, cases[:most]), *more])
+
+
+_ABSENT = "–"
+
+
+def performance(timed: Sequence[TimedResult], device: Mapping[str, Any] | None, say: Words) -> Iterator[str]:
+    """A row per case that was timed."""
+    if not timed:
+        yield say("no_performance")
+        yield ""
+        return
+    if device is None:
+        yield say("no_device")
+    else:
+        yield say("device", device=text(str(device.get("name", ""))))
+    yield ""
+    keys = ("hardware_time", "interface_time", "io_efficiency", "compute_efficiency", "workspace")
+    head = [say(key) for key in ("operator", *keys, "dtype", "shape", "accepted", "case")]
+    yield from table(head, (_row(one, say) for one in timed), right=range(1, 6))
+
+
+def _row(one: TimedResult, say: Words) -> list[str]:
+    result, share = one.result, one.efficiency
+    assert result.perf is not None, "a timed result has samples"
+    return [
+        code(result.operator),
+        _microseconds(one.device),
+        _microseconds(one.interface),
+        _ABSENT if share is None else percent(share.io),
+        _ABSENT if share is None or share.compute is None else percent(share.compute),
+        str(result.perf.workspace_bytes),
+        dtype_of(result),
+        code(shape_of(result)),
+        _accepted(share, say),
+        code(result.case),
+    ]
+
+
+def _accepted(share: Efficiency | None, say: Words) -> str:
+    if share is None:
+        return _ABSENT
+    return say({True: "yes", False: "no", None: "too_short"}[share.accepted])
+
+
+def percent(share: float) -> str:
+    """A share with as many digits as a reader needs."""
+    return f"{share * 100:.1f} %"
+
+
+def _microseconds(figures: TimingStats | None) -> str:
+    return _ABSENT if figures is None else f"{figures.median / 1000:.1f}"
+
+
+_MAX_PROBLEMS = 100
+_MAX_OF_GROUP = 5
+
+
+def conclusions(report: RunReport, timed: Sequence[TimedResult], say: Words) -> Iterator[str]:
+    """One sentence on the whole, counts, then the open problems and what was not shown."""
+    yield say("sentences", first=verdict(report, say), second=_counts(report, say))
+    yield ""
+    shares = [(one.result, one.efficiency) for one in timed]
+    slow = [(result, share) for result, share in shares if share is not None and share.accepted is False]
+    if timed:
+        judged = sum(share is not None and share.accepted is not None for _, share in shares)
+        yield say("measured", cases=len(timed), low=len(slow), unjudged=len(timed) - judged)
+        yield ""
+    yield f"### {say('problems')}"
+    yield ""
+    problems = [*_problems(report, say), *(_slow(result, share, say) for result, share in slow)]
+    for number, problem in enumerate(problems[:_MAX_PROBLEMS], 1):
+        yield f"{number}. {problem}"
+    if not problems:
+        described = any(share is not None for _, share in shares)
+        yield say("no_problems" if described else "unjudged" if timed else "unmeasured")
+    if len(problems) > _MAX_PROBLEMS:
+        yield ""
+        yield say("more_problems", count=len(problems) - _MAX_PROBLEMS)
+    yield ""
+    remarks = [f"- {remark}" for remark in _remarks(report, say)]
+    if remarks:
+        yield from (*remarks, "")
+
+
+def verdict(report: RunReport, say: Words) -> str:
+    """Whether the results stand against the change, in a sentence."""
+    backend = text(str(report.backend.get("name", "")))
+    bad = sum(result.outcome.blocks for result in report.results)
+    if bad:
+        passed = report.summary.get("passed", 0)
+        verdict = say("blocked", cases=len(report.results), backend=backend, passed=passed, bad=bad)
+    elif report.exit_code is ExitCode.EMPTY:
+        verdict = say("nothing", backend=backend)
+    else:
+        ran = sum(result.outcome is not Outcome.SKIPPED for result in report.results)
+        verdict = say("clear", cases=ran, backend=backend)
+    return say("sentences", first=say("interrupted"), second=verdict) if report.interrupted else verdict
+
+
+def _counts(report: RunReport, say: Words) -> str:
+    counts = (f"{say(f'outcome_{word}')} {count}" for word, count in report.summary.items())
+    return say("counts", counts=say("comma").join(counts))
+
+
+def _problems(report: RunReport, say: Words) -> Iterator[str]:
+    """Blocking results, those of one cause together, the largest group first."""
+    blocking = [result for result in report.results if result.outcome.blocks]
+    if not blocking:
+        return
+    # Late: the report of a run that passed needs none of it.
+    from mluops_gtest.core.reasons.explained import headline_words
+    from mluops_gtest.judging.groups import cause_groups
+
+    for group in cause_groups(blocking, report.results, report.shapes):
+        first, language = group.example, say("language")
+        why = reason_of(first.causes, language) if group.headline is None else headline_words(group.headline, language)
+        operators = say("comma").join(code(name) for name in sorted({result.operator for result in group.members}))
+        words = {"operator": operators, "outcome": say(f"outcome_{first.outcome.value}"), "cases": len(group.members)}
+        facts = [("problem_cases", named([result.case for result in group.members], _MAX_OF_GROUP, say))]
+        facts += [("cause", code(group.mark))] if group.headline is not None else []
+        facts += [("arbitrated", text(exact)) for exact in _arbitrated(first, language)]
+        facts += [("repro", code(first.repro))] if first.repro else []
+        lines = [f"{say(key)}{say('colon')}{fact}" for key, fact in facts]
+        yield "<br>\n   ".join([say("problem", reason=text(why) or say("none"), **words), *lines])
+
+
+def _arbitrated(result: CaseResult, language: str) -> Iterator[str]:
+    """Who is right about the outputs in dispute."""
+    if result.arbitrated:
+        from mluops_gtest.core.reasons.arbitrated import arbitration_words
+
+        yield from (arbitration_words(found, language) for found in result.arbitrated)
+
+
+def _slow(result: CaseResult, share: Efficiency, say: Words) -> str:
+    return say(
+        "low",
+        operator=code(result.operator),
+        case=code(result.case),
+        side=say(f"side_{share.side}"),
+        reached=percent(share.reached),
+        wanted=f"{share.wanted * 100:.0f} %",
+    )
+
+
+def _remarks(report: RunReport, say: Words) -> Iterator[str]:
+    """What the results do not show: points without cases, and cases left out with their reasons."""
+    points = checked_points(OperatorSummary(tuple(report.results)), report, say)
+    untested = [point.name for point in points if not point.tested]
+    if untested:
+        yield say("untested", points=say("comma").join(untested))
+    stress = [result.stress for result in report.results if result.stress is not None]
+    if stress:
+        yield say(
+            "stressed",
+            repetitions=sum(reading.repetitions for reading in stress),
+            cases=len(stress),
+            failing=sum(reading.failed > 0 for reading in stress),
+            varying=sum(reading.differing > 0 and not reading.failed for reading in stress),
+        )
+    for result in report.results:
+        if result.leak is not None and not result.outcome.blocks:
+            yield say("leak", case=code(result.case), words=reason_of((result.leak,), say("language")))
+    for outcome, key in ((Outcome.SKIPPED, "skipped"), (Outcome.XFAILED, "waived")):
+        left_out = (result for result in report.results if result.outcome is outcome)
+        reasons = Counter(reason_of(result.causes, say("language")) for result in left_out)
+        for reason, count in sorted(reasons.items(), key=lambda item: (-item[1], item[0])):
+            yield say(key, cases=count, reason=text(reason) or say("none"))
+
+
+_MAX_NAMED = 20
+_GOOD_NEWS = {"still_passing", "fixed", "new", "still_skipped"}
+
+
+def against(transitions: Mapping[str, str], say: Words) -> Iterator[str]:
+    """How many cases made each transition, and which they are where it is no good news."""
+    keys = {case: word.replace(" ", "_") for case, word in transitions.items()}
+    rows = []
+    for key, count in sorted(Counter(keys.values()).items(), key=lambda item: (item[0] in _GOOD_NEWS, item)):
+        cases = [] if key in _GOOD_NEWS else sorted(case for case, found in keys.items() if found == key)
+        rows.append([_transition(key, say), str(count), named(cases, _MAX_NAMED, say)])
+    yield from table([say("transition"), say("cases"), say("remarks")], rows, right=[1])
+
+
+def _transition(key: str, say: Words) -> str:
+    known = f"transition_{key}"
+    return say(known) if known in WORDS else key.replace("_", " ")
+
+
+def over_time(trends: Sequence[CaseTrend], say: Words) -> Iterator[str]:
+    """The cases that flake, flip or drift; a word of comfort where none does."""
+    rows = []
+    for trend in trends:
+        drift = trend.drifts[0] if trend.drifts else None
+        drifted = drift is not None and drift.factor >= DRIFT_FACTOR
+        if not (trend.flake_rate or trend.flips or drifted):
+            continue
+        grown = f"{drift.output} {drift.criterion} ×{drift.factor:.3g}" if drift is not None and drifted else ""
+        flakes = f"{(trend.flake_rate or 0) * 100:.0f} %"
+        rows.append([code(trend.case), str(len(trend.ran)), flakes, str(trend.flips), grown])
+    if not rows:
+        runs = max((len(trend.points) for trend in trends), default=0)
+        yield say("unremarkable", runs=runs)
+        yield ""
+        return
+    yield from table([say(key) for key in ("case", "runs", "flake_rate", "flips", "drift")], rows, right=[1, 2, 3])
+
+
+def render_markdown(
+    report: RunReport,
+    *,
+    lang: str = "en",
+    transitions: Mapping[str, str] | None = None,
+    history: Sequence[CaseTrend] | None = None,
+    device: Mapping[str, Any] | None = None,
+) -> str:
+    """The document; `device` describes bandwidth and peak, `transitions` are case → word."""
+    say = words(lang)
+    if isinstance(report.results, TalliedResults):
+        # It goes through them many times, and has no room for all of them.
+        report = replace(report, results=tuple(map(_asked_of, report.results)))
+    return "\n".join(_lines(report, transitions, history, device, say)).rstrip("\n") + "\n"
+
+
+def _asked_of(result: CaseResult) -> CaseResult:
+    """The result without what the document never says."""
+    info, repro = replace(result.info, doc=""), result.repro if result.outcome.blocks else ""
+    return replace(result, profile=None, worst=None, repro=repro, notes=(), output="", info=info)
+
+
+def _lines(
+    report: RunReport,
+    transitions: Mapping[str, str] | None,
+    history: Sequence[CaseTrend] | None,
+    device: Mapping[str, Any] | None,
+    say: Words,
+) -> Iterator[str]:
+    names = sorted({result.operator for result in report.results})
+    by_operator = {name: OperatorSummary(tuple(r for r in report.results if r.operator == name)) for name in names}
+    yield f"# {say('title', operators=say('comma').join(map(text, names)) or say('none'))}"
+    yield ""
+    yield f"**{say('verdict')}{say('colon')}{verdict(report, say)}**"
+    yield ""
+    yield say("made", version=report.tool_version, started=report.started, backend=code(str(report.backend["name"])))
+    yield ""
+    if report.labels:
+        labels = (f"{text(name)} {code(value)}" for name, value in report.labels.items())
+        yield from (say("labels", labels=say("comma").join(labels)), "")
+    roots, settings = recorded_roots(report.selection), report.environment.get("settings")
+    if roots != [BUILTIN]:
+        yield from (say("roots", roots=say("comma").join(map(code, roots))), "")
+    if settings:
+        yield from (say("settings_file", file=code(settings)), "")
+    if report.is_isolated is False:
+        yield from (say("isolation_off"), "")
+    if report.reseed is not None:
+        yield say("reseeded", number=report.reseed, fixed=report.fixed)
+        yield ""
+    yield from _section("change", change(by_operator, say), say)
+    yield from _section("standard", accuracy_standard(by_operator, say), say, level=3)
+    described = str(device.get("name", "")) if device else ""
+    yield from _section("checklist", checklist(report, by_operator, described, say), say, level=3)
+    yield from _section("features", feature_tests(OperatorSummary(tuple(report.results)), report, say), say, level=3)
+    yield from _section("checks", parameter_checks(by_operator, say), say, level=3)
+    yield from _section("function", function_tests(report, by_operator, say), say)
+    timed = timed_results(report, device)
+    yield from _section("performance", performance(timed, device, say), say)
+    yield from _section("conclusions", conclusions(report, timed, say), say)
+    if transitions is not None:
+        yield from _section("against", against(transitions, say), say, level=3)
+    if history is not None:
+        yield from _section("history", over_time(history, say), say, level=3)
+
+
+def _section(key: str, body: Iterator[str], say: Words, *, level: int = 2) -> Iterator[str]:
+    yield f"{'#' * level} {say(key)}"
+    yield ""
+    yield from body

@@ -1,0 +1,394 @@
+"""What the results of one operator say of each point that a test report asks for.
+
+Section 1: what the operator is held to, what it supports, which features were tested.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
+
+from mluops_gtest.base.frozen import Value
+from mluops_gtest.core.call import Status
+from mluops_gtest.core.cause import Leak
+from mluops_gtest.core.outcome import Outcome
+from mluops_gtest.core.report import RunReport
+from mluops_gtest.core.result import CaseResult, TensorInfo
+from mluops_gtest.results.reports.markdown_words import Words, code, table, text
+
+# Vector units work on so many elements at a time; every other length leaves a remainder.
+_ALIGNMENT = 64
+# How checks end that authoring.checks makes of a tensor without elements, and of one with too many.
+_EMPTY, _LARGE = "_empty", "_large"
+
+
+# With room for what is asked for several times.
+class TestPoint(Value, dict=True):
+    """The cases that test one point."""
+
+    results: tuple[CaseResult, ...]
+
+    @cached_property
+    def passed(self) -> int:
+        """How many passed, be it in spite of a waiver."""
+        return sum(result.outcome.passes for result in self.results)
+
+    @cached_property
+    def bad(self) -> tuple[CaseResult, ...]:
+        """Those that speak against the operator: a waiver that is no longer needed does not."""
+        return tuple(result for result in self.results if result.outcome.blocks and not result.outcome.passes)
+
+    @property
+    def left_out(self) -> int:
+        """How many neither passed nor block: skipped or waived."""
+        return len(self.results) - self.passed - len(self.bad)
+
+    @property
+    def holds(self) -> bool:
+        """The point was tested and nothing speaks against it."""
+        return self.passed > 0 and not self.bad
+
+
+class OperatorSummary(Value, dict=True):
+    """The results of one operator, or of several, by test point."""
+
+    results: tuple[CaseResult, ...]
+
+    def where(self, belongs: Callable[[CaseResult], bool]) -> TestPoint:
+        """The cases that belong to a point."""
+        return TestPoint(tuple(result for result in self.results if belongs(result)))
+
+    @property
+    def all(self) -> TestPoint:
+        return TestPoint(self.results)
+
+    @cached_property
+    def computing(self) -> TestPoint:
+        """Cases that call the operator as it is meant to be called; of one that never loaded nothing is known."""
+        return self.where(lambda result: not is_rejected(result) and bool(result.info.inputs or result.info.outputs))
+
+    @cached_property
+    def rejected(self) -> TestPoint:
+        """Parameter checks: calls that must be answered with an error."""
+        return self.where(is_rejected)
+
+    @cached_property
+    def zero_elements(self) -> TestPoint:
+        """Cases with a tensor without elements that must be taken, or refused for that very reason.
+
+        An operator that takes none may refuse them by the checks of its parameters.
+        """
+        empty = self.where(lambda result: any(0 in tensor.dims for tensor in result.info.tensors))
+        of_this = (r for r in empty.results if not is_rejected(r) or r.info.check.endswith(_EMPTY))
+        return TestPoint(tuple(of_this) or empty.results)
+
+    @cached_property
+    def too_large(self) -> TestPoint:
+        """Calls that must be refused by the check of a tensor's size, and by no other."""
+        return self.where(lambda result: is_rejected(result) and result.info.check.endswith(_LARGE))
+
+    @cached_property
+    def sizes(self) -> TestPoint:
+        """Cases with elements in every tensor, whatever their shape."""
+        full = (
+            result for result in self.computing.results if all(0 not in tensor.dims for tensor in result.info.tensors)
+        )
+        return TestPoint(tuple(full))
+
+    @cached_property
+    def remainders(self) -> TestPoint:
+        """Of these, the ones whose rows do not fill whole vectors."""
+        return TestPoint(tuple(result for result in self.sizes.results if _row_length(result) % _ALIGNMENT))
+
+    @cached_property
+    def unstable(self) -> tuple[CaseResult, ...]:
+        """Cases that crashed, hung, flaked or wrote where they must not."""
+        return tuple(result for result in self.results if result.outcome.is_unstable)
+
+    def tagged(self, tag: str) -> TestPoint:
+        """Cases with a tag."""
+        return self.where(lambda result: tag in result.tags)
+
+    @cached_property
+    def by_dtype(self) -> dict[str, TestPoint]:
+        """Cases by the data type that they compute in."""
+        return self._by(lambda result: (dtype_of(result),))
+
+    @cached_property
+    def by_layout(self) -> dict[str, TestPoint]:
+        """Cases by the layouts of the tensors that they compute in; masks and indices do not count."""
+        return self._by(lambda result: {tensor.layout for tensor in value_tensors(result)})
+
+    @cached_property
+    def by_rank(self) -> dict[str, TestPoint]:
+        """Cases by the numbers of dimensions of the tensors that they compute in."""
+        return self._by(lambda result: {str(len(tensor.dims)) for tensor in value_tensors(result)})
+
+    @cached_property
+    def shapes(self) -> int:
+        """How many different sets of shapes were computed."""
+        return len({tuple(tensor.dims for tensor in result.info.tensors) for result in self.computing.results})
+
+    @cached_property
+    def largest(self) -> TensorInfo | None:
+        """The tensor with the most elements that a passed case computed with: values of its outputs were compared."""
+        found = [t for r in self.results if r.outcome is Outcome.PASSED and _has_values(r) for t in r.info.tensors]
+        return max(found, key=lambda tensor: math.prod(tensor.dims), default=None)
+
+    @cached_property
+    def by_expected_status(self) -> dict[str, TestPoint]:
+        """Parameter checks by the status that must be answered."""
+        groups: dict[str, list[CaseResult]] = {}
+        for result in self.rejected.results:
+            assert result.expected_status is not None, "that is what makes it a rejected call"
+            groups.setdefault(result.expected_status.name, []).append(result)
+        return {name: TestPoint(tuple(group)) for name, group in sorted(groups.items())}
+
+    def _by(self, keys: Callable[[CaseResult], Iterable[str]]) -> dict[str, TestPoint]:
+        groups: dict[str, list[CaseResult]] = {}
+        for result in self.computing.results:
+            for key in keys(result):
+                if key:
+                    groups.setdefault(key, []).append(result)
+        return {key: TestPoint(tuple(groups[key])) for key in sorted(groups)}
+
+
+def is_rejected(result: CaseResult) -> bool:
+    """The call must be answered with an error."""
+    return result.expected_status not in (None, Status.SUCCESS)
+
+
+def value_tensors(result: CaseResult) -> tuple[TensorInfo, ...]:
+    """The tensors that a case computes in: the floating-point ones; integers only where there are no others."""
+    floating = tuple(t for t in result.info.tensors if "int" not in t.dtype and t.dtype != "bool")
+    return floating or result.info.tensors
+
+
+def dtype_of(result: CaseResult) -> str:
+    """What the case computes in: its floating-point types, else its integers; indices beside values do not count."""
+    return "+".join(sorted({tensor.dtype for tensor in value_tensors(result)}))
+
+
+def shape_of(result: CaseResult) -> str:
+    """The shapes of all tensors in one line."""
+    sides = (result.info.inputs, result.info.outputs)
+    return " → ".join(" ".join(f"{t.id}[{','.join(map(str, t.dims))}]" for t in side) for side in sides)
+
+
+def _has_values(result: CaseResult) -> bool:
+    """Values came back: a call that returns early, or is refused, may describe tensors that nobody has room for."""
+    outputs = {tensor.id for tensor in result.info.outputs}
+    return any(reading.output in outputs for reading in result.readings)
+
+
+def _row_length(result: CaseResult) -> int:
+    """Elements in the last dimension of the first output."""
+    dims = result.info.outputs[0].dims if result.info.outputs else ()
+    return dims[-1] if dims else 1
+
+
+class CheckedPoint(Value):
+    """One line of the function test table."""
+
+    name: str
+    description: str
+    tally: TestPoint
+    # What stands against the point; of a special one, not every case that blocks.
+    bad: tuple[CaseResult, ...]
+    tested: bool
+
+    @property
+    def holds(self) -> bool:
+        """Tested, and nothing stands against it."""
+        return self.tested and not self.bad
+
+
+def checked_points(facts: OperatorSummary, report: RunReport, say: Words) -> tuple[CheckedPoint, ...]:
+    """All points in the order of the report."""
+    repeat = int(report.backend.get("repeat") or 1)
+    called = TestPoint(tuple(result for result in facts.results if result.outcome.was_called))
+    trampled = tuple(result for result in called.results if _is_trampled(result))
+    stability = say("stability_words", repeat=repeat) if repeat > 1 else say("stability_once")
+    exercised = bool(facts.unstable) or (repeat > 1 and bool(called.results))
+    remainders = len(facts.remainders.results)
+    return (
+        _point("dtype", _listed(facts.by_dtype, say), facts.computing, say),
+        _point("rank", ranks(facts, say), facts.computing, say),
+        _point("layout", _listed(facts.by_layout, say), facts.computing, say),
+        _point("size", say("size_words", shapes=facts.shapes, remainders=remainders), facts.sizes, say),
+        _point("zero", say("zero_words"), facts.zero_elements, say),
+        CheckedPoint(say("point_stability"), stability, called, facts.unstable, exercised),
+        _point("nonfinite", say("nonfinite_words"), facts.tagged("nonfinite"), say),
+        _point("precision", say("precision_words"), facts.tagged("precision"), say),
+        _point("network", say("network_words"), facts.tagged("network"), say),
+        CheckedPoint(say("point_memory"), say("memory_words"), called, trampled, bool(called.results)),
+        _point("checks", say("checks_words"), facts.rejected, say),
+    )
+
+
+def _is_trampled(result: CaseResult) -> bool:
+    """Memory was written that must not be; a leak alone is none of that."""
+    return result.outcome is Outcome.MEMORY and any(not isinstance(cause, Leak) for cause in result.causes)
+
+
+def ranks(facts: OperatorSummary, say: Words) -> str:
+    """The numbers of dimensions that cases have."""
+    found = sorted(map(int, facts.by_rank))
+    return say("dimensions", ranks=say("comma").join(map(str, found))) if found else say("none")
+
+
+def _point(key: str, description: str, tally: TestPoint, say: Words) -> CheckedPoint:
+    tested = tally.passed > 0 or bool(tally.bad)
+    return CheckedPoint(say(f"point_{key}"), description, tally, tally.bad, tested)
+
+
+def _listed(groups: Mapping[str, TestPoint], say: Words) -> str:
+    return say("comma").join(f"{key} ({len(tally.results)})" for key, tally in groups.items()) or say("none")
+
+
+_MAX_NAMED = 5
+
+
+def change(by_operator: Mapping[str, OperatorSummary], say: Words) -> Iterator[str]:
+    """The description that is written by hand, and whom it concerns."""
+    yield f"> {say('write_here')}"
+    yield ""
+    yield f"- {say('affected')}{say('colon')}{say('comma').join(map(code, by_operator))}"
+    yield ""
+
+
+def accuracy_standard(by_operator: Mapping[str, OperatorSummary], say: Words) -> Iterator[str]:
+    """What each output was held to, and how much of it was used."""
+    rows = [
+        [code(operator), code(output), dtype, criteria, largest]
+        for operator, facts in by_operator.items()
+        for (output, dtype, criteria), largest in _standards(facts, say).items()
+    ]
+    if not rows:
+        yield say("no_standard")
+        yield ""
+        return
+    yield from table([say(key) for key in ("operator", "output", "dtype", "criteria", "largest")], rows)
+    own = sum(bool(result.info.own_criteria) for facts in by_operator.values() for result in facts.results)
+    if own:
+        yield from (say("own_criteria", cases=own), "")
+
+
+def _standards(facts: OperatorSummary, say: Words) -> dict[tuple[str, str, str], str]:
+    found: dict[tuple[str, str, str], dict[str, float]] = {}
+    for result in facts.results:
+        dtypes = {tensor.id: tensor.dtype for tensor in result.info.outputs}
+        for output in dict.fromkeys(reading.output for reading in result.readings):
+            if output in result.info.own_criteria:
+                continue
+            readings = [reading for reading in result.readings if reading.output == output]
+            criteria = say("comma").join(
+                f"{r.criterion} ≤ {r.threshold:g}" if r.criterion != "exact" else say("exact") for r in readings
+            )
+            largest = found.setdefault((output, dtypes.get(output, "–"), criteria), {})
+            for reading in readings:
+                # Of a NaN and a number the NaN is the news.
+                before = largest.get(reading.criterion, reading.value)
+                largest[reading.criterion] = before if math.isnan(before) else max(reading.value, before)
+    return {
+        key: say("comma").join(f"{criterion} {value:.3g}" for criterion, value in sorted(largest.items()))
+        for key, largest in sorted(found.items())
+    }
+
+
+def checklist(report: RunReport, by_operator: Mapping[str, OperatorSummary], device: str, say: Words) -> Iterator[str]:
+    """What the results show to be supported; nothing is claimed that no case has shown."""
+    environment = [report.environment.get(key) for key in ("platform", "machine")]
+    platform = [report.backend.get("name"), device, *environment]
+    items: list[tuple[str, str]] = [
+        ("platform", say("comma").join(text(str(word)) for word in platform if word)),
+        ("layouts", _each(by_operator, lambda facts: _shown(facts.by_layout, say))),
+        ("ranks", _each(by_operator, lambda facts: ranks(facts, say))),
+        ("zero", _each(by_operator, lambda facts: _zero(facts.zero_elements, say))),
+        ("dtypes", _each(by_operator, lambda facts: _shown(facts.by_dtype, say))),
+        ("limits", _each(by_operator, lambda facts: _limits(facts, say))),
+    ]
+    rows = [[str(number), say(key), detail] for number, (key, detail) in enumerate(items, 1)]
+    yield from table([say("number"), say("item"), say("detail")], rows, right=[0])
+
+
+def _each(by_operator: Mapping[str, OperatorSummary], describe: Callable[[OperatorSummary], str]) -> str:
+    if len(by_operator) == 1:
+        return describe(next(iter(by_operator.values())))
+    return "<br>".join(f"{code(operator)} {describe(facts)}" for operator, facts in by_operator.items())
+
+
+def _shown(groups: Mapping[str, TestPoint], say: Words) -> str:
+    """Each value that a case passed with; one with failures says so."""
+    words = [
+        key if tally.holds else say("remarked", words=key, remark=_verdict(tally, say)) for key, tally in groups.items()
+    ]
+    return say("comma").join(words) or say("not_tested")
+
+
+def _verdict(tally: TestPoint, say: Words) -> str:
+    if tally.bad:
+        return say("failing")
+    return say("supported") if tally.passed else say("not_tested")
+
+
+def _zero(tally: TestPoint, say: Words) -> str:
+    """Taken or refused, as the document has it, where that was shown."""
+    refused = [result for result in tally.results if is_rejected(result) and result.outcome.passes]
+    if tally.bad or not refused:
+        return _verdict(tally, say)
+    if len(refused) == tally.passed:
+        return say("refused_by_design")
+    checks = dict.fromkeys(result.info.check for result in refused)
+    return say("partly_refused", checks=say("comma").join(map(code, checks)))
+
+
+def _limits(facts: OperatorSummary, say: Words) -> str:
+    words = []
+    largest = facts.largest
+    if largest is not None:
+        words.append(say("largest_tensor", tensor=code(f"{largest.id}[{','.join(map(str, largest.dims))}]")))
+    if facts.too_large.bad:
+        words.append(say("not_refused", count=len(facts.too_large.bad)))
+    elif facts.too_large.passed:
+        words.append(say("refused", count=facts.too_large.passed))
+    return say("semicolon").join(words) or say("not_tested")
+
+
+def feature_tests(facts: OperatorSummary, report: RunReport, say: Words) -> Iterator[str]:
+    """A ticked box per point that was tested and holds in every operator."""
+    for point in checked_points(facts, report, say):
+        box = "x" if point.holds else " "
+        ran = len(point.tally.results) - point.tally.left_out
+        words = f"{ran - len(point.bad)}/{ran}" if point.tested else say("not_tested")
+        yield f"- [{box}] {point.name}{say('colon')}{words}"
+    yield ""
+
+
+def parameter_checks(by_operator: Mapping[str, OperatorSummary], say: Words) -> Iterator[str]:
+    """How invalid calls were answered, by the status that the document asks for."""
+    rows = [
+        [code(operator), status, str(len(tally.results)), str(tally.passed), _differing(tally.results, say)]
+        for operator, facts in by_operator.items()
+        for status, tally in facts.by_expected_status.items()
+    ]
+    if not rows:
+        yield say("no_checks")
+        yield ""
+        return
+    head = [say(key) for key in ("operator", "expected_status", "cases", "as_expected", "differing")]
+    yield from table(head, rows, right=[2, 3])
+
+
+def _differing(results: tuple[CaseResult, ...], say: Words) -> str:
+    others = [result for result in results if result.outcome is not Outcome.PASSED]
+    named = [say("answered", case=code(result.case), status=_answer(result, say)) for result in others[:_MAX_NAMED]]
+    if len(others) > _MAX_NAMED:
+        named.append(say("and_more", count=len(others) - _MAX_NAMED))
+    return say("semicolon").join(named)
+
+
+def _answer(result: CaseResult, say: Words) -> str:
+    if result.status is None:
+        return f"{say('no_status')} ({say(f'outcome_{result.outcome.value}')})"
+    same = result.status is result.expected_status
+    return f"{result.status.name} ({say(f'outcome_{result.outcome.value}')})" if same else result.status.name

@@ -1,0 +1,335 @@
+"""What a person sees of a run: a line per case if wanted, a table per operator, every failure with its reason."""
+
+import io
+import shlex
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from mluops_gtest.base.text import counted
+from mluops_gtest.catalog.root import BUILTIN, recorded_roots
+from mluops_gtest.core import cause
+from mluops_gtest.core.cause import Leak
+from mluops_gtest.core.outcome import Outcome
+from mluops_gtest.core.reasons import reason_of
+from mluops_gtest.core.report import ISOLATION_OFF, CaseFinished, Event, RunReport
+from mluops_gtest.core.result import Arbitration, CaseResult, StressReading, worst_outlier, worst_words
+from mluops_gtest.results.reports.tables import LINE, table_of
+from mluops_gtest.results.reports.text import escape, escape_lines
+
+if TYPE_CHECKING:
+    from mluops_gtest.judging.groups import CauseGroup
+
+
+class RunFacts:
+    """Counts, and of what is rare the thing itself."""
+
+    def __init__(self) -> None:
+        self.cases = 0
+        # By operator.
+        self.outcomes: dict[str, Counter[Outcome]] = defaultdict(Counter)
+        self.seconds: dict[str, float] = defaultdict(float)
+        # The reasons of cases that were skipped or not run, and how often each occurs.
+        self.not_tested: dict[Outcome, Counter[str]] = {Outcome.SKIPPED: Counter(), Outcome.NOT_RUN: Counter()}
+        # Those of them that name an operator which nobody knows here: least is lost there.
+        self.foreign: set[str] = set()
+        # Cases that do not block and have notes, and the first note.
+        self.noted = 0
+        self.first_note = ""
+        # Elements beyond what arithmetic allows in cases that do not block; the case that has the worst of them.
+        self.with_outliers = self.outliers = 0
+        self.precisions: set[str] = set()
+        self.outlier: CaseResult | None = None
+        self.arbitrated: list[Arbitration] = []
+        self.stress: list[StressReading] = []
+        # Of cases that do not block.
+        self.leaks: dict[str, Leak] = {}
+        self.hosts: dict[str, Counter[Outcome]] = defaultdict(Counter)
+
+    @staticmethod
+    def of(results: Iterable[CaseResult]) -> "RunFacts":
+        """The facts about these results."""
+        facts = RunFacts()
+        for result in results:
+            facts.add(result)
+        return facts
+
+    def add(self, result: CaseResult) -> None:
+        """One more result."""
+        self.cases += 1
+        operator, outcome = result.operator or "?", result.outcome
+        self.outcomes[operator][outcome] += 1
+        self.seconds[operator] += result.seconds
+        if outcome in self.not_tested:
+            self.not_tested[outcome][result.reason] += 1
+            if any(isinstance(one, cause.UnknownOperator) for one in result.causes):
+                self.foreign.add(result.reason)
+        if result.host:
+            self.hosts[result.host][outcome] += 1
+        if result.stress is not None:
+            self.stress.append(result.stress)
+        self.arbitrated.extend(result.arbitrated)
+        if outcome.blocks:
+            return
+        if result.leak is not None:
+            self.leaks[result.case] = result.leak
+        if result.outliers:
+            self._add_outliers(result)
+        elif result.notes and result.leak is None:
+            self.first_note = self.first_note or f"{result.case}: {result.notes[0]}"
+            self.noted += 1
+
+    def _add_outliers(self, result: CaseResult) -> None:
+        self.with_outliers += 1
+        self.outliers += result.outliers
+        self.precisions.update(reading.precision for reading in result.elements if reading.beyond)
+        if self.outlier is None or _worst(result) > _worst(self.outlier):
+            self.outlier = result
+
+
+def _worst(result: CaseResult) -> float:
+    return max(reading.ratio for reading in result.elements)
+
+
+_MAX_GROUPS = 20
+_MAX_OTHERS = 3
+_MAX_SKIP_REASONS = 8
+_MAX_OUTPUT_LINES = 20
+# No terminal cuts the lines of a file.
+_WIDE = 200
+
+
+class TerminalReporter:
+    """Listens to a run; `verbosity` −1 says only the end, 0 adds tables and failures, 1 every case.
+
+    The summary names a few cases of each group of failures, `whole` names all of them.
+    """
+
+    def __init__(self, out: Console, verbosity: int = 0, *, whole: bool = False) -> None:
+        self._out = out
+        self._whole = whole
+        self._verbosity = verbosity
+        self._heard = RunFacts()
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, CaseFinished):
+            self._heard.add(event.result)
+            if self._verbosity > 0:
+                self._case(event.result)
+
+    def _case(self, result: CaseResult) -> None:
+        word = f"[{result.outcome.tone.terminal}]{result.outcome.value:12}[/]"
+        reason = f"  {escape(result.reason)}" if result.reason else ""
+        self._out.print(f"{word} {escape(result.case)}  {result.seconds * 1e3:.2f} ms{reason}", soft_wrap=True)
+        for line in output_lines(result):
+            self._out.print(line, soft_wrap=True)
+        if not result.outcome.blocks:
+            for line in (*arbitration_lines(result), *(f"  note: {escape(note)}" for note in result.notes)):
+                self._out.print(line, soft_wrap=True)
+
+    def summary(self, report: RunReport, where: str) -> None:
+        """The tables, the failures and the closing lines; results that were not heard of are read."""
+        facts = self._heard if self._heard.cases == len(report.results) else RunFacts.of(report.results)
+        if self._verbosity >= 0:
+            self._out.print(_table(facts))
+            self._failures(report, where)
+            self._skips(facts)
+            for word, line in _remarks(facts):
+                self._out.print(f"[yellow]{word}[/] {escape(line)}", soft_wrap=True)
+        counts = ", ".join(f"{n} {outcome}" for outcome, n in report.summary.items())
+        lack = report.tally.coverage_words(report.required_coverage)
+        backend = escape(str(report.backend["name"]))
+        self._out.print(f"{counts} in {report.seconds:.1f} s on {backend}{lack}", soft_wrap=True)
+        if words := host_words(facts):
+            self._out.print(escape(words), soft_wrap=True)
+        if report.is_isolated is False:
+            self._out.print(ISOLATION_OFF, soft_wrap=True)
+        if report.reseed is not None:
+            self._out.print(reseed_words(report), soft_wrap=True)
+        if report.labels and (self._verbosity > 0 or self._whole):
+            words = ", ".join(f"{name}={value}" for name, value in report.labels.items())
+            self._out.print(f"Labels: {escape(words)}", soft_wrap=True)
+        if words := content_words(report):
+            self._out.print(escape(words), soft_wrap=True)
+        if where:
+            self._out.print(f"Results: {escape(where)}", soft_wrap=True)
+
+    def _failures(self, report: RunReport, where: str) -> None:
+        """A block per group of failures that look like one mistake."""
+        failures = report.failing
+        if not failures:
+            return
+        # Late: a run that passes never loads what explains failures.
+        from mluops_gtest.judging.groups import cause_groups
+
+        groups = cause_groups(failures, report.results, report.shapes)
+        everything = shlex.join(["mluops-test", "report", where, "--format", "text"])
+        for group in groups[: None if self._whole else _MAX_GROUPS]:
+            self._out.print()
+            for line in self._group_lines(group, everything):
+                self._out.print(line, soft_wrap=True)
+        if len(groups) > _MAX_GROUPS and not self._whole:
+            rest = sum(len(group.members) for group in groups[_MAX_GROUPS:])
+            words = f"… and {rest} more cases that fail in {len(groups) - _MAX_GROUPS} other ways: {everything}"
+            self._out.print(f"\n{escape(words)}", soft_wrap=True)
+        self._out.print()
+
+    def _group_lines(self, group: "CauseGroup", everything: str) -> Iterator[str]:
+        """What the cases of a group share, one that shows it as a failure of its own, the names of the others."""
+        from mluops_gtest.core.reasons.explained import headline_words, support_words
+
+        if group.headline is not None:
+            yield f"[bold]{escape(headline_words(group.headline))}[/]"
+            yield from (f"  {escape(words)}" for words in support_words(group.headline))
+            yield from [f"  cause:  {group.mark}"] if self._whole else []
+        head, *lines = failure_lines(group.example, verbose=self._verbosity > 0)
+        names = [escape(result.case) for result in group.members if result is not group.example]
+        yield head + (f" and {len(names)} more in the same way" if names else "")
+        yield from lines
+        if not names:
+            return
+        if self._whole:
+            yield from ("  others:", *(f"    {name}" for name in names))
+            return
+        cut = len(names) > _MAX_OTHERS
+        rest = f" and {len(names) - _MAX_OTHERS} more, to list them: {escape(everything)}" if cut else ""
+        yield f"  others: {', '.join(names[:_MAX_OTHERS])}{rest}"
+
+    def _skips(self, facts: RunFacts) -> None:
+        for outcome, reasons in facts.not_tested.items():
+            ordered = sorted(reasons.most_common(), key=lambda item: item[0] in facts.foreign)
+            rest = sum(count for _, count in ordered[_MAX_SKIP_REASONS:])
+            more = [("for other reasons, -v shows all", rest)] if rest else []
+            for reason, count in (*ordered[:_MAX_SKIP_REASONS], *more):
+                word = f"[{outcome.tone.terminal}]{outcome.value}[/]"
+                self._out.print(f"{word} {count}: {escape(reason)}", soft_wrap=True)
+
+
+def _remarks(facts: RunFacts) -> Iterator[tuple[str, str]]:
+    """A word and a line for what failed no case: tolerated, beyond arithmetic, disputed, varying, leaking."""
+    if facts.noted:
+        rest = facts.noted - 1
+        more = f"; {counted(rest, 'more case')} {'has' if rest == 1 else 'have'} notices, -v shows all" if rest else ""
+        yield "notice", f"{facts.first_note}{more}"
+    if facts.outlier is not None:
+        yield "beyond", outlier_words(facts, facts.outlier)
+    if facts.arbitrated:
+        from mluops_gtest.core.reasons.arbitrated import arbitration_summary
+
+        yield "arbitrated", arbitration_summary(facts.arbitrated)
+    if facts.stress:
+        yield "stress", stress_words(facts.stress)
+    for case, leak in facts.leaks.items():
+        yield "leak", f"{case} {reason_of((leak,))}; --fail-on-leak fails such cases"
+
+
+def host_words(facts: RunFacts) -> str:
+    """How each host of a cluster fared; empty where all cases ran on one."""
+    if len(facts.hosts) < 2:
+        return ""
+    told = (
+        f"{host}: {', '.join(f'{count} {outcome.value}' for outcome, count in tally.items())}"
+        for host, tally in sorted(facts.hosts.items())
+    )
+    return f"Hosts: {'; '.join(told)}"
+
+
+def stress_words(readings: Sequence[StressReading]) -> str:
+    """How often cases were repeated with how many threads, and how many of them failed or left other bits."""
+    threads = sorted({row.threads for reading in readings for row in reading.by_threads})
+    repetitions = sum(reading.repetitions for reading in readings)
+    failing = sum(reading.failed > 0 for reading in readings)
+    varying = sum(reading.differing > 0 and reading.failed == 0 for reading in readings)
+    return (
+        f"{counted(repetitions, 'repetition')} of {counted(len(readings), 'case')} with "
+        f"{', '.join(map(str, threads))} threads: {counted(failing, 'case')} failed in some, "
+        f"{counted(varying, 'case')} left other bits that pass"
+    )
+
+
+def outlier_words(facts: RunFacts, worst: CaseResult) -> str:
+    """How many elements of cases that pass no order of operations explains, and the worst of them."""
+    cases = "1 case passed" if facts.with_outliers == 1 else f"{facts.with_outliers} cases passed"
+    many = "1 element" if facts.outliers == 1 else f"{facts.outliers} elements"
+    return (
+        f"{cases} with {many} that no order of {' or '.join(sorted(facts.precisions))} operations explains, "
+        f"the worst in {worst.case}: {worst_outlier(worst)}; --elementwise fails such cases"
+    )
+
+
+def render_text(report: RunReport) -> str:
+    """The summary of a run as plain text, with the name of every case that failed."""
+    text = io.StringIO()
+    console = Console(file=text, width=_WIDE, highlight=False, soft_wrap=True, force_terminal=False, color_system=None)
+    TerminalReporter(console, whole=True).summary(report, "")
+    return text.getvalue()
+
+
+def content_words(report: RunReport) -> str:
+    """The content roots and the settings file, where they are not the default ones."""
+    roots, settings = recorded_roots(report.selection), report.environment.get("settings")
+    words = [f"Roots: {', '.join(roots)}"] if roots != [BUILTIN] else []
+    return "; ".join([*words, *([f"Settings: {settings}"] if settings else [])])
+
+
+def reseed_words(report: RunReport) -> str:
+    """The seed, and how much of the run it reached."""
+    tally = report.tally
+    again = f"; {tally.redrawn} drew more than once to meet their conditions" if tally.redrawn else ""
+    same = f"{counted(tally.fixed, 'case')} {'is' if tally.fixed == 1 else 'are'} the same without it"
+    return f"Values of --reseed {report.reseed}; {same}{again}"
+
+
+def operator_table(report: RunReport) -> Table:
+    """A row per operator: how many cases of each outcome, and the seconds inside the backend."""
+    return _table(RunFacts.of(report.results))
+
+
+def _table(facts: RunFacts) -> Table:
+    counts, seconds = facts.outcomes, facts.seconds
+    present = [outcome for outcome in Outcome if any(row[outcome] for row in counts.values())]
+    table = table_of((("operator",), LINE), (("cases",), {"justify": "right"}))
+    for outcome in present:
+        table.add_column(outcome.value, justify="right", style=outcome.tone.terminal)
+    table.add_column("backend s", justify="right")
+    for operator in sorted(counts):
+        row = counts[operator]
+        cells = [str(row[outcome]) if row[outcome] else "" for outcome in present]
+        table.add_row(escape(operator), str(row.total()), *cells, f"{seconds[operator]:.2f}")
+    return table
+
+
+def output_lines(result: CaseResult) -> Iterable[str]:
+    """What the backend printed, set off from our own lines."""
+    return (f"  | {line}" for line in escape_lines(result.output))
+
+
+def arbitration_lines(result: CaseResult) -> Iterable[str]:
+    """Who is right about each output that is in dispute."""
+    if not result.arbitrated:
+        return
+    from mluops_gtest.core.reasons.arbitrated import arbitration_words
+
+    for found in result.arbitrated:
+        yield escape(f"  exact:  {arbitration_words(found)}")
+
+
+def failure_lines(result: CaseResult, *, verbose: bool) -> Iterable[str]:
+    """A failure in a few lines: what, why, where, and the command that repeats it."""
+    yield f"[{result.outcome.tone.terminal}]{result.outcome.value}[/] [bold]{escape(result.case)}[/]"
+    yield f"  reason: {escape(result.reason)}"
+    if result.worst is not None:
+        yield escape(f"  worst:  {worst_words(result)}")
+    yield from arbitration_lines(result)
+    if not verbose:
+        # With -v it stands beside the case already.
+        yield from list(output_lines(result))[-_MAX_OUTPUT_LINES:]
+    for note in result.notes:
+        if verbose or result.outcome is Outcome.ERROR:
+            yield from (f"  | {line}" for line in escape_lines(note))
+    yield f"  repro:  {escape(result.repro)}"
+    if result.debug:
+        yield f"  debug:  {escape(result.debug)}"

@@ -1,0 +1,198 @@
+"""Two sets of results side by side: outcome, readings, time."""
+
+import statistics
+from typing import Any
+
+from mluops_gtest.base.frozen import Value
+from mluops_gtest.core.outcome import Outcome
+from mluops_gtest.core.report import RunReport
+from mluops_gtest.core.result import CaseResult
+from mluops_gtest.results.records import result_to_json
+from mluops_gtest.results.times import MIN_EFFECT, too_short
+
+# Of a single call, which nobody held against an empty one: first touches of memory and caches take about as much.
+_SINGLE_OVERHEAD_NS = 100_000
+
+
+class ReadingPair(Value):
+    """One criterion on one output, read before and after; None where only the other has it."""
+
+    output: str
+    criterion: str
+    before: float | None
+    after: float | None
+
+    @property
+    def changed(self) -> bool:
+        """The readings differ; two NaN do not."""
+        return repr(self.before) != repr(self.after)
+
+
+class Row(Value):
+    """One case in both sets; None where a set lacks it."""
+
+    case: str
+    operator: str
+    before: CaseResult | None
+    after: CaseResult | None
+    # False: the sets have different values, so that readings say nothing about each other.
+    same_values: bool = True
+
+    @property
+    def worse(self) -> bool:
+        """It is gone, it blocks and did not, or it passed and no longer runs."""
+        if self.after is None:
+            return True
+        # A case that is new has not passed before, nor has it blocked.
+        before = 1 if self.before is None else _badness(self.before.outcome)
+        return _badness(self.after.outcome) > before
+
+    @property
+    def changed(self) -> bool:
+        """Another outcome or another reading; times differ always."""
+        if self.before is None or self.after is None or self.before.outcome is not self.after.outcome:
+            return True
+        return any(pair.changed for pair in self.readings)
+
+    @property
+    def readings(self) -> tuple[ReadingPair, ...]:
+        """Every criterion that either set read; none where the sets have different values."""
+        if not self.same_values:
+            return ()
+        before, after = _readings(self.before), _readings(self.after)
+        return tuple(ReadingPair(*key, before.get(key), after.get(key)) for key in before | after)
+
+    @property
+    def seconds(self) -> tuple[float | None, float | None]:
+        """Inside the backend; medians where both sets have samples."""
+        if self.before is None or self.after is None:
+            return _single(self.before), _single(self.after)
+        medians = _median(self.before), _median(self.after)
+        return medians if None not in medians else (self.before.seconds, self.after.seconds)
+
+    @property
+    def too_short(self) -> bool:
+        """Both have times, and these may be overhead alone, so that their ratio says nothing."""
+        before, after = self.seconds
+        if before is None or after is None or self.before is None or self.after is None:
+            return False
+        perfs = [result.perf for result in (self.before, self.after)]
+        overheads = [perf.overhead_ns for perf in perfs if perf is not None and perf.overhead_ns is not None]
+        sampled = None not in (_median(self.before), _median(self.after))
+        overhead = max(overheads, default=None) if sampled else _SINGLE_OVERHEAD_NS
+        return too_short(before * 1e9, after * 1e9, overhead, MIN_EFFECT)
+
+
+class SideBySide(Value):
+    """Every case of either set, by name."""
+
+    before: RunReport
+    after: RunReport
+    rows: tuple[Row, ...]
+
+    @property
+    def same_values(self) -> bool:
+        """Both ran with the same --reseed, or both without."""
+        return self.before.reseed == self.after.reseed
+
+    @property
+    def worse(self) -> tuple[Row, ...]:
+        """The cases that speak against the second set."""
+        return tuple(row for row in self.rows if row.worse)
+
+    @property
+    def changed(self) -> tuple[Row, ...]:
+        """The cases that differ in more than time."""
+        return tuple(row for row in self.rows if row.changed)
+
+
+def compare(before: RunReport, after: RunReport) -> SideBySide:
+    """Pair the results by case."""
+    first = {result.case: _compared(result) for result in before.results}
+    second = {result.case: _compared(result) for result in after.results}
+    rows = []
+    for case in sorted(first.keys() | second.keys()):
+        known = second.get(case) or first[case]
+        same = before.reseed == after.reseed
+        rows.append(Row(case, known.operator, first.get(case), second.get(case), same))
+    return SideBySide(before, after, tuple(rows))
+
+
+def _compared(result: CaseResult) -> CaseResult:
+    """What is looked at here of a result: of two long runs all is too much to have at once."""
+    return CaseResult(
+        case=result.case,
+        operator=result.operator,
+        tags=(),
+        outcome=result.outcome,
+        status=result.status,
+        expected_status=result.expected_status,
+        readings=result.readings,
+        seconds=result.seconds,
+        causes=result.causes,
+        fingerprint=result.fingerprint,
+        perf=result.perf,
+        compared=result.compared,
+    )
+
+
+def comparison_to_json(both: SideBySide) -> dict[str, Any]:
+    """The comparison for programs."""
+    return {
+        "before": _head_to_json(both.before),
+        "after": _head_to_json(both.after),
+        "same_values": both.same_values,
+        "worse": [row.case for row in both.worse],
+        "cases": [_row_to_json(row) for row in both.rows],
+    }
+
+
+def _head_to_json(report: RunReport) -> dict[str, Any]:
+    return {
+        "backend": dict(report.backend),
+        "started": report.started,
+        "labels": dict(report.labels),
+        "summary": report.summary,
+    }
+
+
+def _row_to_json(row: Row) -> dict[str, Any]:
+    return {
+        "case": row.case,
+        "operator": row.operator,
+        "changed": row.changed,
+        "worse": row.worse,
+        "before": _side_to_json(row.before),
+        "after": _side_to_json(row.after),
+        "compared_seconds": list(row.seconds),
+        "too_short": row.too_short,
+    }
+
+
+def _side_to_json(result: CaseResult | None) -> dict[str, Any] | None:
+    if result is None:
+        return None
+    record = result_to_json(result)
+    return {key: record[key] for key in ("outcome", "status", "readings", "seconds", "reason", "fingerprint")}
+
+
+def _badness(outcome: Outcome) -> int:
+    if outcome.blocks:
+        return 2
+    return 0 if outcome is Outcome.PASSED else 1
+
+
+def _readings(result: CaseResult | None) -> dict[tuple[str, str], float]:
+    return {} if result is None else {(r.output, r.criterion): r.value for r in result.readings}
+
+
+def _single(result: CaseResult | None) -> float | None:
+    if result is None:
+        return None
+    median = _median(result)
+    return result.seconds if median is None else median
+
+
+def _median(result: CaseResult) -> float | None:
+    samples = result.perf.samples_ns if result.perf is not None else ()
+    return statistics.median(samples) * 1e-9 if samples else None

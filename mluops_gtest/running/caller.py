@@ -1,0 +1,425 @@
+"""What one call of a backend came to: a status, or the reason why it has no status.
+
+How a backend is reached: in this process, or (isolation/) in one of its own.
+
+From the words of a run's options to a backend: composed here, because backends may not import content or codec.
+"""
+
+import contextlib
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import Enum
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeVar, runtime_checkable
+
+import numpy as np
+from msgspec import field
+from msgspec.structs import asdict, replace
+
+from mluops_gtest.backends.registry import BackendDependencies, load_backend
+from mluops_gtest.base.float_state import OWN, FloatState
+from mluops_gtest.base.frozen import Value
+from mluops_gtest.base.text import REFUSALS_LIMIT, cut_text, kept_notes
+from mluops_gtest.catalog.operators import Operators, load_operators
+from mluops_gtest.core import cause
+from mluops_gtest.core.binding import checked_seconds, short
+from mluops_gtest.core.buffers import Arena
+from mluops_gtest.core.call import Crashed, Declined, OpCall, QueryAnswer, Status, Violated
+from mluops_gtest.core.case import Backend, OfferedBackend
+from mluops_gtest.core.cause import Cause, DeviceLost, Disturbed, RunLost
+from mluops_gtest.core.reasons import reason_of
+from mluops_gtest.core.reasons.english import DISTURBANCES
+from mluops_gtest.core.tensor import WorkingPrecision
+
+if TYPE_CHECKING:
+    from mluops_gtest.backends.exec_program import CallWriter
+
+
+_MEMINFO: Final = Path("/proc/meminfo")
+_CGROUP: Final = Path("/sys/fs/cgroup")
+
+
+def free_bytes(meminfo: Path = _MEMINFO, cgroup: Path = _CGROUP) -> int | None:
+    """The bytes that may still be taken; None where the system does not tell."""
+    found = [free for free in (_of_machine(meminfo), _of_container(cgroup)) if free is not None]
+    return min(found, default=None)
+
+
+def _of_machine(meminfo: Path) -> int | None:
+    try:
+        for line in meminfo.read_text(encoding="ascii").splitlines():
+            name, _, value = line.partition(":")
+            if name == "MemAvailable":
+                return int(value.split()[0]) * 1024
+    except (OSError, ValueError, IndexError):
+        pass
+    return None
+
+
+def _of_container(cgroup: Path) -> int | None:
+    """What is left below the limit of a control group; cached files count as free, as the system drops them."""
+    try:
+        limit = int((cgroup / "memory.max").read_text(encoding="ascii"))
+        used = int((cgroup / "memory.current").read_text(encoding="ascii"))
+        stat = dict(line.split() for line in (cgroup / "memory.stat").read_text(encoding="ascii").splitlines())
+        return max(0, limit - used + int(stat.get("inactive_file", 0)))
+    except (OSError, ValueError):
+        return None
+
+
+# Of what a backend raises, this many characters are told.
+_MAX_REASON: Final = 16 << 10
+_MAX_TRACE: Final = 64 << 10
+# A workspace below this is given without a look at the memory; beyond the other nobody has it.
+_UNASKED_BYTES: Final = 64 << 20
+_MAX_WORKSPACE: Final = 1 << 42
+# Far beyond any count, and still short enough to be printed.
+_MAX_SCALAR_BITS: Final = 4096
+# Bound here: a backend may replace what `time` holds.
+_clock = time.perf_counter
+
+
+class Ending(Enum):
+    """How a call ended where it gave no status: what happened, never a verdict."""
+
+    DECLINED = "declined"
+    MEMORY = "memory"
+    CRASHED = "crashed"
+    ERROR = "error"
+    # Only who waits can tell; no worker has this word.
+    TIMED_OUT = "timed_out"
+
+
+class Reply(Value):
+    """`status` where the backend answered; else `ended` and `causes` say what happened instead."""
+
+    status: Status | None = None
+    seconds: float = 0.0
+    device_seconds: float | None = None
+    scalars: Mapping[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    refusals: tuple[str, ...] = ()
+    queries: tuple[QueryAnswer, ...] = ()
+    ended: Ending | None = None
+    causes: tuple[Cause, ...] = ()
+    # What the backend printed, C code included, where it was captured.
+    output: str = ""
+    # What it left in its process that cannot be undone, so that no other case runs there.
+    left: tuple[str, ...] = ()
+    # Threads or children of the call may still be at work.
+    busy: bool = False
+
+    @property
+    def reason(self) -> str:
+        """The causes in English."""
+        return reason_of(self.causes)
+
+
+def reply_of(backend: OfferedBackend, call: OpCall, *, empty: bool = False) -> Reply:
+    """Run the call; whatever the backend raises becomes an ending with its reason."""
+    start = _clock()
+    try:
+        answer = backend.run_empty(call) if empty else backend.run(call)
+        seconds = _clock() - start
+        return Reply(
+            _status(backend, answer),
+            seconds,
+            _device_seconds(backend),
+            _scalars(call),
+            kept_notes(call.notes),
+            kept_notes(call.refusals, REFUSALS_LIMIT),
+            tuple(one for one in call.queries if isinstance(one, QueryAnswer)),
+        )
+    except (Exception, SystemExit) as error:
+        return failed_reply(error, call)
+
+
+def failed_reply(error: BaseException, call: OpCall, asked: Literal["", "workspace_size"] = "") -> Reply:
+    """What an exception of a backend means for the case; `asked` is what it was asked beside the call."""
+    notes = kept_notes(call.notes)
+    raised = cause.Raised(type(error).__name__, _words(error), asked)
+    match error:
+        case Declined():
+            return Reply(ended=Ending.DECLINED, causes=(cause.Declined(raised.text),), notes=notes)
+        case Violated(findings=findings):
+            return Reply(ended=Ending.MEMORY, causes=tuple(map(_typed, findings)), notes=notes)
+        case Crashed(how=how):
+            return Reply(ended=Ending.CRASHED, causes=(_typed(how),), notes=notes)
+        case MemoryError() | SystemExit():
+            return Reply(ended=Ending.CRASHED, causes=(raised,), notes=notes)
+    trace = cut_text("".join(traceback.format_exception(error)).rstrip(), _MAX_TRACE)
+    return Reply(ended=Ending.ERROR, causes=(raised,), notes=(*notes, trace))
+
+
+def _typed(found: Cause | str) -> Cause:
+    """What a backend found itself; its own words may be endless."""
+    return cause.Told(cut_text(found, _MAX_REASON)) if isinstance(found, str) else found
+
+
+def told(error: BaseException) -> str:
+    """An exception in one line: its kind and its words."""
+    return f"{type(error).__name__}: {_words(error)}"
+
+
+def _words(error: BaseException) -> str:
+    """The words of an exception, which may be endless, or raise themselves."""
+    try:
+        return cut_text(str(error), _MAX_REASON)
+    except Exception as another:
+        return f"its text cannot be shown ({type(another).__name__})"
+
+
+def _status(backend: OfferedBackend, answer: Any) -> Status:
+    if isinstance(answer, Status):
+        return answer
+    if isinstance(answer, bool) or not isinstance(answer, (int, np.integer)):
+        raise TypeError(f"backend {backend.name}: run() returned {short(answer)}; it must return a Status.")
+    if int(answer) not in Status.__members__.values():
+        raise TypeError(f"backend {backend.name}: run() returned {short(int(answer))}, which is not a Status.")
+    return Status(int(answer))
+
+
+def checked_size(name: str, size: Any, limit: int | None = None) -> int:
+    """A workspace size as an int that may be allocated, or an error that says what came instead."""
+    message = f"backend {name}: workspace_size() returned"
+    if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 0:
+        raise TypeError(f"{message} {short(size)}; it must be an int ≥ 0.")
+    if limit is not None and size > limit:
+        raise ValueError(f"{message} {short(size)}, but --memory-limit allows {limit} bytes.")
+    if size > _UNASKED_BYTES:
+        free = free_bytes()
+        if size > (_MAX_WORKSPACE if free is None else free):
+            told = "no machine has that" if free is None else f"only {free} bytes of memory are free"
+            raise ValueError(f"{message} {short(size)}, but {told}.")
+    return int(size)
+
+
+def _scalars(call: OpCall) -> dict[str, int]:
+    for name, value in call.scalars.items():
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+            raise TypeError(f"call.scalars[{name!r}] is {short(value)}; it must be an int.")
+        if int(value).bit_length() > _MAX_SCALAR_BITS:
+            raise ValueError(f"call.scalars[{name!r}] has {int(value).bit_length()} bits; no result is that large.")
+    return {str(name): int(value) for name, value in call.scalars.items()}
+
+
+def _device_seconds(backend: OfferedBackend) -> float | None:
+    value = backend.device_seconds()
+    return None if value is None else checked_seconds("device_seconds() returned", value)
+
+
+T = TypeVar("T")
+# Something that comes back every time has to do with the case after all.
+_MAX_DISTURBANCES = 3
+
+
+class LostDeviceError(Exception):
+    """The backend can no longer be reached on this device; its cases go to the others."""
+
+    def __init__(self, cause: DeviceLost | RunLost) -> None:
+        super().__init__(reason_of((cause,)))
+        self.cause = cause
+
+
+class DisturbedError(Exception):
+    """The call was cut short by something that is not its own doing; it is made again from fresh buffers."""
+
+    def __init__(self, by: Literal["late answer", "fork server"]) -> None:
+        super().__init__(DISTURBANCES[by])
+        self.cause = Disturbed(by)
+
+
+def undisturbed(callers: "Sequence[Caller]", make: Callable[[], T]) -> T:
+    """What `make` gives in the first of a few turns that nothing from outside cuts short; else DisturbedError.
+
+    After the first of them no other case runs beside it: what disturbs it then is its own doing.
+    """
+    for tries in range(1, _MAX_DISTURBANCES + 1):
+        try:
+            if len(callers) == 1:
+                with callers[0].turn(alone=tries > 1):
+                    return make()
+            with contextlib.ExitStack() as turns:
+                for caller in callers:
+                    turns.enter_context(caller.turn(alone=tries > 1))
+                return make()
+        except DisturbedError:
+            if tries == _MAX_DISTURBANCES:
+                raise
+    raise AssertionError("the last try returns or raises")
+
+
+class Caller(Protocol):
+    """Runs calls on buffers that lie in its arenas."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def version(self) -> str:
+        """What the backend says of its version; empty where it says nothing."""
+
+    @property
+    def is_reference(self) -> bool:
+        """The backend is the oracle itself: a baseline recomputed here would be compared with its own."""
+
+    @property
+    def precision(self) -> WorkingPrecision:
+        """What the backend says that it computes in."""
+
+    @property
+    def tensors(self) -> Arena:
+        """Where inputs and outputs lie."""
+
+    @property
+    def workspace(self) -> Arena: ...
+
+    @property
+    def growth(self) -> int:
+        """Bytes by which the private memory of the worker grew since its first call, or since it was marked."""
+
+    @property
+    def has_run(self) -> bool:
+        """The worker ran calls of which something may be left for the next."""
+
+    @property
+    def was_changed(self) -> bool:
+        """One of them changed state that was named and put back."""
+
+    def stopped(self) -> contextlib.AbstractContextManager[None]:
+        """What the calls started does nothing while this lasts, as far as it can be stopped."""
+
+    def settle(self, *, give_up: bool = False) -> tuple[str, ...]:
+        """Give what the last call left at work time to end; in words, what goes on; `give_up`: no case meets it."""
+
+    def mark_memory(self) -> None:
+        """Growth counts from here."""
+
+    def turn(self, *, alone: bool = False, fresh: bool = False) -> contextlib.AbstractContextManager[None]:
+        """All calls of one case; `alone`: while it lasts no other case runs; `fresh`: they begin in a new worker."""
+
+    def supports(self, operator: str) -> bool:
+        """The backend offers that operator."""
+
+    def begin(self, call: OpCall, timeout: float | None) -> Reply | int:
+        """Run the call; where the backend asks for a workspace, only how many bytes that has."""
+
+    def run(self, call: OpCall, timeout: float | None) -> Reply:
+        """Run the call; never raises for what the backend does."""
+
+    def run_empty(self, call: OpCall, timeout: float | None) -> Reply:
+        """The call without its kernel, to see what the way there takes; what it leaves in buffers says nothing."""
+
+
+@runtime_checkable
+class ThreadsCaller(Caller, Protocol):
+    """A caller whose backend can be told to use another number of threads."""
+
+    def use_threads(self, threads: int) -> None:
+        """From the next call on libraries of the backend are told to use so many."""
+
+
+class InlineCaller:
+    """The backend in this very process; a time limit cannot be kept here."""
+
+    def __init__(self, backend: Backend, floats: FloatState | None = None) -> None:
+        """`floats` is what loading left: calls compute like that, all else as we do. None: all as the caller does."""
+        self._floats = floats
+        self._backend = offered = OfferedBackend(backend)
+        self.name, self.version, self.is_reference = offered.name, offered.version, offered.is_reference
+        self.precision = WorkingPrecision(offered.precision)
+        self.tensors = Arena()
+        self.workspace = Arena()
+        self.growth = 0  # this process is the harness's own
+        self.has_run = self.was_changed = False  # and nothing can be tried in a fresh one
+
+    def stopped(self) -> contextlib.AbstractContextManager[None]:
+        """Nobody can stop threads of this process."""
+        return contextlib.nullcontext()
+
+    def settle(self, *, give_up: bool = False) -> tuple[str, ...]:  # noqa: ARG002
+        """Nobody waits for threads here."""
+        return ()
+
+    def mark_memory(self) -> None:
+        """Nobody looks at the memory here."""
+
+    def turn(self, *, alone: bool = False, fresh: bool = False) -> contextlib.AbstractContextManager[None]:  # noqa: ARG002
+        """There is one case at a time here."""
+        return contextlib.nullcontext()
+
+    def supports(self, operator: str) -> bool:
+        """Every backend that does not say otherwise."""
+        with self._foreign():
+            return self._backend.supports(operator)
+
+    def begin(self, call: OpCall, timeout: float | None) -> Reply | int:
+        """Run the call here, unless it wants a workspace."""
+        try:
+            with self._foreign():
+                size = checked_size(self.name, self._backend.workspace_size(call))
+        except (Exception, SystemExit) as error:
+            return failed_reply(error, call, "workspace_size")
+        return size or self.run(call, timeout)
+
+    def run(self, call: OpCall, timeout: float | None) -> Reply:  # noqa: ARG002
+        return self._replied(call, empty=False)
+
+    def run_empty(self, call: OpCall, timeout: float | None) -> Reply:  # noqa: ARG002
+        return self._replied(call, empty=True)
+
+    def _replied(self, call: OpCall, *, empty: bool) -> Reply:
+        with self._foreign() as floats:
+            reply = reply_of(self._backend, call, empty=empty)
+            changes = floats.changes()
+        return replace(reply, notes=(*reply.notes, *changes)) if changes else reply
+
+    @contextlib.contextmanager
+    def _foreign(self) -> Iterator[FloatState]:
+        """The backend computes; gives the state that it finds."""
+        before = FloatState() if self._floats is None else OWN
+        floats = self._floats or before
+        floats.enter()
+        try:
+            yield floats
+        finally:
+            before.enter()
+
+    def close(self) -> None:
+        """Let the backend give back what it holds; the run is over, so nobody asks how that went."""
+        with contextlib.suppress(Exception, SystemExit), self._foreign():
+            self._backend.close()
+
+
+class BackendChoice(Value):
+    """What the user asked for; plain values, so that it travels to a worker."""
+
+    spec: str
+    roots: tuple[str, ...]
+    runtime: str | None = None
+    serve: bool = False
+
+    @property
+    def keeps_state(self) -> bool:
+        """What a call leaves may meet the next one: a program without --serve is started for each."""
+        return self.serve or self.spec.partition(":")[0] != "exec"
+
+    def to_message(self) -> dict[str, Any]:
+        """Plain values for a pipe."""
+        return asdict(self)
+
+    def load(self, operators: Operators | None = None) -> Backend:
+        """The backend; operators are loaded only for one that needs them."""
+
+        @cache
+        def resolve() -> Operators:
+            return load_operators(*map(Path, self.roots)) if operators is None else operators
+
+        def call_writer() -> "CallWriter":
+            from mluops_gtest.casefiles.writer import CallFolderWriter
+
+            return CallFolderWriter(resolve())
+
+        return load_backend(self.spec, BackendDependencies(resolve, call_writer, self.runtime, self.serve))

@@ -1,0 +1,233 @@
+"""Rules on what is declared: families, documents, recipes, twins, and checks in their order."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from mluops_gtest.core.binding import bind_values
+from mluops_gtest.core.call import OpCall, Status
+from mluops_gtest.core.case import CaseDraft
+from mluops_gtest.core.operator import Check, Operator, source_of
+from mluops_gtest.core.tensor import contiguous
+from mluops_gtest.search.audit_subject import Problem, Problems, ShapeError, Subject, case_symbols
+
+
+def checks_asked(subject: Subject) -> Problems:
+    """Every check that a call can reach first has a negative case; one that none can reach has none."""
+    asked = {draft.expect.check for draft in subject.tagged("negative")}
+    for check in subject.operator.checks:
+        if check.subsumed is None and check.name not in asked:
+            remedy = f"Declare one that expects {{status: {check.status.name}, check: {check.name}}}."
+            yield _of_check(subject, check, "no negative case reaches it", remedy)
+        if check.subsumed is not None and check.name in asked:
+            remedy = "Remove `subsumed`: a case reaches this check."
+            yield _of_check(subject, check, "it is declared as never reached, but a case does", remedy)
+
+
+def checks_in_order(subject: Subject) -> Problems:
+    """Moving any later check of another status to the front changes some answer, unless the operator lists the pair.
+
+    A case that breaks both shows it. Without one, the pair is told apart by two others: a case that breaks the later
+    one together with a check between them, which it would pass as well, and one that breaks the first together with
+    another check of the later one's status.
+    """
+    declared = subject.operator.not_together
+    seen = _seen_together(subject)
+    for place, first in enumerate(subject.reachable):
+        later = subject.reachable[place + 1 :]
+        told = {second.status for second in later if False in seen[first.name, second.name]}
+        for nth, second in enumerate(later):
+            if first.status == second.status:
+                continue
+            held = seen[first.name, second.name]
+            passed = [check for check in later[:nth] if check.status != second.status]
+            between = any(False in seen[check.name, second.name] for check in passed)
+            apart = False in held or (between and second.status in told)
+            excused = second.name in declared.get(first.name, ())
+            # None alone: what the first check refuses (a null descriptor) leaves nothing for the second to look at.
+            if not apart and True in held and not excused:
+                yield _of_check(
+                    subject,
+                    first,
+                    f"no case tells whether it comes before {second.name}",
+                    f"Declare a case that breaks both and expects {first.name}, or add it to `not_together`.",
+                )
+            if excused and False in held:
+                remedy = f"Remove {second.name} from `not_together`."
+                yield _of_check(subject, first, f"a case breaks {second.name} together with it", remedy)
+
+
+def no_check_forgotten(subject: Subject) -> Problems:
+    """Without any one check some case gets another status, unless the operator says why another answers anyway."""
+    for name in subject.operator.answered_anyway.keys() - {check.name for check in subject.reachable}:
+        yield Problem(
+            str(subject.generator),
+            f"answered_anyway names {name}, which is not a check that a call can reach",
+            "Remove it.",
+        )
+    calls = [(status, call) for status, _, call in _refused(subject)]
+    for check in subject.reachable:
+        rest = replace(subject.operator, checks=tuple(c for c in subject.operator.checks if c is not check))
+        unnoticed = all(_still_answers(rest, call, status) for status, call in calls)
+        if unnoticed and check.name not in subject.operator.answered_anyway:
+            yield _of_check(
+                subject,
+                check,
+                "a backend that forgets it passes every case",
+                "Declare a case that only this check refuses, or say in `answered_anyway` why there is none.",
+            )
+        if not unnoticed and check.name in subject.operator.answered_anyway:
+            remedy = "Remove `answered_anyway`: a case tells the check apart."
+            yield _of_check(subject, check, "it is declared as answered anyway, and is not", remedy)
+
+
+def _seen_together(subject: Subject) -> Mapping[tuple[str, str], set[bool | None]]:
+    """For a check and a later one: what the later one says of the calls that the first refuses."""
+    places = {check.name: place for place, check in enumerate(subject.reachable)}
+    seen: dict[tuple[str, str], set[bool | None]] = defaultdict(set)
+    for _, name, call in _refused(subject):
+        # A check that is declared as never reached has no place.
+        for second in subject.reachable[places.get(name, len(places)) + 1 :]:
+            seen[name, second.name].add(_holds(second, call))
+    return seen
+
+
+def _holds(check: Check, call: OpCall) -> bool | None:
+    """None where the check cannot look at the call."""
+    try:
+        return check.holds(call)
+    except Exception:
+        return None
+
+
+def _refused(subject: Subject) -> Iterator[tuple[Status, str, OpCall]]:
+    for case in subject.cases:
+        if case.expect.check:
+            yield case.expect.status, case.expect.check, bind_values(case, subject.operator)
+
+
+def _still_answers(operator: Operator, call: OpCall, status: Status) -> bool:
+    """A check of these answers so; a call that computes writes outputs, which a call that returns early must not do."""
+    try:
+        answer = operator.answer(call)
+    except Exception:
+        # One of them needs another before it.
+        return False
+    return answer.check is not None and answer.status == status
+
+
+def _of_check(subject: Subject, check: Check, message: str, remedy: str) -> Problem:
+    return Problem(check.place or str(subject.generator), f"check {check.name}: {message}", remedy)
+
+
+def families(subject: Subject) -> Problems:
+    """The operator has network scales, and precision cases for every float type that it writes."""
+    if not any(subject.tagged("network")):
+        yield _missing(subject, "no case is tagged network", "Declare the sizes that real networks use.")
+    written = {dtype for spec in subject.operator.outputs for dtype in spec.dtypes if dtype.is_float}
+    covered = {draft.dtype for draft in subject.tagged("precision")}
+    for dtype in sorted(written, key=lambda one: one.value):
+        if dtype.value not in covered:
+            yield _missing(
+                subject,
+                f"no case of dtype {dtype.value} is tagged precision",
+                "Declare one with full-precision values: cancellation, wide exponents.",
+            )
+
+
+def twins(subject: Subject) -> Problems:
+    """Every network case has a small twin in the smoke set: same recipe, type and choices, other sizes."""
+    small = {_structure(draft) for draft in subject.tagged("smoke")}
+    for draft in subject.tagged("network"):
+        if _structure(draft) not in small:
+            yield Problem(
+                draft.where,
+                f"the network case {draft.id} has no twin in the smoke set",
+                f"Declare a smoke case with recipe {draft.recipe!r}, dtype {draft.dtype} and the same choices, "
+                "and sizes small enough to be committed.",
+            )
+
+
+def documented(subject: Subject) -> Problems:
+    """Every case names the section of the document that it tests, or says `released`."""
+    for draft in subject.drafts:
+        if "§" not in draft.doc and "released" not in draft.doc:
+            yield Problem(
+                draft.where,
+                f"{draft.id} names no section of the document",
+                'Write `doc: "§…: what the case shows"`, or `"released: …"` for a rule of the released library alone.',
+            )
+
+
+def noted_large(subject: Subject) -> Problems:
+    """A tensor of 2^31 elements and more is there on purpose, and the case says so."""
+    notes = {draft.id: draft.note for draft in subject.drafts}
+    for case in subject.cases:
+        largest = max(tensor.desc.count for tensor in case.tensors)
+        if largest >= 2**31 and "2^31" not in notes[case.id]:
+            yield Problem(
+                subject.place(case.id),
+                f"{case.id} has a tensor of {largest} elements and does not say why",
+                "Write a note that names 2^31, or make the tensor smaller.",
+            )
+
+
+def recipes_used(subject: Subject) -> Problems:
+    """Every recipe is used by some case."""
+    used = {draft.recipe for draft in subject.drafts}
+    for name, recipe in subject.operator.recipes.items():
+        if name not in used:
+            yield Problem(
+                source_of(recipe),
+                f"no case uses the recipe {name!r}",
+                "Declare a case with it, or remove it.",
+            )
+
+
+def boundary_per_axis(subject: Subject) -> Problems:
+    """Every size of a shape takes more than one value in the boundary cases."""
+    values: dict[str, set[int]] = defaultdict(set)
+    symbols: set[str] = set()
+    for case in subject.computing:
+        try:
+            found = case_symbols(case, subject.operator)
+        except ShapeError:
+            continue  # the rule on shapes tells it
+        symbols |= found.keys()
+        if "boundary" in case.tags:
+            for symbol, value in found.items():
+                values[symbol].add(value)
+    for symbol in sorted(symbols):
+        if len(values[symbol]) < 2:
+            yield _missing(
+                subject,
+                f"the boundary cases never vary the size {symbol}",
+                f"Declare boundary cases in which {symbol} has its smallest value and others.",
+            )
+
+
+def strides_of_length_1(subject: Subject) -> Problems:
+    """For every tensor some case that computes has an odd stride on an axis of length 1, which must not matter."""
+    tensors = [tensor for case in subject.computing for tensor in case.tensors]
+    odd = {tensor.id for tensor in tensors if tensor.desc.strides not in (None, contiguous(tensor.desc.dims))}
+    for spec in subject.operator.tensors:
+        if spec.id not in odd:
+            yield _missing(
+                subject,
+                f"no case that computes has an odd stride on an axis of length 1 of {spec.id}",
+                f"Declare one by `change: {{{spec.id}: {{strides: […]}}}}`; strides of such axes do not matter.",
+            )
+
+
+def _structure(draft: CaseDraft) -> tuple[Any, ...]:
+    return draft.recipe, draft.dtype, _choices(draft.args), _choices(draft.params)
+
+
+def _choices(values: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    """What is no size: words and switches."""
+    return tuple(sorted((name, value) for name, value in values.items() if isinstance(value, str | bool)))
+
+
+def _missing(subject: Subject, message: str, remedy: str) -> Problem:
+    return Problem(str(subject.declarations), message, remedy)

@@ -1,0 +1,351 @@
+"""A run of `fuzz`: what is drawn for, each call that is made, and what is kept of every cause."""
+
+import itertools
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+from typing import Final, Protocol
+
+from mluops_gtest.base.frozen import Value
+from mluops_gtest.core.case import Case
+from mluops_gtest.core.cause import Cause, WorkerLost
+from mluops_gtest.core.operator import Operator, Reduction
+from mluops_gtest.core.outcome import Outcome
+from mluops_gtest.core.reasons import reason_of
+from mluops_gtest.core.reasons.explained import headline_words
+from mluops_gtest.core.result import CaseResult
+from mluops_gtest.judging.groups import cause_groups
+from mluops_gtest.judging.verdict import not_loaded
+from mluops_gtest.running.run import AnyLanes, Lanes
+from mluops_gtest.search.corpus import CauseKey, Corpus, Kept, KnownCauses, Progress, cause_key
+from mluops_gtest.search.draws import Draws
+from mluops_gtest.search.fault_search import Coverage, Pairs
+from mluops_gtest.search.minimise import Minimised, minimised
+
+
+@dataclass(slots=True)
+class FuzzedOperator:
+    """An operator that is drawn for, and how far that has come without a gap."""
+
+    operator: Operator
+    draws: Draws
+    backend: str
+    # How its calls become smaller.
+    reductions: Mapping[str, Reduction] = field(default_factory=dict)
+    done: int = 0
+    coverage: Coverage = field(init=False)
+    # Finished draws after one that is not.
+    _ahead: dict[int, Pairs] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock)
+
+    def __post_init__(self) -> None:
+        self.coverage = Coverage(self.draws.features)
+
+    @property
+    def begun(self) -> Progress:
+        """The fuzz run, as if nothing were done."""
+        return Progress(self.operator.name, self.backend, self.draws.seed, self.draws.digest)
+
+    @property
+    def progress(self) -> Progress:
+        """How far the fuzz run is."""
+        new = self.begun
+        return Progress(new.operator, new.backend, new.seed, new.space, self.done, self.coverage.to_text())
+
+    def resume(self, progress: Progress) -> None:
+        """Go on behind what is done."""
+        self.done = progress.draws
+        self.coverage = Coverage.from_text(self.draws.features, progress.seen)
+        self.draws.coverage.seen = set(self.coverage.seen)
+
+    def finished(self, number: int, pairs: Pairs) -> None:
+        """This draw is done; others before it may still run."""
+        with self._lock:
+            self._ahead[number] = pairs
+            while self.done in self._ahead:
+                self.coverage.add(self._ahead.pop(self.done))
+                self.done += 1
+
+
+class Job(Value):
+    """A case to run: one of the corpus, or a draw."""
+
+    target: FuzzedOperator
+    case: Case | None = None
+    number: int = -1
+    pairs: Pairs = frozenset()
+    file: Path | None = None
+
+
+class NewCause(Value):
+    """A failure of a cause that was new, with the file that shows it."""
+
+    operator: str
+    file: Path
+    result: CaseResult
+    # The failure as it was drawn.
+    drawn: CaseResult
+
+
+class FoundFailure(Value):
+    """A failure of a cause that is new, in its file as it was drawn."""
+
+    job: Job
+    file: Path
+    kept: Kept
+    key: CauseKey
+    result: CaseResult
+
+    @property
+    def can_shrink(self) -> bool:
+        """What fails now and then would be lost in the search, and what kills machines shall not kill more of them."""
+        lost = any(isinstance(one, WorkerLost) for one in self.result.causes)
+        return self.result.outcome is not Outcome.FLAKY and not lost
+
+    @property
+    def as_drawn(self) -> NewCause:
+        """The failure where nothing smaller shows it."""
+        return NewCause(self.job.target.operator.name, self.file, self.result, self.result)
+
+
+class Keeper:
+    """Writes failures into the corpus, once per cause."""
+
+    def __init__(self, corpus: Corpus) -> None:
+        self._corpus, self._known = corpus, KnownCauses()
+
+    def case_of(self, job: Job) -> Case | CaseResult:
+        """The case to run; what became of a file that holds none."""
+        if job.case is not None:
+            return job.case
+        assert job.file is not None, "a job has a case or a file"
+        try:
+            return self._corpus.load(job.file)
+        except Exception as error:
+            return not_loaded(str(job.file), job.target.operator.name, (), error)
+
+    def found(self, job: Job, case: Case, result: CaseResult) -> FoundFailure | None:
+        """A draw that fails for a new cause, kept: whatever ends the search for a smaller one, it is not lost."""
+        if not is_failure(result):
+            return None
+        key = cause_key(result)
+        if not self._known.is_new(key) or job.file is not None:
+            return None
+        operator = job.target.operator
+        path = self._corpus.name_for(operator.name, key)
+        kept = Kept(
+            path.relative_to(self._corpus.folder).as_posix(),
+            operator.name,
+            headline_of([result], [result], operator),
+            key,
+            job.target.backend,
+            job.target.draws.seed,
+            job.number,
+        )
+        self._corpus.keep(case, operator, path, kept)
+        return FoundFailure(job, path, kept, key, result)
+
+    def smallest(self, found: FoundFailure, small: Minimised) -> NewCause | None:
+        """Keep the smallest case instead; None where it turns out to be a failure that is known."""
+        again = cause_key(small.result)
+        if again != found.key and not self._known.is_new(again):
+            self._corpus.forget(found.file, found.kept.file)
+            return None
+        operator = found.job.target.operator
+        self._corpus.keep(small.case, operator, found.file, found.kept)
+        return NewCause(operator.name, found.file, small.result, found.result)
+
+
+def is_failure(result: CaseResult) -> bool:
+    """The backend is wrong; broken content and bugs of ours are not its doing."""
+    return result.outcome.fails and not result.content_error and not result.bug
+
+
+def headline_of(failing: Sequence[CaseResult], everything: Sequence[CaseResult], operator: Operator) -> str:
+    """These failures of one cause in a sentence; those that passed tell when it does not happen."""
+    shapes = {operator.name: {spec.id: spec.shape for spec in operator.tensors}}
+    group = cause_groups(failing, everything, shapes)[0]
+    if group.headline is not None:
+        return headline_words(group.headline)
+    return f"{operator.name}: {group.example.outcome.words['en']}: {reason_of(group.example.causes)}"
+
+
+# Results that headlines rest on, per operator: those that pass, and those of one cause.
+_PASSING: Final = 500
+_FAILING: Final = 100
+# Seconds after which the state is written once more: a machine that goes down costs no more than that.
+_SAVED_EVERY: Final = 10.0
+
+
+class RunsCases(Protocol):
+    """What runs a case and judges it."""
+
+    def execute(self, case: Case, operator: Operator | None) -> CaseResult: ...
+
+
+class Ran(Value):
+    """A job is done."""
+
+    job: Job
+    result: CaseResult
+    finding: NewCause | None = None
+
+
+@dataclass(slots=True)
+class HuntReport:
+    """What a fuzz run came to."""
+
+    targets: Sequence[FuzzedOperator]
+    seconds: float = 0.0
+    draws: int = 0
+    failed: int = 0
+    # Draws for which no call could be made.
+    passed_over: int = 0
+    # New ones with their headlines, in the order in which they were found.
+    findings: list[tuple[NewCause, str]] = field(default_factory=list)
+    # Files of the corpus that were run, and what came out.
+    corpus: list[tuple[Path, CaseResult]] = field(default_factory=list)
+    # Neither the backend's doing: broken content, or a bug of ours.
+    broken: list[CaseResult] = field(default_factory=list)
+    # A backend was really asked, and its answer compared.
+    compared: bool = False
+    skipped: dict[str, str] = field(default_factory=dict)
+    interrupted: bool = False
+    lost: Cause | None = None
+
+
+class _Lane(Value):
+    """One caller's way through the jobs."""
+
+    runner: RunsCases
+    keeper: Keeper
+
+    def start(self, planned: Job) -> Job:
+        """The job itself: what is drawn needs no further words."""
+        return planned
+
+    def run(self, planned: Job) -> Ran:
+        """The verdict, and where the cause of a failure is new the smallest case that fails so, in its file."""
+        operator, case = planned.target.operator, self.keeper.case_of(planned)
+        if isinstance(case, CaseResult):
+            return Ran(planned, case)
+        result = self.runner.execute(case, operator)
+        found = self.keeper.found(planned, case, result)
+        if found is None or not found.can_shrink:
+            return Ran(planned, result, None if found is None else found.as_drawn)
+        small = minimised(case, operator, planned.target.reductions, lambda one: self.runner.execute(one, operator))
+        finding = self.keeper.smallest(found, small)
+        if small.interrupted:
+            raise KeyboardInterrupt
+        return Ran(planned, result, finding)
+
+
+def lanes_here(runners: Sequence[RunsCases], corpus: Corpus) -> Lanes[Job, Job | Ran]:
+    """Lanes of this machine."""
+    keeper = Keeper(corpus)
+    return Lanes([_Lane(runner, keeper) for runner in runners])
+
+
+class Hunt:
+    """Runs the corpus and then draws."""
+
+    def __init__(
+        self,
+        targets: Sequence[FuzzedOperator],
+        lanes: AnyLanes[Job, Job | Ran],
+        corpus: Corpus,
+        tell: Callable[[Ran, HuntReport], None] = lambda _ran, _report: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._targets, self._lanes, self._corpus = targets, lanes, corpus
+        self._tell, self._clock = tell, clock
+        self._passing: dict[str, list[CaseResult]] = defaultdict(list)
+        self._failing: dict[tuple[str, ...], list[CaseResult]] = defaultdict(list)
+        self.report = HuntReport(targets)
+
+    def run(self, cases: int | None, seconds: float | None) -> HuntReport:
+        """Draw so many cases for each operator, or for so long; an interrupt ends it, and everything is written."""
+        begin, saved = self._clock(), self._clock()
+        end = None if seconds is None else begin + seconds
+        try:
+            for event in self._lanes.run(self._jobs(cases, end)):
+                if isinstance(event, Ran):
+                    self._take(event)
+                self.report.seconds = self._clock() - begin
+                if self._clock() - saved > _SAVED_EVERY:
+                    saved = self._clock()
+                    self._save()
+        except KeyboardInterrupt:
+            self.report.interrupted = True
+        finally:
+            self._lanes.stop()
+            self._save()
+        self.report.seconds = self._clock() - begin
+        self.report.lost = self._lanes.lost
+        self.report.interrupted = self.report.interrupted or self._lanes.interrupted
+        self._title()
+        return self.report
+
+    def _jobs(self, cases: int | None, end: float | None) -> Iterator[Job]:
+        for target in self._targets:
+            for file in self._corpus.files(target.operator.name):
+                yield Job(target, file=file)
+        firsts = [target.done for target in self._targets]
+        for count in itertools.count() if cases is None else range(cases):
+            for target, first in zip(self._targets, firsts, strict=True):
+                if end is not None and self._clock() >= end:
+                    return
+                number = first + count
+                drawn = target.draws.draw(number)
+                if drawn is None:
+                    self.report.passed_over += 1
+                    target.finished(number, frozenset())
+                else:
+                    yield Job(target, drawn.case, number, drawn.pairs)
+
+    def _take(self, ran: Ran) -> None:
+        job, result, report = ran.job, ran.result, self.report
+        report.compared = report.compared or result.compared
+        if result.outcome is Outcome.SKIPPED:
+            report.skipped.setdefault(result.operator, result.reason)
+        if result.content_error or result.bug:
+            report.broken.append(result)
+        if job.file is not None:
+            report.corpus.append((job.file, result))
+        else:
+            job.target.finished(job.number, job.pairs)
+            report.draws += 1
+            report.failed += is_failure(result)
+            self._remember(result)
+        if ran.finding is not None:
+            report.findings.append((ran.finding, self._headline(ran.finding)))
+        self._tell(ran, report)
+
+    def _remember(self, result: CaseResult) -> None:
+        """What headlines rest on."""
+        if is_failure(result):
+            known, most = self._failing[cause_key(result)], _FAILING
+        else:
+            known, most = self._passing[result.operator], _PASSING if result.outcome is Outcome.PASSED else 0
+        if len(known) < most:
+            known.append(result)
+
+    def _headline(self, finding: NewCause) -> str:
+        failing = self._failing.get(cause_key(finding.drawn)) or [finding.drawn]
+        everything = [*failing, *self._passing[finding.operator]]
+        operators: Mapping[str, Operator] = {target.operator.name: target.operator for target in self._targets}
+        return headline_of(failing, everything, operators[finding.operator])
+
+    def _title(self) -> None:
+        """What was found is told with all that is known at the end."""
+        self.report.findings = [(finding, self._headline(finding)) for finding, _ in self.report.findings]
+        folder = self._corpus.folder
+        titles = {one.file.relative_to(folder).as_posix(): words for one, words in self.report.findings}
+        if titles:
+            self._corpus.retitle(titles)
+
+    def _save(self) -> None:
+        self._corpus.remember(tuple(target.progress for target in self._targets))

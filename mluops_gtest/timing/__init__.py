@@ -1,1 +1,0 @@
-"""Times: samples, statistics, efficiency, and what a device can do."""

@@ -1,0 +1,94 @@
+"""The library is used where it fits its sources and nobody has turned it off; else there is a reason for people."""
+
+from pathlib import Path
+
+import pytest
+
+from mluops_gtest.base.errors import UsageError
+from mluops_gtest.base.native import library
+from mluops_gtest.base.native import library as building
+from mluops_gtest.base.native.library import LIBRARY, build_unless_current, load, native_core
+from tests.support.native_core import NATIVE, built, going
+
+
+@pytest.fixture(autouse=True)
+def _asked_anew(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv(library.ENVIRONMENT, raising=False)
+    native_core.cache_clear()
+    yield
+    native_core.cache_clear()
+
+
+def test_0_turns_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(library.ENVIRONMENT, "0")
+    assert native_core() == (None, None, "MLUOPS_TEST_NATIVE=0")
+
+
+def test_an_unknown_word_is_an_error_that_says_what_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(library.ENVIRONMENT, "fast")
+    with pytest.raises(
+        UsageError, match=r"MLUOPS_TEST_NATIVE=fast is not known. Allowed: 0, 1, baseline, avx2, avx512"
+    ):
+        native_core()
+
+
+def test_a_library_that_was_not_built_is_told(tmp_path: Path) -> None:
+    assert "was not built" in load(tmp_path / LIBRARY.name).words
+
+
+def test_a_file_that_is_no_library_is_told(tmp_path: Path) -> None:
+    (tmp_path / LIBRARY.name).write_bytes(b"no library")
+    assert "cannot be loaded" in load(tmp_path / LIBRARY.name).words
+
+
+def test_a_library_of_other_sources_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    with going(NATIVE):
+        pass
+    monkeypatch.setattr(library, "sources_digest", lambda: "other")
+    core = load(library.LIBRARY)
+    assert core.library is None
+    assert core.words == "not used: it was built from other sources; install mluops-test again"
+
+
+def test_the_digest_changes_with_every_source_and_flag(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.c").write_text("1")
+    one = building.sources_digest(tmp_path)
+    (tmp_path / "b.h").write_text("")
+    two = building.sources_digest(tmp_path)
+    monkeypatch.setattr(building, "FLAGS", (*building.FLAGS, "-g"))
+    assert len({one, two, building.sources_digest(tmp_path)}) == 3
+
+
+def test_without_a_compiler_an_old_library_goes_and_nothing_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = tmp_path / LIBRARY.name
+    old.write_bytes(b"of older sources")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
+    assert build_unless_current(old) == "no C compiler"
+    assert not old.exists()
+
+
+def test_a_current_library_is_not_built_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    current = tmp_path / LIBRARY.name
+    current.write_bytes(b"\0" + building.sources_digest().encode())
+    monkeypatch.setattr(building, "build", lambda target: pytest.fail("built again"))
+    assert build_unless_current(current) is None
+
+
+def test_a_compiler_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "false")
+    assert build_unless_current(tmp_path / LIBRARY.name) == "false answers 1"
+    assert not (tmp_path / LIBRARY.name).exists()
+
+
+def test_no_flag_changes_a_rounding() -> None:
+    flags = {*building.FLAGS, *(flag for flags in building.LEVELS.values() for flag in flags)}
+    assert "-ffp-contract=off" in flags
+    assert not flags & {"-Ofast", "-ffast-math", "-march=native", "-mfma", "-funsafe-math-optimizations"}
+
+
+def test_it_says_which_instructions_it_uses() -> None:
+    with going(NATIVE):
+        assert native_core().words == f"active ({built().level})"

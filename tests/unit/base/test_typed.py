@@ -1,0 +1,122 @@
+"""Values from files held to their types: what fits is read, and what does not is told with file and place."""
+
+import os
+from dataclasses import dataclass
+
+import pytest
+
+from mluops_gtest.base import typed_files as typed
+from mluops_gtest.base.errors import ContentError
+from mluops_gtest.base.typed_files import Source, convert, decode_json, file_bytes, json_bytes, refuse_doubled_keys
+from mluops_gtest.core.call import Status
+from mluops_gtest.core.outcome import Outcome
+from mluops_gtest.core.result import CaseResult
+
+SOURCE = Source("x.json", "Write it anew.")
+
+
+def refusal(function, *arguments):
+    with pytest.raises(ContentError) as caught:
+        function(*arguments)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"", "the file ends too early (line 1, column 1)"),
+        (b'{"a": [1,\n2', "the file ends too early (line 2, column 2)"),
+        (b'{"a": 1,}', "trailing comma in object (line 1, column 9)"),
+        (b'{\n "a": NaN}', "invalid character (line 2, column 7)"),
+        (b'{"a": 1} x', "trailing characters (line 1, column 11)"),
+        (b'["a", "\xff"]', "not valid UTF-8 (line 1, column 8)"),
+        (b'["\\ud800 and more"]', "surrogate"),
+        (b"[1e999]", "number out of range"),
+        (b"[" + b"1" * 5000 + b"]", "integer value out of range"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b'{"a":' * 100_000, "nested too deeply"),
+    ],
+)
+def test_what_is_no_json_is_told_with_its_place(data, words):
+    message = refusal(decode_json, data, SOURCE)
+    assert message.startswith("x.json: ")
+    assert words in message
+    assert message.endswith(". Write it anew.")
+
+
+@dataclass(frozen=True, slots=True)
+class Inner:
+    outcome: Outcome
+    status: Status | None = None
+    ways: tuple[Outcome, ...] = ()
+    pair: tuple[int, Status] = (0, Status.SUCCESS)
+    by_name: dict[str, Outcome] | None = None
+
+    def __post_init__(self):
+        if len(self.ways) > 3:
+            raise ValueError("at most three ways")
+
+
+@dataclass(frozen=True, slots=True)
+class Outer:
+    items: tuple[Inner, ...]
+    seconds: float = 0.0
+
+
+OUTCOMES = "expected one of passed, failed, wrong_status"
+STATUSES = "expected one of SUCCESS, NOT_INITIALIZED"
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (3, "x.json: expected an object, got 3."),
+        ({}, "x.json: the key 'items' is missing."),
+        ({"items": 3}, "$.items: expected a list, got 3."),
+        ({"items": [{"outcome": "passed"}, {"outcome": "pased"}]}, f"$.items[1].outcome: {OUTCOMES}"),
+        ({"items": [{"outcome": "passed"}, {"outcome": "pased"}]}, "got 'pased'."),
+        ({"items": [{"outcome": "passed", "status": "OK"}]}, f"$.items[0].status: {STATUSES}"),
+        ({"items": [{"outcome": "passed", "ways": ["failed", None]}]}, f"$.items[0].ways[1]: {OUTCOMES}"),
+        ({"items": [{"outcome": "passed", "pair": [1, "a"]}]}, f"$.items[0].pair[1]: {STATUSES}"),
+        ({"items": [{"outcome": "passed", "by_name": {"a": "b"}}]}, f"$.items[0].by_name[...]: {OUTCOMES}"),
+        ({"items": [{}]}, "$.items[0]: the key 'outcome' is missing."),
+        ({"items": [{"outcome": "passed", "ways": ["failed"] * 4}]}, "$.items[0]: at most three ways."),
+        ({"items": [], "seconds": "fast"}, "$.seconds: expected a number, got 'fast'."),
+        ({"items": [], "seconds": True}, "$.seconds: expected a number, got True."),
+        ({"items": [], "seconds": 10**400}, "$.seconds: number out of range."),
+        ({"items": [], "seconds": "x" * 10_000}, f"got '{'x' * 119}…."),
+    ],
+)
+def test_what_does_not_fit_is_told_with_place_and_expectation(value, words):
+    message = refusal(convert, value, Outer, SOURCE)
+    assert words in message
+    assert message.endswith("Write it anew.")
+
+
+def test_the_place_is_told_within_the_whole_file():
+    message = refusal(convert, {"case": 1}, CaseResult, Source("r.json", "Do.", "$.results[7]"))
+    assert message == "r.json: $.results[7].case: expected a text, got 1. Do."
+
+
+def test_only_plain_files_that_end_are_read(tmp_path, monkeypatch):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", "/dev/zero"):
+        assert "not a plain file" in refusal(file_bytes, path)
+    with pytest.raises(OSError, match="Is a directory"):
+        file_bytes(tmp_path).decode()
+    monkeypatch.setattr(typed, "MAX_BYTES", 10)
+    (tmp_path / "long").write_bytes(b"x" * 11)
+    assert "larger than" in refusal(file_bytes, tmp_path / "long")
+    (tmp_path / "short").write_bytes(b"x" * 10)
+    assert file_bytes(tmp_path / "short") == b"x" * 10
+
+
+def test_a_key_that_stands_twice():
+    refuse_doubled_keys(b'{"a": {"b": 1}, "b": 2}', SOURCE)
+    assert "'b' occurs twice" in refusal(refuse_doubled_keys, b'{"a": {"b": 1, "b": 2}}', SOURCE)
+
+
+def test_half_a_surrogate_pair_is_never_written():
+    data = json_bytes({"a\ud800": ["x\udcffy", "😀", 1]})
+    assert decode_json(data, SOURCE) == {"a\ufffd": ["x\ufffdy", "😀", 1]}
+    assert json_bytes({"a": [1]}, indent=1) == b'{\n "a": [\n  1\n ]\n}'

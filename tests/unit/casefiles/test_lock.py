@@ -1,0 +1,159 @@
+import json
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mluops_gtest.base.errors import ContentError
+from mluops_gtest.casefiles.lock import LockEntry, lock_path, read_lock, read_locks, write_lock, write_locks
+from mluops_gtest.core.tensor import DType, Layout, Tensor, TensorDesc, digest_tensors
+
+
+def entry(case_id: str) -> LockEntry:
+    tensors = {
+        "inputs": [{"id": "a", "dtype": "float", "layout": "ARRAY", "dims": [2, 3]}],
+        "outputs": [{"id": "b", "dtype": "int32", "layout": "ARRAY", "dims": [2], "strides": [4]}],
+    }
+    return LockEntry(
+        id=case_id,
+        declared="0" * 32,
+        stored="",
+        inputs="1" * 32,
+        baseline="2" * 32,
+        tensors=tensors,
+        params={"k": 3, "pad": [1, 2]},
+    )
+
+
+def test_lines_are_sorted_and_survive(tmp_path):
+    path = tmp_path / "baselines.lock"
+    write_lock(path, [entry("b/x"), entry("a/y")])
+    assert read_lock(path) == {"a/y": entry("a/y"), "b/x": entry("b/x")}
+    lines = path.read_bytes().splitlines()
+    assert [json.loads(line)["id"] for line in lines] == ["a/y", "b/x"]
+    write_lock(path, reversed(list(read_lock(path).values())))
+    assert path.read_bytes().splitlines() == lines
+    assert [item.name for item in tmp_path.iterdir()] == ["baselines.lock"]
+
+
+def test_why_a_baseline_is_constant_stands_in_the_lines_that_have_it(tmp_path):
+    path = tmp_path / "baselines.lock"
+    remarked = replace(entry("a/x"), degenerate="one element")
+    write_lock(path, [remarked, entry("a/y")])
+    assert read_lock(path) == {"a/x": remarked, "a/y": entry("a/y")}
+    lines = [json.loads(line) for line in path.read_bytes().splitlines()]
+    # As locks of earlier versions are.
+    assert "degenerate" in lines[0]
+    assert "degenerate" not in lines[1]
+    path.write_text(json.dumps({**lines[1], "degenerate": 1}))
+    with pytest.raises(ContentError, match=r"\$.degenerate: expected a text, got 1"):
+        read_lock(path)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b"{", "baselines.lock:3: not valid JSON: the file ends too early"),
+        (b"[]", r"expected an object, got \[\]"),
+        (b'{"id": "x"}', "the key 'declared' is missing"),
+        (b"\xff", "baselines.lock:3: not valid "),
+        (b"[" * 100_000, "baselines.lock:3: nested too deeply"),
+    ],
+)
+def test_broken_lines_are_told(tmp_path, line, message):
+    path = tmp_path / "baselines.lock"
+    write_lock(path, [entry("a/x")])
+    path.write_bytes(path.read_bytes() + b"\n" + line + b"\n")
+    with pytest.raises(ContentError, match=message):
+        read_lock(path)
+
+
+def test_wrong_types_and_repeated_ids_are_told(tmp_path):
+    path = tmp_path / "baselines.lock"
+    write_lock(path, [entry("a/x")])
+    good = path.read_bytes()
+    path.write_bytes(good.replace(b'"a/x"', b"7"))
+    with pytest.raises(ContentError, match=r"baselines.lock:1: \$.id: expected a text, got 7"):
+        read_lock(path)
+    for wrong in (b"[2,-3]", b"[2,3.5]", b"[2,1" + b"0" * 30 + b"]", b"{}"):
+        path.write_bytes(good.replace(b"[2,3]", wrong))
+        with pytest.raises(ContentError, match=r"baselines.lock:1: \$.tensors"):
+            read_lock(path)
+    path.write_bytes(good.replace(b'"float"', b'"flout"'))
+    with pytest.raises(ContentError, match="is not a tensor"):
+        read_lock(path)
+    path.write_bytes(good.replace(b'{"id":', b'{"more":1,"id":', 1))
+    with pytest.raises(ContentError, match="unknown key 'more'; allowed are id, declared"):
+        read_lock(path)
+    path.write_bytes(good + good)
+    with pytest.raises(ContentError, match=r"baselines.lock:2: a/x is locked twice"):
+        read_lock(path)
+
+
+def test_a_missing_file_is_told(tmp_path):
+    with pytest.raises(ContentError, match="cannot be read"):
+        read_lock(tmp_path / "baselines.lock")
+
+
+@pytest.mark.slow
+def test_ten_thousand_lines_are_quick(tmp_path):
+    path = tmp_path / "baselines.lock"
+    write_lock(path, [entry(f"op/case_{i:05}") for i in range(10_000)])
+    start = time.process_time()
+    assert len(read_lock(path)) == 10_000
+    assert time.process_time() - start < 2, "about 0.1 s"
+
+
+def tensor(data, dtype=DType.FLOAT, name="a", dims=None, strides=None):
+    return Tensor(name, TensorDesc(dtype, Layout.ARRAY, dims or (len(data),), strides), data)
+
+
+def test_the_digest_sees_everything_that_matters():
+    ones = np.ones(4, "<f4")
+    variants = [
+        [tensor(ones)],
+        [tensor(ones, name="b")],
+        [tensor(ones, dims=(2, 2))],
+        [tensor(ones, dims=(2, 2), strides=(2, 1))],
+        [tensor(ones.view("<i4"), DType.INT32)],
+        [tensor(-ones)],
+        [tensor(ones), tensor(ones)],
+        [Tensor("a", TensorDesc(DType.FLOAT, Layout.ARRAY, (4,)))],
+        [],
+    ]
+    digests = [digest_tensors(tensors) for tensors in variants]
+    assert len(set(digests)) == len(variants)
+    assert all(len(digest) == 32 for digest in digests)
+    assert digest_tensors([tensor(ones.copy())]) == digests[0]
+
+
+def test_the_digest_is_fixed():
+    assert digest_tensors([tensor(np.arange(3, dtype="<f4"))]) == "26793802b5350fb11affabc0c84e6fde"
+
+
+class TestLocksOfAFolder:
+    def test_each_operator_has_its_own_file(self, tmp_path):
+        entries = {case_id: entry(case_id) for case_id in ("a/x", "a/y", "b/x")}
+        write_locks(tmp_path, entries.values(), {"a", "b"})
+        assert read_locks(tmp_path) == entries
+        assert read_lock(lock_path(tmp_path, "a")).keys() == {"a/x", "a/y"}
+        assert read_lock(lock_path(tmp_path, "b")).keys() == {"b/x"}
+
+    def test_the_locks_of_other_operators_stay_as_they_are(self, tmp_path):
+        write_locks(tmp_path, [entry("a/x"), entry("b/x")], {"a", "b"})
+        write_locks(tmp_path, [entry("a/y"), entry("b/y")], {"a"})
+        assert read_locks(tmp_path).keys() == {"a/y", "b/x"}
+
+    def test_an_operator_without_entries_has_no_lock(self, tmp_path):
+        write_locks(tmp_path, [entry("a/x")], {"a"})
+        write_locks(tmp_path, [], {"a", "b"})
+        assert not list(tmp_path.rglob("*.lock"))
+        assert read_locks(tmp_path) == read_locks(tmp_path / "nowhere") == {}
+
+    def test_a_line_in_the_folder_of_another_operator(self, tmp_path):
+        write_lock(tmp_path / "baselines.lock", [entry("b/x")])
+        lock_path(tmp_path, "a").parent.mkdir()
+        (tmp_path / "baselines.lock").rename(lock_path(tmp_path, "a"))
+        with pytest.raises(ContentError, match=r"a/baselines.lock: b/x is not a case of a"):
+            read_locks(tmp_path)

@@ -1,0 +1,358 @@
+"""`import mluops_gtest as mt`: the same engine and the same verdicts as the command line, without click and rich."""
+
+import inspect
+import json
+import re
+import subprocess
+import sys
+import textwrap
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import mluops_gtest as mt
+from mluops_gtest.api import RunReport
+from mluops_gtest.base.errors import NothingSelectedError, UsageError
+from mluops_gtest.cli.main import cli as commands
+
+TWIN = "voxel_pooling_forward/bevdepth_twin"
+NEGATIVE = "voxel_pooling_forward/handle_null"
+RESULT = "get_indice_pairs"
+
+
+class Scaled(mt.NumpyBackend):
+    """The last channel is 1 % too large."""
+
+    name = "scaled"
+
+    def run(self, call):
+        status = super().run(call)
+        if status == mt.Status.SUCCESS:
+            call.array("output_features")[..., -1] *= 1.01
+        return status
+
+
+@pytest.fixture(scope="module")
+def twin():
+    (case,) = mt.cases(TWIN)
+    return case
+
+
+@pytest.fixture(scope="module")
+def scaled_report():
+    return mt.run("voxel_pooling_forward", tags=["smoke"], backend=Scaled())
+
+
+# What programs rely on: a change here is a change for them, and belongs into the changelog.
+SIGNATURES = {
+    "cases": "(*select: str, operators: Sequence[str] = (), tags: Sequence[str] = (), keyword: str = '', "
+    "everything: bool = False, roots: Sequence[str] = ('builtin',)) -> list[CaseHandle]",
+    "compare": "(got: Any, expected: Any, criteria: Mapping[str, float] | Sequence[Criterion], *, "
+    "dtype: str | None = None) -> ArrayVerdict",
+    "decide": "(results: RunReport | str | Path, against: RunReport | str | Path, *, "
+    "waivers: str | Path | None = None, subset: bool = False, cross_backend: bool = False, "
+    "strict_accuracy: bool = False, strict_perf: bool = False, allow_outliers: bool = False, "
+    "require_coverage: str | None = None, require_isolated: bool = False) -> Decision",
+    "generate_cases": "(*select: str, out: str | Path | None = None, form: Literal['prototxt', 'pb'] = 'prototxt', "
+    "check: bool = False, jobs: int = 1, operators: Sequence[str] = (), tags: Sequence[str] = (), keyword: str = '', "
+    "everything: bool = False, roots: Sequence[str] = ('builtin',)) -> list[str]",
+    "reference": "(call: OpCall, *, roots: Sequence[str] = ('builtin',)) -> Baseline",
+    "run": "(*select: str, backend: str | Backend = 'numpy', operators: Sequence[str] = (), tags: Sequence[str] = (), "
+    "keyword: str = '', everything: bool = False, roots: Sequence[str] = ('builtin',), isolate: bool | None = None, "
+    "jobs: int = 1, devices: Sequence[int] = (), timeout: float | None = None, memory_limit: int | None = None, "
+    "guard_pages: bool = False, fail_on_leak: bool = False, repeat: int = 1, reruns: int = 0, "
+    "stress: str | None = None, elementwise: bool | None = None, bitwise: bool = False, stop_at_first: bool = False, "
+    "reseed: int | None = None, strict: bool = False, perf: bool = False, samples: int | None = None, "
+    "labels: Mapping[str, str] | None = None, require_coverage: str | None = None, out: str | Path | None = None, "
+    "overwrite: bool = False, "
+    "on_result: Callable[[CaseResult], None] | None = None) -> RunReport",
+}
+MEMBERS = {
+    "CaseHandle": "call check check_name computes doc expected id inputs operator params results status tags",
+    "CaseResult": "arbitrated attempts bug case causes compared content_error debug device elements expected_status "
+    "explained fingerprint host info judged_by notes of operator outcome outliers output passed perf profile readings "
+    "reason leak repro seconds status stress tags worst",
+    "ArrayVerdict": "compared expected got index max_ulp passed readings unequal",
+    "RunReport": "backend causes environment exit_code failing failures fixed headlines interrupted is_isolated labels "
+    "load looked_at_elements of passed render required_coverage reseed results save seconds selection shapes started "
+    "summary tally timing tool_version without_commands",
+}
+
+
+def test_what_is_public_is_listed():
+    functions = {name for name in mt.__all__ if inspect.isfunction(getattr(mt, name))}
+    assert functions == SIGNATURES.keys()
+    classes = {name for name in mt.__all__ if inspect.isclass(getattr(mt, name))}
+    others = {"Backend", "Baseline", "Decision", "Declined", "HarnessError", "NumpyBackend", "OpCall", "Outcome"}
+    assert classes == MEMBERS.keys() | others | {"Status"}
+    assert dir(mt) == sorted(mt.__all__)
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_a_change_of_a_signature_is_noticed(name):
+    # As it is written, without the modules of the types.
+    written = re.sub(r"\b(?:[a-z_]\w*\.)+(?=[A-Z])", "", str(inspect.signature(getattr(mt, name))))
+    assert written == SIGNATURES[name]
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+def test_a_change_of_the_members_is_noticed(name):
+    public = {member for member in dir(getattr(mt, name)) if not member.startswith("_")}
+    assert public == set(MEMBERS[name].split())
+
+
+def test_every_option_of_a_run_has_its_argument():
+    """Except for what is about the terminal, files of reports, and dividing a run."""
+    elsewhere = set(
+        "quiet verbose resume shard times failed allow_empty_shard html markdown junit ctrf save_outputs cold_cache "  # noqa: SIM905
+        "warmup device_spec serve runtime fresh_workers strict allow_outside_paths arbitrate cluster ship "
+        "judge_here".split()
+    )
+    options = {parameter.name for parameter in commands.get_command(None, "run").params}
+    known = set(inspect.signature(mt.run).parameters)
+    assert options - known - elsewhere <= {"select", "names", "everything", "no_settings", "help"}
+
+
+def test_a_case_has_its_data(twin):
+    assert repr(twin) == f"<case {TWIN}>"
+    assert (twin.operator, twin.status, twin.computes, twin.check_name) == (
+        "voxel_pooling_forward",
+        mt.Status.SUCCESS,
+        True,
+        None,
+    )
+    assert {name: array.shape for name, array in twin.inputs.items()} == {
+        "geom_xyz": (2, 96, 3),
+        "input_features": (2, 96, 5),
+    }
+    assert twin.expected["output_features"].shape == (2, 8, 8, 5)
+    assert twin.params["num_channels"] == 5
+    assert not twin.inputs["geom_xyz"].flags.writeable
+
+
+def test_scalar_results_are_told_and_withheld_from_the_call():
+    case = mt.cases(f"{RESULT}/*", tags=["smoke"])[0]
+    assert case.results.keys() == {"num_act_out"}
+    assert "num_act_out" not in case.params
+
+
+def test_a_case_that_is_refused_expects_a_status():
+    (case,) = mt.cases(NEGATIVE)
+    assert (case.computes, case.status, case.check_name) == (False, mt.Status.BAD_PARAM, "handle_null")
+    assert case.expected == {}
+    assert case.check(status=mt.Status.BAD_PARAM).passed
+    wrong = case.check(status=mt.Status.SUCCESS)
+    assert wrong.outcome is mt.Outcome.WRONG_STATUS
+
+
+def test_outputs_are_judged_as_a_run_judges_them(twin):
+    right = {name: array.copy() for name, array in twin.expected.items()}
+    assert twin.check(right).passed
+    right["output_features"][0, 0, 0, 0] += 5
+    result = twin.check(right)
+    assert result.outcome is mt.Outcome.FAILED
+    assert "diff1" in repr(result)
+    assert result.explained
+
+
+def test_an_output_that_is_not_given_was_not_written(twin):
+    result = twin.check({"pos_memo": twin.expected["pos_memo"]})
+    assert (result.outcome, [cause.output for cause in result.causes]) == (mt.Outcome.FAILED, ["output_features"])
+
+
+@pytest.mark.parametrize(
+    ("outputs", "message"),
+    [
+        ({"output": np.zeros(1)}, "there is no output 'output'; it has output_features, pos_memo."),
+        (
+            {"output_features": np.zeros((2, 8, 8, 5))},
+            r"output_features must be float32 \[2, 8, 8, 5\], not float64 \[2, 8, 8, 5\]",
+        ),
+        ({"output_features": np.zeros((2, 8), np.float32)}, r"not float32 \[2, 8\]"),
+    ],
+)
+def test_outputs_that_do_not_fit_are_refused(twin, outputs, message):
+    with pytest.raises(UsageError, match=message):
+        twin.check(outputs)
+
+
+def test_a_call_is_what_a_backend_gets(twin):
+    call = twin.call()
+    assert mt.NumpyBackend().run(call) == mt.Status.SUCCESS
+    assert twin.check({name: call.array(name) for name in call.outputs}).passed
+    again = twin.call()
+    assert np.isnan(again.array("output_features")).all(), "another call has poison of its own"
+
+
+def test_the_reference_answers_a_call(twin):
+    baseline = mt.reference(twin.call())
+    assert (baseline.outputs["pos_memo"] == twin.expected["pos_memo"]).all()
+
+
+def test_the_reference_refuses_what_the_operator_refuses():
+    (case,) = mt.cases(NEGATIVE)
+    with pytest.raises(UsageError, match="computes nothing for this call: it answers BAD_PARAM"):
+        mt.reference(case.call())
+
+
+def test_a_run_gives_a_report():
+    told = []
+    report = mt.run(TWIN, NEGATIVE, on_result=told.append)
+    assert [result.case for result in report.results] == [TWIN, NEGATIVE]
+    assert [result.case for result in told] == [TWIN, NEGATIVE]
+    assert report.passed
+    assert report[TWIN].passed
+    assert repr(report) == "<RunReport of 2 cases on numpy: 2 passed>"
+
+
+def test_an_object_is_a_backend(scaled_report):
+    assert not scaled_report.passed
+    assert [result.case for result in scaled_report.failures] == [result.case for result in scaled_report.results]
+    assert any("is scaled by 1.01" in headline for headline in scaled_report.headlines)
+    assert {result.repro for result in scaled_report.results} == {""}
+
+
+def test_a_backend_by_name_is_isolated_and_can_have_workers(tmp_path):
+    file = tmp_path / "kernels.py"
+    file.write_text("import mluops_gtest as mt\n\nbackend = mt.NumpyBackend()\n")
+    report = mt.run(TWIN, NEGATIVE, backend=str(file), jobs=2, timeout=60)
+    assert report.passed
+    assert report.backend["isolated"] is True
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"backend": Scaled(), "jobs": 2}, "jobs: this needs worker processes"),
+        ({"backend": Scaled(), "isolate": True}, "cannot move into another one"),
+        ({"backend": object()}, "It has no `name`"),
+        ({"backend": "numpy", "timeout": 3.0}, "timeout: this needs worker processes"),
+        ({"jobs": 0}, "jobs=0 is too small"),
+        ({"jobs": 2, "devices": [0], "isolate": True}, "Use either jobs or devices"),
+        ({"jobs": 2, "perf": True, "isolate": True}, "times one call at a time"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(arguments, message):
+    with pytest.raises(mt.HarnessError, match=message):
+        mt.run(TWIN, **arguments)
+
+
+def test_a_selection_without_cases_is_an_error():
+    with pytest.raises(NothingSelectedError):
+        mt.cases("no_such_operator")
+
+
+def test_results_are_written_as_they_come_and_read_back(tmp_path):
+    report = mt.run(TWIN, out=tmp_path / "results")
+    loaded = RunReport.load(tmp_path / "results")
+    assert [result.case for result in loaded.results] == [TWIN]
+    assert {path.name for path in (tmp_path / "results").iterdir()} >= {"run.json", "results.jsonl", "report.json"}
+    with pytest.raises(UsageError, match="already holds a run"):
+        mt.run(TWIN, out=tmp_path / "results")
+    saved = report.save(tmp_path / "saved")
+    assert RunReport.load(saved).summary == report.summary
+    with pytest.raises(UsageError, match="overwrite=True"):
+        report.save(saved)
+    report.save(saved, overwrite=True)
+
+
+def test_a_report_is_rendered_in_every_format(scaled_report):
+    assert "<html" in scaled_report.render("html")
+    assert scaled_report.render("markdown").startswith("#")
+    assert json.loads(scaled_report.render("json"))["summary"] == {"failed": len(scaled_report.results)}
+
+
+def test_the_gate_decides(scaled_report):
+    fine = mt.run("voxel_pooling_forward", tags=["smoke"])
+    assert mt.decide(scaled_report, fine, cross_backend=True).blocked
+    assert not mt.decide(fine, fine).blocked
+
+
+def test_cases_are_made_and_compared(tmp_path):
+    assert mt.generate_cases(TWIN, check=True) == []
+    assert mt.generate_cases(TWIN, out=tmp_path) == []
+    assert (tmp_path / f"{TWIN}.prototxt").is_file()
+    (tmp_path / f"{TWIN}.prototxt").write_text("op_name: 'spoiled'")
+    (problem,) = mt.generate_cases(TWIN, out=tmp_path, check=True)
+    assert TWIN in problem
+
+
+def test_arrays_are_compared_without_a_case():
+    right = np.arange(1, 9, dtype=np.float32)
+    assert mt.compare(right, right, {"diff1": 0.0})
+    wrong = right.copy()
+    wrong[3] = 5
+    found = mt.compare(wrong, right, {"diff1": 1e-3, "diff3": 0.5})
+    assert not found
+    assert (found.index, found.got, found.expected, found.unequal) == ((3,), 5, 4, 1)
+    assert repr(found) == (
+        "<failed: diff1 0.02778 > 0.001, diff3 0.25 ≤ 0.5; 1 of 8 elements differ; worst at [3]: 5.0, expected 4.0>"
+    )
+
+
+@pytest.mark.parametrize(
+    ("got", "expected", "arguments", "message"),
+    [
+        (np.zeros(2, np.float64), np.zeros(2, np.float32), {}, "both must be float32 of one shape"),
+        (np.zeros(3, np.float32), np.zeros(2, np.float32), {}, "both must be float32 of one shape"),
+        (np.zeros(2, np.uint16), np.zeros(2, np.uint16), {}, "name the type that it stands for"),
+        (np.zeros(2, np.uint16), np.zeros(2, np.uint16), {"dtype": "bf"}, "unknown; known are half"),
+        (np.zeros(2, np.float32), np.zeros(2, np.float32), {"criteria": {"diff9": 0}}, "'diff9' is unknown"),
+        (np.zeros(2, np.float32), np.zeros(2, np.float32), {"criteria": {}}, "give at least one"),
+    ],
+)
+def test_arrays_that_cannot_be_compared_are_refused(got, expected, arguments, message):
+    with pytest.raises(UsageError, match=message):
+        mt.compare(got, expected, **({"criteria": {"diff1": 0.0}} | arguments))
+
+
+def test_bits_of_a_type_that_numpy_lacks_are_compared():
+    one, next_to_one = np.uint16([0x3F80]), np.uint16([0x3F81])
+    assert mt.compare(one, next_to_one, {"diff3": 0.01}, dtype="bfloat16")
+    assert not mt.compare(one, next_to_one, {"diff3": 0.001}, dtype="bfloat16")
+
+
+def test_nothing_compared_is_not_passed():
+    empty = np.zeros(0, np.float32)
+    assert not mt.compare(empty, empty, {"diff1": 0.0})
+
+
+def test_a_notebook_shows_the_summary_and_the_pictures(scaled_report, twin):
+    page = scaled_report._repr_html_()
+    assert "<b>2 cases on scaled</b>" in page
+    assert page.count("<svg") >= 2
+    assert "is scaled by 1.01" in page
+    assert "wrong elements of output_features" in scaled_report.failures[0]._repr_html_()
+    assert "2 × 96 × 3" in twin._repr_html_()
+    assert "<script" not in page
+
+
+def test_a_notebook_escapes_what_comes_from_outside(scaled_report):
+    spoiled = replace(scaled_report, backend={"name": "<script>alert(1)</script>"})
+    assert "<script>" not in spoiled._repr_html_()
+
+
+@pytest.mark.slow
+def test_neither_click_nor_rich_is_needed():
+    program = f"""
+        import sys
+
+        class Blocked:
+            def find_spec(self, name, path=None, target=None):
+                if name.partition(".")[0] in ("click", "rich"):
+                    raise ImportError(name)
+
+        sys.meta_path.insert(0, Blocked())
+        import mluops_gtest as mt
+
+        assert "numpy" not in sys.modules
+        report = mt.run({TWIN!r})
+        report._repr_html_()
+        report.render("html")
+        mt.decide(report, report)
+        mt.generate_cases({TWIN!r}, check=True)
+        assert report.passed
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")

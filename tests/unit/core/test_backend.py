@@ -1,0 +1,108 @@
+"""The backend contract: what is missing has its default, what does not fit is told."""
+
+import pytest
+
+from mluops_gtest.core.case import MEMBERS, OfferedBackend, misfits
+
+
+class Plain:
+    name = "plain"
+
+    def run(self, call):
+        return 0
+
+
+class Everything(Plain):
+    version = "1.2"
+    deterministic = False
+    precision = "tf32"
+    host_memory = False
+    is_reference = True
+    closed = False
+
+    def supports(self, operator):
+        return operator == "mine"
+
+    def workspace_size(self, call):
+        return 64
+
+    def healthy(self):
+        return False
+
+    def device_seconds(self):
+        return 0.5
+
+    def run_empty(self, call):
+        self.went = call
+
+    def close(self):
+        self.closed = True
+
+
+def test_what_a_backend_does_not_offer_has_a_default():
+    backend = OfferedBackend(Plain())
+    assert backend.members == ("name", "run")
+    assert (backend.version, backend.deterministic, backend.host_memory, backend.is_reference) == (
+        "",
+        True,
+        True,
+        False,
+    )
+    assert backend.precision == "float"
+    assert (backend.supports("any"), backend.workspace_size(None), backend.healthy()) == (True, 0, True)
+    assert backend.device_seconds() is None
+    backend.close()
+
+
+def test_what_a_backend_offers_is_asked():
+    own = Everything()
+    backend = OfferedBackend(own)
+    assert set(backend.members) == {member.name for member in MEMBERS}
+    assert (backend.version, backend.deterministic, backend.host_memory, backend.is_reference) == (
+        "1.2",
+        False,
+        False,
+        True,
+    )
+    assert backend.precision == "tf32"
+    assert (backend.supports("any"), backend.workspace_size(None), backend.healthy()) == (False, 64, False)
+    assert backend.device_seconds() == 0.5
+    assert backend.run_empty("a call") == 0
+    assert own.went == "a call"
+    backend.close()
+    assert own.closed
+    assert list(misfits(own)) == []
+
+
+@pytest.mark.parametrize("member", MEMBERS, ids=lambda member: member.name)
+def test_a_member_of_another_kind_is_told(member):
+    backend = type("Odd", (Everything,), {member.name: 3.5})()
+    (problem,) = misfits(backend)
+    assert f"`{member.signature}`" in problem
+
+
+@pytest.mark.parametrize("precision", ["half", {"voxel": "tf32"}, {"voxel": {"half": "half"}, "ball": "tf32"}, {}])
+def test_a_precision_for_all_by_operator_and_by_data_type(precision):
+    backend = type("Stated", (Plain,), {"precision": precision})()
+    assert OfferedBackend(backend).precision == precision
+    assert list(misfits(backend)) == []
+
+
+@pytest.mark.parametrize(
+    "precision",
+    [
+        *("fp8", 16, {"voxel": "fp8"}, None),
+        *({"voxel": {"half": "fp8"}}, {"voxel": {"int32": "half"}}, {"voxel": {"half": {"half": "half"}}}),
+    ],
+)
+def test_a_precision_that_is_none_is_told_and_counts_as_float(precision):
+    class Odd(Plain):
+        pass
+
+    Odd.precision = precision
+    assert OfferedBackend(Odd()).precision == "float"
+    (problem,) = misfits(Odd())
+    assert problem == (
+        "Its `precision` does not fit; it must be `precision: str | dict[str, str | dict[str, str]]`. "
+        "Precisions: float, tf32, bfloat16, half; data types: half, bfloat16, float, double."
+    )

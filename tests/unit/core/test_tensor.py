@@ -1,0 +1,57 @@
+"""Descriptors: exact counts, extents, strides."""
+
+import numpy as np
+import pytest
+
+from mluops_gtest.core.tensor import DType, Layout, TensorDesc
+
+
+def desc(dims, strides=None):
+    return TensorDesc(DType.FLOAT, Layout.ARRAY, dims, strides)
+
+
+@pytest.mark.parametrize(
+    ("dims", "strides", "strided", "extent"),
+    [
+        ((2, 3), None, False, 6),
+        ((2, 3), (3, 1), False, 6),
+        ((2, 3), (4, 1), True, 7),
+        ((2, 3), (1, 2), True, 6),
+        ((0, 3), (9, 9), False, 0),
+        ((1,), (2,), False, 1),
+        ((1, 3), (1000, 1), False, 3),
+        ((2, 1, 3), (3, 0, 1), False, 6),
+        ((2, 1, 3), (6, 6, 1), True, 9),
+        ((4, 1), (1, 2**40), False, 4),
+        ((4, 1), (2, 1), True, 7),
+        ((1, 1), (5, 7), False, 1),
+        ((), None, False, 1),
+    ],
+)
+def test_strides_and_extent(dims, strides, strided, extent):
+    assert desc(dims, strides).is_strided is strided
+    assert desc(dims, strides).extent == extent
+
+
+def test_counts_do_not_overflow():
+    assert desc((2**40, 2**40)).count == 2**80
+    assert desc((2**31,)).is_large
+    assert not desc((2**31 - 1,)).is_large
+
+
+def test_a_strided_view_reaches_the_right_elements():
+    flat = np.arange(7, dtype="<f4")
+    assert desc((2, 3), (4, 1)).view(flat).tolist() == [[0, 1, 2], [4, 5, 6]]
+
+
+def test_numbers_are_unique_and_words_are_found_again():
+    assert len({d.schema_number for d in DType}) == len(DType)
+    assert all(DType.named(d.value) is d for d in DType)
+    assert all(Layout.named(layout.value) is layout for layout in Layout)
+    assert all(len(d.poison) == d.itemsize for d in DType)
+
+
+@pytest.mark.parametrize(("step", "expected"), [(1, [[0, 1]]), (2, [[0, 2]])])
+def test_the_stride_of_a_single_row_may_be_anything(step, expected):
+    one_row = desc((1, 2), (2**63 - 1, step))
+    assert one_row.view(np.arange(one_row.extent, dtype="<f4")).tolist() == expected

@@ -1,0 +1,241 @@
+"""Failures by their causes: what is told over cases is true of all of them, and shown by one of which it is."""
+
+import numpy as np
+import pytest
+
+from mluops_gtest.core.call import Status
+from mluops_gtest.core.explanation import AsIf, Explanation, Fitted, TurnedZero, Where
+from mluops_gtest.core.outcome import Outcome
+from mluops_gtest.core.reasons.explained import headline_words, support_words
+from mluops_gtest.core.result import CaseInfo, CaseResult, Reading, TensorInfo
+from mluops_gtest.judging.explaining import explained, scalar_explained
+from mluops_gtest.judging.groups import cause_groups
+from mluops_gtest.judging.value_laws import WrongOutput
+
+SHAPES = {"op": {"x": "[L]"}}
+
+
+def case(name, *found, length=8, outcome=None, **params):
+    """A result with these wrong outputs; without any it passed."""
+    outcome = outcome or (Outcome.FAILED if found else Outcome.PASSED)
+    tensors = (TensorInfo("x", "float", "ARRAY", (length,)),)
+    info = CaseInfo(inputs=tensors, outputs=(TensorInfo("y", "float", "ARRAY", (length, 3)),), params=params)
+    readings = () if found else tuple(Reading(output, "diff1", 0.0, 0.0, True) for output in ("y", "z", "n"))
+    return CaseResult(
+        f"op/{name}",
+        "op",
+        (),
+        outcome,
+        Status.SUCCESS,
+        Status.SUCCESS,
+        readings=readings,
+        explained=found,
+        info=info,
+        compared=True,
+    )
+
+
+def wrong(output, evaluated, baseline):
+    """What is said of an output."""
+    out = WrongOutput(evaluated, baseline, evaluated != baseline, "equality", epsilon=2.0**-52)
+    return explained(out, output, lambda index: (str(evaluated[index]), str(baseline[index])))
+
+
+def row_zero(output="y", row=0, rows=6, seed=0):
+    baseline = np.random.default_rng(seed).uniform(1, 2, (rows, 5))
+    evaluated = baseline.copy()
+    evaluated[row] = 0
+    return wrong(output, evaluated, baseline)
+
+
+def last_nan():
+    baseline = np.random.default_rng(0).uniform(1, 2, (3, 4, 5))
+    evaluated = baseline.copy()
+    evaluated[..., -1] = np.nan
+    return wrong("y", evaluated, baseline)
+
+
+def scattered(output="y", seed=0, size=40):
+    """Values that nothing explains, at places that nothing describes."""
+    random = np.random.default_rng(seed)
+    baseline = random.uniform(1, 2, (size, 3))
+    evaluated = np.where(random.random(baseline.shape) < 0.4, random.uniform(-9, 9, baseline.shape), baseline)
+    return wrong(output, evaluated, baseline)
+
+
+def groups(*results):
+    return cause_groups([one for one in results if one.outcome.blocks], results, SHAPES)
+
+
+def told(*results):
+    heads = [group.headline for group in groups(*results) if group.headline is not None]
+    return {headline_words(head): support_words(head) for head in heads}
+
+
+LONG = [case(f"long_{n}", row_zero(), length=n) for n in (1025, 1026, 1500, 2000, 2049, 4096)]
+SHORT = [case(f"short_{n}", length=n) for n in range(1, 66)]
+
+
+def test_a_group_alone_says_when_it_passes():
+    assert told(*LONG, *SHORT) == {
+        "op: y[0] is zero, when L ≥ 1025 (6 of 6)": (
+            "fails when L ≥ 1025 (6 of 6), passes when L ≤ 65 (65); nothing between was run",
+        )
+    }
+
+
+def test_failures_of_other_groups_are_counted_and_nothing_passes_where_they_are():
+    others = [case(f"other_{n}", last_nan(), length=n) for n in (12000, 65, 3, 40)]
+    assert told(*LONG, *SHORT, *others) == {
+        "op: y[0] is zero, when L ≥ 1025 (7 of 7)": (
+            "fails when L ≥ 1025 (7 of 7); of the others 65 pass and 3 fail in other ways",
+        ),
+        "op: y[:, :, 4] is NaN": (),
+    }
+
+
+@pytest.mark.parametrize("outcome", [Outcome.CRASHED, Outcome.XFAILED, Outcome.MEMORY])
+def test_failures_without_an_explanation_are_counted_as_well(outcome):
+    words = told(*LONG, *SHORT, case("crash", length=30, outcome=outcome))
+    (support,) = words["op: y[0] is zero, when L ≥ 1025 (6 of 6)"]
+    assert support.endswith("of the others 65 pass and 1 fail in other ways")
+
+
+def test_a_failure_among_those_that_keep_the_rule_leaves_the_rest_as_it_was():
+    (support,) = told(*LONG, *SHORT, case("crash", length=3000, outcome=Outcome.CRASHED)).get(
+        "op: y[0] is zero, when L ≥ 1025 (7 of 7)"
+    )
+    assert support == "fails when L ≥ 1025 (7 of 7), passes when L ≤ 65 (65); nothing between was run"
+
+
+def test_one_value_of_many_is_no_condition():
+    """All cases of one family fail, which has one radius: so has each of the others."""
+    failing = [case(f"f_{n}", row_zero(), length=8 + n, radius=1.75) for n in range(9)]
+    passing = [case(f"p_{n}", length=8 + n % 20, radius=0.25 + n / 8) for n in range(60) if n != 12]
+    assert told(*failing, *passing) == {"op: y[0] is zero": ()}
+
+
+def test_a_mode_is_a_condition():
+    failing = [case(f"f_{n}", row_zero(), length=8 + n, mode=1) for n in range(9)]
+    passing = [case(f"p_{n}", length=8 + n % 20, mode=n % 2 * 2) for n in range(60)]
+    assert list(told(*failing, *passing)) == ["op: y[0] is zero, when mode = 1 (9 of 9)"]
+
+
+def test_cases_that_are_declared_alike_are_one_observation():
+    """Twelve cases of one shape and two of another fail: that their radius is large shows in two shapes alone."""
+    failing = [case(f"f_{n}", row_zero(), length=9 + n % 2, radius=2.5 + n % 2) for n in range(14)]
+    passing = [case(f"p_{n}", length=8 + n % 3, radius=0.5 + n % 3 / 8) for n in range(60)]
+    assert told(*failing, *passing) == {"op: y[0] is zero": ()}
+
+
+def zero_along(axes):
+    """Exact where a row is cleared, twice in different words."""
+    return Explanation("y", axes, 1, "equality", (Fitted(TurnedZero(), Where(), lawful=1, sure=True),))
+
+
+def test_what_says_the_same_is_one_group():
+    """Places tell three kinds of rows apart; the rest has the law and no place, whether it comes first or last."""
+    results = [case(f"a_{n}", row_zero(row=0, seed=n)) for n in range(8)]
+    results += [case(f"b_{n}", row_zero(row=-1, seed=n)) for n in range(8)]
+    results += [case(f"c_{n}", zero_along((n + 2,))) for n in range(20)]
+    heads = [(g.headline.output, g.headline.law, g.headline.where) for g in groups(*results)]
+    assert len(heads) == len(set(heads))
+
+
+@pytest.mark.parametrize("number", [1, 2, 5])
+def test_cases_that_tell_nothing_are_not_counted_under_a_cause(number):
+    """They may be wrong for another reason, also where the cause spoils the same output."""
+    lawful = [case(f"a_{n}", row_zero(seed=n), scattered("z", n)) for n in range(9)]
+    for output in "yz":
+        vague = [case(f"b_{n}", scattered(output, n)) for n in range(number)]
+        first, second = groups(*lawful, *vague)
+        assert headline_words(first.headline) == "op: y[0] is zero; z is wrong, too"
+        assert [one.case for one in first.members] == [one.case for one in lawful]
+        assert [one.case for one in second.members] == [one.case for one in vague]
+
+
+def test_the_law_at_another_place_is_another_cause():
+    first = [case(f"a_{n}", row_zero(seed=n)) for n in range(20)]
+    (other,) = groups(*first, case("b", row_zero(row=3)))[1:]
+    assert headline_words(other.headline) == "op: y[3] is zero"
+
+
+def test_an_example_shows_what_the_headline_says():
+    """The smallest case is the one of four of which it does not hold."""
+    small = case("small", scattered(seed=1), length=1)
+    holding = [case(f"case_{n}", row_zero(seed=n), length=10 + n) for n in range(3)]
+    group, other = groups(small, *holding)
+    assert headline_words(group.headline) == "op: y[0] is zero"
+    assert group.examples == tuple(holding)
+    assert other.examples == (small,)
+
+
+def test_an_example_tells_the_law_itself_where_one_does():
+    """One element that is halved may be halved by chance."""
+
+    def halved(count):
+        baseline = np.array([3.0, 5.0, 7.0, 11.0, 13.0, 17.0])[:count]
+        return wrong("y", baseline / 2, baseline)
+
+    small, *large = case("a", halved(1), length=4), *(case(f"b_{n}", halved(6), length=9) for n in "123")
+    (group,) = groups(small, *large)
+    assert headline_words(group.headline) == "op: all of y is scaled by 0.5"
+    assert group.examples == (*large, small)
+
+
+def test_a_wrong_number_comes_before_what_follows_from_it():
+    """Many elements are wrong where one count is, and their law says more."""
+    results = [case(f"a_{n}", row_zero(seed=n), scalar_explained("n", 7 - n, 9 + n)) for n in range(1, 7)]
+    (group,) = groups(*results)
+    assert headline_words(group.headline) == "op: n is too small; y is wrong, too"
+
+
+def test_a_number_that_is_off_by_one_amount_says_so():
+    results = [case(f"a_{n}", row_zero(seed=n), scalar_explained("n", 7 + n, 9 + n)) for n in range(6)]
+    assert list(told(*results)) == ["op: n is 2 too small; y is wrong, too"]
+
+
+def test_a_mistake_with_a_name_comes_before_the_number():
+    named = Explanation("y", (4,), 4, "equality", (Fitted(AsIf("pad is ignored"), Where(), lawful=4, sure=True),))
+    results = [case(f"a_{n}", named, scalar_explained("n", n, 2 * n)) for n in range(1, 5)]
+    assert list(told(*results)) == ["op: all of y is as if pad is ignored; n is wrong, too"]
+
+
+def test_wrong_elements_that_fill_whole_lines_are_told_so():
+    def lines(seed, tail):
+        random = np.random.default_rng(seed)
+        baseline = random.uniform(1, 2, (20, 6))
+        starts = np.where(random.random(20) < 0.5, random.integers(1, 6, 20) if tail else 0, 6)
+        return wrong("y", np.where(np.arange(6) < starts[:, None], baseline, random.uniform(-9, 9, (20, 6))), baseline)
+
+    whole = [case(f"a_{seed}", lines(seed, False)) for seed in range(4)]
+    tails = [case(f"b_{seed}", lines(seed, True)) for seed in range(4)]
+    assert list(told(*whole)) == ["op: whole lines of y along axis 1 are wrong"]
+    assert list(told(*tails)) == ["op: the ends of lines of y along axis 1 are wrong"]
+    assert list(told(*whole, *(case(f"c_{seed}", scattered(seed=seed)) for seed in range(2)))) != list(told(*whole))
+
+
+def test_a_number_is_told_wrong_of_those_cases_alone_in_which_it_is():
+    """What follows from a mistake may be wrong where the number is not."""
+    results = [case(f"a_{n}", scalar_explained("n", n, 7), scattered("z", n)) for n in (4, 5, 9, 11, 14, 18)]
+    results += [case(f"b_{n}", scattered("z", n)) for n in range(3)]
+    number, other = told(*results)
+    assert number == "op: n is wrong; z is wrong, too"
+    assert other.startswith("op: elements of z")
+
+
+def test_one_element_is_named_by_its_place_in_memory():
+    """A tile of 64 elements ends there, whatever the shape."""
+
+    def wrong_at_64(factor, *shape):
+        baseline = np.random.default_rng(len(shape)).uniform(1, 2, shape)
+        evaluated = baseline.copy()
+        evaluated.reshape(-1)[64] *= factor
+        return wrong("y", evaluated, baseline)
+
+    results = [
+        case("a", wrong_at_64(np.pi, 10, 7)),
+        case("b", wrong_at_64(-1 / np.pi, 9, 15)),
+        case("c", wrong_at_64(1 / np.e, 70, 2)),
+    ]
+    assert list(told(*results)) == ["op: element 64 of y (flat) is wrong"]

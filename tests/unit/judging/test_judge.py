@@ -1,0 +1,198 @@
+"""From what a backend left in the buffers to a verdict: each finding as the cause that it is."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mluops_gtest.core import cause as c
+from mluops_gtest.core.buffers import fill, pattern_of
+from mluops_gtest.core.call import Status
+from mluops_gtest.core.operator import CheckVerdict
+from mluops_gtest.core.outcome import Outcome
+from mluops_gtest.core.result import CaseResult
+from mluops_gtest.core.tensor import Criterion, CriterionKind, DType, exact
+from mluops_gtest.judging.elementwise_check import expectation_of
+from mluops_gtest.judging.verdict import Judgement, judge_untouched, judge_values, judged, wanted_criteria
+from tests.unit.running.small_operator import DOUBLES, NEAR, doubling, tensor
+
+RIGHT = (2.0, 4.0, 6.0, 8.0)
+CASE = doubling(count=4)
+BLANK = CaseResult("doubles/a", "doubles", (), Outcome.SKIPPED, Status.SUCCESS, Status.SUCCESS)
+POISON = np.frombuffer(DType.FLOAT.poison, "<f4")[0]
+
+
+def judge(values, *, case=CASE, scalars=None, operator=DOUBLES, bitwise=False):
+    expectation = expectation_of(case, operator)
+    scalars = {"count": 4} if scalars is None else scalars
+    return judge_values(case, operator, expectation, {"y": np.array(values, "<f4")}, scalars, bitwise=bitwise)
+
+
+def test_what_agrees_passes_without_a_cause():
+    judgement = judge(RIGHT)
+    assert (judgement.outcome, judgement.causes) == (Outcome.PASSED, ())
+    assert [(r.output, r.criterion, r.value, r.within) for r in judgement.readings] == [
+        ("count", "exact", 0.0, True),
+        ("y", "diff1", 0.0, True),
+        ("y", "diff2", 0.0, True),
+    ]
+    assert judged(BLANK, judgement).fingerprint == ""
+
+
+def test_what_is_beyond_its_criteria_is_told_with_its_places():
+    judgement = judge((2.0, 4.0, 6.0, 18.0))
+    (cause,) = judgement.causes
+    assert isinstance(cause, c.Exceeded)
+    assert (cause.output, cause.differing) == ("y", c.Places(1, 4, 3, 3))
+    assert (cause.finite_only, cause.equality, cause.beyond, cause.bits_unequal) == (False, False, 1, 1)
+    assert [(one.criterion, one.value, one.threshold) for one in cause.criteria] == [
+        ("diff1", pytest.approx(0.5), 1e-3),
+        ("diff2", pytest.approx(math.sqrt(100 / 120)), 1e-3),
+    ]
+    result = judged(BLANK, judgement)
+    assert result.outcome is Outcome.FAILED
+    assert (result.worst.index, result.worst.evaluated, result.worst.baseline) == ((3,), "18.0", "8.0")
+    assert result.fingerprint.startswith("v1:")
+    assert result.compared
+
+
+def test_a_value_that_became_infinite_says_so_and_no_criterion_is_blamed():
+    (cause,) = judge((2.0, math.inf, 6.0, 8.0)).causes
+    assert cause == c.NonFinite("y", 1, 1, ("diff1", "diff2"), c.Places(1, 4, 1, 1))
+
+
+def test_beside_an_infinite_value_the_finite_ones_are_measured():
+    mismatch, exceeded = judge((0.0, math.nan, 0.0, 0.0)).causes
+    assert isinstance(mismatch, c.NonFinite)
+    assert exceeded.finite_only
+    assert [one.value for one in exceeded.criteria] == pytest.approx([1.0, 1.0])
+
+
+def test_unwritten_elements_come_before_any_comparison():
+    judgement = judge((2.0, POISON, POISON, 8.0))
+    assert judgement.causes == (c.Unwritten("y", c.Places(2, 4, 1, 2), (1,)),)
+    assert [reading.output for reading in judgement.readings] == ["count"]
+
+
+@pytest.mark.parametrize(
+    ("scalars", "cause"),
+    [
+        ({}, c.ScalarMissing("count", 4)),
+        ({"count": 5}, c.ScalarWrong("count", "5", 4)),
+        ({"count": 10**400}, c.ScalarWrong("count", str(10**400), 4)),
+    ],
+)
+def test_a_result_that_is_no_tensor_is_compared_exactly(scalars, cause):
+    judgement = judge(RIGHT, scalars=scalars)
+    assert judgement.causes == (cause,)
+    assert not judgement.readings[0].within
+
+
+def test_bits_count_where_they_are_asked_and_are_a_note_where_not():
+    case = doubling(x=(0.0, 1.0), count=2, criteria=(exact(),))
+    told = judge((-0.0, 2.0), case=case, scalars={"count": 2})
+    assert (told.outcome, told.causes) == (Outcome.PASSED, ())
+    assert told.notes == ["y: 1 element is equal but not bit for bit (−0, NaN payloads)"]
+    asked = judge((-0.0, 2.0), case=case, scalars={"count": 2}, bitwise=True)
+    assert (asked.outcome, asked.causes) == (Outcome.FAILED, (c.BitsUnequal("y", 1),))
+
+
+def test_agreement_with_a_constant_is_suspect_unless_it_is_meant():
+    case = doubling(x=(1.0, 1.0), count=2)
+    judgement = judge((2.0, 2.0), case=case, scalars={"count": 2})
+    assert (judgement.outcome, judgement.causes) == (Outcome.SUSPECT, (c.ConstantBaseline("y"),))
+    meant = replace(case, expect=replace(case.expect, degenerate="all ones"))
+    assert judge((2.0, 2.0), case=meant, scalars={"count": 2}).outcome is Outcome.PASSED
+
+
+def beside(x, z):
+    """Doubling with a second output, on data of which each may be constant; both come back right."""
+    operator = replace(DOUBLES, outputs=(*DOUBLES.outputs, replace(DOUBLES.outputs[0], id="z")))
+    case = doubling(x=x, count=2)
+    case = replace(case, outputs=(*case.outputs, tensor("z", z)), criteria=((), ()))
+    arrays = {one.id: one.values for one in case.outputs}
+    return judge_values(case, operator, expectation_of(case, operator), arrays, {"count": 2}, bitwise=False)
+
+
+def test_a_constant_output_beside_one_that_varies_is_a_remark():
+    judgement = beside((1.0, 1.0), (3.0, 4.0))
+    assert judgement.outcome is Outcome.PASSED
+    assert judgement.notes == ["the baseline of y is constant, so agreement proves nothing; other outputs vary"]
+
+
+def test_where_no_compared_output_varies_each_is_told():
+    judgement = beside((1.0, 1.0), (3.0, 3.0))
+    assert judgement.outcome is Outcome.SUSPECT
+    assert judgement.causes == (c.ConstantBaseline("y"), c.ConstantBaseline("z"))
+
+
+def test_an_output_that_varies_and_is_not_compared_clears_nothing():
+    operator = replace(DOUBLES, outputs=(*DOUBLES.outputs, replace(DOUBLES.outputs[0], id="z")))
+    case = doubling(x=(1.0, 1.0), count=2)
+    case = replace(case, outputs=(*case.outputs, tensor("z", (3.0, 4.0))), criteria=((), None))
+    arrays = {one.id: one.values for one in case.outputs}
+    judgement = judge_values(case, operator, expectation_of(case, operator), arrays, {"count": 2}, bitwise=False)
+    assert (judgement.outcome, judgement.causes) == (Outcome.SUSPECT, (c.ConstantBaseline("y"),))
+
+
+DIFF3 = (Criterion(CriterionKind.DIFF3, 0.0),)
+MAXAPE = (Criterion(CriterionKind.DIFF1, 1.0), Criterion(CriterionKind.MAXAPE, 0.0))
+TIGHT = (Criterion(CriterionKind.DIFF1, 0.0), Criterion(CriterionKind.DIFF3, 1e-9))
+
+
+@pytest.mark.parametrize(
+    ("named", "own", "dtype", "recomputed", "wanted"),
+    [
+        pytest.param(DIFF3, NEAR, DType.FLOAT, True, NEAR, id="bits of what is recomputed and rounded"),
+        pytest.param(MAXAPE, NEAR, DType.FLOAT, True, NEAR, id="under its older name, beside others"),
+        pytest.param(DIFF3, NEAR, DType.FLOAT, False, DIFF3, id="bits that the file stores"),
+        pytest.param(DIFF3, DIFF3, DType.FLOAT, True, DIFF3, id="bits that the operator copies"),
+        pytest.param(TIGHT, NEAR, DType.FLOAT, True, TIGHT, id="any other criterion stands"),
+        pytest.param((), NEAR, DType.FLOAT, True, NEAR, id="none"),
+        pytest.param(NEAR, NEAR, DType.INT32, True, DIFF3, id="integers"),
+    ],
+)
+def test_what_a_file_names_stands_unless_it_asks_for_bits_that_nobody_owes(named, own, dtype, recomputed, wanted):
+    spec = replace(DOUBLES.outputs[0], criteria={dtype: own})
+    assert wanted_criteria(dtype, named, spec, recomputed=recomputed) == wanted
+
+
+def test_a_failure_outweighs_a_suspicion():
+    case = doubling(x=(1.0, 1.0), count=2)
+    judgement = judge((5.0, 2.0), case=case, scalars={"count": 2})
+    assert judgement.outcome is Outcome.FAILED
+    assert [type(cause) for cause in judgement.causes] == [c.Exceeded]
+
+
+def test_without_a_criterion_nothing_is_proved():
+    operator = replace(DOUBLES, outputs=(replace(DOUBLES.outputs[0], criteria={}),))
+    judgement = judge(RIGHT, operator=operator)
+    assert (judgement.outcome, judgement.causes) == (Outcome.SUSPECT, (c.NoCriterion("y", "float"),))
+
+
+def test_an_output_that_is_not_compared_is_a_note():
+    judgement = judge((0.0, 0.0, 0.0, 0.0), case=replace(CASE, criteria=(None,)))
+    assert judgement.notes == ["y is not compared (threshold_use: 0)"]
+    assert judgement.outcome is Outcome.PASSED
+
+
+def test_nothing_compared_is_suspect():
+    assert (Judgement().outcome, Judgement().causes) == (Outcome.SUSPECT, (c.NothingCompared(),))
+
+
+class TestUntouched:
+    answer = CheckVerdict(Status.BAD_PARAM, "sign_positive")
+
+    def left(self, *written):
+        buffer = np.empty(4, "<f4")
+        fill(buffer.view(np.uint8), pattern_of(DType.FLOAT, None))
+        buffer[list(written)] = 1.0
+        return judge_untouched(CASE, DOUBLES, {"y": buffer}, self.answer)
+
+    def test_a_call_that_fails_may_write_nothing(self):
+        cause = c.WrittenAnyway("y", c.Places(2, 4, 1, 3), "BAD_PARAM", "sign_positive")
+        assert self.left(1, 3).causes == (cause,)
+
+    def test_what_is_left_alone_passes(self):
+        assert (self.left().outcome, self.left().causes) == (Outcome.PASSED, ())

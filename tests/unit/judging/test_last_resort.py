@@ -1,0 +1,156 @@
+"""Where neither a law nor an exact set is found: how many, from where to where, and what all of them have in common."""
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mluops_gtest.base.errors import ContentError
+from mluops_gtest.base.typed_files import Source
+from mluops_gtest.core.explanation import Explanation, Law, RoundedInputs, RoundedTo
+from mluops_gtest.core.reasons.explained import explanation_words
+from mluops_gtest.judging.explaining import explained, scalar_explained
+from mluops_gtest.judging.value_laws import WrongOutput
+from mluops_gtest.judging.where import indices_of
+from mluops_gtest.results.checks import check_explanation
+
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def explain(wrong, seed=0, baseline=None):
+    """Integers of no law at the wrong places."""
+    rng = np.random.default_rng(seed)
+    baseline = rng.integers(-1000, 1000, wrong.shape) if baseline is None else baseline
+    other = rng.integers(-1000, 1000, wrong.shape)
+    evaluated = np.where(wrong, np.where(other == baseline, 7777, other), baseline).astype("i4")
+    out = WrongOutput(evaluated, baseline.astype("i4"), wrong, "equality")
+    return explained(out, "out", lambda index: (str(evaluated[index]), str(baseline[index])))
+
+
+def some(shape, places, share=0.5, seed=1):
+    """A mask of some of the elements at the places."""
+    wrong = np.zeros(shape, bool)
+    wrong[places] = np.random.default_rng(seed).random(wrong[places].shape) < share
+    return wrong
+
+
+def ends(wrong):
+    first, *_, last = np.argwhere(wrong).tolist()
+    return f", from out{first} to out{last}"
+
+
+REGULAR = [
+    ((8, 40), np.s_[3], "out[3]", 40),
+    ((8, 2048), np.s_[:, 1024:], "out[:, {first}:{stop}]", None),
+    ((6, 1024), np.s_[:, ::64], "out[:, ::64]", 96),
+    ((9, 600), np.s_[:, 7::50], "out[:, 7::50]", 108),
+    ((100, 30), np.s_[[3, 17, 40, 41]], "out[[3, 17, 40, 41]]", 120),
+]
+
+
+@pytest.mark.parametrize(("shape", "places", "words", "inside"), REGULAR)
+def test_what_all_wrong_elements_have_in_common_is_told(shape, places, words, inside):
+    wrong = some(shape, places)
+    found = explain(wrong)
+    along = np.flatnonzero(wrong.any(axis=0))
+    words = words.format(first=along[0], stop=along[-1] + 1 if along[-1] + 1 < shape[-1] else "")
+    inside = inside or shape[0] * (along[-1] + 1 - along[0])
+    assert explanation_words(found) == f"{wrong.sum()} of the {inside} elements of {words} are wrong{ends(wrong)}"
+    assert explanation_words(found, "zh") == (
+        f"{words} 的 {inside} 个元素中有 {wrong.sum()} 个有误，"
+        f"从 out{np.argwhere(wrong)[0].tolist()} 到 out{np.argwhere(wrong)[-1].tolist()}"
+    )
+
+
+def test_blocks_of_a_tile_are_told():
+    wrong = np.zeros((4, 1024), bool)
+    rng = np.random.default_rng(2)
+    for start in range(0, 1024, 64):
+        wrong[:, start + 48 : start + 64] = rng.random((4, 16)) < 0.3
+    found = explain(wrong)
+    assert (
+        explanation_words(found)
+        == f"{wrong.sum()} of the 1024 elements of out[:, 48:64 + k * 64] are wrong{ends(wrong)}"
+    )
+
+
+def test_a_period_in_memory_is_told():
+    wrong = np.zeros((30, 50), bool)
+    wrong.reshape(-1)[5::77] = np.random.default_rng(2).random(20) < 0.8
+    found = explain(wrong)
+    first, last = np.flatnonzero(wrong)[[0, -1]]
+    stop = "" if last + 77 >= wrong.size else last + 1
+    assert f"elements of out.flat[{first}:{stop}:77] are wrong" in explanation_words(found)
+
+
+def test_a_common_right_value_is_told():
+    rng = np.random.default_rng(5)
+    baseline = rng.integers(-1000, 1000, (40, 50))
+    wrong = (baseline < 0) & (rng.random(baseline.shape) < 0.1)
+    found = explain(wrong, baseline=baseline)
+    number = np.count_nonzero(baseline < 0)
+    assert explanation_words(found) == (
+        f"{wrong.sum()} of the {number} elements of out where negative values belong are wrong{ends(wrong)}"
+    )
+
+
+def test_scattered_elements_have_a_number_and_two_ends():
+    wrong = np.random.default_rng(3).random((50, 50)) < 0.02
+    assert explanation_words(explain(wrong)) == f"{wrong.sum()} scattered elements of out are wrong{ends(wrong)}"
+
+
+@given(SEEDS, st.sampled_from([(60,), (9, 40), (3, 4, 30)]), st.sampled_from([0.03, 0.2, 0.6]), st.data())
+def test_a_regularity_is_true_of_every_wrong_element(seed, shape, share, data):
+    rng = np.random.default_rng(seed)
+    wrong = np.zeros(shape, bool)
+    step, start = data.draw(st.sampled_from([1, 1, 2, 3, 8])), data.draw(st.integers(0, 7))
+    wrong[..., start::step] = rng.random(wrong[..., start::step].shape) < share
+    if not wrong.any():
+        return
+    found = explain(wrong, seed)
+    assert (found.first, found.last) == (tuple(np.argwhere(wrong)[0]), tuple(np.argwhere(wrong)[-1]))
+    for index, hull in enumerate(found.hull):
+        along = np.flatnonzero(wrong.any(axis=tuple(axis for axis in range(wrong.ndim) if axis != index)))
+        assert set(along.tolist()) <= set(indices_of(hull).tolist())
+    for one in found.fitted:
+        if one.where.axes and not one.where.outside:
+            mask = np.ones((), bool)
+            for axis in one.where.axes:
+                mask = mask[..., None] & np.isin(np.arange(axis.length), indices_of(axis))
+            assert not (wrong & ~mask.reshape(shape)).any()
+            assert mask.sum() == one.inside
+    again = msgspec.json.decode(msgspec.json.encode(found), type=Explanation)
+    check_explanation(again, Source("report.json", ""), 0)
+
+
+@pytest.mark.parametrize(("first", "last"), [((0, 1), ()), ((3, 0), (2, 0)), ((0, 0), (8, 0)), ((0,), (1,))])
+def test_ends_that_cannot_be_are_refused(first, last):
+    found = explain(some((8, 40), np.s_[3]))
+    broken = msgspec.structs.replace(found, first=first, last=last)
+    with pytest.raises(ContentError, match=r"explained\[0\]\.first: it and \.last must be elements of \[8, 40\]"):
+        check_explanation(broken, Source("report.json", ""), 0)
+
+
+def test_old_files_have_no_ends_and_are_worded_without():
+    found = explain(np.random.default_rng(3).random((50, 50)) < 0.02)
+    old = msgspec.structs.replace(found, first=(), last=())
+    check_explanation(old, Source("report.json", ""), 0)
+    assert explanation_words(old).endswith("scattered elements of out are wrong")
+
+
+@pytest.mark.parametrize(
+    ("stored", "law"),
+    [
+        (b'{"law":"rounded_to","precision":"half","once":true}', RoundedTo("half")),
+        (b'{"law":"rounded_inputs","precision":"bfloat16"}', RoundedInputs("bfloat16")),
+    ],
+)
+def test_laws_of_old_files_are_those_of_rounding(stored, law):
+    assert msgspec.json.decode(stored, type=Law) == law
+
+
+def test_a_wrong_scalar_is_told_with_both_numbers():
+    found = scalar_explained("num_act_out", 25, 27)
+    assert explanation_words(found) == "num_act_out is 25 instead of 27"
+    assert explanation_words(found, "zh") == "num_act_out 为 25，应为 27"

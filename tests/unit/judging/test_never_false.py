@@ -1,0 +1,227 @@
+"""A law that is told is true of each wrong element, and says of it something else than what is right."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mluops_gtest.core import explanation as x
+from mluops_gtest.core.reasons.explained import explanation_words
+from mluops_gtest.judging.explaining import explained
+from mluops_gtest.judging.value_laws import Fit, WrongOutput, narrowed
+from tests.support.examples import examples
+from tests.support.predicted_by_law import breaches, narrow, predict
+
+EPSILON = {"f2": 2.0**-10, "f4": 2.0**-23, "f8": 2.0**-52}
+SHAPES = [(1,), (3,), (40,), (6, 7), (2, 3, 50), (4, 64)]
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def explain(evaluated, baseline, allowed=None, suspects=lambda _: (), *, every=False):
+    """Every element wrong that is unequal, or beyond what is allowed; with `every` all that are unequal."""
+    off = np.abs(evaluated.astype("f8") - baseline.astype("f8"))
+    wrong = evaluated != baseline if allowed is None or every else ~(off <= allowed)
+    epsilon = EPSILON.get(baseline.dtype.str[1:], 0.0)
+    out = WrongOutput(evaluated, baseline, wrong, "equality" if allowed is None else "bound", allowed, epsilon)
+    found = explained(out, "out", lambda index: (str(evaluated[index]), str(baseline[index])), lambda: suspects(out))
+    return found, wrong, epsilon
+
+
+def values(rng, shape, dtype="f4", *, sign=True):
+    drawn = rng.normal(0, 3, shape).astype(dtype)
+    return drawn if sign else np.abs(drawn)
+
+
+def shifted(values, steps):
+    """So many numbers of their type further."""
+    for step in range(1, int(np.abs(steps).max(initial=0)) + 1):
+        towards = np.where(steps > 0, np.inf, -np.inf).astype(values.dtype)
+        values = np.where(np.abs(steps) >= step, np.nextafter(values, towards), values)
+    return values
+
+
+@given(SEEDS, st.sampled_from(SHAPES), st.sampled_from([*EPSILON]), st.booleans(), st.sampled_from([0.05, 0.5, 1.0]))
+def test_rounding_is_told_as_rounding_and_as_nothing_else(seed, shape, dtype, sign, share):
+    rng = np.random.default_rng(seed)
+    baseline = values(rng, shape, dtype, sign=sign)
+    steps = rng.integers(1, 3, shape) * rng.choice([-1, 1], shape) * (rng.random(shape) < share)
+    if not steps.any():
+        return
+    evaluated = shifted(baseline, steps)
+
+    def suspects(out):
+        # Mistakes that do not show: what the reference gives, and what it gives in another order.
+        for name, predicted in (
+            ("nothing", baseline),
+            ("little", shifted(baseline, steps.reshape(-1)[::-1].reshape(shape))),
+        ):
+            near = out.near(predicted.reshape(-1)[out.places].astype("f8"))
+            yield Fit(x.AsIf(name), near, lambda predicted=predicted: predicted, True, bool(near.all()))
+
+    found, _, _ = explain(evaluated, baseline, suspects=suspects)
+    most = int(np.abs(steps).max())
+    assert {one.law for one in found.fitted} <= {None, *(x.WithinUlp(ulp) for ulp in range(most, 10))}
+    assert found.law == x.WithinUlp(most)
+    assert explanation_words(found) == f"out is within {most} ulp of the baseline everywhere"
+    assert explanation_words(found, "zh").endswith(f"与基准相差不超过 {most} ulp")
+
+
+def test_an_element_that_rounding_does_not_explain_makes_the_rest_no_rounding():
+    baseline = values(np.random.default_rng(1), (40,))
+    evaluated = shifted(baseline, np.ones(40, int))
+    evaluated[7] *= 1.5
+    found, *_ = explain(evaluated, baseline)
+    assert not any(isinstance(one.law, x.WithinUlp) for one in found.fitted)
+
+
+def test_rounding_speaks_of_right_elements_too():
+    """Two are wrong by one unit; another is off by many, which its bound allows."""
+    baseline = values(np.random.default_rng(1), (40,))
+    evaluated = shifted(baseline, np.arange(40) < 2)
+    evaluated[30] *= 1.001
+    allowed = np.where(np.arange(40) == 30, 1.0, 0.0)
+    found, *_ = explain(evaluated, baseline, allowed)
+    assert found.wrong == 2
+    assert not isinstance(found.law, x.WithinUlp)
+
+
+def test_a_law_that_says_what_is_right_explains_nothing():
+    """Distances have no sign to lose, and noise of a hundred units is none."""
+    rng = np.random.default_rng(3)
+    baseline = values(rng, (6, 50), sign=False)
+    evaluated = (baseline * (1 + rng.choice([-1, 1], baseline.shape) * 1e-5)).astype("f4")
+    # Arithmetic allows most of that, so that what is right is near.
+    found, *_ = explain(evaluated, baseline, np.full(baseline.shape, 0.99e-5) * baseline)
+    assert found.law is None
+    assert [one.law for one in found.fitted] == [None]
+
+
+def test_a_suspect_that_shows_only_within_what_arithmetic_allows_is_not_told():
+    rng = np.random.default_rng(4)
+    baseline = values(rng, (6, 50))
+    evaluated, allowed = baseline + np.float32(0.011), np.full(baseline.shape, 0.01)
+    evaluated[::2] = baseline[::2] - np.float32(0.011)
+
+    def suspects(out):
+        near = out.near((baseline + 0.002).reshape(-1)[out.places].astype("f8"))
+        yield Fit(x.AsIf("a little is added"), near, lambda: baseline + 0.002, True, True)
+
+    found, *_ = explain(evaluated, baseline, allowed, suspects)
+    assert found.law is None
+
+
+@pytest.mark.parametrize("is_near", [True, False])
+def test_beside_infinity_a_law_is_held_to_rounding_alone(is_near):
+    """Finite where infinity belongs: where anything is allowed, all would be near to all."""
+    rng = np.random.default_rng(8)
+    baseline = values(rng, (6, 50))
+    baseline[2:] = np.inf
+    evaluated = np.where(np.isinf(baseline), values(rng, (6, 50)), baseline)
+    predicted = shifted(evaluated, np.isinf(baseline)) if is_near else np.full_like(baseline, 0.25)
+
+    def suspects(out):
+        near = out.near(predicted.reshape(-1)[out.places].astype("f8"))
+        yield Fit(x.AsIf("nothing is infinite"), near, lambda: predicted, True, bool(near.all()))
+
+    allowed = np.where(np.isinf(baseline), np.inf, 1e-6)
+    found, *_ = explain(evaluated, baseline, allowed, suspects, every=True)
+    assert found.law == (x.AsIf("nothing is infinite") if is_near else None)
+
+
+def test_another_order_of_an_axis_is_one_of_whole_slices():
+    """Three rows go round, except for elements that stay where they belong."""
+    baseline = values(np.random.default_rng(6), (3, 40))
+    evaluated = baseline[[1, 2, 0]]
+    found, *_ = explain(evaluated, baseline)
+    assert found.law == x.ReorderedAlong(0)
+    evaluated[:, 30:] = baseline[:, 30:]
+    found, *_ = explain(evaluated, baseline)
+    assert not any(isinstance(one.law, x.ReorderedAlong) for one in found.fitted)
+
+
+def test_of_very_many_elements_all_are_counted():
+    """Every second one is looked at first."""
+    baseline = np.arange(1, 2**19 + 1, dtype="f4")
+    evaluated = np.zeros_like(baseline)
+    evaluated[[1, 4001]] = 5.0
+    found, *_ = explain(evaluated, baseline)
+    assert (found.law, found.told.lawful, found.wrong) == (x.TurnedZero(), 2**19 - 2, 2**19)
+    assert not found.is_certain
+
+
+LAWS = [
+    x.TurnedZero(),
+    x.TurnedNan(),
+    x.TurnedConstant("7.0"),
+    x.Negated(),
+    x.ScaledBy(1.25),
+    x.ScaledBy(-0.5),
+    x.OffBy(0.5),
+    x.SaturatedAt("2.0"),
+    x.RoundedTo("bfloat16"),
+    x.RoundedTo("bfloat16", is_truncated=True),
+    x.RoundedTo("half or tf32"),
+    x.RoundedTo("half or tf32", is_truncated=True),
+    x.ReversedAlong(1),
+    x.RepeatedAlong(1, 0),
+    x.PermutedAlong(0, (1, 0, 2, 3)),
+    x.LaidOut((1, 0)),
+    x.TakenFrom((0, 3)),
+    x.TakenFrom((-1, 1)),
+    x.TakenFromFlat(5),
+]
+
+
+@pytest.mark.parametrize("law", LAWS, ids=repr)
+@settings(max_examples=examples(20))
+@given(seed=SEEDS, start=st.integers(0, 60))
+def test_a_law_is_recognised_where_it_says_something_else(law, seed, start):
+    baseline = values(np.random.default_rng(seed), (4, 64))
+    # Where half has as many bits as TF32.
+    baseline += np.copysign(np.float32(0.01), baseline)
+    predicted = predict(law, baseline)
+    evaluated = baseline.copy()
+    chosen = np.isfinite(predicted) | isinstance(law, x.TurnedNan)
+    chosen[:, :start] = False
+    evaluated[chosen] = predicted[chosen].astype("f4")
+    if np.count_nonzero(evaluated != baseline) < 20:
+        return
+    found, wrong, epsilon = explain(evaluated, baseline)
+    held = [one.law for one in found.fitted if one.sure and one.lawful == found.wrong]
+    assert law in held
+    assert found.law in held
+    assert not any(breaches(one, evaluated, baseline, wrong, epsilon=epsilon).size for one in held)
+
+
+@given(st.data())
+def test_no_law_that_is_stored_for_all_wrong_elements_is_breached_by_one(data):
+    """Few and small values, so that many laws hold by accident, and noise within what is allowed."""
+    dtype = np.dtype(data.draw(st.sampled_from(["f2", "f4", "f8", "i4", "i8", "u1"])))
+    shape = data.draw(st.sampled_from([(3,), (4, 3), (2, 3, 2), (12,)]))
+    size = int(np.prod(shape))
+    small = st.lists(st.integers(0 if dtype.kind == "u" else -3, 3), min_size=size, max_size=size)
+    baseline = np.array(data.draw(small), dtype).reshape(shape)
+    evaluated = np.array(data.draw(small), dtype).reshape(shape)
+    allowed = None
+    if dtype.kind == "f" and data.draw(st.booleans()):
+        rng = np.random.default_rng(data.draw(SEEDS))
+        allowed = rng.uniform(0, data.draw(st.sampled_from([1e-3, 0.1, 2.0])), shape)
+        evaluated = (evaluated + allowed * rng.uniform(-1, 1, shape)).astype(dtype)
+    off = np.abs(evaluated.astype("f8") - baseline.astype("f8"))
+    if not ((evaluated != baseline) if allowed is None else (off > allowed)).any():
+        return
+    found, wrong, epsilon = explain(evaluated, baseline, allowed)
+    assert found.wrong == wrong.sum()
+    for one in found.fitted:
+        if one.law is not None and one.lawful == found.wrong:
+            missed = breaches(one.law, evaluated, baseline, wrong, epsilon=epsilon, allowed=allowed)
+            assert not missed.size, (one.law, evaluated, baseline, allowed)
+
+
+@pytest.mark.parametrize("truncated", [False, True])
+@given(value=st.floats(width=32, allow_nan=False), precision=st.sampled_from(["half", "tf32", "bfloat16"]))
+def test_narrowing_is_what_the_bits_say(truncated, value, precision):
+    if abs(value) < 2.0**-120:
+        return
+    made = narrowed(np.array([value], "f4"), precision, truncated=truncated)[0]
+    assert made == narrow(value, precision, truncated=truncated) or (precision == "half" and np.isinf(made))

@@ -1,0 +1,191 @@
+"""Sets of wrong elements in few words: what is told is what is wrong."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mluops_gtest.core.explanation import AxisSet
+from mluops_gtest.core.readings import axis_readings, where_reading
+from mluops_gtest.core.reasons.explained_english import subject
+from mluops_gtest.judging.conditions import is_within
+from mluops_gtest.judging.where import axis_set, hull_of, indices_of, where_wrong
+
+SHAPES = st.lists(st.integers(1, 6), min_size=1, max_size=4).map(tuple)
+
+
+@st.composite
+def masks(draw):
+    """Any mask with at least one wrong element, and elements beside it that are right by accident."""
+    shape = draw(SHAPES)
+    size = int(np.prod(shape))
+    wrong = np.array(draw(st.lists(st.booleans(), min_size=size, max_size=size)))
+    wrong[draw(st.integers(0, size - 1))] = True
+    spare = np.array(draw(st.lists(st.booleans(), min_size=size, max_size=size)))
+    return wrong.reshape(shape), (wrong | spare).reshape(shape)
+
+
+@st.composite
+def products(draw):
+    """A mask that is a product of intervals, tails and steps."""
+    shape = draw(SHAPES)
+    wrong = np.zeros(shape, bool)
+    slices = []
+    for length in shape:
+        start = draw(st.integers(0, length - 1))
+        slices.append(slice(start, draw(st.integers(start + 1, length)), draw(st.sampled_from([1, 1, 2, 3]))))
+    wrong[tuple(slices)] = True
+    return wrong
+
+
+def told(where, shape):
+    """The mask that a description stands for."""
+    if where.outside:
+        return ~told(type(where)(where.axes), shape)
+    spans = where.spans or (1,) * len(shape)
+    mask = np.ones((), bool)
+    for axis in where.axes:
+        along = np.zeros(axis.length, bool)
+        along[indices_of(axis)] = True
+        mask = mask[..., None] & along
+    assert sum(spans) == len(shape)
+    return mask.reshape(shape)
+
+
+def between(where, wrong):
+    return where.least or hull_of(wrong), where.most or where.axes
+
+
+@pytest.mark.slow
+@given(masks())
+def test_an_exact_description_has_all_wrong_elements_and_none_that_is_not_allowed(drawn):
+    wrong, allowed = drawn
+    count = int(wrong.sum())
+    found = where_wrong(wrong, allowed)
+    for where in (found.where, *found.also):
+        if where.is_scattered or found.inside != count + found.agreeing:
+            continue
+        mask = told(where, wrong.shape)
+        assert (mask | ~wrong).all(), "a wrong element is left out"
+        assert (allowed | ~mask).all(), "an element is told that cannot be wrong"
+    if not found.where.is_scattered and found.agreeing:
+        assert told(found.where, wrong.shape).sum() == found.inside
+
+
+@given(masks())
+def test_a_description_that_is_not_exact_states_its_share(drawn):
+    wrong, _ = drawn
+    found = where_wrong(wrong, wrong)
+    if found.where.is_scattered:
+        assert found.inside == 0
+        return
+    mask = told(found.where, wrong.shape)
+    assert mask.sum() == found.inside
+    assert (mask | ~wrong).all()
+    assert found.agreeing in (0, found.inside - wrong.sum())
+
+
+@pytest.mark.slow
+@given(masks())
+def test_every_set_between_least_and_most_is_as_true(drawn):
+    wrong, allowed = drawn
+    found = where_wrong(wrong, allowed)
+    for where in (found.where, *found.also):
+        if where.is_scattered or where.outside or not found.inside:
+            continue
+        least, most = between(where, wrong)
+        if found.agreeing + wrong.sum() != found.inside:
+            continue
+        for low, axis, high in zip(least, where.axes, most, strict=True):
+            assert is_within(low, axis) or low.loose
+            assert is_within(axis, high)
+        widest = told(type(where)(most, where.spans), wrong.shape)
+        assert (allowed | ~widest).all()
+
+
+@given(products())
+def test_products_of_intervals_are_found_exactly(wrong):
+    found = where_wrong(wrong, wrong)
+    if all(len(set(np.diff(np.flatnonzero(hull)).tolist())) <= 1 for hull in _projections(wrong)) and _is_plain(wrong):
+        assert not found.where.is_scattered
+        assert (told(found.where, wrong.shape) == wrong).all()
+
+
+def _projections(wrong):
+    return [wrong.any(axis=tuple(a for a in range(wrong.ndim) if a != axis)) for axis in range(wrong.ndim)]
+
+
+def _is_plain(wrong):
+    """Intervals along every axis: what has steps must also be shorter than a list."""
+    return all(axis.is_interval for axis in hull_of(wrong))
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=40).filter(any))
+def test_a_set_along_an_axis_is_the_mask_it_came_from(mask):
+    found = axis_set(np.array(mask))
+    indices = np.flatnonzero(mask)
+    if found.loose:
+        assert set(indices) <= set(indices_of(found))
+    else:
+        assert indices_of(found).tolist() == indices.tolist()
+        assert found.count == len(indices)
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=40).filter(any))
+def test_every_name_of_a_set_stands_for_that_set(mask):
+    found = axis_set(np.array(mask))
+    if found.loose:
+        return
+    for name in axis_readings(found):
+        again = name.of(found.length)
+        assert again is not None
+        assert indices_of(again).tolist() == np.flatnonzero(mask).tolist()
+
+
+WORDS = [
+    ((8, 64), np.s_[:, 32:40], "data[:, 32:40]"),
+    ((8, 128), np.s_[:, 64:], "data[:, 64:]"),
+    ((65, 4), np.s_[-1], "data[64]"),
+    ((4, 5, 6), np.s_[..., 0], "data[:, :, 0]"),
+    ((3, 1024), np.s_[:, 255::256], "data[:, 255::256]"),
+    ((40, 40), np.s_[:, ::2], "data[:, ::2]"),
+    ((6, 7), np.s_[...], "all of data"),
+    ((4, 4, 100), np.s_[1:3, :, 10:20], "data[1:3, :, 10:20]"),
+]
+
+
+@pytest.mark.parametrize(("shape", "places", "words"), WORDS)
+def test_sets_are_told_as_programmers_write_them(shape, places, words):
+    wrong = np.zeros(shape, bool)
+    wrong[places] = True
+    found = where_wrong(wrong, wrong)
+    assert subject("data", where_reading(found.where))[0] == words
+
+
+def test_the_border_of_an_image_is_an_exception():
+    wrong = np.ones((1, 20, 20), bool)
+    wrong[:, 1:-1, 1:-1] = False
+    found = where_wrong(wrong, wrong)
+    assert subject("im", where_reading(found.where))[0] == "all of im but im[:, 1:19, 1:19]"
+
+
+def test_the_tail_in_memory_is_told_flat():
+    wrong = np.zeros((5, 13, 7), bool)
+    wrong.reshape(-1)[-20:] = True
+    found = where_wrong(wrong, wrong)
+    assert subject("out", where_reading(found.where))[0] == "the elements of out from 435 on (flat)"
+
+
+def test_scattered_elements_are_no_set():
+    wrong = np.zeros((50, 50), bool)
+    wrong[[3, 10, 44, 20], [40, 2, 11, 33]] = True
+    assert where_wrong(wrong, wrong).where.is_scattered
+
+
+def test_what_is_right_by_accident_widens_the_set():
+    wrong = np.zeros((4, 10), bool)
+    wrong[1, [0, 1, 3, 4, 6]] = True
+    allowed = wrong.copy()
+    allowed[1] = True
+    found = where_wrong(wrong, allowed)
+    assert (found.where.axes, found.inside, found.agreeing) == ((AxisSet(4, 1, 2), AxisSet(10, 0, 10)), 10, 5)

@@ -1,0 +1,96 @@
+"""CTRF: statuses, counts, and the published schema."""
+
+import json
+import subprocess
+
+import pytest
+
+from mluops_gtest.core.outcome import Outcome
+from mluops_gtest.core.result import Attempt
+from mluops_gtest.results.reports.ctrf import render_ctrf
+from tests.support.npm import install, needs_npm
+from tests.support.reports import GOLDEN, golden_report, report, result, told
+
+VALIDATE = """
+const {readFileSync} = require("fs");
+const Ajv = require("ajv").default, formats = require("ajv-formats").default;
+const [schema, ...documents] = process.argv.slice(1).map((path) => JSON.parse(readFileSync(path, "utf8")));
+const ajv = new Ajv({allErrors: true, strict: false});
+formats(ajv);
+const validate = ajv.compile(schema);
+console.log(JSON.stringify(documents.map((document) => validate(document) ? [] : validate.errors)));
+"""
+
+
+def rendered(*results, **options):
+    return json.loads(render_ctrf(report(*results), **options))["results"]["tests"]
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+def test_every_outcome_has_a_status_and_keeps_its_word(outcome):
+    (test,) = rendered(result(outcome=outcome))
+    skipped = outcome in (Outcome.SKIPPED, Outcome.XFAILED)
+    assert test["status"] == ("passed" if outcome is Outcome.PASSED else "skipped" if skipped else "failed")
+    assert test["rawStatus"] == outcome.value
+
+
+def test_the_summary_counts_the_tests():
+    golden = golden_report()
+    results = json.loads(render_ctrf(golden))["results"]
+    summary = results["summary"]
+    assert summary["tests"] == len(results["tests"]) == len(golden.results)
+    for status in ("passed", "failed", "skipped", "pending", "other"):
+        assert summary[status] == sum(test["status"] == status for test in results["tests"])
+    assert summary["extra"]["outcomes"] == golden.summary
+    assert (summary["start"], summary["stop"] - summary["start"]) == (1772353800000, 63125)
+
+
+def test_attempts_before_the_last_are_retries():
+    attempts = (
+        Attempt(Outcome.FAILED, told("off")),
+        Attempt(Outcome.CRASHED, told("died")),
+        Attempt(Outcome.PASSED),
+    )
+    (test,) = rendered(result(outcome=Outcome.FLAKY, attempts=attempts))
+    assert (test["flaky"], test["retries"]) == (True, 2)
+    assert [(a["attempt"], a["status"], a["message"]) for a in test["retryAttempts"]] == [
+        (1, "failed", "off"),
+        (2, "failed", "died"),
+    ]
+
+
+def test_a_transition_and_the_readings_are_kept():
+    (test,) = rendered(result("a", value=0.5, outcome=Outcome.FAILED), transitions={"op/a": "regressed"})
+    assert test["extra"]["transition"] == "regressed"
+    assert test["extra"]["readings"][0]["value"] == 0.5
+
+
+def test_the_same_report_has_the_same_id_and_another_has_another():
+    first, again = render_ctrf(report(result())), render_ctrf(report(result()))
+    other = render_ctrf(report(result(value=1e-7)))
+    assert first == again
+    assert json.loads(first)["reportId"] != json.loads(other)["reportId"]
+
+
+class TestSchema:
+    """With the schema that the format's own package publishes."""
+
+    pytestmark = needs_npm
+
+    @pytest.mark.slow
+    def test_documents_are_valid_and_a_wrong_one_is_not(self, tmp_path):
+        modules = install(tmp_path, "ctrf", "ajv@8", "ajv-formats@3")
+        (schema,) = (modules / "ctrf" / "dist").glob("ctrf-schema-*.json")
+        odd = result(name="é\ud800", outcome=Outcome.FAILED, value=float("nan"), reason="\ud800", output="a\x00\nb")
+        (tmp_path / "odd.json").write_text(render_ctrf(report(odd)), encoding="utf-8")
+        (tmp_path / "empty.json").write_text(render_ctrf(report()), encoding="utf-8")
+        wrong = json.loads((GOLDEN / "ctrf.json").read_text())
+        wrong["results"]["tests"][0]["status"] = "flaky"
+        (tmp_path / "wrong.json").write_text(json.dumps(wrong), encoding="utf-8")
+        documents = [GOLDEN / "ctrf.json", tmp_path / "odd.json", tmp_path / "empty.json", tmp_path / "wrong.json"]
+        command = ["node", "-e", VALIDATE, "--", str(schema), *map(str, documents)]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode == 0, done.stderr
+        golden, odd_one, empty, refused = json.loads(done.stdout)
+        assert (golden, odd_one, empty) == ([], [], [])
+        assert [error["instancePath"] for error in refused] == ["/results/tests/0/status"]

@@ -1,0 +1,380 @@
+"""A worker that breaks the protocol, whatever it sends: the right answer or one error with words, and in time."""
+
+import array
+import os
+import socket
+import threading
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mluops_gtest.backends.exec_backend import OutputPipe
+from mluops_gtest.core.call import Status
+from mluops_gtest.core.cause import Told
+from mluops_gtest.running.caller import Ending, Reply
+from mluops_gtest.running.workers.protocol import (
+    BEGIN,
+    HEAD,
+    HEALTH,
+    LOAD,
+    MAX_ANSWER_BYTES,
+    RUN,
+    SUPPORT,
+    Answered,
+    Channel,
+    ClosedError,
+    Conversation,
+    Ended,
+    LateError,
+    ProtocolError,
+    StaleAnswerError,
+    answer_of,
+    encoded,
+    framed,
+    reply_from,
+)
+from tests.support.examples import examples
+
+GOOD = {
+    "is": "answered",
+    "status": 0,
+    "seconds": 0.5,
+    "device_seconds": None,
+    "scalars": {},
+    "notes": [],
+    "refusals": [],
+}
+
+
+class Peer:
+    """The other end of a conversation: answers in a thread, so that the test may ask."""
+
+    def __init__(self):
+        ours, self.channel = Channel.pair()
+        self.output = OutputPipe()
+        self._ours = ours
+        self.conversation = Conversation(ours, self.output, -1)
+
+    @property
+    def socket(self):
+        return self.channel.socket
+
+    def hear(self):
+        """The number of the next request."""
+        return self.channel.receive_numbered()[0]
+
+    def after_request(self, act):
+        """Ask, and let `act(number)` be what the worker does then."""
+        thread = threading.Thread(target=lambda: act(self.hear()), daemon=True)
+        thread.start()
+        try:
+            return self.conversation.ask(b"{}", timeout=20)
+        finally:
+            thread.join(20)
+
+    def close(self):
+        self._ours.close()
+        self.channel.close()
+        self.output.close()
+
+
+@pytest.fixture
+def peer():
+    peer = Peer()
+    yield peer
+    peer.close()
+
+
+def test_an_answer_comes_back_whole(peer):
+    body = b"x" * 3_000_000
+    assert peer.after_request(lambda number: peer.channel.send_bytes(number, body)) == body
+    assert peer.after_request(lambda number: peer.channel.send_bytes(number, b"2")) == b"2"
+
+
+def test_an_answer_may_come_in_pieces(peer):
+    def answer(number):
+        for byte in framed(number, b"hello"):
+            peer.socket.send(bytes([byte]))
+
+    assert peer.after_request(answer) == b"hello"
+
+
+@pytest.mark.parametrize(
+    ("act", "words"),
+    [
+        (lambda peer, number: peer.channel.send_bytes(number + 5, b"{}"), "that nobody made"),
+        (lambda peer, number: peer.channel.send_bytes(0, b"{}"), "that nobody made"),
+        (lambda peer, number: peer.socket.sendall(framed(number, b"{}") * 2), "more than one answer"),
+        (lambda peer, number: peer.socket.sendall(framed(number, b"{}") + b"x"), "more than one answer"),
+        (lambda peer, number: peer.socket.sendall(HEAD.pack(2**32 - 1, number)), "4294967295 bytes"),
+        (lambda peer, number: peer.socket.sendall(HEAD.pack(MAX_ANSWER_BYTES + 1, number)), "at most 8388608"),
+        (lambda peer, number: peer.socket.sendall(b"Traceback (most recent call last)"), "that nobody made"),
+    ],
+)
+def test_what_is_no_answer_is_told(peer, act, words):
+    with pytest.raises(ProtocolError, match="the worker did not answer as agreed: ") as caught:
+        peer.after_request(lambda number: act(peer, number))
+    assert words in str(caught.value)
+    assert not isinstance(caught.value, StaleAnswerError)
+
+
+def test_an_earlier_answer_is_never_taken_for_a_later_one(peer):
+    numbers = []
+
+    def answer(number):
+        numbers.append(number)
+        peer.channel.send_bytes(number, b"1")
+
+    assert peer.after_request(answer) == b"1"
+    peer.channel.send_bytes(numbers[0], b"1")
+    with pytest.raises(StaleAnswerError):
+        peer.after_request(lambda number: peer.channel.send_bytes(number, b"2"))
+
+
+def test_an_earlier_answer_right_behind_a_good_one_is_told_as_such(peer):
+    numbers = []
+
+    def answer(number):
+        numbers.append(number)
+        peer.channel.send_bytes(number, b"1")
+
+    assert peer.after_request(answer) == b"1"
+    with pytest.raises(StaleAnswerError):
+        peer.after_request(lambda number: peer.socket.sendall(framed(number, b"2") + framed(numbers[0], b"1")))
+
+
+def test_descriptors_that_come_with_an_answer_are_closed_and_told(peer):
+    reader, writer = os.pipe()
+
+    def answer(number):
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [writer] * 3))]
+        peer.socket.sendmsg([framed(number, b"{}")], rights)
+        os.close(writer)
+
+    with pytest.raises(ProtocolError, match="file descriptors"):
+        peer.after_request(answer)
+    assert os.read(reader, 1) == b""  # no copy of the other end is open any more
+    os.close(reader)
+
+
+@pytest.mark.parametrize("piece", [b"", b"\x05", framed(1, b"hello")[:-1]])
+def test_the_time_holds_for_the_whole_answer(peer, piece):
+    peer.socket.sendall(HEAD.pack(100, peer.conversation._number + 1)[: len(piece)])
+    with pytest.raises(LateError):
+        peer.conversation.ask(b"{}", timeout=0.05)
+
+
+def test_a_trickle_of_bytes_does_not_buy_time(peer):
+    stop = threading.Event()
+
+    def trickle(number):
+        peer.socket.sendall(HEAD.pack(1_000_000, number))
+        while not stop.wait(0.001):
+            peer.socket.send(b"x")
+
+    thread = threading.Thread(target=lambda: trickle(peer.hear()), daemon=True)
+    thread.start()
+    try:
+        with pytest.raises(LateError):
+            peer.conversation.ask(b"{}", timeout=0.2)
+    finally:
+        stop.set()
+        thread.join(20)
+
+
+def test_the_time_holds_for_sending_too(peer):
+    with pytest.raises(LateError):
+        peer.conversation.ask(b"x" * 10_000_000, timeout=0.05)
+
+
+def test_a_large_request_arrives_whole(peer):
+    request = b'{"a": "' + b"x" * 5_000_000 + b'"}'
+    heard = []
+
+    def answer():
+        number, message, _ = peer.channel.receive_numbered()
+        heard.append(len(message["a"]))
+        peer.channel.send_bytes(number, b"1")
+
+    thread = threading.Thread(target=answer, daemon=True)
+    thread.start()
+    assert peer.conversation.ask(request, timeout=20) == b"1"
+    thread.join(20)
+    assert heard == [5_000_000]
+
+
+@pytest.mark.parametrize("piece", [b"", b"\x05"])
+def test_a_closed_end_is_told(peer, piece):
+    def close(number):
+        peer.socket.sendall(piece)
+        peer.channel.close()
+
+    with pytest.raises(ClosedError):
+        peer.after_request(close)
+
+
+def test_a_worker_that_prints_without_end_is_heard_and_answers(peer):
+    def answer(number):
+        data = b"first\n" + b"x" * 10_000_000 + b"\nlast"
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(peer.output.writer, rest) :]
+        peer.channel.send_bytes(number, b"1")
+
+    assert peer.after_request(answer) == b"1"
+    printed = peer.output.take()
+    assert printed.startswith("first\nx")
+    assert printed.endswith("x\nlast")
+    assert f"[… {10_000_011 - (1 << 20)} bytes cut …]" in printed
+    assert peer.output.take() == ""
+
+
+def test_output_that_nobody_can_write_any_more_costs_no_time(peer):
+    peer.output.close_writer()
+    assert peer.after_request(lambda number: peer.channel.send_bytes(number, b"1")) == b"1"
+    assert peer.after_request(lambda number: peer.channel.send_bytes(number, b"2")) == b"2"
+
+
+def test_descriptors_beyond_the_range_of_select_are_no_matter():
+    resource = pytest.importorskip("resource")
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < 1200:
+        pytest.skip("no descriptor above 1024 here")
+    peer = Peer()
+    high = os.dup2(os.open(os.devnull, os.O_RDONLY), 1100)
+    os.close(high)
+    ours, theirs = Channel.pair()
+    end = socket.socket(fileno=os.dup2(ours.fileno(), 1100, inheritable=False))
+    ours.close()
+    far = Conversation(Channel(end), peer.output, -1)
+    thread = threading.Thread(target=lambda: theirs.send_bytes(theirs.receive_numbered()[0], b"1"), daemon=True)
+    thread.start()
+    assert far.ask(b"{}", timeout=20) == b"1"
+    thread.join(20)
+    end.close()
+    theirs.close()
+    peer.close()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"is": "passed"},
+        {"is": "loaded"},
+        {"outcome": "passed"},
+        {"status": 99},
+        {"status": "SUCCESS"},
+        {"status": None},
+        {"status": True},
+        {"seconds": None},
+        {"seconds": "1"},
+        {"notes": "text"},
+        {"notes": [1]},
+        {"notes": ["x"] * 100_001},
+        {"notes": ["x" * (2 << 20) + "x"]},
+        {"scalars": {"n": 1.5}},
+        {"scalars": [1]},
+        {"scalars": {str(i): i for i in range(10_001)}},
+        {"more": 1},
+    ],
+)
+def test_an_answer_is_read_strictly(changes):
+    with pytest.raises(ProtocolError, match="did not answer as agreed"):
+        RUN.read(msgspec.json.encode({**GOOD, **changes}))
+
+
+@pytest.mark.parametrize(
+    "how", ["passed", "failed", "suspect", "skipped", "wrong_status", "xfailed", "timed_out", "not_run", "flaky", ""]
+)
+def test_a_worker_cannot_name_a_verdict(how):
+    with pytest.raises(ProtocolError):
+        RUN.read(msgspec.json.encode({"is": "ended", "how": how, "reason": "", "notes": []}))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b'{"is": "answered"',
+        b"[" * 1_000_000,
+        b'{"is":' * 100_000,
+        b'{"is":"answered","scalars":' + b'{"a":' * 100_000,
+        b"\xff\xfe",
+        b'{"is":"ended","how":"error","reason":"\\ud800","notes":[]}',
+        b'{"is":"ended","how":"error","reason":"\xff","notes":[]}',
+        b'{"is":"answered","status":0,"seconds":NaN,"device_seconds":null,"scalars":{},"notes":[],"refusals":[]}',
+        b'{"is":"answered","status":0,"seconds":1e999,"device_seconds":null,"scalars":{},"notes":[],"refusals":[]}',
+        b'{"is":"answered","status":0,"seconds":0,"device_seconds":null,"scalars":{"a":'
+        + b"9" * 100_000
+        + b'},"notes":[],"refusals":[]}',
+    ],
+)
+@pytest.mark.parametrize("kind", [RUN, LOAD, HEALTH, SUPPORT, BEGIN])
+def test_garbage_is_refused_by_every_kind_of_answer(kind, data):
+    with pytest.raises(ProtocolError):
+        kind.read(data)
+
+
+FIELDS = st.sampled_from([*GOOD, "how", "reason", "size"])
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(FIELDS | st.text(), inner),
+    max_leaves=8,
+)
+
+
+@pytest.mark.slow
+@settings(max_examples=examples(300))
+@given(
+    changes=st.dictionaries(FIELDS | st.text(), JSON)
+    | st.fixed_dictionaries({"is": st.sampled_from(["answered", "ended"])}, optional={"how": st.text(), "notes": JSON})
+)
+def test_whatever_is_read_is_a_valid_reply_or_a_protocol_error(changes):
+    try:
+        answer = RUN.read(msgspec.json.encode({**GOOD, **changes}))
+    except ProtocolError:
+        return
+    reply = reply_from(answer)
+    assert (reply.status is None) != (reply.ended is None)
+    assert reply.ended is not Ending.TIMED_OUT
+
+
+@pytest.mark.slow
+@settings(max_examples=examples(300))
+@given(data=st.binary(max_size=200), numbered=st.booleans(), shortened=st.booleans())
+def test_random_bytes_on_the_line_are_an_answer_or_an_error(data, numbered, shortened):
+    peer = Peer()
+    try:
+        number = peer.conversation._number + 1
+        peer.socket.sendall(framed(number, data)[: -1 if shortened else None] if numbered else data)
+        peer.socket.shutdown(socket.SHUT_WR)
+        answer = peer.conversation.ask(b"{}", timeout=20)
+        assert numbered
+        assert not shortened
+        assert answer == data
+    except (ProtocolError, ClosedError):
+        assert not numbered or shortened
+    finally:
+        peer.close()
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply(Status.BAD_PARAM, 0.25, 0.125, {"n": -(10**400)}, ("note", "Ω"), ("refused",)),
+        *(Reply(ended=e, causes=(Told("why"),), notes=("n",)) for e in Ending if e is not Ending.TIMED_OUT),
+    ],
+)
+def test_a_reply_survives_the_line(reply):
+    assert reply_from(RUN.read(encoded(answer_of(reply)))) == reply
+
+
+def test_halves_of_characters_do_not_stop_an_answer():
+    reply = Reply(Status.SUCCESS, scalars={"\ud800": 1}, notes=("bad \udcff name",))
+    answer = RUN.read(encoded(answer_of(reply)))
+    assert isinstance(answer, Answered)
+    assert answer.notes == ("bad \ufffd name",)
+    assert isinstance(RUN.read(encoded(answer_of(Reply(ended=Ending.ERROR, causes=(Told("\ud800"),))))), Ended)

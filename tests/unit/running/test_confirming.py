@@ -1,0 +1,83 @@
+"""Which failures are confirmed: the first of a kind, then one in 20, and only while there is time."""
+
+import pytest
+
+from mluops_gtest.core.call import Status
+from mluops_gtest.core.cause import NothingCompared, TimedOut, Unwritten
+from mluops_gtest.core.cause.base import Places
+from mluops_gtest.core.outcome import Outcome
+from mluops_gtest.core.result import CaseResult
+from mluops_gtest.running.caller import BackendChoice, InlineCaller
+from mluops_gtest.running.case_run import Executor, Options
+from mluops_gtest.running.confirming import UNCONFIRMED, Confirming
+from tests.unit.running.small_operator import DOUBLES, doubling
+
+UNWRITTEN = Unwritten("y", Places(1, 2, 0, 0), (0,))
+
+
+def failure(operator="op", cause=UNWRITTEN, outcome=Outcome.FAILED):
+    return CaseResult(f"{operator}/case", operator, (), outcome, causes=(cause,))
+
+
+def due(confirming, lane, first, times, seconds=0.0):
+    """The numbers, from 1 on, of those that are confirmed."""
+    return [number for number in range(1, times + 1) if confirming.is_due(lane, first, seconds)]
+
+
+def test_the_first_three_and_then_one_in_20_of_each_kind_and_lane():
+    confirming = Confirming(lambda: 0.0)
+    assert due(confirming, "lane", failure(), 50) == [1, 2, 3, 23, 43]
+    assert due(confirming, "lane", failure("other"), 4) == [1, 2, 3]
+    assert due(confirming, "lane", failure(cause=NothingCompared()), 4) == [1, 2, 3]
+    assert due(confirming, "other lane", failure(), 4) == [1, 2, 3]
+
+
+def test_timeouts_once_per_operator_whatever_the_lane():
+    confirming = Confirming(lambda: 0.0)
+    late = failure(cause=TimedOut(1.0), outcome=Outcome.TIMED_OUT)
+    assert due(confirming, "lane", late, 50) == [1]
+    assert due(confirming, "other lane", late, 50) == []
+    assert confirming.is_due("lane", failure("other", TimedOut(1.0), Outcome.TIMED_OUT), 1.0)
+
+
+def test_a_failure_that_takes_more_than_there_is_left_is_not_confirmed():
+    now = [0.0]
+    confirming = Confirming(lambda: now[0])
+    assert [confirming.is_due("lane", failure(f"op{seconds}"), seconds) for seconds in (60.0, 60.5)] == [True, False]
+    now[0] = 1000.0
+    assert [confirming.is_due("lane", failure(f"at{seconds}"), seconds) for seconds in (250.0, 251.0)] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("spec", "serve", "keeps"),
+    [("exec:./a.out", False, False), ("exec:./a.out", True, True), ("c:./a.so", False, True)],
+)
+def test_a_program_without_serve_has_no_history(spec, serve, keeps):
+    assert BackendChoice(spec, (), serve=serve).keeps_state is keeps
+
+
+class Clocked:
+    """A wrong backend: each of its calls takes 25 s."""
+
+    name = "clocked"
+
+    def __init__(self):
+        self.now = 0.0
+
+    def run(self, call):
+        self.now += 25.0
+        call.array("y")[...] = 7.0
+        call.scalars["count"] = call.array("x").size
+        return Status.SUCCESS
+
+
+def test_what_confirming_took_is_spent():
+    backend = Clocked()
+    executor = Executor(InlineCaller(backend), Options())
+    executor.caller.has_run = True
+    confirming = Confirming(lambda: backend.now)
+    results = [confirming.executed(executor, doubling(count=4), None, {"doubles": DOUBLES}) for _ in range(4)]
+    assert {one.outcome for one in results} == {Outcome.FAILED}
+    # The first has no history; the next two take 25 s each to confirm, and then 10 s are left.
+    assert [UNCONFIRMED in one.notes for one in results] == [False, False, False, True]
+    assert backend.now == 6 * 25.0

@@ -1,0 +1,87 @@
+"""What a backend answers is looked at before it is used: statuses, times, sizes, scalars."""
+
+import math
+
+import numpy as np
+import pytest
+
+from mluops_gtest import Status
+from mluops_gtest.core.binding import checked_seconds
+from mluops_gtest.core.call import Crashed, Declined, OpCall, Violated
+from mluops_gtest.running.caller import Ending, checked_size, reply_of
+
+
+class Backend:
+    name = "mine"
+
+    def __init__(self, act=lambda call: Status.SUCCESS, device=None):
+        self.run = act
+        self.device_seconds = lambda: device
+
+
+def reply(backend):
+    return reply_of(backend, OpCall("op", {}, {}, {}))
+
+
+@pytest.mark.parametrize("seconds", [-1.0, math.nan, math.inf, -math.inf, 1e7, 10**400, np.float32("nan"), "1", True])
+def test_a_device_time_that_is_none_is_the_backends_error(seconds):
+    answer = reply(Backend(device=seconds))
+    assert (answer.status, answer.ended) == (None, Ending.ERROR)
+    assert "device_seconds() returned" in answer.reason
+    assert len(answer.reason) < 200
+
+
+@pytest.mark.parametrize("seconds", [0, 0.5, np.float32(0.5), np.int64(1), None])
+def test_a_device_time_is_kept(seconds):
+    assert reply(Backend(device=seconds)).device_seconds == seconds
+
+
+def test_a_time_longer_than_the_wait_is_none():
+    assert checked_seconds("the call took", 0.5, 0.5) == 0.5
+    with pytest.raises(ValueError, match=r"the call took 0\.6; it must be .* from 0 to 0\.5"):
+        checked_seconds("the call took", 0.6, 0.5)
+
+
+@pytest.mark.parametrize("size", [-1, 1.5, math.nan, None, True, "1"])
+def test_a_workspace_size_that_is_none_is_an_error(size):
+    with pytest.raises(TypeError, match=r"backend mine: workspace_size\(\) returned"):
+        checked_size("mine", size)
+
+
+@pytest.mark.parametrize("value", [1.5, None, "1", True, 10**2000])
+def test_a_scalar_that_is_none_is_the_backends_error(value):
+    def act(call):
+        call.scalars["n"] = value
+        return Status.SUCCESS
+
+    answer = reply(Backend(act))
+    assert answer.ended is Ending.ERROR
+    assert "call.scalars['n']" in answer.reason
+
+
+@pytest.mark.parametrize(
+    ("error", "ending"),
+    [
+        (Declined("no"), Ending.DECLINED),
+        (Violated("no"), Ending.MEMORY),
+        (Crashed("no"), Ending.CRASHED),
+        (MemoryError(), Ending.CRASHED),
+        (SystemExit(1), Ending.CRASHED),
+        (ValueError("no"), Ending.ERROR),
+    ],
+)
+def test_what_is_raised_says_what_happened(error, ending):
+    def act(call):
+        raise error
+
+    assert reply(Backend(act)).ended is ending
+
+
+def test_a_backend_that_turns_the_clock_changes_no_time(monkeypatch):
+    import time
+
+    def act(call):
+        monkeypatch.setattr(time, "perf_counter", lambda: math.nan)
+        return Status.SUCCESS
+
+    assert 0 <= reply(Backend(act)).seconds < 60
