@@ -42,8 +42,8 @@ class ContentHook(BuildHookInterface):
             self._temporary.cleanup()
 
     def _building(self) -> ModuleType:
-        """base/native/library.py, which is not installed yet."""
-        path = Path(self.root, "mluops_gtest", "native", "building.py")
+        """base/native/building.py, which is not installed yet."""
+        path = Path(self.root, "mluops_gtest", "base", "native", "building.py")
         spec = importlib.util.spec_from_file_location("native_building", path)
         assert spec is not None
         assert spec.loader is not None

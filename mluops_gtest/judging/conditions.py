@@ -1,7 +1,4 @@
-"""Sets of elements that several cases of different sizes have in common.
-
-Cases as rows of features, and the simplest rule over them that separates those that fail from those that pass.
-"""
+"""What cases that fail have in common: sets of elements, and the simplest rule that separates them from the others."""
 
 import math
 import re

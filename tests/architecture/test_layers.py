@@ -41,7 +41,7 @@ def heavy_modules_after(code: str) -> list[str]:
 
 @pytest.mark.slow
 def test_there_is_something_to_look_at() -> None:
-    assert ROOT / "mluops_gtest" / "criteria" / "comparison.py" in modules()
+    assert ROOT / "mluops_gtest" / "judging" / "criteria.py" in modules()
     assert ROOT / "generators" / "masked_im2col_forward" / "__init__.py" in generators()
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from mluops_gtest.base.native import library
-from mluops_gtest.base.native.library import LEVELS, NativeCore, compiler, load
+from mluops_gtest.base.native.building import LEVELS, compiler
+from mluops_gtest.base.native.library import NativeCore, load
 
 NUMPY = "numpy"
 NATIVE = "native"  # with the best kernels that this processor runs

@@ -11,7 +11,7 @@
 #define SOURCES ""
 #endif
 
-/* The order is that of native/library.py. */
+/* The order is that of base/native/library.py. */
 enum level { BASELINE, AVX2, AVX512, LEVELS };
 
 static int supported(enum level level) {

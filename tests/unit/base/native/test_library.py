@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from mluops_gtest.base.errors import UsageError
-from mluops_gtest.base.native import library
-from mluops_gtest.base.native import library as building
-from mluops_gtest.base.native.library import LIBRARY, build_unless_current, load, native_core
+from mluops_gtest.base.native import building, library
+from mluops_gtest.base.native.building import LIBRARY, build_unless_current
+from mluops_gtest.base.native.library import load, native_core
 from tests.support.native_core import NATIVE, built, going
 
 
