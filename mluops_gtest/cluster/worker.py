@@ -1,5 +1,6 @@
 """What happens on a worker of the cluster; these functions travel there by their names, so it needs this package."""
 
+import atexit
 import contextlib
 import hashlib
 import math
@@ -167,6 +168,7 @@ class _Runners:
 
 # By the run and the address of the worker: several may share a process.
 _RUNS: dict[tuple[str, str], _Runners] = {}
+_ENDED: set[str | None] = set()
 _OPENING = threading.Lock()
 
 
@@ -230,17 +232,25 @@ def try_backend(run: str, setup: Mapping[str, Any], devices: tuple[int | None, .
         return encode(BackendTrial(error=_told(error)))
 
 
-def end_run(run: str) -> None:
-    """Close the backends of a run."""
+def end_run(run: str | None = None) -> None:
+    """Close the backends of a run, or of all."""
     with _OPENING:
-        ended = [_RUNS.pop(key) for key in tuple(_RUNS) if key[0] == run]
+        _ENDED.add(run)
+        ended = [_RUNS.pop(key) for key in tuple(_RUNS) if run in (None, key[0])]
     for runners in ended:
         runners.close()
+
+
+# A controller that was killed ends nothing, and later than this a process cannot close backends.
+atexit.register(end_run)
 
 
 def _runners(run: str, setup: Mapping[str, Any], devices: tuple[int | None, ...]) -> _Runners:
     key = _key(run)
     with _OPENING:
+        if run in _ENDED:
+            # A batch that was given back before it began.
+            raise HarnessError("the run has ended")
         if key not in _RUNS:
             _RUNS[key] = _Runners(setup, devices)
         return _RUNS[key]
