@@ -49,7 +49,8 @@ def together(
     tries = []
     for fault in faults:
         one = results.get(case_id(fault))
-        wrong = () if one is None else tuple(_wrong(one, fault.outcomes))
+        outcomes = (*fault.outcomes, "timed_out") if fault.slow else fault.outcomes
+        wrong = () if one is None else tuple(_wrong(one, outcomes))
         tries.append(Try(f"{fault.family}, {kind}", repro, bugs=_bug(one), broken=wrong))
     for name, one in results.items():
         if CALM in name:
@@ -67,7 +68,7 @@ def alone(folder: Path, root: Path, fault: Fault, seed: int, jobs: int) -> Try:
     calm = (*draw.sample(calm_ids(), CALM_CASES), draw.choice(tiny_ids()))
     planned = list(dict.fromkeys((case_id(fault), *calm)))
     jobs = 1 if fault.lonely else jobs
-    more = ("--fresh-workers",) if fault.fresh else ()
+    more = (*(("--fresh-workers",) if fault.fresh else ()), *(("--timeout", "60") if fault.slow else ()))
     done = box.run("run", *planned, "--root", root, "--out", out, "-j", str(jobs), *OPTIONS, *more)
     broken: list[str] = []
     if fault.alone and fault.name != "pesters_the_controller":

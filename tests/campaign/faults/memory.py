@@ -104,7 +104,7 @@ def allocates_an_absurd_amount(call):
     np.zeros(1 << 45, np.uint8)
 
 
-@fault("memory", "crashed", "timed_out")
+@fault("memory", "crashed", slow=True)
 def allocates_in_small_pieces(call):
     kept = []
     while True:
