@@ -144,6 +144,8 @@ class _Runners:
         # The outputs of each unit, of the newest batches: behind one that has landed a worker runs at most what is in
         # flight before it hands over outputs.
         self.kept: deque[dict[str, bytes]] = deque(maxlen=len(devices) * IN_FLIGHT + 2)
+        # A controller that was killed ends no run, and later than this a process cannot close backends.
+        atexit.register(self.close)
 
     @contextlib.contextmanager
     def taken(self) -> Iterator[_Lane]:
@@ -162,13 +164,14 @@ class _Runners:
 
     def close(self) -> None:
         """Close the backends."""
+        atexit.unregister(self.close)
         for lane in self._opened:
             lane.runner.__exit__(None, None, None)
 
 
 # By the run and the address of the worker: several may share a process.
 _RUNS: dict[tuple[str, str], _Runners] = {}
-_ENDED: set[str | None] = set()
+_ENDED: set[str] = set()
 _OPENING = threading.Lock()
 
 
@@ -232,17 +235,13 @@ def try_backend(run: str, setup: Mapping[str, Any], devices: tuple[int | None, .
         return encode(BackendTrial(error=_told(error)))
 
 
-def end_run(run: str | None = None) -> None:
-    """Close the backends of a run, or of all."""
+def end_run(run: str) -> None:
+    """Close the backends of a run."""
     with _OPENING:
         _ENDED.add(run)
-        ended = [_RUNS.pop(key) for key in tuple(_RUNS) if run in (None, key[0])]
+        ended = [_RUNS.pop(key) for key in tuple(_RUNS) if key[0] == run]
     for runners in ended:
         runners.close()
-
-
-# A controller that was killed ends nothing, and later than this a process cannot close backends.
-atexit.register(end_run)
 
 
 def _runners(run: str, setup: Mapping[str, Any], devices: tuple[int | None, ...]) -> _Runners:
