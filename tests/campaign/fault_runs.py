@@ -53,7 +53,7 @@ def together(
         wrong = () if one is None else tuple(_wrong(one, outcomes))
         tries.append(Try(f"{fault.family}, {kind}", repro, bugs=_bug(one), broken=wrong))
     for name, one in results.items():
-        if CALM in name:
+        if CALM in name and not _blames(one, faults):
             broken += _wrong(one, ("passed",))
     tries.append(_whole(f"calm cases, {kind}", repro, done, lost, [*broken, *words], list(results.values())))
     return tries
@@ -81,7 +81,8 @@ def alone(folder: Path, root: Path, fault: Fault, seed: int, jobs: int) -> Try:
     lost, words = lost_or_doubled(planned, out)
     results = {one["case"]: one for one in reported(out)}
     for name, one in results.items():
-        broken += _wrong(one, fault.outcomes if name == case_id(fault) else ("passed",))
+        if name == case_id(fault) or not _blames(one, [fault]):
+            broken += _wrong(one, fault.outcomes if name == case_id(fault) else ("passed",))
     return _whole(fault.family, repro, done, lost, [*broken, *words], [*results.values(), *written_lines(out)])
 
 
@@ -96,6 +97,13 @@ def each_alone(folder: Path, root: Path, faults: Sequence[Fault], seed: int, at_
 def shared_faults() -> list[Fault]:
     """Those that leave the controller, the workers beside them and the code of their own alone."""
     return [fault for fault in everything().values() if not (fault.alone or fault.fresh or fault.lonely)]
+
+
+def _blames(one: dict[str, Any], faults: Sequence[Fault]) -> bool:
+    """What it failed for is one of these that leave what nobody can see, see promise 1 of docs/reference/trust.md."""
+    unseen = [fault for fault in faults if fault.unseen]
+    named = any(f"only after {case_id(fault)}," in one["reason"] for fault in unseen)
+    return named or (bool(unseen) and one["outcome"] == "flaky")
 
 
 def _bug(one: dict[str, Any] | None) -> int:
