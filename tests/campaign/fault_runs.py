@@ -102,8 +102,10 @@ def shared_faults() -> list[Fault]:
 def _blames(one: dict[str, Any], faults: Sequence[Fault]) -> bool:
     """What it failed for is one of these that leave what nobody can see, see promise 1 of docs/reference/trust.md."""
     unseen = [fault for fault in faults if fault.unseen]
-    named = any(f"only after {case_id(fault)}," in one["reason"] for fault in unseen)
-    return named or (bool(unseen) and one["outcome"] == "flaky")
+    if any(f"only after {case_id(fault)}," in one["reason"] for fault in unseen):
+        return True
+    # Among others a flaky case could be flaky for any of them.
+    return one["outcome"] == "flaky" and len(faults) == len(unseen)
 
 
 def _bug(one: dict[str, Any] | None) -> int:
