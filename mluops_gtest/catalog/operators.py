@@ -207,6 +207,8 @@ def _place(path: Path, word: str) -> str:
 _FOLDER_FILE = "__init__.py"
 # How the names of their modules begin.
 _MODULES = "_mluops_gtest_generator_"
+# Lanes of a run and workers of a cluster may be threads, and modules are those of the process: no two load the same.
+_LOADING = threading.RLock()
 
 
 class Operators(KnownOperators):
@@ -220,12 +222,10 @@ class Operators(KnownOperators):
         self._released = {operator.released_name: operator for operator in operators}
         self._names = tuple(sorted({*self._loaded, *files}))
         self._parts: dict[tuple[str, str], Any] = {}
-        # Lanes of a run are threads: no two may load the same files.
-        self._loading = threading.RLock()
 
     def __getitem__(self, name: str) -> Operator:
         if name not in self._loaded:
-            with self._loading:
+            with _LOADING:
                 if name not in self._loaded:
                     operator = self._loaded[name] = load_operator(self.files[name])
                     self._released[operator.released_name] = operator
@@ -284,7 +284,8 @@ class Operators(KnownOperators):
         """The part of the operator's folder, loaded once; None if there is no such file or folder."""
         key = operator, part.file
         if key not in self._parts:
-            self._parts[key] = self._load_part(operator, part)
+            with _LOADING:
+                self._parts[key] = self._load_part(operator, part)
         loaded: T | None = self._parts[key]
         return loaded
 

@@ -7,6 +7,7 @@ import errno
 import importlib
 import io
 import platform
+import resource
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
@@ -130,6 +131,8 @@ Shell completion:  eval "$(_MLUOPS_TEST_COMPLETE=bash_source mluops-test)"
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 _VERBOSE: Final = f"{__name__}.verbose"
+# Below it OpenBLAS, which numpy loads, ends the process itself, with exit code 1.
+_LEAST_ADDRESSES: Final = 192 << 20
 
 
 class LazyGroup(click.Group):
@@ -145,9 +148,11 @@ class LazyGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """The command of this name, or None."""
+        """The command of this name, or None; MemoryError where the address space (ulimit -v) is too small for any."""
         if cmd_name not in COMMANDS:
             return None
+        if 0 <= resource.getrlimit(resource.RLIMIT_AS)[0] < _LEAST_ADDRESSES:
+            raise MemoryError
         module = importlib.import_module(f"mluops_gtest.cli.commands.{cmd_name.replace('-', '_')}")
         command: click.Command = module.command
         return command

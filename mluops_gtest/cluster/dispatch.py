@@ -452,7 +452,8 @@ class Dispatcher:
                 self._client.unsubscribe_topic(self._run)
                 for future in self._flying:
                     future.cancel()
-                self._client.run(worker.end_run, self._run, workers=list(self._workers), on_error="ignore")
+                there = [*self._workers, *self._refused]
+                self._client.run(worker.end_run, self._run, workers=there, on_error="ignore")
 
         # Aside: a worker that has been stopped would never answer.
         closing = threading.Thread(target=close, daemon=True)

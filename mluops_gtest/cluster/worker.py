@@ -1,5 +1,6 @@
 """What happens on a worker of the cluster; these functions travel there by their names, so it needs this package."""
 
+import atexit
 import contextlib
 import hashlib
 import math
@@ -142,6 +143,8 @@ class _Runners:
         # The outputs of each unit, of the newest batches: behind one that has landed a worker runs at most what is in
         # flight before it hands over outputs.
         self.kept: deque[dict[str, bytes]] = deque(maxlen=len(devices) * IN_FLIGHT + 2)
+        # A controller that was killed ends no run, and later than this a process cannot close backends.
+        atexit.register(self.close)
 
     @contextlib.contextmanager
     def taken(self) -> Iterator[_Lane]:
@@ -160,12 +163,14 @@ class _Runners:
 
     def close(self) -> None:
         """Close the backends."""
+        atexit.unregister(self.close)
         for lane in self._opened:
             lane.runner.__exit__(None, None, None)
 
 
 # By the run and the address of the worker: several may share a process.
 _RUNS: dict[tuple[str, str], _Runners] = {}
+_ENDED: set[str] = set()
 _OPENING = threading.Lock()
 
 
@@ -232,6 +237,7 @@ def try_backend(run: str, setup: Mapping[str, Any], devices: tuple[int | None, .
 def end_run(run: str) -> None:
     """Close the backends of a run."""
     with _OPENING:
+        _ENDED.add(run)
         ended = [_RUNS.pop(key) for key in tuple(_RUNS) if key[0] == run]
     for runners in ended:
         runners.close()
@@ -240,6 +246,9 @@ def end_run(run: str) -> None:
 def _runners(run: str, setup: Mapping[str, Any], devices: tuple[int | None, ...]) -> _Runners:
     key = _key(run)
     with _OPENING:
+        if run in _ENDED:
+            # A batch that was given back before it began.
+            raise HarnessError("the run has ended")
         if key not in _RUNS:
             _RUNS[key] = _Runners(setup, devices)
         return _RUNS[key]

@@ -316,6 +316,9 @@ class Executor:
 
         look = judged_at_rest if reply.busy else judged_twice_where_wrong
         result = look(self.caller, run, judge, explain=options.explain)
+        if result.outcome is Outcome.MEMORY:
+            # Who knows what else of its process it has written to: no later case shall meet that.
+            self.caller.settle(give_up=True)
         if reproducibility is not None:
             result = reproducibility.held(result, run.snapshot)
         self.times.compare += time.perf_counter() - start

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from tests.campaign.addresses import addresses
 from tests.campaign.case_files import by_command, in_process
 from tests.campaign.clusters import clusters
 from tests.campaign.content import write_content
@@ -105,6 +106,7 @@ def _chapters(options: argparse.Namespace) -> dict[str, Chapter]:
         "case_files": lambda folder, _, o: in_process(folder, o.seed, _tries(o, 1000, 26000), o.jobs),
         "case_runs": lambda folder, _, o: by_command(folder, o.seed, _tries(o, 50, 1000), o.jobs),
         "documents": lambda folder, _, o: documents(folder, o.seed, _tries(o, 90, 1800), o.jobs),
+        "addresses": lambda folder, root, o: addresses(folder, root, o.seed, _tries(o, 4, 110), o.jobs),
         "disks": lambda folder, root, o: disks(folder, root, o.seed, _tries(o, 2, 40), o.jobs),
     }
     if options.quick and options.only is None:

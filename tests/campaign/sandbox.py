@@ -79,12 +79,13 @@ class Sandbox:
         most_file_bytes: int | None = None,
         environment: Mapping[str, str] | None = None,
         module: str = "mluops_gtest",
+        most_addresses: int = MAX_MEMORY,
     ) -> "subprocess.Popen[bytes]":
         """Start `mluops-test ARGUMENTS`, or another module's program, in a session of its own."""
 
         def limit() -> None:
             signal.signal(signal.SIGINT, signal.SIG_DFL)  # children of nohup would ignore it
-            resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
+            resource.setrlimit(resource.RLIMIT_AS, (most_addresses, most_addresses))
             if most_file_bytes is not None:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (most_file_bytes, most_file_bytes))
 
@@ -131,9 +132,10 @@ class Sandbox:
         most_file_bytes: int | None = None,
         environment: Mapping[str, str] | None = None,
         module: str = "mluops_gtest",
+        most_addresses: int = MAX_MEMORY,
     ) -> Finished:
         """Run `mluops-test ARGUMENTS`, or another module's program, to its end."""
-        return self.finish(self.start(arguments, stdout, most_file_bytes, environment, module))
+        return self.finish(self.start(arguments, stdout, most_file_bytes, environment, module, most_addresses))
 
     def _wait_until_alone(self) -> list[tuple[int, str]]:
         deadline = time.monotonic() + GRACE_SECONDS

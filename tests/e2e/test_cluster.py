@@ -18,10 +18,12 @@ from msgspec.structs import replace
 
 from mluops_gtest.base.errors import ExitCode
 from mluops_gtest.cluster import answers as auditing
-from mluops_gtest.cluster import dispatch
+from mluops_gtest.cluster import dispatch, worker
 from mluops_gtest.cluster import dispatch as connecting
 from mluops_gtest.cluster.answers import WorkerDescription, encode
+from mluops_gtest.core.case import Query
 from mluops_gtest.running.confirming import UNCONFIRMED
+from mluops_gtest.running.options import RunRequest
 from tests.e2e.conftest import SUPPORT
 from tests.support import lying_workers
 from tests.support.dask_needed import needs_dask
@@ -33,12 +35,12 @@ import os, signal
 import mluops_gtest as mt
 
 
-def is_first(name):
+def is_first(name, pid=0):
     try:
         file = os.open(os.path.join(FOLDER, name), os.O_CREAT | os.O_EXCL | os.O_WRONLY)
     except FileExistsError:
         return False
-    os.write(file, str(os.getpid()).encode())
+    os.write(file, str(pid or os.getpid()).encode())
     os.close(file)
     return True
 
@@ -85,8 +87,11 @@ class Stopped(Counting):
     fatal = 1
 
     def act(self):
-        if is_first("stopped"):
-            os.kill(os.getpid(), signal.SIGSTOP)
+        # That of the cluster: it has started what this process was forked from.
+        with open(f"/proc/{os.getppid()}/stat") as stat:
+            worker = int(stat.read().rpartition(")")[2].split()[1])
+        if is_first("stopped", worker):
+            os.kill(worker, signal.SIGSTOP)
 
 
 class Orphan(Counting):
@@ -102,12 +107,13 @@ backend, deadly, lost, stopped, orphan = Scaled(), Deadly(), Lost(), Stopped(), 
 
 
 @contextlib.contextmanager
-def started(workers):
+def started(workers, stderr=None):
     """The address of a cluster of processes, which are a group of their own."""
     process = subprocess.Popen(
         [sys.executable, str(PROGRAM), str(workers)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        stderr=stderr,
         text=True,
         start_new_session=True,
         env={**os.environ, "PYTHONPATH": str(PROGRAM.parents[2])},
@@ -254,6 +260,8 @@ def assert_costs_the_worker(result, cli, liar, words):
     assert {one["outcome"] for one in result.results.values()} == {"passed"}
     assert lines_in(result.folder) == len(result.results) > 3
     assert cli("gate", result.folder, "--against", result.folder).code == 0
+    # Workers of this process: backends are closed on those that are refused as well.
+    assert worker._RUNS == {}
 
 
 @pytest.mark.parametrize("lie", lying_workers.LIES)
@@ -268,12 +276,13 @@ def test_a_wrong_answer_costs_the_worker(run, cli, address, lie, monkeypatch):
 def test_an_answer_that_dask_cannot_send_costs_the_worker(run, cli, processes, lie, monkeypatch):
     from distributed import Client
 
+    monkeypatch.setattr(dispatch, "_SILENCE", 3.0)
     monkeypatch.setattr(dispatch, "_MIN_SILENCE", 3.0)
     liar = one_of(processes)
     with Client(processes, set_as_default=False) as client:
         client.run(lying_workers.plant, lie, workers=[liar])
         try:
-            result = run(*SMOKE, processes, "--no-isolate", "--timeout", "1")
+            result = run(*SMOKE, processes, "--no-isolate")
         finally:
             client.run(lying_workers.repent, workers=[liar])
     assert_costs_the_worker(result, cli, liar, lying_workers.SENT[lie][1])
@@ -341,12 +350,29 @@ def test_where_all_workers_answer_wrongly_the_run_ends_and_says_why(run, address
 def test_a_stopped_worker_costs_its_timeout(run, processes, kernels, tmp_path, monkeypatch):
     monkeypatch.setattr(dispatch, "_MIN_SILENCE", 0.0)
     try:
-        result = run(*REFUSED, f"{kernels}:stopped", "--timeout", "3", "--cluster", processes, "--ship", kernels)
+        isolated = [word for word in REFUSED if word != "--no-isolate"]
+        result = run(*isolated, f"{kernels}:stopped", "--timeout", "3", "--cluster", processes, "--ship", kernels)
     finally:
         os.kill(int((tmp_path / "stopped").read_text()), signal.SIGCONT)
     assert result.code == 0, result.out + result.err
     assert "for 3 s; what it had runs elsewhere" in result.err
     assert lines_in(result.folder) == len(result.results)
+
+
+def test_a_worker_that_ends_before_its_run_closes_the_backends(tmp_path):
+    """As where the controller was killed: nobody has ended the run."""
+    from distributed import Client
+
+    request = RunRequest(selection=Query(), roots=("builtin",), backend="numpy", isolate=True)
+    setup = {"request": request.to_json([], 0), "parcels": {}, "operators": ["ball_query"], "drawn": False}
+    with (
+        open(tmp_path / "words", "w") as words,
+        started(1, words) as address,
+        Client(address, set_as_default=False) as client,
+    ):
+        for n in range(5):
+            assert b"numpy" in client.submit(worker.try_backend, f"run {n}", setup, (None,), pure=False).result()
+    assert (tmp_path / "words").read_text() == ""
 
 
 def test_a_scheduler_that_is_lost_ends_the_run_and_it_can_be_resumed(run, cli, address, kernels, tmp_path, monkeypatch):
@@ -502,6 +528,8 @@ def test_a_cluster_of_members_with_certificates(run, tmp_path):
         (("--cluster", "local:2", "-j", "2"), "-j does not go with --cluster"),
         (("--cluster", "local:2", "--save-outputs", "all"), "outputs stay on the workers"),
         (("--cluster", "local:2", "--stress", "5"), "e.g. --stress 20x"),
+        (("--cluster", "local:2", "--timeout", "5"), "--timeout needs worker processes; backend 'numpy' runs inline"),
+        (("--cluster", "local:2", "-b", "c:x.so", "--no-isolate", "--timeout", "5"), "needs worker processes"),
         (("--ship", "cases.txt"), "add --cluster ADDRESS"),
         (("--cluster", "local:2", "--ship", "cases.txt"), "--backend numpy does not name that file"),
     ],

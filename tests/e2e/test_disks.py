@@ -2,7 +2,10 @@
 
 import json
 import os
+import resource
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -304,3 +307,21 @@ def test_a_cache_on_a_full_disk_costs_only_a_note(run, toy, small_disk, monkeypa
     # What the declarations expand to is small enough to fit.
     left = {path.relative_to(disk).parts[0] for path in disk.rglob("*") if path.is_file()}
     assert left <= {DECLARATIONS}
+
+
+@pytest.mark.parametrize("mib", [48, 100, 150, 300])
+def test_an_address_limit_that_leaves_no_room_ends_in_a_sentence(tmp_path, mib):
+    """Below some 140 MiB numpy does not load: of its libraries one raises, another one ends the process."""
+    limit = (mib << 20, mib << 20)
+    done = subprocess.run(
+        [sys.executable, "-m", "mluops_gtest", "run", "ball_query/nothing_missing_ok", "--out", tmp_path / "r", "-q"],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, limit),
+        capture_output=True,
+        text=True,
+        # Each thread takes some: the same everywhere.
+        env={**os.environ, "MLUOPS_TEST_CACHE": str(tmp_path / "cache"), "OPENBLAS_NUM_THREADS": "2"},
+    )
+    # Of a larger one so much may be left that only the case does not fit.
+    assert done.returncode == 74 or (mib > 200 and done.returncode == 3), done.stderr
+    assert len((done.stderr or done.stdout).splitlines()) in (1, 2), done.stderr
+    assert "Traceback" not in done.stderr

@@ -38,6 +38,12 @@ def test_innocent_cases_meet_nothing(run, name, note):
     assert not [one for r in others for one in r["notes"] if one.startswith(note)]
 
 
+def test_a_worker_whose_memory_was_written_to_is_replaced(run):
+    victims, others = split(run(*SMOKE, "--backend", backend("WritesBehindItsOutput")))
+    assert {r["outcome"] for r in victims} == {"memory"}
+    assert {r["outcome"] for r in others} == {"passed"}
+
+
 def test_an_idle_pool_stays(run):
     result = run(*SMOKE, "--backend", backend("KeepsAnIdlePool"))
     assert result.code == 0

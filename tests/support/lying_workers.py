@@ -2,8 +2,11 @@
 
 import itertools
 import json
+import os
+import signal
 
 import msgspec
+import pytest
 
 from mluops_gtest.cluster import worker
 from mluops_gtest.cluster.answers import BatchAnswer, UnitAnswer, decode, encode
@@ -67,6 +70,10 @@ SENT = {
 }
 
 
+# Lies about what a call left; see the functions of these names.
+WRONG_VERDICTS = ("call_failures_passed", "change_outputs", "hand_over_nothing")
+
+
 def passed(answer):
     """Every result that failed for its values as one that passed, so that nothing in it contradicts that."""
     units = []
@@ -80,15 +87,29 @@ def passed(answer):
     return encode(BatchAnswer(tuple(units)))
 
 
+# Of a process that is a worker and nothing else.
+PLANTED = pytest.MonkeyPatch()
+
+
 def plant(lie):
-    """From now on this process lies."""
-    change, _ = SENT[lie]
+    """From now on this process lies: with such an answer, or by the function of this name below."""
+    if lie in WRONG_VERDICTS:
+        globals()[lie](PLANTED, None)
+        return
+    change, _ = {**LIES, **SENT}[lie]
     worker.run_batch = lambda *arguments: change(decode(HONEST(*arguments), BatchAnswer))
+
+
+def stop_at_the_next_batch():
+    """This process stops once it has something to do, until somebody continues it; its number."""
+    worker.run_batch = lambda *arguments: os.kill(os.getpid(), signal.SIGSTOP) or HONEST(*arguments)
+    return os.getpid()
 
 
 def repent():
     """This process is honest again."""
     worker.run_batch = HONEST
+    PLANTED.undo()
 
 
 def change_answers(monkeypatch, change, liar=None, kind=BatchAnswer):

@@ -19,6 +19,22 @@ class RoundsUpwards(Isolated):
         ctypes.CDLL(None).fesetround(0x800)
 
 
+class WritesBehindItsOutput(Isolated):
+    """And where nobody looks: later calls of this process go wrong."""
+
+    is_spoiled = False
+
+    def run(self, call):
+        if self.is_spoiled:
+            ctypes.string_at(0)
+        return super().run(call)
+
+    def misbehave(self, call):
+        output = next(iter(call.outputs.values())).array
+        ctypes.memset(output.ctypes.data + output.nbytes, 0, 8)
+        self.is_spoiled = True
+
+
 class RaisesOnErrors(Isolated):
     """Every case divides by zero somewhere, as many kernels do and then select."""
 

@@ -99,7 +99,7 @@ def command(ctx: click.Context, /, corpus: Path, quiet: bool, **options: Any) ->
     settings = None if ctx.obj is None else str(ctx.obj.path)
     run = RunRequest(selection=Query(), jobs=jobs or 1, devices=devices, elementwise=True, settings=settings, **options)
     refuse_on_cluster(run, jobs)
-    if not run.isolated and run.cluster is None:
+    if not run.isolated:
         refuse_inline(run.backend, jobs, devices, options)
     if run.guard_pages:
         refuse_guard_pages(run)

@@ -232,7 +232,7 @@ def command(ctx: click.Context, /, query: Query, resume: Path | None, **options:
         **options,
     )
     refuse_on_cluster(request, jobs)
-    if not request.isolated and request.cluster is None:
+    if not request.isolated:
         refuse_inline(request.backend, jobs, devices, options)
     if request.guard_pages:
         refuse_guard_pages(request)

@@ -23,6 +23,10 @@ class Fault:
     lonely: bool = False
     # Nobody is left to remove a folder whose name starts so.
     may_leave: str = ""
+    # Takes processor time before it ends: where many others want it, it may be `timed_out`; alone it has a minute.
+    slow: bool = False
+    # Leaves something that nobody can see: a later case that meets it must name this one, or be `flaky`.
+    unseen: bool = False
 
 
 ALL: Final[dict[str, Fault]] = {}
@@ -35,6 +39,8 @@ def fault(
     fresh: bool = False,
     lonely: bool = False,
     may_leave: str = "",
+    slow: bool = False,
+    unseen: bool = False,
     name: str = "",
 ) -> Callable[[Act], Act]:
     """The function below misbehaves; what it returns is the answer of the call, None is SUCCESS."""
@@ -42,7 +48,7 @@ def fault(
     def register(act: Act) -> Act:
         word = name or act.__name__
         assert word not in ALL, word
-        ALL[word] = Fault(word, family, act, outcomes, alone, fresh, lonely, may_leave)
+        ALL[word] = Fault(word, family, act, outcomes, alone, fresh, lonely, may_leave, slow, unseen)
         return act
 
     return register

@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 import time
 from dataclasses import replace
 
@@ -157,3 +159,34 @@ class TestLocksOfAFolder:
         (tmp_path / "baselines.lock").rename(lock_path(tmp_path, "a"))
         with pytest.raises(ContentError, match=r"a/baselines.lock: b/x is not a case of a"):
             read_locks(tmp_path)
+
+
+READ_IN_BETWEEN = """
+import os, sys
+from pathlib import Path
+from mluops_gtest.casefiles.lock import read_lock
+
+
+def reads():
+    return [entry.params["k"] for entry in read_lock(Path(sys.argv[1])).values()] == [3]
+
+
+def pause(frame, *_):
+    if frame.f_globals["__name__"].startswith("msgspec"):
+        child = os.fork()
+        if not child:
+            os._exit(not reads())
+        assert os.waitpid(child, 0)[1] == 0, frame
+
+
+sys.settrace(pause)
+assert reads()
+"""
+
+
+def test_locks_can_be_read_while_another_thread_is_anywhere_in_reading_one(tmp_path):
+    """At each moment at which msgspec would let another thread run; a decoder half made ends the process."""
+    write_lock(tmp_path / "baselines.lock", [entry("a/x")])
+    command = [sys.executable, "-c", READ_IN_BETWEEN, tmp_path / "baselines.lock"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
