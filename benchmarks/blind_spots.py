@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from mluops_gtest.backends.numpy_backend import NumpyBackend
-from mluops_gtest.catalog.bound_cache import KeptBounds
+from mluops_gtest.catalog.bound_cache import BoundCache
 from mluops_gtest.catalog.selection import Selected, Session
 from mluops_gtest.core.case import Query
 from mluops_gtest.core.cause import BeyondBound
@@ -221,7 +221,7 @@ def tallies(
     """Every case that computes a float output and passes on numpy, by the type of the output."""
     selected = tuple(selected)
     source, operators = session.source(selected), session.catalogue.operators
-    bounds = KeptBounds(lambda operator: session.catalogue.root_of(operator).generators)
+    bounds = BoundCache(lambda operator: session.catalogue.root_of(operator).generators)
     seen: list[CaseOutputs] = []
     executor = Executor(InlineCaller(NumpyBackend(operators)), Options(elementwise=False), seen.append)
     for chosen in selected:

@@ -25,7 +25,7 @@ from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.running.caller import InlineCaller
 from mluops_gtest.running.case_run import Executor, Options
 from mluops_gtest.search.audit_subject import Implementation
-from mluops_gtest.search.draws import DrawnCase, Draws
+from mluops_gtest.search.draws import Draws, FuzzDraw
 from mluops_gtest.search.fuzz import is_failure
 from mluops_gtest.search.mutants import status_mutants
 
@@ -70,7 +70,7 @@ class _Suspect:
         return is_failure(result) and result.outcome is not Outcome.ERROR
 
 
-def hunted(operator: Operator, drawn: Iterator[DrawnCase], mutants: tuple[Mutant, ...]) -> tuple[Hunted, Hunted]:
+def hunted(operator: Operator, drawn: Iterator[FuzzDraw], mutants: tuple[Mutant, ...]) -> tuple[Hunted, Hunted]:
     """The shipped implementations and the wrong statuses, each fuzzed with these draws."""
     statuses = [_Suspect(one.mutant, one.checks) for one in status_mutants(operator)]
     kinds = [[_Suspect(mutant) for mutant in mutants], statuses]

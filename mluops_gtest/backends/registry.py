@@ -93,7 +93,7 @@ def load_backend(spec: str, dependencies: BackendDependencies) -> Backend:
     for point in _installed():
         if point.name == spec:
             return checked_backend(spec, _guarded(spec, point.load))
-    return _named(spec)
+    return _load_object(spec)
 
 
 def _open(word: str, rest: str, dependencies: BackendDependencies) -> Backend:
@@ -144,7 +144,7 @@ def _c_functions(dependencies: BackendDependencies) -> "Callable[[str], CApi | N
     return lambda operator: dependencies.operators().part(operator, C_API)
 
 
-def _named(spec: str) -> Backend:
+def _load_object(spec: str) -> Backend:
     """A Python object by module:attribute or path/file.py[:attribute]."""
     target, colon, attribute = _split(spec)
     if not colon or not target or not attribute:

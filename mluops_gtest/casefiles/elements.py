@@ -357,7 +357,7 @@ def load_values(tensor: TensorDocument, desc: TensorDesc, rules: Rules, *, outpu
         return read_blob(path, desc.dtype.storage, wanted), ""
     if tensor.message.HasField("random_data") and not output:
         check_described(desc, "drawn")
-        return _drawn(tensor.message.random_data, desc.dtype, wanted), ""
+        return _draw(tensor.message.random_data, desc.dtype, wanted), ""
     return (None if wanted else np.empty(0, desc.dtype.storage)), ""
 
 
@@ -386,7 +386,7 @@ def check_described(desc: TensorDesc, how: str) -> None:
         )
 
 
-def _drawn(random: Any, dtype: DType, count: int) -> Array:
+def _draw(random: Any, dtype: DType, count: int) -> Array:
     """What the C++ runner draws; the generator starts anew for every tensor."""
     part = part_of(dtype)
     if random.distribution not in (_UNIFORM, _GAUSSIAN):

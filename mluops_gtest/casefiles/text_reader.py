@@ -112,7 +112,7 @@ class _TextReader:
             pos = found.end() if word is None else found.start(3)
             field = fields.get(name)
             if field is None:
-                owner.unknown.append(Unknown(self._place(found.start(1)), _told(name)))
+                owner.unknown.append(Unknown(self._place(found.start(1)), _quote_token(name)))
                 pos = self._skip(pos, colon)
                 continue
             if not field.repeated:
@@ -195,7 +195,7 @@ class _TextReader:
     def _scalar(self, message: Any, field: Field, owner: Document | TensorDocument, pos: int) -> int:
         value, end = self._value(field, pos)
         if value is None:
-            owner.unknown.append(Unknown(self._place(pos), field.name, _told(self._text[pos:end])))
+            owner.unknown.append(Unknown(self._place(pos), field.name, _quote_token(self._text[pos:end])))
             return end
         _store(message, field, value, pos)
         return end
@@ -267,7 +267,7 @@ class _TextReader:
             return pos
 
 
-def _told(word: bytes) -> str:
+def _quote_token(word: bytes) -> str:
     """A word of the file for messages, shortened if it is too long."""
     return word[:_MAX_TOLD].decode(errors="replace") + "…" * (len(word) > _MAX_TOLD)
 

@@ -253,11 +253,11 @@ class ValueColumn:
     def _odd_string(self, text: bytes, pos: int) -> tuple[bytes, int]:
         """One hexadecimal value that is written in pieces, with escapes, or with more or fewer digits than others."""
         if self._field.storage is not None:
-            raise TextError(pos, _wanted(self._field))
+            raise TextError(pos, _expectation(self._field))
         try:
             value, end = strings_at(text, pos)
             if value is None or value.strip(_DIGITS):
-                raise TextError(pos, _wanted(self._field))
+                raise TextError(pos, _expectation(self._field))
             return shortened(value), end
         except (ValueError, OverflowError) as error:
             raise TextError(pos, f"{self._field.name}: {error}") from None
@@ -311,7 +311,7 @@ def _general(text: bytes, pos: int, form: _Form, most: int) -> tuple[list[bytes]
     return words, pos, True
 
 
-def _wanted(field: ValueField) -> str:
+def _expectation(field: ValueField) -> str:
     if field.storage is None:
         return f"{field.name} must be a quoted string of hexadecimal digits"
     return f"{field.name} must be {'a number' if field.storage.kind == 'f' else 'an integer'}"

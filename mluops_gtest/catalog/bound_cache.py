@@ -66,7 +66,7 @@ def _checksum(values: npt.NDArray[np.uint8]) -> int:
 _PARTS: Final = Bound.__struct_fields__
 
 
-class KeptBounds(Value):
+class BoundCache(Value):
     """The bounds of a case: of one in the cache from beside it, where they are there; else from its inputs."""
 
     # The folder with an operator's code.

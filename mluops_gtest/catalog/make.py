@@ -101,7 +101,7 @@ def _described(tensors: Iterable[Tensor]) -> list[LockedTensor]:
 _REFUSALS = (ValueError, AssertionError, LookupError, TypeError, ArithmeticError, MemoryError)
 
 
-def made_by(draft: CaseDraft, operator: Operator, draw: Draw) -> RecipeOutput:
+def call_recipe(draft: CaseDraft, operator: Operator, draw: Draw) -> RecipeOutput:
     """What the recipe makes from the declaration; errors name the line of the recipe."""
     recipe = operator.recipes[draft.recipe]
     try:
@@ -166,18 +166,20 @@ def make_case(draft: CaseDraft, operator: Operator, draw: Draw | None = None) ->
 
     `draw` is the source of its random numbers, by default that of the declared seed.
     """
-    return _told(draft, operator, lambda: _made(draft, operator, Draw(draft.seed) if draw is None else draw))
+    return _wrap_operator_errors(
+        draft, operator, lambda: _make_declared(draft, operator, Draw(draft.seed) if draw is None else draw)
+    )
 
 
-def make_drawn(draft: CaseDraft, operator: Operator, spoil: Callable[[Case], Case]) -> Case:
+def make_fuzz_case(draft: CaseDraft, operator: Operator, spoil: Callable[[Case], Case]) -> Case:
     """The complete case of a drawn call, which expects what the checks say of it.
 
     `spoil` changes the call as the recipe made it. An error where the call is not defined, or computes without values.
     """
-    return _told(draft, operator, lambda: _made_drawn(draft, operator, spoil))
+    return _wrap_operator_errors(draft, operator, lambda: _make_fuzz_case(draft, operator, spoil))
 
 
-def _told(draft: CaseDraft, operator: Operator, make: Callable[[], Case]) -> Case:
+def _wrap_operator_errors(draft: CaseDraft, operator: Operator, make: Callable[[], Case]) -> Case:
     """What `make` gives; what the operator's own code raises is told with the case."""
     try:
         return make()
@@ -190,8 +192,8 @@ def _told(draft: CaseDraft, operator: Operator, make: Callable[[], Case]) -> Cas
         ) from error
 
 
-def _made(draft: CaseDraft, operator: Operator, draw: Draw) -> Case:
-    made = made_by(draft, operator, draw)
+def _make_declared(draft: CaseDraft, operator: Operator, draw: Draw) -> Case:
+    made = call_recipe(draft, operator, draw)
     case = _draw(draft, operator, made)
     if draft.changes or draft.changed_params:
         case = changed(case, draft.changes, draft.changed_params)
@@ -209,8 +211,8 @@ def _made(draft: CaseDraft, operator: Operator, draw: Draw) -> Case:
     return replace(case, theory={"theory_io_size": float(theory.io_bytes), "theory_compute_ops": float(theory.ops)})
 
 
-def _made_drawn(draft: CaseDraft, operator: Operator, spoil: Callable[[Case], Case]) -> Case:
-    case = spoil(_draw(draft, operator, made_by(draft, operator, Draw(draft.seed))))
+def _make_fuzz_case(draft: CaseDraft, operator: Operator, spoil: Callable[[Case], Case]) -> Case:
+    case = spoil(_draw(draft, operator, call_recipe(draft, operator, Draw(draft.seed))))
     answer = asked(operator, operator.reference, operator.answer, bind_values(case, operator), "a drawn call")
     # Nobody looked at what was drawn: a constant baseline is no mistake.
     expect = replace(case.expect, status=answer.status, check=answer.check, degenerate="drawn")

@@ -20,7 +20,7 @@ from mluops_gtest.cluster.session import DispatcherLanes, in_batches, open_clust
 from mluops_gtest.core.case import Case
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.search.corpus import Corpus
-from mluops_gtest.search.fuzz import FoundFailure, FuzzedOperator, Hunt, HuntReport, Job, Keeper, NewCause, Ran
+from mluops_gtest.search.fuzz import FuzzedOperator, Hunt, HuntReport, Job, Keeper, NewCause, Ran, StoredFailure
 from mluops_gtest.search.fuzz_session import HuntRequest, hunt_options, targets_of
 from mluops_gtest.search.minimise import Minimised
 
@@ -37,7 +37,7 @@ class DrawnCall(Unit):
     job: Job
     case: Case
     operators: Operators
-    found: FoundFailure | None = None
+    found: StoredFailure | None = None
 
     @property
     def order(self) -> tuple[Case, bool]:

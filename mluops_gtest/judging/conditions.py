@@ -374,7 +374,7 @@ def _candidates(feature: Feature, column: Sequence[Scalar], failing: int) -> Ite
 
     def candidate(sign: Literal["=", "≥", "≤", "multiple", "no multiple"], value: Scalar) -> _Candidate:
         condition = Condition(feature, sign, value)
-        bits = sum(1 << place for place, one in enumerate(right) if _is_kept(condition, one))
+        bits = sum(1 << place for place, one in enumerate(right) if _holds(condition, one))
         cost = _RULES_COST[sign] + _COST_OF_ELEMENTS * (feature.kind == "elements")
         return _Candidate(condition, bits, cost + _COST_OF_UNNAMED * (feature.axis is not None))
 
@@ -386,7 +386,7 @@ def _candidates(feature: Feature, column: Sequence[Scalar], failing: int) -> Ite
     if len(numbers) > 1:
         yield candidate("≥", _plain(min(numbers)))
         yield candidate("≤", _plain(max(numbers)))
-    if _is_named(feature) and len(numbers) >= _MIN_MULTIPLES and all(float(value).is_integer() for value in column):
+    if _is_basic(feature) and len(numbers) >= _MIN_MULTIPLES and all(float(value).is_integer() for value in column):
         for divisor in _DIVISORS:
             if len(rests := {value % divisor == 0 for value in numbers}) == 1:
                 yield candidate("multiple" if rests.pop() else "no multiple", divisor)
@@ -402,7 +402,7 @@ def _is_mode(feature: Feature, column: Sequence[Scalar]) -> bool:
     )
 
 
-def _is_kept(condition: Condition, value: Scalar) -> bool:
+def _holds(condition: Condition, value: Scalar) -> bool:
     limit: Any = condition.value
     number: Any = value
     match condition.sign:
@@ -425,7 +425,7 @@ def _pairs(candidates: Sequence[_Candidate], passing: int) -> Iterator[tuple[flo
     useful = [
         one
         for one in candidates
-        if (everything & ~one.passing).bit_count() >= MIN_CASES and _is_named(one.condition.feature)
+        if (everything & ~one.passing).bit_count() >= MIN_CASES and _is_basic(one.condition.feature)
     ]
     for first, second in combinations(useful, 2):
         if first.passing & second.passing:
@@ -448,7 +448,7 @@ def _simplest(found: Sequence[tuple[float, tuple[_Candidate, ...]]], cases: _Cas
 
 def _rule(conditions: tuple[Condition, ...], cases: _Cases) -> Rule:
     columns = [cases.columns[one.feature] for one in conditions]
-    kept = [all(map(_is_kept, conditions, row)) for row in zip(*columns, strict=True)]
+    kept = [all(map(_holds, conditions, row)) for row in zip(*columns, strict=True)]
     behind = cases.failing + cases.passing
     inside, others = sum(kept[cases.failing : behind]), sum(kept[behind : behind + cases.others])
     if len(conditions) == 1:
@@ -493,6 +493,6 @@ def _is_of_kind(condition: Condition) -> bool:
     return condition.sign == "=" and condition.feature.kind in ("param", "dtype", "layout")
 
 
-def _is_named(feature: Feature) -> bool:
+def _is_basic(feature: Feature) -> bool:
     """It has a name of its own, and is no product of others."""
     return feature.kind != "elements" and feature.axis is None

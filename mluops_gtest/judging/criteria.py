@@ -174,7 +174,7 @@ def compare(
 
     `limits` is asked for what arithmetic allows each element where the arrays differ, and only there.
     """
-    asked = _asked(tuple(kinds))
+    asked = _request_of(tuple(kinds))
     if evaluated.shape != baseline.shape:
         raise ValueError(f"shapes {evaluated.shape} and {baseline.shape} differ; a comparison needs equal ones")
     if not evaluated.dtype == baseline.dtype == dtype.storage:
@@ -237,7 +237,7 @@ def require_formula(kind: CriterionKind) -> CriterionKind:
     return kind.canonical
 
 
-class _Asked(NamedTuple):
+class _CriteriaRequest(NamedTuple):
     """The kinds that are asked for, each with its place in what is measured, and what they need."""
 
     places: tuple[tuple[CriterionKind, int], ...]
@@ -247,9 +247,9 @@ class _Asked(NamedTuple):
 
 
 @cache
-def _asked(kinds: tuple[CriterionKind, ...]) -> _Asked:
+def _request_of(kinds: tuple[CriterionKind, ...]) -> _CriteriaRequest:
     canonical = tuple(map(require_formula, kinds))
-    return _Asked(
+    return _CriteriaRequest(
         tuple((kind, _MEASURED.index(kind)) for kind in canonical),
         CriterionKind.DIFF1 in canonical or CriterionKind.DIFF2 in canonical,
         CriterionKind.DIFF4 in canonical,

@@ -233,11 +233,11 @@ class Suspects:
         small = self._case.elements <= _MAX_ELEMENTS
         if not small or out.held_to == "written":
             return lambda: iter(()), lambda: iter(())
-        return lambda: self._named(tensor, out), lambda: self._rounded(tensor, out)
+        return lambda: self._fit_suspects(tensor, out), lambda: self._rounded(tensor, out)
 
-    def _named(self, tensor: Tensor, out: WrongOutput) -> Iterator[Fit]:
+    def _fit_suspects(self, tensor: Tensor, out: WrongOutput) -> Iterator[Fit]:
         for name in self._operator.suspects:
-            yield from self._tried(AsIf(name), partial(self._suspected, name), tensor, out)
+            yield from self._fit(AsIf(name), partial(self._suspected, name), tensor, out)
 
     def _suspected(self, name: str) -> _Outputs:
         try:
@@ -257,7 +257,7 @@ class Suspects:
             for precision, call in calls.items():
                 if call is not None:
                     law = RoundedInputs(precision, truncated)
-                    yield from self._tried(law, partial(self._recomputed, call), tensor, out)
+                    yield from self._fit(law, partial(self._recomputed, call), tensor, out)
 
     def _recomputed(self, call: OpCall) -> _Outputs:
         # Rounding may move data out of what the document defines; of these the reference promises nothing.
@@ -267,7 +267,7 @@ class Suspects:
     def _call(self) -> OpCall:
         return bind_values(self._case, self._operator)
 
-    def _tried(self, law: Law, make: Callable[[], _Outputs], tensor: Tensor, out: WrongOutput) -> Iterator[Fit]:
+    def _fit(self, law: Law, make: Callable[[], _Outputs], tensor: Tensor, out: WrongOutput) -> Iterator[Fit]:
         if law not in self._made:
             self._made[law] = make()
         made = self._made[law].get(tensor.id)

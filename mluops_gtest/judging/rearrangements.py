@@ -39,7 +39,7 @@ def rearrangements(out: WrongOutput) -> Iterator[Fit]:
     if not 2 <= out.baseline.size <= MAX_SEARCHED:
         return
     surprise, held = _surprise(out), False
-    for fit in _named(out, surprise):
+    for fit in _permutations(out, surprise):
         held = held or (fit.sure and bool(fit.holds.all()))
         yield fit
     if not held and _is_reordered(out):
@@ -52,7 +52,7 @@ def rearrangements(out: WrongOutput) -> Iterator[Fit]:
         yield Fit(BelongElsewhere(), np.isin(out.e, out.baseline), sure=sure)
 
 
-def _named(out: WrongOutput, surprise: Callable[[Array], bool]) -> Iterator[Fit]:
+def _permutations(out: WrongOutput, surprise: Callable[[Array], bool]) -> Iterator[Fit]:
     for axis, length in enumerate(out.baseline.shape):
         if length > 2:
             yield _moved(out, ReversedAlong(axis), partial(np.flip, axis=axis), surprise)
@@ -65,7 +65,7 @@ def _named(out: WrongOutput, surprise: Callable[[Array], bool]) -> Iterator[Fit]
             yield _moved(out, RepeatedAlong(axis, 0), partial(_first_of, axis), surprise)
     for order in _orders_of_axes(out.baseline.ndim):
         yield _moved(out, LaidOut(order), partial(_laid_out, order), surprise)
-    yield from _taken(out, surprise)
+    yield from _shifts(out, surprise)
 
 
 def _orders_of_axes(axes: int) -> list[tuple[int, ...]]:
@@ -182,7 +182,7 @@ def _law_of_order(axis: int, order: list[int]) -> Law:
     return ReversedAlong(axis) if order == straight[::-1] else ReorderedAlong(axis)
 
 
-def _taken(out: WrongOutput, surprise: Callable[[Array], bool]) -> Iterator[Fit]:
+def _shifts(out: WrongOutput, surprise: Callable[[Array], bool]) -> Iterator[Fit]:
     """Offsets at which the values of a few wrong elements stand, tried on all of them."""
     flat, shape = out.baseline.reshape(-1), out.baseline.shape
     chosen = slice(None, None, -(-len(out.places) // _PROBES))

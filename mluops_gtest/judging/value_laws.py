@@ -114,7 +114,7 @@ class WrongOutput:
     @cached_property
     def places(self) -> Array:
         """Flat indices of the wrong elements that laws are tried on."""
-        return tried_places(self.wrong) if self.chosen is None else self.chosen
+        return sample_places(self.wrong) if self.chosen is None else self.chosen
 
     @cached_property
     def count(self) -> int:
@@ -215,7 +215,7 @@ class WrongOutput:
         return agreeing.reshape(self.wrong.shape)
 
 
-def tried_places(wrong: Array) -> Array:
+def sample_places(wrong: Array) -> Array:
     """Flat indices of wrong elements, of very many an even choice."""
     places = np.flatnonzero(wrong)
     # An odd step meets every remainder of the powers of two that tiles and vectors have.
@@ -307,7 +307,7 @@ def last_resorts(out: WrongOutput) -> Iterator[Fit]:
         return
     e, b = out.e, out.b
     if out.is_float:
-        yield from _kept_narrow(out)
+        yield from _narrow_values(out)
         sure = float(np.mean(out.baseline == 0)) ** len(e) < CHANCE
         yield Fit(MisplacedZeros(), (e == 0) | (b == 0), sure=sure)
     sides: dict[Literal["nearer to zero", "further from zero", "smaller", "larger"], Array] = {}
@@ -415,10 +415,10 @@ def _rounded(out: WrongOutput, *, truncated: bool) -> Iterator[Fit]:
         sure = len(out.e) >= _NARROW_ENOUGH and bits >= _ENOUGH_BITS
         law = RoundedTo(precision, is_truncated=truncated)
         fits[precision] = Fit(law, holds, partial(narrowed, out.baseline, precision, truncated=truncated), sure)
-    yield from _told_apart(fits)
+    yield from _with_joint_precision(fits)
 
 
-def _told_apart(fits: dict[str, Fit]) -> Iterator[Fit]:
+def _with_joint_precision(fits: dict[str, Fit]) -> Iterator[Fit]:
     """half and TF32 have the same bits; where no exponent tells them apart, both are named before each of them."""
     if "half" in fits and np.array_equal(fits["half"].holds, fits["tf32"].holds):
         law = fits["half"].law
@@ -427,7 +427,7 @@ def _told_apart(fits: dict[str, Fit]) -> Iterator[Fit]:
     yield from fits.values()
 
 
-def _kept_narrow(out: WrongOutput) -> Iterator[Fit]:
+def _narrow_values(out: WrongOutput) -> Iterator[Fit]:
     """Values that have no more bits than a narrower type, where the right ones have."""
     fits = {}
     for precision in _narrower(out):
@@ -437,7 +437,7 @@ def _kept_narrow(out: WrongOutput) -> Iterator[Fit]:
         many = len(np.unique(out.e[:_MANY])) * 2 >= min(len(out.e), _MANY)
         sure = many and wide >= 2 * _NARROW_ENOUGH and wide * 2 >= len(out.b)
         fits[precision] = Fit(RoundedTo(precision, once=False), narrow, sure=bool(sure))
-    yield from _told_apart(fits)
+    yield from _with_joint_precision(fits)
 
 
 def _narrower(out: WrongOutput) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from mluops_gtest.backends.registry import has_host_memory
 from mluops_gtest.base.errors import UsageError
-from mluops_gtest.catalog.bound_cache import KeptBounds
+from mluops_gtest.catalog.bound_cache import BoundCache
 from mluops_gtest.catalog.selection import Catalogue
 from mluops_gtest.catalog.source import StoredCases
 from mluops_gtest.core.buffers import Side
@@ -36,7 +36,7 @@ def options_of(request: RunRequest, catalogue: Catalogue, cases: int, lanes: int
         bitwise=request.bitwise,
         # Under stress a lost addition counts, however small.
         elementwise=True if request.elementwise is None and request.stress is not None else request.elementwise,
-        bounds=KeptBounds(lambda operator: catalogue.root_of(operator).generators),
+        bounds=BoundCache(lambda operator: catalogue.root_of(operator).generators),
         arbitrate=(lambda operator: catalogue.operators.part(operator, EXACT)) if request.arbitrate else None,
         strict=request.strict,
         stop_at_first=request.stop_at_first,

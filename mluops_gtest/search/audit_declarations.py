@@ -33,7 +33,7 @@ def checks_in_order(subject: Subject) -> Problems:
     another check of the later one's status.
     """
     declared = subject.operator.not_together
-    seen = _seen_together(subject)
+    seen = _later_answers(subject)
     for place, first in enumerate(subject.reachable):
         later = subject.reachable[place + 1 :]
         told = {second.status for second in later if False in seen[first.name, second.name]}
@@ -82,7 +82,7 @@ def no_check_forgotten(subject: Subject) -> Problems:
             yield _of_check(subject, check, "it is declared as answered anyway, and is not", remedy)
 
 
-def _seen_together(subject: Subject) -> Mapping[tuple[str, str], set[bool | None]]:
+def _later_answers(subject: Subject) -> Mapping[tuple[str, str], set[bool | None]]:
     """For a check and a later one: what the later one says of the calls that the first refuses."""
     places = {check.name: place for place, check in enumerate(subject.reachable)}
     seen: dict[tuple[str, str], set[bool | None]] = defaultdict(set)

@@ -266,7 +266,7 @@ def label(output: str, fault: str) -> str:
     return f"{output}: {fault}"
 
 
-def faults_named(operator: Operator) -> list[str]:
+def fault_names(operator: Operator) -> list[str]:
     """Every fault that an output of the operator may have, in the order of tables."""
     named = [
         label(spec.id, fault)
@@ -344,7 +344,7 @@ class MeasuredFaults:
         return [case for case in self.let_through if case not in needed]
 
 
-def has_room(outputs: Iterable[LockedTensor]) -> bool:
+def fits_memory(outputs: Iterable[LockedTensor]) -> bool:
     """Every fault has room in these outputs: the first few such cases tell nearly all."""
     return any(math.prod(tensor["dims"]) > MAX_DROPPED for tensor in outputs)
 
@@ -352,7 +352,7 @@ def has_room(outputs: Iterable[LockedTensor]) -> bool:
 def measured(operator: Operator, cases: Iterable[Case], *, first_catch: bool = False) -> MeasuredFaults:
     """All faults in all of these cases that compute; with `first_catch` each only until a case tells it."""
     found = MeasuredFaults(
-        operator.name, operator.accepted_faults, {name: FaultRow() for name in faults_named(operator)}
+        operator.name, operator.accepted_faults, {name: FaultRow() for name in fault_names(operator)}
     )
     for case in cases:
         untold = found.untold

@@ -116,7 +116,7 @@ class _Question:
         return isinstance(other, _Question) and self.case is other.case and self.operator is other.operator
 
 
-def _kept_expectation(case: Case, operator: Operator) -> Expectation:
+def _cached_expectation(case: Case, operator: Operator) -> Expectation:
     return _answered(_Question(case, operator))
 
 
@@ -125,7 +125,7 @@ def _answered(question: _Question) -> Expectation:
     return expectation_of(question.case, question.operator)
 
 
-def kept_bounds(case: Case, operator: Operator) -> Mapping[str, Bound]:
+def cached_bounds(case: Case, operator: Operator) -> Mapping[str, Bound]:
     """What arithmetic allows the outputs of the case, computed once."""
     return _bounded(_Question(case, operator))
 
@@ -150,7 +150,7 @@ def judged(
 ) -> CaseResult:
     """The verdict on one case with this implementation as the backend; `each_element` is held to its bound, too."""
     elementwise = None if each_element else False
-    options = Options(elementwise=elementwise, explain=False, expect=_kept_expectation, bounds=kept_bounds)
+    options = Options(elementwise=elementwise, explain=False, expect=_cached_expectation, bounds=cached_bounds)
     with np.errstate(all="ignore"):  # a wrong implementation may well overflow
         return Executor(InlineCaller(Implementation(name, run, operator.name)), options).execute(case, operator)
 

@@ -29,7 +29,7 @@ from mluops_gtest.search import (
 from mluops_gtest.search import (
     audit_subject as shapes,
 )
-from mluops_gtest.search.audit_subject import Finding, Problem, Problems, Subject, judged, kept_bounds
+from mluops_gtest.search.audit_subject import Finding, Problem, Problems, Subject, cached_bounds, judged
 from mluops_gtest.search.mutants import Catches, likely_first
 
 _SIZE_REMEDY: Final = "Let the recipe draw data in which the first and the last index decide something."
@@ -148,7 +148,7 @@ def _unbounded(subject: Subject, case: Case) -> Problem | None:
     """What the bounds of that case lack."""
     place = source_of(subject.operator.bound)
     try:
-        bounds = kept_bounds(case, subject.operator)
+        bounds = cached_bounds(case, subject.operator)
     except OperatorError as error:
         return Problem(place, f"{case.id}: {str(error).partition(': ')[2]}", "Correct it.")
     for tensor in case.outputs:
@@ -276,16 +276,16 @@ def reseeding_keeps_promises(subject: Subject) -> Problems:
         try:
             other = subject.reseeded(case.id, 1)
         except ContentError as error:
-            yield _not_kept(subject, case, str(error))
+            yield _reseeding_problem(subject, case, str(error))
             continue
         drawn = drawn or (other.reseeded is not None and not other.reseeded.fixed)
         if other.expect != case.expect:
-            yield _not_kept(subject, case, f"it expects {other.expect}, with the declared seed {case.expect}")
+            yield _reseeding_problem(subject, case, f"it expects {other.expect}, with the declared seed {case.expect}")
         kinds = [[(t.id, t.desc.dtype, t.desc.layout, len(t.desc.dims)) for t in c.inputs] for c in (case, other)]
         if kinds[0] != kinds[1]:
-            yield _not_kept(subject, case, "its inputs are of another kind")
+            yield _reseeding_problem(subject, case, "its inputs are of another kind")
         if other.reseeded is not None and other.reseeded.redraws >= 8:
-            yield _not_kept(subject, case, f"its values were drawn {other.reseeded.redraws + 1} times to fit")
+            yield _reseeding_problem(subject, case, f"its values were drawn {other.reseeded.redraws + 1} times to fit")
     if cases and not drawn:
         yield Problem(
             str(subject.generator),
@@ -294,7 +294,7 @@ def reseeding_keeps_promises(subject: Subject) -> Problems:
         )
 
 
-def _not_kept(subject: Subject, case: Case, problem: str) -> Problem:
+def _reseeding_problem(subject: Subject, case: Case, problem: str) -> Problem:
     return Problem(
         subject.place(case.id),
         f"{case.id} under --reseed 1: {problem}",

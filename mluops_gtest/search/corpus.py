@@ -78,7 +78,7 @@ _FORMER_KEYS: Final = {"hunts": "fuzz_runs"}
 _UNFIT: Final = re.compile(r"[^a-z0-9]+")
 
 
-class Kept(Value):
+class CorpusEntry(Value):
     """A case file of the corpus, as the index tells it."""
 
     # Below the corpus.
@@ -105,7 +105,7 @@ class Progress(Value):
 
 class _Index(Value):
     format: int
-    cases: tuple[Kept, ...]
+    cases: tuple[CorpusEntry, ...]
 
 
 class _State(Value):
@@ -148,7 +148,7 @@ class Corpus:
             path = plain.with_stem(f"{plain.stem}-{number}")
         return path
 
-    def keep(self, case: Case, operator: Operator, path: Path, kept: Kept) -> None:
+    def keep(self, case: Case, operator: Operator, path: Path, kept: CorpusEntry) -> None:
         """Write the case and its line of the index; what stood there before is replaced."""
         with self._lock:
             write_case(

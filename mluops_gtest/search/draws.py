@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from mluops_gtest.base.errors import DeclarationError, OperatorError
 from mluops_gtest.base.frozen import Value
-from mluops_gtest.catalog.make import make_drawn
+from mluops_gtest.catalog.make import make_fuzz_case
 from mluops_gtest.catalog.templates import Vocabulary
 from mluops_gtest.core.call import Choice, Sizes, Space
 from mluops_gtest.core.case import Case, CaseDraft, Expect
@@ -128,7 +128,7 @@ _SMALL_BITS: Final = (3.0, 13.0)
 _FAULTY_BITS: Final = (3.0, 12.0)
 
 
-class DrawnCase(Value):
+class FuzzDraw(Value):
     """One drawn call, complete with what must come back."""
 
     number: int
@@ -170,13 +170,13 @@ class Draws:
         self.coverage = Coverage(self.features)
         self._ways = Ways(self._faults, cache(self._probes), self._broken, f"{seed}/{operator.name}")
 
-    def draw(self, number: int) -> DrawnCase | None:
+    def draw(self, number: int) -> FuzzDraw | None:
         """The call of that number, and its pairs are covered from now on; None where none could be made."""
         # Values that overflow are drawn on purpose.
         with np.errstate(all="ignore"):
             return self._draw(number)
 
-    def _draw(self, number: int) -> DrawnCase | None:
+    def _draw(self, number: int) -> FuzzDraw | None:
         random = Random(f"{self.seed}/{self.operator.name}/{number}")
         bits, faults = self._kind(number, random)
         if faults:
@@ -216,7 +216,7 @@ class Draws:
             point = smaller
         return point
 
-    def _made(self, number: int, point: SpacePoint, faults: int, random: Random) -> DrawnCase | None:
+    def _made(self, number: int, point: SpacePoint, faults: int, random: Random) -> FuzzDraw | None:
         """The complete case; None where the call is not defined, or the recipe cannot make it."""
         draft = self._draft(number, point, random)
         if draft is None:
@@ -228,12 +228,12 @@ class Draws:
             return self._spoilt(case, classes, faults, random, done) if faults else case
 
         try:
-            case = make_drawn(draft, self.operator, spoil)
+            case = make_fuzz_case(draft, self.operator, spoil)
         except OperatorError:
             raise
         except DeclarationError:
             return None
-        return DrawnCase(number, case, self.features.of_classes(classes) | done.pairs, done.faults)
+        return FuzzDraw(number, case, self.features.of_classes(classes) | done.pairs, done.faults)
 
     def _draft(self, number: int, point: SpacePoint, random: Random) -> CaseDraft | None:
         drawn = self._space.draw(point.values)
@@ -333,7 +333,7 @@ class Draws:
         draft = self._draft(number, point, random)
         with contextlib.suppress(DeclarationError):
             if draft is not None:
-                make_drawn(draft, self.operator, take)
+                make_fuzz_case(draft, self.operator, take)
         return made[0] if made else None
 
     def _broken(self, case: Case) -> Broken | None:

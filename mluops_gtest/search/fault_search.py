@@ -119,7 +119,9 @@ def broken_by(case: Case, operator: Operator, defined: Callable[[OpCall], bool] 
         if not holds:
             broken.append(check)
     written = can_be_written(replace(case, expect=replace(case.expect, check=answer.name)))
-    return Broken(tuple(check.name for check in broken), _told(broken, raised=raised, written=written), written)
+    return Broken(
+        tuple(check.name for check in broken), _is_status_different(broken, raised=raised, written=written), written
+    )
 
 
 def _is_beyond_arrays(desc: TensorDesc) -> bool:
@@ -127,7 +129,7 @@ def _is_beyond_arrays(desc: TensorDesc) -> bool:
     return desc.is_empty and math.prod(filter(None, desc.dims)) * desc.dtype.itemsize > sys.maxsize
 
 
-def _told(broken: list[Check], *, raised: bool, written: bool) -> bool:
+def _is_status_different(broken: list[Check], *, raised: bool, written: bool) -> bool:
     """Without the first the next one answers, or the call computes, or what nobody refused ends it."""
     first, *others = broken
     if others:
@@ -268,7 +270,7 @@ _FAULT, _ONE, _CHECK = "fault", "one fault", "check"
 SOUND = "none"
 
 
-def _shown(check: str, shows: Shows) -> tuple[str, str]:
+def _feature(check: str, shows: Shows) -> tuple[str, str]:
     return shows.value, check
 
 
@@ -282,7 +284,7 @@ class Features:
         """`axes` gives the names of the classes of each, `faults` the kind of each fault by its name."""
         kinds = (SOUND, *dict.fromkeys(faults.values()))
         columns = {**axes, _FAULT: kinds}
-        shown = tuple(_shown(name, shows) for name in checks for shows in Shows)
+        shown = tuple(_feature(name, shows) for name in checks for shows in Shows)
         alone = (*((_ONE, name) for name in faults), *((_CHECK, name) for name in checks), *shown)
         features = [(axis, name) for axis, names in columns.items() for name in names]
         self._faults, self.count = faults, len(features) + len(alone)
@@ -312,7 +314,7 @@ class Features:
         """The pair that a draw covers which reaches the aim."""
         if aim.later is not None:
             return self._places[_CHECK, aim.check] * self.count + self._places[_CHECK, aim.later]
-        return self._places[_shown(aim.check, aim.shows)] * (self.count + 1)
+        return self._places[_feature(aim.check, aim.shows)] * (self.count + 1)
 
     def _of_answer(self, broken: Broken) -> Iterable[int]:
         if not broken.checks:

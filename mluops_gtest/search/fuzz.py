@@ -20,7 +20,7 @@ from mluops_gtest.core.result import CaseResult
 from mluops_gtest.judging.groups import cause_groups
 from mluops_gtest.judging.verdict import not_loaded
 from mluops_gtest.running.run import AnyLanes, Lanes
-from mluops_gtest.search.corpus import CauseKey, Corpus, Kept, KnownCauses, Progress, cause_key
+from mluops_gtest.search.corpus import CauseKey, Corpus, CorpusEntry, KnownCauses, Progress, cause_key
 from mluops_gtest.search.draws import Draws
 from mluops_gtest.search.fault_search import Coverage, Pairs
 from mluops_gtest.search.minimise import Minimised, minimised
@@ -90,12 +90,12 @@ class NewCause(Value):
     drawn: CaseResult
 
 
-class FoundFailure(Value):
+class StoredFailure(Value):
     """A failure of a cause that is new, in its file as it was drawn."""
 
     job: Job
     file: Path
-    kept: Kept
+    kept: CorpusEntry
     key: CauseKey
     result: CaseResult
 
@@ -127,7 +127,7 @@ class Keeper:
         except Exception as error:
             return not_loaded(str(job.file), job.target.operator.name, (), error)
 
-    def found(self, job: Job, case: Case, result: CaseResult) -> FoundFailure | None:
+    def found(self, job: Job, case: Case, result: CaseResult) -> StoredFailure | None:
         """A draw that fails for a new cause, kept: whatever ends the search for a smaller one, it is not lost."""
         if not is_failure(result):
             return None
@@ -136,7 +136,7 @@ class Keeper:
             return None
         operator = job.target.operator
         path = self._corpus.name_for(operator.name, key)
-        kept = Kept(
+        kept = CorpusEntry(
             path.relative_to(self._corpus.folder).as_posix(),
             operator.name,
             headline_of([result], [result], operator),
@@ -146,9 +146,9 @@ class Keeper:
             job.number,
         )
         self._corpus.keep(case, operator, path, kept)
-        return FoundFailure(job, path, kept, key, result)
+        return StoredFailure(job, path, kept, key, result)
 
-    def smallest(self, found: FoundFailure, small: Minimised) -> NewCause | None:
+    def smallest(self, found: StoredFailure, small: Minimised) -> NewCause | None:
         """Keep the smallest case instead; None where it turns out to be a failure that is known."""
         again = cause_key(small.result)
         if again != found.key and not self._known.is_new(again):

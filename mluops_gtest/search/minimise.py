@@ -24,7 +24,7 @@ from mluops_gtest.running.caller import Caller
 from mluops_gtest.running.case_run import Executor, Options
 from mluops_gtest.search import minimise_candidates as plain_values
 from mluops_gtest.search import minimise_candidates as refused_calls
-from mluops_gtest.search.minimise_candidates import LIMIT, Candidates, as_made
+from mluops_gtest.search.minimise_candidates import LIMIT, Candidates, recipe_output_of
 
 # A kind of cause, and what it is about: an output, a buffer and its side, a signal, an exception, two statuses.
 Mark = tuple[str, ...]
@@ -363,7 +363,7 @@ class _Search:
         for made in plain_values.plainer_params(case, self._operator):
             yield self._candidates.with_call(case, made), "parameters"
         for expect in plain_values.plainer_caller(case):
-            yield self._candidates.with_call(replace(case, expect=expect), as_made(case)), "caller"
+            yield self._candidates.with_call(replace(case, expect=expect), recipe_output_of(case)), "caller"
 
     def _refused(self, case: Case) -> Iterator[Offer]:
         yield self._candidates.refused(refused_calls.without_values(case)), "values"

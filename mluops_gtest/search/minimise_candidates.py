@@ -95,7 +95,7 @@ class Candidates(Value):
 
     def rebased(self, case: Case) -> Case | None:
         """The same call with a baseline by the reference."""
-        return self.with_call(case, as_made(case))
+        return self.with_call(case, recipe_output_of(case))
 
     def refused(self, candidate: Case) -> Case | None:
         """The candidate; None where the checks answer it otherwise, or where it was tried."""
@@ -118,7 +118,7 @@ class Candidates(Value):
         return False
 
 
-def as_made(case: Case) -> RecipeOutput:
+def recipe_output_of(case: Case) -> RecipeOutput:
     """The case in the words of a recipe."""
     return RecipeOutput(
         {tensor.id: tensor.values for tensor in case.inputs},
@@ -221,7 +221,7 @@ _TRANSFORMS: Final[tuple[Callable[[Array], Array], ...]] = (
 
 def plainer_tensors(case: Case) -> Iterator[RecipeOutput]:
     """The call with one tensor made plainer as a whole, the plainest first."""
-    made = as_made(case)
+    made = recipe_output_of(case)
     for tensor in case.inputs:
         values = made.inputs[tensor.id]
         for transform in _TRANSFORMS:
@@ -230,7 +230,7 @@ def plainer_tensors(case: Case) -> Iterator[RecipeOutput]:
 
 def plainer_elements(case: Case) -> Iterator[RecipeOutput]:
     """The call with one element of a small tensor made 0 or 1, or one column of a tensor made 0."""
-    made = as_made(case)
+    made = recipe_output_of(case)
     for tensor in case.inputs:
         values = made.inputs[tensor.id]
         if values.ndim > 1 and 1 < values.shape[-1] <= MAX_SINGLE:
@@ -257,7 +257,7 @@ def plainer_params(case: Case, operator: Operator) -> Iterator[RecipeOutput]:
 
     Lists describe spaces and kernels; what becomes smaller there is the operator's to say.
     """
-    made = as_made(case)
+    made = recipe_output_of(case)
     for param in operator.param_fields:
         value = case.params.get(param.name)
         if param.result or param.enum is not None or isinstance(value, bool) or not isinstance(value, int | float):

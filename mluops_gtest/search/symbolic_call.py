@@ -97,7 +97,7 @@ def _known(facts: Mapping[Any, Any], name: object) -> Any:
     return facts[name]
 
 
-def made_up(operator: Operator, tensors: Mapping[str, Known], facts: Facts) -> OpCall:
+def symbolic_call(operator: Operator, tensors: Mapping[str, Known], facts: Facts) -> OpCall:
     """A call of which nothing is known but these tensors and what the facts say of its parameters."""
     sides = [_Partly(tuple(spec.id for spec in specs), tensors) for specs in (operator.inputs, operator.outputs)]
     terms = {
@@ -133,12 +133,12 @@ def never_written(operator: Operator, check: Check) -> bool:
     everything = {spec.id: _SMALL for spec in operator.tensors}
     params: Facts = {(">", field.name, 0): True for field in operator.param_fields}
     # Most checks ask for something else, and no proof need be looked for.
-    written = (made_up(operator, {**everything, one.id: _WRITABLE}, params) for one in operator.outputs)
+    written = (symbolic_call(operator, {**everything, one.id: _WRITABLE}, params) for one in operator.outputs)
     if not all(answer_to(check, call) for call in written):
         return False
     earlier = operator.checks[: operator.checks.index(check)]
     return all(
-        answer_to(check, made_up(operator, *_known_beside(output.id, _Before(operator, earlier, missing))))
+        answer_to(check, symbolic_call(operator, *_known_beside(output.id, _Before(operator, earlier, missing))))
         for missing in range(1 + max(_optional_axes(spec) for spec in operator.tensors))
         for output in operator.outputs
     )
@@ -271,7 +271,7 @@ class _Before:
             name: Known(dims=tuple(Quantity((name, axis), facts) for axis in range(len(shape))))
             for name, shape in self._shapes.items()
         }
-        call = made_up(self._operator, known, facts)
+        call = symbolic_call(self._operator, known, facts)
         return any(answer_to(check, call) is False for check in self._checks)
 
     def _fixed(self, spec: TensorSpec | OutputSpec) -> tuple[Axis, ...] | None:

@@ -373,13 +373,13 @@ def outputs(query: Query, roots: tuple[str, ...], first_catch: bool, every: bool
     from mluops_gtest.cli.echo import say
     from mluops_gtest.cli.terminal import stderr, track
     from mluops_gtest.running.plan import case_sizes
-    from mluops_gtest.search.audit_outputs import has_room, measured
+    from mluops_gtest.search.audit_outputs import fits_memory, measured
 
     session = Session(roots)
     selected = session.select(query).cases
     source = session.source(selected)
     sizes = case_sizes(source.lock, selected)
-    roomy = {entry.id for entry in source.lock.values() if first_catch and has_room(entry.tensors["outputs"])}
+    roomy = {entry.id for entry in source.lock.values() if first_catch and fits_memory(entry.tensors["outputs"])}
     known, names = session.catalogue.operators, sorted({case.operator for case in selected})
     found = []
     for name in track([name for name in names if name in known], len(names), stderr()):

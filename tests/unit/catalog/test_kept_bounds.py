@@ -6,7 +6,7 @@ import pytest
 from mluops_gtest.base.files import ENVIRONMENT
 from mluops_gtest.catalog import bound_cache as kept_bounds
 from mluops_gtest.catalog import source as reseeding
-from mluops_gtest.catalog.bound_cache import KeptBounds, array_file
+from mluops_gtest.catalog.bound_cache import BoundCache, array_file
 from mluops_gtest.catalog.cache import cache_contents
 from mluops_gtest.catalog.selection import Session
 from mluops_gtest.core.binding import computed_bounds
@@ -35,7 +35,7 @@ def load(cache):
 @pytest.fixture
 def kept():
     session = Session()
-    return KeptBounds(lambda operator: session.catalogue.root_of(operator).generators)
+    return BoundCache(lambda operator: session.catalogue.root_of(operator).generators)
 
 
 def same(found, wanted):

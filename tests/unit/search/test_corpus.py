@@ -10,7 +10,7 @@ from mluops_gtest.base.errors import ContentError
 from mluops_gtest.catalog.operators import load_operators
 from mluops_gtest.core.operator_parts import SPACE
 from mluops_gtest.core.tensor import digest_tensors
-from mluops_gtest.search.corpus import INDEX, STATE, Corpus, Kept, Progress
+from mluops_gtest.search.corpus import INDEX, STATE, Corpus, CorpusEntry, Progress
 from mluops_gtest.search.draws import Draws
 
 NAME = "masked_col2im_forward"
@@ -29,7 +29,7 @@ def drawn():
 
 def keep(corpus, case=None, headline="im is zero"):
     path = corpus.name_for(NAME, KEY)
-    kept = Kept(path.relative_to(corpus.folder).as_posix(), NAME, headline, KEY, "b.py", 0, 5)
+    kept = CorpusEntry(path.relative_to(corpus.folder).as_posix(), NAME, headline, KEY, "b.py", 0, 5)
     corpus.keep(case or drawn(), OPERATORS[NAME], path, kept)
     return path, kept
 
