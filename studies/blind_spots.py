@@ -1,4 +1,4 @@
-"""Which wrong elements are seen, and by whom: `python -m benchmarks.blind_spots [--op OP] [--places N] [--json FILE]`.
+"""Which wrong elements are seen, and by whom: `python -m studies.blind_spots [--op OP] [--places N] [--json FILE]`.
 
 Every default and network case is run on the numpy backend. Then one element of a float output is doubled, zeroed,
 negated or replaced by its neighbour, at N random places each, and each such output is judged: by the document's
