@@ -5,7 +5,16 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks import baselines, case_files, criteria, large_cases, many_cases, many_results, second_look, start_up
+from benchmarks import (
+    baselines,
+    case_files,
+    criteria,
+    elementwise_check,
+    large_cases,
+    many_cases,
+    many_results,
+    start_up,
+)
 from benchmarks.page import line, renewed
 from benchmarks.reasons import reason_of
 from benchmarks.rows import Clock, Row
@@ -15,7 +24,7 @@ COMMITTED = Path(__file__).with_name("table.json")
 
 
 def all_rows() -> Iterator[Row]:
-    for module in (criteria, case_files, baselines, second_look, start_up, large_cases, many_cases, many_results):
+    for module in (criteria, case_files, baselines, elementwise_check, start_up, large_cases, many_cases, many_results):
         yield from module.rows()
 
 
