@@ -5,8 +5,17 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks import baselines, case_files, criteria, large_cases, many_cases, many_results, second_look, start_up
-from benchmarks.page import line, page
+from benchmarks import (
+    baselines,
+    case_files,
+    criteria,
+    elementwise_check,
+    large_cases,
+    many_cases,
+    many_results,
+    start_up,
+)
+from benchmarks.page import line, renewed
 from benchmarks.reasons import reason_of
 from benchmarks.rows import Clock, Row
 from benchmarks.table import Table, current_name, grossly_worse, measured
@@ -15,7 +24,7 @@ COMMITTED = Path(__file__).with_name("table.json")
 
 
 def all_rows() -> Iterator[Row]:
-    for module in (criteria, case_files, baselines, second_look, start_up, large_cases, many_cases, many_results):
+    for module in (criteria, case_files, baselines, elementwise_check, start_up, large_cases, many_cases, many_results):
         yield from module.rows()
 
 
@@ -51,7 +60,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="only rows of a few seconds; fail where one is 3× worse")
     parser.add_argument("--cpu", action="store_true", help="processor time where work is done in this process")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures; some rows: renew them there")
-    parser.add_argument("--page", type=Path, metavar="FILE", help="write the page docs/reference/performance.md")
+    parser.add_argument("--page", type=Path, metavar="FILE", help="renew the tables of docs/about/harness-speed.md")
     parser.add_argument("--read", type=Path, metavar="FILE", help="measure nothing: take what --json wrote")
     options = parser.parse_args()
     if options.cpu:
@@ -64,7 +73,8 @@ def main() -> int:
         if options.json:
             table.within(others).write(options.json)
     if options.page:
-        options.page.write_text(page(table.within(others), reasons()), encoding="utf-8")
+        before = options.page.read_text(encoding="utf-8") if options.page.exists() else ""
+        options.page.write_text(renewed(before, table.within(others), reasons()), encoding="utf-8")
     worse = grossly_worse(table, Table.read(COMMITTED)) if options.quick else []
     for found in worse:
         complain(f"Grossly worse: {found}")

@@ -58,7 +58,7 @@ def rows() -> list[Row]:
         Row(
             "criteria/bound/10M",
             "10 M float32 with the element-wise check: each against a bound of its own (its bytes count as read)",
-            _second_look,
+            _elementwise_check,
             (share(LIMIT, 0.45),),
             LIMIT,
         ),
@@ -145,7 +145,7 @@ def _by_numpy(evaluated: Array, baseline: Array, dtype: DType, kinds: tuple[Crit
         compare(evaluated, baseline, dtype, kinds)
 
 
-def _second_look() -> Rounds:
+def _elementwise_check() -> Rounds:
     evaluated, baseline = data(LARGE, DType.FLOAT)
     bound = Bound(np.abs(baseline).astype(np.float64) * 4, 30)
     with ThreadPoolExecutor(2) as pool:

@@ -65,18 +65,12 @@ PEER = "import numpy, click"
 MANY, VERY_MANY = 10_000, 100_000
 LARGEST = "500 MB"
 SCREEN = "2 s"
-# The name of the row: the words of the command. RUN and BEFORE are results folders, OUT is a file, HISTORY has RUN.
+# The name of the row: the words of the command. RUN and BEFORE are results folders, OUT is a file, NEW is a database.
 COMMANDS = {
-    **{form: ("report", "RUN", "--format", form, "-o", "OUT") for form in ("html", "markdown", "text", "junit")},
-    **{form: ("report", "RUN", "--format", form, "-o", "OUT") for form in ("ctrf", "json")},
-    "html-zh": ("report", "RUN", "--lang", "zh", "-o", "OUT"),
+    "html": ("report", "RUN", "--format", "html", "-o", "OUT"),
     "gate": ("gate", "RUN", "--against", "BEFORE"),
-    "compare": ("compare", "BEFORE", "RUN"),
-    "compare-all": ("compare", "BEFORE", "RUN", "--all"),
     "merge": ("merge", "RUN", "--out", "OUT-merged", "--overwrite"),
     "history-add": ("history", "add", "RUN", "--db", "NEW"),
-    "history-trend": ("history", "trend", "--op", "ball_query", "--db", "HISTORY"),
-    "history-causes": ("history", "causes", "--db", "HISTORY"),
     "explain": ("explain", "RUN"),
 }
 
@@ -156,10 +150,8 @@ def places(number: int) -> dict[str, str]:
     folder.mkdir()
     run = make_folder(folder / "run", _real(), number)
     before = make_folder(folder / "before", _real(), number, earlier=True)
-    named = {"RUN": run, "BEFORE": before, "HISTORY": folder / "history.sqlite", "NEW": folder / "new.sqlite"}
-    with contextlib.redirect_stdout(io.StringIO()):
-        run_main(["history", "add", str(run), "--db", str(named["HISTORY"])])
-    return {**{word: str(path) for word, path in named.items()}, "OUT": str(folder / "out")}
+    named = {"RUN": run, "BEFORE": before, "NEW": folder / "new.sqlite", "OUT": folder / "out"}
+    return {word: str(path) for word, path in named.items()}
 
 
 def taken(python: Commands, name: str, number: int) -> Taken:

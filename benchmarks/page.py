@@ -1,23 +1,25 @@
-"""The table in words: as lines while it is measured, and as docs/reference/performance.md."""
+"""The table in words: as lines while it is measured, and as the last section of docs/about/harness-speed.md."""
 
 from collections.abc import Iterator, Mapping
 
 from benchmarks.rows import Goal, Unit
 from benchmarks.table import Measured, Spread, Table
 
-_HEAD = """\
-# How fast it is
+_HEADING = "## Beside peers and the machine's limit\n"
+_HEAD = f"""\
+{_HEADING}
+`python -m benchmarks --json benchmarks/table.json --page docs/about/harness-speed.md` measures everything and writes
+this section.
 
-`python -m benchmarks --json benchmarks/table.json --page docs/reference/performance.md` makes this page. In each
-row ours and the peers work on the same data, round after round in turn, so that what else the machine does meets
-all alike; the machine is a virtual one, whose clock changes with its neighbours: read the **ratios**. A ratio is the
-median over at least 5 rounds of ours / theirs in the same round, in brackets its quartiles; below 1 ours is faster.
-The share of the limit is what the machine can do at all for that work (reading the bytes, copying them, plain C) /
-ours. With `--cpu` work in this process is counted in processor time; such rows say so.
-
-`python -m benchmarks ROW…` measures rows by the beginning of their names, and renews them in the file that `--json`
-names. `--quick` measures what every change is held to: it fails where a row is more than 3 times worse than the
-upper quartile in `benchmarks/table.json`.
+- **Read the ratios.** The machine is a virtual one whose clock changes with its neighbours, so in each row ours and
+  the peers work on the same data in alternating rounds.
+- A ratio is the median of ours / theirs over at least 5 rounds, with its quartiles in brackets. Below 1 ours is faster.
+- The *share of the limit* is the time that the machine needs for that work at best (reading the bytes, copying them,
+  plain C) / ours.
+- With `--cpu`, work in this process is counted in processor time; such rows say so.
+- `python -m benchmarks ROW…` measures the rows whose names begin like that and renews them in the file of `--json`.
+- `--quick` measures the rows that every change must keep: it fails if a row is more than 3 times worse than the upper
+  quartile in `benchmarks/table.json`.
 
 """
 
@@ -33,22 +35,27 @@ def line(row: Measured) -> Iterator[str]:
         yield f"  {_goal(row, goal)}"
 
 
-def page(table: Table, reasons: Mapping[str, str]) -> str:
-    """The whole page; `reasons` tell of every row there is where its time goes."""
+def renewed(text: str, table: Table, reasons: Mapping[str, str]) -> str:
+    """The page with its last section made anew; what stands above it stays."""
+    return text.partition(_HEADING)[0] + section(table, reasons)
+
+
+def section(table: Table, reasons: Mapping[str, str]) -> str:
+    """The tables; `reasons` tell of every row there is where its time goes."""
     parts = [_HEAD, f"Taken on {table.taken}: {table.machine}.\n"]
     groups: dict[str, list[Measured]] = {}
     for row in table.rows:
         groups.setdefault(row.name.partition("/")[0], []).append(row)
     for name, rows in groups.items():
-        parts.append(f"\n## {name.replace('-', ' ').capitalize()}\n\n{_table(rows)}")
+        parts.append(f"\n### {name.replace('-', ' ').capitalize()}\n\n{_table(rows)}")
     missed = [row for row in table.rows if row.missed()]
     if missed:
-        parts.append("\n## Goals that are missed, and where the time goes\n\n")
+        parts.append("\n### Goals that are missed, and where the time goes\n\n")
         parts += [_gap(row, reasons.get(row.name, "")) for row in missed]
     measured = {row.name for row in table.rows}
     unmeasured = [f"`{name}`" for name in reasons if name not in measured]
     if unmeasured:
-        parts.append(f"\n## Rows without figures\n\nThis table was taken without them: {', '.join(unmeasured)}.\n")
+        parts.append(f"\n### Rows without figures\n\nNot measured in this table: {', '.join(unmeasured)}.\n")
     return "".join(parts)
 
 

@@ -94,7 +94,10 @@ class Table:
         return Table(self.machine, self.taken, (*kept, *mine.values()))
 
     def write(self, path: Path) -> None:
-        path.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
+        """One row per line: a row that is measured again changes one line."""
+        rows = ",\n".join(json.dumps(asdict(row), ensure_ascii=False) for row in self.rows)
+        head = json.dumps({"machine": self.machine, "taken": self.taken})[:-1]
+        path.write_text(f'{head}, "rows": [\n{rows}\n]}}\n', encoding="utf-8")
 
     @classmethod
     def read(cls, path: Path) -> "Table":

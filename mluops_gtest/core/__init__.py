@@ -1,1 +1,1 @@
-"""core."""
+"""The values that flow through the program, from tensor to report: frozen, slotted, without files or processes."""

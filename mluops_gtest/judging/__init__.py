@@ -1,1 +1,1 @@
-"""judging."""
+"""Verdicts on outputs: criteria, bounds of arithmetic, explanations, arbitration, fingerprints."""

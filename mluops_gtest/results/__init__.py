@@ -1,1 +1,1 @@
-"""What a run leaves: its files, read back with their types, merged, remembered."""
+"""What a run leaves: its files, reports, gate and history, and the statistics of its times."""

@@ -1,1 +1,1 @@
-"""search."""
+"""Looks for what the suite misses: fuzzing, smaller failures, the audit of operators and cases."""

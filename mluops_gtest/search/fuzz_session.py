@@ -61,7 +61,7 @@ def targets_of(request: HuntRequest, session: Session, corpus: Corpus) -> list[F
     if not found:
         names = ", ".join(operator.name for operator in chosen) or "no operator"
         raise NothingSelectedError(
-            f"Nothing can be drawn for {names}: there is no space.py; see docs/reference/fuzzing.md."
+            f"Nothing can be drawn for {names}: there is no space.py; see docs/reference/finding-bugs.md."
         )
     return found
 

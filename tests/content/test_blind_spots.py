@@ -1,15 +1,15 @@
-"""`python -m benchmarks.blind_spots` on a few cases: wrong elements that the criteria let pass are seen one by one."""
+"""`python -m studies.blind_spots` on a few cases: wrong elements that the criteria let pass are seen one by one."""
 
 import json
 
 import numpy as np
 import pytest
 
-from benchmarks import blind_spots
-from benchmarks.blind_spots import Tally, tallies
 from mluops_gtest.catalog.selection import Session
 from mluops_gtest.core.case import Query
 from mluops_gtest.core.tensor import DType
+from studies import blind_spots
+from studies.blind_spots import Tally, tallies
 
 # float and half, sums, means, copies and products; values that are not finite; one output that is large.
 CASES = (

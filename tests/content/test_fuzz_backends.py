@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from benchmarks.fuzz_backends import EveryBackend, hunted, kept_for_one
 from mluops_gtest.catalog.selection import Session
 from mluops_gtest.core.call import Status
 from mluops_gtest.core.case import Query
@@ -12,6 +11,7 @@ from mluops_gtest.running.options import RunRequest
 from mluops_gtest.search.audit_subject import Implementation
 from mluops_gtest.search.corpus import Corpus
 from mluops_gtest.search.fuzz_session import HuntRequest, targets_of
+from studies.fuzz_backends import EveryBackend, hunted, kept_for_one
 
 NAME = "masked_col2im_forward"
 

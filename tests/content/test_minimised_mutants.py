@@ -2,7 +2,6 @@
 
 import pytest
 
-from benchmarks.minimise_mutants import CHOSEN, Wrong, case_of, minimised_on, mutant_of
 from mluops_gtest.backends.numpy_backend import NumpyBackend
 from mluops_gtest.catalog.selection import Session
 from mluops_gtest.core.binding import bind_values
@@ -11,6 +10,7 @@ from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.running.caller import InlineCaller
 from mluops_gtest.running.case_run import Executor, Options
 from mluops_gtest.search.minimise import FailureCause
+from studies.minimise_mutants import CHOSEN, Wrong, case_of, minimised_on, mutant_of
 
 PAIRS = [(operator, name) for operator, cases in CHOSEN.items() for name in cases]
 

@@ -1,6 +1,6 @@
 """Headlines of wrong implementations held to the outputs that they speak of.
 
-`python -m tests.support.headline_truth` writes the table of docs/reference/explanations.md anew.
+`python -m tests.support.headline_truth` writes the table of docs/reference/finding-bugs.md anew.
 """
 
 import re
@@ -27,7 +27,7 @@ from tests.support.planted_run import PlantedRuns
 from tests.support.predicted_by_law import breaches
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "reference" / "explanations.md"
+PAGE = ROOT / "docs" / "reference" / "finding-bugs.md"
 HEADER = "| operator | wrong implementations | headlines | with a law | with a place alone | with neither |"
 _TABLE = re.compile(rf"^{re.escape(HEADER)}\n(?:\|.*\n)+", re.MULTILINE)
 # Of each operator; all of them would take ten minutes.

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks.page import line, page
+from benchmarks.page import line, renewed, section
 from benchmarks.rows import Goal, Row, interleaved, share
 from benchmarks.table import ROUNDS, Table, grossly_worse, measure, measured
 
-PAGE = Path(__file__).parents[3] / "docs" / "reference" / "performance.md"
+PAGE = Path(__file__).parents[3] / "docs" / "about" / "harness-speed.md"
 TAKEN = [{"ours": 2.0, "peer": 4.0, "limit": 1.0}, {"ours": 9.0, "peer": 10.0, "limit": 1.0}]
 
 
@@ -107,12 +107,12 @@ def test_a_former_name_selects_the_row(word):
 
 
 def test_the_page_groups_rows_and_tells_why_goals_are_missed():
-    text = page(
+    text = section(
         table(row(goals=(share("limit", 0.45),)), row("memory/peak", unit="B")), {"group/row": "It waits.", "new": ""}
     )
-    assert text.endswith("This table was taken without them: `new`.\n")
-    assert "## Group\n" in text
-    assert "## Memory\n" in text
+    assert text.endswith("Not measured in this table: `new`.\n")
+    assert "### Group\n" in text
+    assert "### Memory\n" in text
     assert "- `group/row`: ≥ 45% of limit: **missed**, 11%. It waits.\n" in text
 
 
@@ -125,7 +125,21 @@ def test_some_rows_are_renewed_and_the_others_stay():
 
 def test_the_committed_page_is_that_of_the_committed_table():
     """After a change of the words: python -m benchmarks --read benchmarks/table.json --page FILE."""
-    assert page(Table.read(command.COMMITTED), command.reasons()) == PAGE.read_text(encoding="utf-8")
+    text = PAGE.read_text(encoding="utf-8")
+    assert renewed(text, Table.read(command.COMMITTED), command.reasons()) == text
+
+
+def test_what_stands_above_the_tables_stays():
+    tables = section(table(row()), {})
+    assert renewed(f"# A title\n\n{tables}more\n", table(row()), {}) == f"# A title\n\n{tables}"
+
+
+def test_a_row_that_is_measured_again_changes_one_line(tmp_path):
+    lines = []
+    for taken in (TAKEN, TAKEN[:1]):
+        table(row("a"), row("b", taken=taken)).write(tmp_path / "table.json")
+        lines.append((tmp_path / "table.json").read_text(encoding="utf-8").splitlines())
+    assert [one == other for one, other in zip(*lines, strict=True)] == [True, True, False, True]
 
 
 def test_contestants_take_turns():

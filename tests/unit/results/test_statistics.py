@@ -65,7 +65,7 @@ def test_students_quantiles(tail, freedom, value):
     assert student(tail, freedom) == pytest.approx(value, rel=0.02)
 
 
-# benchmarks/gate_statistics.py has the full count of gates; here as many as are quick.
+# studies/gate_statistics.py has the full count of gates; here as many as are quick.
 GATES = 15
 
 

@@ -1,4 +1,4 @@
-"""False alarms and missed changes of the gate on synthetic times: `python benchmarks/gate_statistics.py`.
+"""False alarms and missed changes of the gate on synthetic times: `python -m studies.gate_statistics`.
 
 Samples are log-normal with 5 %, 2 % of them take three times as long, and every run shifts its medians by 1.5 %. Of 100
 gates of 200 cases without a change at most 5 may raise an alarm; of 100 in which one case is 10 % slower at least 90
@@ -9,11 +9,8 @@ import argparse
 import math
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from mluops_gtest.results.statistics import TimeVerdict
 from tests.unit.results.synthetic import SHIFT, alarmed, one_slower, synthetic_gate

@@ -1,7 +1,7 @@
-"""How small failures become: `python -m benchmarks.minimise_mutants [--all] [--op OP]`.
+"""How small failures become: `python -m studies.minimise_mutants [--all] [--op OP]`.
 
 Wrong implementations that operators ship, each from a case that it fails, and mistakes planted into the C example where
-there is a compiler. Prints the table of docs/reference/minimising.md. `--all` takes every shipped one, from the first
+there is a compiler. Prints the table of docs/reference/finding-bugs.md. `--all` takes every shipped one, from the first
 case of a thousand elements that it fails, else from the largest, and tells in how many the result is small.
 """
 

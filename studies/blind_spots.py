@@ -1,4 +1,4 @@
-"""Which wrong elements are seen, and by whom: `python -m benchmarks.blind_spots [--op OP] [--places N] [--json FILE]`.
+"""Which wrong elements are seen, and by whom: `python -m studies.blind_spots [--op OP] [--places N] [--json FILE]`.
 
 Every default and network case is run on the numpy backend. Then one element of a float output is doubled, zeroed,
 negated or replaced by its neighbour, at N random places each, and each such output is judged: by the document's
@@ -158,8 +158,8 @@ def _tally(
     places, changed, right, wrong, b = (values[moved] for values in (places, changed, right, wrong, b))
     by_criteria = sums.found(places, wrong)
     bound, dtype = bounds.get(pair.tensor.id), pair.tensor.desc.dtype
-    beyond, allowed = _second_look(pair, bound, places, changed, WorkingPrecision().excused("", dtype))
-    beyond_float, _ = _second_look(pair, bound, places, changed, Precision.FLOAT)
+    beyond, allowed = _checked_elements(pair, bound, places, changed, WorkingPrecision().excused("", dtype))
+    beyond_float, _ = _checked_elements(pair, bound, places, changed, Precision.FLOAT)
     found = by_criteria | beyond
     large = ~(np.abs(wrong - right) <= 2 * allowed)
     sample = slice(0, verify if pair.got.size <= _JUDGED_WHOLE else 0)
@@ -175,7 +175,7 @@ def _tally(
     )
 
 
-def _second_look(
+def _checked_elements(
     pair: OutputPair, bound: Bound | None, places: Array, changed: Array, precision: Precision
 ) -> tuple[Array, Array]:
     """Per place whether the element-wise check finds it; and the bound of the right or the wrong element, if larger."""

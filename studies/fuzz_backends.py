@@ -1,4 +1,4 @@
-"""Several backends fuzzed with the same draws: `python -m benchmarks.fuzz_backends --cases N BACKEND…`.
+"""Several backends fuzzed with the same draws: `python -m studies.fuzz_backends --cases N BACKEND…`.
 
 As `mluops-test fuzz`, but each call is drawn, and what must come back is computed, once for all backends: that is most
 of the work of a fuzz run. The corpus keeps failures and how far each operator has come, so that the same command goes

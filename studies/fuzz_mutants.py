@@ -1,10 +1,10 @@
-"""What fuzzing finds from scratch: `python -m benchmarks.fuzz_mutants [--op OP] [--cases N] [--seed N] [-v]`.
+"""What fuzzing finds from scratch: `python -m studies.fuzz_mutants [--op OP] [--cases N] [--seed N] [-v]`.
 
 Every wrong implementation that an operator ships, and every wrong answer to faulty calls that its ordered checks allow
 (a check forgotten, another status, two checks exchanged, outputs written before the call is refused), is the backend of
 a fuzz run of its own: how many draws it takes until one fails. All of them see the same draws, so that each is made
 once; an implementation that is found sees no more. Shipped implementations check nothing, so that they see calls that
-compute alone. The table is that of docs/reference/fuzzing.md.
+compute alone. The table is that of docs/reference/finding-bugs.md.
 """
 
 import argparse
