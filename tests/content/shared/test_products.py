@@ -6,8 +6,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from mluops_gtest.authoring import Draw, diff1_and_diff2, products
-from mluops_gtest.authoring.products import (
+from generators._shared import products
+from generators._shared.products import (
     Products,
     by_matrix_products,
     float64_is_exact,
@@ -16,6 +16,7 @@ from mluops_gtest.authoring.products import (
     summed,
     terms_by_row,
 )
+from mluops_gtest.authoring import Draw, diff1_and_diff2
 from mluops_gtest.base.errors import ContentError
 from tests.support.examples import examples
 

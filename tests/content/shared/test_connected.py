@@ -4,8 +4,8 @@ from typing import Literal
 
 import pytest
 
+from generators._shared.connections import any_pairs, connected
 from mluops_gtest.authoring import Draw, DType, RecipeOutput
-from mluops_gtest.authoring.connected import any_pairs, connected
 from mluops_gtest.catalog.templates import signature_of
 from mluops_gtest.core.operator import source_of
 

@@ -11,12 +11,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from mluops_gtest.authoring.calls import dtype_of
-from mluops_gtest.authoring.random import Draw, Stream
+from mluops_gtest.authoring import Array, ContentError, Draw, DType, Stream, dtype_of
+from mluops_gtest.authoring.rows import native_distances
 from mluops_gtest.authoring.sums import lattice_exponent
-from mluops_gtest.base.errors import ContentError
-from mluops_gtest.base.native.arrays import native_distances
-from mluops_gtest.core.tensor import Array, DType
 
 # The largest |integer| of a lattice around 0 on which |u|² + |k|² − 2u·k is exact, too: 3·2364² ≤ 2^24, 3·26² ≤ 2^11.
 CENTRED = {DType.FLOAT: 1182, DType.HALF: 13}

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mluops_gtest.authoring.lost_terms import Terms
+from generators._shared.products import Terms
 
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=20))

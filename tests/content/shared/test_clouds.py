@@ -6,10 +6,9 @@ import itertools
 import numpy as np
 import pytest
 
+from generators._shared.clouds import network_layer, random_sites, small_layer
+from generators._shared.sparse import Geometry, find_pairs
 from mluops_gtest.authoring import Draw
-from mluops_gtest.authoring.clouds import network_layer, random_sites, small_layer
-from mluops_gtest.authoring.sparse import Geometry, find_pairs
-from mluops_gtest.base.errors import UnknownNameError
 from mluops_gtest.core.case import Reseed
 
 # The layers that lead from level to level, finest first, and the convolutions within a level.
@@ -140,7 +139,7 @@ def test_other_streets_have_exactly_as_many_sites(number):
 
 
 def test_an_unknown_layer_is_named_with_the_known_ones():
-    with pytest.raises(UnknownNameError, match=r"Did you mean 'subm_5x180x180'\?"):
+    with pytest.raises(ValueError, match=r"no network layer 'subm_5x180x18'; choose one of .*subm_5x180x180"):
         network_layer("subm_5x180x18", Draw(0))
 
 

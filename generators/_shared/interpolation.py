@@ -1,19 +1,46 @@
-"""Three cells and three weights for each of many points, and values that sums in any order survive.
+"""Operators that name three weighted cells per point, in both directions: recipes, checks, what fuzzing draws.
 
-B batches, C channels, M cells, N points.
+Values survive sums in any order. B batches, C channels, M cells, N points.
 """
 
 import math
-from typing import Final, Literal
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final, Literal, get_args
 
 import numpy as np
 
-from mluops_gtest.authoring.calls import dtype_of
-from mluops_gtest.authoring.factors import draw_factor, lattice_bits
-from mluops_gtest.authoring.points import farthest_sample, interpolation, surfaces
-from mluops_gtest.authoring.random import Draw, Stream
+from mluops_gtest.authoring import (
+    Array,
+    Check,
+    Criterion,
+    Draw,
+    DType,
+    Layout,
+    OpCall,
+    Status,
+    Stream,
+    TensorArg,
+    dtype_of,
+)
+from mluops_gtest.authoring.checks import (
+    contiguous,
+    descriptors_present,
+    dim,
+    dtype,
+    handle_present,
+    layout,
+    not_empty,
+    not_large,
+    pointers_present,
+    rank,
+    same_dtype,
+)
+from mluops_gtest.authoring.space import Choice, Drawn, Sizes, Space
 from mluops_gtest.authoring.sums import assert_conditioned
-from mluops_gtest.core.tensor import Array, Criterion, DType
+
+from .points import farthest_sample, interpolation, surfaces
+from .products import SUBNORMAL, draw_factor, lattice_bits
 
 # even: all cells equally often, or, where there are fewer entries than cells, at equal distances from 0 to M − 1.
 # random: three distinct cells. iij, iji, jii, iii: one cell twice or thrice in a triple. same: one triple for all
@@ -194,3 +221,129 @@ def shortened(values: Array, bits: int) -> Array:
     # Half a step up, ties to even; a carry out of the mantissa is the next exponent.
     rounded = (patterns + (step // 2 - 1) + (patterns // step & 1)) // step * step
     return np.where(np.isfinite(values), rounded.astype("<u4").view("<f4"), values)
+
+
+# Without one of these another check answers with the same status.
+ANSWERED_ANYWAY: Final = {"indices_large": "weights has the same shape"}
+
+
+def interpolation_checks(read: str, written: str, *, points: str, cells: str) -> tuple[Check, ...]:
+    """From `read` to `written`, of which one is `points` [B, C, N] and the other `cells` [B, C, M]."""
+    tensors = (read, "indices", "weights", written)
+    *not_too_large, weights_not_large = not_large((read, written, "indices", "weights"), "released")
+    return (
+        handle_present("§3.7"),
+        *descriptors_present(tensors, "§3.7"),
+        *(rank(tensor, 3, "§1.4") for tensor in tensors),
+        *(layout(tensor, (Layout.ARRAY,), "§1.1") for tensor in tensors),
+        same_dtype(read, "weights", "§1.4"),
+        dtype("indices", (DType.INT32,), "§1.4"),
+        same_dtype(written, "weights", "§1.4"),
+        dtype("weights", (DType.HALF, DType.FLOAT), "§1.4"),
+        _same_dim(read, 0, "indices", 0),
+        *(_same_dim("indices", axis, "weights", axis) for axis in range(3)),
+        dim("weights", 2, 3, "weights must have three entries per point", "§1.4"),
+        _same_dim(written, 0, read, 0),
+        _same_dim(written, 1, read, 1),
+        _same_dim(points, 2, "indices", 1),
+        *contiguous(tensors, "§1.4"),
+        *not_too_large,
+        replace(weights_not_large, subsumed="weights has the dims of indices, which is checked first"),
+        not_empty(points, "§1.1", Status.BAD_PARAM),
+        *(_not_empty_with(tensor, points) for tensor in ("indices", "weights")),
+        # §1.1 refuses M = 0 as it refuses B, C and N = 0; the library succeeds without writing.
+        not_empty(cells, "released; §1.1 refuses it"),
+        *pointers_present(tensors, "§3.7"),
+    )
+
+
+def exclusive_checks(read: str, written: str) -> Mapping[str, tuple[str, ...]]:
+    """`not_together`: a tensor without elements is neither strided nor large."""
+    return {f"{tensor}_{kind}": (f"{tensor}_empty",) for kind in ("strided", "large") for tensor in (read, written)}
+
+
+def _same_dim(tensor: str, axis: int, other: str, other_axis: int) -> Check:
+    def wanted(call: OpCall) -> int:
+        return call.tensor(other).dims[other_axis]
+
+    return dim(tensor, axis, wanted, f"axis {axis} of {tensor} must be as long as axis {other_axis} of {other}", "§1.4")
+
+
+def _not_empty_with(tensor: str, points: str) -> Check:
+    subsumed = f"{tensor} is [B, N, 3]; with B or N = 0 {points} is empty, too, and is checked first"
+    return replace(not_empty(tensor, "§3.7", Status.BAD_PARAM), subsumed=subsumed)
+
+
+def interpolation_verdict(call: OpCall, *, points: str, cells: str) -> tuple[Status, bool]:
+    """The status, and whether there is anything to compute; `points` is [B, C, N], `cells` [B, C, M]."""
+    found = {**call.inputs, **call.outputs}
+    many, few, indices, weights = (found[name] for name in (points, cells, "indices", "weights"))
+    if call.handle is None or many is None or few is None or indices is None or weights is None:
+        return Status.BAD_PARAM, False
+    tensors = (many, few, indices, weights)
+    if not _types_agree(*tensors) or not _shapes_agree(*tensors):
+        return Status.BAD_PARAM, False
+    if any(arg.desc.is_strided or arg.desc.is_large for arg in tensors):
+        return Status.NOT_SUPPORTED, False
+    if 0 in many.dims:
+        return Status.BAD_PARAM, False
+    if few.dims[2] == 0:
+        return Status.SUCCESS, False
+    if any(arg.null for arg in tensors):
+        return Status.BAD_PARAM, False
+    return Status.SUCCESS, True
+
+
+def _types_agree(points: TensorArg, cells: TensorArg, indices: TensorArg, weights: TensorArg) -> bool:
+    return (
+        {arg.layout for arg in (points, cells, indices, weights)} == {Layout.ARRAY}
+        and indices.dtype is DType.INT32
+        and points.dtype is cells.dtype is weights.dtype
+        and weights.dtype in (DType.HALF, DType.FLOAT)
+    )
+
+
+def _shapes_agree(points: TensorArg, cells: TensorArg, indices: TensorArg, weights: TensorArg) -> bool:
+    if len(points.dims) != 3 or len(cells.dims) != 3:
+        return False
+    batches, channels, count = points.dims
+    return indices.dims == weights.dims == (batches, count, 3) and cells.dims[:2] == (batches, channels)
+
+
+_SHAPE: Final = ("batches", "channels", "cells", "points")
+_DRAWN: Final = "drawn"
+
+
+def interpolation_space(special: tuple[str, ...]) -> Space:
+    """The recipes nearest, drawn, cancelling, last_cells, and special of these kinds; floats are no subnormal ones."""
+
+    def draw(at: Mapping[str, Any]) -> Drawn | None:
+        shape = tuple(at[name] for name in _SHAPE)
+        what = at["values"]
+        if at["dtype"] == "float" and what in SUBNORMAL:
+            return None
+        match what:
+            case _ if what in get_args(Values):
+                args, what = {name: at[name] for name in ("triples", "weights", "values")}, _DRAWN
+            case "last_cells":
+                args = {"named": min(at["cells"], 3)}
+            case "nearest" | "cancelling":
+                args = {}
+            case kind:
+                what, args = "special", {"kind": kind}
+        return Drawn(what, {}, {"shape": shape, **args}, at["dtype"])
+
+    return Space(
+        axes={
+            "dtype": Choice(("float", "half")),
+            "batches": Sizes(1, 5),
+            "channels": Sizes(1, 257),
+            "cells": Sizes(1, 1025),
+            "points": Sizes(1, 2049),
+            "triples": Choice(get_args(Triples)),
+            "weights": Choice(get_args(Weights)),
+            "values": Choice((*get_args(Values), "nearest", "cancelling", "last_cells", *special)),
+        },
+        draw=draw,
+        elements=lambda at: at["batches"] * (at["channels"] * (at["cells"] + at["points"]) + 6 * at["points"]),
+    )

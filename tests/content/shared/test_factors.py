@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from generators._shared.products import draw_factor, lattice_bits
 from mluops_gtest.authoring import Draw, DType
-from mluops_gtest.authoring.factors import draw_factor, lattice_bits
 from mluops_gtest.authoring.sums import largest_magnitude, lattice_exponent
 
 SHAPES = [((6, 40), -1), ((40, 6), 0), ((3, 40, 2), 1)]

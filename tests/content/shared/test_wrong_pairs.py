@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from generators._shared.connections import laid_out
+from generators._shared.wrong_pairs import right_rows, wrong_pairs
+from generators._shared.wrong_products import right_weights, wrong_weights
 from mluops_gtest.authoring import Layout, call_of
-from mluops_gtest.authoring.filters import laid_out
-from mluops_gtest.authoring.wrong_pairs import right_rows, wrong_pairs
-from mluops_gtest.authoring.wrong_weights import right_weights, wrong_weights
 
 ROWS = {"features": 300, "features_out": 290}
 COUNTS = (3, 0, 290, 5, 20)

@@ -6,7 +6,7 @@ import random
 import numpy as np
 import pytest
 
-from mluops_gtest.authoring.sparse import Geometry, Pairs, derive_output_space, find_pairs
+from generators._shared.sparse import Geometry, Pairs, derive_output_space, find_pairs
 from tests.support.examples import examples
 
 

@@ -8,8 +8,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from mluops_gtest.core.call import OpCall
-from mluops_gtest.core.tensor import Array
+from mluops_gtest.authoring import Array, OpCall
 
 # The rows that meet at one offset: inputs, outputs.
 Rows = tuple[Array, Array]

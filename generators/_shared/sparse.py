@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from mluops_gtest.base.frozen import Value
-from mluops_gtest.core.tensor import Array
+from mluops_gtest.authoring import Array
 
 Triple = tuple[int, int, int]
 
@@ -19,7 +19,8 @@ _OUTSIDE_NARROW = np.int32(-(2**29))
 _CELLS_PER_PAIR = 16
 
 
-class Geometry(Value):
+@dataclass(frozen=True, slots=True)
+class Geometry:
     """One 3-D sparse convolution; every triple is (depth, height, width)."""
 
     batch: int
@@ -37,7 +38,8 @@ class Geometry(Value):
         return math.prod(self.kernel)
 
 
-class Pairs(Value):
+@dataclass(frozen=True, slots=True)
+class Pairs:
     """The pairs of all kernel offsets, all int32: out_indices [n, 4], indice_pairs [K, 2, L], indice_num [K]."""
 
     out_indices: Array

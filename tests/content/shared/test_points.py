@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mluops_gtest.authoring import Draw, DType
-from mluops_gtest.authoring.points import (
+from generators._shared.points import (
     CENTRED,
     FULL,
     assert_lattice,
@@ -29,6 +28,7 @@ from mluops_gtest.authoring.points import (
     squared_distances,
     surfaces,
 )
+from mluops_gtest.authoring import Draw, DType
 from mluops_gtest.base.errors import ContentError
 from mluops_gtest.core.case import Reseed
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from generators._shared.connections import axis_letters, extents, laid_out, weights_by_offset, without_offset
 from mluops_gtest.authoring import DType, Layout, TensorDesc
-from mluops_gtest.authoring.filters import axis_letters, extents, laid_out, weights_by_offset, without_offset
 
 # Where weight [kd, kh, kw, ci, co] stands in a filter of each layout; without kd for four axes.
 PLACES = {

@@ -1,18 +1,91 @@
-"""Which rows of a sparse convolution meet at each kernel offset: any at all, or those of random or swept sites."""
+"""Filters of sparse convolutions in every layout, which rows meet at each kernel offset, and recipes around both.
 
+Any rows meet at all, or those of random or swept sites.
+"""
+
+import inspect
 import math
-from collections.abc import Sequence
-from typing import Final, Literal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NamedTuple, get_type_hints
 
 import numpy as np
 
-from mluops_gtest.authoring.clouds import nearest_sites, network_layer, random_sites, small_layer
-from mluops_gtest.authoring.random import Draw
-from mluops_gtest.authoring.sparse import Geometry, find_pairs, refuse_lonely
-from mluops_gtest.base.frozen import Value
-from mluops_gtest.core.call import OpCall, SizedAxis
-from mluops_gtest.core.operator import Theory
-from mluops_gtest.core.tensor import Array, DType
+from mluops_gtest.authoring import (
+    Array,
+    Draw,
+    DType,
+    Layout,
+    OpCall,
+    RecipeOutput,
+    SizedAxis,
+    TensorDesc,
+    Theory,
+)
+
+from .clouds import nearest_sites, network_layer, random_sites, small_layer
+from .sparse import Geometry, Triple, derive_geometry, find_pairs, refuse_lonely
+
+# N counts output channels, C input channels, D, H and W are the kernel's own axes.
+_KERNEL_AXES: Final = "DHW"
+# ARRAY gives no names to its axes: they are [Kd,]Kh,Kw,Ci,Co.
+_ARRAY_AXES: Final = "DHWCN"
+
+
+class Extents(NamedTuple):
+    """Kernel offsets K, input channels Ci and output channels Co of a filter."""
+
+    offsets: int
+    channels_in: int
+    channels_out: int
+
+
+def axis_letters(layout: Layout, rank: int) -> str:
+    """One letter per axis of a filter of that rank; their number differs from `rank` where the two do not fit."""
+    return _ARRAY_AXES[-rank:] if layout is Layout.ARRAY else layout.value
+
+
+def extents(filters: TensorDesc) -> Extents:
+    """K, Ci and Co of a filter whose layout fits its rank."""
+    lengths = dict(zip(axis_letters(filters.layout, len(filters.dims)), filters.dims, strict=True))
+    return Extents(math.prod(lengths.get(axis, 1) for axis in _KERNEL_AXES), lengths["C"], lengths["N"])
+
+
+def weights_by_offset(filters: Array, layout: Layout) -> Array:
+    """The weights as [K, Ci, Co], whatever the layout."""
+    letters = axis_letters(layout, filters.ndim)
+    canonical = filters.transpose([letters.index(axis) for axis in _ARRAY_AXES[-filters.ndim :]])
+    return canonical.reshape(-1, *canonical.shape[-2:])
+
+
+def without_offset(filters: Array, layout: Layout, index: int) -> Array:
+    """The filter with weights of 0 at that kernel offset."""
+    letters = axis_letters(layout, filters.ndim)
+    kernel = [axis for axis in _KERNEL_AXES if axis in letters]
+    others = filters.copy()
+    by_kernel = np.moveaxis(others, [letters.index(axis) for axis in kernel], range(len(kernel)))
+    by_kernel[np.unravel_index(index, by_kernel.shape[: len(kernel)])] = 0
+    return others
+
+
+def offsets_size() -> SizedAxis:
+    """For `sizes`: the kernel offsets. A kernel that loses one sees weights of 0 there."""
+
+    def without(call: OpCall, index: int) -> dict[str, Array]:
+        filters = call.tensor("filters")
+        return {"filters": without_offset(call.array("filters"), filters.layout, index)}
+
+    return SizedAxis("indice_pairs", 0, without=without)
+
+
+def laid_out(weights: Array, kernel: tuple[int, ...], layout: Layout) -> Array:
+    """The filter tensor of weights [K, Ci, Co] in that layout; `kernel` is (Kh, Kw) or (Kd, Kh, Kw)."""
+    canonical = weights.reshape(*kernel, *weights.shape[1:])
+    letters = axis_letters(layout, canonical.ndim)
+    if len(letters) != canonical.ndim:
+        raise ValueError(f"layout {layout.value} has {len(letters)} axes, kernel {kernel} makes {canonical.ndim}")
+    return canonical.transpose([_ARRAY_AXES[-canonical.ndim :].index(axis) for axis in letters]).copy()
+
 
 # What stands behind the pairs in use: −1, as the search for pairs leaves it, or rows that would be legal.
 Tail = Literal["minus_one", "stale"]
@@ -20,7 +93,8 @@ Tail = Literal["minus_one", "stale"]
 _AT_ONCE: Final = 1 << 18
 
 
-class Connections(Value):
+@dataclass(frozen=True, slots=True)
+class Connections:
     """Which rows meet: pairs [K, 2, L] int32, how many are in use per offset, the output rows, the kernel's axes."""
 
     pairs: Array
@@ -171,3 +245,67 @@ def _unsound(named: Array, places: Array) -> str | None:
 def _is_identity(pairs: Array, rows: int) -> bool:
     """Every row meets itself, in any order; that no row occurs twice is known."""
     return pairs.shape[1] == rows and np.array_equal(pairs[0], pairs[1])
+
+
+def connected(connect: Callable[..., Connections], around: Callable[..., RecipeOutput]) -> Callable[..., RecipeOutput]:
+    """The recipe with the keywords of both: connect(draw, params, …) and then around(draw, params, dtype, found, …)."""
+    keywords = {
+        name: parameter
+        for function in (around, connect)
+        for name, parameter in inspect.signature(function).parameters.items()
+        if parameter.kind is parameter.KEYWORD_ONLY
+    }
+    own = inspect.signature(connect).parameters.keys()
+
+    def recipe(draw: Draw, params: Mapping[str, Any], dtype: DType, **given: Any) -> RecipeOutput:
+        found = connect(draw, params, **{name: value for name, value in given.items() if name in own})
+        return around(draw, params, dtype, found, **{name: value for name, value in given.items() if name not in own})
+
+    # What declared cases are checked against, and where the operator's file has it.
+    leading = [p for p in inspect.signature(recipe).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
+    hints = get_type_hints(around) | get_type_hints(connect)
+    recipe.__signature__ = inspect.Signature([*leading, *keywords.values()])  # type: ignore[attr-defined]
+    recipe.__annotations__ = {name: hints[name] for name in keywords} | {"return": RecipeOutput}
+    recipe.__wrapped__ = around  # type: ignore[attr-defined]
+    return recipe
+
+
+def any_pairs(
+    draw: Draw,
+    params: Mapping[str, Any],
+    *,
+    kernel: tuple[int, ...],
+    rows_in: int,
+    rows_out: int,
+    counts: tuple[int, ...] = (),
+    tail: Tail = "minus_one",
+) -> Connections:
+    """Any rows meet, in any order: `counts` pairs per offset; one number is for all, none leaves it to chance.
+
+    With sub_m the middle offset pairs every row with itself.
+    """
+    sub_m = params.get("sub_m", 0) == 1
+    return random_connections(draw, kernel, rows_in, rows_out, counts=counts, tail=tail, sub_m=sub_m)
+
+
+def pairs_of_sites(
+    draw: Draw,
+    params: Mapping[str, Any],
+    *,
+    space: Triple,
+    kernel: Triple,
+    count: int,
+    batch: int = 1,
+    stride: Triple = (1, 1, 1),
+    pad: Triple = (0, 0, 0),
+    dilation: Triple = (1, 1, 1),
+) -> Connections:
+    """The pairs of a convolution over `count` random active sites; with sub_m the outputs are the sites themselves."""
+    geometry = derive_geometry(batch, space, kernel, stride, pad, dilation, sub_m=params.get("sub_m", 0) == 1)
+    return site_connections(draw, geometry, count)
+
+
+def pairs_of_layer(draw: Draw, params: Mapping[str, Any], *, layer: str, keep: int = 0) -> Connections:
+    """A layer of the detection network; `keep` makes its twin: that many neighbouring sites of a small cloud."""
+    del params
+    return layer_connections(draw, layer, keep)

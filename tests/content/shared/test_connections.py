@@ -5,17 +5,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mluops_gtest.authoring import Draw
-from mluops_gtest.authoring import connections as connections_module
-from mluops_gtest.authoring.clouds import network_layer, small_layer
-from mluops_gtest.authoring.connections import (
+from generators._shared import connections as connections_module
+from generators._shared.clouds import network_layer, small_layer
+from generators._shared.connections import (
     Connections,
     broken_pairs,
     layer_connections,
     random_connections,
     site_connections,
 )
-from mluops_gtest.authoring.sparse import derive_geometry, find_pairs
+from generators._shared.sparse import derive_geometry, find_pairs
+from mluops_gtest.authoring import Draw
 
 ONES = (1, 1, 1)
 

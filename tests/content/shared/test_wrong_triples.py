@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mluops_gtest.authoring.wrong_triples import WRONG_TRIPLES, Entries
+from generators._shared.wrong_interpolation import WRONG_TRIPLES, Entries
 
 BATCHES, POINTS, CELLS = 2, 70, 300
 RIGHT = Entries(

@@ -3,8 +3,7 @@ import itertools
 import numpy as np
 import pytest
 
-from mluops_gtest.authoring import Draw, DType, diff1_and_diff2
-from mluops_gtest.authoring.interpolation import (
+from generators._shared.interpolation import (
     changed_weights,
     draw_triples,
     draw_values,
@@ -14,6 +13,7 @@ from mluops_gtest.authoring.interpolation import (
     refuse_ill_conditioned,
     shortened,
 )
+from mluops_gtest.authoring import Draw, DType, diff1_and_diff2
 from mluops_gtest.base.errors import ContentError
 
 KINDS = ("even", "random", "iij", "iji", "jii", "iii", "same", "ends", "edges", "one_cell", "first", "last")

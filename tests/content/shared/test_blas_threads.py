@@ -6,15 +6,15 @@ import warnings
 import numpy as np
 import pytest
 
-from mluops_gtest.authoring import blas_threads
-from mluops_gtest.authoring.blas_threads import each
+from generators._shared import products
+from generators._shared.products import each
 
 
 @pytest.fixture
 def two_threads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """A BLAS of two threads: the numbers that it was set to."""
     asked: list[int] = []
-    monkeypatch.setattr(blas_threads, "_openblas", lambda: (lambda: 2, asked.append))
+    monkeypatch.setattr(products, "_openblas", lambda: (lambda: 2, asked.append))
     return asked
 
 
@@ -42,7 +42,7 @@ def test_one_item_is_left_to_blas(two_threads: list[int]) -> None:
 
 
 def test_another_blas_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blas_threads, "_openblas", lambda: None)
+    monkeypatch.setattr(products, "_openblas", lambda: None)
     assert each(str, range(3)) == ["0", "1", "2"]
 
 
@@ -56,7 +56,7 @@ def test_numpy_warns_in_threads_as_it_does_outside() -> None:
 
 
 def test_the_blas_of_numpy_multiplies_on_one_thread_inside() -> None:
-    functions = blas_threads._openblas()
+    functions = products._openblas()
     if functions is None:
         pytest.skip("numpy multiplies with another BLAS")
     number, _ = functions
