@@ -1,23 +1,23 @@
-"""What declarations expand to is kept: a list that is read from disk is the list that would be made."""
+"""What declarations expand to is cached: a list that is read from disk is the list that would be made."""
 
-import os
 import subprocess
 import sys
 
 import pytest
 
 from mluops_gtest.base.files import DECLARATIONS
-from mluops_gtest.catalog import declaration_cache as kept_declarations
-from mluops_gtest.catalog import declarations, operators
+from mluops_gtest.catalog import declaration_cache, declarations, operators
 from mluops_gtest.catalog.root import Root
 from tests.conftest import ROOT
+from tests.support.toy_root import write_other_root
 
 IDS = ("list", "--all", "--format", "ids")
 
 
 @pytest.fixture
-def cache(tmp_path, monkeypatch):
-    """The folder with what is kept, empty at first."""
+def cache(generated_toy, tmp_path, monkeypatch):
+    """The folder of the cache, empty at first: the toy was generated with another one."""
+    generated_toy()
     monkeypatch.setenv("MLUOPS_TEST_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache" / DECLARATIONS
 
@@ -38,7 +38,7 @@ def expanded(monkeypatch):
 
 @pytest.fixture
 def listed(cache, toy, expanded, cli):
-    """What `list` prints, and how often it had to expand declarations; they are kept by now."""
+    """What `list` prints, and how often it had to expand declarations; they are cached by now."""
 
     def call():
         expanded.clear()
@@ -89,11 +89,8 @@ def test_a_change_of_the_operator_counts_at_once(listed, toy, cli, right, wrong,
 
 
 @pytest.fixture
-def loaded(toy, listed, monkeypatch):
-    """Which operators commands load from now on; by now the code of `toy` has stayed as it is for a while."""
-    for file in (toy / "generators").iterdir():
-        age(file)
-    listed()
+def loaded(listed, monkeypatch):
+    """Which operators commands load from now on."""
     calls = []
     load = operators.load_operator
 
@@ -105,58 +102,30 @@ def loaded(toy, listed, monkeypatch):
     return calls
 
 
-def age(file, seconds=60):
-    """Let the last change of the file be that long ago."""
-    status = file.stat()
-    os.utime(file, (status.st_atime - seconds, status.st_mtime - seconds))
-
-
 def test_an_operator_whose_code_stays_as_it_is_is_not_loaded(listed, loaded):
     assert "scale_by/ramp_4" in listed()[0]
     assert loaded == []
 
 
-def test_code_that_changed_without_changing_the_operator_expands_nothing(listed, loaded, toy):
-    path = toy / "generators" / "scale_by.py"
-    path.write_text(path.read_text() + "# a remark")
-    assert [listed()[1] for _ in range(2)] == [0, 0]
-    assert loaded == ["scale_by"] * 2
-    age(path)
-    assert [listed()[1] for _ in range(2)] == [0, 0]
-    assert loaded == ["scale_by"] * 3
+@pytest.mark.parametrize("file", ["scale_by.py", "_shared/tools.py", "_shared/deeper/tools.py"])
+def test_a_change_of_any_of_its_files_expands_once(listed, toy, file):
+    path = toy / "generators" / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text((path.read_text() if path.exists() else "") + "# a remark\n")
+    assert [listed()[1] for _ in range(2)] == [1, 0]
+    path.write_text(path.read_text().replace("a remark", "A remark"))
+    assert [listed()[1] for _ in range(2)] == [1, 0]
 
 
-def test_a_change_of_settled_code_counts_at_once(loaded, toy, cli):
-    path = toy / "generators" / "scale_by.py"
-    path.write_text(path.read_text().replace('TensorSpec("x", ', 'TensorSpec("z", '))
-    result = cli(*IDS, "--root", toy)
-    assert result.code == 3
-    assert "unknown tensor 'x'" in result.err
-
-
-def test_a_change_of_what_the_code_imports_counts_at_once(listed, loaded, toy, tmp_path, monkeypatch, cli):
-    monkeypatch.syspath_prepend(tmp_path)
-    helper, path = tmp_path / "names_of_tensors.py", toy / "generators" / "scale_by.py"
-    helper.write_text('X = "x"')
-    path.write_text(path.read_text().replace('TensorSpec("x", ', "TensorSpec(names_of_tensors.X, "))
-    path.write_text("import names_of_tensors\n" + path.read_text())
-    age(helper)
-    age(path)
-    listed()
-    loaded.clear()
-    listed()
-    assert loaded == []
-    helper.write_text('X = "z"')
-    monkeypatch.delitem(sys.modules, "names_of_tensors")
-    assert "unknown tensor 'x'" in cli(*IDS, "--root", toy).err
+def test_the_code_of_another_operator_is_no_part_of_the_key(listed, toy):
+    other = toy / "generators" / "shift_by.py"
+    other.write_text(write_other_root(toy.parent / "other").joinpath("generators", "shift_by.py").read_text())
+    assert listed()[1] == 0
 
 
 def test_a_change_of_our_code_counts_at_once(listed, monkeypatch):
-    monkeypatch.setattr(kept_declarations, "_code_digest", lambda: b"another release")
-    assert listed()[1] == 1
-    assert listed()[1] == 0
-    monkeypatch.setattr(kept_declarations, "_code_digest", lambda: None)
-    assert [listed()[1] for _ in range(2)] == [1, 1]
+    monkeypatch.setattr(declaration_cache, "_release", lambda: b"another release")
+    assert [listed()[1] for _ in range(2)] == [1, 0]
 
 
 @pytest.mark.parametrize(
@@ -184,7 +153,7 @@ def test_a_body_that_does_not_fit_is_made_again(listed, cache):
     before, _ = listed()
     (file,) = cache.iterdir()
     head, body = file.read_bytes()[:32], b"\x91\x01"
-    file.write_bytes(head + kept_declarations._digest([body]) + body)
+    file.write_bytes(head + declaration_cache._digest([body]) + body)
     assert listed() == (before, 1)
 
 
@@ -199,7 +168,7 @@ def test_a_cache_that_cannot_be_used_costs_time_alone(listed, cache, tmp_path, m
     assert [listed() for _ in range(2)] == [(before, 1)] * 2
 
 
-def test_declarations_that_change_while_they_are_read_are_not_kept(listed, toy, monkeypatch):
+def test_declarations_that_change_while_they_are_read_are_not_cached(listed, toy, monkeypatch):
     path = toy / "cases" / "scale_by.yaml"
     load = declarations.load_declarations
 
@@ -228,19 +197,19 @@ def test_cache_shows_and_prunes_them(listed, cache, cli):
 
 
 @pytest.mark.slow
-def test_all_our_cases_are_kept_as_they_are(cache, operators):
+def test_all_our_cases_are_cached_as_they_are(cache, operators):
     for operator in operators.values():
         path = Root(ROOT).cases / f"{operator.name}.yaml"
         made = declarations.load_declarations(path, operator)
-        kept_declarations.load_declarations(path, operators, operator.name)
-        kept = kept_declarations._read(next(cache.glob(f"{operator.name}-*")), kept_declarations._key(path))
-        assert repr(tuple(kept.declared.drafts.values())) == repr(made)
+        declaration_cache.load_declarations(path, operators, operator.name)
+        key = declaration_cache._key(path, operators, operator.name)
+        cached = declaration_cache._read(next(cache.glob(f"{operator.name}-*")), key)
+        assert repr(tuple(cached.drafts.values())) == repr(made)
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("cache")
-def test_a_list_of_kept_declarations_needs_no_numpy(toy):
-    age(toy / "generators" / "scale_by.py")
+def test_a_list_of_cached_declarations_needs_no_numpy(toy):
     program = (
         "import sys; from mluops_gtest.cli.main import run_main; code = run_main(sys.argv[1:]); "
         "print('numpy' in sys.modules, file=sys.stderr); sys.exit(code)"
