@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from mluops_gtest.authoring import Array, Draw, DType
-from mluops_gtest.authoring.points import FULL, clear_of_spheres, placed
+
+from .._shared.points import FULL, clear_of_spheres, placed
 
 # Within ±1 in float; in half ±16, so that no square of a difference is subnormal.
 _EXPONENT = {DType.FLOAT: -24, DType.HALF: -7}

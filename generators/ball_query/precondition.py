@@ -6,9 +6,9 @@ from fractions import Fraction
 import numpy as np
 
 from mluops_gtest.authoring import Array, DType, OpCall
-from mluops_gtest.authoring.points import lattice_fault, squared_distances
 from mluops_gtest.authoring.sums import lattice_exponent
 
+from .._shared.points import lattice_fault, squared_distances
 from .reference import blocks, squared_radii
 
 # Unit roundoffs. §3.1 rounds three differences, three squares and two sums, so a distance errs by five of them; the

@@ -11,7 +11,8 @@ from typing import Any, Literal
 import numpy as np
 
 from mluops_gtest.authoring import Array, Draw, DType, Params, RecipeOutput
-from mluops_gtest.authoring.points import (
+
+from .._shared.points import (
     CENTRED,
     assert_lattice,
     farthest_sample,
@@ -19,7 +20,6 @@ from mluops_gtest.authoring.points import (
     placed,
     surfaces,
 )
-
 from .clear_clouds import clear_cloud
 
 _DEFAULTS = {"min_radius": 0.0, "max_radius": 2.5, "nsample": 3}

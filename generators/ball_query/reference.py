@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from mluops_gtest.authoring import Array, Baseline, OpCall, Theory
-from mluops_gtest.authoring.points import squared_distances
+
+from .._shared.points import squared_distances
 
 # Distances held at a time: 512 KiB of float64 stay in the cache.
 _PAIRS = 1 << 16

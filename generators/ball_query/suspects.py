@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from mluops_gtest.authoring import Array, OpCall
-from mluops_gtest.authoring.points import squared_distances
 from mluops_gtest.authoring.suspects import Suspect, as_read, with_inputs, with_params
 
+from .._shared.points import squared_distances
 from .reference import first_inside, reference, shells
 
 

@@ -9,10 +9,9 @@ from typing import Literal
 import numpy as np
 
 from mluops_gtest.authoring import Array, Draw, DType, Params, RecipeOutput
-from mluops_gtest.authoring.clouds import random_sites
-from mluops_gtest.authoring.lidar import Survey
-from mluops_gtest.authoring.lidar import sweep as voxels_with_returns
 
+from .._shared.clouds import Survey, random_sites
+from .._shared.clouds import sweep as voxels_with_returns
 from .checks import REDUCE_MODE_MAX, REDUCE_MODE_MEAN
 from .values import Kind, Reduce, features
 from .voxels import voxels_of

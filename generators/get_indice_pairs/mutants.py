@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from mluops_gtest.authoring import Array, Mutant, OpCall
-from mluops_gtest.authoring.sparse import derive_output_space
 
+from .._shared.sparse import derive_output_space
 from .plain import Plain
 from .wrong_geometry import WRONG_GEOMETRY
 from .wrong_tables import WRONG_TABLES

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from mluops_gtest.authoring import Array, Draw, DType, RecipeOutput
-from mluops_gtest.authoring.clouds import nearest_sites, network_layer, random_sites, small_layer
-from mluops_gtest.authoring.sparse import Geometry, derive_output_space, find_pairs, refuse_lonely
+
+from .._shared.clouds import nearest_sites, network_layer, random_sites, small_layer
+from .._shared.sparse import Geometry, derive_output_space, find_pairs, refuse_lonely
 
 Params = Mapping[str, Any]
 

@@ -8,7 +8,8 @@ import numpy as np
 
 from mluops_gtest.authoring import Array, OpCall, RecipeOutput
 from mluops_gtest.authoring.reductions import Reduction, changed, without_rows
-from mluops_gtest.authoring.sparse import Geometry, derive_output_space, find_pairs
+
+from .._shared.sparse import Geometry, derive_output_space, find_pairs
 
 _AXES = {"d": 0, "h": 1, "w": 2}
 _OUTPUTS = ("out_indices", "indice_pairs", "indice_num")

@@ -3,7 +3,8 @@
 import numpy as np
 
 from mluops_gtest.authoring import Array, Baseline, OpCall, Theory, UndefinedDataError
-from mluops_gtest.authoring.sparse import Geometry, find_pairs
+
+from .._shared.sparse import Geometry, find_pairs
 
 
 def geometry_of(call: OpCall) -> Geometry:

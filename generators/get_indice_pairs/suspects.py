@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 
 from mluops_gtest.authoring import Array, OpCall
-from mluops_gtest.authoring.sparse import Geometry, find_pairs
 from mluops_gtest.authoring.suspects import Suspect
 
+from .._shared.sparse import Geometry, find_pairs
 from .reference import geometry_of, reference
 
 

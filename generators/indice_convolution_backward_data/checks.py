@@ -3,7 +3,8 @@
 from typing import Final
 
 from mluops_gtest.authoring import SIZE_NULL, DType, Layout, OpCall, QueryChecks, Status, checks
-from mluops_gtest.authoring.filters import Extents, axis_letters, extents
+
+from .._shared.connections import Extents, axis_letters, extents
 
 LAYOUTS: Final = (Layout.NHWC, Layout.NCHW, Layout.HWCN, Layout.NCDHW, Layout.NDHWC, Layout.ARRAY)
 RANKS: Final = (4, 5)

@@ -3,8 +3,8 @@
 import numpy as np
 
 from mluops_gtest.authoring import Array, Layout, OpCall, Status
-from mluops_gtest.authoring.gathered import gather_sums
 
+from .._shared.products import gather_sums
 from .kernel_checks import refusal
 
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from mluops_gtest.authoring.wrong_products import ProductLoop
+from .._shared.wrong_products import ProductLoop
 
 # §1.2.2
 LOOP: Final = ProductLoop("output_grad", "input_grad", to=0)

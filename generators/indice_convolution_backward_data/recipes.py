@@ -4,12 +4,9 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 from mluops_gtest.authoring import Criterion, Draw, DType, Layout, RecipeOutput, diff1_and_diff2
-from mluops_gtest.authoring.connected import any_pairs, connected, pairs_of_layer, pairs_of_sites
-from mluops_gtest.authoring.connections import Connections
-from mluops_gtest.authoring.factors import Values, draw_factor
-from mluops_gtest.authoring.filters import laid_out
-from mluops_gtest.authoring.products import refuse_unless_conditioned
 
+from .._shared.connections import Connections, any_pairs, connected, laid_out, pairs_of_layer, pairs_of_sites
+from .._shared.products import Values, draw_factor, refuse_unless_conditioned
 from .reference import gradient_products
 
 # In lower case, so that a case may be named after its layout.

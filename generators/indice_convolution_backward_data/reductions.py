@@ -1,5 +1,5 @@
 """How a call becomes smaller: as every sparse convolution does."""
 
-from mluops_gtest.authoring.fewer_pairs import fewer_pairs
+from .._shared.convolution_space import fewer_pairs
 
 REDUCTIONS = fewer_pairs("input_grad", "output_grad", "filters")

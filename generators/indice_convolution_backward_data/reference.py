@@ -1,9 +1,9 @@
 """The oracle: the formula of §1.2.2 with sums that are exact in float64, rounded once."""
 
 from mluops_gtest.authoring import Array, Baseline, Bound, OpCall
-from mluops_gtest.authoring.connections import pairs_in_use
-from mluops_gtest.authoring.filters import weights_by_offset
-from mluops_gtest.authoring.products import Products, bound_of, summed
+
+from .._shared.connections import pairs_in_use, weights_by_offset
+from .._shared.products import Products, bound_of, summed
 
 
 def reference(call: OpCall) -> Baseline:

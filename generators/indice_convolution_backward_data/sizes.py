@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from mluops_gtest.authoring import SizedAxis
-from mluops_gtest.authoring.connections import pairs_size
-from mluops_gtest.authoring.filters import offsets_size
+
+from .._shared.connections import offsets_size, pairs_size
 
 SIZES: Final[Mapping[str, SizedAxis]] = {
     "rows_in": SizedAxis("input_grad", 0),

@@ -6,11 +6,11 @@ from dataclasses import replace
 import numpy as np
 
 from mluops_gtest.authoring import Array, OpCall
-from mluops_gtest.authoring.products import products_suspects, summed
 from mluops_gtest.authoring.suspects import Suspect
-from mluops_gtest.authoring.wrong_pairs import Rows, wrong_pairs
-from mluops_gtest.authoring.wrong_weights import wrong_weights
 
+from .._shared.products import products_suspects, summed
+from .._shared.wrong_pairs import Rows, wrong_pairs
+from .._shared.wrong_products import wrong_weights
 from .reference import products_of
 
 # Those that a place or a law of values tells already are not among them.

@@ -5,9 +5,9 @@ from typing import Final
 import numpy as np
 
 from mluops_gtest.authoring import Array, Mutant, OpCall, Status
-from mluops_gtest.authoring.wrong_pairs import right_rows
-from mluops_gtest.authoring.wrong_weights import right_weights
 
+from .._shared.wrong_pairs import right_rows
+from .._shared.wrong_products import right_weights
 from .mutants import LOOP
 
 

@@ -13,9 +13,9 @@ from mluops_gtest.authoring import (
     TensorSpec,
     Theory,
 )
-from mluops_gtest.authoring.connections import pairs_theory
 from mluops_gtest.authoring.left_open import find_nonfinite, find_subnormal
 
+from .._shared.connections import pairs_theory
 from .checks import ANSWERED_ANYWAY, CHECKS, NOT_TOGETHER, QUERIES
 from .kernel import kernel
 from .nonfinite import nonfinite

@@ -6,7 +6,6 @@ from typing import Final
 import numpy as np
 
 from mluops_gtest.authoring import Array, Layout, Mutant, OpCall, Status
-from mluops_gtest.authoring.interpolation import shortened
 from mluops_gtest.authoring.mistakes import (
     cached_by_shape,
     input_cleared,
@@ -15,7 +14,9 @@ from mluops_gtest.authoring.mistakes import (
     tails_left,
 )
 from mluops_gtest.authoring.roundings import WRONG_WRITES
-from mluops_gtest.authoring.wrong_pairs import Rows, right_rows, wrong_pairs
+
+from .._shared.interpolation import shortened
+from .._shared.wrong_pairs import Rows, right_rows, wrong_pairs
 
 # Pairs that a kernel adds up at a time.
 _TILE: Final = 64

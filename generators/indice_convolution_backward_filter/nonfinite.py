@@ -6,9 +6,8 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from mluops_gtest.authoring import Array, Draw, DType, RecipeOutput
-from mluops_gtest.authoring.connected import any_pairs, connected
-from mluops_gtest.authoring.connections import Connections
 
+from .._shared.connections import Connections, any_pairs, connected
 from .recipes import made
 
 # …_idle: in a row that no pair names, where nothing may show.

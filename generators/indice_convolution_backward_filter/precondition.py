@@ -3,7 +3,8 @@
 import math
 
 from mluops_gtest.authoring import OpCall
-from mluops_gtest.authoring.connections import broken_pairs
+
+from .._shared.connections import broken_pairs
 
 
 def precondition(call: OpCall) -> str | None:

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from mluops_gtest.authoring import Draw, DType, RecipeOutput
-from mluops_gtest.authoring.connected import any_pairs, connected, pairs_of_layer, pairs_of_sites
-from mluops_gtest.authoring.connections import Connections
 
+from .._shared.connections import Connections, any_pairs, connected, pairs_of_layer, pairs_of_sites
 from .values import Values, draw_operands, refuse_unless_sound
 
 

@@ -6,10 +6,11 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from mluops_gtest.authoring import Array, Baseline, Bound, OpCall
-from mluops_gtest.authoring.blas_threads import each
-from mluops_gtest.authoring.connections import pairs_in_use
 from mluops_gtest.authoring.rows import wide_rows
 from mluops_gtest.authoring.sums import exact_sums, largest_magnitude, lattice_exponent, sums_are_exact
+
+from .._shared.connections import pairs_in_use
+from .._shared.products import each
 
 # Pairs whose rows are gathered at a time: 2 MiB of float64 for each side at 128 channels.
 _BLOCK_PAIRS: Final = 1 << 11

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from mluops_gtest.authoring import SizedAxis
-from mluops_gtest.authoring.connections import pairs_size
+
+from .._shared.connections import pairs_size
 
 SIZES: Final[Mapping[str, SizedAxis]] = {
     "rows_in": SizedAxis("features", 0),

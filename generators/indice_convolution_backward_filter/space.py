@@ -3,8 +3,9 @@
 from typing import get_args
 
 from mluops_gtest.authoring import TensorArg
-from mluops_gtest.authoring.convolution_space import convolution_space
-from mluops_gtest.authoring.factors import Values
+
+from .._shared.convolution_space import convolution_space
+from .._shared.products import Values
 
 
 def letters(grad: TensorArg) -> str:

@@ -6,8 +6,8 @@ import numpy as np
 
 from mluops_gtest.authoring import Array, OpCall
 from mluops_gtest.authoring.suspects import Suspect
-from mluops_gtest.authoring.wrong_pairs import Rows, wrong_pairs
 
+from .._shared.wrong_pairs import Rows, wrong_pairs
 from .reference import Operands, by_matrix_products
 
 

@@ -6,11 +6,11 @@ from typing import Final, Literal
 import numpy as np
 
 from mluops_gtest.authoring import Array, Criterion, Draw, DType, Stream, diff1_and_diff2
-from mluops_gtest.authoring.connections import Connections
-from mluops_gtest.authoring.factors import Values as Factors
-from mluops_gtest.authoring.factors import draw_factor, lattice_bits
 from mluops_gtest.authoring.sums import assert_conditioned, exact_sums
 
+from .._shared.connections import Connections
+from .._shared.products import Values as Factors
+from .._shared.products import draw_factor, lattice_bits
 from .reference import Operands, float64_is_exact, products
 
 # §1.5.1

@@ -6,8 +6,8 @@ import numpy as np
 
 from mluops_gtest.authoring import Mutant, OpCall, Status
 from mluops_gtest.authoring.roundings import FLUSHED_WRITE, flushed
-from mluops_gtest.authoring.wrong_pairs import right_rows
 
+from .._shared.wrong_pairs import right_rows
 from .mutants import right_factors, rounded, variant
 
 _NAME, _MESSAGE, _WRITE = FLUSHED_WRITE

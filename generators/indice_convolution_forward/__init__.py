@@ -3,10 +3,9 @@
 from typing import Final
 
 from mluops_gtest.authoring import DType, OpCall, Operator, OutputSpec, ParamField, ParamMessage, TensorSpec, Theory
-from mluops_gtest.authoring.connections import pairs_theory
-from mluops_gtest.authoring.filters import extents
 from mluops_gtest.authoring.left_open import find_nonfinite, find_subnormal
 
+from .._shared.connections import extents, pairs_theory
 from .checks import ANSWERED_ANYWAY, CHECKS, LAYOUTS, NOT_TOGETHER, QUERIES
 from .kernel import kernel
 from .nonfinite import nonfinite

@@ -3,7 +3,8 @@
 from typing import Final
 
 from mluops_gtest.authoring import SIZE_NULL, DType, Layout, OpCall, QueryChecks, Status, checks
-from mluops_gtest.authoring.filters import Extents, extents
+
+from .._shared.connections import Extents, extents
 
 # §1.1 gives only NDHWC's shape and §3.7 prints ARRAY's: both are right for their layout.
 LAYOUTS: Final = (Layout.NDHWC, Layout.NCDHW, Layout.ARRAY)

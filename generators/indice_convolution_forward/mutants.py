@@ -5,9 +5,9 @@ from typing import Final
 import numpy as np
 
 from mluops_gtest.authoring import Array, OpCall
-from mluops_gtest.authoring.wrong_pairs import right_rows
-from mluops_gtest.authoring.wrong_products import ProductLoop
-from mluops_gtest.authoring.wrong_weights import right_weights
+
+from .._shared.wrong_pairs import right_rows
+from .._shared.wrong_products import ProductLoop, right_weights
 
 # §3.1
 LOOP: Final = ProductLoop("features", "features_out", to=1)

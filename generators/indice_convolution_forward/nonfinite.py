@@ -6,9 +6,8 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from mluops_gtest.authoring import Draw, DType, RecipeOutput
-from mluops_gtest.authoring.connected import connected
-from mluops_gtest.authoring.connections import Connections
 
+from .._shared.connections import Connections, connected
 from .recipes import made, some_unmet
 
 # …_idle: where nothing may show, in the weights of an offset without pairs and in a row that no pair names.

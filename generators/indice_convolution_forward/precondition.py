@@ -1,8 +1,8 @@
 """What the document takes for granted about the pairs: no kernel can be held to a case that breaks it."""
 
 from mluops_gtest.authoring import OpCall
-from mluops_gtest.authoring.connections import broken_pairs
-from mluops_gtest.authoring.filters import extents
+
+from .._shared.connections import broken_pairs, extents
 
 
 def precondition(call: OpCall) -> str | None:

@@ -7,12 +7,10 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from mluops_gtest.authoring import Draw, DType, Layout, RecipeOutput
-from mluops_gtest.authoring.connected import any_pairs, connected, pairs_of_layer
-from mluops_gtest.authoring.connections import Connections, Tail, site_connections
-from mluops_gtest.authoring.factors import Values
-from mluops_gtest.authoring.filters import laid_out
-from mluops_gtest.authoring.sparse import Triple, derive_geometry
 
+from .._shared.connections import Connections, Tail, any_pairs, connected, laid_out, pairs_of_layer, site_connections
+from .._shared.products import Values
+from .._shared.sparse import Triple, derive_geometry
 from .reference import forward_products
 from .values import draw_operands, refuse_unless_sound
 

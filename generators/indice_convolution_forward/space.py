@@ -2,9 +2,8 @@
 
 from typing import get_args
 
-from mluops_gtest.authoring.convolution_space import convolution_space, filter_letters
-from mluops_gtest.authoring.factors import Values
-
+from .._shared.convolution_space import convolution_space, filter_letters
+from .._shared.products import Values
 from .recipes import LayoutName
 
 SPACE = convolution_space(

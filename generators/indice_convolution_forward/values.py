@@ -6,9 +6,9 @@ from typing import Final
 import numpy as np
 
 from mluops_gtest.authoring import Array, Criterion, Draw, DType, diff1_and_diff2
-from mluops_gtest.authoring.connections import Connections
-from mluops_gtest.authoring.factors import Values, draw_factor
-from mluops_gtest.authoring.products import Products, by_matrix_products, refuse_unless_conditioned
+
+from .._shared.connections import Connections
+from .._shared.products import Products, Values, by_matrix_products, draw_factor, refuse_unless_conditioned
 
 # §1.5.1
 CRITERIA: Final[dict[DType, tuple[Criterion, ...]]] = {

@@ -1,6 +1,6 @@
 """The parameter checks in their normative order; the device's architecture is not among them."""
 
-from mluops_gtest.authoring.interpolation_checks import exclusive_checks, interpolation_checks
+from .._shared.interpolation import exclusive_checks, interpolation_checks
 
 TENSORS = ("grad_output", "indices", "weights", "grad_features")
 

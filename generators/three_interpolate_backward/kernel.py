@@ -5,7 +5,8 @@ from typing import Final
 import numpy as np
 
 from mluops_gtest.authoring import Array, OpCall, Status
-from mluops_gtest.authoring.interpolation_verdict import interpolation_verdict
+
+from .._shared.interpolation import interpolation_verdict
 
 # Channels that are on the chip at a time.
 CHANNELS: Final = 64

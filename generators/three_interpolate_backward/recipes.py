@@ -6,7 +6,8 @@ from typing import Final
 import numpy as np
 
 from mluops_gtest.authoring import Array, Draw, DType, Params, RecipeOutput, diff1_and_diff2
-from mluops_gtest.authoring.interpolation import (
+
+from .._shared.interpolation import (
     Triples,
     Values,
     Weights,
@@ -18,7 +19,6 @@ from mluops_gtest.authoring.interpolation import (
     network_operands,
     refuse_ill_conditioned,
 )
-
 from .reference import contributions, products_by_cell
 
 Shape = tuple[int, int, int, int]

@@ -2,8 +2,7 @@
 
 from typing import get_args
 
-from mluops_gtest.authoring.interpolation_space import interpolation_space
-
+from .._shared.interpolation import interpolation_space
 from .special import Kind
 
 # A device may take subnormal operands for 0.

@@ -5,10 +5,10 @@ from collections.abc import Callable
 import numpy as np
 
 from mluops_gtest.authoring import Array, OpCall
-from mluops_gtest.authoring.lost_terms import Terms, lost_terms
 from mluops_gtest.authoring.suspects import Suspect, as_read, with_inputs
-from mluops_gtest.authoring.wrong_triples import WRONG_TRIPLES, Entries
 
+from .._shared.products import Terms, lost_terms
+from .._shared.wrong_interpolation import WRONG_TRIPLES, Entries
 from .reference import reference
 
 

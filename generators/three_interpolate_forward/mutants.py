@@ -6,8 +6,9 @@ from typing import Final
 import numpy as np
 
 from mluops_gtest.authoring import Array, Mutant, OpCall, Status
-from mluops_gtest.authoring.interpolation import shortened
-from mluops_gtest.authoring.wrong_interpolation import Operands, wrong_calls, wrong_reads, wrong_writes
+
+from .._shared.interpolation import shortened
+from .._shared.wrong_interpolation import Operands, wrong_calls, wrong_reads, wrong_writes
 
 # What kernels cut axes into.
 _TILE: Final = 64

@@ -5,7 +5,8 @@ from typing import Final
 import numpy as np
 
 from mluops_gtest.authoring import Array, Draw, DType, Params, RecipeOutput, diff1_and_diff2
-from mluops_gtest.authoring.interpolation import (
+
+from .._shared.interpolation import (
     Triples,
     Values,
     Weights,

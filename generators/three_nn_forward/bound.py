@@ -5,8 +5,9 @@ import math
 import numpy as np
 
 from mluops_gtest.authoring import Bound, OpCall
-from mluops_gtest.authoring.points import nearest
 from mluops_gtest.authoring.sums import lattice_exponent
+
+from .._shared.points import nearest
 
 # Beyond it a unit no longer matters, and its square would overflow.
 _LARGEST_UNIT = 100

@@ -3,7 +3,8 @@
 import numpy as np
 
 from mluops_gtest.authoring import Array, Params, RecipeOutput
-from mluops_gtest.authoring.points import assert_lattice, nearest_stand_apart
+
+from .._shared.points import assert_lattice, nearest_stand_apart
 
 
 def on_lattice(params: Params, unknown: Array, known: Array) -> RecipeOutput:

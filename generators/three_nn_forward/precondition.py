@@ -3,7 +3,8 @@
 import numpy as np
 
 from mluops_gtest.authoring import OpCall
-from mluops_gtest.authoring.points import lattice_fault, nearest_stand_apart
+
+from .._shared.points import lattice_fault, nearest_stand_apart
 
 
 def precondition(call: OpCall) -> str | None:

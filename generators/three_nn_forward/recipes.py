@@ -5,8 +5,8 @@ from typing import Literal
 import numpy as np
 
 from mluops_gtest.authoring import Array, Draw, DType, Params, RecipeOutput, Stream
-from mluops_gtest.authoring.points import CENTRED, FULL, farthest_sample, offsets, placed, surfaces
 
+from .._shared.points import CENTRED, FULL, farthest_sample, offsets, placed, surfaces
 from .fairness import on_lattice, with_margin
 
 Values = Literal["lattice", "far", "full", "offset", "wide"]

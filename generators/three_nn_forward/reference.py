@@ -3,7 +3,8 @@
 import numpy as np
 
 from mluops_gtest.authoring import Baseline, OpCall, Theory
-from mluops_gtest.authoring.points import nearest
+
+from .._shared.points import nearest
 
 
 def reference(call: OpCall) -> Baseline:

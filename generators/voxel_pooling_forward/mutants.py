@@ -8,7 +8,6 @@ from typing import Final
 import numpy as np
 
 from mluops_gtest.authoring import Array, Mutant, OpCall, Status
-from mluops_gtest.authoring.interpolation import shortened
 from mluops_gtest.authoring.mistakes import (
     cached_by_shape,
     first_param_kept,
@@ -21,6 +20,7 @@ from mluops_gtest.authoring.mistakes import (
 from mluops_gtest.authoring.narrowing import NARROW, wrapped
 from mluops_gtest.authoring.roundings import clamped, nan_cleared, through_half
 
+from .._shared.interpolation import shortened
 from .point_by_point import Points, Steps, add, all_of, apply
 
 # What kernels cut axes into, and points that one vector instruction takes.

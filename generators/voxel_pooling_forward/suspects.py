@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 
 from mluops_gtest.authoring import Array, OpCall
-from mluops_gtest.authoring.lost_terms import Terms, lost_terms
 from mluops_gtest.authoring.suspects import Suspect, as_read, with_inputs
 
+from .._shared.products import Terms, lost_terms
 from .reference import counted, reference
 
 

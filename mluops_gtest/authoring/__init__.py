@@ -2,6 +2,7 @@
 
 from mluops_gtest.authoring.calls import argument, call_of, dtype_of
 from mluops_gtest.authoring.random import Draw, Stream
+from mluops_gtest.base.errors import ContentError
 from mluops_gtest.core.call import Handle, OpCall, Params, SizedAxis, Status, TensorArg, UndefinedDataError
 from mluops_gtest.core.operator import (
     SIZE_NULL,
@@ -29,6 +30,7 @@ __all__ = [
     "Bound",
     "Check",
     "CheckVerdict",
+    "ContentError",
     "Criterion",
     "CriterionKind",
     "DType",

@@ -6,13 +6,23 @@ from mluops_gtest.base.native.arrays import (
     native_add_rows,
     native_add_wide_rows,
     native_blend,
+    native_distances,
     native_gather_rows,
     native_give,
     native_scatter,
 )
 from mluops_gtest.core.tensor import Array
 
-__all__ = ["add_rows", "blended", "native_add_rows", "native_give", "scattered", "weighted", "wide_rows"]
+__all__ = [
+    "add_rows",
+    "blended",
+    "native_add_rows",
+    "native_distances",
+    "native_give",
+    "scattered",
+    "weighted",
+    "wide_rows",
+]
 
 
 def wide_rows(rows: Array, sources: Array, out: Array | None = None) -> Array:

@@ -1,6 +1,7 @@
-"""The files that made an operator what it is: while they stay as they are, it need not be loaded to know it.
+"""The operators of all content roots: loaded by path, as pytest loads tests, refused where they contradict themselves.
 
-Loads generators/*.py by path, as pytest loads tests, and refuses those that contradict themselves.
+The generators/ of a root are a package of their own, so that `from .._shared.clouds import …` reaches what operators of
+that root share, and two roots keep apart.
 """
 
 import hashlib
@@ -8,96 +9,269 @@ import importlib.util
 import os
 import sys
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, ValuesView
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any, Final
 
 from mluops_gtest.base.errors import ContentError, OperatorError, UnknownNameError, suggestion
-from mluops_gtest.base.files import UNSETTLED_SECONDS, settled_bytecode
-from mluops_gtest.base.frozen import Value
+from mluops_gtest.base.files import settled_bytecode
 from mluops_gtest.core.call import Status
-from mluops_gtest.core.operator import Operator, OutputSpec, ParamField, raised_at
+from mluops_gtest.core.operator import SHARED, Operator, OutputSpec, ParamField, raised_at
 from mluops_gtest.core.operator_parts import KnownOperators, Part, T
 
-_PACKAGE: Final = Path(__file__).resolve().parents[1]
-_OF_OPERATORS: Final = ("authoring", "content", "files", "model")
+# What makes a folder an operator.
+_FOLDER_FILE: Final = "__init__.py"
+# How the names of the packages begin that the generators/ of the roots are.
+_PACKAGES: Final = "_mluops_gtest_generators_"
+# Files of the built-in content's generators/_shared/, and the modules of authoring that they once were.
+_ONCE_AUTHORING: Final = {
+    "clouds": ("clouds", "lidar"),
+    "connections": ("connected", "connections", "filters"),
+    "convolution_space": ("convolution_space", "fewer_pairs"),
+    "interpolation": ("interpolation", "interpolation_checks", "interpolation_space", "interpolation_verdict"),
+    "points": ("points",),
+    "products": ("blas_threads", "factors", "gathered", "lost_terms", "products"),
+    "sparse": ("sparse",),
+    "wrong_interpolation": ("wrong_interpolation", "wrong_triples"),
+    "wrong_pairs": ("wrong_pairs",),
+    "wrong_products": ("wrong_products", "wrong_weights"),
+}
+_MOVED: Final = {
+    f"mluops_gtest.authoring.{module}": file for file, modules in _ONCE_AUTHORING.items() for module in modules
+}
 
 
-class CodeFile(Value):
-    """A file as Python knows the source of a compiled module: with the same size and time it is the same."""
-
-    path: str
-    size: int
-    changed_ns: int
-
-    @staticmethod
-    def at(path: str) -> "CodeFile":
-        """The file as it is now; OSError where there is none."""
-        status = os.stat(path)
-        return CodeFile(path, status.st_size, status.st_mtime_ns)
-
-    @property
-    def is_unchanged(self) -> bool:
-        """The file is still the same."""
-        try:
-            return CodeFile.at(self.path) == self
-        except OSError:
-            return False
-
-    @property
-    def is_settled(self) -> bool:
-        """Another change would show: the last one is not of this moment."""
-        return time.time() - self.changed_ns / 1e9 > UNSETTLED_SECONDS
+# Slots of a run and workers of a cluster may be threads, and modules are those of the process: no two load the same.
+_LOADING: Final = threading.RLock()
 
 
-def code_of(module: str, others: str) -> tuple[CodeFile, ...]:
-    """All code that a loaded module may have run, empty if that cannot be told yet: files that are not installed.
+class Operators(KnownOperators):
+    """The operators of all content roots by canonical name, each loaded when first asked for."""
 
-    Modules whose names begin with `others` have nothing to do with it, unless they belong to it.
-    """
-    own = f"{module}."
-    names = [name for name in sys.modules if not name.startswith(others) or f"{name}.".startswith(own)]
+    def __init__(self, operators: tuple[Operator, ...] = (), files: Mapping[str, Path] = MappingProxyType({})) -> None:
+        # By canonical name; an operator that was not loaded from a file has none, and no parts.
+        self.files = files
+        self._loaded = {operator.name: operator for operator in operators}
+        # Of those loaded so far.
+        self._released = {operator.released_name: operator for operator in operators}
+        self._names = tuple(sorted({*self._loaded, *files}))
+        self._parts: dict[tuple[str, str], Any] = {}
+
+    def __getitem__(self, name: str) -> Operator:
+        if name not in self._loaded:
+            with _LOADING:
+                if name not in self._loaded:
+                    operator = self._loaded[name] = load_operator(self.files[name])
+                    self._released[operator.released_name] = operator
+        return self._loaded[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._loaded or name in self.files
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def values(self) -> ValuesView[Operator]:
+        """All of them, loaded; two that share a name are an error."""
+        return {operator.name: operator for operator in self._by_any_name.values()}.values()
+
+    @cached_property
+    def _by_any_name(self) -> dict[str, Operator]:
+        operators = [self[name] for name in self]
+        self.refuse_twins({operator.name: operator.names for operator in operators})
+        return {name: operator for operator in operators for name in operator.names}
+
+    def get_any(self, name: str) -> Operator | None:
+        """The operator of that canonical or released name, or None; a name that none loaded so far has needs all."""
+        if name in self:
+            return self[name]
+        return self._released.get(name) or self._by_any_name.get(name)
+
+    def find(self, name: str) -> Operator:
+        """The operator of that canonical or released name, or an error that lists them."""
+        operator = self.get_any(name)
+        if operator is None:
+            raise UnknownNameError("operator", name, self._by_any_name)
+        return operator
+
+    def canonical(self, name: str) -> str:
+        """The canonical name of the operator that goes by this name; one that is typed in full is not loaded for it."""
+        return name if name in self else self.find(name).name
+
+    def refuse_twins(self, names: Mapping[str, Iterable[str]]) -> None:
+        """Two operators that share one of these names, given by operator, are an error."""
+        owners: dict[str, str] = {}
+        for operator, own in names.items():
+            for name in own:
+                other = owners.setdefault(name, operator)
+                if other != operator:
+                    raise _twins(name, self.files[other], self.files[operator])
+
+    def part(self, operator: str, part: Part[T]) -> T | None:
+        """The part of the operator's folder, loaded once; None if there is no such file or folder."""
+        key = operator, part.file
+        if key not in self._parts:
+            with _LOADING:
+                self._parts[key] = self._load_part(operator, part)
+        loaded: T | None = self._parts[key]
+        return loaded
+
+    def _load_part(self, operator: str, part: Part[T]) -> object:
+        generator = self.files.get(operator)
+        if generator is None or generator.name != _FOLDER_FILE:
+            return None
+        path = generator.with_name(f"{part.file}.py")
+        if not path.is_file():
+            return None
+        # First, because the part may import the operator's other files.
+        owner = self[operator]
+        name = f"{_module_name(generator)}.{part.file}"
+        value: Any = getattr(_load_module(name, path, generators_of(generator)), part.name, None)
+        if not part.fits(value):
+            raise ContentError(f"{path}: the file must define {part.name}, {part.wanted}.")
+        mistake = part.mistake(value, owner)
+        if mistake is not None:
+            raise ContentError(f"{path}: {mistake}.")
+        return value
+
+
+def load_operators(*roots: Path) -> Operators:
+    """The operators in the generators/ of these roots: one .py file or one folder each, named after the operator."""
+    found: dict[str, Path] = {}
+    for folder in [root / "generators" for root in roots]:
+        for path in (*sorted(folder.glob("*.py")), *sorted(folder.glob(f"*/{_FOLDER_FILE}"))):
+            name = _operator_name(path)
+            if not name.startswith("_") and found.setdefault(name, path) is not path:
+                raise _twins(name, found[name], path)
+    return Operators(files=found)
+
+
+def _operator_name(path: Path) -> str:
+    return path.parent.name if path.name == _FOLDER_FILE else path.stem
+
+
+def _twins(name: str, first: Path, second: Path) -> ContentError:
+    return ContentError(
+        f"Two operators are called {name!r}: {first} and {second}. Rename one of them, or leave out one --root."
+    )
+
+
+def code_files(generators: Path, operator: str) -> list[str]:
+    """The Python files that make an operator what it is: its own, and all that the operators of its root share."""
+    alone = generators / f"{operator}.py"
+    return [
+        *([str(alone)] if alone.is_file() else []),
+        *python_files(generators / operator),
+        *python_files(generators / SHARED),
+    ]
+
+
+def python_files(folder: Path | str) -> Iterator[str]:
+    """The Python files in a folder and below it, in order; none where there is no such folder."""
     try:
-        found = tuple(map(CodeFile.at, sorted(set(_files(names)))))
-    except OSError:
-        return ()
-    return found if all(file.is_settled for file in found) else ()
+        with os.scandir(folder) as listing:
+            entries = sorted(listing, key=lambda entry: entry.name)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for entry in entries:
+        if entry.name.endswith(".py"):
+            yield entry.path
+        elif entry.is_dir() and entry.name != "__pycache__":
+            yield from python_files(entry.path)
 
 
-def _files(names: list[str]) -> Iterator[str]:
-    known = tuple(f"{path}{os.sep}" for path in (_PACKAGE, os.path.dirname(os.__file__), *_folders_of_packages()))
-    for name in names:
-        file = getattr(sys.modules[name], "__file__", None)
-        if file is not None and not file.startswith(known):
-            yield file
+def load_operator(path: Path) -> Operator:
+    """The OPERATOR of one generator file."""
+    generators, module_name = generators_of(path), _module_name(path)
+    load_package(generators)
+    _forget(f"{module_name}.")  # a second load reads the folder's other files again, too
+    # A folder is a package, so that its files may import each other relatively.
+    folder = [str(path.parent)] if path.name == _FOLDER_FILE else None
+    operator = getattr(_load_module(module_name, path, generators, folder), "OPERATOR", None)
+    if not isinstance(operator, Operator):
+        raise ContentError(f"{path}: the file must define OPERATOR, an mluops_gtest.authoring.Operator.")
+    name = _operator_name(path)
+    if operator.name != name:
+        raise ContentError(f"{path}: OPERATOR.name is {operator.name!r}; it must be the file's name, {name!r}.")
+    mistake = first_mistake(operator, path)
+    if mistake is not None:
+        raise OperatorError(mistake)
+    return operator
 
 
-@cache
-def installed_code() -> tuple[CodeFile, ...]:
-    """Our own code that operators and declarations go through, and the folders of packages; empty if there are none."""
+def generators_of(path: Path) -> Path:
+    """The generators/ that the file of an operator stands in."""
+    return path.parent.parent if path.name == _FOLDER_FILE else path.parent
+
+
+def load_package(generators: Path) -> str:
+    """The name of the package that the generators of a root are, which has `_shared` as it is now, and nothing else."""
+    name = _package_name(generators)
+    files = python_files(generators / SHARED)
+    state = [(path, status.st_size, status.st_mtime_ns) for path, status in ((path, os.stat(path)) for path in files)]
+    if getattr(sys.modules.get(name), "state", None) != state:
+        _forget(f"{name}.{SHARED}")
+        # Operators are loaded by path: nothing lets one of them import another.
+        package, shared = _package(name, []), generators / SHARED
+        if (shared / _FOLDER_FILE).is_file():
+            _load_module(f"{name}.{SHARED}", shared / _FOLDER_FILE, generators, [str(shared)])
+        elif state:
+            _package(f"{name}.{SHARED}", [str(shared)])
+        vars(package)["state"] = state
+    return name
+
+
+def _package(name: str, folders: list[str]) -> ModuleType:
+    package = sys.modules[name] = ModuleType(name)
+    package.__path__ = folders
+    return package
+
+
+def _forget(prefix: str) -> None:
+    for name in [name for name in sys.modules if name.startswith(prefix)]:
+        del sys.modules[name]
+
+
+def _package_name(generators: Path) -> str:
+    """Unique per root: operators of two roots may have the same name."""
+    return f"{_PACKAGES}{hashlib.sha256(str(generators.resolve()).encode()).hexdigest()[:16]}"
+
+
+def _module_name(path: Path) -> str:
+    return f"{_package_name(generators_of(path))}.{_operator_name(path)}"
+
+
+def _load_module(name: str, path: Path, generators: Path, locations: list[str] | None = None) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, path, submodule_search_locations=locations)
+    if spec is None or spec.loader is None:
+        raise ContentError(f"{path}: not a Python file that can be loaded.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
     try:
-        ours = [file for name in _OF_OPERATORS for file in _python_files(_PACKAGE / name)]
-        return tuple(map(CodeFile.at, (*ours, *_folders_of_packages())))
-    except OSError:
-        return ()
+        with settled_bytecode(path), settled_bytecode(generators / SHARED / _FOLDER_FILE):
+            spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        place = raised_at(error, path.parent) or path
+        raise OperatorError(f"{place}: {_words(error, name.partition('.')[0])}") from error
+    return module
 
 
-def _folders_of_packages() -> list[str]:
-    """A folder shows by its own time that a package was added, removed or replaced by another version."""
-    return [path for path in sys.path if path.endswith(("site-packages", "dist-packages")) and os.path.isdir(path)]
-
-
-def _python_files(folder: Path) -> Iterator[str]:
-    with os.scandir(folder) as entries:
-        for entry in sorted(entries, key=lambda entry: entry.name):
-            if entry.name.endswith(".py"):
-                yield entry.path
-            elif entry.is_dir():
-                yield from _python_files(Path(entry.path))
+def _words(error: BaseException, package: str) -> str:
+    """Why a file does not load, and where a module went that this release has no longer."""
+    if isinstance(error, ImportError) and error.name is not None:
+        for wanted in (error.name, f"{error.name}.{getattr(error, 'name_from', '')}"):
+            if wanted in _MOVED:
+                return (
+                    f"{wanted} moved to generators/{SHARED}/{_MOVED[wanted]}.py of the built-in content: copy it into "
+                    f"your root's generators/{SHARED}/, with the files that it imports."
+                )
+    return f"the file does not load: {type(error).__name__}: {error}".replace(package, "generators")
 
 
 _TYPES: Final = ("int32", "int64", "float", "double", "bool", "string", "enum")
@@ -201,168 +375,3 @@ def _place(path: Path, word: str) -> str:
             if wanted in line:
                 return f"{path}:{number}"
     return str(path)
-
-
-# What makes a folder an operator.
-_FOLDER_FILE = "__init__.py"
-# How the names of their modules begin.
-_MODULES = "_mluops_gtest_generator_"
-# Lanes of a run and workers of a cluster may be threads, and modules are those of the process: no two load the same.
-_LOADING = threading.RLock()
-
-
-class Operators(KnownOperators):
-    """The operators of all content roots by canonical name, each loaded when first asked for."""
-
-    def __init__(self, operators: tuple[Operator, ...] = (), files: Mapping[str, Path] = MappingProxyType({})) -> None:
-        # By canonical name; an operator that was not loaded from a file has none, and no parts.
-        self.files = files
-        self._loaded = {operator.name: operator for operator in operators}
-        # Of those loaded so far.
-        self._released = {operator.released_name: operator for operator in operators}
-        self._names = tuple(sorted({*self._loaded, *files}))
-        self._parts: dict[tuple[str, str], Any] = {}
-
-    def __getitem__(self, name: str) -> Operator:
-        if name not in self._loaded:
-            with _LOADING:
-                if name not in self._loaded:
-                    operator = self._loaded[name] = load_operator(self.files[name])
-                    self._released[operator.released_name] = operator
-        return self._loaded[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._loaded or name in self.files
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-    def values(self) -> ValuesView[Operator]:
-        """All of them, loaded; two that share a name are an error."""
-        return {operator.name: operator for operator in self._by_any_name.values()}.values()
-
-    @cached_property
-    def _by_any_name(self) -> dict[str, Operator]:
-        operators = [self[name] for name in self]
-        self.refuse_twins({operator.name: operator.names for operator in operators})
-        return {name: operator for operator in operators for name in operator.names}
-
-    def get_any(self, name: str) -> Operator | None:
-        """The operator of that canonical or released name, or None; a name that none loaded so far has needs all."""
-        if name in self:
-            return self[name]
-        return self._released.get(name) or self._by_any_name.get(name)
-
-    def find(self, name: str) -> Operator:
-        """The operator of that canonical or released name, or an error that lists them."""
-        operator = self.get_any(name)
-        if operator is None:
-            raise UnknownNameError("operator", name, self._by_any_name)
-        return operator
-
-    def code_of(self, name: str) -> tuple[CodeFile, ...]:
-        """The files of the operator's code, which is loaded; empty if one of them may still change unnoticed."""
-        return code_of(_module_name(self.files[name]), others=_MODULES)
-
-    def canonical(self, name: str) -> str:
-        """The canonical name of the operator that goes by this name; one that is typed in full is not loaded for it."""
-        return name if name in self else self.find(name).name
-
-    def refuse_twins(self, names: Mapping[str, Iterable[str]]) -> None:
-        """Two operators that share one of these names, given by operator, are an error."""
-        owners: dict[str, str] = {}
-        for operator, own in names.items():
-            for name in own:
-                other = owners.setdefault(name, operator)
-                if other != operator:
-                    raise _twins(name, self.files[other], self.files[operator])
-
-    def part(self, operator: str, part: Part[T]) -> T | None:
-        """The part of the operator's folder, loaded once; None if there is no such file or folder."""
-        key = operator, part.file
-        if key not in self._parts:
-            with _LOADING:
-                self._parts[key] = self._load_part(operator, part)
-        loaded: T | None = self._parts[key]
-        return loaded
-
-    def _load_part(self, operator: str, part: Part[T]) -> object:
-        generator = self.files.get(operator)
-        if generator is None or generator.name != _FOLDER_FILE:
-            return None
-        path = generator.with_name(f"{part.file}.py")
-        if not path.is_file():
-            return None
-        # First, because the part may import the operator's other files.
-        owner = self[operator]
-        value: Any = getattr(_load_module(f"{_module_name(generator)}.{part.file}", path), part.name, None)
-        if not part.fits(value):
-            raise ContentError(f"{path}: the file must define {part.name}, {part.wanted}.")
-        mistake = part.mistake(value, owner)
-        if mistake is not None:
-            raise ContentError(f"{path}: {mistake}.")
-        return value
-
-
-def load_operators(*roots: Path) -> Operators:
-    """The operators in the generators/ of these roots: one .py file or one folder each, named after the operator."""
-    found: dict[str, Path] = {}
-    for folder in [root / "generators" for root in roots]:
-        files = sorted(p for p in folder.glob("*.py") if not p.name.startswith("_"))
-        for path in (*files, *sorted(folder.glob(f"*/{_FOLDER_FILE}"))):
-            other = found.setdefault(_operator_name(path), path)
-            if other is not path:
-                raise _twins(_operator_name(path), other, path)
-    return Operators(files=found)
-
-
-def _operator_name(path: Path) -> str:
-    return path.parent.name if path.name == _FOLDER_FILE else path.stem
-
-
-def _twins(name: str, first: Path, second: Path) -> ContentError:
-    return ContentError(
-        f"Two operators are called {name!r}: {first} and {second}. Rename one of them, or leave out one --root."
-    )
-
-
-def load_operator(path: Path) -> Operator:
-    """The OPERATOR of one generator file."""
-    is_folder = path.name == _FOLDER_FILE
-    name = _operator_name(path)
-    module_name = _module_name(path)
-    for known in [known for known in sys.modules if known.startswith(f"{module_name}.")]:
-        del sys.modules[known]  # a second load reads the folder's other files again, too
-    # A folder is a package, so that its files may import each other relatively.
-    operator = getattr(_load_module(module_name, path, [str(path.parent)] if is_folder else None), "OPERATOR", None)
-    if not isinstance(operator, Operator):
-        raise ContentError(f"{path}: the file must define OPERATOR, an mluops_gtest.authoring.Operator.")
-    if operator.name != name:
-        raise ContentError(f"{path}: OPERATOR.name is {operator.name!r}; it must be the file's name, {name!r}.")
-    mistake = first_mistake(operator, path)
-    if mistake is not None:
-        raise OperatorError(mistake)
-    return operator
-
-
-def _module_name(path: Path) -> str:
-    """A unique module name per file: operators of two roots may have the same name."""
-    return f"{_MODULES}{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]}"
-
-
-def _load_module(name: str, path: Path, locations: list[str] | None = None) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, path, submodule_search_locations=locations)
-    if spec is None or spec.loader is None:
-        raise ContentError(f"{path}: not a Python file that can be loaded.")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        with settled_bytecode(path):
-            spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
-        place = raised_at(error, path.parent) or path
-        raise OperatorError(f"{place}: the file does not load: {type(error).__name__}: {error}") from error
-    return module

@@ -27,7 +27,7 @@ from mluops_gtest.base.errors import (
 from mluops_gtest.base.files import CASE_SUFFIXES, TEXT
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.base.gc_tuning import no_garbage_collection
-from mluops_gtest.catalog.declaration_cache import Declared, load_declarations
+from mluops_gtest.catalog.declaration_cache import DeclaredCases, load_declarations
 from mluops_gtest.catalog.operators import Operators, load_operators
 from mluops_gtest.catalog.root import BUILTIN, Root, find_roots
 from mluops_gtest.core.case import NAMED_TAGS, TAGS, CaseDraft, Query
@@ -41,7 +41,7 @@ class Catalogue:
 
     def __init__(self, *roots: Root) -> None:
         self.roots = roots
-        self._declared: dict[str, Declared] = {}
+        self._declared: dict[str, DeclaredCases] = {}
         self._homes: dict[str, Root] = {}
         self._stores: dict[str, Path] = {}
 
@@ -81,12 +81,12 @@ class Catalogue:
         operator, slash, _ = case_id.partition("/")
         return self._of_one(operator).drafts.get(case_id) if slash and operator in self.operators else None
 
-    def _of_one(self, operator: str) -> Declared:
+    def _of_one(self, operator: str) -> DeclaredCases:
         if operator not in self._declared:
             self._declared[operator] = self._load_declared(operator)
         return self._declared[operator]
 
-    def _load_declared(self, operator: str) -> Declared:
+    def _load_declared(self, operator: str) -> DeclaredCases:
         home = self.root_of(operator)
         for root in self.roots:
             path = root.cases / f"{operator}.yaml"
@@ -98,7 +98,7 @@ class Catalogue:
         path = home.cases / f"{operator}.yaml"
         # A link that leads nowhere is a file that cannot be read, not a missing one.
         if not os.path.lexists(path):
-            return Declared(self.operators[operator].names, {})
+            return DeclaredCases(self.operators[operator].names, {})
         with no_garbage_collection():
             return load_declarations(path, self.operators, operator)
 

@@ -24,6 +24,7 @@ from mluops_gtest.base.frozen import Value
 from mluops_gtest.casefiles.lock import LockEntries, LockEntry, lock_path, read_locks
 from mluops_gtest.catalog.cache import CASE_FILE, MADE_FILE, RESEEDED, discard, keep_newest, mark_used, publish
 from mluops_gtest.catalog.make import as_declared, lock_entry, make_case, same_values
+from mluops_gtest.catalog.operators import code_files, python_files
 from mluops_gtest.catalog.selection import Catalogue, Selected
 from mluops_gtest.core.case import Case, CaseDraft, Reseed, Reseeded
 from mluops_gtest.core.operator import Operator
@@ -363,10 +364,8 @@ def _seeds() -> Path:
 def code_digest(generators: Path, operator: str) -> str:
     """A digest of all code that shapes an operator's cases: no lock covers them, so any change makes them again."""
     package = Path(__file__).parents[1]
-    folders = [package / "authoring", package / "generate", package / "model", generators / operator]
-    files = [generators / f"{operator}.py", *(path for folder in folders for path in sorted(folder.rglob("*.py")))]
+    ours = [path for name in ("authoring", "catalog", "core") for path in python_files(package / name)]
     digest = hashlib.sha256()
-    for path in files:
-        if path.is_file():
-            digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    for path in map(Path, (*ours, *code_files(generators, operator))):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]

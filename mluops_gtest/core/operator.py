@@ -18,6 +18,9 @@ from mluops_gtest.base.frozen import Value
 from mluops_gtest.core.call import OpCall, Params, ParamValue, SizedAxis, Status
 from mluops_gtest.core.tensor import Array, Criterion, DType, Layout
 
+# Beside the operators of a root: the folder with what they share.
+SHARED: Final = "_shared"
+
 
 class Bound(Value):
     """How far an output may be off before its last rounding; arrays broadcast to the output's shape.
@@ -71,11 +74,12 @@ def source_of(function: object) -> str:
 
 
 def raised_at(error: BaseException, folder: Path) -> str | None:
-    """`file:line` of the innermost call in a file of that folder; None where there is none."""
+    """`file:line` of the innermost call in a file of that folder, or of what operators there share; None if none is."""
+    own = (folder, folder / SHARED, folder.parent / SHARED)
     frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
     if isinstance(error, SyntaxError) and error.filename is not None:
         frames.append((error.filename, error.lineno or 1))
-    return next((f"{file}:{line}" for file, line in reversed(frames) if Path(file).parent == folder), None)
+    return next((f"{file}:{line}" for file, line in reversed(frames) if Path(file).parent in own), None)
 
 
 def raised_by(error: BaseException, function: object) -> str:

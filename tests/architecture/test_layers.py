@@ -46,9 +46,10 @@ def test_there_is_something_to_look_at() -> None:
 
 
 def may_be_in_a_generator(module: str, file: str = "reference.py") -> bool:
-    """numpy, the standard library, authoring, or a file of the operator's own folder; torch in torch_kernel.py."""
+    """numpy, the standard library, authoring, a file of its own folder or of `_shared`; torch in torch_kernel.py."""
     if module.startswith("."):
-        return not module.startswith("..")  # that would be another operator: it is not there in the wheel's layout
+        # Anything else above would be another operator.
+        return not module.startswith("..") or f"{module}.".startswith(".._shared.")
     top = module.partition(".")[0]
     if top == "mluops_gtest":
         return f"{module}.".startswith("mluops_gtest.authoring.")
@@ -88,6 +89,10 @@ def test_nobody_imports_an_optional_part_or_torch() -> None:
         ("mluops_gtest.core.tensor", False),
         ("mluops_gtest", False),
         (".recipes", True),
+        (".._shared", True),
+        (".._shared.clouds", True),
+        (".._shared_secrets", False),
+        ("..._shared", False),
         ("..get_indice_pairs", False),
         ("generators.get_indice_pairs", False),
         ("numpy.lib", True),

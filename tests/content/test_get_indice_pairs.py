@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from generators._shared.clouds import random_sites
 from mluops_gtest.authoring import Draw, DType, Handle, Layout, OpCall, Status, TensorArg, TensorDesc, call_of
-from mluops_gtest.authoring.clouds import random_sites
 from mluops_gtest.catalog.operators import load_operator
 
 OPERATOR = load_operator(Path(__file__).parents[2] / "generators" / "get_indice_pairs" / "__init__.py")

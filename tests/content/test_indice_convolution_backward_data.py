@@ -9,6 +9,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from generators._shared.clouds import network_layer, random_sites
+from generators._shared.products import float64_is_exact
+from generators._shared.sparse import Geometry, derive_output_space, find_pairs
 from generators.indice_convolution_backward_data.recipes import CRITERIA
 from generators.indice_convolution_backward_data.reference import products_of
 from mluops_gtest.authoring import (
@@ -20,16 +23,12 @@ from mluops_gtest.authoring import (
     TensorArg,
     TensorDesc,
     call_of,
-    gathered,
-    products,
 )
-from mluops_gtest.authoring.clouds import network_layer, random_sites
-from mluops_gtest.authoring.products import float64_is_exact
-from mluops_gtest.authoring.sparse import Geometry, derive_output_space, find_pairs
 from mluops_gtest.catalog.declarations import load_declarations
 from mluops_gtest.catalog.operators import load_operator
 from tests.conftest import ROOT
 from tests.support.kernel_answers import answering_checks
+from tests.support.shared import load_shared
 from tests.support.wrong_calls import mutated, with_params
 
 NAME = "indice_convolution_backward_data"
@@ -258,8 +257,8 @@ def test_lattice_cases_take_the_fast_way_and_others_do_not():
 
 def test_rows_beyond_one_block(monkeypatch):
     """More rows than the reference sums and the kernel gathers at a time."""
-    monkeypatch.setattr(products, "_BLOCK_SUMS", 6)
-    monkeypatch.setattr(gathered, "_BLOCK_VALUES", 50)
+    monkeypatch.setattr(load_shared("products"), "_BLOCK_SUMS", 6)
+    monkeypatch.setattr(load_shared("products"), "_BLOCK_VALUES", 50)
     for seed in range(10):
         shape = {"kernel": (2, 2), "rows_in": 11, "rows_out": 13, "channels_in": 1 + seed % 7, "channels_out": 3}
         call = made_call("random_pairs", seed=seed, **shape)

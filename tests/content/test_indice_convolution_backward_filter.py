@@ -10,11 +10,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from generators._shared.clouds import network_layer, random_sites
+from generators._shared.sparse import Geometry, derive_geometry, find_pairs
 from generators.indice_convolution_backward_filter.reference import Operands, float64_is_exact
 from generators.indice_convolution_backward_filter.values import CRITERIA, LONGEST, bits_per_factor
 from mluops_gtest.authoring import Draw, DType, Layout, OpCall, Status, TensorArg, TensorDesc, call_of
-from mluops_gtest.authoring.clouds import network_layer, random_sites
-from mluops_gtest.authoring.sparse import Geometry, derive_geometry, find_pairs
 from mluops_gtest.catalog.declarations import load_declarations
 from mluops_gtest.catalog.operators import load_operator
 from mluops_gtest.judging.elementwise import element_errors

@@ -9,6 +9,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from generators._shared.clouds import network_layer, random_sites
+from generators._shared.connections import layer_connections
+from generators._shared.products import float64_is_exact
+from generators._shared.sparse import Geometry, derive_geometry, find_pairs
 from generators.indice_convolution_forward.reference import products_of
 from generators.indice_convolution_forward.values import CRITERIA, summed_in_half_steps
 from mluops_gtest.authoring import (
@@ -20,18 +24,13 @@ from mluops_gtest.authoring import (
     TensorArg,
     TensorDesc,
     call_of,
-    gathered,
-    products,
 )
-from mluops_gtest.authoring.clouds import network_layer, random_sites
-from mluops_gtest.authoring.connections import layer_connections
-from mluops_gtest.authoring.products import float64_is_exact
-from mluops_gtest.authoring.sparse import Geometry, derive_geometry, find_pairs
 from mluops_gtest.base.errors import ContentError
 from mluops_gtest.catalog.declarations import load_declarations
 from mluops_gtest.catalog.operators import load_operator
 from tests.conftest import ROOT
 from tests.support.kernel_answers import answering_checks
+from tests.support.shared import load_shared
 from tests.support.wrong_calls import mutated, with_params
 
 NAME = "indice_convolution_forward"
@@ -305,8 +304,8 @@ def test_lattice_cases_take_the_fast_way_and_others_do_not():
 
 def test_rows_beyond_one_block(monkeypatch):
     """More rows than the reference sums and the kernel gathers at a time."""
-    monkeypatch.setattr(products, "_BLOCK_SUMS", 6)
-    monkeypatch.setattr(gathered, "_BLOCK_VALUES", 50)
+    monkeypatch.setattr(load_shared("products"), "_BLOCK_SUMS", 6)
+    monkeypatch.setattr(load_shared("products"), "_BLOCK_VALUES", 50)
     for seed in range(10):
         shape = {"kernel": (1, 2, 2), "rows_in": 13, "rows_out": 11, "channels_in": 3, "channels_out": 1 + seed % 7}
         call = made_call("random_pairs", seed=seed, **shape)

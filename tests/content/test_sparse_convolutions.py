@@ -5,14 +5,14 @@ import random
 import numpy as np
 import pytest
 
-from mluops_gtest.authoring import Draw, DType, Status, call_of
-from mluops_gtest.authoring.connections import (
+from generators._shared.connections import (
     Connections,
     layer_connections,
     random_connections,
     site_connections,
 )
-from mluops_gtest.authoring.sparse import derive_geometry
+from generators._shared.sparse import derive_geometry
+from mluops_gtest.authoring import Draw, DType, Status, call_of
 from mluops_gtest.catalog.operators import load_operator
 from tests.conftest import ROOT
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mluops_gtest.authoring.filters import weights_by_offset
+from generators._shared.connections import weights_by_offset
+from generators._shared.wrong_interpolation import WRONG_TRIPLES
+from generators._shared.wrong_pairs import wrong_pairs
+from generators._shared.wrong_products import wrong_weights
 from mluops_gtest.authoring.suspects import with_inputs, with_params
-from mluops_gtest.authoring.wrong_pairs import wrong_pairs
-from mluops_gtest.authoring.wrong_triples import WRONG_TRIPLES
-from mluops_gtest.authoring.wrong_weights import wrong_weights
 from mluops_gtest.catalog.selection import Selected
 from mluops_gtest.catalog.source import StoredCases
 from mluops_gtest.core.explanation import AsIf, RoundedInputs

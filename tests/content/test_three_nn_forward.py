@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from generators._shared.points import lattice_fault, nearest_stand_apart
 from generators.three_nn_forward.search import Steps, apply
 from mluops_gtest.authoring import (
     Array,
@@ -25,7 +26,6 @@ from mluops_gtest.authoring import (
     TensorDesc,
     call_of,
 )
-from mluops_gtest.authoring.points import lattice_fault, nearest_stand_apart
 from mluops_gtest.catalog.declarations import load_declarations
 from mluops_gtest.catalog.make import make_case
 from mluops_gtest.catalog.operators import load_operator

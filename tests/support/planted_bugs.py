@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mluops_gtest.authoring.filters import weights_by_offset
+from generators._shared.connections import weights_by_offset
 
 
 @dataclass(frozen=True)

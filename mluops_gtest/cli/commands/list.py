@@ -11,7 +11,6 @@ import click
 from mluops_gtest.base.errors import ContentError, ExitCode
 from mluops_gtest.base.text import counted, plain_line
 from mluops_gtest.casefiles.lock import LockEntry
-from mluops_gtest.catalog.make import lock_entry
 from mluops_gtest.catalog.selection import Selected, Session
 from mluops_gtest.cli.options import format_option, selection_options
 from mluops_gtest.core.case import Case, Expect, Query
@@ -40,6 +39,8 @@ class Listing:
     def _known(self, selected: Selected) -> tuple[LockEntry, Expect, Case | None]:
         """What the lock says, or would say, of the case; the case itself where it is a file of the user's."""
         if selected.draft is None:
+            from mluops_gtest.catalog.make import lock_entry
+
             case = self._source.load(selected.id)
             return lock_entry(case, ""), case.expect, case
         return self._entry(selected), selected.draft.expect, None
@@ -69,7 +70,7 @@ class Listing:
         if entry is not None and entry.declared == draft.digest:
             return entry
         # Declared or changed since the lock was written: only making it tells its shapes.
-        from mluops_gtest.catalog.make import make_case
+        from mluops_gtest.catalog.make import lock_entry, make_case
 
         return lock_entry(make_case(draft, self._session.catalogue.operators[draft.operator]), draft.digest)
 

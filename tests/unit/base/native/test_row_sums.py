@@ -5,10 +5,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from generators._shared.points import nearest, squared_distances
 from generators.dynamic_scatter_backward.reference import reference as scatter_back
 from generators.voxel_pooling_forward.pooling import pooled
 from mluops_gtest.authoring import call_of
-from mluops_gtest.authoring.points import nearest, squared_distances
 from mluops_gtest.authoring.rows import add_rows, blended, native_add_rows, scattered, wide_rows
 from mluops_gtest.base.native.building import LEVELS
 from tests.support.native_core import NATIVE, NUMPY, going

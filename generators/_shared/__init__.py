@@ -1,0 +1,1 @@
+"""What several operators of this root share: `from .._shared.clouds import …`."""

@@ -1,0 +1,349 @@
+"""Operators that name three weighted cells per point, in both directions: recipes, checks, what fuzzing draws.
+
+Values survive sums in any order. B batches, C channels, M cells, N points.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final, Literal, get_args
+
+import numpy as np
+
+from mluops_gtest.authoring import (
+    Array,
+    Check,
+    Criterion,
+    Draw,
+    DType,
+    Layout,
+    OpCall,
+    Status,
+    Stream,
+    TensorArg,
+    dtype_of,
+)
+from mluops_gtest.authoring.checks import (
+    contiguous,
+    descriptors_present,
+    dim,
+    dtype,
+    handle_present,
+    layout,
+    not_empty,
+    not_large,
+    pointers_present,
+    rank,
+    same_dtype,
+)
+from mluops_gtest.authoring.space import Choice, Drawn, Sizes, Space
+from mluops_gtest.authoring.sums import assert_conditioned
+
+from .points import farthest_sample, interpolation, surfaces
+from .products import SUBNORMAL, draw_factor, lattice_bits
+
+# even: all cells equally often, or, where there are fewer entries than cells, at equal distances from 0 to M − 1.
+# random: three distinct cells. iij, iji, jii, iii: one cell twice or thrice in a triple. same: one triple for all
+# points of a batch. ends: in each position in turn cell M − 1, then 0. edges: both sides of 32, 64, 128 and 256, where
+# a kernel may cut M. one_cell, first, last: all 3·N entries name one cell.
+Triples = Literal["even", "random", "iij", "iji", "jii", "iii", "same", "ends", "edges", "one_cell", "first", "last"]
+# lattice: so few bits that every sum is exact: for float in float64, for half in half itself; exact: for float in
+# float32. The others have random mantissas. full: few exponents; positive: full without signs; wide: many exponents.
+# tiny, quarters: see factors.
+Values = Literal["lattice", "exact", "full", "positive", "wide", "tiny", "quarters"]
+# What the drawn weights become. negative: none is positive; one_hot: one of three is 1, the others 0; one_zero: one of
+# three is 0; one_left: two are; zero_points: all three are, at every other point; huge: far above 1.
+Weights = Literal["drawn", "negative", "one_hot", "one_zero", "one_left", "zero_points", "huge"]
+
+_REPEATED: Final = {"iij": (0, 0, 1), "iji": (0, 1, 0), "jii": (1, 0, 0), "iii": (0, 0, 0)}
+_TILES: Final = (32, 64, 128, 256)
+_FLOAT32_BITS: Final = 24
+
+_FULL: Final = (-3, -1)
+# Products of two such values stay normal and their sums finite.
+_WIDE: Final = {DType.FLOAT: (-12, 12), DType.HALF: (-5, 1)}
+_HUGE: Final = {DType.FLOAT: 2.0**100, DType.HALF: 2.0**14}
+# Units from the middle of a cloud to its rim: so fine that distances seldom tie, and float64 holds their squares.
+_REACH: Final = 1 << 20
+# Half kernels may round after every product and every addition; they must stay below 2e-3 where 3e-3 is allowed.
+_HALF_ROOM: Final = 1.5
+
+
+def draw_triples(stream: Stream, kind: Triples, batches: int, cells: int, points: int) -> Array:
+    """int32 [B, N, 3]: the cells that each point names, other ones in every batch."""
+    shape = (batches, points, 3)
+    match kind:
+        case "even":
+            triples = _even(stream, cells, shape)
+        case "same":
+            triples = np.broadcast_to(_distinct(stream, cells, (batches, 1, 3)), shape)
+        case "ends":
+            triples = _distinct(stream, cells, shape)
+            point = np.arange(points)
+            triples[:, point, point % 3] = np.where(point // 3 % 2, 0, cells - 1)
+        case "edges":
+            triples = _distinct(stream, cells, shape)
+            edges = np.array([tile for tile in _TILES if tile < cells])
+            if not edges.size:
+                raise ValueError(f"{cells} cells have no edge; give more than {_TILES[0]}")
+            edge = edges[np.arange(points) % len(edges)]
+            triples[..., 0], triples[..., 1] = edge - 1, edge
+        case "one_cell":
+            triples = np.broadcast_to(stream.integers(0, cells, (batches, 1, 1)), shape)
+        case "first" | "last":
+            triples = np.full(shape, 0 if kind == "first" else cells - 1)
+        case "random":
+            triples = _distinct(stream, cells, shape)
+        case repeated:
+            triples = _distinct(stream, cells, shape)[..., _REPEATED[repeated]]
+    return triples.astype("<i4")
+
+
+def _even(stream: Stream, cells: int, shape: tuple[int, int, int]) -> Array:
+    batches, points, _ = shape
+    entries = 3 * points
+    order = np.argsort(stream.lanes(batches * entries).reshape(batches, entries), axis=1, kind="stable")
+    named = np.arange(entries) % cells if entries >= cells else np.arange(entries) * (cells - 1) // (entries - 1)
+    triples: Array = named[order].reshape(shape)
+    return triples
+
+
+def _distinct(stream: Stream, cells: int, shape: tuple[int, int, int]) -> Array:
+    """Three different cells in each triple, where there are three."""
+    spans = np.array([cells - taken if cells >= 3 else cells for taken in range(3)], np.uint64)
+    lanes = stream.lanes(math.prod(shape)).reshape(shape).astype(np.uint64)
+    drawn = ((lanes * spans) >> np.uint64(32)).astype(np.int64)
+    if cells >= 3:
+        # Counted among the cells that are not taken yet.
+        first, second, third = np.moveaxis(drawn, -1, 0)
+        second += second >= first
+        third += third >= np.minimum(first, second)
+        third += third >= np.maximum(first, second)
+    return drawn
+
+
+def nearest_triples(draw: Draw, batches: int, cells: int, points: int) -> tuple[Array, Array]:
+    """int32 and float64 [B, N, 3]: the cells nearest to each point of a cloud, and weights by inverse distance."""
+    # A point that is a cell has one weight of 1, so where the cells are many, the points are others of the same object.
+    fresh = 0 if points > cells else cells
+    cloud = surfaces(draw, batches, fresh + points, _REACH).astype(np.float64)
+    # Elsewhere the cells are what a farthest-point sampling kept of the points, as between two levels of a network.
+    return interpolation(cloud[:, fresh:], cloud[:, :cells] if fresh else farthest_sample(cloud, cells))
+
+
+def draw_values(
+    stream: Stream,
+    kind: Values,
+    dtype: DType,
+    shape: tuple[int, ...],
+    bits: int,
+    *,
+    terms: int = 1,
+    sign: Literal[1, -1] = 1,
+) -> Array:
+    """Values of that kind; a lattice has that many bits. `terms` products meet; one factor has sign 1, the other −1."""
+    storage = dtype.storage.str
+    match kind:
+        case "lattice" | "exact":
+            return stream.lattice(shape, bits, dtype=storage)
+        case "full":
+            return stream.mantissas(shape, _FULL, dtype=storage)
+        case "positive":
+            return np.abs(stream.mantissas(shape, _FULL, dtype=storage))
+        case "wide":
+            return stream.mantissas(shape, _WIDE[dtype], dtype=storage)
+        case "tiny" | "quarters":
+            return draw_factor(stream, kind, dtype, shape, terms=terms, sign=sign)
+
+
+def exact_bits(dtype: DType, terms: int, kind: Values = "lattice") -> tuple[int, int]:
+    """The most bits of weights and of values with which all sums of `terms` products are exact."""
+    if dtype is DType.FLOAT:
+        bits = lattice_bits(dtype, terms, _FLOAT32_BITS) if kind == "exact" else lattice_bits(dtype, terms)
+        return bits, bits
+    # In half itself, so that it does not matter what a kernel rounds on the way.
+    bits = 11 - math.ceil(math.log2(terms))
+    if bits < 2:
+        raise ValueError(f"half cannot add {terms} products exactly; let fewer of them meet in one sum")
+    return bits // 2, bits - bits // 2
+
+
+def changed_weights(stream: Stream, kind: Weights, weights: Array) -> Array:
+    """The drawn weights [B, N, 3] made into that kind."""
+    chosen = stream.integers(0, 3, weights.shape[:2])[..., None] == np.arange(3)
+    changed = weights.copy()
+    match kind:
+        case "drawn":
+            pass
+        case "negative":
+            np.copysign(weights, -1, out=changed)
+        case "one_hot":
+            changed[...] = chosen
+        case "one_zero":
+            changed[chosen] = 0
+        case "one_left":
+            changed[~chosen] = 0
+        case "zero_points":
+            changed[:, ::2] = 0
+        case "huge":
+            changed *= changed.dtype.type(_HUGE[dtype_of(weights)])
+    return changed
+
+
+def network_operands(
+    draw: Draw, name: str, dtype: DType, shape: tuple[int, ...], weights: Array, terms: int
+) -> tuple[Array, Array]:
+    """Values of that shape and the weights in that type; float64 sums of `terms` products are exact."""
+    weight_bits, value_bits = exact_bits(DType.FLOAT, terms)
+    kind: Values = "lattice"
+    if dtype is DType.HALF:
+        # Every bit of the mantissas. No weight is subnormal: 2^-14 is the smallest normal half.
+        weight_bits, kind = 14, "full"
+    unit = 2.0**-weight_bits
+    narrow = weights.astype(dtype.storage).astype(np.float64)
+    rounded = (np.rint(narrow / unit) * unit).astype(dtype.storage)
+    return draw_values(draw.stream(name), kind, dtype, shape, value_bits), rounded
+
+
+def refuse_ill_conditioned(terms: Array, dtype: DType, criteria: tuple[Criterion, ...]) -> None:
+    """Sums of the terms [T, n] stay far within the criteria in float32; those of half values also in half."""
+    baseline = terms.sum(axis=0)
+    assert_conditioned(terms, baseline, criteria)
+    if dtype is DType.HALF:
+        rounded = baseline.astype(dtype.storage).astype(np.float64)
+        assert_conditioned(terms, rounded, criteria, arithmetic=DType.HALF, room=_HALF_ROOM)
+
+
+def shortened(values: Array, bits: int) -> Array:
+    """float32 values rounded to that many bits of mantissa, the leading one included: 8 is bf16, 11 is tf32."""
+    step = np.uint32(1 << (24 - bits))
+    patterns = np.ascontiguousarray(values, "<f4").view("<u4")
+    # Half a step up, ties to even; a carry out of the mantissa is the next exponent.
+    rounded = (patterns + (step // 2 - 1) + (patterns // step & 1)) // step * step
+    return np.where(np.isfinite(values), rounded.astype("<u4").view("<f4"), values)
+
+
+# Without one of these another check answers with the same status.
+ANSWERED_ANYWAY: Final = {"indices_large": "weights has the same shape"}
+
+
+def interpolation_checks(read: str, written: str, *, points: str, cells: str) -> tuple[Check, ...]:
+    """From `read` to `written`, of which one is `points` [B, C, N] and the other `cells` [B, C, M]."""
+    tensors = (read, "indices", "weights", written)
+    *not_too_large, weights_not_large = not_large((read, written, "indices", "weights"), "released")
+    return (
+        handle_present("§3.7"),
+        *descriptors_present(tensors, "§3.7"),
+        *(rank(tensor, 3, "§1.4") for tensor in tensors),
+        *(layout(tensor, (Layout.ARRAY,), "§1.1") for tensor in tensors),
+        same_dtype(read, "weights", "§1.4"),
+        dtype("indices", (DType.INT32,), "§1.4"),
+        same_dtype(written, "weights", "§1.4"),
+        dtype("weights", (DType.HALF, DType.FLOAT), "§1.4"),
+        _same_dim(read, 0, "indices", 0),
+        *(_same_dim("indices", axis, "weights", axis) for axis in range(3)),
+        dim("weights", 2, 3, "weights must have three entries per point", "§1.4"),
+        _same_dim(written, 0, read, 0),
+        _same_dim(written, 1, read, 1),
+        _same_dim(points, 2, "indices", 1),
+        *contiguous(tensors, "§1.4"),
+        *not_too_large,
+        replace(weights_not_large, subsumed="weights has the dims of indices, which is checked first"),
+        not_empty(points, "§1.1", Status.BAD_PARAM),
+        *(_not_empty_with(tensor, points) for tensor in ("indices", "weights")),
+        # §1.1 refuses M = 0 as it refuses B, C and N = 0; the library succeeds without writing.
+        not_empty(cells, "released; §1.1 refuses it"),
+        *pointers_present(tensors, "§3.7"),
+    )
+
+
+def exclusive_checks(read: str, written: str) -> Mapping[str, tuple[str, ...]]:
+    """`not_together`: a tensor without elements is neither strided nor large."""
+    return {f"{tensor}_{kind}": (f"{tensor}_empty",) for kind in ("strided", "large") for tensor in (read, written)}
+
+
+def _same_dim(tensor: str, axis: int, other: str, other_axis: int) -> Check:
+    def wanted(call: OpCall) -> int:
+        return call.tensor(other).dims[other_axis]
+
+    return dim(tensor, axis, wanted, f"axis {axis} of {tensor} must be as long as axis {other_axis} of {other}", "§1.4")
+
+
+def _not_empty_with(tensor: str, points: str) -> Check:
+    subsumed = f"{tensor} is [B, N, 3]; with B or N = 0 {points} is empty, too, and is checked first"
+    return replace(not_empty(tensor, "§3.7", Status.BAD_PARAM), subsumed=subsumed)
+
+
+def interpolation_verdict(call: OpCall, *, points: str, cells: str) -> tuple[Status, bool]:
+    """The status, and whether there is anything to compute; `points` is [B, C, N], `cells` [B, C, M]."""
+    found = {**call.inputs, **call.outputs}
+    many, few, indices, weights = (found[name] for name in (points, cells, "indices", "weights"))
+    if call.handle is None or many is None or few is None or indices is None or weights is None:
+        return Status.BAD_PARAM, False
+    tensors = (many, few, indices, weights)
+    if not _types_agree(*tensors) or not _shapes_agree(*tensors):
+        return Status.BAD_PARAM, False
+    if any(arg.desc.is_strided or arg.desc.is_large for arg in tensors):
+        return Status.NOT_SUPPORTED, False
+    if 0 in many.dims:
+        return Status.BAD_PARAM, False
+    if few.dims[2] == 0:
+        return Status.SUCCESS, False
+    if any(arg.null for arg in tensors):
+        return Status.BAD_PARAM, False
+    return Status.SUCCESS, True
+
+
+def _types_agree(points: TensorArg, cells: TensorArg, indices: TensorArg, weights: TensorArg) -> bool:
+    return (
+        {arg.layout for arg in (points, cells, indices, weights)} == {Layout.ARRAY}
+        and indices.dtype is DType.INT32
+        and points.dtype is cells.dtype is weights.dtype
+        and weights.dtype in (DType.HALF, DType.FLOAT)
+    )
+
+
+def _shapes_agree(points: TensorArg, cells: TensorArg, indices: TensorArg, weights: TensorArg) -> bool:
+    if len(points.dims) != 3 or len(cells.dims) != 3:
+        return False
+    batches, channels, count = points.dims
+    return indices.dims == weights.dims == (batches, count, 3) and cells.dims[:2] == (batches, channels)
+
+
+_SHAPE: Final = ("batches", "channels", "cells", "points")
+_DRAWN: Final = "drawn"
+
+
+def interpolation_space(special: tuple[str, ...]) -> Space:
+    """The recipes nearest, drawn, cancelling, last_cells, and special of these kinds; floats are no subnormal ones."""
+
+    def draw(at: Mapping[str, Any]) -> Drawn | None:
+        shape = tuple(at[name] for name in _SHAPE)
+        what = at["values"]
+        if at["dtype"] == "float" and what in SUBNORMAL:
+            return None
+        match what:
+            case _ if what in get_args(Values):
+                args, what = {name: at[name] for name in ("triples", "weights", "values")}, _DRAWN
+            case "last_cells":
+                args = {"named": min(at["cells"], 3)}
+            case "nearest" | "cancelling":
+                args = {}
+            case kind:
+                what, args = "special", {"kind": kind}
+        return Drawn(what, {}, {"shape": shape, **args}, at["dtype"])
+
+    return Space(
+        axes={
+            "dtype": Choice(("float", "half")),
+            "batches": Sizes(1, 5),
+            "channels": Sizes(1, 257),
+            "cells": Sizes(1, 1025),
+            "points": Sizes(1, 2049),
+            "triples": Choice(get_args(Triples)),
+            "weights": Choice(get_args(Weights)),
+            "values": Choice((*get_args(Values), "nearest", "cancelling", "last_cells", *special)),
+        },
+        draw=draw,
+        elements=lambda at: at["batches"] * (at["channels"] * (at["cells"] + at["points"]) + 6 * at["points"]),
+    )
