@@ -16,7 +16,7 @@ from mluops_gtest.results.records import head_to_json, report_from_json, report_
 
 if TYPE_CHECKING:
     from mluops_gtest.core.report import ReportFormat
-    from mluops_gtest.results.trends import CaseTrend
+    from mluops_gtest.results.history import CaseTrend
 
 
 # What the page and the table have room for.
@@ -72,8 +72,8 @@ def _json(
 
 def transitions_of(report: RunReport, baseline: Path) -> dict[str, str]:
     """How every case changed since the baseline, including those without a result."""
-    from mluops_gtest.results.gate.request import read_reference
-    from mluops_gtest.results.gate.waivers import transition
+    from mluops_gtest.results.gate import transition
+    from mluops_gtest.results.gate_request import read_reference
 
     before = {case: known.outcome for case, known in read_reference(baseline).cases.items()}
     now = {result.case: result.outcome for result in report.results}

@@ -5,7 +5,7 @@ The operator test report in Markdown, in English or Chinese.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -29,7 +29,9 @@ from mluops_gtest.results.reports.markdown_summary import (
 )
 from mluops_gtest.results.reports.markdown_words import WORDS, Words, code, table, text, words
 from mluops_gtest.results.times import Efficiency, TimedResult, TimingStats, timed_results
-from mluops_gtest.results.trends import CaseTrend
+
+if TYPE_CHECKING:
+    from mluops_gtest.results.history import CaseTrend
 
 _MAX_OF_POINT = 3
 
@@ -256,7 +258,7 @@ def _transition(key: str, say: Words) -> str:
     return say(known) if known in WORDS else key.replace("_", " ")
 
 
-def over_time(trends: Sequence[CaseTrend], say: Words) -> Iterator[str]:
+def over_time(trends: "Sequence[CaseTrend]", say: Words) -> Iterator[str]:
     """The cases that flake, flip or drift; a word of comfort where none does."""
     rows = []
     for trend in trends:
@@ -280,7 +282,7 @@ def render_markdown(
     *,
     lang: str = "en",
     transitions: Mapping[str, str] | None = None,
-    history: Sequence[CaseTrend] | None = None,
+    history: "Sequence[CaseTrend] | None" = None,
     device: Mapping[str, Any] | None = None,
 ) -> str:
     """The document; `device` describes bandwidth and peak, `transitions` are case → word."""
@@ -300,7 +302,7 @@ def _asked_of(result: CaseResult) -> CaseResult:
 def _lines(
     report: RunReport,
     transitions: Mapping[str, str] | None,
-    history: Sequence[CaseTrend] | None,
+    history: "Sequence[CaseTrend] | None",
     device: Mapping[str, Any] | None,
     say: Words,
 ) -> Iterator[str]:

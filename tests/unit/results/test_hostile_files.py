@@ -16,9 +16,9 @@ from mluops_gtest.core.case import Query
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import Perf, Profile, Reading, Worst
 from mluops_gtest.results.folder import merge, read_done, read_report, read_request, request_source
-from mluops_gtest.results.gate.decision import decide
-from mluops_gtest.results.gate.findings import decision_to_json
-from mluops_gtest.results.gate.reference import baseline_from_json, baseline_text, is_baseline, load_json, reference_of
+from mluops_gtest.results.gate import decide
+from mluops_gtest.results.gate_findings import decision_to_json
+from mluops_gtest.results.gate_reference import baseline_from_json, baseline_text, is_baseline, load_json, reference_of
 from mluops_gtest.results.history import History
 from mluops_gtest.results.records import report_to_json
 from mluops_gtest.results.reports.files import rendered
@@ -169,8 +169,8 @@ def read_history(path):
     with History(path) as history:
         for trend in history.trends(history.runs()):
             json.dumps(trend.to_json(), allow_nan=False)
-        history.case_names()
-        history.operators()
+        history.names("name")
+        history.names("operator")
         history.add(report(result("new")))
 
 
