@@ -21,7 +21,7 @@ from mluops_gtest.results.gate_findings import decision_to_json
 from mluops_gtest.results.gate_reference import baseline_from_json, baseline_text, is_baseline, load_json, reference_of
 from mluops_gtest.results.history import History
 from mluops_gtest.results.records import report_to_json
-from mluops_gtest.results.reports.files import rendered
+from mluops_gtest.results.reports.files import render
 from mluops_gtest.results.run_comparison import compare, comparison_to_json
 from mluops_gtest.running.options import RunRecord, RunRequest
 from tests.support.examples import examples
@@ -65,7 +65,7 @@ many = settings(max_examples=examples(100), derandomize=True)
 def use(read, folder):
     """Everything that commands do with a report."""
     for form in ("html", "markdown", "junit", "ctrf", "json"):
-        "".join(rendered(read, form, "en", {}, None)).encode()
+        "".join(render(read, form, "en", {})).encode()
     json.dumps(comparison_to_json(compare(SMALL, read)), allow_nan=False)
     with History(folder / "history.sqlite", create=True) as history:
         history.add(read)
