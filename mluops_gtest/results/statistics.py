@@ -287,7 +287,7 @@ _ALARMS = 0.05
 _MAX_NEEDED = 100_000
 
 
-class Duel(Value):
+class BackendRatio(Value):
     """The second backend's time over the first's, with the interval that holds for all cases together."""
 
     answer: TimeVerdict
@@ -326,7 +326,9 @@ class TimedPair(Value):
         return first.samples_ns, second.samples_ns
 
 
-def duel(first_ns: Sequence[int], second_ns: Sequence[int], family: int = 1, overhead_ns: float | None = None) -> Duel:
+def compare_backends(
+    first_ns: Sequence[int], second_ns: Sequence[int], family: int = 1, overhead_ns: float | None = None
+) -> BackendRatio:
     """Whether the second is faster or slower, of `family` cases that are asked together.
 
     Both ran in turn on the same machine, so there is no shift between runs to allow for; only the bootstrap's error of
@@ -341,18 +343,18 @@ def duel(first_ns: Sequence[int], second_ns: Sequence[int], family: int = 1, ove
     count = min(first.samples, second.samples)
     if too_short(first.median_ns, second.median_ns, overhead_ns, MIN_EFFECT):
         why = short_words(max(first.median_ns, second.median_ns), overhead_ns, MIN_EFFECT)
-        return Duel(TimeVerdict.TOO_SHORT, *bounds, f"{why}: use a larger case, or device_seconds()")
+        return BackendRatio(TimeVerdict.TOO_SHORT, *bounds, f"{why}: use a larger case, or device_seconds()")
     if count < MIN_SAMPLES:
-        return Duel(TimeVerdict.INCONCLUSIVE, *bounds, f"at least {MIN_SAMPLES} samples are needed")
+        return BackendRatio(TimeVerdict.INCONCLUSIVE, *bounds, f"at least {MIN_SAMPLES} samples are needed")
     if abs(change) >= effect and abs(change) > width:
-        return Duel(TimeVerdict.SLOWER if change > 0 else TimeVerdict.FASTER, *bounds)
+        return BackendRatio(TimeVerdict.SLOWER if change > 0 else TimeVerdict.FASTER, *bounds)
     if abs(change) + width <= effect:
-        return Duel(TimeVerdict.INCONCLUSIVE, *bounds, f"they differ by less than {MIN_EFFECT:.0%}")
+        return BackendRatio(TimeVerdict.INCONCLUSIVE, *bounds, f"they differ by less than {MIN_EFFECT:.0%}")
     room = abs(change) if abs(change) >= effect else effect - abs(change)
     needed = max(count + 1, math.ceil(min(count * (width / room) ** 2, _MAX_NEEDED))) if room > 0 else _MAX_NEEDED
     if needed >= _MAX_NEEDED:
-        return Duel(TimeVerdict.INCONCLUSIVE, *bounds, f"too close to {MIN_EFFECT:.0%} to tell")
-    return Duel(TimeVerdict.INCONCLUSIVE, *bounds, f"about {needed} samples would tell")
+        return BackendRatio(TimeVerdict.INCONCLUSIVE, *bounds, f"too close to {MIN_EFFECT:.0%} to tell")
+    return BackendRatio(TimeVerdict.INCONCLUSIVE, *bounds, f"about {needed} samples would tell")
 
 
 # Far beyond the caches of most machines, small enough for any.

@@ -8,7 +8,7 @@ from rich.console import Console
 from mluops_gtest.cli.terminal import whole_table
 from mluops_gtest.results.reports.tables import LINE, RIGHT, table_of
 from mluops_gtest.results.reports.text import escape
-from mluops_gtest.results.statistics import TimedPair, TimeVerdict, duel
+from mluops_gtest.results.statistics import TimedPair, TimeVerdict, compare_backends
 from mluops_gtest.results.times import duration, timing_stats
 
 _COLOURS = {TimeVerdict.FASTER: "green", TimeVerdict.SLOWER: "red"}
@@ -23,7 +23,7 @@ def print_bench(console: Console, backends: Sequence[str], found: Sequence[Timed
     answers: Counter[TimeVerdict] = Counter()
     for one in compared:
         ours, theirs = one.samples
-        said = duel(ours, theirs, len(compared), one.overhead_ns)
+        said = compare_backends(ours, theirs, len(compared), one.overhead_ns)
         answers[said.answer] += 1
         word = said.answer.value
         table.add_row(

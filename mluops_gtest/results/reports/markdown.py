@@ -44,21 +44,14 @@ def function_tests(report: RunReport, by_operator: Mapping[str, OperatorSummary]
 
 
 def _point_row(point: CheckedPoint, say: Words) -> list[str]:
-    count = str(len(point.tally.results)) if point.tested else "0"
-    return [point.name, point.description, count, _result(point, say), _point_remarks(point, say)]
-
-
-def _result(point: CheckedPoint, say: Words) -> str:
+    remarks = [name_first([bad.case for bad in point.bad], _MAX_OF_POINT, say)] if point.bad else []
     if not point.tested:
-        return say("not_tested")
-    return say("bad", count=len(point.bad)) if point.bad else say("ok")
-
-
-def _point_remarks(point: CheckedPoint, say: Words) -> str:
-    words = [name_first([bad.case for bad in point.bad], _MAX_OF_POINT, say)] if point.bad else []
-    if point.tested and point.tally.left_out:
-        words.append(say("left_out", count=point.tally.left_out))
-    return say("semicolon").join(words)
+        return [point.name, point.description, "0", say("not_tested"), say("semicolon").join(remarks)]
+    if point.tally.left_out:
+        remarks.append(say("left_out", count=point.tally.left_out))
+    result = say("bad", count=len(point.bad)) if point.bad else say("ok")
+    count = str(len(point.tally.results))
+    return [point.name, point.description, count, result, say("semicolon").join(remarks)]
 
 
 def name_first(cases: Sequence[str], most: int, say: Words) -> str:
@@ -79,10 +72,10 @@ def performance(timed: Sequence[TimedResult], device: Mapping[str, Any] | None, 
     yield ""
     keys = ("hardware_time", "interface_time", "io_efficiency", "compute_efficiency", "workspace")
     head = [say(key) for key in ("operator", *keys, "dtype", "shape", "accepted", "case")]
-    yield from table(head, (_row(one, say) for one in timed), right=range(1, 6))
+    yield from table(head, (_timed_row(one, say) for one in timed), right=range(1, 6))
 
 
-def _row(one: TimedResult, say: Words) -> list[str]:
+def _timed_row(one: TimedResult, say: Words) -> list[str]:
     result, share = one.result, one.efficiency
     assert result.perf is not None, "a timed result has samples"
     return [
@@ -94,15 +87,9 @@ def _row(one: TimedResult, say: Words) -> list[str]:
         str(result.perf.workspace_bytes),
         dtype_of(result),
         code(shape_of(result)),
-        _accepted(share, say),
+        _ABSENT if share is None else say({True: "yes", False: "no", None: "too_short"}[share.accepted]),
         code(result.case),
     ]
-
-
-def _accepted(share: Efficiency | None, say: Words) -> str:
-    if share is None:
-        return _ABSENT
-    return say({True: "yes", False: "no", None: "too_short"}[share.accepted])
 
 
 def percent(share: float) -> str:
@@ -234,13 +221,9 @@ def against(transitions: Mapping[str, str], say: Words) -> Iterator[str]:
     rows = []
     for key, count in sorted(Counter(keys.values()).items(), key=lambda item: (item[0] in _GOOD_NEWS, item)):
         cases = [] if key in _GOOD_NEWS else sorted(case for case, found in keys.items() if found == key)
-        rows.append([_transition(key, say), str(count), name_first(cases, _MAX_NAMED, say)])
+        word = say(f"transition_{key}") if f"transition_{key}" in WORDS else key.replace("_", " ")
+        rows.append([word, str(count), name_first(cases, _MAX_NAMED, say)])
     yield from table([say("transition"), say("cases"), say("remarks")], rows, right=[1])
-
-
-def _transition(key: str, say: Words) -> str:
-    known = f"transition_{key}"
-    return say(known) if known in WORDS else key.replace("_", " ")
 
 
 def over_time(trends: "Sequence[CaseTrend]", say: Words) -> Iterator[str]:

@@ -97,10 +97,8 @@ class OperatorSummary(Value, dict=True):
     @cached_property
     def sizes(self) -> TestPoint:
         """Cases with elements in every tensor, whatever their shape."""
-        full = (
-            result for result in self.computing.results if all(0 not in tensor.dims for tensor in result.info.tensors)
-        )
-        return TestPoint(tuple(full))
+        results = self.computing.results
+        return TestPoint(tuple(r for r in results if all(0 not in tensor.dims for tensor in r.info.tensors)))
 
     @cached_property
     def remainders(self) -> TestPoint:
@@ -202,7 +200,7 @@ def checked_points(facts: OperatorSummary, report: RunReport, say: Words) -> tup
     """All points in the order of the report."""
     repeat = int(report.backend.get("repeat") or 1)
     called = TestPoint(tuple(result for result in facts.results if result.outcome.was_called))
-    trampled = tuple(result for result in called.results if _is_trampled(result))
+    overwritten = tuple(result for result in called.results if _is_overwritten(result))
     stability = say("stability_words", repeat=repeat) if repeat > 1 else say("stability_once")
     exercised = bool(facts.unstable) or (repeat > 1 and bool(called.results))
     remainders = len(facts.remainders.results)
@@ -216,12 +214,12 @@ def checked_points(facts: OperatorSummary, report: RunReport, say: Words) -> tup
         _point("nonfinite", say("nonfinite_words"), facts.tagged("nonfinite"), say),
         _point("precision", say("precision_words"), facts.tagged("precision"), say),
         _point("network", say("network_words"), facts.tagged("network"), say),
-        CheckedPoint(say("point_memory"), say("memory_words"), called, trampled, bool(called.results)),
+        CheckedPoint(say("point_memory"), say("memory_words"), called, overwritten, bool(called.results)),
         _point("checks", say("checks_words"), facts.rejected, say),
     )
 
 
-def _is_trampled(result: CaseResult) -> bool:
+def _is_overwritten(result: CaseResult) -> bool:
     """Memory was written that must not be; a leak alone is none of that."""
     return result.outcome is Outcome.MEMORY and any(not isinstance(cause, Leak) for cause in result.causes)
 
@@ -246,10 +244,8 @@ _MAX_NAMED = 5
 
 def describe_change(by_operator: Mapping[str, OperatorSummary], say: Words) -> Iterator[str]:
     """The description that is written by hand, and whom it concerns."""
-    yield f"> {say('write_here')}"
-    yield ""
-    yield f"- {say('affected')}{say('colon')}{say('comma').join(map(code, by_operator))}"
-    yield ""
+    yield from (f"> {say('write_here')}", "")
+    yield from (f"- {say('affected')}{say('colon')}{say('comma').join(map(code, by_operator))}", "")
 
 
 def accuracy_standard(by_operator: Mapping[str, OperatorSummary], say: Words) -> Iterator[str]:
@@ -260,8 +256,7 @@ def accuracy_standard(by_operator: Mapping[str, OperatorSummary], say: Words) ->
         for (output, dtype, criteria), largest in _standards(facts, say).items()
     ]
     if not rows:
-        yield say("no_standard")
-        yield ""
+        yield from (say("no_standard"), "")
         return
     yield from table([say(key) for key in ("operator", "output", "dtype", "criteria", "largest")], rows)
     own = sum(bool(result.info.own_criteria) for facts in by_operator.values() for result in facts.results)
@@ -368,8 +363,7 @@ def parameter_checks(by_operator: Mapping[str, OperatorSummary], say: Words) -> 
         for status, tally in facts.by_expected_status.items()
     ]
     if not rows:
-        yield say("no_checks")
-        yield ""
+        yield from (say("no_checks"), "")
         return
     head = [say(key) for key in ("operator", "expected_status", "cases", "as_expected", "differing")]
     yield from table(head, rows, right=[2, 3])
