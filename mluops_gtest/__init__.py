@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mluops_gtest.core.case import Backend
     from mluops_gtest.core.operator import Baseline
     from mluops_gtest.core.outcome import Outcome
-    from mluops_gtest.results.gate.decision import Decision
+    from mluops_gtest.results.gate import Decision
 
 __all__ = [
     "ArrayVerdict",
@@ -43,7 +43,7 @@ _HOME = {
     "CaseHandle": "api_cases",
     "CaseResult": "api",
     "ArrayVerdict": "api",
-    "Decision": "results.gate.decision",
+    "Decision": "results.gate",
     "Declined": "core.call",
     "HarnessError": "base.errors",
     "NumpyBackend": "api_cases",

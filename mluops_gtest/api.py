@@ -136,9 +136,9 @@ class RunReport(model_report.RunReport):
 
     def render(self, form: Format, *, lang: Literal["en", "zh"] = "en") -> str:
         """The report as `mluops-test report` writes it."""
-        from mluops_gtest.results.reports.files import rendered
+        from mluops_gtest.results.reports.files import render
 
-        return "".join(rendered(self, form, lang, None, None))
+        return "".join(render(self, form, lang))
 
     def __repr__(self) -> str:
         name = self.backend.get("name", "?")

@@ -29,8 +29,8 @@ from mluops_gtest.core.case import Case, Query
 from mluops_gtest.core.operator import Baseline, Operator
 from mluops_gtest.core.report import RunReport
 from mluops_gtest.core.tensor import Array, Tensor
-from mluops_gtest.results.gate.decision import Decision
-from mluops_gtest.results.gate.request import GateRequest, reach_decision
+from mluops_gtest.results.gate import Decision
+from mluops_gtest.results.gate_request import GateRequest, reach_decision
 from mluops_gtest.running.callers import open_callers
 from mluops_gtest.running.confirming import Confirming
 from mluops_gtest.running.options import RunRequest

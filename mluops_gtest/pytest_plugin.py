@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mluops_gtest.api import CaseResult
     from mluops_gtest.api_cases import CaseHandle, CaseRunner
     from mluops_gtest.catalog.selection import Selected
-    from mluops_gtest.results.gate.waivers import Waiver
+    from mluops_gtest.results.gate_reference import Waiver
 
 _MARKER: Final = (
     "mluops(*select, operators=…, tags=…, keyword=…, everything=…, roots=…): the cases that the fixture `mluops_case` "
@@ -165,7 +165,7 @@ class CaseCollection:
     def _ledger(file: str | None) -> "tuple[Waiver, ...]":
         if file is None:
             return ()
-        from mluops_gtest.results.gate.waivers import load_waivers
+        from mluops_gtest.results.gate_reference import load_waivers
 
         return load_waivers(Path(file))
 
@@ -262,7 +262,7 @@ def _waived(waivers: "tuple[Waiver, ...]", result: "CaseResult", backend: str) -
         return ""
     import datetime
 
-    from mluops_gtest.results.gate.waivers import apply_waivers
+    from mluops_gtest.results.gate_reference import apply_waivers
 
     found = apply_waivers(waivers, {result.case: result}, backend, datetime.date.today(), set())
     if waiver := found.covered.get(result.case):

@@ -13,7 +13,7 @@ from mluops_gtest.core.case import Case
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.judging.blocks import widened
 from mluops_gtest.results.folder import read_done, read_request, request_source
-from mluops_gtest.results.saved_outputs import read_outputs, write_npy
+from mluops_gtest.results.writer import read_outputs, write_npy
 from mluops_gtest.running.callers import open_callers
 from mluops_gtest.running.case_run import Executor, Options
 from mluops_gtest.running.options import RunRequest

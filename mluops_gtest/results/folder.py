@@ -1,6 +1,6 @@
-"""The files of a results folder, read back; results are read one by one, so that any number fits into memory.
+"""A results folder: the names of its files, the files read back, all shards merged, and the lock of who writes there.
 
-A results folder that one process has to itself, and the report of all shards of a run.
+Results are read one by one, so that any number fits into memory.
 """
 
 import contextlib
@@ -11,9 +11,8 @@ import sys
 import weakref
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 from msgspec.structs import replace
 
@@ -24,23 +23,29 @@ from mluops_gtest.base.typed_files import MAX_BYTES, Source, convert, decode_jso
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.report import PickedResults, RunReport, TalliedResults, Tally
 from mluops_gtest.core.result import CaseResult
-from mluops_gtest.results.records import report_from_json, with_results
+from mluops_gtest.results.records import ResultReader, report_from_json, with_results
 
-if TYPE_CHECKING:
-    from mluops_gtest.results.records import ResultReader
+RUN = "run.json"
+RESULTS = "results.jsonl"
+REPORT = "report.json"
+CAUSES = "causes.json"
+LOCK = ".lock"
+OUTPUTS = "outputs"
+# The lines of a report before and behind those of its results.
+BEFORE_RESULTS = b' "results": [\n'
+AFTER_RESULTS = b"]\n"
+# The size of a file from which on its results stay there.
+_LARGE = 1 << 26
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+_RUN_FILES = (RUN, RESULTS, REPORT)
 
 
 class StoredResults(TalliedResults):
-    """Some lines of a file of results, in some order."""
+    """Some lines of a file of results, in some order, read when they are asked for."""
 
-    def __init__(
-        self, lines: "array[int]", line: Callable[[int], bytes], reader: "Callable[[], ResultReader]", tally: Tally
-    ) -> None:
-        """`line` gives a line of the file by its number; all were checked when they were read or written first.
-
-        The reader is made when the first result is asked for.
-        """
-        self._lines, self._line, self._make_reader = lines, line, reader
+    def __init__(self, lines: "array[int]", line: Callable[[int], bytes], reader: ResultReader, tally: Tally) -> None:
+        """`line` gives a line of the file by its number; all were checked when they were read or written first."""
+        self._lines, self._line, self._reader = lines, line, reader
         self.tally = tally
 
     def __len__(self) -> int:
@@ -57,45 +62,8 @@ class StoredResults(TalliedResults):
         chosen = self._lines[index]
         return self._read(chosen) if isinstance(chosen, int) else tuple(map(self._read, chosen))
 
-    @cached_property
-    def _reader(self) -> "ResultReader":
-        return self._make_reader()
-
     def _read(self, number: int) -> CaseResult:
-        return self._reader.read_again(self._line(number))
-
-
-def left_in_file(file: int, start: int, lines: Iterable[bytes], reader: "ResultReader") -> StoredResults:
-    """The results in these lines of an open file, `start` is where they begin; ContentError where one cannot be."""
-    starts, tally, cases = array("q", [start]), Tally(), set()
-    for line in lines:
-        result = reader.read(line)
-        tally.add(result)
-        cases.add(result.case)
-        # Behind it are a comma and the end of the line.
-        starts.append(starts[-1] + len(line) + 2)
-    if len(cases) < tally.cases:
-        raise ContentError("A case occurs twice.")
-    kept = os.dup(file)
-
-    def read(number: int) -> bytes:
-        line = os.pread(kept, starts[number + 1] - starts[number], starts[number])
-        return line[: line.rindex(b"}") + 1]
-
-    results = StoredResults(array("q", range(tally.cases)), read, lambda: reader, tally)
-    weakref.finalize(results, os.close, kept)
-    return results
-
-
-RUN = "run.json"
-RESULTS = "results.jsonl"
-REPORT = "report.json"
-CAUSES = "causes.json"
-# The lines of a report before and behind those of its results.
-BEFORE_RESULTS = b' "results": [\n'
-AFTER_RESULTS = b"]\n"
-# The size of a file from which on its results stay there.
-_LARGE = 1 << 26
+        return self._reader.read(self._line(number), check=False)
 
 
 def read_request(folder: Path, option: str = "--resume") -> dict[str, Any]:
@@ -121,22 +89,15 @@ def read_done(folder: Path) -> dict[str, CaseResult]:
     except OSError:
         return {}
     done = {}
-    for number, line in enumerate(lines, 1):
-        # Without its end a line may be torn.
-        if not line or number == len(lines):
+    # Without its end the last line may be torn.
+    for number, line in enumerate(lines[:-1], 1):
+        if not line:
             continue
         source = Source(f"{path}:{number}", "Remove the line, and `--resume` runs its case again.")
-        result = result_reader(source).read(line)
+        result = ResultReader(source).read(line)
         if result.outcome is not Outcome.NOT_RUN:
             done[result.case] = result
     return done
-
-
-def result_reader(source: Source) -> "ResultReader":
-    """Reads lines of results; what that takes is made when the first is read."""
-    from mluops_gtest.results.records import ResultReader
-
-    return ResultReader(source)
 
 
 def read_report(folder: Path) -> RunReport:
@@ -145,7 +106,7 @@ def read_report(folder: Path) -> RunReport:
     source = report_source(path)
     try:
         with no_garbage_collection():
-            return _by_lines(path, source) or report_from_json(decode_json(file_bytes(path), source), source)
+            return _read_by_lines(path, source) or report_from_json(decode_json(file_bytes(path), source), source)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror or error}); name a results folder.") from error
 
@@ -155,23 +116,23 @@ def report_source(path: Path) -> Source:
     return Source(str(path), "`mluops-test run` and `merge` write reports: name one of theirs, or run again.")
 
 
-def _by_lines(path: Path, source: Source) -> RunReport | None:
+def _read_by_lines(path: Path, source: Source) -> RunReport | None:
     """The report in a file that has a line per result, as we write it; None where anything is otherwise.
 
     What is wrong with it is then found and told by whoever reads the document as a whole. Results of a large file stay
     there, and are read again when they are asked for.
     """
-    reader = result_reader(source)
+    reader = ResultReader(source)
     try:
         with open_plain_file(path) as file:
             size = os.fstat(file.fileno()).st_size
             if size > MAX_BYTES:
                 return None
             head = list(itertools.takewhile(lambda line: line != BEFORE_RESULTS, file))
-            lines = _items(itertools.takewhile(lambda line: line != AFTER_RESULTS, file))
+            lines = _list_items(itertools.takewhile(lambda line: line != AFTER_RESULTS, file))
             start = sum(map(len, head)) + len(BEFORE_RESULTS)
             large = size > _LARGE
-            results = left_in_file(file.fileno(), start, lines, reader) if large else tuple(map(reader.read, lines))
+            results = _leave_in_file(file.fileno(), start, lines, reader) if large else tuple(map(reader.read, lines))
             record = decode_json(b"".join([*head, BEFORE_RESULTS, AFTER_RESULTS, file.read()]), source)
         # Its summary tells of the results, which the document has not.
         summary = record.pop("summary", None) if isinstance(record, dict) else None
@@ -180,7 +141,7 @@ def _by_lines(path: Path, source: Source) -> RunReport | None:
         return None
 
 
-def _items(lines: Iterable[bytes]) -> Iterator[bytes]:
+def _list_items(lines: Iterable[bytes]) -> Iterator[bytes]:
     """The items of a list with one in each line; ContentError where a comma is missing or one too many."""
     more = True
     for line in lines:
@@ -194,47 +155,63 @@ def _items(lines: Iterable[bytes]) -> Iterator[bytes]:
     raise ContentError("The lines are not a list.")
 
 
+def _leave_in_file(file: int, start: int, lines: Iterable[bytes], reader: ResultReader) -> StoredResults:
+    """The results in these lines of an open file, `start` is where they begin; ContentError where one cannot be."""
+    starts, tally, cases = array("q", [start]), Tally(), set()
+    for line in lines:
+        result = reader.read(line)
+        tally.add(result)
+        cases.add(result.case)
+        # Behind it are a comma and the end of the line.
+        starts.append(starts[-1] + len(line) + 2)
+    if len(cases) < tally.cases:
+        raise ContentError("A case occurs twice.")
+    copy = os.dup(file)
+
+    def read(number: int) -> bytes:
+        line = os.pread(copy, starts[number + 1] - starts[number], starts[number])
+        return line[: line.rindex(b"}") + 1]
+
+    results = StoredResults(array("q", range(tally.cases)), read, reader, tally)
+    weakref.finalize(results, os.close, copy)
+    return results
+
+
 def merge(reports: Mapping[str, RunReport]) -> RunReport:
     """One report of all; refused where cases are doubled, shards are missing or the runs differ."""
     first = next(iter(reports.values()))
-    _refuse_differences(reports, first)
+    identity = _identity(first)
+    for name, report in reports.items():
+        for key, value in _identity(report).items():
+            if value != identity[key]:
+                raise ContentError(f"{name}: its {key} is {value!r}, but the first has {identity[key]!r}.")
     _refuse_missing_shards([report.selection.get("shard") for report in reports.values()])
-    seen: dict[str, str] = {}
-    places: dict[str, tuple[Sequence[CaseResult], int]] = {}
+    places: dict[str, tuple[str, int]] = {}
     tally = Tally()
     for name, report in reports.items():
         for place, result in enumerate(report.results):
-            if result.case in seen:
-                raise ContentError(
-                    f"{result.case} is in {seen[result.case]} and in {name}; each case must be in only one."
-                )
-            seen[result.case] = name
-            places[result.case] = report.results, place
+            if result.case in places:
+                other = places[result.case][0]
+                raise ContentError(f"{result.case} is in {other} and in {name}; each case must be in only one.")
+            places[result.case] = name, place
             tally.add(result)
-    results = PickedResults([places[case] for case in sorted(places)], tally)
-    phases = {phase: 0.0 for report in reports.values() for phase in report.timing}
+    picked = [(reports[name].results, place) for _, (name, place) in sorted(places.items())]
+    results = PickedResults(picked, tally)
+    timing: dict[str, float] = {}
     for report in reports.values():
         for phase, seconds in report.timing.items():
-            phases[phase] += seconds
+            timing[phase] = timing.get(phase, 0.0) + seconds
     return replace(
         first,
         selection={**first.selection, "shard": None, "times": None, "cases": len(results)},
         started=min(report.started for report in reports.values()),
         seconds=sum(report.seconds for report in reports.values()),
         results=results,
-        timing=phases,
+        timing=timing,
         shapes={name: shapes for report in reports.values() for name, shapes in report.shapes.items()},
         labels=merged_labels([report.labels for report in reports.values()]),
         interrupted=any(report.interrupted for report in reports.values()),
     )
-
-
-def _refuse_differences(reports: Mapping[str, RunReport], first: RunReport) -> None:
-    wanted = _identity(first)
-    for name, report in reports.items():
-        for key, value in _identity(report).items():
-            if value != wanted[key]:
-                raise ContentError(f"{name}: its {key} is {value!r}, but the first has {wanted[key]!r}.")
 
 
 def _identity(report: RunReport) -> dict[str, Any]:
@@ -264,12 +241,6 @@ def _refuse_missing_shards(shards: Sequence[str | None]) -> None:
         raise ContentError(f"Shards are missing: {', '.join(missing)}.")
 
 
-LOCK = ".lock"
-OUTPUTS = "outputs"
-_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
-_FILES = (RUN, RESULTS, REPORT)
-
-
 class ResultsFolder:
     """Locked by flock, so that the death of its owner frees it; the lock's file goes with the claim.
 
@@ -281,9 +252,9 @@ class ResultsFolder:
         self.path = path
         try:
             # The folders that had to be made, the innermost first.
-            self._made = tuple(folder for folder in (path, *path.parents) if not folder.exists())
+            self._new_folders = tuple(folder for folder in (path, *path.parents) if not folder.exists())
             path.mkdir(parents=True, exist_ok=not exclusive)
-            self._lock = self._locked()
+            self._lock = self._acquire_lock()
         except FileExistsError:
             if exclusive:
                 raise
@@ -303,10 +274,10 @@ class ResultsFolder:
     def new(path: Path, *, overwrite: bool, advice: str) -> "ResultsFolder":
         """The folder for new results: one that holds a run already is refused unless it may be overwritten."""
         folder = ResultsFolder(path)
-        held = folder.held()
-        if held and not overwrite:
+        files = folder.run_files()
+        if files and not overwrite:
             folder.close()
-            raise UsageError(f"--out {path}: the folder already holds a run ({', '.join(held)}); {advice}.")
+            raise UsageError(f"--out {path}: the folder already holds a run ({', '.join(files)}); {advice}.")
         return folder
 
     def __enter__(self) -> "ResultsFolder":
@@ -315,17 +286,17 @@ class ResultsFolder:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def held(self) -> tuple[str, ...]:
+    def run_files(self) -> tuple[str, ...]:
         """The files of a run that are here."""
-        return tuple(name for name in _FILES if (self.path / name).exists())
+        return tuple(name for name in _RUN_FILES if (self.path / name).exists())
 
     def clear(self) -> None:
         """Remove the files of a run and the outputs that it saved, and no others."""
         if (self.path / OUTPUTS).is_dir():
-            from mluops_gtest.results.saved_outputs import remove_outputs  # late: it takes numpy
+            from mluops_gtest.results.writer import remove_outputs  # late: it imports this module
 
             remove_outputs(self.path)
-        for name in (*_FILES, CAUSES):
+        for name in (*_RUN_FILES, CAUSES):
             try:
                 (self.path / name).unlink(missing_ok=True)
             except OSError as error:
@@ -333,13 +304,13 @@ class ResultsFolder:
 
     def recover(self) -> bool:
         """Claim the folder again where somebody removed or moved it; False where another run may be there now."""
-        if _in_place(self._lock, self.path / LOCK):
+        if _is_in_place(self._lock, self.path / LOCK):
             return True
         try:
             again = ResultsFolder(self.path)
         except (UnwritableError, UsageError):
             return False
-        if again.held():
+        if again.run_files():
             again.close()
             return False
         os.close(self._lock)
@@ -348,16 +319,16 @@ class ResultsFolder:
 
     def close(self) -> None:
         """Give the folder back."""
-        if _in_place(self._lock, self.path / LOCK):
+        if _is_in_place(self._lock, self.path / LOCK):
             with contextlib.suppress(OSError):
                 (self.path / LOCK).unlink()
         _unlock(self._lock)
         os.close(self._lock)
-        for folder in self._made:
+        for folder in self._new_folders:
             with contextlib.suppress(OSError):
                 folder.rmdir()
 
-    def _locked(self) -> int:
+    def _acquire_lock(self) -> int:
         """The descriptor that holds the lock."""
         path = self.path / LOCK
         while True:
@@ -370,7 +341,7 @@ class ResultsFolder:
                 raise UsageError(f"{path}: is a link, and locks are never written through one; remove it.") from error
             try:
                 _flock(descriptor, self.path)
-                if _in_place(descriptor, path):
+                if _is_in_place(descriptor, path):
                     # Who is here; only for people, so a full disk is no reason to give up.
                     with contextlib.suppress(OSError):
                         os.ftruncate(descriptor, 0)
@@ -383,7 +354,7 @@ class ResultsFolder:
             os.close(descriptor)
 
 
-def _in_place(descriptor: int, path: Path) -> bool:
+def _is_in_place(descriptor: int, path: Path) -> bool:
     try:
         return os.path.samestat(os.fstat(descriptor), os.lstat(path))
     except OSError:

@@ -1,10 +1,11 @@
-"""The SQLite file of the history: any number of processes may add to it at the same time.
+"""Results over time: a SQLite file of runs, to which any number of processes may add, and what it says of each case.
 
-Results over time: a SQLite file of runs, and what it tells of each case.
+How often a case passes, flakes and flips, and whether its accuracy drifts.
 """
 
 import contextlib
 import hashlib
+import itertools
 import json
 import math
 import os
@@ -13,36 +14,30 @@ import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
+from msgspec import field
 from msgspec.structs import replace
 
 from mluops_gtest.base.errors import ContentError, UnwritableError, UsageError
+from mluops_gtest.base.frozen import Value
+from mluops_gtest.base.text import commit_words
 from mluops_gtest.base.typed_files import Source, convert, decode_json
-from mluops_gtest.core.outcome import Outcome
+from mluops_gtest.core.outcome import FLOOR, SIZELESS, Outcome, reading_floor
 from mluops_gtest.core.report import RunReport
-from mluops_gtest.core.result import CaseResult
-from mluops_gtest.results.records import sorted_json
-from mluops_gtest.results.trends import CaseTrend, CauseTrend, Measured, Point, Run
+from mluops_gtest.results.records import head_to_json, result_to_json, with_words
 
 T = TypeVar("T")
 DEFAULT = Path(".mluops-test") / "history.sqlite"
 VARIABLE = "MLUOPS_TEST_HISTORY"
 _VERSION = 3
+# Version 2 added labels, version 3 causes of failures; an older file gets the tables when it is opened.
+_TABLES_BEFORE = {0: 0, 1: 4, 2: 5}
 # How long one process waits for the others; a whole run is added in well under a second.
 _PATIENCE_SECONDS = 30.0
 # Somebody else's doing, or a file that cannot be opened.
 _UNUSABLE = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
-# Version 2 added labels, version 3 causes of failures; an older file gets the tables when it is opened.
-_LABELS = """CREATE TABLE labels (
-      run INTEGER NOT NULL REFERENCES runs, name TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (run, name))
-      WITHOUT ROWID"""
-# A headline says when, which changes with the cases of a run; the mark is the same as long as the cause is.
-_CAUSES = """CREATE TABLE causes (
-      run INTEGER NOT NULL REFERENCES runs, mark TEXT NOT NULL, headline TEXT NOT NULL, cases INTEGER NOT NULL,
-      PRIMARY KEY (run, mark)) WITHOUT ROWID"""
-_ADDED = {1: (_LABELS, _CAUSES), 2: (_CAUSES,)}
-_SCHEMA = (
+_TABLES = (
     """CREATE TABLE runs (
       id INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE, started TEXT NOT NULL, backend TEXT NOT NULL,
       machine TEXT NOT NULL, tool_version TEXT NOT NULL, seconds REAL NOT NULL, counts TEXT NOT NULL)""",
@@ -55,14 +50,207 @@ _SCHEMA = (
       run INTEGER NOT NULL REFERENCES runs, case_id INTEGER NOT NULL REFERENCES cases, output TEXT NOT NULL,
       criterion TEXT NOT NULL, dtype TEXT NOT NULL, value REAL, threshold REAL NOT NULL,
       PRIMARY KEY (case_id, run, output, criterion)) WITHOUT ROWID""",
-    _LABELS,
-    _CAUSES,
+    """CREATE TABLE labels (
+      run INTEGER NOT NULL REFERENCES runs, name TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (run, name))
+      WITHOUT ROWID""",
+    # A headline says when, which changes with the cases of a run; the mark is the same as long as the cause is.
+    """CREATE TABLE causes (
+      run INTEGER NOT NULL REFERENCES runs, mark TEXT NOT NULL, headline TEXT NOT NULL, cases INTEGER NOT NULL,
+      PRIMARY KEY (run, mark)) WITHOUT ROWID""",
 )
 # Primary codes of SQLite for a full disk, an error of the system's and a file that must stay as it is; those of the
 # system's errors that happen while reading tell of a damaged file.
 _UNWRITABLE = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY)
 _UNREADABLE = (sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_IOERR_SHORT_READ)
-_RUN_COLUMNS = "runs.id, runs.started, runs.backend, runs.machine, runs.tool_version, runs.seconds, runs.counts"
+_BARS = "▁▂▃▄▅▆▇█"
+
+
+class Run(Value):
+    """One run that the history holds."""
+
+    id: int
+    started: str
+    backend: str
+    machine: str
+    tool_version: str
+    seconds: float
+    # Outcome word → number of cases.
+    counts: Mapping[str, int]
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def commit(self) -> str:
+        """The commit that it ran on, in short; empty where none is known."""
+        return commit_words(self.labels)
+
+
+class CauseTrend(Value):
+    """One cause of failures over runs: how many cases it had in each."""
+
+    mark: str
+    headline: str
+    counts: tuple[int, ...]
+
+    @property
+    def first(self) -> int:
+        """The place of the first run that has it."""
+        return next(place for place, count in enumerate(self.counts) if count)
+
+    @property
+    def last(self) -> int:
+        """The place of the last run that has it."""
+        return max(place for place, count in enumerate(self.counts) if count)
+
+
+class Measured(Value):
+    """One criterion on one output, as one run read it."""
+
+    output: str
+    criterion: str
+    dtype: str
+    value: float
+    threshold: float
+
+    @property
+    def used(self) -> float:
+        """The reading as a multiple of its threshold; whatever exceeds an exact one is unbounded."""
+        if self.value == 0.0:
+            return 0.0
+        return self.value / self.threshold if self.threshold > 0 and not math.isnan(self.value) else math.inf
+
+
+class Point(Value):
+    """One case in one run; `seconds` is the median of the samples where the run took several."""
+
+    run: Run
+    outcome: Outcome
+    seconds: float
+    measured: tuple[Measured, ...] = ()
+
+    @property
+    def used(self) -> float | None:
+        """The largest reading as a multiple of its threshold; None where nothing was read."""
+        return max((m.used for m in self.measured), default=None)
+
+
+class ReadingGrowth(Value):
+    """How many times larger the newest reading is than the usual one before; `values` from old to new."""
+
+    output: str
+    criterion: str
+    factor: float
+    values: tuple[float, ...]
+
+
+class CaseTrend(Value):
+    """One case on one backend over all runs, from old to new."""
+
+    case: str
+    operator: str
+    points: tuple[Point, ...] = field(default=())
+
+    @property
+    def ran(self) -> tuple[Point, ...]:
+        """The points where the backend was asked, so that they say something of it."""
+        return tuple(point for point in self.points if point.outcome.was_called)
+
+    @property
+    def pass_rate(self) -> float | None:
+        """Share of the runs in which the case passed; None where it never ran."""
+        return self._rate(Outcome.PASSED)
+
+    @property
+    def flake_rate(self) -> float | None:
+        """Share of the runs in which the case both failed and passed; None where it never ran."""
+        return self._rate(Outcome.FLAKY)
+
+    def _rate(self, outcome: Outcome) -> float | None:
+        return sum(point.outcome is outcome for point in self.ran) / len(self.ran) if self.ran else None
+
+    @property
+    def flips(self) -> int:
+        """How often the case went from good to bad or back from one run to the next."""
+        blocks = [point.outcome.blocks for point in self.ran]
+        return sum(before != after for before, after in itertools.pairwise(blocks))
+
+    @property
+    def drifts(self) -> tuple[ReadingGrowth, ...]:
+        """Every criterion read at least once, the one that grew most first."""
+        series: dict[tuple[str, str, str], list[float]] = {}
+        for point in self.points:
+            for m in point.measured:
+                if m.criterion != SIZELESS:
+                    series.setdefault((m.output, m.criterion, m.dtype), []).append(m.value)
+        drifts = [
+            ReadingGrowth(output, criterion, _growth(values, reading_floor(dtype)), tuple(values))
+            for (output, criterion, dtype), values in series.items()
+        ]
+        return tuple(sorted(drifts, key=lambda drift: -drift.factor))
+
+    @property
+    def seconds(self) -> tuple[float, ...]:
+        """The times, from old to new."""
+        return tuple(point.seconds for point in self.ran)
+
+    @property
+    def story(self) -> tuple[tuple[str, str, float | None, str], ...]:
+        """Start, outcome, largest reading as a multiple of its threshold, and commit, from old to new."""
+        return tuple((point.run.started, point.outcome.value, point.used, point.run.commit) for point in self.points)
+
+    def to_json(self) -> dict[str, Any]:
+        """The trend for programs."""
+        return {
+            "pass_rate": self.pass_rate,
+            "flake_rate": self.flake_rate,
+            "flips": self.flips,
+            "drifts": [
+                {"output": d.output, "criterion": d.criterion, "factor": with_words(d.factor)} for d in self.drifts
+            ],
+            "runs": [
+                {
+                    "started": point.run.started,
+                    "labels": dict(point.run.labels),
+                    "outcome": point.outcome.value,
+                    "seconds": point.seconds,
+                    "readings": [
+                        {"output": m.output, "criterion": m.criterion, "value": with_words(m.value)}
+                        for m in point.measured
+                    ],
+                }
+                for point in self.points
+            ],
+        }
+
+
+def _growth(values: list[float], floor: float) -> float:
+    """The newest over the median before it, neither below the floor; a NaN where there was none is unbounded growth."""
+    *before, newest = values
+    known = [value for value in before if not math.isnan(value)]
+    if not known:
+        return 1.0
+    usual = max(statistics.median(known), floor)
+    if math.isnan(newest):
+        return math.inf
+    # Infinite before and now is no growth.
+    return 1.0 if math.isinf(usual) else max(newest, floor) / usual
+
+
+def sparkline(values: tuple[float, ...], *, log: bool = False) -> str:
+    """A bar per value between the smallest and the largest, a dot for no number; with `log` a factor is a step."""
+    # Nothing below the floor of float is told apart.
+    heights = [math.log2(max(value, FLOOR)) if log and not math.isnan(value) else value for value in values]
+    known = [height for height in heights if math.isfinite(height)]
+    low, span = (min(known), max(known) - min(known)) if known else (0.0, 0.0)
+    bars = []
+    for height in heights:
+        if math.isnan(height):
+            bars.append("·")
+        elif math.isinf(height):
+            bars.append(_BARS[-1] if height > 0 else _BARS[0])
+        else:
+            place = int((height - low) / span * len(_BARS)) if span > 0 else 0
+            bars.append(_BARS[min(place, len(_BARS) - 1)])
+    return "".join(bars)
 
 
 def history_path(given: Path | None) -> Path:
@@ -97,48 +285,47 @@ class History:
         self._base.close()
 
     def add(self, report: RunReport, causes: Sequence[tuple[str, str, int]] = ()) -> bool:
-        """Take in a run, whole or not at all; False where this very report is there already.
-
-        `causes` are the mark, the headline and the number of cases of each cause of its failures.
-        """
+        """Add a run, whole or not at all, with mark, headline and size of its causes; False if it is there already."""
         operators = {result.case: result.operator for result in report.results}
         if len(operators) < len(report.results):
             raise ContentError("The report has a case twice; `mluops-test run` and `merge` write each case once.")
-        document = hashlib.sha256()
-        for piece in sorted_json(report, (",", ":")):
-            document.update(piece.encode())
-        digest = document.hexdigest()
+        digest, reseeded = _digest(report), report.reseed is not None
+        # Times of different machines do not compare.
+        words = [report.environment.get(key) for key in ("platform", "machine", "cpus")]
+        machine = ", ".join(str(word) for word in words if word is not None)
         with self._clear_errors(), self._transaction():
             if self._base.execute("SELECT 1 FROM runs WHERE digest = ?", (digest,)).fetchone():
                 return False
+            facts = (report.tool_version, report.seconds, json.dumps(report.summary))
             run = self._base.execute(
                 "INSERT INTO runs (digest, started, backend, machine, tool_version, seconds, counts)"
                 " VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (
-                    digest,
-                    report.started,
-                    str(report.backend.get("name", "")),
-                    machine_of(report),
-                    report.tool_version,
-                    report.seconds,
-                    json.dumps(report.summary),
-                ),
+                (digest, report.started, str(report.backend.get("name", "")), machine, *facts),
             ).lastrowid
             assert run is not None, "an INSERT has a row id"
-            labels = [(run, name, value) for name, value in report.labels.items()]
-            self._base.executemany("INSERT INTO labels VALUES (?, ?, ?)", labels)
             self._base.executemany(
-                "INSERT OR IGNORE INTO causes VALUES (?, ?, ?, ?)", [(run, *cause) for cause in causes]
+                "INSERT INTO labels VALUES (?, ?, ?)", [(run, *item) for item in report.labels.items()]
             )
-            ids = self._case_ids(operators)
+            self._base.executemany("INSERT OR IGNORE INTO causes VALUES (?, ?, ?, ?)", [(run, *one) for one in causes])
+            # An operator that is renamed takes its cases along.
+            self._base.executemany(
+                "INSERT INTO cases (name, operator) VALUES (?, ?)"
+                " ON CONFLICT (name) DO UPDATE SET operator = excluded.operator",
+                operators.items(),
+            )
+            ids = dict(self._rows("cases", tuple[str, int], "SELECT name, id FROM cases"))
             rows: list[tuple[Any, ...]] = []
             readings: list[tuple[Any, ...]] = []
             for result in report.results:
                 case = ids[result.case]
-                rows.append((run, case, result.outcome.value, _seconds(result)))
+                samples = result.perf.samples_ns if result.perf is not None else ()
+                seconds = statistics.median(samples) * 1e-9 if samples else result.seconds
+                rows.append((run, case, result.outcome.value, seconds))
+                dtypes = {tensor.id: tensor.dtype for tensor in result.info.outputs}
                 # Readings of other values would look like drift.
-                if report.reseed is None:
-                    readings += _reading_rows(run, case, result)
+                for r in () if reseeded else result.readings:
+                    value = None if math.isnan(r.value) else r.value
+                    readings.append((run, case, r.output, r.criterion, dtypes.get(r.output, ""), value, r.threshold))
             self._base.executemany("INSERT INTO results VALUES (?, ?, ?, ?)", rows)
             # A criterion named twice on one output reads the same twice.
             self._base.executemany("INSERT OR IGNORE INTO readings VALUES (?, ?, ?, ?, ?, ?, ?)", readings)
@@ -154,43 +341,51 @@ class History:
         rows = self._rows(
             "runs",
             tuple[int, str, str, str, str, float, str],
-            f"SELECT {_RUN_COLUMNS} FROM runs WHERE :backend IS NULL OR backend = :backend ORDER BY started, id",
+            "SELECT id, started, backend, machine, tool_version, seconds, counts FROM runs"
+            " WHERE :backend IS NULL OR backend = :backend ORDER BY started, id",
             {"backend": backend},
         )
-        wanted = (labels or {}).items()
-        runs = tuple(self._run(row, found) for row in rows if wanted <= (found := known.get(row[0], {})).items())
-        return runs if last is None else runs[-last:]
+        source, runs = replace(self._source, at="runs.counts"), []
+        for run, started, of, machine, version, seconds, counts in rows:
+            if (labels or {}).items() <= known.get(run, {}).items():
+                numbers = convert(decode_json(counts.encode(), source), dict[str, int], source)
+                duration = self._duration(seconds)
+                runs.append(Run(run, started, of, machine, version, duration, numbers, known.get(run, {})))
+        return tuple(runs if last is None else runs[-last:])
 
     def trends(
         self, runs: tuple[Run, ...], *, case: str | None = None, operator: str | None = None
     ) -> tuple[CaseTrend, ...]:
         """The cases in these runs, by name and backend; of one case or one operator where said."""
-        by_id = {run.id: run for run in runs}
         order = {run.id: place for place, run in enumerate(runs)}
-        where = "(:case IS NULL OR cases.name = :case) AND (:operator IS NULL OR cases.operator = :operator)"
+        where = (
+            "JOIN cases ON cases.id = case_id"
+            " WHERE (:case IS NULL OR cases.name = :case) AND (:operator IS NULL OR cases.operator = :operator)"
+        )
         measured: dict[tuple[int, int], list[Measured]] = {}
         points: dict[tuple[str, str, str], list[Point]] = {}
+        values = {"case": case, "operator": operator}
         with self._clear_errors(), self._transaction("DEFERRED"):
             readings = self._rows(
                 "readings",
                 tuple[int, int, str, str, str, float | None, float],
-                "SELECT case_id, run, output, criterion, dtype, value, threshold FROM readings"
-                f" JOIN cases ON cases.id = case_id WHERE {where}",
-                {"case": case, "operator": operator},
+                f"SELECT case_id, run, output, criterion, dtype, value, threshold FROM readings {where}",
+                values,
             )
             results = self._rows(
                 "results",
                 tuple[int, str, str, int, Outcome, float],
-                "SELECT case_id, cases.name, cases.operator, run, outcome, results.seconds FROM results"
-                f" JOIN cases ON cases.id = case_id WHERE {where}",
-                {"case": case, "operator": operator},
+                f"SELECT case_id, cases.name, cases.operator, run, outcome, results.seconds FROM results {where}",
+                values,
             )
         for case_id, run, output, criterion, dtype, value, threshold in readings:
             reading = Measured(output, criterion, dtype, math.nan if value is None else value, threshold)
             measured.setdefault((case_id, run), []).append(reading)
         for case_id, name, of, run, outcome, seconds in sorted(results, key=lambda row: order.get(row[3], -1)):
-            if run in by_id:
-                point = Point(by_id[run], outcome, self._duration(seconds), tuple(measured.get((case_id, run), ())))
+            if run in order:
+                point = Point(
+                    runs[order[run]], outcome, self._duration(seconds), tuple(measured.get((case_id, run), ()))
+                )
                 points.setdefault((name, point.run.backend, of), []).append(point)
         return tuple(CaseTrend(name, of, tuple(found)) for (name, _, of), found in sorted(points.items()))
 
@@ -207,11 +402,9 @@ class History:
         trends = [CauseTrend(mark, headlines[mark], tuple(found)) for mark, found in counts.items()]
         return tuple(sorted(trends, key=lambda trend: (-trend.last, -trend.counts[trend.last], trend.mark)))
 
-    def case_names(self) -> tuple[str, ...]:
-        return tuple(name for (name,) in self._rows("cases", tuple[str], "SELECT name FROM cases ORDER BY name"))
-
-    def operators(self) -> tuple[str, ...]:
-        rows = self._rows("cases", tuple[str], "SELECT DISTINCT operator FROM cases ORDER BY 1")
+    def names(self, column: Literal["name", "operator"]) -> tuple[str, ...]:
+        """The names of all cases, or of all operators, sorted."""
+        rows = self._rows("cases", tuple[str], f"SELECT DISTINCT {column} FROM cases ORDER BY 1")
         return tuple(name for (name,) in rows)
 
     def _rows(self, table: str, wanted: type[T], query: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[T]:
@@ -220,25 +413,10 @@ class History:
             found = self._base.execute(query, values).fetchall()
         return convert(found, list[wanted], replace(self._source, at=table))  # type: ignore[valid-type]
 
-    def _run(self, row: tuple[int, str, str, str, str, float, str], labels: dict[str, str]) -> Run:
-        run, started, backend, machine, tool_version, seconds, counts = row
-        source = replace(self._source, at="runs.counts")
-        numbers = convert(decode_json(counts.encode(), source), dict[str, int], source)
-        return Run(run, started, backend, machine, tool_version, self._duration(seconds), numbers, labels)
-
     def _duration(self, seconds: float) -> float:
         if not (math.isfinite(seconds) and seconds >= 0):
             raise self._source.error(f"{seconds} is not a number of seconds")
         return seconds
-
-    def _case_ids(self, operators: Mapping[str, str]) -> dict[str, int]:
-        # An operator that is renamed takes its cases along.
-        self._base.executemany(
-            "INSERT INTO cases (name, operator) VALUES (?, ?)"
-            " ON CONFLICT (name) DO UPDATE SET operator = excluded.operator",
-            operators.items(),
-        )
-        return dict(self._rows("cases", tuple[str, int], "SELECT name, id FROM cases"))
 
     def _prepare(self) -> None:
         self._base.execute(f"PRAGMA busy_timeout = {int(_PATIENCE_SECONDS * 1000)}")
@@ -252,7 +430,7 @@ class History:
                 if version == 0 and self._base.execute("SELECT 1 FROM sqlite_master").fetchone():
                     what = "this SQLite file belongs to something else; name another one with --db."
                     raise ContentError(f"{self._path}: {what}")
-                for statement in _SCHEMA if version == 0 else _ADDED[version]:
+                for statement in _TABLES[_TABLES_BEFORE[version] :]:
                     self._base.execute(statement)
                 self._base.execute(f"PRAGMA user_version = {_VERSION}")
         if self._version() != _VERSION:
@@ -310,21 +488,13 @@ class History:
             raise UnwritableError.of(self._path, error) from error
 
 
-def machine_of(report: RunReport) -> str:
-    """The machine in words; times of different ones do not compare."""
-    words = [report.environment.get(key) for key in ("platform", "machine", "cpus")]
-    return ", ".join(str(word) for word in words if word is not None)
-
-
-def _seconds(result: CaseResult) -> float:
-    samples = result.perf.samples_ns if result.perf is not None else ()
-    return statistics.median(samples) * 1e-9 if samples else result.seconds
-
-
-def _reading_rows(
-    run: int, case_id: int, result: CaseResult
-) -> Iterator[tuple[int, int, str, str, str, float | None, float]]:
-    dtypes = {tensor.id: tensor.dtype for tensor in result.info.outputs}
-    for reading in result.readings:
-        value = None if math.isnan(reading.value) else reading.value
-        yield run, case_id, reading.output, reading.criterion, dtypes.get(reading.output, ""), value, reading.threshold
+def _digest(report: RunReport) -> str:
+    """The SHA-256 of the whole report as one line of JSON with sorted keys; never more than one result is there."""
+    encode = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+    head = head_to_json(report)
+    before, after = ({key: head[key] for key in head if (key > "results") is late} for late in (False, True))
+    digest = hashlib.sha256(f'{encode(before)[:-1]},"results":['.encode())
+    for place, result in enumerate(report.results):
+        digest.update(f"{',' if place else ''}{encode(result_to_json(result))}".encode())
+    digest.update(f"],{encode(after)[1:]}".encode())
+    return digest.hexdigest()

@@ -3,6 +3,8 @@
 import statistics
 from typing import Any
 
+import msgspec
+
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.report import RunReport
@@ -65,10 +67,13 @@ class Row(Value):
     @property
     def seconds(self) -> tuple[float | None, float | None]:
         """Inside the backend; medians where both sets have samples."""
-        if self.before is None or self.after is None:
-            return _single(self.before), _single(self.after)
-        medians = _median(self.before), _median(self.after)
-        return medians if None not in medians else (self.before.seconds, self.after.seconds)
+        before, after = self.before, self.after
+        medians = _median(before), _median(after)
+        if before is not None and after is not None:
+            return medians if None not in medians else (before.seconds, after.seconds)
+        single = [None if one is None else one.seconds for one in (before, after)]
+        first, second = (time if median is None else median for median, time in zip(medians, single, strict=True))
+        return first, second
 
     @property
     def too_short(self) -> bool:
@@ -108,64 +113,46 @@ class SideBySide(Value):
 
 def compare(before: RunReport, after: RunReport) -> SideBySide:
     """Pair the results by case."""
-    first = {result.case: _compared(result) for result in before.results}
-    second = {result.case: _compared(result) for result in after.results}
-    rows = []
-    for case in sorted(first.keys() | second.keys()):
-        known = second.get(case) or first[case]
-        same = before.reseed == after.reseed
-        rows.append(Row(case, known.operator, first.get(case), second.get(case), same))
+    same = before.reseed == after.reseed
+    first = {result.case: _keep_compared(result) for result in before.results}
+    second = {result.case: _keep_compared(result) for result in after.results}
+    rows = (
+        Row(case, (second.get(case) or first[case]).operator, first.get(case), second.get(case), same)
+        for case in sorted(first.keys() | second.keys())
+    )
     return SideBySide(before, after, tuple(rows))
 
 
-def _compared(result: CaseResult) -> CaseResult:
+_COMPARED = ("status", "expected_status", "readings", "seconds", "causes", "fingerprint", "perf", "compared")
+
+
+def _keep_compared(result: CaseResult) -> CaseResult:
     """What is looked at here of a result: of two long runs all is too much to have at once."""
-    return CaseResult(
-        case=result.case,
-        operator=result.operator,
-        tags=(),
-        outcome=result.outcome,
-        status=result.status,
-        expected_status=result.expected_status,
-        readings=result.readings,
-        seconds=result.seconds,
-        causes=result.causes,
-        fingerprint=result.fingerprint,
-        perf=result.perf,
-        compared=result.compared,
-    )
+    fields = {name: getattr(result, name) for name in _COMPARED}
+    return CaseResult(case=result.case, operator=result.operator, tags=(), outcome=result.outcome, **fields)
 
 
 def comparison_to_json(both: SideBySide) -> dict[str, Any]:
     """The comparison for programs."""
+    heads = [
+        {name: msgspec.to_builtins(getattr(report, name)) for name in ("backend", "started", "labels", "summary")}
+        for report in (both.before, both.after)
+    ]
     return {
-        "before": _head_to_json(both.before),
-        "after": _head_to_json(both.after),
+        "before": heads[0],
+        "after": heads[1],
         "same_values": both.same_values,
         "worse": [row.case for row in both.worse],
-        "cases": [_row_to_json(row) for row in both.rows],
-    }
-
-
-def _head_to_json(report: RunReport) -> dict[str, Any]:
-    return {
-        "backend": dict(report.backend),
-        "started": report.started,
-        "labels": dict(report.labels),
-        "summary": report.summary,
-    }
-
-
-def _row_to_json(row: Row) -> dict[str, Any]:
-    return {
-        "case": row.case,
-        "operator": row.operator,
-        "changed": row.changed,
-        "worse": row.worse,
-        "before": _side_to_json(row.before),
-        "after": _side_to_json(row.after),
-        "compared_seconds": list(row.seconds),
-        "too_short": row.too_short,
+        "cases": [
+            {
+                **{name: getattr(row, name) for name in ("case", "operator", "changed", "worse")},
+                "before": _side_to_json(row.before),
+                "after": _side_to_json(row.after),
+                "compared_seconds": list(row.seconds),
+                "too_short": row.too_short,
+            }
+            for row in both.rows
+        ],
     }
 
 
@@ -186,13 +173,6 @@ def _readings(result: CaseResult | None) -> dict[tuple[str, str], float]:
     return {} if result is None else {(r.output, r.criterion): r.value for r in result.readings}
 
 
-def _single(result: CaseResult | None) -> float | None:
-    if result is None:
-        return None
-    median = _median(result)
-    return result.seconds if median is None else median
-
-
-def _median(result: CaseResult) -> float | None:
-    samples = result.perf.samples_ns if result.perf is not None else ()
+def _median(result: CaseResult | None) -> float | None:
+    samples = result.perf.samples_ns if result is not None and result.perf is not None else ()
     return statistics.median(samples) * 1e-9 if samples else None

@@ -1,12 +1,9 @@
-"""Times of two builds compared: medians, their bootstrap, the noise between runs, and what may be said of each case.
+"""Times of two builds, or of two backends, compared: medians, their bootstrap, the noise between runs, and the answers.
 
 The model. A run's median differs from the truth by what its samples leave open (the bootstrap's standard error) and by
 a shift that all samples of the run share, which resampling cannot see. That second part is estimated from runs of the
 same build (A/A) and from the scatter of all cases of the gate. Everything is in logarithms: 0.05 is five percent.
-
-Times two backends side by side and says for each case which is faster.
-
-What this machine can do at best, measured with numpy: bytes per second of memory, operations per second.
+At the end: what this machine can do at best, measured with numpy.
 """
 
 import functools
@@ -197,18 +194,18 @@ def _noise(pairs: Sequence[Pair], scatter: _Scatter | None, sampling: float, run
     estimates = []
     if scatter is not None:
         # The cut and the search for the densest stretch cost about half of what the points could tell.
-        estimates.append(_pooled(max(0.0, scatter.variance - sampling) / runs, (scatter.count - 1) / 2))
+        estimates.append(_pool_with_prior(max(0.0, scatter.variance - sampling) / runs, (scatter.count - 1) / 2))
     spreads = [_spread(pair) for pair in pairs if len(pair.reference) > 1]
     if spreads:
         typical = _MAD_TO_SD * float(np.median(np.sqrt(np.concatenate([squares for squares, _ in spreads]))))
         error = float(np.median([error for _, error in spreads]))
         degrees = sum(len(squares) - 1 for squares, _ in spreads)
-        estimates.append(_pooled(max(0.0, typical**2 - error), _MAD_EFFICIENCY * degrees))
+        estimates.append(_pool_with_prior(max(0.0, typical**2 - error), _MAD_EFFICIENCY * degrees))
     # Runs made one after the other agree better than those of different days, so the larger estimate counts.
-    return max(estimates, default=_pooled(0.0, 0.0))
+    return max(estimates, default=_pool_with_prior(0.0, 0.0))
 
 
-def _pooled(variance: float, weight: float) -> tuple[float, float]:
+def _pool_with_prior(variance: float, weight: float) -> tuple[float, float]:
     total = weight + PRIOR_WEIGHT
     return math.sqrt((weight * variance + PRIOR_WEIGHT * PRIOR_NOISE**2) / total), total
 
@@ -290,7 +287,7 @@ _ALARMS = 0.05
 _MAX_NEEDED = 100_000
 
 
-class Duel(Value):
+class BackendRatio(Value):
     """The second backend's time over the first's, with the interval that holds for all cases together."""
 
     answer: TimeVerdict
@@ -300,7 +297,7 @@ class Duel(Value):
     remark: str = ""
 
 
-class Benched(Value):
+class TimedPair(Value):
     """One case on both backends."""
 
     results: tuple[CaseResult, ...]
@@ -329,7 +326,9 @@ class Benched(Value):
         return first.samples_ns, second.samples_ns
 
 
-def duel(first_ns: Sequence[int], second_ns: Sequence[int], family: int = 1, overhead_ns: float | None = None) -> Duel:
+def compare_backends(
+    first_ns: Sequence[int], second_ns: Sequence[int], family: int = 1, overhead_ns: float | None = None
+) -> BackendRatio:
     """Whether the second is faster or slower, of `family` cases that are asked together.
 
     Both ran in turn on the same machine, so there is no shift between runs to allow for; only the bootstrap's error of
@@ -344,18 +343,18 @@ def duel(first_ns: Sequence[int], second_ns: Sequence[int], family: int = 1, ove
     count = min(first.samples, second.samples)
     if too_short(first.median_ns, second.median_ns, overhead_ns, MIN_EFFECT):
         why = short_words(max(first.median_ns, second.median_ns), overhead_ns, MIN_EFFECT)
-        return Duel(TimeVerdict.TOO_SHORT, *bounds, f"{why}: use a larger case, or device_seconds()")
+        return BackendRatio(TimeVerdict.TOO_SHORT, *bounds, f"{why}: use a larger case, or device_seconds()")
     if count < MIN_SAMPLES:
-        return Duel(TimeVerdict.INCONCLUSIVE, *bounds, f"at least {MIN_SAMPLES} samples are needed")
+        return BackendRatio(TimeVerdict.INCONCLUSIVE, *bounds, f"at least {MIN_SAMPLES} samples are needed")
     if abs(change) >= effect and abs(change) > width:
-        return Duel(TimeVerdict.SLOWER if change > 0 else TimeVerdict.FASTER, *bounds)
+        return BackendRatio(TimeVerdict.SLOWER if change > 0 else TimeVerdict.FASTER, *bounds)
     if abs(change) + width <= effect:
-        return Duel(TimeVerdict.INCONCLUSIVE, *bounds, f"they differ by less than {MIN_EFFECT:.0%}")
+        return BackendRatio(TimeVerdict.INCONCLUSIVE, *bounds, f"they differ by less than {MIN_EFFECT:.0%}")
     room = abs(change) if abs(change) >= effect else effect - abs(change)
     needed = max(count + 1, math.ceil(min(count * (width / room) ** 2, _MAX_NEEDED))) if room > 0 else _MAX_NEEDED
     if needed >= _MAX_NEEDED:
-        return Duel(TimeVerdict.INCONCLUSIVE, *bounds, f"too close to {MIN_EFFECT:.0%} to tell")
-    return Duel(TimeVerdict.INCONCLUSIVE, *bounds, f"about {needed} samples would tell")
+        return BackendRatio(TimeVerdict.INCONCLUSIVE, *bounds, f"too close to {MIN_EFFECT:.0%} to tell")
+    return BackendRatio(TimeVerdict.INCONCLUSIVE, *bounds, f"about {needed} samples would tell")
 
 
 # Far beyond the caches of most machines, small enough for any.
@@ -370,14 +369,14 @@ def measure_bandwidth(clock: Clock = time.perf_counter, size: int = _COPY_BYTES)
     """Bytes per second, read and written, of the best of several copies."""
     source, target = np.ones(size, np.uint8), np.empty(size, np.uint8)
     # The first copy also takes the memory from the system; the best of the others counts.
-    return 2 * size / _best(lambda: np.copyto(target, source), clock)
+    return 2 * size / _best_seconds(lambda: np.copyto(target, source), clock)
 
 
 def measure_peak(clock: Clock = time.perf_counter, size: int = _MATRIX) -> float:
     """Float32 operations per second of the best of several matrix products, on as many threads as BLAS takes."""
     left, right = np.ones((size, size), np.float32), np.ones((size, size), np.float32)
     product = np.empty_like(left)
-    return 2 * size**3 / _best(lambda: np.matmul(left, right, out=product), clock)
+    return 2 * size**3 / _best_seconds(lambda: np.matmul(left, right, out=product), clock)
 
 
 def describe_host() -> str:
@@ -385,7 +384,7 @@ def describe_host() -> str:
     return f"Measured with numpy {np.__version__} on {platform.machine()} with {os.cpu_count()} processors."
 
 
-def _best(work: Callable[[], object], clock: Clock) -> float:
+def _best_seconds(work: Callable[[], object], clock: Clock) -> float:
     work()
     seconds = []
     for _ in range(_ROUNDS):

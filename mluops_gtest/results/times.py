@@ -1,6 +1,6 @@
-"""Times of repeated calls in a few figures that outliers do not move.
+"""Times of repeated calls in a few figures that outliers do not move, and how near they come to what a device can do.
 
-What a device can do at best, from a YAML file, and how near a kernel comes to it.
+What a device can do at best stands in a YAML file.
 """
 
 import json

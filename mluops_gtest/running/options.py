@@ -198,7 +198,7 @@ class RunRequest(Value):
     @staticmethod
     def from_json(record: dict[str, Any], source: Source) -> "RunRequest":
         """The request in run.json; a request that no command line could make is refused."""
-        from mluops_gtest.results.checks import check_labels  # late: a new run reads none
+        from mluops_gtest.results.records import check_labels  # late: a new run reads none
 
         request = convert({**record, "roots": recorded_roots(record)}, RunRequest, source)
         check_labels(request.labels, replace(source, at="$.labels"))

@@ -22,7 +22,7 @@ from mluops_gtest.core.tensor import Array, Criterion, Tensor
 from mluops_gtest.judging.elementwise_check import Expectation, expectation_of
 from mluops_gtest.judging.verdict import judge_values, judged, wanted_criteria
 from mluops_gtest.results.folder import OUTPUTS
-from mluops_gtest.results.saved_outputs import save_outputs
+from mluops_gtest.results.writer import save_outputs
 from mluops_gtest.running.options import Which
 
 # A long list of numbers tells a reader nothing; its head and length do.

@@ -25,7 +25,7 @@ from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import CaseResult, Perf
 from mluops_gtest.judging.fingerprint import fingerprinted
 from mluops_gtest.judging.verdict import not_loaded, traceback_of
-from mluops_gtest.results.statistics import Benched
+from mluops_gtest.results.statistics import TimedPair
 from mluops_gtest.running.caller import DisturbedError, Ending, LostDeviceError, Reply, undisturbed
 from mluops_gtest.running.case_run import Executor, disturbed
 from mluops_gtest.running.guarded_call import GuardedCall, Task
@@ -211,15 +211,15 @@ def benched(
     operators: Mapping[str, Operator],
     executors: Sequence[Executor],
     sampling: Sampling,
-) -> Iterator[Benched]:
+) -> Iterator[TimedPair]:
     """Every case on both backends."""
     for case_id in ids:
         try:
             case = source.load(case_id)
         except Exception as error:
-            yield Benched((not_loaded(case_id, "", (), error),) * len(executors))
+            yield TimedPair((not_loaded(case_id, "", (), error),) * len(executors))
             continue
-        yield Benched(bench_case(executors, case, operators.get(case.operator), sampling))
+        yield TimedPair(bench_case(executors, case, operators.get(case.operator), sampling))
 
 
 def bench_case(

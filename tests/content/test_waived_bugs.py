@@ -5,10 +5,9 @@ import datetime
 import pytest
 
 from mluops_gtest.core.outcome import Outcome
-from mluops_gtest.results.gate.decision import decide
-from mluops_gtest.results.gate.reference import reference_of
-from mluops_gtest.results.gate.request import new_waivers
-from mluops_gtest.results.gate.waivers import load_waivers
+from mluops_gtest.results.gate import decide
+from mluops_gtest.results.gate_reference import load_waivers, reference_of
+from mluops_gtest.results.gate_request import new_waivers
 from tests.support.planted_bugs import BUGS
 from tests.support.planted_run import PlantedRuns, groups_of
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mluops_gtest.results.gate.reference import baseline_from_json, baseline_text, load_json
-from mluops_gtest.results.gate.waivers import load_waivers
+from mluops_gtest.results.gate_reference import baseline_from_json, baseline_text, load_json, load_waivers
 from tests.e2e.conftest import wrong
 
 FOREVER = "2999-12-31"

@@ -9,7 +9,7 @@ from mluops_gtest.cli.options import adapter_options, backend_option, file_optio
 from mluops_gtest.core.case import Query
 
 if TYPE_CHECKING:
-    from mluops_gtest.results.statistics import Benched
+    from mluops_gtest.results.statistics import TimedPair
 
 _EPILOG = """\b
 Examples:
@@ -97,7 +97,7 @@ def command(
     return int(_exit_code(found))
 
 
-def _exit_code(found: "list[Benched]") -> ExitCode:
+def _exit_code(found: "list[TimedPair]") -> ExitCode:
     """Wrong results fail as in a run; being slower is an answer, not a failure."""
     from mluops_gtest.core.report import exit_code
 

@@ -12,9 +12,9 @@ from rich.table import Table
 from mluops_gtest.base.gc_tuning import no_garbage_collection
 from mluops_gtest.base.text import counted
 from mluops_gtest.cli.options import coverage_option, format_option
-from mluops_gtest.results.gate.decision import Decision
-from mluops_gtest.results.gate.findings import GateFinding, blockers, findings, summed_times, time_words, verdict
-from mluops_gtest.results.gate.request import Update
+from mluops_gtest.results.gate import Decision
+from mluops_gtest.results.gate_findings import GateFinding, blockers, findings, summed_times, time_words, verdict
+from mluops_gtest.results.gate_request import Update
 from mluops_gtest.results.reports.tables import LINE, table_of
 from mluops_gtest.results.reports.text import escape
 from mluops_gtest.results.statistics import TimeVerdict
@@ -181,7 +181,7 @@ def command(form: str, update: bool, new_waivers: Path | None, **options: Any) -
     Waivers that are out of date block, too.
     """
     from mluops_gtest.base.errors import ExitCode, UsageError
-    from mluops_gtest.results.gate.request import GateRequest, make_update, reach_decision
+    from mluops_gtest.results.gate_request import GateRequest, make_update, reach_decision
 
     terms = _waiver_terms(new_waivers, {name: options.pop(name) for name in ("owner", "expires", "reason")})
     if update and terms:
@@ -197,7 +197,7 @@ def command(form: str, update: bool, new_waivers: Path | None, **options: Any) -
         return int(decision.exit_code)
     from mluops_gtest.base.files import replace_text
     from mluops_gtest.cli.terminal import print_page, stdout
-    from mluops_gtest.results.gate.reference import baseline_text
+    from mluops_gtest.results.gate_reference import baseline_text
 
     made = make_update(request)
     if not made.decision.blocked:
@@ -209,7 +209,7 @@ def command(form: str, update: bool, new_waivers: Path | None, **options: Any) -
 def _waiver_terms(file: Path | None, terms: dict[str, Any]) -> dict[str, Any]:
     """Owner, last day and reason of new waivers, checked before any file is read."""
     from mluops_gtest.base.errors import UsageError
-    from mluops_gtest.results.gate.waivers import day_of
+    from mluops_gtest.results.gate_reference import day_of
 
     if file is None and not any(terms.values()):
         return {}
@@ -231,13 +231,13 @@ def _write_waivers(file: Path, decision: Decision, terms: dict[str, Any]) -> Non
     from mluops_gtest.base.files import replace_text
     from mluops_gtest.base.text import counted
     from mluops_gtest.cli.echo import complain
-    from mluops_gtest.results.gate.findings import named
-    from mluops_gtest.results.gate.request import new_waivers
+    from mluops_gtest.results.gate_findings import name_first
+    from mluops_gtest.results.gate_request import new_waivers
 
     entries, left_out = new_waivers(decision, **terms)
     replace_text(file, "".join(entries) or "# Nothing that could be waived blocks.\n")
     for why, cases in left_out.items():
-        complain(f"not in {file}: {why} ({named(cases)})")
+        complain(f"not in {file}: {why} ({name_first(cases)})")
     complain(f"{file}: {counted(len(entries), 'waiver')}; read, append to your own file, commit.")
 
 
@@ -251,14 +251,14 @@ def _print(decision: Decision, form: str, against: str) -> None:
     elif form == "json":
         import json
 
-        from mluops_gtest.results.gate.findings import decision_to_json
+        from mluops_gtest.results.gate_findings import decision_to_json
 
         say(json.dumps(decision_to_json(decision), indent=1, ensure_ascii=False, allow_nan=False))
     elif form == "markdown":
-        from mluops_gtest.results.gate.findings import markdown
+        from mluops_gtest.results.gate_findings import markdown
 
         say(markdown(decision))
     else:
-        from mluops_gtest.results.gate.findings import github, gitlab
+        from mluops_gtest.results.gate_findings import github, gitlab
 
         say(github(decision) if form == "github" else gitlab(decision, against))

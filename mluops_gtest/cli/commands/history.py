@@ -13,9 +13,9 @@ from mluops_gtest.base.gc_tuning import no_garbage_collection
 from mluops_gtest.base.text import counted, label_words
 from mluops_gtest.cli.options import together
 from mluops_gtest.core.outcome import DRIFT_FACTOR
+from mluops_gtest.results.history import CaseTrend, CauseTrend, Point, ReadingGrowth, Run, sparkline
 from mluops_gtest.results.reports.tables import FOLD, RIGHT, table_of
 from mluops_gtest.results.reports.text import escape
-from mluops_gtest.results.trends import CaseTrend, CauseTrend, Point, ReadingGrowth, Run, sparkline
 
 if TYPE_CHECKING:
     from mluops_gtest.results.history import History
@@ -209,7 +209,7 @@ def show(case: str | None, db: Path | None, **which: Any) -> None:
     with History(history_path(db)) as history:
         runs = _chosen(history, **which)
         trends = history.trends(runs, case=case) if case is not None else ()
-        known = history.case_names() if case is not None and not trends else ()
+        known = history.names("name") if case is not None and not trends else ()
     if case is None:
         print_page(stdout(), [runs_page(runs)])
         return
@@ -234,7 +234,7 @@ def trend(operator: str, db: Path | None, **which: Any) -> None:
     with History(history_path(db)) as history:
         runs = _chosen(history, **which)
         trends = history.trends(runs, operator=operator)
-        known = history.operators()
+        known = history.names("operator")
     if operator not in known:
         raise UnknownNameError("operator", operator, known)
     print_page(stdout(), trend_page(trends, runs))

@@ -30,7 +30,7 @@ def command(folders: tuple[Path, ...], out: Path, overwrite: bool) -> int:
     from mluops_gtest.cli.echo import say
     from mluops_gtest.cli.terminal import stdout
     from mluops_gtest.results.folder import ResultsFolder, merge, read_report
-    from mluops_gtest.results.reports.terminal import operator_table
+    from mluops_gtest.results.reports.terminal import RunFacts, operator_table
     from mluops_gtest.results.writer import write_causes, write_results
 
     reports = {}
@@ -42,7 +42,7 @@ def command(folders: tuple[Path, ...], out: Path, overwrite: bool) -> int:
     with ResultsFolder.new(out, overwrite=overwrite, advice=advice) as claimed:
         write_results(claimed, merged)
         write_causes(claimed.path, merged)
-    stdout().print(operator_table(merged))
+    stdout().print(operator_table(RunFacts.of(merged.results)))
     counts = ", ".join(f"{n} {outcome}" for outcome, n in merged.summary.items())
     say(f"{counts}{merged.tally.coverage_words(merged.required_coverage)}\nResults: {out}")
     return int(merged.exit_code)

@@ -52,15 +52,15 @@ def command(
     The exit code is 0 when the report was written, even if cases failed: `mluops-test gate` judges them.
     """
     from mluops_gtest.results.folder import read_report
-    from mluops_gtest.results.reports.files import past_of, rendered, transitions_of, write
+    from mluops_gtest.results.reports.files import find_transitions, read_past, render, write
 
     if len(results) > 1:
         write([_matrix(results, form, lang, beside=against or history)], output)
         return
     report = read_report(results[0])
-    transitions = None if against is None else transitions_of(report, against)
-    past = None if history is None else past_of(report, history)
-    write(rendered(report, form, lang, transitions, past), output)
+    transitions = None if against is None else find_transitions(report, against)
+    past = None if history is None else read_past(report, history)
+    write(render(report, form, lang, transitions, past), output)
 
 
 def _matrix(results: tuple[Path, ...], form: str, lang: str, beside: Path | None) -> str:

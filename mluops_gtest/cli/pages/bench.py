@@ -8,13 +8,13 @@ from rich.console import Console
 from mluops_gtest.cli.terminal import whole_table
 from mluops_gtest.results.reports.tables import LINE, RIGHT, table_of
 from mluops_gtest.results.reports.text import escape
-from mluops_gtest.results.statistics import Benched, TimeVerdict, duel
+from mluops_gtest.results.statistics import TimedPair, TimeVerdict, compare_backends
 from mluops_gtest.results.times import duration, timing_stats
 
 _COLOURS = {TimeVerdict.FASTER: "green", TimeVerdict.SLOWER: "red"}
 
 
-def print_bench(console: Console, backends: Sequence[str], found: Sequence[Benched]) -> None:
+def print_bench(console: Console, backends: Sequence[str], found: Sequence[TimedPair]) -> None:
     """A row per case that was timed, then what was not compared, then the sums."""
     first, second = (f"{number}: {escape(spec)}" for number, spec in enumerate(backends, 1))
     figures = (first, second, "2 over 1", "interval", "samples")
@@ -23,7 +23,7 @@ def print_bench(console: Console, backends: Sequence[str], found: Sequence[Bench
     answers: Counter[TimeVerdict] = Counter()
     for one in compared:
         ours, theirs = one.samples
-        said = duel(ours, theirs, len(compared), one.overhead_ns)
+        said = compare_backends(ours, theirs, len(compared), one.overhead_ns)
         answers[said.answer] += 1
         word = said.answer.value
         table.add_row(

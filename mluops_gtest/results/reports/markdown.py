@@ -1,11 +1,8 @@
-"""The test report that teams file with a change, filled in from the results.
-
-The operator test report in Markdown, in English or Chinese.
-"""
+"""The operator test report in Markdown that teams file with a change, in English or Chinese, filled in from results."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -19,9 +16,9 @@ from mluops_gtest.results.reports.markdown_summary import (
     CheckedPoint,
     OperatorSummary,
     accuracy_standard,
-    change,
     checked_points,
     checklist,
+    describe_change,
     dtype_of,
     feature_tests,
     parameter_checks,
@@ -29,7 +26,9 @@ from mluops_gtest.results.reports.markdown_summary import (
 )
 from mluops_gtest.results.reports.markdown_words import WORDS, Words, code, table, text, words
 from mluops_gtest.results.times import Efficiency, TimedResult, TimingStats, timed_results
-from mluops_gtest.results.trends import CaseTrend
+
+if TYPE_CHECKING:
+    from mluops_gtest.results.history import CaseTrend
 
 _MAX_OF_POINT = 3
 
@@ -38,32 +37,24 @@ def function_tests(report: RunReport, by_operator: Mapping[str, OperatorSummary]
     """A table per operator."""
     head = [say(key) for key in ("point", "description", "cases", "result", "remarks")]
     for operator, facts in by_operator.items():
-        yield f"### {code(operator)}"
-        yield ""
+        yield from (f"### {code(operator)}", "")
         whole = CheckedPoint(say("all_cases"), "", facts.all, facts.all.bad, bool(facts.results))
         points = (*checked_points(facts, report, say), whole)
         yield from table(head, (_point_row(point, say) for point in points), right=[2])
 
 
 def _point_row(point: CheckedPoint, say: Words) -> list[str]:
-    count = str(len(point.tally.results)) if point.tested else "0"
-    return [point.name, point.description, count, _result(point, say), _point_remarks(point, say)]
-
-
-def _result(point: CheckedPoint, say: Words) -> str:
+    remarks = [name_first([bad.case for bad in point.bad], _MAX_OF_POINT, say)] if point.bad else []
     if not point.tested:
-        return say("not_tested")
-    return say("bad", count=len(point.bad)) if point.bad else say("ok")
+        return [point.name, point.description, "0", say("not_tested"), say("semicolon").join(remarks)]
+    if point.tally.left_out:
+        remarks.append(say("left_out", count=point.tally.left_out))
+    result = say("bad", count=len(point.bad)) if point.bad else say("ok")
+    count = str(len(point.tally.results))
+    return [point.name, point.description, count, result, say("semicolon").join(remarks)]
 
 
-def _point_remarks(point: CheckedPoint, say: Words) -> str:
-    words = [named([bad.case for bad in point.bad], _MAX_OF_POINT, say)] if point.bad else []
-    if point.tested and point.tally.left_out:
-        words.append(say("left_out", count=point.tally.left_out))
-    return say("semicolon").join(words)
-
-
-def named(cases: Sequence[str], most: int, say: Words) -> str:
+def name_first(cases: Sequence[str], most: int, say: Words) -> str:
     """The first so many cases by name, and how many more there are."""
     more = [say("and_more", count=len(cases) - most)] if len(cases) > most else []
     return say("comma").join([*map(code, cases[:most]), *more])
@@ -75,20 +66,16 @@ _ABSENT = "–"
 def performance(timed: Sequence[TimedResult], device: Mapping[str, Any] | None, say: Words) -> Iterator[str]:
     """A row per case that was timed."""
     if not timed:
-        yield say("no_performance")
-        yield ""
+        yield from (say("no_performance"), "")
         return
-    if device is None:
-        yield say("no_device")
-    else:
-        yield say("device", device=text(str(device.get("name", ""))))
+    yield say("no_device") if device is None else say("device", device=text(str(device.get("name", ""))))
     yield ""
     keys = ("hardware_time", "interface_time", "io_efficiency", "compute_efficiency", "workspace")
     head = [say(key) for key in ("operator", *keys, "dtype", "shape", "accepted", "case")]
-    yield from table(head, (_row(one, say) for one in timed), right=range(1, 6))
+    yield from table(head, (_timed_row(one, say) for one in timed), right=range(1, 6))
 
 
-def _row(one: TimedResult, say: Words) -> list[str]:
+def _timed_row(one: TimedResult, say: Words) -> list[str]:
     result, share = one.result, one.efficiency
     assert result.perf is not None, "a timed result has samples"
     return [
@@ -100,15 +87,9 @@ def _row(one: TimedResult, say: Words) -> list[str]:
         str(result.perf.workspace_bytes),
         dtype_of(result),
         code(shape_of(result)),
-        _accepted(share, say),
+        _ABSENT if share is None else say({True: "yes", False: "no", None: "too_short"}[share.accepted]),
         code(result.case),
     ]
-
-
-def _accepted(share: Efficiency | None, say: Words) -> str:
-    if share is None:
-        return _ABSENT
-    return say({True: "yes", False: "no", None: "too_short"}[share.accepted])
 
 
 def percent(share: float) -> str:
@@ -126,16 +107,15 @@ _MAX_OF_GROUP = 5
 
 def conclusions(report: RunReport, timed: Sequence[TimedResult], say: Words) -> Iterator[str]:
     """One sentence on the whole, counts, then the open problems and what was not shown."""
-    yield say("sentences", first=verdict(report, say), second=_counts(report, say))
-    yield ""
+    counts = (f"{say(f'outcome_{word}')} {count}" for word, count in report.summary.items())
+    second = say("counts", counts=say("comma").join(counts))
+    yield from (say("sentences", first=verdict(report, say), second=second), "")
     shares = [(one.result, one.efficiency) for one in timed]
     slow = [(result, share) for result, share in shares if share is not None and share.accepted is False]
     if timed:
         judged = sum(share is not None and share.accepted is not None for _, share in shares)
-        yield say("measured", cases=len(timed), low=len(slow), unjudged=len(timed) - judged)
-        yield ""
-    yield f"### {say('problems')}"
-    yield ""
+        yield from (say("measured", cases=len(timed), low=len(slow), unjudged=len(timed) - judged), "")
+    yield from (f"### {say('problems')}", "")
     problems = [*_problems(report, say), *(_slow(result, share, say) for result, share in slow)]
     for number, problem in enumerate(problems[:_MAX_PROBLEMS], 1):
         yield f"{number}. {problem}"
@@ -143,8 +123,7 @@ def conclusions(report: RunReport, timed: Sequence[TimedResult], say: Words) -> 
         described = any(share is not None for _, share in shares)
         yield say("no_problems" if described else "unjudged" if timed else "unmeasured")
     if len(problems) > _MAX_PROBLEMS:
-        yield ""
-        yield say("more_problems", count=len(problems) - _MAX_PROBLEMS)
+        yield from ("", say("more_problems", count=len(problems) - _MAX_PROBLEMS))
     yield ""
     remarks = [f"- {remark}" for remark in _remarks(report, say)]
     if remarks:
@@ -166,11 +145,6 @@ def verdict(report: RunReport, say: Words) -> str:
     return say("sentences", first=say("interrupted"), second=verdict) if report.interrupted else verdict
 
 
-def _counts(report: RunReport, say: Words) -> str:
-    counts = (f"{say(f'outcome_{word}')} {count}" for word, count in report.summary.items())
-    return say("counts", counts=say("comma").join(counts))
-
-
 def _problems(report: RunReport, say: Words) -> Iterator[str]:
     """Blocking results, those of one cause together, the largest group first."""
     blocking = [result for result in report.results if result.outcome.blocks]
@@ -185,7 +159,7 @@ def _problems(report: RunReport, say: Words) -> Iterator[str]:
         why = reason_of(first.causes, language) if group.headline is None else headline_words(group.headline, language)
         operators = say("comma").join(code(name) for name in sorted({result.operator for result in group.members}))
         words = {"operator": operators, "outcome": say(f"outcome_{first.outcome.value}"), "cases": len(group.members)}
-        facts = [("problem_cases", named([result.case for result in group.members], _MAX_OF_GROUP, say))]
+        facts = [("problem_cases", name_first([result.case for result in group.members], _MAX_OF_GROUP, say))]
         facts += [("cause", code(group.mark))] if group.headline is not None else []
         facts += [("arbitrated", text(exact)) for exact in _arbitrated(first, language)]
         facts += [("repro", code(first.repro))] if first.repro else []
@@ -247,16 +221,12 @@ def against(transitions: Mapping[str, str], say: Words) -> Iterator[str]:
     rows = []
     for key, count in sorted(Counter(keys.values()).items(), key=lambda item: (item[0] in _GOOD_NEWS, item)):
         cases = [] if key in _GOOD_NEWS else sorted(case for case, found in keys.items() if found == key)
-        rows.append([_transition(key, say), str(count), named(cases, _MAX_NAMED, say)])
+        word = say(f"transition_{key}") if f"transition_{key}" in WORDS else key.replace("_", " ")
+        rows.append([word, str(count), name_first(cases, _MAX_NAMED, say)])
     yield from table([say("transition"), say("cases"), say("remarks")], rows, right=[1])
 
 
-def _transition(key: str, say: Words) -> str:
-    known = f"transition_{key}"
-    return say(known) if known in WORDS else key.replace("_", " ")
-
-
-def over_time(trends: Sequence[CaseTrend], say: Words) -> Iterator[str]:
+def over_time(trends: "Sequence[CaseTrend]", say: Words) -> Iterator[str]:
     """The cases that flake, flip or drift; a word of comfort where none does."""
     rows = []
     for trend in trends:
@@ -269,8 +239,7 @@ def over_time(trends: Sequence[CaseTrend], say: Words) -> Iterator[str]:
         rows.append([code(trend.case), str(len(trend.ran)), flakes, str(trend.flips), grown])
     if not rows:
         runs = max((len(trend.points) for trend in trends), default=0)
-        yield say("unremarkable", runs=runs)
-        yield ""
+        yield from (say("unremarkable", runs=runs), "")
         return
     yield from table([say(key) for key in ("case", "runs", "flake_rate", "flips", "drift")], rows, right=[1, 2, 3])
 
@@ -280,18 +249,18 @@ def render_markdown(
     *,
     lang: str = "en",
     transitions: Mapping[str, str] | None = None,
-    history: Sequence[CaseTrend] | None = None,
+    history: "Sequence[CaseTrend] | None" = None,
     device: Mapping[str, Any] | None = None,
 ) -> str:
     """The document; `device` describes bandwidth and peak, `transitions` are case → word."""
     say = words(lang)
     if isinstance(report.results, TalliedResults):
         # It goes through them many times, and has no room for all of them.
-        report = replace(report, results=tuple(map(_asked_of, report.results)))
+        report = replace(report, results=tuple(map(_drop_unused, report.results)))
     return "\n".join(_lines(report, transitions, history, device, say)).rstrip("\n") + "\n"
 
 
-def _asked_of(result: CaseResult) -> CaseResult:
+def _drop_unused(result: CaseResult) -> CaseResult:
     """The result without what the document never says."""
     info, repro = replace(result.info, doc=""), result.repro if result.outcome.blocks else ""
     return replace(result, profile=None, worst=None, repro=repro, notes=(), output="", info=info)
@@ -300,18 +269,16 @@ def _asked_of(result: CaseResult) -> CaseResult:
 def _lines(
     report: RunReport,
     transitions: Mapping[str, str] | None,
-    history: Sequence[CaseTrend] | None,
+    history: "Sequence[CaseTrend] | None",
     device: Mapping[str, Any] | None,
     say: Words,
 ) -> Iterator[str]:
     names = sorted({result.operator for result in report.results})
     by_operator = {name: OperatorSummary(tuple(r for r in report.results if r.operator == name)) for name in names}
-    yield f"# {say('title', operators=say('comma').join(map(text, names)) or say('none'))}"
-    yield ""
-    yield f"**{say('verdict')}{say('colon')}{verdict(report, say)}**"
-    yield ""
-    yield say("made", version=report.tool_version, started=report.started, backend=code(str(report.backend["name"])))
-    yield ""
+    yield from (f"# {say('title', operators=say('comma').join(map(text, names)) or say('none'))}", "")
+    yield from (f"**{say('verdict')}{say('colon')}{verdict(report, say)}**", "")
+    backend = code(str(report.backend["name"]))
+    yield from (say("made", version=report.tool_version, started=report.started, backend=backend), "")
     if report.labels:
         labels = (f"{text(name)} {code(value)}" for name, value in report.labels.items())
         yield from (say("labels", labels=say("comma").join(labels)), "")
@@ -323,9 +290,8 @@ def _lines(
     if report.is_isolated is False:
         yield from (say("isolation_off"), "")
     if report.reseed is not None:
-        yield say("reseeded", number=report.reseed, fixed=report.fixed)
-        yield ""
-    yield from _section("change", change(by_operator, say), say)
+        yield from (say("reseeded", number=report.reseed, fixed=report.fixed), "")
+    yield from _section("change", describe_change(by_operator, say), say)
     yield from _section("standard", accuracy_standard(by_operator, say), say, level=3)
     described = str(device.get("name", "")) if device else ""
     yield from _section("checklist", checklist(report, by_operator, described, say), say, level=3)
@@ -342,6 +308,4 @@ def _lines(
 
 
 def _section(key: str, body: Iterator[str], say: Words, *, level: int = 2) -> Iterator[str]:
-    yield f"{'#' * level} {say(key)}"
-    yield ""
-    yield from body
+    yield from (f"{'#' * level} {say(key)}", "", *body)

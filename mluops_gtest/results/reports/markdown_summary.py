@@ -1,6 +1,6 @@
-"""What the results of one operator say of each point that a test report asks for.
+"""What the results of one operator say of each point that a test report asks for, and section 1 of that report.
 
-Section 1: what the operator is held to, what it supports, which features were tested.
+Section 1 says what the operator is held to, what it supports and which features were tested.
 """
 
 import math
@@ -47,6 +47,14 @@ class TestPoint(Value, dict=True):
         """The point was tested and nothing speaks against it."""
         return self.passed > 0 and not self.bad
 
+    def by(self, keys: Callable[[CaseResult], Iterable[str]]) -> "dict[str, TestPoint]":
+        """The cases by their keys, sorted; one that is empty is none."""
+        groups: dict[str, list[CaseResult]] = {}
+        for result in self.results:
+            for key in filter(None, keys(result)):
+                groups.setdefault(key, []).append(result)
+        return {key: TestPoint(tuple(members)) for key, members in sorted(groups.items())}
+
 
 class OperatorSummary(Value, dict=True):
     """The results of one operator, or of several, by test point."""
@@ -89,10 +97,8 @@ class OperatorSummary(Value, dict=True):
     @cached_property
     def sizes(self) -> TestPoint:
         """Cases with elements in every tensor, whatever their shape."""
-        full = (
-            result for result in self.computing.results if all(0 not in tensor.dims for tensor in result.info.tensors)
-        )
-        return TestPoint(tuple(full))
+        results = self.computing.results
+        return TestPoint(tuple(r for r in results if all(0 not in tensor.dims for tensor in r.info.tensors)))
 
     @cached_property
     def remainders(self) -> TestPoint:
@@ -111,17 +117,17 @@ class OperatorSummary(Value, dict=True):
     @cached_property
     def by_dtype(self) -> dict[str, TestPoint]:
         """Cases by the data type that they compute in."""
-        return self._by(lambda result: (dtype_of(result),))
+        return self.computing.by(lambda result: (dtype_of(result),))
 
     @cached_property
     def by_layout(self) -> dict[str, TestPoint]:
         """Cases by the layouts of the tensors that they compute in; masks and indices do not count."""
-        return self._by(lambda result: {tensor.layout for tensor in value_tensors(result)})
+        return self.computing.by(lambda result: {tensor.layout for tensor in value_tensors(result)})
 
     @cached_property
     def by_rank(self) -> dict[str, TestPoint]:
         """Cases by the numbers of dimensions of the tensors that they compute in."""
-        return self._by(lambda result: {str(len(tensor.dims)) for tensor in value_tensors(result)})
+        return self.computing.by(lambda result: {str(len(tensor.dims)) for tensor in value_tensors(result)})
 
     @cached_property
     def shapes(self) -> int:
@@ -137,19 +143,7 @@ class OperatorSummary(Value, dict=True):
     @cached_property
     def by_expected_status(self) -> dict[str, TestPoint]:
         """Parameter checks by the status that must be answered."""
-        groups: dict[str, list[CaseResult]] = {}
-        for result in self.rejected.results:
-            assert result.expected_status is not None, "that is what makes it a rejected call"
-            groups.setdefault(result.expected_status.name, []).append(result)
-        return {name: TestPoint(tuple(group)) for name, group in sorted(groups.items())}
-
-    def _by(self, keys: Callable[[CaseResult], Iterable[str]]) -> dict[str, TestPoint]:
-        groups: dict[str, list[CaseResult]] = {}
-        for result in self.computing.results:
-            for key in keys(result):
-                if key:
-                    groups.setdefault(key, []).append(result)
-        return {key: TestPoint(tuple(groups[key])) for key in sorted(groups)}
+        return self.rejected.by(lambda result: (result.expected_status.name if result.expected_status else "",))
 
 
 def is_rejected(result: CaseResult) -> bool:
@@ -206,26 +200,26 @@ def checked_points(facts: OperatorSummary, report: RunReport, say: Words) -> tup
     """All points in the order of the report."""
     repeat = int(report.backend.get("repeat") or 1)
     called = TestPoint(tuple(result for result in facts.results if result.outcome.was_called))
-    trampled = tuple(result for result in called.results if _is_trampled(result))
+    overwritten = tuple(result for result in called.results if _is_overwritten(result))
     stability = say("stability_words", repeat=repeat) if repeat > 1 else say("stability_once")
     exercised = bool(facts.unstable) or (repeat > 1 and bool(called.results))
     remainders = len(facts.remainders.results)
     return (
-        _point("dtype", _listed(facts.by_dtype, say), facts.computing, say),
+        _point("dtype", _counted_values(facts.by_dtype, say), facts.computing, say),
         _point("rank", ranks(facts, say), facts.computing, say),
-        _point("layout", _listed(facts.by_layout, say), facts.computing, say),
+        _point("layout", _counted_values(facts.by_layout, say), facts.computing, say),
         _point("size", say("size_words", shapes=facts.shapes, remainders=remainders), facts.sizes, say),
         _point("zero", say("zero_words"), facts.zero_elements, say),
         CheckedPoint(say("point_stability"), stability, called, facts.unstable, exercised),
         _point("nonfinite", say("nonfinite_words"), facts.tagged("nonfinite"), say),
         _point("precision", say("precision_words"), facts.tagged("precision"), say),
         _point("network", say("network_words"), facts.tagged("network"), say),
-        CheckedPoint(say("point_memory"), say("memory_words"), called, trampled, bool(called.results)),
+        CheckedPoint(say("point_memory"), say("memory_words"), called, overwritten, bool(called.results)),
         _point("checks", say("checks_words"), facts.rejected, say),
     )
 
 
-def _is_trampled(result: CaseResult) -> bool:
+def _is_overwritten(result: CaseResult) -> bool:
     """Memory was written that must not be; a leak alone is none of that."""
     return result.outcome is Outcome.MEMORY and any(not isinstance(cause, Leak) for cause in result.causes)
 
@@ -241,19 +235,17 @@ def _point(key: str, description: str, tally: TestPoint, say: Words) -> CheckedP
     return CheckedPoint(say(f"point_{key}"), description, tally, tally.bad, tested)
 
 
-def _listed(groups: Mapping[str, TestPoint], say: Words) -> str:
+def _counted_values(groups: Mapping[str, TestPoint], say: Words) -> str:
     return say("comma").join(f"{key} ({len(tally.results)})" for key, tally in groups.items()) or say("none")
 
 
 _MAX_NAMED = 5
 
 
-def change(by_operator: Mapping[str, OperatorSummary], say: Words) -> Iterator[str]:
+def describe_change(by_operator: Mapping[str, OperatorSummary], say: Words) -> Iterator[str]:
     """The description that is written by hand, and whom it concerns."""
-    yield f"> {say('write_here')}"
-    yield ""
-    yield f"- {say('affected')}{say('colon')}{say('comma').join(map(code, by_operator))}"
-    yield ""
+    yield from (f"> {say('write_here')}", "")
+    yield from (f"- {say('affected')}{say('colon')}{say('comma').join(map(code, by_operator))}", "")
 
 
 def accuracy_standard(by_operator: Mapping[str, OperatorSummary], say: Words) -> Iterator[str]:
@@ -264,8 +256,7 @@ def accuracy_standard(by_operator: Mapping[str, OperatorSummary], say: Words) ->
         for (output, dtype, criteria), largest in _standards(facts, say).items()
     ]
     if not rows:
-        yield say("no_standard")
-        yield ""
+        yield from (say("no_standard"), "")
         return
     yield from table([say(key) for key in ("operator", "output", "dtype", "criteria", "largest")], rows)
     own = sum(bool(result.info.own_criteria) for facts in by_operator.values() for result in facts.results)
@@ -301,23 +292,23 @@ def checklist(report: RunReport, by_operator: Mapping[str, OperatorSummary], dev
     platform = [report.backend.get("name"), device, *environment]
     items: list[tuple[str, str]] = [
         ("platform", say("comma").join(text(str(word)) for word in platform if word)),
-        ("layouts", _each(by_operator, lambda facts: _shown(facts.by_layout, say))),
-        ("ranks", _each(by_operator, lambda facts: ranks(facts, say))),
-        ("zero", _each(by_operator, lambda facts: _zero(facts.zero_elements, say))),
-        ("dtypes", _each(by_operator, lambda facts: _shown(facts.by_dtype, say))),
-        ("limits", _each(by_operator, lambda facts: _limits(facts, say))),
+        ("layouts", _per_operator(by_operator, lambda facts: _supported_values(facts.by_layout, say))),
+        ("ranks", _per_operator(by_operator, lambda facts: ranks(facts, say))),
+        ("zero", _per_operator(by_operator, lambda facts: _zero(facts.zero_elements, say))),
+        ("dtypes", _per_operator(by_operator, lambda facts: _supported_values(facts.by_dtype, say))),
+        ("limits", _per_operator(by_operator, lambda facts: _limits(facts, say))),
     ]
     rows = [[str(number), say(key), detail] for number, (key, detail) in enumerate(items, 1)]
     yield from table([say("number"), say("item"), say("detail")], rows, right=[0])
 
 
-def _each(by_operator: Mapping[str, OperatorSummary], describe: Callable[[OperatorSummary], str]) -> str:
+def _per_operator(by_operator: Mapping[str, OperatorSummary], describe: Callable[[OperatorSummary], str]) -> str:
     if len(by_operator) == 1:
         return describe(next(iter(by_operator.values())))
     return "<br>".join(f"{code(operator)} {describe(facts)}" for operator, facts in by_operator.items())
 
 
-def _shown(groups: Mapping[str, TestPoint], say: Words) -> str:
+def _supported_values(groups: Mapping[str, TestPoint], say: Words) -> str:
     """Each value that a case passed with; one with failures says so."""
     words = [
         key if tally.holds else say("remarked", words=key, remark=_verdict(tally, say)) for key, tally in groups.items()
@@ -372,8 +363,7 @@ def parameter_checks(by_operator: Mapping[str, OperatorSummary], say: Words) -> 
         for status, tally in facts.by_expected_status.items()
     ]
     if not rows:
-        yield say("no_checks")
-        yield ""
+        yield from (say("no_checks"), "")
         return
     head = [say(key) for key in ("operator", "expected_status", "cases", "as_expected", "differing")]
     yield from table(head, rows, right=[2, 3])

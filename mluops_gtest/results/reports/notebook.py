@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from html import escape
+from itertools import groupby
 from typing import Final
 
 from mluops_gtest.base.text import counted, plain_line
@@ -11,7 +12,7 @@ from mluops_gtest.core.explanation import WrongMap
 from mluops_gtest.core.outcome import GRAVEST_FIRST, Outcome, Tone
 from mluops_gtest.core.reasons.explained import explanation_words
 from mluops_gtest.core.report import RunReport
-from mluops_gtest.core.result import CaseResult, Profile
+from mluops_gtest.core.result import CaseResult
 from mluops_gtest.core.tensor import Tensor
 
 # Readable on light and on dark pages; notebooks strip style sheets, so each element has its own.
@@ -80,7 +81,10 @@ def _parts(result: CaseResult) -> Iterator[str]:
         if explanation.map is not None and len(explanation.map.cells) > 1:
             yield _figure(f"wrong elements of {explanation.output}", _wrong_map(explanation.map))
     if result.profile is not None:
-        yield _figure(f"relative errors of {result.profile.output}, where they are", _error_map(result.profile))
+        yield _figure(
+            f"relative errors of {result.profile.output}, where they are",
+            _grid(result.profile.columns, list(map(_share, result.profile.cells))),
+        )
         yield _figure("how many, from 2^-30 to 1 and beyond", _histogram(result.profile.histogram))
     if result.readings:
         rows = [
@@ -115,12 +119,8 @@ def _figure(caption: str, picture: str) -> str:
 
 
 def _wrong_map(seen: WrongMap) -> str:
-    shares = {".": 0.0, "#": 1.0}
-    return _grid(seen.columns, [shares.get(sign) if sign in shares else int(sign) / 10 for sign in seen.cells])
-
-
-def _error_map(profile: Profile) -> str:
-    return _grid(profile.columns, [_share(cell) for cell in profile.cells])
+    shares = {".": 0.0, "#": 1.0, **{str(tenth): tenth / 10 for tenth in range(10)}}
+    return _grid(seen.columns, [shares[sign] for sign in seen.cells])
 
 
 def _share(error: float) -> float:
@@ -132,24 +132,20 @@ def _share(error: float) -> float:
     return min(1.0, max(0.05, 1.0 - (math.frexp(error)[1] - 1) / _LEAST_EXPONENT))
 
 
-def _grid(columns: int, shares: Sequence[float | None]) -> str:
+def _grid(columns: int, shares: Sequence[float]) -> str:
     """Red squares, the stronger the larger the share; equal neighbours of a row are one rectangle."""
     rows = -(-len(shares) // columns)
     parts = []
     for row in range(rows):
-        start = row * columns
-        line = [0.0 if share is None else share for share in shares[start : start + columns]]
         column = 0
-        while column < len(line):
-            end = column
-            while end < len(line) and line[end] == line[column]:
-                end += 1
-            if line[column]:
+        for share, neighbours in groupby(shares[row * columns : (row + 1) * columns]):
+            width = len(list(neighbours))
+            if share:
                 parts.append(
-                    f'<rect x="{column * _CELL}" y="{row * _CELL}" width="{(end - column) * _CELL}" height="{_CELL}" '
-                    f'fill="{_COLOURS[Tone.BAD]}" fill-opacity="{line[column]:.2f}"/>'
+                    f'<rect x="{column * _CELL}" y="{row * _CELL}" width="{width * _CELL}" height="{_CELL}" '
+                    f'fill="{_COLOURS[Tone.BAD]}" fill-opacity="{share:.2f}"/>'
                 )
-            column = end
+            column += width
     return _svg(columns * _CELL, rows * _CELL, parts)
 
 

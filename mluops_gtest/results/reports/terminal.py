@@ -43,6 +43,7 @@ class RunFacts:
         self.with_outliers = self.outliers = 0
         self.precisions: set[str] = set()
         self.outlier: CaseResult | None = None
+        self._worst_ratio = -1.0
         self.arbitrated: list[Arbitration] = []
         self.stress: list[StressReading] = []
         # Of cases that do not block.
@@ -77,21 +78,15 @@ class RunFacts:
         if result.leak is not None:
             self.leaks[result.case] = result.leak
         if result.outliers:
-            self._add_outliers(result)
+            self.with_outliers += 1
+            self.outliers += result.outliers
+            self.precisions.update(reading.precision for reading in result.elements if reading.beyond)
+            ratio = max(reading.ratio for reading in result.elements)
+            if ratio > self._worst_ratio:
+                self.outlier, self._worst_ratio = result, ratio
         elif result.notes and result.leak is None:
             self.first_note = self.first_note or f"{result.case}: {result.notes[0]}"
             self.noted += 1
-
-    def _add_outliers(self, result: CaseResult) -> None:
-        self.with_outliers += 1
-        self.outliers += result.outliers
-        self.precisions.update(reading.precision for reading in result.elements if reading.beyond)
-        if self.outlier is None or _worst(result) > _worst(self.outlier):
-            self.outlier = result
-
-
-def _worst(result: CaseResult) -> float:
-    return max(reading.ratio for reading in result.elements)
 
 
 _MAX_GROUPS = 20
@@ -112,11 +107,11 @@ class TerminalReporter:
         self._out = out
         self._whole = whole
         self._verbosity = verbosity
-        self._heard = RunFacts()
+        self._facts = RunFacts()
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, CaseFinished):
-            self._heard.add(event.result)
+            self._facts.add(event.result)
             if self._verbosity > 0:
                 self._case(event.result)
 
@@ -132,9 +127,9 @@ class TerminalReporter:
 
     def summary(self, report: RunReport, where: str) -> None:
         """The tables, the failures and the closing lines; results that were not heard of are read."""
-        facts = self._heard if self._heard.cases == len(report.results) else RunFacts.of(report.results)
+        facts = self._facts if self._facts.cases == len(report.results) else RunFacts.of(report.results)
         if self._verbosity >= 0:
-            self._out.print(_table(facts))
+            self._out.print(operator_table(facts))
             self._failures(report, where)
             self._skips(facts)
             for word, line in _remarks(facts):
@@ -143,19 +138,17 @@ class TerminalReporter:
         lack = report.tally.coverage_words(report.required_coverage)
         backend = escape(str(report.backend["name"]))
         self._out.print(f"{counts} in {report.seconds:.1f} s on {backend}{lack}", soft_wrap=True)
-        if words := host_words(facts):
-            self._out.print(escape(words), soft_wrap=True)
-        if report.is_isolated is False:
-            self._out.print(ISOLATION_OFF, soft_wrap=True)
-        if report.reseed is not None:
-            self._out.print(reseed_words(report), soft_wrap=True)
-        if report.labels and (self._verbosity > 0 or self._whole):
-            words = ", ".join(f"{name}={value}" for name, value in report.labels.items())
-            self._out.print(f"Labels: {escape(words)}", soft_wrap=True)
-        if words := content_words(report):
-            self._out.print(escape(words), soft_wrap=True)
-        if where:
-            self._out.print(f"Results: {escape(where)}", soft_wrap=True)
+        labels = ", ".join(f"{name}={value}" for name, value in report.labels.items())
+        for words in (
+            escape(host_words(facts)),
+            ISOLATION_OFF if report.is_isolated is False else "",
+            "" if report.reseed is None else reseed_words(report),
+            f"Labels: {escape(labels)}" if labels and (self._verbosity > 0 or self._whole) else "",
+            escape(content_words(report)),
+            f"Results: {escape(where)}" if where else "",
+        ):
+            if words:
+                self._out.print(words, soft_wrap=True)
 
     def _failures(self, report: RunReport, where: str) -> None:
         """A block per group of failures that look like one mistake."""
@@ -230,11 +223,11 @@ def host_words(facts: RunFacts) -> str:
     """How each host of a cluster fared; empty where all cases ran on one."""
     if len(facts.hosts) < 2:
         return ""
-    told = (
+    counts = (
         f"{host}: {', '.join(f'{count} {outcome.value}' for outcome, count in tally.items())}"
         for host, tally in sorted(facts.hosts.items())
     )
-    return f"Hosts: {'; '.join(told)}"
+    return f"Hosts: {'; '.join(counts)}"
 
 
 def stress_words(readings: Sequence[StressReading]) -> str:
@@ -283,12 +276,8 @@ def reseed_words(report: RunReport) -> str:
     return f"Values of --reseed {report.reseed}; {same}{again}"
 
 
-def operator_table(report: RunReport) -> Table:
+def operator_table(facts: RunFacts) -> Table:
     """A row per operator: how many cases of each outcome, and the seconds inside the backend."""
-    return _table(RunFacts.of(report.results))
-
-
-def _table(facts: RunFacts) -> Table:
     counts, seconds = facts.outcomes, facts.seconds
     present = [outcome for outcome in Outcome if any(row[outcome] for row in counts.values())]
     table = table_of((("operator",), LINE), (("cases",), {"justify": "right"}))

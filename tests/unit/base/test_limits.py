@@ -12,7 +12,7 @@ from mluops_gtest.catalog.make import make_case
 from mluops_gtest.catalog.root import Root
 from mluops_gtest.catalog.selection import Catalogue, select
 from mluops_gtest.core.case import Query
-from mluops_gtest.results.gate.waivers import load_waivers
+from mluops_gtest.results.gate_reference import load_waivers
 from mluops_gtest.results.times import read_device_spec
 from tests.support.examples import examples
 from tests.support.mutations import flipped, result_or_message

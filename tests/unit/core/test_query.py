@@ -5,7 +5,7 @@ import pytest
 from mluops_gtest.base.errors import ContentError
 from mluops_gtest.base.typed_files import Source, convert, decode_json, json_bytes
 from mluops_gtest.core.case import Query
-from mluops_gtest.results.checks import check_selection
+from mluops_gtest.results.records import check_selection
 
 SOURCE = Source("report.json", "Run again.")
 QUERIES = [Query(), Query(("op/*", "mine"), ("op",), ("smoke",), "edge and not half", everything=True)]

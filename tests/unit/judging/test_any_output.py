@@ -9,7 +9,7 @@ from mluops_gtest.core.explanation import Explanation
 from mluops_gtest.core.reasons.explained import explanation_words
 from mluops_gtest.judging.explaining import explained
 from mluops_gtest.judging.value_laws import WrongOutput
-from mluops_gtest.results.checks import check_explanation
+from mluops_gtest.results.records import check_explanation
 from tests.support.examples import examples
 
 EPSILON = {"f2": 2.0**-10, "f4": 2.0**-23, "f8": 2.0**-52}

@@ -13,7 +13,7 @@ from mluops_gtest.core.reasons.explained import explanation_words
 from mluops_gtest.judging.explaining import explained, scalar_explained
 from mluops_gtest.judging.value_laws import WrongOutput
 from mluops_gtest.judging.where import indices_of
-from mluops_gtest.results.checks import check_explanation
+from mluops_gtest.results.records import check_explanation
 
 SEEDS = st.integers(0, 2**32 - 1)
 

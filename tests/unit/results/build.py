@@ -6,9 +6,8 @@ from mluops_gtest.core.call import Status
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.report import RunReport
 from mluops_gtest.core.result import CaseInfo, CaseResult, Perf, Reading, TensorInfo
-from mluops_gtest.results.gate.decision import Policy, decide
-from mluops_gtest.results.gate.reference import reference_of
-from mluops_gtest.results.gate.waivers import Waiver
+from mluops_gtest.results.gate import Policy, decide
+from mluops_gtest.results.gate_reference import Waiver, reference_of
 from tests.support.reports import told
 
 TODAY = datetime.date(2026, 5, 20)

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from mluops_gtest.base.errors import ContentError, ExitCode, NothingSelectedError, UsageError
-from mluops_gtest.results.gate.decision import Accept, Policy, decide
-from mluops_gtest.results.gate.findings import blockers
-from mluops_gtest.results.gate.reference import baseline_from_json, baseline_text, is_baseline, load_json, reference_of
-from mluops_gtest.results.gate.request import update
+from mluops_gtest.results.gate import Accept, Policy, decide
+from mluops_gtest.results.gate_findings import blockers
+from mluops_gtest.results.gate_reference import baseline_from_json, baseline_text, is_baseline, load_json, reference_of
+from mluops_gtest.results.gate_request import update
 from tests.unit.results.build import EVERYTHING, MACHINE, TODAY, gate, outcomes, report, result, waiver
 
 TIMES = [1_000_000 + 1000 * i for i in range(-20, 21)]

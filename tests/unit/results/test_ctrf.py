@@ -7,7 +7,7 @@ import pytest
 
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import Attempt
-from mluops_gtest.results.reports.ctrf import render_ctrf
+from mluops_gtest.results.reports.files import render
 from tests.support.npm import install, needs_npm
 from tests.support.reports import GOLDEN, golden_report, report, result, told
 
@@ -23,7 +23,7 @@ console.log(JSON.stringify(documents.map((document) => validate(document) ? [] :
 
 
 def rendered(*results, **options):
-    return json.loads(render_ctrf(report(*results), **options))["results"]["tests"]
+    return json.loads("".join(render(report(*results), "ctrf", **options)))["results"]["tests"]
 
 
 @pytest.mark.parametrize("outcome", Outcome)
@@ -36,7 +36,7 @@ def test_every_outcome_has_a_status_and_keeps_its_word(outcome):
 
 def test_the_summary_counts_the_tests():
     golden = golden_report()
-    results = json.loads(render_ctrf(golden))["results"]
+    results = json.loads("".join(render(golden, "ctrf")))["results"]
     summary = results["summary"]
     assert summary["tests"] == len(results["tests"]) == len(golden.results)
     for status in ("passed", "failed", "skipped", "pending", "other"):
@@ -66,8 +66,8 @@ def test_a_transition_and_the_readings_are_kept():
 
 
 def test_the_same_report_has_the_same_id_and_another_has_another():
-    first, again = render_ctrf(report(result())), render_ctrf(report(result()))
-    other = render_ctrf(report(result(value=1e-7)))
+    first, again = "".join(render(report(result()), "ctrf")), "".join(render(report(result()), "ctrf"))
+    other = "".join(render(report(result(value=1e-7)), "ctrf"))
     assert first == again
     assert json.loads(first)["reportId"] != json.loads(other)["reportId"]
 
@@ -82,8 +82,8 @@ class TestSchema:
         modules = install(tmp_path, "ctrf", "ajv@8", "ajv-formats@3")
         (schema,) = (modules / "ctrf" / "dist").glob("ctrf-schema-*.json")
         odd = result(name="é\ud800", outcome=Outcome.FAILED, value=float("nan"), reason="\ud800", output="a\x00\nb")
-        (tmp_path / "odd.json").write_text(render_ctrf(report(odd)), encoding="utf-8")
-        (tmp_path / "empty.json").write_text(render_ctrf(report()), encoding="utf-8")
+        (tmp_path / "odd.json").write_text("".join(render(report(odd), "ctrf")), encoding="utf-8")
+        (tmp_path / "empty.json").write_text("".join(render(report(), "ctrf")), encoding="utf-8")
         wrong = json.loads((GOLDEN / "ctrf.json").read_text())
         wrong["results"]["tests"][0]["status"] = "flaky"
         (tmp_path / "wrong.json").write_text(json.dumps(wrong), encoding="utf-8")

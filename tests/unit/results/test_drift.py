@@ -6,8 +6,8 @@ import pytest
 
 from mluops_gtest.base.errors import ExitCode
 from mluops_gtest.core.result import Reading
-from mluops_gtest.results.gate.findings import decision_to_json, findings
-from mluops_gtest.results.gate.reference import DriftLimits
+from mluops_gtest.results.gate_findings import decision_to_json, findings
+from mluops_gtest.results.gate_reference import DriftLimits
 from tests.unit.results.build import EVERYTHING, gate, report, result
 
 FLOAT, HALF = 2.0**-22, 2.0**-9

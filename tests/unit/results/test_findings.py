@@ -8,7 +8,7 @@ import pytest
 from mluops_gtest.core.result import CaseInfo, TensorInfo
 from mluops_gtest.judging.explaining import explained
 from mluops_gtest.judging.value_laws import WrongOutput
-from mluops_gtest.results.gate.findings import code, decision_to_json, findings, github, gitlab, markdown, verdict
+from mluops_gtest.results.gate_findings import code, decision_to_json, findings, github, gitlab, markdown, verdict
 from tests.unit.results.build import gate, outcomes, report, result, waiver
 
 

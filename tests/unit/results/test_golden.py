@@ -5,8 +5,7 @@ import os
 import pytest
 
 from mluops_gtest.core.outcome import Outcome
-from mluops_gtest.results.reports.ctrf import render_ctrf
-from mluops_gtest.results.reports.junit import render_junit
+from mluops_gtest.results.reports.files import render
 from mluops_gtest.results.reports.markdown import render_markdown
 from tests.support.reports import GOLDEN, golden_report
 
@@ -15,8 +14,8 @@ DEVICE = REPORT.environment["device"]
 DOCUMENTS = {
     "report.en.md": lambda: render_markdown(REPORT, lang="en", device=DEVICE),
     "report.zh.md": lambda: render_markdown(REPORT, lang="zh", device=DEVICE),
-    "junit.xml": lambda: render_junit(REPORT),
-    "ctrf.json": lambda: render_ctrf(REPORT),
+    "junit.xml": lambda: "".join(render(REPORT, "junit")),
+    "ctrf.json": lambda: "".join(render(REPORT, "ctrf")),
 }
 
 

@@ -54,7 +54,7 @@ def test_one_case_or_one_operator(history):
     assert [trend.case for trend in history.trends(runs, operator="op")] == ["op/a", "op/b"]
     assert [trend.case for trend in history.trends(runs, case="other/c")] == ["other/c"]
     assert history.trends(runs, case="none/such") == ()
-    assert (history.case_names(), history.operators()) == (("op/a", "op/b", "other/c"), ("op", "other"))
+    assert (history.names("name"), history.names("operator")) == (("op/a", "op/b", "other/c"), ("op", "other"))
 
 
 def test_readings_come_back_also_those_that_are_no_number(history):

@@ -16,12 +16,12 @@ from mluops_gtest.core.case import Query
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import Perf, Profile, Reading, Worst
 from mluops_gtest.results.folder import merge, read_done, read_report, read_request, request_source
-from mluops_gtest.results.gate.decision import decide
-from mluops_gtest.results.gate.findings import decision_to_json
-from mluops_gtest.results.gate.reference import baseline_from_json, baseline_text, is_baseline, load_json, reference_of
+from mluops_gtest.results.gate import decide
+from mluops_gtest.results.gate_findings import decision_to_json
+from mluops_gtest.results.gate_reference import baseline_from_json, baseline_text, is_baseline, load_json, reference_of
 from mluops_gtest.results.history import History
 from mluops_gtest.results.records import report_to_json
-from mluops_gtest.results.reports.files import rendered
+from mluops_gtest.results.reports.files import render
 from mluops_gtest.results.run_comparison import compare, comparison_to_json
 from mluops_gtest.running.options import RunRecord, RunRequest
 from tests.support.examples import examples
@@ -65,7 +65,7 @@ many = settings(max_examples=examples(100), derandomize=True)
 def use(read, folder):
     """Everything that commands do with a report."""
     for form in ("html", "markdown", "junit", "ctrf", "json"):
-        "".join(rendered(read, form, "en", {}, None)).encode()
+        "".join(render(read, form, "en", {})).encode()
     json.dumps(comparison_to_json(compare(SMALL, read)), allow_nan=False)
     with History(folder / "history.sqlite", create=True) as history:
         history.add(read)
@@ -169,8 +169,8 @@ def read_history(path):
     with History(path) as history:
         for trend in history.trends(history.runs()):
             json.dumps(trend.to_json(), allow_nan=False)
-        history.case_names()
-        history.operators()
+        history.names("name")
+        history.names("operator")
         history.add(report(result("new")))
 
 

@@ -5,8 +5,8 @@ from xml.etree import ElementTree
 from mluops_gtest.base.typed_files import Source
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.results.records import result_from_json, result_to_json
+from mluops_gtest.results.reports.files import render
 from mluops_gtest.results.reports.html import render_html
-from mluops_gtest.results.reports.junit import render_junit
 from mluops_gtest.results.reports.terminal import RunFacts, host_words, render_text
 from tests.support.reports import report, result
 
@@ -26,7 +26,9 @@ def test_the_summary_groups_by_host_where_hosts_differ():
 
 def test_pages_and_junit_tell_the_host_of_each_case():
     assert '"node2 #1"' in render_html(report(*TWO))
-    values = {p.get("value") for p in ElementTree.fromstring(render_junit(report(*TWO)).encode()).iter("property")}
+    values = {
+        p.get("value") for p in ElementTree.fromstring("".join(render(report(*TWO), "junit")).encode()).iter("property")
+    }
     assert {"node1", "node2"} <= values
 
 

@@ -22,7 +22,7 @@ from mluops_gtest.results.reports.html.page import WORDS
 from mluops_gtest.results.reports.html.payload import (
     commits_of,
     distribution,
-    error_class,
+    error_sign,
     latest_runs,
     number,
     profile_record,
@@ -307,7 +307,7 @@ def test_words_can_be_read_on_their_ground(theme):
     ],
 )
 def test_a_cell_falls_into_the_bin_that_its_error_has(error, sign):
-    assert error_class(error, 32) == sign
+    assert error_sign(error, 32) == sign
 
 
 def test_a_map_is_one_character_per_cell():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import Attempt
-from mluops_gtest.results.reports.junit import render_junit
+from mluops_gtest.results.reports.files import render
 from tests.support.examples import examples
 from tests.support.reports import golden_report, report, result, told
 
@@ -25,7 +25,7 @@ ALLOWED = re.compile("[\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]*")
 
 
 def parse(*results, **options):
-    return ElementTree.fromstring(render_junit(report(*results), **options).encode())
+    return ElementTree.fromstring("".join(render(report(*results), "junit", **options)).encode())
 
 
 def properties(case):
@@ -43,7 +43,7 @@ def test_every_outcome_becomes_one_element(outcome):
 
 def test_one_testcase_per_result_and_counts_that_add_up():
     golden = golden_report()
-    root = ElementTree.fromstring(render_junit(golden).encode())
+    root = ElementTree.fromstring("".join(render(golden, "junit")).encode())
     assert len(list(root.iter("testcase"))) == len(golden.results)
     for suite in (root, *root.iterfind("testsuite")):
         cases = list(suite.iter("testcase"))
@@ -84,7 +84,7 @@ def test_colours_are_removed_and_control_characters_written_out():
 @given(st.text(), st.text(), st.text())
 def test_any_text_gives_a_document(name, reason, output):
     hostile = replace(result(outcome=Outcome.FAILED, reason=reason, output=output), case=name, operator=name)
-    text = render_junit(report(hostile))
+    text = "".join(render(report(hostile), "junit"))
     assert ALLOWED.fullmatch(text)
     (case,) = ElementTree.fromstring(text.encode()).iter("testcase")
     assert case.find("failure").get("type") == "failed"

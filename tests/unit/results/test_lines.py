@@ -12,7 +12,7 @@ from mluops_gtest.core.result import Attempt
 from mluops_gtest.results import folder as files
 from mluops_gtest.results.folder import read_report
 from mluops_gtest.results.records import report_from_json
-from mluops_gtest.results.writer import _document
+from mluops_gtest.results.writer import _encode_report
 from tests.support.page_report import failed, report, result, small_report
 from tests.support.reports import told
 
@@ -32,7 +32,7 @@ def read_whole(path):
 
 
 def document(*results):
-    return b"".join(_document(report(*results)))
+    return b"".join(_encode_report(report(*results)))
 
 
 def as_a_whole(data, source):
@@ -58,7 +58,7 @@ def outcome(read, *arguments):
 )
 def test_what_was_written_is_read(tmp_path, known):
     path = tmp_path / "report.json"
-    path.write_bytes(b"".join(_document(known)))
+    path.write_bytes(b"".join(_encode_report(known)))
     read = read_whole(path)
     # NaN is not equal to itself.
     assert repr(read) == repr(known)
@@ -100,7 +100,7 @@ def test_a_line_per_result_is_never_read_as_a_whole(tmp_path, monkeypatch):
         (b'"dims":[64,40]', b'"dims":[64,-40]'),
     ],
 )
-def test_damage_is_told_as_of_a_whole_document(tmp_path, old, new):
+def test_damage_is_told_as_of_a_whole_encode_report(tmp_path, old, new):
     path = tmp_path / "report.json"
     data = document(result("toy/a"), result("toy/b"))
     assert old in data

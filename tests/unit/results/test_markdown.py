@@ -10,9 +10,9 @@ from mluops_gtest.core.call import Status
 from mluops_gtest.core.cause import Leak
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import CaseInfo, Perf, Reading, TensorInfo
+from mluops_gtest.results.history import CaseTrend, Measured, Point, Run
 from mluops_gtest.results.reports.markdown import render_markdown
 from mluops_gtest.results.reports.markdown_words import WORDS, code, text
-from mluops_gtest.results.trends import CaseTrend, Measured, Point, Run
 from tests.support.reports import golden_report, report, result
 
 DEVICE = {"name": "sample-100", "bandwidth": 1e11, "peak": {"float": 2e12}}

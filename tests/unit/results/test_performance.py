@@ -5,9 +5,9 @@ import pytest
 
 from mluops_gtest.base.errors import ExitCode, UsageError
 from mluops_gtest.core.result import Perf
-from mluops_gtest.results.gate.decision import Policy, decide
-from mluops_gtest.results.gate.findings import findings
-from mluops_gtest.results.gate.reference import reference_of, with_runs
+from mluops_gtest.results.gate import Policy, decide
+from mluops_gtest.results.gate_findings import findings
+from mluops_gtest.results.gate_reference import reference_of, with_runs
 from mluops_gtest.results.statistics import TimeVerdict
 from tests.unit.results.build import EVERYTHING, MACHINE, TODAY, gate, report, result
 

@@ -10,9 +10,8 @@ from mluops_gtest.core.case import Reseeded
 from mluops_gtest.core.result import CaseInfo
 from mluops_gtest.results.history import History
 from mluops_gtest.results.records import report_from_json, report_to_json
-from mluops_gtest.results.reports.ctrf import render_ctrf
+from mluops_gtest.results.reports.files import render
 from mluops_gtest.results.reports.html.payload import payload
-from mluops_gtest.results.reports.junit import render_junit
 from mluops_gtest.results.reports.markdown import render_markdown
 from mluops_gtest.results.reports.terminal import reseed_words
 from mluops_gtest.results.run_comparison import compare, comparison_to_json
@@ -34,7 +33,7 @@ def test_the_report_is_read_as_it_was_written():
 def test_a_report_of_the_declared_values_tells_no_seed():
     plain = report(result())
     assert (plain.reseed, plain.fixed) == (None, 0)
-    for text in (render_junit(plain), render_ctrf(plain), render_markdown(plain)):
+    for text in ("".join(render(plain, "junit")), "".join(render(plain, "ctrf")), render_markdown(plain)):
         assert "reseed" not in text
 
 
@@ -52,9 +51,9 @@ def test_markdown(lang, words):
 
 
 def test_junit_and_ctrf_and_html():
-    properties = ElementTree.fromstring(render_junit(reseeded())).iterfind("testsuite/properties/property")
+    properties = ElementTree.fromstring("".join(render(reseeded(), "junit"))).iterfind("testsuite/properties/property")
     assert {p.get("name"): p.get("value") for p in properties}["reseed"] == "7"
-    extra = json.loads(render_ctrf(reseeded()))["results"]["environment"]["extra"]
+    extra = json.loads("".join(render(reseeded(), "ctrf")))["results"]["environment"]["extra"]
     assert (extra["reseed"], extra["fixed"]) == (7, 1)
     facts = dict(payload(reseeded(0), None, None, None)[0]["run"]["selection"])
     assert facts == {"reseed": "0", "fixed": "1"}

@@ -9,7 +9,8 @@ from mluops_gtest.catalog.root import Root
 from mluops_gtest.catalog.selection import Catalogue, select
 from mluops_gtest.core.case import Query
 from mluops_gtest.core.outcome import Outcome
-from mluops_gtest.results.gate.reference import ReferenceCase, cases_asked_for
+from mluops_gtest.results.gate_reference import ReferenceCase
+from mluops_gtest.results.gate_request import select_required
 
 ROOT = Path(__file__).parents[3]
 
@@ -46,14 +47,14 @@ def test_the_recorded_selection_means_what_it_meant(catalogue, query):
     wanted = Query(**{name: tuple(value) if isinstance(value, list) else value for name, value in query.items()})
     ran = {case.id for case in select(catalogue, wanted, lambda path: "").cases}
     assert 0 < len(ran) < len(known) or query in ({}, {"everything": True})
-    assert cases_asked_for(given, known, catalogue.canonical_id) == ran
+    assert select_required(given, known, catalogue.canonical_id) == ran
 
 
 def test_an_undefined_case_is_asked_for_by_its_exact_id_alone():
     cases = {"op/odd": ReferenceCase("op", ("undefined",), Outcome.PASSED)}
-    assert cases_asked_for(selection(select=["op/odd"]), cases, str) == {"op/odd"}
-    assert cases_asked_for(selection(select=["op/*"]), cases, str) == set()
-    assert cases_asked_for(selection(everything=True), cases, str) == set()
+    assert select_required(selection(select=["op/odd"]), cases, str) == {"op/odd"}
+    assert select_required(selection(select=["op/*"]), cases, str) == set()
+    assert select_required(selection(everything=True), cases, str) == set()
 
 
 def test_a_folder_means_the_files_in_it():
@@ -61,17 +62,17 @@ def test_a_folder_means_the_files_in_it():
         case: ReferenceCase("op", (), Outcome.PASSED)
         for case in ("mine/a.prototxt", "mine/deep/b.pb", "mine2/c.pb", "op/d")
     }
-    assert cases_asked_for(selection(select=["mine"]), cases, str) == {"mine/a.prototxt", "mine/deep/b.pb"}
-    assert cases_asked_for(selection(select=["./mine/"]), cases, str) == {"mine/a.prototxt", "mine/deep/b.pb"}
-    assert cases_asked_for(selection(select=["mine2/c.pb"]), cases, str) == {"mine2/c.pb"}
+    assert select_required(selection(select=["mine"]), cases, str) == {"mine/a.prototxt", "mine/deep/b.pb"}
+    assert select_required(selection(select=["./mine/"]), cases, str) == {"mine/a.prototxt", "mine/deep/b.pb"}
+    assert select_required(selection(select=["mine2/c.pb"]), cases, str) == {"mine2/c.pb"}
 
 
 def test_one_shard_does_not_tell_what_is_missing():
     with pytest.raises(UsageError, match="shard 2/3 of a run; `mluops-test merge`"):
-        cases_asked_for(selection(shard="2/3"), {}, str)
+        select_required(selection(shard="2/3"), {}, str)
 
 
 @pytest.mark.parametrize("given", [{}, {"select": [], "reseed": None}])
 def test_results_without_a_selection_are_refused(given):
     with pytest.raises(ContentError, match="does not record what was selected"):
-        cases_asked_for(given, {}, str)
+        select_required(given, {}, str)

@@ -6,7 +6,7 @@ import math
 import pytest
 
 from mluops_gtest.core.outcome import FLOOR, Outcome
-from mluops_gtest.results.trends import CaseTrend, Measured, Point, Run, sparkline
+from mluops_gtest.results.history import CaseTrend, Measured, Point, Run, sparkline
 
 RUN = Run(1, "2026-01-01", "numpy", "machine", "1.0", 1.0, {})
 P, F, FLAKY, SKIPPED = Outcome.PASSED, Outcome.FAILED, Outcome.FLAKY, Outcome.SKIPPED

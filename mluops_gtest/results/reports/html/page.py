@@ -33,10 +33,10 @@ def styles() -> str:
     """The colours of every outcome, and all style sheets."""
     rules = "{{ --word: var(--{0}); --under: var(--{0}-ground); --solid: var(--fill-{0}); }}\n"
     tones = "".join(f".o-{outcome.value} {rules.format(outcome.tone.value)}" for outcome in Outcome)
-    return tones + static(".css")
+    return tones + read_static(".css")
 
 
-def static(ending: str) -> str:
+def read_static(ending: str) -> str:
     """All files of one kind, in the order of their names."""
     found = [file for file in files(__package__).joinpath("static").iterdir() if file.name.endswith(ending)]
     return "".join(file.read_text(encoding="utf-8") for file in sorted(found, key=lambda file: file.name))
@@ -136,21 +136,21 @@ class Column(Value):
     results: Mapping[str, CaseResult]
 
 
-def columns_of(reports: Mapping[str, RunReport]) -> tuple[Column, ...]:
+def make_columns(reports: Mapping[str, RunReport]) -> tuple[Column, ...]:
     """A column per run; runs of one backend are told apart by commit, host or the path that they were read from."""
     names = [str(report.backend.get("name", "?")) for report in reports.values()]
     columns = []
     for (path, report), name in zip(reports.items(), names, strict=True):
-        title = name if names.count(name) == 1 else f"{name} · {_apart(path, report, reports)}"
+        title = name if names.count(name) == 1 else f"{name} · {_distinguish(path, report, reports)}"
         columns.append(Column(title, report, {result.case: result for result in report.results}))
     return tuple(columns)
 
 
-def _apart(path: str, report: RunReport, reports: Mapping[str, RunReport]) -> str:
-    for told in (_commit, _host):
-        words = [told(one) for one in reports.values()]
+def _distinguish(path: str, report: RunReport, reports: Mapping[str, RunReport]) -> str:
+    for describe in (_commit, _host):
+        words = [describe(one) for one in reports.values()]
         if all(words) and len(set(words)) == len(words):
-            return told(report)
+            return describe(report)
     return path
 
 
@@ -167,7 +167,7 @@ def render_matrix(reports: Mapping[str, RunReport], lang: str = "en") -> str:
     """The page of these runs, by the paths that they were read from; the same reports give the same text."""
     if lang not in _LANGUAGES:
         raise UsageError(f"Unknown language {lang!r}; the page speaks {', '.join(_LANGUAGES)}.")
-    words, columns = _LANGUAGES[lang], columns_of(reports)
+    words, columns = _LANGUAGES[lang], make_columns(reports)
     style = styles() + f":root {{ --runs: {len(columns)}; }}\n"
     title = words["title"].format(n=len(columns))
     return f"""{head(lang, title, _ICON, style)}<body>
@@ -185,8 +185,8 @@ def _sections(columns: Sequence[Column], words: Mapping[str, str], lang: str) ->
     yield f'<section class="panel"><h2>{escape(words["operators"])}</h2>{_operators(columns, words, lang)}</section>\n'
     everything = sorted({case for column in columns for case in column.results})
     differing = [case for case in everything if len({_outcome(column, case) for column in columns}) > 1]
-    told = words["all"].format(n=len(everything), same=len(everything) - len(differing))
-    yield f'<section class="panel"><h2>{escape(words["differ"])}</h2><p>{escape(told)}</p>'
+    summary = words["all"].format(n=len(everything), same=len(everything) - len(differing))
+    yield f'<section class="panel"><h2>{escape(words["differ"])}</h2><p>{escape(summary)}</p>'
     if not differing:
         yield f"<p>{escape(words['same'])}</p>"
     differing.sort(key=lambda case: min(_gravity(_outcome(column, case)) for column in columns))
@@ -214,13 +214,8 @@ def _runs(columns: Sequence[Column], words: Mapping[str, str], lang: str) -> str
             _cell(Outcome.named(word), f"{number} {Outcome.named(word).words[lang]}")
             for word, number in report.summary.items()
         )
-        cells = [
-            column.title,
-            str(report.backend.get("spec", "")),
-            _host(report),
-            commit,
-            report.started[:19].replace("T", " "),
-        ]
+        started = report.started[:19].replace("T", " ")
+        cells = [column.title, str(report.backend.get("spec", "")), _host(report), commit, started]
         rows.append("".join(f"<td>{_text(cell)}</td>" for cell in cells) + f"<td>{counts}</td>")
     heads = ["", words["backend"], words["machine"], words["commit"], words["started"], words["cases"]]
     return _outcome_table(heads, rows)
@@ -251,14 +246,15 @@ def _case(case: str, columns: Sequence[Column], words: Mapping[str, str], lang: 
         absent = f"<span>{_text(words['absent'])}</span>"
         cells.append(absent if outcome is None else _cell(outcome, f"{outcome.sign} {outcome.words[lang]}"))
     facts = "".join(
-        f"<dt>{_text(column.title)}</dt><dd>{_said(column.results.get(case), words, lang)}</dd>" for column in columns
+        f"<dt>{_text(column.title)}</dt><dd>{_result_words(column.results.get(case), words, lang)}</dd>"
+        for column in columns
     )
     return (
         f'<details><summary><span class="id">{_text(case)}</span>{"".join(cells)}</summary><dl>{facts}</dl></details>\n'
     )
 
 
-def _said(result: CaseResult | None, words: Mapping[str, str], lang: str) -> str:
+def _result_words(result: CaseResult | None, words: Mapping[str, str], lang: str) -> str:
     """What one run says of a case: why, the readings, and how to repeat it."""
     if result is None:
         return _text(words["absent"])
@@ -284,12 +280,8 @@ def _text(text: str) -> str:
     return escape(plain_line(text))
 
 
-_COLOURS = {
-    "clear": (26, 127, 78),
-    "blocked": (200, 50, 43),
-    "empty": (176, 116, 12),
-    "interrupted": (176, 116, 12),
-}
+_AMBER = (176, 116, 12)
+_COLOURS = {"clear": (26, 127, 78), "blocked": (200, 50, 43), "empty": _AMBER, "interrupted": _AMBER}
 _MAX_LISTED = 100
 
 
@@ -311,7 +303,7 @@ def render_html(
     words = WORDS[lang]
     style = styles()
     data, lines = payload(report, transitions, history, device, lang)
-    script = f'(() => {{\n"use strict";\n{static(".js")}}})();'
+    script = f'(() => {{\n"use strict";\n{read_static(".js")}}})();'
     backend = str(report.backend.get("name", "?"))
     title = f"{_headline(report, words)} · {plain(backend)}"
     return f"""{head(lang, title, _COLOURS[verdict(report)], style, script)}<body>
@@ -339,21 +331,20 @@ def _without_script(report: RunReport, data: Mapping[str, Any], words: Mapping[s
     for (operator, outcome), count in Counter(zip(operators, found, strict=True)).items():
         counts[data["pool"][operator]][outcomes[outcome].value] = count
     blocking = [place for place, outcome in enumerate(found) if outcomes[outcome].blocks]
-    listed = [_blocking_line(report.results[place], words, lang) for place in blocking[:_MAX_LISTED]]
+    shown = [report.results[place] for place in blocking[:_MAX_LISTED]]
+    listed = [
+        [words[f"o_{one.outcome.value}"], one.case, reason_of(one.causes, lang).partition("\n")[0]] for one in shown
+    ]
     present = list(report.summary)
     heads = [words["operator"], words["cases"], *(words[f"o_{outcome}"] for outcome in present)]
     rows = [[name, row.total(), *(row[outcome] for outcome in present)] for name, row in sorted(counts.items())]
-    left = len(blocking) - len(listed)
+    rest = len(blocking) - len(listed)
     return (
         f"<main><h1>{escape(_headline(report, words))}</h1><p>{escape(words['noscript'])}</p>"
         f"{_table(heads, rows)}"
         f"{_table([words['outcome'], words['cases'], words['reason']], listed) if listed else ''}"
-        f"{f'<p>… + {left}</p>' if left else ''}</main>"
+        f"{f'<p>… + {rest}</p>' if rest else ''}</main>"
     )
-
-
-def _blocking_line(result: CaseResult, words: Mapping[str, str], lang: str) -> list[str]:
-    return [words[f"o_{result.outcome.value}"], result.case, reason_of(result.causes, lang).partition("\n")[0]]
 
 
 def _table(heads: list[str], rows: list[list[Any]]) -> str:

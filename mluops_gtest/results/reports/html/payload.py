@@ -1,10 +1,7 @@
-"""Data inside the page: JSON that shows as itself and cannot end its element, packed where there is much of it.
+"""A report as the data that the page's script reads: each distinct value once, what is empty left out.
 
-Values in few characters: the page of 2000 results must stay small enough to attach to a change.
-
-One case as the page's script reads it: what the list shows of it, and what it shows when the case is opened.
-
-A report as the data that the page's script reads: each distinct value once, what is empty left out.
+JSON that shows as itself and cannot end its element, packed where there is much of it: the page of 2000 results must
+stay small enough to attach to a change. Of a case there is what the list shows, and apart what it shows when opened.
 """
 
 import base64
@@ -33,7 +30,6 @@ from mluops_gtest.core.result import (
     ElementReading,
     Profile,
     Reading,
-    StressReading,
     TensorInfo,
     Worst,
     told_ulp,
@@ -61,18 +57,14 @@ def json_line(record: Any) -> bytes:
 
 def elements_of(parts: Mapping[str, Sequence[bytes]]) -> str:
     """A script element for each part, with its lines as they are; all of them packed where they are long."""
-    packed = sum(len(line) for lines in parts.values() for line in lines) > _MUCH
-    mark, text = (" data-packed", _packed) if packed else ("", _joined)
+    is_much = sum(len(line) for lines in parts.values() for line in lines) > _MUCH
+    mark, text = (" data-packed", _pack) if is_much else ("", lambda lines: b"\n".join(lines).decode())
     return "\n".join(
         f'<script type="application/json" id="{name}"{mark}>{text(lines)}</script>' for name, lines in parts.items()
     )
 
 
-def _joined(lines: Sequence[bytes]) -> str:
-    return b"\n".join(lines).decode()
-
-
-def _packed(lines: Sequence[bytes]) -> str:
+def _pack(lines: Sequence[bytes]) -> str:
     squeezed = zlib.compressobj(_LEVEL)
     pieces = [squeezed.compress(line + b"\n") for line in lines]
     return base64.b64encode(b"".join([*pieces, squeezed.flush()])).decode("ascii")
@@ -99,11 +91,6 @@ class Pool:
         return self._numbers.setdefault(value, len(self._numbers))
 
 
-def digit(number: int) -> str:
-    """A number below 36 as one character."""
-    return _DIGITS[number]
-
-
 def number(value: float, digits: int = 4) -> float | int | str:
     """The value as a reader needs it: few digits, and words where JSON has no number."""
     if not math.isfinite(value):
@@ -114,43 +101,40 @@ def number(value: float, digits: int = 4) -> float | int | str:
 
 def largest_ratio(readings: Iterable[Reading]) -> float | int | str | None:
     """The largest reading as a multiple of its threshold, of which 0 allows only 0; None where nothing was read."""
-    ratios = [_ratio(reading.value, reading.threshold) for reading in readings]
+    ratios = []
+    for reading in readings:
+        if math.isfinite(reading.value) and reading.threshold > 0:
+            ratios.append(reading.value / reading.threshold)
+        else:
+            ratios.append(0.0 if math.isfinite(reading.value) and reading.value <= 0 else math.inf)
     return number(max(ratios)) if ratios else None
 
 
-def _ratio(value: float, threshold: float) -> float:
-    if not math.isfinite(value):
-        return math.inf
-    if threshold > 0:
-        return value / threshold
-    return math.inf if value > 0 else 0.0
-
-
-def shortened(text: str, most: int) -> str:
+def cut_start(text: str, most: int) -> str:
     """The end of a long text: what a program says last tells why it stopped."""
     return text if len(text) <= most else "… " + text[-most:]
 
 
-def kept(record: Mapping[str, Any]) -> dict[str, Any]:
+def drop_empty(record: Mapping[str, Any]) -> dict[str, Any]:
     """The record without what is absent or empty."""
     return {key: value for key, value in record.items() if value not in (None, "", [])}
 
 
-def error_class(error: float, bins: int) -> str:
+def error_sign(error: float, bins: int) -> str:
     """A relative error as one character: absent where equal, else the bin of the profile's histogram it falls into."""
     if not math.isfinite(error):
         return NON_FINITE
     if error <= 0.0:
         return ABSENT
     # frexp: error = m · 2^e with 0.5 ≤ m < 1, so the binary exponent is e − 1; bin i starts at 2^(i−30).
-    return digit(min(max(math.frexp(error)[1] + 29, 0), bins - 1))
+    return _DIGITS[min(max(math.frexp(error)[1] + 29, 0), bins - 1)]
 
 
 def profile_record(profile: Profile) -> dict[str, Any]:
     """A profile with its map as one character per cell, in the classes of its histogram."""
     bins = len(profile.histogram)
     # Most cells have one of a few values.
-    signs = {cell: error_class(cell, bins) for cell in set(profile.cells)}
+    signs = {cell: error_sign(cell, bins) for cell in set(profile.cells)}
     record = {
         "output": profile.output,
         "bins": list(profile.histogram),
@@ -169,7 +153,7 @@ _NAMES: Final[dict[Status | None, str | None]] = {None: None, **{status: status.
 _PLACES: Final = {outcome: place for place, outcome in enumerate(Outcome)}
 
 
-def listed(result: CaseResult, pool: Pool, lang: str) -> dict[str, Any]:
+def list_record(result: CaseResult, pool: Pool, lang: str) -> dict[str, Any]:
     """What the list, its filters and the overview need of every case."""
     # A leak is told beside a case that passes, too.
     reason = reason_of(result.causes or filter(None, (result.leak,)), lang)
@@ -181,30 +165,35 @@ def listed(result: CaseResult, pool: Pool, lang: str) -> dict[str, Any]:
         "ms": number(result.seconds * 1e3),
         "ratio": largest_ratio(result.readings),
         "outliers": result.outliers,
-        "why": pool.number(shortened(reason, _MAX_PRINTED)) if reason else None,
+        "why": pool.number(cut_start(reason, _MAX_PRINTED)) if reason else None,
         "mark": pool.number(result.fingerprint) if result.fingerprint else None,
         # The smallest case stands for its group.
         "size": result.info.elements if result.outcome.blocks else 0,
     }
 
 
-def opened(result: CaseResult, pool: Pool, lang: str) -> dict[str, Any]:
+def case_record(result: CaseResult, pool: Pool, lang: str) -> dict[str, Any]:
     """What the page shows of a case that is opened."""
     return {
         "status": pool.number((_NAMES[result.status], _NAMES[result.expected_status])),
-        "readings": [_reading(reading, pool) for reading in result.readings],
-        "worst": None if result.worst is None else _worst(result.worst, pool),
-        "elements": [_elements(seen, pool) for seen in result.elements],
+        "readings": [_reading_record(reading, pool) for reading in result.readings],
+        "worst": None if result.worst is None else _worst_record(result.worst, pool),
+        "elements": [_element_record(seen, pool) for seen in result.elements],
         "exact": [arbitration_words(found, lang) for found in result.arbitrated],
-        "stress": None if result.stress is None else _stress(result.stress),
+        "stress": None
+        if result.stress is None
+        else [[row.threads, row.repetitions, row.failed, row.differing] for row in result.stress.by_threads],
         # What stands around the case's own name, so that lines which differ by it alone are one value.
         "repro": pool.number(tuple(result.repro.split(result.case))) if result.repro else None,
         "debug": pool.number(tuple(result.debug.split(result.case))) if result.debug else None,
-        "notes": [*_host(result), *(shortened(note, _MAX_PRINTED) for note in result.notes)],
-        "printed": shortened(result.output, _MAX_PRINTED),
+        "notes": [
+            *([_host_words(result)] if result.host else []),
+            *(cut_start(note, _MAX_PRINTED) for note in result.notes),
+        ],
+        "printed": cut_start(result.output, _MAX_PRINTED),
         "attempts": [[_PLACES[a.outcome], pool.number(reason_of(a.causes, lang))] for a in result.attempts],
         "profile": None if result.profile is None else profile_record(result.profile),
-        **_info(result.info, pool),
+        **_info_record(result.info, pool),
     }
 
 
@@ -218,14 +207,12 @@ def _text(value: Any) -> str:
     return text if len(text) <= _MAX_VALUE else text[:_MAX_VALUE] + " …"
 
 
-def _host(result: CaseResult) -> list[str]:
+def _host_words(result: CaseResult) -> str:
     """Where the case ran, of a run on a cluster."""
-    if not result.host:
-        return []
-    return [f"{result.host}" + ("" if result.device is None else f" #{result.device}")]
+    return result.host + ("" if result.device is None else f" #{result.device}")
 
 
-def _reading(reading: Reading, pool: Pool) -> list[Any]:
+def _reading_record(reading: Reading, pool: Pool) -> list[Any]:
     what = pool.number((reading.output, reading.criterion, _threshold(reading.threshold)))
     return [what, number(reading.value), int(reading.within)]
 
@@ -236,33 +223,20 @@ def _threshold(value: float) -> float | int | str:
     return number(value, 6)
 
 
-def _elements(seen: ElementReading, pool: Pool) -> list[Any]:
+def _element_record(seen: ElementReading, pool: Pool) -> list[Any]:
     what = pool.number((seen.output, seen.precision))
     place = f"[{', '.join(map(str, seen.index))}]"
     allowed = number(seen.allowed, 3)
     return [what, seen.beyond, seen.compared, number(seen.ratio), place, seen.evaluated, seen.baseline, allowed]
 
 
-def _stress(stress: StressReading) -> list[list[int]]:
-    return [[row.threads, row.repetitions, row.failed, row.differing] for row in stress.by_threads]
+def _worst_record(worst: Worst, pool: Pool) -> list[Any]:
+    element = [f"[{', '.join(map(str, worst.index))}]", worst.evaluated, worst.baseline]
+    counts = [worst.unequal, worst.compared, told_ulp(worst), worst.beyond, worst.bits_unequal]
+    return [pool.number(worst.output), *element, *counts]
 
 
-def _worst(worst: Worst, pool: Pool) -> list[Any]:
-    place = f"[{', '.join(map(str, worst.index))}]"
-    return [
-        pool.number(worst.output),
-        place,
-        worst.evaluated,
-        worst.baseline,
-        worst.unequal,
-        worst.compared,
-        told_ulp(worst),
-        worst.beyond,
-        worst.bits_unequal,
-    ]
-
-
-def _info(info: CaseInfo, pool: Pool) -> dict[str, Any]:
+def _info_record(info: CaseInfo, pool: Pool) -> dict[str, Any]:
     params = [pool.number(tuple(info.params)), *map(_text, info.params.values())]
     return {
         "inputs": [_tensor(tensor, pool) for tensor in info.inputs],
@@ -289,12 +263,12 @@ def timing_record(result: CaseResult, device: Mapping[str, Any] | None) -> dict[
     perf = result.perf
     if perf is None or not perf.samples_ns:
         return None
-    return kept(
+    return drop_empty(
         {
             "interface": distribution(perf.samples_ns),
             "device": distribution(perf.device_samples_ns) if perf.device_samples_ns else None,
             "workspace": perf.workspace_bytes,
-            "roof": _roof_of(result, perf.device_samples_ns or perf.samples_ns, device),
+            "roof": _roof(result, perf.device_samples_ns or perf.samples_ns, device),
         }
     )
 
@@ -313,20 +287,11 @@ def distribution(samples_ns: Sequence[int]) -> list[Any]:
         bins[min((sample - low) * _BINS // max(edge - low, 1), len(bins) - 1)] += 1
     figures = timing_stats(ordered)
     interval = [number(figures.low, 5), number(figures.high, 5)]
-    return [
-        len(ordered),
-        low,
-        edge,
-        high,
-        number(figures.median, 5),
-        *interval,
-        number(figures.mad),
-        number(figures.cv, 3),
-        bins,
-    ]
+    spread = [number(figures.mad), number(figures.cv, 3)]
+    return [len(ordered), low, edge, high, number(figures.median, 5), *interval, *spread, bins]
 
 
-def _roof_of(result: CaseResult, samples_ns: Sequence[int], device: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def _roof(result: CaseResult, samples_ns: Sequence[int], device: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """What the case attained, and its shares of the device where that is described."""
     io_bytes, operations = result.info.theory_io_bytes, result.info.theory_ops or 0.0
     seconds = statistics.median(samples_ns) * 1e-9
@@ -336,7 +301,7 @@ def _roof_of(result: CaseResult, samples_ns: Sequence[int], device: Mapping[str,
     share = efficiency(result, device)
     if share is None:
         return attained
-    return attained | kept(
+    return attained | drop_empty(
         {
             "io": number(share.io),
             "compute": None if share.compute is None else number(share.compute),
@@ -371,7 +336,7 @@ def trend_text(points: Sequence[tuple[str, str, float | None, str]], starts: Seq
     outcomes, ratios = dict.fromkeys(starts, ABSENT), dict.fromkeys(starts, ABSENT)
     for started, outcome, ratio, _ in points:
         if started in outcomes:
-            outcomes[started] = digit(_ORDER[outcome])
+            outcomes[started] = _DIGITS[_ORDER[outcome]]
             ratios[started] = _ratio_class(ratio)
     return ["".join(outcomes.values()), "".join(ratios.values())]
 
@@ -384,7 +349,7 @@ def _ratio_class(ratio: float | None) -> str:
         return NON_FINITE
     if ratio <= 0.0:
         return "0"
-    return digit(min(max(math.frexp(ratio)[1] + 23, 1), 35))
+    return _DIGITS[min(max(math.frexp(ratio)[1] + 23, 1), 35)]
 
 
 # A map of fewer elements shows little.
@@ -428,11 +393,7 @@ def _example(examples: Sequence[CaseResult], output: str) -> tuple[str, Explanat
     return next(((case, one) for case, one in known if one.size >= _TELLING and one.map is not None), known[-1])
 
 
-_VERDICTS: Final = {
-    ExitCode.OK: "clear",
-    ExitCode.EMPTY: "empty",
-    ExitCode.INTERRUPTED: "interrupted",
-}
+_VERDICTS: Final = {ExitCode.OK: "clear", ExitCode.EMPTY: "empty", ExitCode.INTERRUPTED: "interrupted"}
 
 
 def verdict(report: RunReport) -> str:
@@ -460,21 +421,24 @@ def payload(
     columns: dict[str, list[Any]] = defaultdict(list)
     lines, timed = [], {}
     for place, result in enumerate(report.results):
-        row = listed(result, pool, lang)
+        row = list_record(result, pool, lang)
         row["moved"] = pool.number(moved[result.case]) if result.case in moved else None
         row["trend"] = [pool.number(text) for text in trend_text(past.get(result.case, ()), runs)] if runs else None
         for name, value in row.items():
             columns[name].append(value)
         perf = timing_record(result, device)
         if perf is not None:
-            timed[place] = _roof(perf.pop("roof", None), result)
-        lines.append(json_line(kept(opened(result, pool, lang) | {"perf": perf})))
+            timed[place] = perf.pop("roof", None)
+            if timed[place] is not None and result.info.theory_io_bytes:
+                # What the roofline of all cases shows of one: also its operations per byte.
+                timed[place]["intensity"] = number((result.info.theory_ops or 0.0) / result.info.theory_io_bytes)
+        lines.append(json_line(drop_empty(case_record(result, pool, lang) | {"perf": perf})))
     present = {case: place for place, case in enumerate(columns["id"])}
     for cause in causes:
         cause["rows"] = [present[case] for case in cause["rows"]]
     return {
         "verdict": verdict(report),
-        "run": _run(report, device),
+        "run": _run_record(report, device),
         "outcomes": [[outcome.value, outcome.blocks, outcome.sign] for outcome in Outcome],
         "gravest": [outcome.value for outcome in GRAVEST_FIRST],
         "against": transitions is not None,
@@ -489,15 +453,7 @@ def payload(
     }, lines
 
 
-def _roof(attained: Mapping[str, Any] | None, result: CaseResult) -> dict[str, Any] | None:
-    """What the roofline of all cases shows of one: attained rates, shares, and operations per byte."""
-    info = result.info
-    if attained is None or not info.theory_io_bytes:
-        return None
-    return {**attained, "intensity": number((info.theory_ops or 0.0) / info.theory_io_bytes)}
-
-
-def _run(report: RunReport, device: Mapping[str, Any] | None) -> dict[str, Any]:
+def _run_record(report: RunReport, device: Mapping[str, Any] | None) -> dict[str, Any]:
     return {
         "version": report.tool_version,
         "started": report.started,

@@ -1,7 +1,4 @@
-"""The times of all cases that pass before and now, answered together.
-
-The decision: every case's transition, the ledger of waivers, drift and times, and the exit code that follows.
-"""
+"""The gate's decision: what became of every case since the reference, waivers, drift and times, and the exit code."""
 
 import datetime
 from collections import Counter
@@ -12,25 +9,71 @@ from typing import Any
 from msgspec import field
 from msgspec.structs import replace
 
-from mluops_gtest.base.errors import ExitCode, UsageError
-from mluops_gtest.base.frozen import Value
+from mluops_gtest.base.errors import ContentError, ExitCode, UsageError
+from mluops_gtest.base.frozen import TableEnum, Value
 from mluops_gtest.core.outcome import Outcome
-from mluops_gtest.core.report import RunReport
+from mluops_gtest.core.report import ResultsByCase, RunReport
 from mluops_gtest.core.result import CaseResult, worst_outlier
-from mluops_gtest.results.gate.reference import (
+from mluops_gtest.results.gate_reference import (
+    AppliedWaivers,
     Drift,
     DriftLimits,
     Reference,
     ReferenceCase,
+    Waiver,
+    WaiverProblem,
+    apply_waivers,
     backend_of,
-    drifts_of,
+    find_drifts,
     machine_of,
-    results_by_case,
     times_of,
 )
-from mluops_gtest.results.gate.waivers import Transition, Waived, Waiver, WaiverProblem, apply_waivers, transition
 from mluops_gtest.results.statistics import MIN_SAMPLES, Pair, Ratio, TimeVerdict, compare
 from mluops_gtest.results.times import MIN_EFFECT, short_words, too_short
+
+# Before there was no verdict on the kernel.
+_WAS_OPEN = (None, Outcome.SKIPPED, Outcome.NOT_RUN)
+
+
+class Transition(TableEnum):
+    """From the reference to now; `blocks` unless a waiver covers the failure."""
+
+    STILL_PASSING = ("still passing", False)
+    FIXED = ("fixed", False)
+    NEW = ("new", False)
+    STILL_SKIPPED = ("still skipped", False)
+    REGRESSED = ("regressed", True)
+    STILL_FAILING = ("still failing", True)
+    NEW_AND_FAILING = ("new and failing", True)
+    MISSING = ("missing", True)
+    BECAME_SKIPPED = ("became skipped", True)
+    SUSPECT = ("suspect", True)
+    NOT_RUN = ("not_run", True)
+
+    def __init__(self, _word: str, blocks: bool) -> None:
+        self.blocks = blocks
+
+
+def transition(before: Outcome | None, now: Outcome | None) -> Transition:
+    """The transition between two outcomes; None means the case was absent. Skipped or not run counts as absent."""
+    match now:
+        case None:
+            return Transition.MISSING
+        case Outcome.NOT_RUN:
+            return Transition.NOT_RUN
+        case Outcome.SUSPECT:
+            return Transition.SUSPECT
+        case Outcome.SKIPPED:
+            if before is Outcome.SKIPPED:
+                return Transition.STILL_SKIPPED
+            return Transition.NEW if before in _WAS_OPEN else Transition.BECAME_SKIPPED
+        case Outcome.PASSED:
+            if before is not None and before.passes:
+                return Transition.STILL_PASSING
+            return Transition.NEW if before in _WAS_OPEN else Transition.FIXED
+    if before is not None and before.passes:
+        return Transition.REGRESSED
+    return Transition.NEW_AND_FAILING if before in _WAS_OPEN else Transition.STILL_FAILING
 
 
 class Lack(Enum):
@@ -94,7 +137,7 @@ def judge_times(
         samples = len(now.perf.samples_ns) if now.perf is not None else 0
         if not before.times and not samples:
             continue
-        lacking = _lacking(before, samples, differing, other_values(reference, report))
+        lacking = _missing_for_times(before, samples, differing, other_values(reference, report))
         if lacking is not None:
             lack, reason = lacking
             changes.append(TimeChange(case, now.operator, TimeVerdict.INCONCLUSIVE, reason=reason, lack=lack))
@@ -114,7 +157,14 @@ def judge_times(
     for (case, pair), ratio in zip(pairs.items(), comparison.ratios, strict=True):
         change = TimeChange(case, results[case].operator, ratio.answer, pair.before_ns, pair.current.median_ns, ratio)
         if ratio.answer is TimeVerdict.INCONCLUSIVE:
-            lack, reason = _open(pair, ratio, comparison.noise)
+            lack, reason = (
+                Lack.QUIET,
+                f"runs of one build differ by {comparison.noise * 100:.1f} %, whatever the samples",
+            )
+            reason += "; more runs of the baseline help (--aa)"
+            if ratio.needed is not None:
+                samples = min(run.samples for run in (pair.current, *pair.reference))
+                lack, reason = Lack.MORE_SAMPLES, f"{samples} samples; {ratio.needed} per run would be needed"
             change = replace(change, lack=lack, reason=reason)
         changes.append(change)
     return Performance(tuple(sorted(changes, key=lambda c: c.case)), comparison.shift, comparison.noise)
@@ -122,16 +172,13 @@ def judge_times(
 
 def other_values(reference: Reference, report: RunReport) -> str:
     """How the values of the cases differ, so that readings and times cannot be compared; empty if they can."""
-    if report.reseed == reference.reseed:
-        return ""
-    return f"different values: RESULTS {_values(report.reseed)}, the baseline {_values(reference.reseed)}"
+    words = [f"with --reseed {n}" if n is not None else "without --reseed" for n in (report.reseed, reference.reseed)]
+    return "" if words[0] == words[1] else f"different values: RESULTS {words[0]}, the baseline {words[1]}"
 
 
-def _values(reseed: int | None) -> str:
-    return "without --reseed" if reseed is None else f"with --reseed {reseed}"
-
-
-def _lacking(before: ReferenceCase, samples: int, differing: list[str], other: str) -> tuple[Lack, str] | None:
+def _missing_for_times(
+    before: ReferenceCase, samples: int, differing: list[str], other: str
+) -> tuple[Lack, str] | None:
     """Why the times of a case cannot be compared; None if they can."""
     if not before.times:
         return Lack.BASELINE_TIMES, "the baseline has no times for it"
@@ -142,14 +189,6 @@ def _lacking(before: ReferenceCase, samples: int, differing: list[str], other: s
     if differing:
         return Lack.SAME_MACHINE, f"another machine: {', '.join(differing)} differ"
     return (Lack.SAME_VALUES, other) if other else None
-
-
-def _open(pair: Pair, ratio: Ratio, noise: float) -> tuple[Lack, str]:
-    samples = min(run.samples for run in (pair.current, *pair.reference))
-    if ratio.needed is not None:
-        return Lack.MORE_SAMPLES, f"{samples} samples; {ratio.needed} per run would be needed"
-    words = f"runs of one build differ by {noise * 100:.1f} %, whatever the samples"
-    return Lack.QUIET, f"{words}; more runs of the baseline help (--aa)"
 
 
 class Accept(Enum):
@@ -269,10 +308,8 @@ class Decision(Value):
 
     @property
     def blocked(self) -> bool:
-        by_values = self.blocking or self.blocking_drifts or self.blocking_outliers
-        return bool(
-            by_values or self.blocks_by_isolation or self.problems or self.blocking_times or self.blocks_by_shift
-        )
+        by_cases = self.blocking or self.blocking_drifts or self.blocking_outliers or self.blocking_times
+        return bool(by_cases or self.problems or self.blocks_by_isolation or self.blocks_by_shift)
 
     @property
     def acceptable(self) -> tuple[Accept, ...]:
@@ -325,15 +362,20 @@ def decide(
     waivers: Sequence[Waiver],
     today: datetime.date,
     policy: Policy = DEFAULT_POLICY,
-    asked_for: set[str] | None = None,
+    required_cases: set[str] | None = None,
 ) -> Decision:
-    """Compare a report with a reference; `asked_for` are the cases that the report must have, by default all."""
-    refuse_other_backend(report, reference, cross_backend=policy.cross_backend)
+    """Compare a report with a reference; `required_cases` are those that the report must have, by default all."""
+    backend = backend_of(report)
+    if backend != reference.backend and not policy.cross_backend:
+        raise UsageError(
+            f"RESULTS is from backend {backend!r}, the baseline from {reference.backend!r}; "
+            "add --cross-backend if you mean that."
+        )
     results = results_by_case(report)
-    wanted = reference.cases.keys() if asked_for is None else asked_for
-    known, vague = _causes(report)
+    wanted = reference.cases.keys() if required_cases is None else required_cases
+    known, vague = _causes_by_case(report)
     elsewhere = set(reference.cases) - set(wanted)
-    waived = apply_waivers(waivers, results, backend_of(report), today, elsewhere, vague)
+    waived = apply_waivers(waivers, results, backend, today, elsewhere, vague)
     differing = other_values(reference, report)
     changes: list[CaseChange] = []
     drifts: list[Drift] = []
@@ -341,20 +383,20 @@ def decide(
     # Once, since results of a long run are read when they are asked for.
     for case in sorted(results.keys() | wanted):
         result, before = results.get(case), reference.cases.get(case)
-        change = _change(result, case, reference, waived, policy)
+        change = _case_change(result, case, reference, waived, policy)
         if case in known and change.blocks:
             change = replace(change, **known[case])
         changes.append(change)
         if result is None or before is None:
             continue
         if change.transition is Transition.STILL_PASSING and not differing:
-            drifts += drifts_of(result, before.readings, policy.drift)
+            drifts += find_drifts(result, before.readings, policy.drift)
         if before.times or result.perf is not None:
             timed.append(case)
     required = policy.require_coverage
     verdicts = (Transition.STILL_PASSING, Transition.FIXED, Transition.REGRESSED, Transition.STILL_FAILING)
     return Decision(
-        backend=backend_of(report),
+        backend=backend,
         changes=tuple(changes),
         problems=waived.problems,
         drifts=tuple(drifts),
@@ -367,7 +409,7 @@ def decide(
     )
 
 
-def _causes(report: RunReport) -> tuple[dict[str, dict[str, Any]], set[str]]:
+def _causes_by_case(report: RunReport) -> tuple[dict[str, dict[str, Any]], set[str]]:
     """Case → what is known of its cause, of failures that are explained; and the causes without a law at a place."""
     failing = report.failing
     if not any(result.explained for result in failing):
@@ -393,17 +435,23 @@ def _causes(report: RunReport) -> tuple[dict[str, dict[str, Any]], set[str]]:
     return known, vague
 
 
-def refuse_other_backend(report: RunReport, reference: Reference, *, cross_backend: bool) -> None:
-    """Refuse results of another backend unless the policy allows them."""
-    backend = backend_of(report)
-    if backend != reference.backend and not cross_backend:
-        raise UsageError(
-            f"RESULTS is from backend {backend!r}, the baseline from {reference.backend!r}; "
-            "add --cross-backend if you mean that."
-        )
+def results_by_case(report: RunReport) -> ResultsByCase:
+    """The results of a run by case; an error if a case occurs twice or has a verdict that only the gate gives."""
+    places: dict[str, int] = {}
+    for place, result in enumerate(report.results):
+        if result.case in places:
+            raise ContentError(f"RESULTS: {result.case} has two results; each case must have one.")
+        if result.outcome in (Outcome.XFAILED, Outcome.XPASSED):
+            raise ContentError(
+                f"RESULTS: {result.case} is {result.outcome.value}, which only the gate gives, to waived cases."
+            )
+        places[result.case] = place
+    return ResultsByCase(report.results, places)
 
 
-def _change(result: CaseResult | None, case: str, reference: Reference, waived: Waived, policy: Policy) -> CaseChange:
+def _case_change(
+    result: CaseResult | None, case: str, reference: Reference, waived: AppliedWaivers, policy: Policy
+) -> CaseChange:
     known = reference.cases.get(case)
     before = None if known is None else known.outcome
     if result is None:

@@ -1,43 +1,44 @@
-"""A new baseline from results, and what the gate says of it: what it blocks must not become the norm.
+"""A gate as the command line asks for it: files read, the decision reached, or the new baseline or ledger written.
 
-Entries for the ledger that cover what blocks now: by the cause where a failure has one, else by its fingerprint.
-
-A gate as the command line asks for it: files read, the decision reached or the baseline written.
+What the gate blocks must not become the norm: a new baseline comes with what the gate says of it.
 """
 
 import datetime
+import fnmatch
 import glob
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import yaml
 from msgspec.structs import replace
 
-from mluops_gtest.base.errors import NothingSelectedError, UsageError
+from mluops_gtest.base.errors import ContentError, NothingSelectedError, UsageError
 from mluops_gtest.base.files import TEXT
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.base.text import counted, is_plain, plain_line
 from mluops_gtest.catalog.root import recorded_roots
+from mluops_gtest.catalog.selection import Filter, Session
+from mluops_gtest.core.case import Query
 from mluops_gtest.core.outcome import DRIFT_FACTOR, Outcome
 from mluops_gtest.core.report import RunReport
 from mluops_gtest.results.folder import read_report
-from mluops_gtest.results.gate.decision import DEFAULT_POLICY, Accept, CaseChange, Decision, Policy, decide
-from mluops_gtest.results.gate.reference import (
+from mluops_gtest.results.gate import DEFAULT_POLICY, Accept, CaseChange, Decision, Policy, decide, results_by_case
+from mluops_gtest.results.gate_reference import (
     DriftLimits,
     Reference,
     ReferenceCase,
+    Waiver,
     backend_of,
     baseline_from_json,
     is_baseline,
     load_json,
+    load_waivers,
     machine_of,
     reference_of,
-    results_by_case,
     with_runs,
 )
-from mluops_gtest.results.gate.waivers import Waiver, load_waivers
 
 
 class Update(Value):
@@ -60,9 +61,9 @@ def update(
     today: datetime.date,
     again: Mapping[str, RunReport],
     policy: Policy = DEFAULT_POLICY,
-    asked_for: set[str] | None = None,
+    required_cases: set[str] | None = None,
 ) -> Update:
-    """The reference that the results make; with `asked_for` the old cases that were not asked for stay."""
+    """The reference that the results make; old cases beside the `required_cases` stay."""
     if report.selection.get("shard"):
         raise UsageError(
             f"--update: RESULTS is shard {report.selection['shard']}; `mluops-test merge` all of them first."
@@ -78,7 +79,7 @@ def update(
             "--update: RESULTS compared nothing, so later runs would have nothing to be compared with."
         )
     held_against = Reference(backend_of(report), machine_of(report), {}) if old is None else old
-    decision = decide(report, held_against, waivers, today, policy, asked_for)
+    decision = decide(report, held_against, waivers, today, policy, required_cases)
     if decision.lacking and not decision.blocked:
         raise NothingSelectedError(f"--update: too little compared{decision.lacking}.")
     covered = {change.case for change in decision.changes if change.now is Outcome.XFAILED}
@@ -86,7 +87,7 @@ def update(
     cases = {
         case: replace(known, outcome=Outcome.XFAILED) if case in covered else known for case, known in new.cases.items()
     }
-    new = _with_old(replace(new, cases=cases), old, asked_for)
+    new = _with_old(replace(new, cases=cases), old, required_cases)
     before: Mapping[str, ReferenceCase] = {} if old is None else old.cases
     both = sorted(new.cases.keys() & before.keys())
     return Update(
@@ -98,15 +99,15 @@ def update(
     )
 
 
-def _with_old(new: Reference, old: Reference | None, asked_for: set[str] | None) -> Reference:
+def _with_old(new: Reference, old: Reference | None, required_cases: set[str] | None) -> Reference:
     """What stays of the old one: cases that were not asked for, and committed times that were not measured anew."""
     if old is None:
         return new
     timed = any(case.times for case in new.cases.values())
     machine = new.machine if timed else old.machine
     same = machine == old.machine
-    kept = {} if asked_for is None else {case: old.cases[case] for case in old.cases.keys() - asked_for}
-    cases = {case: known if same else replace(known, times=()) for case, known in kept.items()}
+    others = set() if required_cases is None else old.cases.keys() - required_cases
+    cases = {case: old.cases[case] if same else replace(old.cases[case], times=()) for case in others}
     for case, known in new.cases.items():
         before = old.cases.get(case)
         times = known.times
@@ -182,27 +183,26 @@ class GateRequest(Value):
         """More runs of the build that made the reference."""
         return {str(path): read_report(path) for path in self.again}
 
-    def asked_for(self, report: RunReport, reference: Reference) -> set[str] | None:
+    def required_cases(self, report: RunReport, reference: Reference) -> set[str] | None:
         """The cases of the reference that must be there; None for all."""
         if not self.subset:
             return None
-        from mluops_gtest.results.gate.reference import cases_asked_for  # late: most gates need no content
-
-        return cases_asked_for(report.selection, reference.cases, _canonical(recorded_roots(report.selection)))
+        canonical = _canonical(recorded_roots(report.selection))
+        return select_required(report.selection, reference.cases, canonical)
 
 
 def reach_decision(request: GateRequest) -> Decision:
     """Compare the results with the baseline and decide."""
-    report = _report(request.results)
+    report = _read_results(request.results)
     reference = with_runs(read_reference(request.against), request.further_runs())
     policy = _policy(request, report, reference)
-    wanted = request.asked_for(report, reference)
-    return decide(report, reference, request.ledger(), datetime.date.today(), policy, wanted)
+    required = request.required_cases(report, reference)
+    return decide(report, reference, request.ledger(), datetime.date.today(), policy, required)
 
 
 def make_update(request: GateRequest) -> Update:
     """The baseline that the results make; the file is not written yet."""
-    report, old = _report(request.results), None
+    report, old = _read_results(request.results), None
     assert isinstance(request.against, Path), "an update writes a file"
     if request.against.exists():
         if request.against.is_dir() or not is_baseline(load_json(request.against)):
@@ -211,9 +211,9 @@ def make_update(request: GateRequest) -> Update:
                 "e.g. --against baseline.json."
             )
         old = read_reference(request.against)
-    wanted = None if old is None else request.asked_for(report, old)
+    required = None if old is None else request.required_cases(report, old)
     runs, policy = request.further_runs(), _policy(request, report, old)
-    return update(report, old, request.ledger(), datetime.date.today(), runs, policy, wanted)
+    return update(report, old, request.ledger(), datetime.date.today(), runs, policy, required)
 
 
 def _policy(request: GateRequest, report: RunReport, reference: Reference | None) -> Policy:
@@ -235,7 +235,7 @@ def _policy(request: GateRequest, report: RunReport, reference: Reference | None
     )
 
 
-def _report(results: Path | RunReport) -> RunReport:
+def _read_results(results: Path | RunReport) -> RunReport:
     return results if isinstance(results, RunReport) else read_report(results)
 
 
@@ -277,8 +277,6 @@ def _drift_limits(words: tuple[str, ...], operators: set[str]) -> DriftLimits:
 
 def _canonical(roots: list[str]) -> Callable[[str], str]:
     """Translates a word of a selection: released names to operators, stored files to cases."""
-    from mluops_gtest.catalog.selection import Session
-
     catalogue = Session(tuple(roots)).catalogue
 
     def canonical(word: str) -> str:
@@ -288,3 +286,29 @@ def _canonical(roots: list[str]) -> Callable[[str], str]:
         return catalogue.canonical_id(word)
 
     return canonical
+
+
+def select_required(
+    selection: Mapping[str, Any], cases: Mapping[str, ReferenceCase], canonical: Callable[[str], str]
+) -> set[str]:
+    """The ids that the selection names; `canonical` turns a user's word into an id, a glob or an operator."""
+    if selection.get("shard"):
+        raise UsageError(
+            f"--subset: RESULTS is shard {selection['shard']} of a run; `mluops-test merge` all of them first."
+        )
+    query = Query.from_report(selection)
+    if query is None:
+        raise ContentError("--subset: RESULTS does not record what was selected; run the cases again.")
+    patterns = [canonical(word) for word in query.select]
+    operators = {canonical(word) for word in query.operators}
+    demands = Filter(query)
+
+    def is_selected(case: str, known: ReferenceCase) -> bool:
+        # The id itself, its operator, a glob over ids, or the folder that a case file is in.
+        if patterns and not any(fnmatch.fnmatch(case, p) or PurePosixPath(case).is_relative_to(p) for p in patterns):
+            return False
+        return demands.passes(
+            case, known.tags, named=case in patterns, of_operators=lambda: known.operator in operators
+        )
+
+    return {case for case, known in cases.items() if is_selected(case, known)}

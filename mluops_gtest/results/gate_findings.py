@@ -1,7 +1,4 @@
-"""The decision as findings, failures of one kind together: a list, a Markdown comment, annotations of CI systems.
-
-The decision for programs.
-"""
+"""The decision as findings, failures of one kind together: as a list, in Markdown, as annotations of CI, as JSON."""
 
 import hashlib
 import json
@@ -11,15 +8,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.base.text import counted, plain, plain_line
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.report import ISOLATION_OFF, grouped
-from mluops_gtest.results.gate.decision import Accept, CaseChange, Decision, Lack, TimeChange
-from mluops_gtest.results.gate.reference import Drift
-from mluops_gtest.results.gate.waivers import WaiverProblem
+from mluops_gtest.results.gate import Accept, CaseChange, Decision, Lack, TimeChange
 from mluops_gtest.results.statistics import Ratio, TimeVerdict
 from mluops_gtest.results.times import duration
 
@@ -42,19 +38,27 @@ class GateFinding(Value):
 
 def findings(decision: Decision) -> list[GateFinding]:
     """First what blocks, then what is only reported; larger groups of failures come first."""
-    accuracy = (*_outliers(decision), *_drifts(decision), *_values(decision))
-    found = [*_failures(decision), *_problems(decision), *_times(decision), *accuracy, *_isolation(decision)]
-    return [_shown(finding) for finding in sorted(found, key=lambda finding: not finding.blocks)]
+    text = f"{decision.other_values}. Outcomes are compared, readings and times are not."
+    values = [GateFinding("other values", "accuracy drift: not checked", text, False)] if decision.other_values else []
+    accuracy = (*_outlier_findings(decision), *_drift_findings(decision), *values)
+    found = [
+        *_failure_findings(decision),
+        *_waiver_findings(decision),
+        *_time_findings(decision),
+        *accuracy,
+        *_isolation_findings(decision),
+    ]
+    return [_strip_control_characters(finding) for finding in sorted(found, key=lambda finding: not finding.blocks)]
 
 
-def _shown(finding: GateFinding) -> GateFinding:
+def _strip_control_characters(finding: GateFinding) -> GateFinding:
     """Names and reasons come from outside; nothing in them may steer a terminal, a comment or an annotation."""
     cases = tuple(map(plain_line, finding.cases))
     title, file = plain_line(finding.title), plain_line(finding.file)
     return replace(finding, title=title, text=plain(finding.text), cases=cases, file=file)
 
 
-def _failures(decision: Decision) -> list[GateFinding]:
+def _failure_findings(decision: Decision) -> list[GateFinding]:
     """Cases with one cause are one finding, others by fingerprint; those without one by what became of them."""
     # The ledger's own finding names those that pass although waived, with the line of the entry.
     failing = [change for change in decision.blocking if change.now is not Outcome.XPASSED]
@@ -63,16 +67,16 @@ def _failures(decision: Decision) -> list[GateFinding]:
         lambda change: change.cause or change.fingerprint or change.transition.value,
         lambda change: (change.elements, change.case),
     )
-    return [_failure(str(group.mark), group.members) for group in groups]
+    return [_failure_finding(str(group.mark), group.members) for group in groups]
 
 
-def _failure(key: str, members: Sequence[CaseChange]) -> GateFinding:
+def _failure_finding(key: str, members: Sequence[CaseChange]) -> GateFinding:
     first = next((member for member in members if member.is_example), members[0])
     counts = Counter(member.transition.value for member in members)
     words = ", ".join(f"{number} {word}" for word, number in sorted(counts.items()))
     outcomes = sorted({member.now.value for member in members if member.now is not None} - counts.keys())
     title = f"{words} ({', '.join(outcomes)})" if outcomes else words
-    lines = [plain_line(first.headline), named([member.case for member in members]), plain_line(first.reason)]
+    lines = [plain_line(first.headline), name_first([member.case for member in members]), plain_line(first.reason)]
     if first.repro:
         lines.append(f"repro: {first.repro}")
     covered = sum(member.has_cause for member in members)
@@ -103,21 +107,21 @@ def blockers(decision: Decision) -> str:
     return ", ".join(
         [
             *(f"{number} {word.value}" for word, number in transitions.items()),
-            *_counted(len(decision.problems), "waiver to clear", "waivers to clear"),
-            *_counted(len(decision.blocking_times), "case by its time", "cases by their times"),
+            *_count_words(len(decision.problems), "waiver to clear", "waivers to clear"),
+            *_count_words(len(decision.blocking_times), "case by its time", "cases by their times"),
             *(["all cases together slower"] if decision.blocks_by_shift else []),
-            *_counted(len(decision.blocking_drifts), "reading that drifted", "readings that drifted"),
-            *_counted(len(decision.blocking_outliers), "case with outliers", "cases with outliers"),
+            *_count_words(len(decision.blocking_drifts), "reading that drifted", "readings that drifted"),
+            *_count_words(len(decision.blocking_outliers), "case with outliers", "cases with outliers"),
             *(["isolation was off"] if decision.blocks_by_isolation else []),
         ]
     )
 
 
-def _counted(number: int, one: str, many: str) -> list[str]:
+def _count_words(number: int, one: str, many: str) -> list[str]:
     return [f"{number} {one if number == 1 else many}"] if number else []
 
 
-def _isolation(decision: Decision) -> list[GateFinding]:
+def _isolation_findings(decision: Decision) -> list[GateFinding]:
     if decision.is_isolated or (decision.is_isolated is None and not decision.blocks_by_isolation):
         return []
     said = ISOLATION_OFF if decision.is_isolated is False else "RESULTS does not say that the backend ran in workers."
@@ -125,7 +129,7 @@ def _isolation(decision: Decision) -> list[GateFinding]:
     return [GateFinding("isolation", "isolation was off", text, decision.blocks_by_isolation)]
 
 
-def _problems(decision: Decision) -> list[GateFinding]:
+def _waiver_findings(decision: Decision) -> list[GateFinding]:
     return [
         GateFinding(
             key=f"waiver {problem.word} {problem.waiver.case} {problem.waiver.failure}",
@@ -139,7 +143,7 @@ def _problems(decision: Decision) -> list[GateFinding]:
     ]
 
 
-def _times(decision: Decision) -> list[GateFinding]:
+def _time_findings(decision: Decision) -> list[GateFinding]:
     performance, found = decision.performance, []
     blocks = Accept.SLOWER not in decision.policy.accept
     if performance.all_slower and performance.shift is not None:
@@ -151,9 +155,9 @@ def _times(decision: Decision) -> list[GateFinding]:
     ]
     short = performance.answered(TimeVerdict.TOO_SHORT)
     if short:
-        lines = [*(f"{change.case}: {change.reason}" for change in short[:_MAX_NAMED]), *more(len(short))]
         title = f"too short to judge: times of {counted(len(short), 'case')}"
-        found.append(GateFinding("too short", title, "\n".join(lines), False, tuple(change.case for change in short)))
+        text = _first_lines([f"{change.case}: {change.reason}" for change in short])
+        found.append(GateFinding("too short", title, text, False, tuple(change.case for change in short)))
     groups: dict[Lack, list[TimeChange]] = defaultdict(list)
     for change in performance.answered(TimeVerdict.INCONCLUSIVE):
         assert change.lack is not None, "an inconclusive answer lacks something"
@@ -169,24 +173,24 @@ def _times(decision: Decision) -> list[GateFinding]:
     return found
 
 
-def _drifts(decision: Decision) -> list[GateFinding]:
+def _drift_findings(decision: Decision) -> list[GateFinding]:
     groups = defaultdict(list)
     for drift in decision.drifts:
         groups[drift.operator].append(drift)
     found = []
     for operator, members in sorted(groups.items()):
-        texts = [
-            f"{d.case}: {d.output} {d.criterion} {d.before:.3g} → {d.after:.3g} (×{d.factor:.3g})"
-            for d in members[:_MAX_NAMED]
+        lines = [
+            f"{d.case}: {d.output} {d.criterion} {d.before:.3g} → {d.after:.3g} (×{d.factor:.3g})" for d in members
         ]
         cases = tuple(dict.fromkeys(drift.case for drift in members))
         title = f"accuracy drift: {operator}, {counted(len(cases), 'case')}"
-        text = "\n".join([*texts, *more(len(members))])
-        found.append(GateFinding(f"drift {operator}", title, text, decision.policy.strict_accuracy, cases))
+        found.append(
+            GateFinding(f"drift {operator}", title, _first_lines(lines), decision.policy.strict_accuracy, cases)
+        )
     return found
 
 
-def _outliers(decision: Decision) -> list[GateFinding]:
+def _outlier_findings(decision: Decision) -> list[GateFinding]:
     """Cases that pass with elements beyond what arithmetic allows: those that had none before, and the others."""
     blocking = {change.case for change in decision.blocking_outliers}
     groups: dict[tuple[str, bool], list[CaseChange]] = defaultdict(list)
@@ -196,19 +200,11 @@ def _outliers(decision: Decision) -> list[GateFinding]:
     found = []
     for (operator, blocks), members in sorted(groups.items()):
         members.sort(key=lambda change: (change.elements, change.case))
-        texts = [f"{change.case}: {change.outlier_words}" for change in members[:_MAX_NAMED]]
         title = f"{'new ' * blocks}outliers: {operator}, {counted(len(members), 'case')}"
-        text = "\n".join([*texts, *more(len(members))])
+        text = _first_lines([f"{change.case}: {change.outlier_words}" for change in members])
         cases = tuple(change.case for change in members)
         found.append(GateFinding(f"{'new ' * blocks}outliers {operator}", title, text, blocks, cases))
     return found
-
-
-def _values(decision: Decision) -> list[GateFinding]:
-    if not decision.other_values:
-        return []
-    text = f"{decision.other_values}. Outcomes are compared, readings and times are not."
-    return [GateFinding("other values", "accuracy drift: not checked", text, False)]
 
 
 def time_words(change: TimeChange) -> str:
@@ -235,7 +231,11 @@ def percent(ratio: Ratio) -> str:
     return f"{ratio.ratio * 100:.0f} % ({ratio.low * 100:.0f} % to {ratio.high * 100:.0f} %)"
 
 
-def named(cases: Sequence[str]) -> str:
+def _first_lines(lines: Sequence[str]) -> str:
+    return "\n".join([*lines[:_MAX_NAMED], *more(len(lines))])
+
+
+def name_first(cases: Sequence[str]) -> str:
     """The first few names and how many more there are."""
     return ", ".join([*cases[:_MAX_NAMED], *more(len(cases))])
 
@@ -250,10 +250,10 @@ _MAX_CASES = 50
 
 def markdown(decision: Decision) -> str:
     """A verdict, a table of transitions, then every finding with its cases."""
-    return "\n".join(_lines(decision)).rstrip()
+    return "\n".join(_markdown_lines(decision)).rstrip()
 
 
-def _lines(decision: Decision) -> Iterator[str]:
+def _markdown_lines(decision: Decision) -> Iterator[str]:
     yield from (f"## Gate on {code(decision.backend)}: {verdict(decision)}", "")
     rows = decision.table
     yield from ("| transition | " + " | ".join(rows[0]) + " |", "|---" + "|---:" * len(rows[0]) + "|")
@@ -268,18 +268,17 @@ def _lines(decision: Decision) -> Iterator[str]:
         if chosen:
             yield from (f"### {heading}", "")
         for finding in chosen:
-            yield from _finding(finding)
+            yield from _finding_lines(finding)
 
 
-def _finding(finding: GateFinding) -> Iterator[str]:
+def _finding_lines(finding: GateFinding) -> Iterator[str]:
     place = f" ({code(f'{finding.file}:{finding.line}')})" if finding.file else ""
-    yield from (f"**{_plain(finding.title)}**{place}", "")
+    yield from (f"**{_escape(finding.title)}**{place}", "")
     # A fence longer than any in the text: whatever a backend printed stays text.
     fence = "`" * max(3, 1 + _longest_ticks(finding.text))
     yield from (f"{fence}text", finding.text, fence, "")
     if finding.blocks and len(finding.cases) > 1:
-        yield f"<details><summary>{counted(len(finding.cases), 'case')}</summary>"
-        yield ""
+        yield from (f"<details><summary>{counted(len(finding.cases), 'case')}</summary>", "")
         yield from (f"- {code(case)}" for case in finding.cases[:_MAX_CASES])
         if len(finding.cases) > _MAX_CASES:
             yield f"- … and {len(finding.cases) - _MAX_CASES} more"
@@ -298,13 +297,14 @@ def _longest_ticks(text: str) -> int:
     return max((len(run) for run in re.findall("`+", text)), default=0)
 
 
-def _plain(text: str) -> str:
+def _escape(text: str) -> str:
     return re.sub(r"([\\`*_\[\]<>|&])", r"\\\1", " ".join(text.splitlines()))
 
 
 # GitHub shows ten errors and ten warnings of a step and drops the rest without a word.
 _MAX_ANNOTATIONS = 10
 _TOOL = "mluops-test gate"
+_RATIO = ("ratio", "low", "high")
 
 
 def github(decision: Decision) -> str:
@@ -312,8 +312,8 @@ def github(decision: Decision) -> str:
     lines = []
     for finding in _annotation_findings(findings(decision)):
         properties = {"file": finding.file, "line": str(finding.line or ""), "title": f"{_TOOL}: {finding.title}"}
-        words = ",".join(f"{name}={_property(value)}" for name, value in properties.items() if value)
-        lines.append(f"::{'error' if finding.blocks else 'warning'} {words}::{_data(finding.text)}")
+        words = ",".join(f"{name}={_escape_property(value)}" for name, value in properties.items() if value)
+        lines.append(f"::{'error' if finding.blocks else 'warning'} {words}::{_escape_data(finding.text)}")
     return "\n".join([*lines, verdict(decision)])
 
 
@@ -337,28 +337,26 @@ def gitlab(decision: Decision, baseline: str) -> str:
 
 def _annotation_findings(found: Sequence[GateFinding]) -> list[GateFinding]:
     """At most ten blocking and ten other findings; the last of each kind sums up the rest."""
-    return [
-        *_cut([finding for finding in found if finding.blocks]),
-        *_cut([finding for finding in found if not finding.blocks]),
-    ]
+    chosen = []
+    for blocks in (True, False):
+        alike = [finding for finding in found if finding.blocks is blocks]
+        if len(alike) > _MAX_ANNOTATIONS:
+            rest = alike[_MAX_ANNOTATIONS - 1 :]
+            cases = len({case for finding in rest for case in finding.cases})
+            title = f"{len(rest)} more findings, {cases} cases"
+            titles = "\n".join(finding.title for finding in rest[:_MAX_ANNOTATIONS])
+            last = replace(rest[0], key="more", title=title, text=titles, file="", line=0)
+            alike = [*alike[: _MAX_ANNOTATIONS - 1], last]
+        chosen += alike
+    return chosen
 
 
-def _cut(found: list[GateFinding]) -> list[GateFinding]:
-    if len(found) <= _MAX_ANNOTATIONS:
-        return found
-    rest = found[_MAX_ANNOTATIONS - 1 :]
-    cases = len({case for finding in rest for case in finding.cases})
-    titles = "\n".join(finding.title for finding in rest[:_MAX_ANNOTATIONS])
-    title = f"{len(rest)} more findings, {cases} cases"
-    return [*found[: _MAX_ANNOTATIONS - 1], replace(rest[0], key="more", title=title, text=titles, file="", line=0)]
-
-
-def _data(text: str) -> str:
+def _escape_data(text: str) -> str:
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
+def _escape_property(text: str) -> str:
+    return _escape_data(text).replace(":", "%3A").replace(",", "%2C")
 
 
 def decision_to_json(decision: Decision) -> dict[str, Any]:
@@ -376,79 +374,49 @@ def decision_to_json(decision: Decision) -> dict[str, Any]:
         "lacking": decision.lacking,
         "isolated": decision.is_isolated,
         "transitions": {word.value: number for word, number in decision.transitions.items()},
-        "cases": [_change(change) for change in decision.changes],
-        "waivers": [_problem(problem) for problem in decision.problems],
-        "drift": [_drift(drift, blocks=decision.policy.strict_accuracy) for drift in decision.drifts],
+        "cases": [_change_to_json(change) for change in decision.changes],
+        "waivers": [
+            {
+                **_fields_to_json(problem.waiver, "case", "failure", "owner", "expires", "file", "line"),
+                "problem": problem.word,
+                "text": problem.text,
+            }
+            for problem in decision.problems
+        ],
+        "drift": [
+            {
+                **_fields_to_json(drift, "case", "output", "criterion", "before", "after", "factor", "limit"),
+                "blocks": decision.policy.strict_accuracy,
+            }
+            for drift in decision.drifts
+        ],
         "blocking_outliers": [change.case for change in decision.blocking_outliers],
         "performance": {
             "noise": performance.noise,
-            "shift": None if performance.shift is None else _ratio(performance.shift),
-            "cases": [_time(change, blocks=change.case in slow) for change in performance.changes],
+            "shift": None if performance.shift is None else _fields_to_json(performance.shift, "answer", *_RATIO),
+            "cases": [_time_to_json(change) | {"blocks": change.case in slow} for change in performance.changes],
         },
     }
 
 
-def _change(change: CaseChange) -> dict[str, Any]:
+def _change_to_json(change: CaseChange) -> dict[str, Any]:
     return {
-        "case": change.case,
-        "operator": change.operator,
-        "transition": change.transition.value,
-        "before": _word(change.before),
-        "now": _word(change.now),
-        "blocks": change.blocks,
-        "reason": change.reason,
-        "fingerprint": change.fingerprint,
-        **({"cause": change.cause, "headline": change.headline, "has_cause": change.has_cause} if change.cause else {}),
+        **_fields_to_json(change, "case", "operator", "transition", "before", "now", "blocks", "reason", "fingerprint"),
+        **(_fields_to_json(change, "cause", "headline", "has_cause") if change.cause else {}),
         "repro": change.repro,
         "waiver": None if change.waiver is None else f"{change.waiver.file}:{change.waiver.line}",
-        "outliers": change.outliers,
-        "outliers_before": change.outliers_before,
+        **_fields_to_json(change, "outliers", "outliers_before"),
     }
 
 
-def _word(outcome: Outcome | None) -> str | None:
-    return None if outcome is None else outcome.value
-
-
-def _problem(problem: WaiverProblem) -> dict[str, Any]:
-    waiver = problem.waiver
+def _time_to_json(change: TimeChange) -> dict[str, Any]:
     return {
-        "case": waiver.case,
-        "failure": waiver.failure,
-        "owner": waiver.owner,
-        "expires": waiver.expires.isoformat(),
-        "file": waiver.file,
-        "line": waiver.line,
-        "problem": problem.word,
-        "text": problem.text,
-    }
-
-
-def _drift(drift: Drift, *, blocks: bool) -> dict[str, Any]:
-    return {
-        "case": drift.case,
-        "output": drift.output,
-        "criterion": drift.criterion,
-        "before": drift.before,
-        "after": drift.after,
-        "factor": drift.factor,
-        "limit": drift.limit,
-        "blocks": blocks,
-    }
-
-
-def _time(change: TimeChange, *, blocks: bool) -> dict[str, Any]:
-    return {
-        "case": change.case,
-        "answer": change.answer.value,
-        "before_ns": change.before_ns,
-        "now_ns": change.now_ns,
-        **(_ratio(change.ratio) if change.ratio is not None else {"ratio": None, "low": None, "high": None}),
+        **_fields_to_json(change, "case", "answer", "before_ns", "now_ns"),
+        **(dict.fromkeys(_RATIO) if change.ratio is None else _fields_to_json(change.ratio, *_RATIO)),
         "needed_samples": change.needed,
         "reason": change.reason,
-        "blocks": blocks,
     }
 
 
-def _ratio(ratio: Ratio) -> dict[str, Any]:
-    return {"answer": ratio.answer.value, "ratio": ratio.ratio, "low": ratio.low, "high": ratio.high}
+def _fields_to_json(value: Value, *names: str) -> dict[str, Any]:
+    return {name: msgspec.to_builtins(getattr(value, name)) for name in names}
