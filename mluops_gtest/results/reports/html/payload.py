@@ -22,10 +22,9 @@ import msgspec
 from mluops_gtest.base.errors import ExitCode
 from mluops_gtest.base.text import is_plain, plain_values
 from mluops_gtest.core.call import Status
+from mluops_gtest.core.cause import format_reason
 from mluops_gtest.core.explanation import Explanation
 from mluops_gtest.core.outcome import GRAVEST_FIRST, Outcome
-from mluops_gtest.core.reasons import reason_of
-from mluops_gtest.core.reasons.arbitrated import arbitration_words
 from mluops_gtest.core.report import RunReport
 from mluops_gtest.core.result import (
     CaseInfo,
@@ -36,6 +35,7 @@ from mluops_gtest.core.result import (
     StressReading,
     TensorInfo,
     Worst,
+    format_arbitration,
     told_ulp,
 )
 from mluops_gtest.results.times import efficiency, timing_stats
@@ -172,7 +172,7 @@ _PLACES: Final = {outcome: place for place, outcome in enumerate(Outcome)}
 def listed(result: CaseResult, pool: Pool, lang: str) -> dict[str, Any]:
     """What the list, its filters and the overview need of every case."""
     # A leak is told beside a case that passes, too.
-    reason = reason_of(result.causes or filter(None, (result.leak,)), lang)
+    reason = format_reason(result.causes or filter(None, (result.leak,)), lang)
     return {
         "id": result.case,
         "op": pool.number(result.operator or "?"),
@@ -195,14 +195,14 @@ def opened(result: CaseResult, pool: Pool, lang: str) -> dict[str, Any]:
         "readings": [_reading(reading, pool) for reading in result.readings],
         "worst": None if result.worst is None else _worst(result.worst, pool),
         "elements": [_elements(seen, pool) for seen in result.elements],
-        "exact": [arbitration_words(found, lang) for found in result.arbitrated],
+        "exact": [format_arbitration(found, lang) for found in result.arbitrated],
         "stress": None if result.stress is None else _stress(result.stress),
         # What stands around the case's own name, so that lines which differ by it alone are one value.
         "repro": pool.number(tuple(result.repro.split(result.case))) if result.repro else None,
         "debug": pool.number(tuple(result.debug.split(result.case))) if result.debug else None,
         "notes": [*_host(result), *(shortened(note, _MAX_PRINTED) for note in result.notes)],
         "printed": shortened(result.output, _MAX_PRINTED),
-        "attempts": [[_PLACES[a.outcome], pool.number(reason_of(a.causes, lang))] for a in result.attempts],
+        "attempts": [[_PLACES[a.outcome], pool.number(format_reason(a.causes, lang))] for a in result.attempts],
         "profile": None if result.profile is None else profile_record(result.profile),
         **_info(result.info, pool),
     }
@@ -397,7 +397,7 @@ def cause_records(report: RunReport, lang: str) -> list[dict[str, Any]]:
     if not failing:
         return []
     # Late: the page of a run that passed needs none of it.
-    from mluops_gtest.core.reasons.explained import explanation_words, headline_words, support_words
+    from mluops_gtest.core.readings import format_explanation, format_headline, format_support
     from mluops_gtest.judging.groups import cause_groups
 
     groups = cause_groups(failing, report.results, report.shapes)
@@ -410,11 +410,11 @@ def cause_records(report: RunReport, lang: str) -> list[dict[str, Any]]:
         records.append(
             {
                 "mark": group.mark,
-                "head": headline_words(group.headline, lang),
-                "support": list(support_words(group.headline, lang)),
+                "head": format_headline(group.headline, lang),
+                "support": list(format_support(group.headline, lang)),
                 "rows": [result.case for result in group.members],
                 "case": case,
-                "example": explanation_words(example, lang),
+                "example": format_explanation(example, lang),
                 "dims": list(example.dims),
                 "map": None if seen is None else [seen.rows, seen.columns, seen.cells, seen.width],
             }
