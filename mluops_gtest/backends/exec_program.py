@@ -28,7 +28,7 @@ from mluops_gtest.backends.exec_backend import (
 from mluops_gtest.base.errors import BackendError
 from mluops_gtest.base.files import remove_tree
 from mluops_gtest.core.call import Crashed, Declined, OpCall, Status, TensorArg, Violated
-from mluops_gtest.core.cause import Cause, FileSize, ProgramDied, Told
+from mluops_gtest.core.cause import Cause, FileSize, LegacyReason, ProgramDied
 from mluops_gtest.core.tensor import Array
 
 
@@ -52,7 +52,7 @@ def take_outputs(call: OpCall, files: Mapping[str, Path], status: Status) -> Non
             if status is Status.SUCCESS and not idle:
                 found.append(FileSize(path.name, None, name, wanted))
         except UnreadableError as error:
-            found.append(Told(str(error)))
+            found.append(LegacyReason(str(error)))
     if found:
         raise Violated(*found)
 

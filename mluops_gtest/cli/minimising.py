@@ -197,10 +197,10 @@ def _headlines(result: CaseResult, operator: Operator) -> Iterator[str]:
     """What is wrong, where and how, where that could be found out."""
     if not result.explained:
         return
-    from mluops_gtest.core.reasons.explained import headline_words
+    from mluops_gtest.core.readings import format_headline
     from mluops_gtest.judging.groups import cause_groups
 
     shapes = shapes_of({operator.name: operator}, {result.operator})
     for group in cause_groups([result], [result], shapes):
         if group.headline is not None:
-            yield headline_words(group.headline)
+            yield format_headline(group.headline)

@@ -72,9 +72,9 @@ class Crashed(Exception):  # noqa: N818 - tells how the kernel ended, not a faul
 
 
 def _said(found: "Cause | str") -> str:
-    from mluops_gtest.core.reasons import reason_of  # late: whoever imports OpCall does not pay for it
+    from mluops_gtest.core.cause import format_reason  # late: whoever imports OpCall does not pay for it
 
-    return found if isinstance(found, str) else reason_of((found,))
+    return found if isinstance(found, str) else format_reason((found,))
 
 
 class Handle(Value):

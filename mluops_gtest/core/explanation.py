@@ -1,15 +1,16 @@
 """What is wrong with an output, as types: which elements, and how their values relate to the right ones.
 
-Made during the run, while the values are there; words are made in model/reasons, once per language. What cases have in
-common is found later, from all of them (see the package explain).
+Made during the run, while the values are there; a law carries its words in both languages. What cases have in common
+is found later, from all of them (see core/readings.py and judging/groups.py).
 """
 
 import math
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
 from mluops_gtest.base.frozen import snake_case
+from mluops_gtest.core.wording import Worded, Wording, union_of_kinds
 
 # Of one output by this version: enough to see what is meant, small enough for two thousand cases that fail.
 MAX_SAMPLES: Final = 24
@@ -84,72 +85,145 @@ class Where(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         return bool(self.axes) and not self.outside and all(axis.is_all for axis in self.axes)
 
 
-class _Law(msgspec.Struct, frozen=True, tag_field="law", tag=snake_case):
-    """How wrong values come about; equal ones are the same law."""
+class _Law(Worded, tag_field="law", tag=snake_case):
+    """How wrong values come about; equal ones are the same law. Of two that hold, the first one here says more."""
 
 
-class NeverWritten(_Law, frozen=True):
+def _narrowing(is_truncated: bool) -> Wording:
+    """How a value becomes narrower."""
+    return Wording("truncated", "截断") if is_truncated else Wording("rounded", "舍入")
+
+
+def _precision_zh(name: str) -> str:
+    return name.replace(" or ", " 或 ")
+
+
+def _moved(order: tuple[int, ...]) -> list[int]:
+    """The places that hold what belongs elsewhere."""
+    return [place for place, source in enumerate(order) if place != source]
+
+
+def _format_steps(by: int) -> Wording:
+    """A distance with its direction."""
+    return Wording(f"{abs(by)} {'further' if by > 0 else 'before'}", f"往{'后' if by > 0 else '前'} {abs(by)} 个位置")
+
+
+_SIDES: Final = {
+    "smaller": Wording("too small", "偏小"),
+    "larger": Wording("too large", "偏大"),
+    "nearer to zero": Wording("too near to zero", "绝对值偏小"),
+    "further from zero": Wording("too far from zero", "绝对值偏大"),
+}
+
+
+class NeverWritten(_Law):
     """They hold what was there before the call."""
 
+    en = "never written"
+    zh = "从未写入"
 
-class KeptPreset(_Law, frozen=True):
+
+class KeptPreset(_Law):
     """They hold what the caller preset."""
 
     value: int
 
+    en = "left at the preset {value}"
+    zh = "保持预置值 {value}"
 
-class TurnedNan(_Law, frozen=True):
+
+class TurnedNan(_Law):
     """NaN where a number belongs."""
 
+    en = "NaN"
+    zh = "为 NaN"
 
-class TurnedInfinite(_Law, frozen=True):
+
+class TurnedInfinite(_Law):
     """Infinite where a number belongs."""
 
+    en = "infinite"
+    zh = "为无穷"
 
-class TurnedZero(_Law, frozen=True):
+
+class TurnedZero(_Law):
     """0 where something else belongs."""
 
+    en = "zero"
+    zh = "为 0"
 
-class SaturatedAt(_Law, frozen=True):
+
+class SaturatedAt(_Law):
     """The right values lie beyond a limit, the wrong ones on it."""
 
     limit: str
 
+    en = "saturated at {limit}"
+    zh = "在 {limit} 处饱和"
 
-class TurnedConstant(_Law, frozen=True):
+
+class TurnedConstant(_Law):
     """One value everywhere."""
 
     value: str
 
-
-class Negated(_Law, frozen=True):
-    """The other sign."""
-
-
-class LostSign(_Law, frozen=True):
-    """The magnitude of the right value."""
+    en = "{value} throughout"
+    zh = "均为 {value}"
 
 
-class ScaledBy(_Law, frozen=True):
-    """The right value times a factor."""
-
-    factor: float
-
-
-class OffBy(_Law, frozen=True):
-    """The right value plus an amount."""
-
-    amount: float
-
-
-class WrappedTo(_Law, frozen=True):
+class WrappedTo(_Law):
     """The low bits of the right value, with a sign or without."""
 
     bits: int
     signed: bool
 
+    def en(self) -> str:
+        """A sign is not worth a word."""
+        return f"wrapped to {self.bits} bits{'' if self.signed else ' without a sign'}"
 
-class RoundedTo(_Law, frozen=True):
+    def zh(self) -> str:
+        """With a sign or without."""
+        return f"按 {self.bits} 位{'有' if self.signed else '无'}符号数回绕"
+
+
+class Negated(_Law):
+    """The other sign."""
+
+    en = "of the wrong sign"
+    zh = "符号相反"
+
+
+class LostSign(_Law):
+    """The magnitude of the right value."""
+
+    en = "without its sign"
+    zh = "丢失符号"
+
+
+class ScaledBy(_Law):
+    """The right value times a factor."""
+
+    factor: float
+
+    en = "scaled by {factor:.7g}"
+    zh = "为正确值的 {factor:.7g} 倍"
+
+
+class OffBy(_Law):
+    """The right value plus an amount."""
+
+    amount: float
+
+    def en(self) -> str:
+        """The amount, and on which side."""
+        return f"{abs(self.amount):.7g} too {'large' if self.amount > 0 else 'small'}"
+
+    def zh(self) -> str:
+        """The amount, and on which side."""
+        return f"偏{'大' if self.amount > 0 else '小'} {abs(self.amount):.7g}"
+
+
+class RoundedTo(_Law):
     """The right value rounded once to a narrower type; else what that type holds, further away than one rounding."""
 
     precision: str
@@ -157,112 +231,176 @@ class RoundedTo(_Law, frozen=True):
     # Towards zero, not to the nearest.
     is_truncated: bool = False
 
+    def en(self) -> str:
+        """The type, and how the values came to it."""
+        if self.once:
+            return f"{_narrowing(self.is_truncated).en} to {self.precision}"
+        return f"no more precise than {self.precision}, and one rounding does not explain all of it"
 
-class PermutedAlong(_Law, frozen=True):
+    def zh(self) -> str:
+        """The type, and how the values came to it."""
+        precision = _precision_zh(self.precision)
+        if self.once:
+            return f"被{_narrowing(self.is_truncated).zh}为 {precision}"
+        return f"只有 {precision} 的精度，且不能全由一次舍入解释"
+
+
+class PermutedAlong(_Law):
     """At index i of an axis stands what belongs to order[i]."""
 
     axis: int
     order: tuple[int, ...]
 
+    en = "wrong: indices {swapped[0]} and {swapped[1]} of axis {axis} are swapped"
+    zh = "沿轴 {axis} 的下标 {swapped[0]} 与 {swapped[1]} 互换"
 
-class RepeatedAlong(_Law, frozen=True):
+    @property
+    def swapped(self) -> list[int]:
+        """The indices that hold what belongs elsewhere."""
+        return _moved(self.order)
+
+
+class RepeatedAlong(_Law):
     """What belongs to one index of an axis stands at all of them."""
 
     axis: int
     index: int
 
+    en = "what belongs at index {index} of axis {axis}"
+    zh = "均为轴 {axis} 下标 {index} 处应有的值"
 
-class ReversedAlong(_Law, frozen=True):
+
+class ReversedAlong(_Law):
     """The right values from the last to the first."""
 
     axis: int
 
+    en = "reversed along axis {axis}"
+    zh = "沿轴 {axis} 颠倒"
 
-class LaidOut(_Law, frozen=True):
+
+class LaidOut(_Law):
     """The right values in the order in memory that they have with their axes in this order."""
 
     order: tuple[int, ...]
 
+    def en(self) -> str:
+        """Two axes that are swapped, else all axes."""
+        if len(moved := _moved(self.order)) == 2:
+            return f"laid out with the axes {moved[0]} and {moved[1]} swapped"
+        return f"laid out with the axes in the order {', '.join(map(str, self.order))}"
 
-class TakenFrom(_Law, frozen=True):
+    def zh(self) -> str:
+        """Two axes that are swapped, else all axes."""
+        if len(moved := _moved(self.order)) == 2:
+            return f"按轴 {moved[0]} 与轴 {moved[1]} 互换后的布局存放"
+        return f"按轴序 {', '.join(map(str, self.order))} 的布局存放"
+
+
+class TakenFrom(_Law):
     """The right value of another element: so many indices further along each axis."""
 
     offset: tuple[int, ...]
 
+    def en(self) -> str:
+        """The steps along each axis."""
+        steps = [f"{_format_steps(by).en} along axis {axis}" for axis, by in enumerate(self.offset) if by]
+        return f"the value that belongs {' and '.join(steps)}"
 
-class TakenFromFlat(_Law, frozen=True):
+    def zh(self) -> str:
+        """The steps along each axis."""
+        steps = [f"沿轴 {axis} {_format_steps(by).zh}" for axis, by in enumerate(self.offset) if by]
+        return f"为{'、'.join(steps)}处应有的值"
+
+
+class TakenFromFlat(_Law):
     """The right value of another element: so many elements further in memory."""
 
     offset: int
 
+    en = "the value that belongs {steps.en} in memory"
+    zh = "为内存中{steps.zh}处应有的值"
 
-class ReorderedAlong(_Law, frozen=True):
+    @property
+    def steps(self) -> Wording:
+        """The offset in words."""
+        return _format_steps(self.offset)
+
+
+class ReorderedAlong(_Law):
     """The right values of an axis in another order."""
 
     axis: int
 
-
-class BelongElsewhere(_Law, frozen=True):
-    """Right values of other elements, no one rule says which."""
-
-
-class MisplacedZeros(_Law, frozen=True):
-    """0 where something else belongs, and something else where 0 belongs."""
+    en = "in another order along axis {axis}"
+    zh = "沿轴 {axis} 的顺序不同"
 
 
-class AsIf(_Law, frozen=True):
+class AsIf(_Law):
     """What comes out by a mistake that the operator names, in its words."""
 
     mistake: str
 
+    en = "as if {mistake}"
+    zh = "与以下错误的结果一致：{mistake}"
 
-class RoundedInputs(_Law, frozen=True):
+
+class RoundedInputs(_Law):
     """What the reference makes of inputs that are rounded to a narrower type."""
 
     precision: str
     is_truncated: bool = False
 
+    def en(self) -> str:
+        """The type of the inputs."""
+        return f"as if the inputs were {_narrowing(self.is_truncated).en} to {self.precision}"
 
-class WithinUlp(_Law, frozen=True):
+    def zh(self) -> str:
+        """The type of the inputs."""
+        return f"与输入被{_narrowing(self.is_truncated).zh}为 {_precision_zh(self.precision)} 的结果一致"
+
+
+class BelongElsewhere(_Law):
+    """Right values of other elements, no one rule says which."""
+
+    en = "right values of other elements"
+    zh = "为其他元素的正确值"
+
+
+class MisplacedZeros(_Law):
+    """0 where something else belongs, and something else where 0 belongs."""
+
+    en = "zero, or not zero where 0 belongs"
+    zh = "为 0，或在应为 0 处不为 0"
+
+
+class WithinUlp(_Law):
     """No element is further from its right value than so many units in the last place: they differ by rounding."""
 
     ulp: int
 
+    en = "within {ulp} ulp of the baseline everywhere"
+    zh = "与基准相差不超过 {ulp} ulp"
 
-class OneSided(_Law, frozen=True):
+
+class OneSided(_Law):
     """All wrong values lie on one side of the right ones."""
 
     side: Literal["smaller", "larger", "nearer to zero", "further from zero"]
 
+    en = "{excess.en}"
+    zh = "{excess.zh}"
 
-Law = (
-    NeverWritten
-    | KeptPreset
-    | TurnedNan
-    | TurnedInfinite
-    | TurnedZero
-    | SaturatedAt
-    | TurnedConstant
-    | WrappedTo
-    | Negated
-    | LostSign
-    | ScaledBy
-    | OffBy
-    | RoundedTo
-    | PermutedAlong
-    | RepeatedAlong
-    | ReversedAlong
-    | LaidOut
-    | TakenFrom
-    | TakenFromFlat
-    | ReorderedAlong
-    | AsIf
-    | RoundedInputs
-    | BelongElsewhere
-    | MisplacedZeros
-    | WithinUlp
-    | OneSided
-)
+    @property
+    def excess(self) -> Wording:
+        """The side in words."""
+        return _SIDES[self.side]
+
+
+if TYPE_CHECKING:
+    Law = _Law
+else:
+    Law = union_of_kinds(_Law, globals().copy())
 
 
 class WrongSample(msgspec.Struct, frozen=True, gc=False):
@@ -328,19 +466,19 @@ class Explanation(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         return math.prod(self.dims)
 
     @property
-    def told(self) -> Fitted:
+    def best_fit(self) -> Fitted:
         """The law that chance does not explain, with its set; a set alone where there is no such law."""
         return next((one for one in self.fitted if one.sure), self.fitted[-1])
 
     @property
     def law(self) -> Law | None:
         """What can be said of the wrong values, at least of most; None where nothing simple holds."""
-        return self.told.law
+        return self.best_fit.law
 
     @property
     def is_certain(self) -> bool:
         """A law holds of all wrong elements, and chance does not explain it."""
-        return self.told.law is not None and self.told.lawful == self.wrong
+        return self.best_fit.law is not None and self.best_fit.lawful == self.wrong
 
     def holding(self, law: Law | None) -> Fitted | None:
         """How the law, or the set without one, fits; None where it does not hold of all wrong elements."""

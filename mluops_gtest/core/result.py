@@ -1,27 +1,26 @@
-"""Who is right where a backend and a baseline disagree, by the exact values of the disputed elements.
-
-What came out of one case.
-"""
+"""What came out of one case, and who is right where a backend and a baseline disagree."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal
 
 from msgspec import field
 
 from mluops_gtest.base.frozen import Value
+from mluops_gtest.base.text import counted
 from mluops_gtest.base.typed_files import Count
 from mluops_gtest.core.call import Status
 from mluops_gtest.core.case import Reseeded
-from mluops_gtest.core.cause import Cause, Exceeded, Leak, Told
+from mluops_gtest.core.cause import Cause, Exceeded, Leak, LegacyReason, format_reason, format_share
 from mluops_gtest.core.explanation import Explanation
 from mluops_gtest.core.outcome import Outcome
-from mluops_gtest.core.reasons import reason_of
-from mluops_gtest.core.reasons.english import share_words
+from mluops_gtest.core.wording import Wording
 
 # Of one output, the worst first.
 MAX_EXAMINED: Final = 1000
 MAX_EXAMPLES: Final = 5
+# Beyond this a distance in ulp says nothing but that the values have nothing to do with each other.
+MAX_ULP: Final = 10_000
 
 Side = Literal["baseline", "backend", "both", "neither"]
 
@@ -70,6 +69,62 @@ class Arbitration(Value):
     def baseline_wrong(self) -> int:
         """The elements at which the baseline is not what the document defines."""
         return self.backend + self.neither
+
+
+_RIGHT: Final[Mapping[Side, Wording]] = {
+    "baseline": Wording("the baseline is right at {}", "基准值正确的有 {} 个"),
+    "backend": Wording("the backend is right at {}", "后端正确的有 {} 个"),
+    "both": Wording("both are within what arithmetic allows at {}", "双方均在运算允许范围内的有 {} 个"),
+    "neither": Wording("neither is right at {}", "双方均错误的有 {} 个"),
+}
+_DISPUTED_ZH: Final = "{} 个有争议的元素"
+_WORST_DISPUTED: Final = Wording("the {0} worst of {1}", "{1}中最差的 {0} 个")
+_ARBITRATION: Final = Wording(
+    "{}, {}: {}; the backend is off by up to {}, the baseline by {}; {}is exactly {}, backend {}, baseline {}",
+    "{}，{}：{}；后端最大误差 {}，基准值最大误差 {}；{}精确值为 {}，后端为 {}，基准值为 {}",
+)
+_EXAMPLE: Final = Wording("[{}] ", "[{}] 的")
+_COMMA: Final = Wording(", ", "，")
+_OVER_ULP: Final = Wording("over {} ulp", "超过 {} ulp")
+
+
+def format_arbitration(found: Arbitration, lang: str = "en") -> str:
+    """How many disputed elements each side is right at, how far each is off at most, and an example."""
+    which = counted(found.disputed, "disputed element") if lang == "en" else _DISPUTED_ZH.format(found.disputed)
+    if found.disputed > found.examined:
+        which = _WORST_DISPUTED.format(lang, found.examined, which)
+    errors = (_format_error(found, side, lang) for side in ("backend", "baseline"))
+    one = found.examples[0]
+    place = _EXAMPLE.format(lang, ", ".join(map(str, one.index))) if one.index else "it " * (lang == "en")
+    values = (one.exact, one.backend, one.baseline)
+    return _ARBITRATION.format(lang, found.output, which, _format_sides([found], lang), *errors, place, *values)
+
+
+def summarize_arbitrations(arbitrations: Iterable[Arbitration]) -> str:
+    """All disputes of a run in a line."""
+    found = list(arbitrations)
+    examined = counted(sum(one.examined for one in found), "disputed element")
+    return f"{examined} of {counted(len(found), 'output')} recomputed exactly: {_format_sides(found, 'en')}"
+
+
+def _format_sides(found: Iterable[Arbitration], lang: str) -> str:
+    """At how many elements each side is right."""
+    counts = {side: sum(getattr(one, side) for one in found) for side in _RIGHT}
+    right = {side: count for side, count in counts.items() if count}
+    if lang == "en" and len(right) == 1:
+        ((side, count),) = right.items()
+        return _RIGHT[side].format(lang, "it" if count == 1 else f"all {count}")
+    return _COMMA.format(lang).join(_RIGHT[side].format(lang, count) for side, count in right.items())
+
+
+def _format_error(found: Arbitration, side: str, lang: str) -> str:
+    """By how much a side is off at most: absolutely and in ulp, or as a whole number."""
+    error, ulp = getattr(found, f"{side}_error"), getattr(found, f"{side}_ulp")
+    if not math.isfinite(error):
+        return "∞"
+    if not found.has_ulp:
+        return f"{error:.15g}"
+    return f"{error:.3g} ({_OVER_ULP.format(lang, MAX_ULP) if ulp > MAX_ULP else f'{ulp:.3g} ulp'})"
 
 
 class Reading(Value):
@@ -191,7 +246,7 @@ class Attempt(Value):
     @property
     def reason(self) -> str:
         """The causes in English."""
-        return reason_of(self.causes)
+        return format_reason(self.causes)
 
 
 class Profile(Value):
@@ -273,7 +328,7 @@ class CaseResult(Value):
     @property
     def reason(self) -> str:
         """The causes in English."""
-        return reason_of(self.causes)
+        return format_reason(self.causes)
 
     @property
     def outliers(self) -> int:
@@ -304,10 +359,6 @@ def _unproved(result: CaseResult) -> str:
     return ""
 
 
-# Beyond this a distance in ulp says nothing but that the values have nothing to do with each other.
-MAX_ULP: Final = 10_000
-
-
 def told_ulp(worst: Worst) -> int | None:
     """The largest distance in ulp where it says something: it is taken over finite pairs, and NaN or inf is worse."""
     finite = "n" not in f"{worst.evaluated}{worst.baseline}".lower()
@@ -320,13 +371,13 @@ def worst_words(result: CaseResult) -> str:
     if worst is None:
         return ""
     asked = [reading.threshold for reading in result.readings if reading.output == worst.output]
-    share = share_words(
+    share = format_share(
         worst.beyond, worst.unequal, worst.bits_unequal, worst.compared, equality=bool(asked) and min(asked) <= 0
     )
     ulp = told_ulp(worst)
     # Of the words of an earlier version nobody knows what they say; mostly it is this.
     told = any(
-        isinstance(cause, Told) or (isinstance(cause, Exceeded) and cause.output == worst.output)
+        isinstance(cause, LegacyReason) or (isinstance(cause, Exceeded) and cause.output == worst.output)
         for cause in result.causes
     )
     beside = ["" if told else share, "" if ulp is None else f"at most {ulp} ulp apart"]

@@ -1,7 +1,7 @@
 """A short name for a mistake: the same bug on the same case gives the same one, although values vary.
 
 It names no case, so that one bug seen by many cases groups them. Bump the version when the meaning changes: waivers
-and baselines hold fingerprints. The words here are hashed and never shown; they stay as they are whatever reasons say.
+and baselines hold fingerprints. The words here are hashed and never shown; they stay as they are whatever causes say.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ _EXCEPTION: Final = re.compile(r"([A-Za-z_]\w*): ")
 _VARYING: Final = re.compile(r"\S*/\S*|\b0x[0-9a-f]+\b|[-−+]?\b\d[\d.e+-]*\b", re.IGNORECASE)
 
 
-def fingerprinted(result: CaseResult) -> CaseResult:
+def with_fingerprint(result: CaseResult) -> CaseResult:
     """The result with its fingerprint, made of its outcome, statuses and causes; none where it is fine."""
     if not result.outcome.blocks or result.fingerprint:
         return result
@@ -125,9 +125,10 @@ def _ending(cause: c.Cause) -> str:
 
 
 def _shape(cause: c.Cause) -> str:
-    """A cause without its figures."""
-    made = _SHAPES.get(type(cause), type(cause).__name__)
-    return made.format(cause) if isinstance(made, str) else made(cause)
+    """A cause without its figures, in the words that its kind is hashed by."""
+    kind = str(cause.__struct_config__.tag)
+    words = _HASHED_WORDS.get(kind, kind.title().replace("_", ""))
+    return words.format(cause) if isinstance(words, str) else words(cause)
 
 
 def _overrun(cause: c.Overrun) -> str:
@@ -137,8 +138,8 @@ def _overrun(cause: c.Overrun) -> str:
 
 
 def _file_size(cause: c.FileSize) -> str:
-    found = "was not written (# bytes)" if cause.bytes is None else "holds # bytes"
-    return f"{cause.file} {found}; the buffer of {cause.output} has #"
+    content = "was not written (# bytes)" if cause.bytes is None else "holds # bytes"
+    return f"{cause.file} {content}; the buffer of {cause.output} has #"
 
 
 def _disturbed(cause: c.Disturbed) -> str:
@@ -146,33 +147,35 @@ def _disturbed(cause: c.Disturbed) -> str:
     return f"{late if cause.by == 'late answer' else 'the fork server was lost'} three times while this case ran"
 
 
-_SHAPES: Final[dict[type, str | Callable[[Any], str]]] = {
-    c.ContentError: "{0.text}",
-    c.Unreadable: "{0.case}: cannot be read: {0.text}.",
-    c.TooLarge: "{0.case}: does not fit into memory.",
-    c.Unwritable: "{0.text}",
-    c.Shortage: "this machine does not give the case what it needs: {0.exception}: {0.text}",
-    c.Bug: "a bug of mluops-test: {0.exception}: {0.text}",
-    c.Disturbed: _disturbed,
-    c.NoRoom: "no worker has room for the tensors of this case under the limits of this system",
-    c.Raised: "{0.exception}: {0.text}",
-    c.SupportsRaised: "supports({0.operator!r}) raised {0.exception}: {0.text}",
-    c.BadAnswer: "{0.text}",
-    c.ProtocolBroken: "the worker did not answer as agreed: {0.text}",
-    c.Killed: "killed by signal #",
-    c.Overrun: _overrun,
-    c.InputChanged: "changed the input {0.input} (element #)",
-    c.HostArrayChanged: "changed the host array {0.array}",
-    c.PageWritten: "wrote to {0.tensor}, which is a descriptor without data",
-    c.FileSize: _file_size,
-    c.QueryStatus: "{0.function} answered {0.answered}, expected {0.expected}",
-    c.Refusals: lambda cause: "; ".join(cause.texts),
-    c.NotReproducible: lambda cause: f"not reproducible: run # differs from run # in {', '.join(cause.outputs)}",
-    c.StillWritten: "the call returned while something still wrote to {0.output}",
-    c.NoCriterion: "{0.output} has no criterion for {0.dtype}",
-    c.NotJudged: "{0.output} was compared, but no criterion could be judged on it",
-    c.ConstantBaseline: "the baseline of {0.output} is constant, so agreement proves nothing",
-    c.ComparedWithItself: "the reference was compared with itself (device CPU: no stored baseline)",
-    c.NothingCompared: "nothing was compared",
-    c.Told: "{0.text}",
+# Kind → what of it is hashed. Never edited: a cause may be reworded and renamed, its fingerprint stays. A kind without
+# a row is hashed by its name, so that a new one needs none.
+_HASHED_WORDS: Final[dict[str, str | Callable[[Any], str]]] = {
+    "content_error": "{0.text}",
+    "unreadable": "{0.case}: cannot be read: {0.text}.",
+    "too_large": "{0.case}: does not fit into memory.",
+    "unwritable": "{0.text}",
+    "shortage": "this machine does not give the case what it needs: {0.exception}: {0.text}",
+    "bug": "a bug of mluops-test: {0.exception}: {0.text}",
+    "disturbed": _disturbed,
+    "no_room": "no worker has room for the tensors of this case under the limits of this system",
+    "raised": "{0.exception}: {0.text}",
+    "supports_raised": "supports({0.operator!r}) raised {0.exception}: {0.text}",
+    "bad_answer": "{0.text}",
+    "protocol_broken": "the worker did not answer as agreed: {0.text}",
+    "killed": "killed by signal #",
+    "overrun": _overrun,
+    "input_changed": "changed the input {0.input} (element #)",
+    "host_array_changed": "changed the host array {0.array}",
+    "page_written": "wrote to {0.tensor}, which is a descriptor without data",
+    "file_size": _file_size,
+    "query_status": "{0.function} answered {0.answered}, expected {0.expected}",
+    "refusals": lambda cause: "; ".join(cause.texts),
+    "not_reproducible": lambda cause: f"not reproducible: run # differs from run # in {', '.join(cause.outputs)}",
+    "still_written": "the call returned while something still wrote to {0.output}",
+    "no_criterion": "{0.output} has no criterion for {0.dtype}",
+    "not_judged": "{0.output} was compared, but no criterion could be judged on it",
+    "constant_baseline": "the baseline of {0.output} is constant, so agreement proves nothing",
+    "compared_with_itself": "the reference was compared with itself (device CPU: no stored baseline)",
+    "nothing_compared": "nothing was compared",
+    "told": "{0.text}",
 }

@@ -6,7 +6,7 @@ Failures by what causes them: cases of one operator with the same law of wrong v
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, get_args
 
 import msgspec
 from msgspec.structs import replace
@@ -300,7 +300,7 @@ def _rank(law: Law | None) -> int:
     return -_ORDER[type(law)] if law is not None else -len(_ORDER)
 
 
-_ORDER: Final = {law: place for place, law in enumerate(Law.__args__)}
+_ORDER: Final = {law: place for place, law in enumerate(get_args(Law))}
 
 
 def _group(operator: str, cause: _Cause, everything: Sequence[CaseResult], shapes: Mapping[str, str]) -> CauseGroup:

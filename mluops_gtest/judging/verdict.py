@@ -24,18 +24,17 @@ from mluops_gtest.core import cause
 from mluops_gtest.core.binding import owned_rows, proves_little
 from mluops_gtest.core.buffers import pattern_of, places_holding, places_touched
 from mluops_gtest.core.case import Case
-from mluops_gtest.core.cause import BeyondBound, Cause, Excess, Places
+from mluops_gtest.core.cause import BeyondBound, Cause, Excess, Places, format_reason
 from mluops_gtest.core.explanation import Explanation
 from mluops_gtest.core.operator import CheckVerdict, Operator, OutputSpec
 from mluops_gtest.core.outcome import Outcome
-from mluops_gtest.core.reasons import reason_of
 from mluops_gtest.core.result import Arbitration, CaseResult, ElementReading, Profile, Reading, Worst
 from mluops_gtest.core.tensor import Array, Criterion, CriterionKind, DType, Tensor, exact
 from mluops_gtest.judging.blocks import value_text
 from mluops_gtest.judging.criteria import Comparison, allowed_error, compare, count_beyond, judge, judge_finite
 from mluops_gtest.judging.elementwise import ElementErrors
 from mluops_gtest.judging.elementwise_check import Expectation, SecondLook
-from mluops_gtest.judging.fingerprint import fingerprinted
+from mluops_gtest.judging.fingerprint import with_fingerprint
 from mluops_gtest.judging.profile import profile_of
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ def not_loaded(case: str, operator: str, tags: tuple[str, ...], error: Exception
             result = replace(blank, causes=(cause.TooLarge(case),))
         case _:
             result = not_judged(replace(blank, content_error=False), error)
-    return fingerprinted(result)
+    return with_fingerprint(result)
 
 
 def not_judged(blank: CaseResult, error: BaseException) -> CaseResult:
@@ -148,7 +147,7 @@ class Judgement:
         if len(names) == len(self.constant):
             self.suspicions.extend(cause.ConstantBaseline(name) for name in names)
         else:
-            self.notes.extend(f"{reason_of((cause.ConstantBaseline(name),))}; other outputs vary" for name in names)
+            self.notes.extend(f"{format_reason((cause.ConstantBaseline(name),))}; other outputs vary" for name in names)
 
     def compare_scalars(
         self,
@@ -180,7 +179,7 @@ def _scalar_explained(name: str, got: int, value: int) -> Explanation:
 
 def judged(result: CaseResult, judgement: Judgement) -> CaseResult:
     """The result with what was found, and with its fingerprint."""
-    return fingerprinted(replace(result, **found_by(judgement, result.notes)))
+    return with_fingerprint(replace(result, **found_by(judgement, result.notes)))
 
 
 def found_by(judgement: Judgement, notes: tuple[str, ...]) -> dict[str, Any]:
@@ -339,7 +338,7 @@ def _judge_output(
         if bitwise:
             judgement.failures.append(found)
         else:
-            judgement.notes.append(reason_of((found,)))
+            judgement.notes.append(format_reason((found,)))
     if expectation.degenerate is None and tensor.id not in operator.counts:
         judgement.constant[tensor.id] = proves_little(tensor, operator, expectation.counts)
     let_go(baseline)
@@ -397,7 +396,7 @@ def _look_again(judgement: Judgement, reading: ElementReading, found: BeyondBoun
     if reading.beyond and decides:
         judgement.failures.append(found)
     elif reading.beyond:
-        judgement.notes.append(reason_of((found,)))
+        judgement.notes.append(format_reason((found,)))
     return reading.beyond > 0
 
 

@@ -415,14 +415,14 @@ def _causes_by_case(report: RunReport) -> tuple[dict[str, dict[str, Any]], set[s
     if not any(result.explained for result in failing):
         return {}, set()
     # Late: results that are fine need none of it.
-    from mluops_gtest.core.reasons.explained import headline_words
+    from mluops_gtest.core.readings import format_headline
     from mluops_gtest.judging.groups import cause_groups
 
     known: dict[str, dict[str, Any]] = {}
     vague = set()
     for group in cause_groups(failing, report.results, report.shapes):
         if group.headline is not None:
-            words, placed = headline_words(group.headline), group.placed_law
+            words, placed = format_headline(group.headline), group.placed_law
             showing = {result.case for result in group.examples}
             for result in group.members:
                 known[result.case] = {

@@ -268,12 +268,12 @@ def write_causes(folder: Path, report: RunReport) -> None:
 
 
 def _summarise(group: "CauseGroup") -> CauseSummary:
-    from mluops_gtest.core.reasons.explained import headline_parts, headline_words
+    from mluops_gtest.core.readings import format_headline, format_headline_parts
 
     head, example = group.headline, group.example
     operator, outcome = group.operator or "several operators", example.outcome.value
-    words = f"{operator}: {outcome}: {example.reason}" if head is None else headline_words(head)
-    place, law_words, condition = ("", "", "") if head is None else headline_parts(head)
+    words = f"{operator}: {outcome}: {example.reason}" if head is None else format_headline(head)
+    place, law_words, condition = ("", "", "") if head is None else format_headline_parts(head)
     samples = [s for one in example.explained if head is not None and one.output == head.output for s in one.samples]
     return CauseSummary(
         id=_shorten(group.mark),

@@ -28,9 +28,7 @@ from mluops_gtest.core.binding import checked_seconds, short
 from mluops_gtest.core.buffers import Arena
 from mluops_gtest.core.call import Crashed, Declined, OpCall, QueryAnswer, Status, Violated
 from mluops_gtest.core.case import Backend, OfferedBackend
-from mluops_gtest.core.cause import Cause, DeviceLost, Disturbed, RunLost
-from mluops_gtest.core.reasons import reason_of
-from mluops_gtest.core.reasons.english import DISTURBANCES
+from mluops_gtest.core.cause import DISTURBANCES, Cause, DeviceLost, Disturbed, RunLost, format_reason
 from mluops_gtest.core.tensor import WorkingPrecision
 
 if TYPE_CHECKING:
@@ -114,7 +112,7 @@ class Reply(Value):
     @property
     def reason(self) -> str:
         """The causes in English."""
-        return reason_of(self.causes)
+        return format_reason(self.causes)
 
 
 def reply_of(backend: OfferedBackend, call: OpCall, *, empty: bool = False) -> Reply:
@@ -155,7 +153,7 @@ def failed_reply(error: BaseException, call: OpCall, asked: Literal["", "workspa
 
 def _typed(found: Cause | str) -> Cause:
     """What a backend found itself; its own words may be endless."""
-    return cause.Told(cut_text(found, _MAX_REASON)) if isinstance(found, str) else found
+    return cause.LegacyReason(cut_text(found, _MAX_REASON)) if isinstance(found, str) else found
 
 
 def told(error: BaseException) -> str:
@@ -219,7 +217,7 @@ class LostDeviceError(Exception):
     """The backend can no longer be reached on this device; its cases go to the others."""
 
     def __init__(self, cause: DeviceLost | RunLost) -> None:
-        super().__init__(reason_of((cause,)))
+        super().__init__(format_reason((cause,)))
         self.cause = cause
 
 
@@ -227,7 +225,7 @@ class DisturbedError(Exception):
     """The call was cut short by something that is not its own doing; it is made again from fresh buffers."""
 
     def __init__(self, by: Literal["late answer", "fork server"]) -> None:
-        super().__init__(DISTURBANCES[by])
+        super().__init__(DISTURBANCES[by].en)
         self.cause = Disturbed(by)
 
 

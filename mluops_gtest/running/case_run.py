@@ -27,7 +27,7 @@ from mluops_gtest.core.operator import Operator
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import Attempt, CaseResult
 from mluops_gtest.judging.elementwise_check import Expectation, SecondLook, expectation_of
-from mluops_gtest.judging.fingerprint import fingerprint, fingerprinted
+from mluops_gtest.judging.fingerprint import fingerprint, with_fingerprint
 from mluops_gtest.judging.verdict import not_judged
 from mluops_gtest.running.caller import Caller, DisturbedError, LostDeviceError, Reply, undisturbed
 from mluops_gtest.running.guarded_call import GuardedCall, Task, verdict
@@ -137,7 +137,7 @@ def _still_written(caller: Caller, result: CaseResult, output: str) -> CaseResul
     """Figures and explanations of such outputs are those of one moment."""
     caller.settle(give_up=True)
     failed = replace(result, outcome=Outcome.FAILED, causes=(StillWritten(output),), explained=(), worst=None)
-    return fingerprinted(failed)
+    return with_fingerprint(failed)
 
 
 T = TypeVar("T")
@@ -198,7 +198,7 @@ class Executor:
 
     def execute(self, case: Case, operator: Operator | None) -> CaseResult:
         """The verdict on one case; never raises for what the case or the backend does."""
-        return run_with_retries(lambda: fingerprinted(self._undisturbed(case, operator)), self.options.reruns)
+        return run_with_retries(lambda: with_fingerprint(self._undisturbed(case, operator)), self.options.reruns)
 
     def _undisturbed(self, case: Case, operator: Operator | None) -> CaseResult:
         try:

@@ -24,7 +24,7 @@ from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.core.tensor import Array, Tensor
 from mluops_gtest.judging.elementwise_check import Expectation, SecondLook
-from mluops_gtest.judging.fingerprint import fingerprinted
+from mluops_gtest.judging.fingerprint import with_fingerprint
 from mluops_gtest.judging.verdict import found_by, judge_untouched, judge_values
 from mluops_gtest.running.caller import Caller, Ending, Reply
 
@@ -266,7 +266,7 @@ def verdict(
         judgement.notes.append("baseline recomputed with the reference (device CPU)")
         if is_reference:
             judgement.suspicions.append(cause.ComparedWithItself())
-    found = fingerprinted(answered(**found_by(judgement, notes)))
+    found = with_fingerprint(answered(**found_by(judgement, notes)))
     if not judgement.arbitrated:
         return found
     from mluops_gtest.judging.arbitration import with_arbitration

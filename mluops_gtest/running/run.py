@@ -38,7 +38,7 @@ from mluops_gtest.core.report import (
     RunStarted,
 )
 from mluops_gtest.core.result import CaseResult
-from mluops_gtest.judging.fingerprint import fingerprinted
+from mluops_gtest.judging.fingerprint import with_fingerprint
 from mluops_gtest.judging.verdict import not_judged, not_loaded
 from mluops_gtest.running.caller import Caller, LostDeviceError, ThreadsCaller
 from mluops_gtest.running.case_run import Executor, Options
@@ -127,7 +127,7 @@ def _without_map(explained: tuple[Explanation, ...]) -> tuple[Explanation, ...]:
 def _told_alone(explained: tuple[Explanation, ...]) -> tuple[Explanation, ...]:
     """Without the laws and sets that hold besides what is told."""
     return tuple(
-        msgspec.structs.replace(one, fitted=(msgspec.structs.replace(one.told, also=()),)) for one in explained
+        msgspec.structs.replace(one, fitted=(msgspec.structs.replace(one.best_fit, also=()),)) for one in explained
     )
 
 
@@ -360,7 +360,7 @@ def run_lanes(
         if planned.id not in store:
             why = cause.Interrupted() if interrupted else lanes.lost or cause.StoppedAtFailure()
             not_run = CaseResult(planned.id, planned.operator, planned.tags, Outcome.NOT_RUN, causes=(why,))
-            tell(CaseFinished(with_commands(fingerprinted(not_run), context)))
+            tell(CaseFinished(with_commands(with_fingerprint(not_run), context)))
     report = RunReport(
         tool_version=context.tool_version,
         backend=context.backend,
@@ -436,7 +436,7 @@ class CaseLane(Value):
             raise
         except Exception as error:
             blank = CaseResult(planned.id, planned.operator, planned.tags, Outcome.ERROR)
-            return fingerprinted(not_judged(blank, error))
+            return with_fingerprint(not_judged(blank, error))
 
 
 def with_commands(result: CaseResult, context: RunContext) -> CaseResult:

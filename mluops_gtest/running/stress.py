@@ -15,12 +15,11 @@ from msgspec.structs import replace
 
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.core.case import Case
-from mluops_gtest.core.cause import Leak, UnderStress
+from mluops_gtest.core.cause import Leak, UnderStress, format_reason
 from mluops_gtest.core.operator import Operator
 from mluops_gtest.core.outcome import Outcome
-from mluops_gtest.core.reasons import reason_of
 from mluops_gtest.core.result import CaseResult, StressReading, ThreadsReading
-from mluops_gtest.judging.fingerprint import fingerprint, fingerprinted
+from mluops_gtest.judging.fingerprint import fingerprint, with_fingerprint
 from mluops_gtest.running.caller import DisturbedError, ThreadsCaller
 from mluops_gtest.running.case_run import Executor, Options
 from mluops_gtest.running.guarded_call import GuardedCall
@@ -178,9 +177,9 @@ class LeakWatch:
         if leak is None:
             return result
         if not executor.options.fail_on_leak:
-            return replace(result, leak=leak, notes=(*result.notes, reason_of((leak,))))
+            return replace(result, leak=leak, notes=(*result.notes, format_reason((leak,))))
         outcome = Outcome.MEMORY if result.outcome is Outcome.PASSED else result.outcome
-        return fingerprinted(replace(result, outcome=outcome, leak=leak, causes=(*result.causes, leak)))
+        return with_fingerprint(replace(result, outcome=outcome, leak=leak, causes=(*result.causes, leak)))
 
 
 def _leak(executor: "Executor | StressedExecutor", case: Case, operator: Operator) -> Leak | None:

@@ -23,7 +23,7 @@ from mluops_gtest.core.case import Case, CaseSource
 from mluops_gtest.core.operator import Operator
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import CaseResult, Perf
-from mluops_gtest.judging.fingerprint import fingerprinted
+from mluops_gtest.judging.fingerprint import with_fingerprint
 from mluops_gtest.judging.verdict import not_loaded, traceback_of
 from mluops_gtest.results.statistics import TimedPair
 from mluops_gtest.running.caller import DisturbedError, Ending, LostDeviceError, Reply, undisturbed
@@ -188,7 +188,7 @@ class TimedCase:
         blank = replace(
             self._passed, outcome=Outcome.SKIPPED, notes=self._task.case.notes, readings=(), worst=None, profile=None
         )
-        result = fingerprinted(self._executor.judged(replace(self._task, blank=blank), self._run, samples.last))
+        result = with_fingerprint(self._executor.judged(replace(self._task, blank=blank), self._run, samples.last))
         if result.outcome is not Outcome.PASSED:
             return replace(result, causes=(cause.AfterTimedCalls(len(samples.interface_ns)), *result.causes))
         perf = replace(samples.perf(self._run.workspace_bytes), overhead_ns=self._overhead_ns)

@@ -11,11 +11,10 @@ from typing import Final, Protocol
 
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.core.case import Case
-from mluops_gtest.core.cause import Cause, WorkerLost
+from mluops_gtest.core.cause import Cause, WorkerLost, format_reason
 from mluops_gtest.core.operator import Operator, Reduction
 from mluops_gtest.core.outcome import Outcome
-from mluops_gtest.core.reasons import reason_of
-from mluops_gtest.core.reasons.explained import headline_words
+from mluops_gtest.core.readings import format_headline
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.judging.groups import cause_groups
 from mluops_gtest.judging.verdict import not_loaded
@@ -169,8 +168,8 @@ def headline_of(failing: Sequence[CaseResult], everything: Sequence[CaseResult],
     shapes = {operator.name: {spec.id: spec.shape for spec in operator.tensors}}
     group = cause_groups(failing, everything, shapes)[0]
     if group.headline is not None:
-        return headline_words(group.headline)
-    return f"{operator.name}: {group.example.outcome.words['en']}: {reason_of(group.example.causes)}"
+        return format_headline(group.headline)
+    return f"{operator.name}: {group.example.outcome.words['en']}: {format_reason(group.example.causes)}"
 
 
 # Results that headlines rest on, per operator: those that pass, and those of one cause.

@@ -65,7 +65,7 @@ class FailureCause(Value):
 
 def can_be_minimised(result: CaseResult) -> bool:
     """The backend did something wrong that a smaller case may show as well."""
-    is_innocent = any(isinstance(cause, c.NotItsFault | c.NotAsked) for cause in result.causes)
+    is_innocent = any(isinstance(cause, c.External) for cause in result.causes)
     return result.outcome.fails and not result.content_error and not result.bug and not is_innocent
 
 

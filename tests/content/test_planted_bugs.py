@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from mluops_gtest.core.reasons.explained import headline_words
+from mluops_gtest.core.readings import format_headline
 from tests.support.planted_bugs import BUGS
 from tests.support.planted_run import PlantedRuns, groups_of
 
@@ -27,7 +27,7 @@ def heads(report, share=MOST):
     for group in groups_of(report):
         assert group.headline is not None, group.example.reason
         if left > 0:
-            words.append(_SUPPORT.sub("", headline_words(group.headline)))
+            words.append(_SUPPORT.sub("", format_headline(group.headline)))
         left -= len(group.members)
     return words
 

@@ -14,7 +14,7 @@ from mluops_gtest.catalog.selection import Selected
 from mluops_gtest.catalog.source import StoredCases
 from mluops_gtest.core.explanation import AsIf, RoundedInputs
 from mluops_gtest.core.operator_parts import MUTANTS
-from mluops_gtest.core.reasons.explained import explanation_words
+from mluops_gtest.core.readings import format_explanation
 from mluops_gtest.running.caller import InlineCaller
 from mluops_gtest.running.case_run import Executor, Options
 from tests.support.planted_run import Spoiled
@@ -409,5 +409,5 @@ def test_a_wrong_number_of_sites_comes_before_what_follows_from_it(catalogue):
     assert next(one.output for one in result.explained) == "num_act_out"
     assert len(result.explained) > 1
     sites = int(result.explained[0].samples[0].baseline)
-    assert explanation_words(result.explained[0]) == f"num_act_out is {sites - 1} instead of {sites}"
+    assert format_explanation(result.explained[0]) == f"num_act_out is {sites - 1} instead of {sites}"
     assert result.reason.startswith("num_act_out")

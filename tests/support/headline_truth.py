@@ -16,7 +16,7 @@ from mluops_gtest.core.binding import bind_values
 from mluops_gtest.core.call import Status
 from mluops_gtest.core.operator_parts import MUTANTS
 from mluops_gtest.core.outcome import Outcome
-from mluops_gtest.core.reasons.explained import headline_words, support_words
+from mluops_gtest.core.readings import format_headline, format_support
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.judging import explaining
 from mluops_gtest.judging.groups import cause_groups
@@ -104,7 +104,7 @@ class Truth:
         groups, shapes = self.groups(name, tried)
         groups = [group for group in groups if group.headline is not None]
         for group in groups:
-            said = f"{backend.name}: {headline_words(group.headline)}"
+            said = f"{backend.name}: {format_headline(group.headline)}"
             for why in (*self._wrong_values(group, tried), *wrong_rules(group, tried.results, shapes)):
                 falsehoods.append(f"{said}: {why}")
         return [group.headline for group in groups]
@@ -276,7 +276,7 @@ def wrong_rules(group, results, shapes):
     """What a "when" line says of cases that do otherwise."""
     results = [one for one in results if one.outcome.was_called and one.expected_status is Status.SUCCESS]
     members = {one.case for one in group.members}
-    for rule, words in zip(group.headline.rules, support_words(group.headline), strict=True):
+    for rule, words in zip(group.headline.rules, format_support(group.headline), strict=True):
         kept = [
             all(_keeps(one, value_of(one.feature, case.info, shapes)) for one in rule.conditions) for case in results
         ]

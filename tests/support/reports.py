@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from mluops_gtest.core.call import Status
-from mluops_gtest.core.cause import Told
+from mluops_gtest.core.cause import LegacyReason
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.report import RunReport
 from mluops_gtest.core.result import CaseInfo, CaseResult, Reading, TensorInfo
@@ -13,9 +13,9 @@ from mluops_gtest.results.writer import write_results
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 
-def told(words: str) -> tuple[Told, ...]:
+def told(words: str) -> tuple[LegacyReason, ...]:
     """The causes of a result that has words alone."""
-    return (Told(words),) if words else ()
+    return (LegacyReason(words),) if words else ()
 
 
 def golden_report() -> RunReport:

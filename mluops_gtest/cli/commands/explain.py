@@ -9,9 +9,9 @@ import click
 from mluops_gtest.base.gc_tuning import no_garbage_collection
 from mluops_gtest.base.text import counted
 from mluops_gtest.cli.options import lang_option
+from mluops_gtest.core.cause import format_reason
 from mluops_gtest.core.explanation import Explanation, WrongMap
-from mluops_gtest.core.reasons import reason_of
-from mluops_gtest.core.reasons.explained import explanation_words, headline_words, support_words
+from mluops_gtest.core.readings import format_explanation, format_headline, format_support
 from mluops_gtest.core.report import RunReport
 from mluops_gtest.judging.groups import CauseGroup, cause_groups
 from mluops_gtest.results.reports.text import escape
@@ -61,10 +61,10 @@ def _group(group: CauseGroup, lang: str) -> Iterator[str]:
         outcome = group.example.outcome
         operator = escape(group.operator) or _said(lang, "several operators")
         yield f"[bold]{operator}: {outcome.value if lang == 'en' else outcome.words[lang]}[/]"
-        yield f"  {escape(reason_of(group.example.causes, lang))}"
+        yield f"  {escape(format_reason(group.example.causes, lang))}"
     else:
-        yield f"[bold]{escape(headline_words(group.headline, lang))}[/]"
-        yield from (f"  {escape(words)}" for words in support_words(group.headline, lang))
+        yield f"[bold]{escape(format_headline(group.headline, lang))}[/]"
+        yield from (f"  {escape(words)}" for words in format_support(group.headline, lang))
         yield f"  {_said(lang, 'cause: {}', group.mark)}"
     names = [escape(result.case) for result in group.members]
     listed = ", ".join(names[:_MAX_NAMES])
@@ -78,7 +78,7 @@ def _group(group: CauseGroup, lang: str) -> Iterator[str]:
 
 
 def _example(case: str, explanation: Explanation, lang: str) -> Iterator[str]:
-    yield f"  {_said(lang, 'in {}: {}', case, escape(explanation_words(explanation, lang)))}"
+    yield f"  {_said(lang, 'in {}: {}', case, escape(format_explanation(explanation, lang)))}"
     for sample in explanation.samples[:_MAX_SAMPLES]:
         place = f"{explanation.output}{list(sample.index)}" if sample.index else explanation.output
         told = escape(place), escape(sample.evaluated), escape(sample.baseline)

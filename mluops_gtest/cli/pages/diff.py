@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 from rich.table import Table
 
-from mluops_gtest.core.reasons.english import share_words
+from mluops_gtest.core.cause import format_share
 from mluops_gtest.core.result import CaseResult, Profile
 from mluops_gtest.core.tensor import Array, DType
 from mluops_gtest.judging.blocks import value_text
@@ -60,7 +60,7 @@ def _output(pair: OutputPair, number: int, width: int) -> Iterator[Table | str]:
         return
     threshold = allowed_error(pair.criteria)
     beyond = count_beyond(got, expected, desc.dtype, threshold) if threshold else comparison.unequal
-    share = share_words(
+    share = format_share(
         beyond, comparison.unequal, comparison.bits_unequal, comparison.compared, equality=threshold == 0
     )
     yield f"{head}: {escape(share)}"

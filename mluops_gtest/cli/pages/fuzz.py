@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.table import Table
 
 from mluops_gtest.base.text import counted
-from mluops_gtest.core.reasons import reason_of
+from mluops_gtest.core.cause import format_reason
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.results.reports.text import escape
 from mluops_gtest.search.fuzz import HuntReport, NewCause, is_failure
@@ -28,7 +28,7 @@ def fuzz_page(report: HuntReport, repro: tuple[str, ...], folder: Path) -> Itera
     for operator, reason in report.skipped.items():
         yield f"skipped: {escape(operator)}: {escape(reason)}"
     if report.lost is not None:
-        yield f"[bold red]lost[/]  {escape(reason_of((report.lost,)))}"
+        yield f"[bold red]lost[/]  {escape(format_reason((report.lost,)))}"
     yield _closing(report, len(still), folder)
 
 

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from mluops_gtest.base.errors import ExitCode
 from mluops_gtest.catalog.root import BUILTIN, recorded_roots
+from mluops_gtest.core.cause import format_reason
 from mluops_gtest.core.outcome import DRIFT_FACTOR, Outcome
-from mluops_gtest.core.reasons import reason_of
 from mluops_gtest.core.report import RunReport, TalliedResults
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.results.reports.markdown_summary import (
@@ -151,12 +151,16 @@ def _problems(report: RunReport, say: Words) -> Iterator[str]:
     if not blocking:
         return
     # Late: the report of a run that passed needs none of it.
-    from mluops_gtest.core.reasons.explained import headline_words
+    from mluops_gtest.core.readings import format_headline
     from mluops_gtest.judging.groups import cause_groups
 
     for group in cause_groups(blocking, report.results, report.shapes):
         first, language = group.example, say("language")
-        why = reason_of(first.causes, language) if group.headline is None else headline_words(group.headline, language)
+        why = (
+            format_reason(first.causes, language)
+            if group.headline is None
+            else format_headline(group.headline, language)
+        )
         operators = say("comma").join(code(name) for name in sorted({result.operator for result in group.members}))
         words = {"operator": operators, "outcome": say(f"outcome_{first.outcome.value}"), "cases": len(group.members)}
         facts = [("problem_cases", name_first([result.case for result in group.members], _MAX_OF_GROUP, say))]
@@ -170,9 +174,9 @@ def _problems(report: RunReport, say: Words) -> Iterator[str]:
 def _arbitrated(result: CaseResult, language: str) -> Iterator[str]:
     """Who is right about the outputs in dispute."""
     if result.arbitrated:
-        from mluops_gtest.core.reasons.arbitrated import arbitration_words
+        from mluops_gtest.core.result import format_arbitration
 
-        yield from (arbitration_words(found, language) for found in result.arbitrated)
+        yield from (format_arbitration(found, language) for found in result.arbitrated)
 
 
 def _slow(result: CaseResult, share: Efficiency, say: Words) -> str:
@@ -203,10 +207,10 @@ def _remarks(report: RunReport, say: Words) -> Iterator[str]:
         )
     for result in report.results:
         if result.leak is not None and not result.outcome.blocks:
-            yield say("leak", case=code(result.case), words=reason_of((result.leak,), say("language")))
+            yield say("leak", case=code(result.case), words=format_reason((result.leak,), say("language")))
     for outcome, key in ((Outcome.SKIPPED, "skipped"), (Outcome.XFAILED, "waived")):
         left_out = (result for result in report.results if result.outcome is outcome)
-        reasons = Counter(reason_of(result.causes, say("language")) for result in left_out)
+        reasons = Counter(format_reason(result.causes, say("language")) for result in left_out)
         for reason, count in sorted(reasons.items(), key=lambda item: (-item[1], item[0])):
             yield say(key, cases=count, reason=text(reason) or say("none"))
 

@@ -10,7 +10,7 @@ from mluops_gtest.base.text import counted, plain_line
 from mluops_gtest.core.case import Case
 from mluops_gtest.core.explanation import WrongMap
 from mluops_gtest.core.outcome import GRAVEST_FIRST, Outcome, Tone
-from mluops_gtest.core.reasons.explained import explanation_words
+from mluops_gtest.core.readings import format_explanation
 from mluops_gtest.core.report import RunReport
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.core.tensor import Tensor
@@ -77,7 +77,7 @@ def _parts(result: CaseResult) -> Iterator[str]:
     if result.reason:
         yield f"<p>{_text(result.reason)}</p>"
     for explanation in result.explained:
-        yield f"<p>{_text(explanation_words(explanation))}</p>"
+        yield f"<p>{_text(format_explanation(explanation))}</p>"
         if explanation.map is not None and len(explanation.map.cells) > 1:
             yield _figure(f"wrong elements of {explanation.output}", _wrong_map(explanation.map))
     if result.profile is not None:

@@ -12,9 +12,8 @@ from rich.table import Table
 from mluops_gtest.base.text import counted
 from mluops_gtest.catalog.root import BUILTIN, recorded_roots
 from mluops_gtest.core import cause
-from mluops_gtest.core.cause import Leak
+from mluops_gtest.core.cause import Leak, format_reason
 from mluops_gtest.core.outcome import Outcome
-from mluops_gtest.core.reasons import reason_of
 from mluops_gtest.core.report import ISOLATION_OFF, CaseFinished, Event, RunReport
 from mluops_gtest.core.result import Arbitration, CaseResult, StressReading, worst_outlier, worst_words
 from mluops_gtest.results.reports.tables import LINE, table_of
@@ -172,11 +171,11 @@ class TerminalReporter:
 
     def _group_lines(self, group: "CauseGroup", everything: str) -> Iterator[str]:
         """What the cases of a group share, one that shows it as a failure of its own, the names of the others."""
-        from mluops_gtest.core.reasons.explained import headline_words, support_words
+        from mluops_gtest.core.readings import format_headline, format_support
 
         if group.headline is not None:
-            yield f"[bold]{escape(headline_words(group.headline))}[/]"
-            yield from (f"  {escape(words)}" for words in support_words(group.headline))
+            yield f"[bold]{escape(format_headline(group.headline))}[/]"
+            yield from (f"  {escape(words)}" for words in format_support(group.headline))
             yield from [f"  cause:  {group.mark}"] if self._whole else []
         head, *lines = failure_lines(group.example, verbose=self._verbosity > 0)
         names = [escape(result.case) for result in group.members if result is not group.example]
@@ -210,13 +209,13 @@ def _remarks(facts: RunFacts) -> Iterator[tuple[str, str]]:
     if facts.outlier is not None:
         yield "beyond", outlier_words(facts, facts.outlier)
     if facts.arbitrated:
-        from mluops_gtest.core.reasons.arbitrated import arbitration_summary
+        from mluops_gtest.core.result import summarize_arbitrations
 
-        yield "arbitrated", arbitration_summary(facts.arbitrated)
+        yield "arbitrated", summarize_arbitrations(facts.arbitrated)
     if facts.stress:
         yield "stress", stress_words(facts.stress)
     for case, leak in facts.leaks.items():
-        yield "leak", f"{case} {reason_of((leak,))}; --fail-on-leak fails such cases"
+        yield "leak", f"{case} {format_reason((leak,))}; --fail-on-leak fails such cases"
 
 
 def host_words(facts: RunFacts) -> str:
@@ -300,10 +299,10 @@ def arbitration_lines(result: CaseResult) -> Iterable[str]:
     """Who is right about each output that is in dispute."""
     if not result.arbitrated:
         return
-    from mluops_gtest.core.reasons.arbitrated import arbitration_words
+    from mluops_gtest.core.result import format_arbitration
 
     for found in result.arbitrated:
-        yield escape(f"  exact:  {arbitration_words(found)}")
+        yield escape(f"  exact:  {format_arbitration(found)}")
 
 
 def failure_lines(result: CaseResult, *, verbose: bool) -> Iterable[str]:

@@ -19,7 +19,7 @@ from mluops_gtest.base.errors import BackendError, ExitCode
 from mluops_gtest.core import cause
 from mluops_gtest.core.binding import checked_seconds
 from mluops_gtest.core.call import OpCall
-from mluops_gtest.core.reasons import reason_of
+from mluops_gtest.core.cause import format_reason
 from mluops_gtest.core.tensor import WorkingPrecision
 from mluops_gtest.running.caller import BackendChoice, DisturbedError, Ending, LostDeviceError, Reply, checked_size
 from mluops_gtest.running.workers.fork_server_client import ForkServer, ForkServerError, ForkServerLostError
@@ -267,7 +267,7 @@ class IsolatedCaller:
     def _ending(self, error: WorkerGoneError | LateError | ProtocolError) -> str:
         """How a worker ended outside of any case, with the last thing it printed."""
         last = self._output.take().strip()
-        death = "no answer, killed" if isinstance(error, LateError) else reason_of((cause_of_death(error),))
+        death = "no answer, killed" if isinstance(error, LateError) else format_reason((cause_of_death(error),))
         return f"{death}{f' (printed: {last[-400:]})' if last else ''}"
 
     def begin(self, call: OpCall, timeout: float | None) -> Reply | int:
@@ -382,7 +382,7 @@ class IsolatedCaller:
         try:
             return self._asked(self._ready(), what, call, kind, timeout)
         except NoRoomError as error:
-            raise _EndedError(Reply(ended=Ending.CRASHED, causes=(cause.NoRoom(),))) from error
+            raise _EndedError(Reply(ended=Ending.CRASHED, causes=(cause.WorkerTooSmall(),))) from error
 
     def _asked(self, worker: Worker, what: str, call: OpCall, kind: AnswerType[A], timeout: float | None) -> A:
         """Send a call with the memory that this worker does not have yet."""

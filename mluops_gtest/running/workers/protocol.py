@@ -19,8 +19,7 @@ import msgspec
 from mluops_gtest.backends.exec_backend import OutputPipe
 from mluops_gtest.base.typed_files import json_bytes
 from mluops_gtest.core.call import QueryAnswer, Status
-from mluops_gtest.core.cause import Cause, ProtocolBroken
-from mluops_gtest.core.reasons import reason_of
+from mluops_gtest.core.cause import Cause, ProtocolBroken, format_reason
 from mluops_gtest.core.tensor import PRECISIONS
 from mluops_gtest.running.caller import Ending, Reply
 
@@ -123,7 +122,7 @@ class ProtocolError(Exception):
 
     def __init__(self, what: str) -> None:
         self.cause = ProtocolBroken(what)
-        super().__init__(reason_of((self.cause,)))
+        super().__init__(format_reason((self.cause,)))
 
 
 class StaleAnswerError(ProtocolError):

@@ -2,9 +2,8 @@
 
 import pytest
 
-from mluops_gtest.core.cause import Exceeded, Excess, Places
+from mluops_gtest.core.cause import Exceeded, Excess, Places, format_share
 from mluops_gtest.core.outcome import Outcome
-from mluops_gtest.core.reasons.english import share_words
 from mluops_gtest.core.result import Reading, Worst, worst_words
 from tests.support.reports import result
 
@@ -20,7 +19,7 @@ from tests.support.reports import result
     ],
 )
 def test_the_share_says_what_was_counted(counts, equality, words):
-    assert share_words(*counts, equality=equality) == words
+    assert format_share(*counts, equality=equality) == words
 
 
 @pytest.mark.parametrize(("ulp", "told"), [(3, "; at most 3 ulp apart"), (1129804209, ""), (0, ""), (None, "")])

@@ -6,7 +6,7 @@ import pytest
 
 from mluops_gtest.base.typed_files import Source
 from mluops_gtest.core.explanation import Explanation
-from mluops_gtest.core.reasons.explained import explanation_words
+from mluops_gtest.core.readings import format_explanation
 from mluops_gtest.judging.explaining import explained
 from mluops_gtest.judging.value_laws import WrongOutput
 from mluops_gtest.results.records import check_explanation
@@ -40,7 +40,7 @@ def test_every_type_is_explained(name):
             continue
         out = WrongOutput(evaluated, baseline, wrong, "equality", epsilon=EPSILON.get(name, 0.0))
         found = explained(out, "out", lambda index, e=evaluated, b=baseline: (str(e[index]), str(b[index])))
-        assert all(explanation_words(found, lang) for lang in ("en", "zh"))
+        assert all(format_explanation(found, lang) for lang in ("en", "zh"))
         again = msgspec.json.decode(msgspec.json.encode(found), type=Explanation)
         assert again == found
         check_explanation(again, Source("report.json", ""), ".explained[0]")

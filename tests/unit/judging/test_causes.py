@@ -6,7 +6,7 @@ import pytest
 from mluops_gtest.core.call import Status
 from mluops_gtest.core.explanation import AsIf, Explanation, Fitted, TurnedZero, Where
 from mluops_gtest.core.outcome import Outcome
-from mluops_gtest.core.reasons.explained import headline_words, support_words
+from mluops_gtest.core.readings import format_headline, format_support
 from mluops_gtest.core.result import CaseInfo, CaseResult, Reading, TensorInfo
 from mluops_gtest.judging.explaining import explained, scalar_explained
 from mluops_gtest.judging.groups import cause_groups
@@ -69,7 +69,7 @@ def groups(*results):
 
 def told(*results):
     heads = [group.headline for group in groups(*results) if group.headline is not None]
-    return {headline_words(head): support_words(head) for head in heads}
+    return {format_headline(head): format_support(head) for head in heads}
 
 
 LONG = [case(f"long_{n}", row_zero(), length=n) for n in (1025, 1026, 1500, 2000, 2049, 4096)]
@@ -149,7 +149,7 @@ def test_cases_that_tell_nothing_are_not_counted_under_a_cause(number):
     for output in "yz":
         vague = [case(f"b_{n}", scattered(output, n)) for n in range(number)]
         first, second = groups(*lawful, *vague)
-        assert headline_words(first.headline) == "op: y[0] is zero; z is wrong, too"
+        assert format_headline(first.headline) == "op: y[0] is zero; z is wrong, too"
         assert [one.case for one in first.members] == [one.case for one in lawful]
         assert [one.case for one in second.members] == [one.case for one in vague]
 
@@ -157,7 +157,7 @@ def test_cases_that_tell_nothing_are_not_counted_under_a_cause(number):
 def test_the_law_at_another_place_is_another_cause():
     first = [case(f"a_{n}", row_zero(seed=n)) for n in range(20)]
     (other,) = groups(*first, case("b", row_zero(row=3)))[1:]
-    assert headline_words(other.headline) == "op: y[3] is zero"
+    assert format_headline(other.headline) == "op: y[3] is zero"
 
 
 def test_an_example_shows_what_the_headline_says():
@@ -165,7 +165,7 @@ def test_an_example_shows_what_the_headline_says():
     small = case("small", scattered(seed=1), length=1)
     holding = [case(f"case_{n}", row_zero(seed=n), length=10 + n) for n in range(3)]
     group, other = groups(small, *holding)
-    assert headline_words(group.headline) == "op: y[0] is zero"
+    assert format_headline(group.headline) == "op: y[0] is zero"
     assert group.examples == tuple(holding)
     assert other.examples == (small,)
 
@@ -179,7 +179,7 @@ def test_an_example_tells_the_law_itself_where_one_does():
 
     small, *large = case("a", halved(1), length=4), *(case(f"b_{n}", halved(6), length=9) for n in "123")
     (group,) = groups(small, *large)
-    assert headline_words(group.headline) == "op: all of y is scaled by 0.5"
+    assert format_headline(group.headline) == "op: all of y is scaled by 0.5"
     assert group.examples == (*large, small)
 
 
@@ -187,7 +187,7 @@ def test_a_wrong_number_comes_before_what_follows_from_it():
     """Many elements are wrong where one count is, and their law says more."""
     results = [case(f"a_{n}", row_zero(seed=n), scalar_explained("n", 7 - n, 9 + n)) for n in range(1, 7)]
     (group,) = groups(*results)
-    assert headline_words(group.headline) == "op: n is too small; y is wrong, too"
+    assert format_headline(group.headline) == "op: n is too small; y is wrong, too"
 
 
 def test_a_number_that_is_off_by_one_amount_says_so():

@@ -40,8 +40,8 @@ def test_no_case_takes_more_than_its_room_and_the_cause_goes_last(limit):
     kept = ExplanationRoom(of_case=limit).kept(result)
     assert size(kept) <= limit
     if kept.explained:
-        assert kept.explained[0].told.law == result.explained[0].told.law
-        assert kept.explained[0].told.where == result.explained[0].told.where
+        assert kept.explained[0].best_fit.law == result.explained[0].best_fit.law
+        assert kept.explained[0].best_fit.where == result.explained[0].best_fit.where
     if limit == 16 << 10:
         assert len(kept.explained) == 9
         assert not kept.explained[0].samples

@@ -9,7 +9,7 @@ from mluops_gtest.core import cause as c
 from mluops_gtest.core.call import Status
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import CaseResult
-from mluops_gtest.judging.fingerprint import fingerprinted, place_mark
+from mluops_gtest.judging.fingerprint import place_mark, with_fingerprint
 
 BLANK = CaseResult(
     "op/case", "op", ("smoke",), Outcome.FAILED, Status.SUCCESS, expected_status=Status.SUCCESS, compared=True
@@ -18,7 +18,7 @@ SOME = c.Places(100, 1000, 3, 990)
 
 
 def of(outcome, *causes, **fields):
-    return fingerprinted(replace(BLANK, outcome=outcome, causes=causes, **fields)).fingerprint
+    return with_fingerprint(replace(BLANK, outcome=outcome, causes=causes, **fields)).fingerprint
 
 
 def killed(name):
@@ -27,17 +27,17 @@ def killed(name):
 
 @pytest.mark.parametrize("outcome", list(Outcome))
 def test_every_blocking_result_has_one_and_no_other(outcome):
-    found = of(outcome, c.Told("something"))
+    found = of(outcome, c.LegacyReason("something"))
     assert re.fullmatch(r"v1:[0-9a-f]{12}", found) if outcome.blocks else found == ""
 
 
 def test_it_names_no_case():
-    assert fingerprinted(replace(BLANK, case="op/other")).fingerprint == fingerprinted(BLANK).fingerprint
+    assert with_fingerprint(replace(BLANK, case="op/other")).fingerprint == with_fingerprint(BLANK).fingerprint
 
 
 def test_one_that_is_there_is_kept():
     result = replace(BLANK, fingerprint="v1:0123456789ab")
-    assert fingerprinted(result) is result
+    assert with_fingerprint(result) is result
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_one_that_is_there_is_kept():
     [
         (Outcome.CRASHED, killed("SIGSEGV"), c.ProgramDied("my.so", "SIGSEGV", ". Last printed: 17 lines")),
         (Outcome.CRASHED, killed("SIGSEGV"), c.Fault("SIGSEGV", "read", "0x7f01", "behind", "y", 4)),
-        (Outcome.CRASHED, killed("SIGSEGV"), c.Told("my.so died by SIGSEGV: printed 17 lines")),
+        (Outcome.CRASHED, killed("SIGSEGV"), c.LegacyReason("my.so died by SIGSEGV: printed 17 lines")),
         (Outcome.CRASHED, c.Killed("", 70), c.Killed("", 71)),
         (Outcome.CRASHED, c.Raised("MemoryError", "12 bytes"), c.Raised("MemoryError", "99 bytes")),
         (Outcome.ERROR, c.Raised("ValueError", "got 0x7f01"), c.Raised("ValueError", "got 0x7f02")),

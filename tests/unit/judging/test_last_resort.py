@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mluops_gtest.base.errors import ContentError
 from mluops_gtest.base.typed_files import Source
 from mluops_gtest.core.explanation import Explanation, Law, RoundedInputs, RoundedTo
-from mluops_gtest.core.reasons.explained import explanation_words
+from mluops_gtest.core.readings import format_explanation
 from mluops_gtest.judging.explaining import explained, scalar_explained
 from mluops_gtest.judging.value_laws import WrongOutput
 from mluops_gtest.judging.where import indices_of
@@ -56,8 +56,8 @@ def test_what_all_wrong_elements_have_in_common_is_told(shape, places, words, in
     along = np.flatnonzero(wrong.any(axis=0))
     words = words.format(first=along[0], stop=along[-1] + 1 if along[-1] + 1 < shape[-1] else "")
     inside = inside or shape[0] * (along[-1] + 1 - along[0])
-    assert explanation_words(found) == f"{wrong.sum()} of the {inside} elements of {words} are wrong{ends(wrong)}"
-    assert explanation_words(found, "zh") == (
+    assert format_explanation(found) == f"{wrong.sum()} of the {inside} elements of {words} are wrong{ends(wrong)}"
+    assert format_explanation(found, "zh") == (
         f"{words} 的 {inside} 个元素中有 {wrong.sum()} 个有误，"
         f"从 out{np.argwhere(wrong)[0].tolist()} 到 out{np.argwhere(wrong)[-1].tolist()}"
     )
@@ -70,7 +70,7 @@ def test_blocks_of_a_tile_are_told():
         wrong[:, start + 48 : start + 64] = rng.random((4, 16)) < 0.3
     found = explain(wrong)
     assert (
-        explanation_words(found)
+        format_explanation(found)
         == f"{wrong.sum()} of the 1024 elements of out[:, 48:64 + k * 64] are wrong{ends(wrong)}"
     )
 
@@ -81,7 +81,7 @@ def test_a_period_in_memory_is_told():
     found = explain(wrong)
     first, last = np.flatnonzero(wrong)[[0, -1]]
     stop = "" if last + 77 >= wrong.size else last + 1
-    assert f"elements of out.flat[{first}:{stop}:77] are wrong" in explanation_words(found)
+    assert f"elements of out.flat[{first}:{stop}:77] are wrong" in format_explanation(found)
 
 
 def test_a_common_right_value_is_told():
@@ -90,14 +90,14 @@ def test_a_common_right_value_is_told():
     wrong = (baseline < 0) & (rng.random(baseline.shape) < 0.1)
     found = explain(wrong, baseline=baseline)
     number = np.count_nonzero(baseline < 0)
-    assert explanation_words(found) == (
+    assert format_explanation(found) == (
         f"{wrong.sum()} of the {number} elements of out where negative values belong are wrong{ends(wrong)}"
     )
 
 
 def test_scattered_elements_have_a_number_and_two_ends():
     wrong = np.random.default_rng(3).random((50, 50)) < 0.02
-    assert explanation_words(explain(wrong)) == f"{wrong.sum()} scattered elements of out are wrong{ends(wrong)}"
+    assert format_explanation(explain(wrong)) == f"{wrong.sum()} scattered elements of out are wrong{ends(wrong)}"
 
 
 @given(SEEDS, st.sampled_from([(60,), (9, 40), (3, 4, 30)]), st.sampled_from([0.03, 0.2, 0.6]), st.data())
@@ -136,7 +136,7 @@ def test_old_files_have_no_ends_and_are_worded_without():
     found = explain(np.random.default_rng(3).random((50, 50)) < 0.02)
     old = msgspec.structs.replace(found, first=(), last=())
     check_explanation(old, Source("report.json", ""), 0)
-    assert explanation_words(old).endswith("scattered elements of out are wrong")
+    assert format_explanation(old).endswith("scattered elements of out are wrong")
 
 
 @pytest.mark.parametrize(
@@ -152,5 +152,5 @@ def test_laws_of_old_files_are_those_of_rounding(stored, law):
 
 def test_a_wrong_scalar_is_told_with_both_numbers():
     found = scalar_explained("num_act_out", 25, 27)
-    assert explanation_words(found) == "num_act_out is 25 instead of 27"
-    assert explanation_words(found, "zh") == "num_act_out 为 25，应为 27"
+    assert format_explanation(found) == "num_act_out is 25 instead of 27"
+    assert format_explanation(found, "zh") == "num_act_out 为 25，应为 27"

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mluops_gtest.core import explanation as x
-from mluops_gtest.core.reasons.explained import explanation_words
+from mluops_gtest.core.readings import format_explanation
 from mluops_gtest.judging.explaining import explained
 from mluops_gtest.judging.value_laws import Fit, WrongOutput, narrowed
 from tests.support.examples import examples
@@ -62,8 +62,8 @@ def test_rounding_is_told_as_rounding_and_as_nothing_else(seed, shape, dtype, si
     most = int(np.abs(steps).max())
     assert {one.law for one in found.fitted} <= {None, *(x.WithinUlp(ulp) for ulp in range(most, 10))}
     assert found.law == x.WithinUlp(most)
-    assert explanation_words(found) == f"out is within {most} ulp of the baseline everywhere"
-    assert explanation_words(found, "zh").endswith(f"与基准相差不超过 {most} ulp")
+    assert format_explanation(found) == f"out is within {most} ulp of the baseline everywhere"
+    assert format_explanation(found, "zh").endswith(f"与基准相差不超过 {most} ulp")
 
 
 def test_an_element_that_rounding_does_not_explain_makes_the_rest_no_rounding():
@@ -145,7 +145,7 @@ def test_of_very_many_elements_all_are_counted():
     evaluated = np.zeros_like(baseline)
     evaluated[[1, 4001]] = 5.0
     found, *_ = explain(evaluated, baseline)
-    assert (found.law, found.told.lawful, found.wrong) == (x.TurnedZero(), 2**19 - 2, 2**19)
+    assert (found.law, found.best_fit.lawful, found.wrong) == (x.TurnedZero(), 2**19 - 2, 2**19)
     assert not found.is_certain
 
 

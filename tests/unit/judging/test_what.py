@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mluops_gtest.core import explanation as x
-from mluops_gtest.core.reasons.explained import explanation_words
+from mluops_gtest.core.readings import format_explanation
 from mluops_gtest.judging.explaining import explained
 from mluops_gtest.judging.value_laws import WrongOutput, narrowed
 
@@ -70,14 +70,14 @@ def test_a_planted_law_is_found(made, law):
 def test_a_law_at_some_places_is_found_with_them(made, law):
     found = explain(*changed(made, np.s_[3:]))
     assert found.law == law
-    assert [(axis.start, axis.stop) for axis in found.told.where.axes] in ([(3, 9), (0, 11)], [(0, 9), (0, 11)])
+    assert [(axis.start, axis.stop) for axis in found.best_fit.where.axes] in ([(3, 9), (0, 11)], [(0, 9), (0, 11)])
 
 
 def test_swapped_indices_are_named():
     baseline = values((5, 20, 3))
     found = explain(baseline[..., [0, 2, 1]], baseline)
     assert found.law == x.PermutedAlong(2, (0, 2, 1))
-    assert explanation_words(found) == "all of out is wrong: indices 1 and 2 of axis 2 are swapped"
+    assert format_explanation(found) == "all of out is wrong: indices 1 and 2 of axis 2 are swapped"
 
 
 @pytest.mark.parametrize(("bits", "signed", "kind"), [(8, False, np.uint8), (8, True, np.int8), (16, True, np.int16)])
@@ -104,7 +104,7 @@ def test_one_wrong_element_has_no_law_that_needs_others():
     evaluated[4, 4] *= 1.5
     found = explain(evaluated, baseline)
     assert found.law is None
-    assert explanation_words(found) == "out[4, 4] is wrong"
+    assert format_explanation(found) == "out[4, 4] is wrong"
 
 
 def test_noise_has_no_law():
@@ -165,7 +165,7 @@ def test_zeros_at_wrong_places_are_told():
     evaluated = np.where(moved, np.where(baseline == 0, values(baseline.shape), 0), baseline).astype(np.float32)
     found = explain(evaluated, baseline)
     assert found.law == x.MisplacedZeros()
-    assert "are zero, or not zero where 0 belongs" in explanation_words(found)
+    assert "are zero, or not zero where 0 belongs" in format_explanation(found)
     assert explain(np.where(moved, baseline + values(baseline.shape), baseline), baseline).law != x.MisplacedZeros()
 
 
@@ -187,7 +187,7 @@ def test_elements_that_a_law_rounds_to_what_is_right_keep_to_it():
     baseline = values().astype(np.float16)
     baseline[3, 2:7] = 2.0**-24
     found = explain((baseline * 1.25).astype(np.float16), baseline, epsilon=2.0**-10)
-    assert explanation_words(found) == "all of out is scaled by 1.25"
+    assert format_explanation(found) == "all of out is scaled by 1.25"
 
 
 def test_a_weaker_law_is_stored_beside_the_one_that_is_told():

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mluops_gtest.core.readings import Condition, Feature, Headline
-from mluops_gtest.core.reasons.explained import headline_words, support_words
+from mluops_gtest.core.readings import Condition, Feature, Headline, format_headline, format_support
 from mluops_gtest.judging.conditions import MIN_CASES, rules_for, symbols_of
 
 M, N, TYPE = Feature("dim", "m"), Feature("dim", "n"), Feature("dtype", "out")
@@ -71,8 +70,8 @@ def headline(columns, failing, passing):
 def test_a_threshold_names_the_nearest_case_that_passes():
     columns = {M: [63, 64, 65, 100] * 3 + [*range(1, 41)] * 2}
     found = headline(columns, 12, 80)
-    assert headline_words(found) == "op: elements of out are wrong, when m ≥ 63 (12 of 12)"
-    assert support_words(found) == ("fails when m ≥ 63 (12 of 12), passes when m ≤ 40 (80); nothing between was run",)
+    assert format_headline(found) == "op: elements of out are wrong, when m ≥ 63 (12 of 12)"
+    assert format_support(found) == ("fails when m ≥ 63 (12 of 12), passes when m ≤ 40 (80); nothing between was run",)
 
 
 def test_a_type_is_named():

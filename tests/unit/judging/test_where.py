@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mluops_gtest.core.explanation import AxisSet
-from mluops_gtest.core.readings import axis_readings, where_reading
-from mluops_gtest.core.reasons.explained_english import subject
+from mluops_gtest.core.readings import axis_readings, format_set, where_reading
 from mluops_gtest.judging.conditions import is_within
 from mluops_gtest.judging.where import axis_set, hull_of, indices_of, where_wrong
 
@@ -159,21 +158,21 @@ def test_sets_are_told_as_programmers_write_them(shape, places, words):
     wrong = np.zeros(shape, bool)
     wrong[places] = True
     found = where_wrong(wrong, wrong)
-    assert subject("data", where_reading(found.where))[0] == words
+    assert format_set("data", where_reading(found.where))[0] == words
 
 
 def test_the_border_of_an_image_is_an_exception():
     wrong = np.ones((1, 20, 20), bool)
     wrong[:, 1:-1, 1:-1] = False
     found = where_wrong(wrong, wrong)
-    assert subject("im", where_reading(found.where))[0] == "all of im but im[:, 1:19, 1:19]"
+    assert format_set("im", where_reading(found.where))[0] == "all of im but im[:, 1:19, 1:19]"
 
 
 def test_the_tail_in_memory_is_told_flat():
     wrong = np.zeros((5, 13, 7), bool)
     wrong.reshape(-1)[-20:] = True
     found = where_wrong(wrong, wrong)
-    assert subject("out", where_reading(found.where))[0] == "the elements of out from 435 on (flat)"
+    assert format_set("out", where_reading(found.where))[0] == "the elements of out from 435 on (flat)"
 
 
 def test_scattered_elements_are_no_set():

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from mluops_gtest.core.cause import Told
+from mluops_gtest.core.cause import LegacyReason
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.results.writer import causes_of, write_causes
@@ -22,7 +22,13 @@ FIELDS = {
 
 def crash(name, fingerprint, words="died", operator="op"):
     return CaseResult(
-        f"{operator}/{name}", operator, (), Outcome.CRASHED, fingerprint=fingerprint, causes=(Told(words),), repro=words
+        f"{operator}/{name}",
+        operator,
+        (),
+        Outcome.CRASHED,
+        fingerprint=fingerprint,
+        causes=(LegacyReason(words),),
+        repro=words,
     )
 
 

@@ -18,7 +18,6 @@ from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import Attempt, Perf, Profile
 from mluops_gtest.results.reports.html import payload as embedding
 from mluops_gtest.results.reports.html import render_html
-from mluops_gtest.results.reports.html.page import WORDS
 from mluops_gtest.results.reports.html.payload import (
     commits_of,
     distribution,
@@ -28,6 +27,7 @@ from mluops_gtest.results.reports.html.payload import (
     profile_record,
     trend_text,
 )
+from mluops_gtest.results.reports.html.words import WORDS
 from tests.support.page_report import DEVICE, HOSTILE, failed, large_report, report, result, small_report
 
 STATIC = files("mluops_gtest.results.reports.html").joinpath("static")

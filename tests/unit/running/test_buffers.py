@@ -19,8 +19,7 @@ from mluops_gtest.core.buffers import (
     places_holding,
     places_touched,
 )
-from mluops_gtest.core.cause import Overrun
-from mluops_gtest.core.reasons import reason_of
+from mluops_gtest.core.cause import Overrun, format_reason
 from mluops_gtest.core.tensor import DType
 
 
@@ -49,7 +48,7 @@ def test_buffers_are_aligned_apart_and_intact(size):
 def test_one_stray_byte_is_seen_and_located(offset, words):
     buffer = Arena().lay_out([Wanted("x", 13)])["x"]
     ctypes.memset(buffer.data.ctypes.data + offset, 0, 1)
-    assert reason_of((buffer.overrun("x"),)) == words
+    assert format_reason((buffer.overrun("x"),)) == words
 
 
 def test_no_byte_between_two_buffers_goes_unseen():

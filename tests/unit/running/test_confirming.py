@@ -3,8 +3,7 @@
 import pytest
 
 from mluops_gtest.core.call import Status
-from mluops_gtest.core.cause import NothingCompared, TimedOut, Unwritten
-from mluops_gtest.core.cause.base import Places
+from mluops_gtest.core.cause import NothingCompared, Places, TimedOut, Unwritten
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.running.caller import BackendChoice, InlineCaller

@@ -9,14 +9,14 @@ from mluops_gtest.base.errors import UsageError
 from mluops_gtest.core import cause as c
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import StressReading, ThreadsReading
-from mluops_gtest.judging.fingerprint import fingerprinted
+from mluops_gtest.judging.fingerprint import with_fingerprint
 from mluops_gtest.running.case_run import Options
 from mluops_gtest.running.options import Stress, thread_counts
 from mluops_gtest.running.stress import Repetition, StressedExecutor, told
 from tests.support.reports import result
 
 PASSED = result()
-FAILED = fingerprinted(result(outcome=Outcome.FAILED, causes=(c.ScalarWrong("n", "2", 3),)))
+FAILED = with_fingerprint(result(outcome=Outcome.FAILED, causes=(c.ScalarWrong("n", "2", 3),)))
 SKIPPED = result(outcome=Outcome.SKIPPED, compared=False, readings=())
 
 
@@ -76,7 +76,7 @@ def test_some_that_fail_make_the_case_flaky_with_their_count():
 def test_a_race_has_one_fingerprint_wherever_it_strikes():
     def struck(first, count):
         places = c.Places(count, 4000, first, first + count - 1)
-        return fingerprinted(result(outcome=Outcome.FAILED, causes=(c.BeyondBound("y", places, "float"),)))
+        return with_fingerprint(result(outcome=Outcome.FAILED, causes=(c.BeyondBound("y", places, "float"),)))
 
     near, far = struck(0, 1), struck(2000, 900)
     assert near.fingerprint != far.fingerprint

@@ -13,18 +13,13 @@ from typing import Any, Final
 from mluops_gtest.base.errors import UsageError
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.base.text import BRANCH, COMMIT, plain, plain_line
+from mluops_gtest.core.cause import format_reason
 from mluops_gtest.core.outcome import GRAVEST_FIRST, Outcome
-from mluops_gtest.core.reasons import reason_of
 from mluops_gtest.core.report import RunReport
 from mluops_gtest.core.result import CaseResult
-from mluops_gtest.results.reports.html import words as chinese
-from mluops_gtest.results.reports.html import words as english
 from mluops_gtest.results.reports.html.payload import HistoryTrends, elements_of, json_line, payload, verdict
+from mluops_gtest.results.reports.html.words import WORDS
 
-WORDS = {
-    lang: {**words, **{f"o_{outcome.value}": outcome.words[lang] for outcome in Outcome}}
-    for lang, words in (("en", english.WORDS), ("zh", chinese.WORDS))
-}
 # What browsers and screen readers call the language.
 LANGUAGE_TAGS = {"en": "en", "zh": "zh-CN"}
 
@@ -258,7 +253,7 @@ def _result_words(result: CaseResult | None, words: Mapping[str, str], lang: str
     """What one run says of a case: why, the readings, and how to repeat it."""
     if result is None:
         return _text(words["absent"])
-    lines = [reason_of(result.causes, lang) or result.outcome.words[lang]]
+    lines = [format_reason(result.causes, lang) or result.outcome.words[lang]]
     lines += [f"{r.output}: {r.criterion} = {r.value:.4g}, ≤ {r.threshold:g}" for r in result.readings]
     if result.outcome.blocks and result.repro:
         lines.append(result.repro)
@@ -333,7 +328,7 @@ def _without_script(report: RunReport, data: Mapping[str, Any], words: Mapping[s
     blocking = [place for place, outcome in enumerate(found) if outcomes[outcome].blocks]
     shown = [report.results[place] for place in blocking[:_MAX_LISTED]]
     listed = [
-        [words[f"o_{one.outcome.value}"], one.case, reason_of(one.causes, lang).partition("\n")[0]] for one in shown
+        [words[f"o_{one.outcome.value}"], one.case, format_reason(one.causes, lang).partition("\n")[0]] for one in shown
     ]
     present = list(report.summary)
     heads = [words["operator"], words["cases"], *(words[f"o_{outcome}"] for outcome in present)]

@@ -19,10 +19,9 @@ import msgspec
 from mluops_gtest.base.errors import ExitCode
 from mluops_gtest.base.text import is_plain, plain_values
 from mluops_gtest.core.call import Status
+from mluops_gtest.core.cause import format_reason
 from mluops_gtest.core.explanation import Explanation
 from mluops_gtest.core.outcome import GRAVEST_FIRST, Outcome
-from mluops_gtest.core.reasons import reason_of
-from mluops_gtest.core.reasons.arbitrated import arbitration_words
 from mluops_gtest.core.report import RunReport
 from mluops_gtest.core.result import (
     CaseInfo,
@@ -32,6 +31,7 @@ from mluops_gtest.core.result import (
     Reading,
     TensorInfo,
     Worst,
+    format_arbitration,
     told_ulp,
 )
 from mluops_gtest.results.times import efficiency, timing_stats
@@ -156,7 +156,7 @@ _PLACES: Final = {outcome: place for place, outcome in enumerate(Outcome)}
 def list_record(result: CaseResult, pool: Pool, lang: str) -> dict[str, Any]:
     """What the list, its filters and the overview need of every case."""
     # A leak is told beside a case that passes, too.
-    reason = reason_of(result.causes or filter(None, (result.leak,)), lang)
+    reason = format_reason(result.causes or filter(None, (result.leak,)), lang)
     return {
         "id": result.case,
         "op": pool.number(result.operator or "?"),
@@ -179,7 +179,7 @@ def case_record(result: CaseResult, pool: Pool, lang: str) -> dict[str, Any]:
         "readings": [_reading_record(reading, pool) for reading in result.readings],
         "worst": None if result.worst is None else _worst_record(result.worst, pool),
         "elements": [_element_record(seen, pool) for seen in result.elements],
-        "exact": [arbitration_words(found, lang) for found in result.arbitrated],
+        "exact": [format_arbitration(found, lang) for found in result.arbitrated],
         "stress": None
         if result.stress is None
         else [[row.threads, row.repetitions, row.failed, row.differing] for row in result.stress.by_threads],
@@ -191,7 +191,7 @@ def case_record(result: CaseResult, pool: Pool, lang: str) -> dict[str, Any]:
             *(cut_start(note, _MAX_PRINTED) for note in result.notes),
         ],
         "printed": cut_start(result.output, _MAX_PRINTED),
-        "attempts": [[_PLACES[a.outcome], pool.number(reason_of(a.causes, lang))] for a in result.attempts],
+        "attempts": [[_PLACES[a.outcome], pool.number(format_reason(a.causes, lang))] for a in result.attempts],
         "profile": None if result.profile is None else profile_record(result.profile),
         **_info_record(result.info, pool),
     }
@@ -362,7 +362,7 @@ def cause_records(report: RunReport, lang: str) -> list[dict[str, Any]]:
     if not failing:
         return []
     # Late: the page of a run that passed needs none of it.
-    from mluops_gtest.core.reasons.explained import explanation_words, headline_words, support_words
+    from mluops_gtest.core.readings import format_explanation, format_headline, format_support
     from mluops_gtest.judging.groups import cause_groups
 
     groups = cause_groups(failing, report.results, report.shapes)
@@ -375,11 +375,11 @@ def cause_records(report: RunReport, lang: str) -> list[dict[str, Any]]:
         records.append(
             {
                 "mark": group.mark,
-                "head": headline_words(group.headline, lang),
-                "support": list(support_words(group.headline, lang)),
+                "head": format_headline(group.headline, lang),
+                "support": list(format_support(group.headline, lang)),
                 "rows": [result.case for result in group.members],
                 "case": case,
-                "example": explanation_words(example, lang),
+                "example": format_explanation(example, lang),
                 "dims": list(example.dims),
                 "map": None if seen is None else [seen.rows, seen.columns, seen.cells, seen.width],
             }

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mluops_gtest.backends.exec_backend import OutputPipe
 from mluops_gtest.core.call import Status
-from mluops_gtest.core.cause import Told
+from mluops_gtest.core.cause import LegacyReason
 from mluops_gtest.running.caller import Ending, Reply
 from mluops_gtest.running.workers.protocol import (
     BEGIN,
@@ -365,7 +365,7 @@ def test_random_bytes_on_the_line_are_an_answer_or_an_error(data, numbered, shor
     "reply",
     [
         Reply(Status.BAD_PARAM, 0.25, 0.125, {"n": -(10**400)}, ("note", "Ω"), ("refused",)),
-        *(Reply(ended=e, causes=(Told("why"),), notes=("n",)) for e in Ending if e is not Ending.TIMED_OUT),
+        *(Reply(ended=e, causes=(LegacyReason("why"),), notes=("n",)) for e in Ending if e is not Ending.TIMED_OUT),
     ],
 )
 def test_a_reply_survives_the_line(reply):
@@ -377,4 +377,4 @@ def test_halves_of_characters_do_not_stop_an_answer():
     answer = RUN.read(encoded(answer_of(reply)))
     assert isinstance(answer, Answered)
     assert answer.notes == ("bad \ufffd name",)
-    assert isinstance(RUN.read(encoded(answer_of(Reply(ended=Ending.ERROR, causes=(Told("\ud800"),))))), Ended)
+    assert isinstance(RUN.read(encoded(answer_of(Reply(ended=Ending.ERROR, causes=(LegacyReason("\ud800"),))))), Ended)

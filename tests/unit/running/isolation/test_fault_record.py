@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mluops_gtest.core.buffers import Side, Wanted
-from mluops_gtest.core.reasons import reason_of
+from mluops_gtest.core.cause import format_reason
 from mluops_gtest.running.workers.memory import (
     CONTEXT_BYTES,
     CONTEXT_OFFSET,
@@ -105,4 +105,4 @@ X, Y = place([Wanted("x", 100, 4, 4), Wanted("bytes", 10)], Side.BEHIND)
     ],
 )
 def test_an_address_is_told_by_the_nearest_buffer(address, words):
-    assert reason_of((RecordedFault(signal.SIGSEGV, address).placed({BASE: (X, Y)}),)) == words
+    assert format_reason((RecordedFault(signal.SIGSEGV, address).placed({BASE: (X, Y)}),)) == words
