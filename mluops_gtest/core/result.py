@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 from msgspec import field
 
 from mluops_gtest.base.frozen import Value
-from mluops_gtest.base.text import counted
+from mluops_gtest.base.text import pluralize
 from mluops_gtest.base.typed_files import Count
 from mluops_gtest.core.call import Status
 from mluops_gtest.core.case import Reseeded
@@ -90,7 +90,7 @@ _OVER_ULP: Final = Wording("over {} ulp", "超过 {} ulp")
 
 def format_arbitration(found: Arbitration, lang: str = "en") -> str:
     """How many disputed elements each side is right at, how far each is off at most, and an example."""
-    which = counted(found.disputed, "disputed element") if lang == "en" else _DISPUTED_ZH.format(found.disputed)
+    which = pluralize(found.disputed, "disputed element") if lang == "en" else _DISPUTED_ZH.format(found.disputed)
     if found.disputed > found.examined:
         which = _WORST_DISPUTED.format(lang, found.examined, which)
     errors = (_format_error(found, side, lang) for side in ("backend", "baseline"))
@@ -103,8 +103,8 @@ def format_arbitration(found: Arbitration, lang: str = "en") -> str:
 def summarize_arbitrations(arbitrations: Iterable[Arbitration]) -> str:
     """All disputes of a run in a line."""
     found = list(arbitrations)
-    examined = counted(sum(one.examined for one in found), "disputed element")
-    return f"{examined} of {counted(len(found), 'output')} recomputed exactly: {_format_sides(found, 'en')}"
+    examined = pluralize(sum(one.examined for one in found), "disputed element")
+    return f"{examined} of {pluralize(len(found), 'output')} recomputed exactly: {_format_sides(found, 'en')}"
 
 
 def _format_sides(found: Iterable[Arbitration], lang: str) -> str:

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import field
 from msgspec.structs import fields, replace
 
-from mluops_gtest.base.errors import ContentError, shown
+from mluops_gtest.base.errors import ContentError, repr_short
 from mluops_gtest.base.text import ANY_NAME
 from mluops_gtest.base.typed_files import MAX_INTEGER, Source, convert, decode_json, keep_plain
 from mluops_gtest.core import explanation as laws
@@ -100,7 +100,7 @@ def head_to_json(report: RunReport) -> dict[str, Any]:
 def result_from_json(record: Any, source: Source) -> CaseResult:
     """The result that `result_to_json` wrote; ContentError names the place of what is none, and the case."""
     if isinstance(record, dict) and isinstance(record.get("case"), str):
-        source = Source(f"{source.file}: case {shown(record['case'])}", source.remedy, source.at)
+        source = Source(f"{source.file}: case {repr_short(record['case'])}", source.remedy, source.at)
         _replace_words(record)
     result = convert(record, CaseResult, source)
     check_result(result, source)
@@ -112,7 +112,7 @@ def report_from_json(record: Any, source: Source) -> RunReport:
     if not isinstance(record, dict) or "results" not in record:
         raise source.error("not a report of mluops-test: it must be an object with `format` and `results`")
     if record.get("format") != FORMAT:
-        raise source.error(f"format {shown(record.get('format'))}; this version reads format {FORMAT}")
+        raise source.error(f"format {repr_short(record.get('format'))}; this version reads format {FORMAT}")
     head = convert({**record, "results": []}, RunReport, source)
     records = convert(record["results"], list[Any], replace(source, at="$.results"))
     results = tuple(
@@ -135,7 +135,7 @@ def _replace_words(record: dict[str, Any]) -> None:
         word = record.get(key)
         if word is not None:
             # A number is no status in a results file, so it must not be taken for one.
-            record[key] = _STATUSES.get(word, word) if isinstance(word, str) else f"{shown(word)}"
+            record[key] = _STATUSES.get(word, word) if isinstance(word, str) else f"{repr_short(word)}"
     for outcome in (record, *_objects(record.get("attempts"))):
         # Causes of an earlier version, or of a kind from a later one, have words alone.
         causes, reason = outcome.setdefault("causes", []), outcome.get("reason")
@@ -293,10 +293,12 @@ def check_report(report: RunReport, summary: Any, source: Source) -> None:
     # Those that are read one by one were held against each other when they were read first.
     for index, result in enumerate(() if isinstance(report.results, TalliedResults) else report.results):
         if result.case in seen:
-            raise source.error(f"{shown(result.case)} occurs twice", f".results[{index}]")
+            raise source.error(f"{repr_short(result.case)} occurs twice", f".results[{index}]")
         seen.add(result.case)
     if summary is not None and summary != report.summary:
-        raise source.error(f"it says {shown(summary)}, but the results are {shown(report.summary)}", ".summary")
+        raise source.error(
+            f"it says {repr_short(summary)}, but the results are {repr_short(report.summary)}", ".summary"
+        )
 
 
 def _head_rules(report: RunReport) -> Rules:
@@ -310,7 +312,7 @@ def _head_rules(report: RunReport) -> Rules:
     try:
         datetime.fromisoformat(report.started).timestamp()
     except (ValueError, OverflowError, OSError):
-        yield False, f"{shown(report.started)} is not a time such as 2026-01-31T12:00:00+00:00", ".started"
+        yield False, f"{repr_short(report.started)} is not a time such as 2026-01-31T12:00:00+00:00", ".started"
 
 
 def check_selection(selection: Any, source: Source) -> None:
@@ -322,10 +324,10 @@ def check_selection(selection: Any, source: Source) -> None:
     if shard is not None:
         found = _SHARD.fullmatch(shard)
         if found is None or int(found[1]) > int(found[2]):
-            raise source.error(f"{shown(shard)} is not a shard such as 2/5", ".shard")
+            raise source.error(f"{repr_short(shard)} is not a shard such as 2/5", ".shard")
     for root in selection.get("roots") or [selection.get("root") or ""]:
         if "\0" in root:
-            raise source.error(f"{shown(root)} is not a folder", ".roots")
+            raise source.error(f"{repr_short(root)} is not a folder", ".roots")
 
 
 def check_labels(labels: Mapping[str, str], source: Source) -> None:
@@ -333,7 +335,7 @@ def check_labels(labels: Mapping[str, str], source: Source) -> None:
     for name in labels:
         if not ANY_NAME.fullmatch(name):
             rule = "write a letter, then at most 63 letters, digits, -, _ and dots"
-            raise source.error(f"{shown(name)} is not a name for a label: {rule}")
+            raise source.error(f"{repr_short(name)} is not a name for a label: {rule}")
 
 
 def check_result(result: CaseResult, source: Source) -> None:
@@ -361,7 +363,7 @@ def _result_rules(result: CaseResult) -> Rules:
     for index, seen in enumerate(result.elements):
         at = f".elements[{index}]"
         yield seen.beyond + seen.as_half <= seen.compared, "more elements are beyond than there are", f"{at}.beyond"
-        yield seen.precision in PRECISIONS, f"{shown(seen.precision)} is not a precision", at
+        yield seen.precision in PRECISIONS, f"{repr_short(seen.precision)} is not a precision", at
         yield seen.ratio >= 0 and seen.allowed >= 0, "ratio and allowed must be ≥ 0", at
         yield (seen.ratio > 1) == (seen.beyond > 0), f"{seen.ratio} with {seen.beyond} beyond", at
     for index, found in enumerate(result.arbitrated):

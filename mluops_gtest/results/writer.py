@@ -18,10 +18,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from mluops_gtest.base.errors import ContentError, UnwritableError, shown
+from mluops_gtest.base.errors import ContentError, UnwritableError, repr_short
 from mluops_gtest.base.files import place_below, replace_file
 from mluops_gtest.base.frozen import Value
-from mluops_gtest.base.text import plain_line
+from mluops_gtest.base.text import strip_to_line
 from mluops_gtest.base.typed_files import Source, convert, decode_json, file_bytes, json_bytes
 from mluops_gtest.core.report import CaseFinished, CasesRetracted, Event, RunReport, Tally
 from mluops_gtest.core.result import CaseResult
@@ -295,7 +295,7 @@ def _summarise(group: "CauseGroup") -> CauseSummary:
 
 
 def _shorten(text: str) -> str:
-    line = plain_line(text)
+    line = strip_to_line(text)
     return line if len(line) <= _MAX_TEXT else f"{line[: _MAX_TEXT - 1]}…"
 
 
@@ -378,7 +378,7 @@ def read_outputs(folder: Path, case: "Case") -> tuple[dict[str, Array], dict[str
         arrays[tensor.id] = _map_array(place / saved.file, tensor.desc.dtype, tensor.desc.dims)
     for text in record.scalars.values():
         if not _SCALAR.fullmatch(text):
-            raise source.error(f"{shown(text)} is not an integer", ".scalars")
+            raise source.error(f"{repr_short(text)} is not an integer", ".scalars")
     return arrays, {name: int(text) for name, text in record.scalars.items()}
 
 

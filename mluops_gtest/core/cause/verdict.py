@@ -4,7 +4,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from mluops_gtest.base.text import counted
+from mluops_gtest.base.text import pluralize
 from mluops_gtest.core.cause.infrastructure import CauseBase
 from mluops_gtest.core.outcome import SIZELESS
 from mluops_gtest.core.wording import Wording
@@ -170,7 +170,7 @@ class WrittenAnyway(CauseBase):
 
     def en(self) -> str:
         """How many elements, and why none should be."""
-        written = f"{counted(self.places.count, 'element')}, first at {self.places.first}"
+        written = f"{pluralize(self.places.count, 'element')}, first at {self.places.first}"
         return f"{self.output} was written ({written}) although the call answers {self.status} ({self.check})"
 
 
@@ -225,7 +225,7 @@ class NonFinite(CauseBase):
     def en(self) -> str:
         """How many elements, and the first."""
         verb = f"differ{'s' * (self.elements == 1)}"
-        elements = counted(self.elements, "element")
+        elements = pluralize(self.elements, "element")
         return f"{self.output}: {elements} {verb} in being NaN or infinite, first at flat index {self.first}"
 
 
@@ -294,7 +294,7 @@ class BitsUnequal(CauseBase):
     def en(self) -> str:
         """How many elements."""
         verb = "is" if self.elements == 1 else "are"
-        elements = counted(self.elements, "element")
+        elements = pluralize(self.elements, "element")
         return f"{self.output}: {elements} {verb} equal but not bit for bit (−0, NaN payloads)"
 
 
@@ -310,7 +310,7 @@ class BeyondBound(CauseBase):
     def en(self) -> str:
         """How many elements."""
         verb = "is" if self.places.count == 1 else "are"
-        elements = counted(self.places.count, "element")
+        elements = pluralize(self.places.count, "element")
         return f"{self.output}: {elements} {verb} further off than any order of {self.precision} operations explains"
 
 

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from mluops_gtest.base.errors import UnwritableError, UsageError
 from mluops_gtest.base.files import replace_file
-from mluops_gtest.base.text import BRANCH, COMMIT, plain, plain_values
+from mluops_gtest.base.text import BRANCH, COMMIT, strip_controls, strip_values
 from mluops_gtest.base.typed_files import Source
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.report import RunReport, TalliedResults
@@ -137,7 +137,7 @@ def _indent_json(value: Any, *, is_plain: bool) -> str:
     text = json.dumps(value, allow_nan=False)
     # What is unfit is written as an escape, or is the one character of ASCII that is not.
     if is_plain and any(sign in text for sign in ("\\u", "\\r", "\x7f")):
-        text = json.dumps(plain_values(value), allow_nan=False)
+        text = json.dumps(strip_values(value), allow_nan=False)
     # json.dumps itself does this ten times slower.
     return msgspec.json.format(text, indent=1)
 
@@ -253,7 +253,7 @@ def _ctrf_test(result: CaseResult, transition: str) -> dict[str, Any]:
     if result.outcome is Outcome.FLAKY:
         test["flaky"] = True
     if result.output:
-        test["stdout"] = plain(result.output).splitlines()
+        test["stdout"] = strip_controls(result.output).splitlines()
     return test
 
 
@@ -279,13 +279,13 @@ def render_junit(report: RunReport, transitions: Mapping[str, str]) -> Iterator[
         environment["reseed"] = report.reseed
     facts = [(name, str(value)) for name, value in environment.items() if isinstance(value, str | int | float)]
     # Without the zone, as the format has it: the run's clock is UTC.
-    started = plain(report.started.partition("+")[0])
+    started = strip_controls(report.started.partition("+")[0])
     yield '<?xml version="1.0" encoding="UTF-8"?>\n'
     suites = tostring(Element("testsuites", {"name": "mluops-test", **_junit_counts(keys)}), encoding="unicode")
     yield suites if not keys else _opening_tag(suites)
     for operator, group in groupby(sorted(keys), key=lambda key: key.operator):
         members = tuple(group)
-        suite = Element("testsuite", {"name": plain(operator), **_junit_counts(members), "timestamp": started})
+        suite = Element("testsuite", {"name": strip_controls(operator), **_junit_counts(members), "timestamp": started})
         yield "\n  " + _opening_tag(tostring(suite, encoding="unicode"))
         yield _render_inside_suite(_add_properties(suite, facts))
         for key in members:
@@ -319,7 +319,11 @@ def _junit_counts(keys: Sequence[_TestcaseKey]) -> dict[str, str]:
 def _testcase(result: CaseResult, transition: str) -> Element:
     case = Element(
         "testcase",
-        {"classname": plain(result.operator), "name": plain(result.case), "time": f"{result.seconds:.6f}"},
+        {
+            "classname": strip_controls(result.operator),
+            "name": strip_controls(result.case),
+            "time": f"{result.seconds:.6f}",
+        },
     )
     facts = [
         ("outcome", result.outcome.value),
@@ -335,11 +339,11 @@ def _testcase(result: CaseResult, transition: str) -> Element:
     _add_properties(case, [(name, value) for name, value in facts if value])
     element = _junit_element(result.outcome)
     if element is not None:
-        message = plain(result.reason) or result.outcome.value
+        message = strip_controls(result.reason) or result.outcome.value
         child = SubElement(case, element, {"type": result.outcome.value, "message": message})
         child.text = details(result)
     if result.output:
-        SubElement(case, "system-out").text = plain(result.output)
+        SubElement(case, "system-out").text = strip_controls(result.output)
     return case
 
 
@@ -355,5 +359,5 @@ def _junit_element(outcome: Outcome) -> str | None:
 def _add_properties(parent: Element, facts: Iterable[tuple[str, str]]) -> Element:
     properties = SubElement(parent, "properties")
     for name, value in facts:
-        SubElement(properties, "property", {"name": plain(name), "value": plain(value)})
+        SubElement(properties, "property", {"name": strip_controls(name), "value": strip_controls(value)})
     return properties
