@@ -22,7 +22,7 @@ from mluops_gtest.backends.registry import checked_backend
 from mluops_gtest.base.errors import UnwritableError, UsageError
 from mluops_gtest.base.float_state import own_floats, require_float_state
 from mluops_gtest.base.frozen import Value
-from mluops_gtest.base.text import counted
+from mluops_gtest.base.text import pluralize
 from mluops_gtest.catalog.produce import Produced, Target, lock_differences, produce, update_lock
 from mluops_gtest.catalog.root import BUILTIN
 from mluops_gtest.catalog.selection import Catalogue, Session
@@ -143,7 +143,7 @@ class RunReport(model_report.RunReport):
     def __repr__(self) -> str:
         name = self.backend.get("name", "?")
         counts = ", ".join(f"{number} {outcome}" for outcome, number in self.summary.items())
-        return f"<RunReport of {counted(len(self.results), 'case')} on {name}: {counts}>"
+        return f"<RunReport of {pluralize(len(self.results), 'case')} on {name}: {counts}>"
 
     def _repr_html_(self) -> str:
         from mluops_gtest.results.reports.notebook import report_html

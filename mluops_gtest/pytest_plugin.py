@@ -286,6 +286,6 @@ def _harmless(text: str) -> str:
     """Text from outside without control characters, and with no line that a CI system takes for a command."""
     import re
 
-    from mluops_gtest.base.text import plain
+    from mluops_gtest.base.text import strip_controls
 
-    return re.sub(r"^(\s*)::", r"\1\\::", plain(text), flags=re.MULTILINE)
+    return re.sub(r"^(\s*)::", r"\1\\::", strip_controls(text), flags=re.MULTILINE)

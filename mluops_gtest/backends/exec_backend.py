@@ -133,7 +133,7 @@ HEAD_BYTES: Final = 512 << 10
 TAIL_BYTES: Final = 512 << 10
 
 
-class HeadAndTail:
+class TruncatedLog:
     """The first and the last bytes of a stream that may be endless."""
 
     def __init__(self, head: int = HEAD_BYTES, tail: int = TAIL_BYTES) -> None:
@@ -172,7 +172,7 @@ class OutputPipe:
     def __init__(self, head: int = HEAD_BYTES, tail: int = TAIL_BYTES) -> None:
         self._head, self._tail = head, tail
         self.fd, self.writer = os.pipe()
-        self._kept: HeadAndTail | None = None
+        self._kept: TruncatedLog | None = None
 
     def close_writer(self) -> None:
         """The process has its own; this end must not keep the pipe open."""
@@ -199,7 +199,7 @@ class OutputPipe:
     def add(self, data: bytes) -> None:
         """What was printed elsewhere and belongs to it."""
         if self._kept is None:
-            self._kept = HeadAndTail(self._head, self._tail)
+            self._kept = TruncatedLog(self._head, self._tail)
         self._kept.add(data)
 
     def take(self) -> str:

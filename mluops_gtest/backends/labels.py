@@ -28,7 +28,7 @@ from mluops_gtest.base.text import (
     STATE,
     VERSION,
     merged_labels,
-    plain_line,
+    strip_to_line,
 )
 
 _MAGIC: Final = b"\x7fELF"
@@ -188,7 +188,7 @@ def run_labels(labels: Mapping[str, str], backend: str, runtime: str | None, ver
     `labels` are those of the user, and those that a run had which is resumed.
     """
     given = {name: value for name, value in labels.items() if "." not in name}
-    said = {VERSION: plain_line(version)[:MAX_LETTERS]} if version else {}
+    said = {VERSION: strip_to_line(version)[:MAX_LETTERS]} if version else {}
     now = {**git_labels(Path()), **file_labels(backend, runtime), **said, **given}
     return merged_labels([labels, now]) if len(labels) > len(given) else now
 

@@ -5,7 +5,7 @@ The oracle itself as a backend: the ordered checks, then the reference.
 
 from collections.abc import Mapping
 
-from mluops_gtest.base.errors import OperatorError, shown
+from mluops_gtest.base.errors import OperatorError, repr_short
 from mluops_gtest.core.binding import baseline_of
 from mluops_gtest.core.call import Declined, OpCall, Status
 from mluops_gtest.core.operator import Operator, source_of
@@ -35,7 +35,8 @@ class NumpyBackend:
         status = kernel(call)
         if not isinstance(status, Status):
             raise OperatorError(
-                f"{source_of(kernel)}: the kernel of {call.operator} returns {shown(status)}. Let it return a Status."
+                f"{source_of(kernel)}: the kernel of {call.operator} returns {repr_short(status)}. "
+                "Let it return a Status."
             )
         return status
 

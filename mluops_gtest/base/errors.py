@@ -105,7 +105,7 @@ class NothingSelectedError(HarnessError):
     exit_code = ExitCode.EMPTY
 
 
-def shown(value: object, most: int = 120) -> str:
+def repr_short(value: object, most: int = 120) -> str:
     """A value as it is written in Python, cut where a message would drown in it."""
     try:
         text = repr(value)

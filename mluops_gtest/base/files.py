@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from mluops_gtest.base.errors import ContentError, UnwritableError, shown
+from mluops_gtest.base.errors import ContentError, UnwritableError, repr_short
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -212,10 +212,11 @@ def place_below(folder: Path, name: str | Path) -> Path:
     try:
         path, inside = (Path(os.path.realpath(one)) for one in (folder / name, folder))
     except ValueError as error:
-        raise ContentError(f"{shown(str(name))} is not the name of a file: {error}.") from error
+        raise ContentError(f"{repr_short(str(name))} is not the name of a file: {error}.") from error
     if path == inside or not path.is_relative_to(inside):
         raise ContentError(
-            f"{shown(str(name))} leads out of {folder}, by '..', an absolute path or a link: nothing is written there."
+            f"{repr_short(str(name))} leads out of {folder}, by '..', an absolute path or a link: "
+            "nothing is written there."
         )
     return path
 

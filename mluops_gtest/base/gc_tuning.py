@@ -11,18 +11,18 @@ _FEW_CASES: Final = 5000
 _WHOLE_START: Final = 100_000
 
 
-def expect_lasting_objects() -> None:
+def raise_gc_threshold() -> None:
     """Let the search for garbage begin late: modules make many objects that all stay, and a short command no others."""
     gc.set_threshold(_WHOLE_START, *gc.get_threshold()[1:])
 
 
-def end_without_search() -> None:
+def skip_final_gc() -> None:
     """The process ends now: Python need not search all that is there once more, the system takes it back."""
     gc.freeze()
 
 
 @contextlib.contextmanager
-def settled_objects() -> Iterator[None]:
+def gc_frozen() -> Iterator[None]:
     """What is there now stays: the search passes over it, and looks through what comes later after every few cases."""
     before = gc.get_threshold()
     gc.freeze()

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, SupportsIndex
 
 
-def counted(number: int, noun: str) -> str:
+def pluralize(number: int, noun: str) -> str:
     """`1 case`, `2 cases`."""
     return f"{number} {noun}{'s' * (number != 1)}"
 
@@ -27,7 +27,7 @@ _UNFIT = re.compile(
 )
 
 
-def plain(text: str) -> str:
+def strip_controls(text: str) -> str:
     """The text without colours; whatever else would not show as itself stands as an escape, \\x1b or \\u202e.
 
     Applied to JSON it changes only how characters are written, never what they are.
@@ -45,20 +45,20 @@ def is_plain(text: str) -> bool:
     return "\r\n" not in text and not _UNFIT.search(text)
 
 
-def plain_line(text: str) -> str:
+def strip_to_line(text: str) -> str:
     """The same on one line, so that nothing in it passes for a line of ours or for a command of a CI system."""
     if text.isascii() and text.isprintable():
         return text
-    return " ".join(plain(text).split("\n"))
+    return " ".join(strip_controls(text).split("\n"))
 
 
-def plain_values(value: Any) -> Any:
+def strip_values(value: Any) -> Any:
     """Every text in a record of lists and dicts."""
     if isinstance(value, str):
-        return plain(value)
+        return strip_controls(value)
     if isinstance(value, dict):
-        return {plain_values(key): plain_values(item) for key, item in value.items()}
-    return [plain_values(item) for item in value] if isinstance(value, list | tuple) else value
+        return {strip_values(key): strip_values(item) for key, item in value.items()}
+    return [strip_values(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _escaped(match: re.Match[str]) -> str:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, BinaryIO, Final, TypeVar, Union, get_args, ge
 
 import msgspec
 
-from mluops_gtest.base.errors import ContentError, shown
+from mluops_gtest.base.errors import ContentError, repr_short
 from mluops_gtest.base.frozen import Value
 
 
@@ -136,7 +136,7 @@ def refuse_doubled_keys(data: bytes, source: Source) -> None:
         names = [name for name, _ in pairs]
         if len(set(names)) != len(names):
             twice = next(name for name in names if names.count(name) > 1)
-            raise source.error(f"{shown(twice)} occurs twice")
+            raise source.error(f"{repr_short(twice)} occurs twice")
 
     json.loads(data, object_pairs_hook=once)
 
@@ -154,7 +154,7 @@ def keep_plain(value: Any, source: Source, at: str = "", levels: int = MAX_LEVEL
     if _is_plain(value, levels):
         return
     if type(value) is int and abs(value) > MAX_INTEGER:
-        raise source.error(f"{shown(value)} is too large", at)
+        raise source.error(f"{repr_short(value)} is too large", at)
     if isinstance(value, (dict, list)):
         if not levels:
             raise source.error("nested too deeply", at)
@@ -184,7 +184,7 @@ def _told(error: msgspec.ValidationError, value: Any, wanted: Any, source: Sourc
     if not expected:
         return source.error(_uncapitalised(message["what"]), at)
     known, found = _value_at(value, steps)
-    return source.error(f"expected {expected}" + (f", got {shown(found)}" if known else ""), at)
+    return source.error(f"expected {expected}" + (f", got {repr_short(found)}" if known else ""), at)
 
 
 def _expected(what: str, wanted: Any) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from mluops_gtest.base.errors import DeclarationError, shown
+from mluops_gtest.base.errors import DeclarationError, repr_short
 from mluops_gtest.base.files import LARGEST_NUMBER, MAX_FILE_BYTES, MAX_NESTING, MAX_WRITTEN_OUT
 from mluops_gtest.base.typed_files import plain_file_bytes
 
@@ -54,7 +54,7 @@ def _mapping(loader: Any, node: yaml.MappingNode) -> Lines:
         if not isinstance(key_node, yaml.ScalarNode):
             raise _refused("a key must be a word", key_node.start_mark)
         if key_node.value in seen and key_node.tag != _MERGE:
-            raise _refused(f"the key {shown(key_node.value)} occurs twice", key_node.start_mark)
+            raise _refused(f"the key {repr_short(key_node.value)} occurs twice", key_node.start_mark)
         seen.add(key_node.value)
     if any(key.tag == _MERGE for key, _ in node.value):
         loader.flatten_mapping(node)
@@ -91,9 +91,9 @@ def _scalar(word: str, kind: str) -> Callable[[Any, yaml.ScalarNode], Any]:
         except (ValueError, LookupError, AttributeError, TypeError, OverflowError) as error:
             # For a date such as 2026-02-30 the reason helps.
             reason = f": {error}" if kind == "timestamp" and isinstance(error, ValueError) else ""
-            raise _refused(f"{shown(node.value)} is not a valid {word}{reason}", node.start_mark) from error
+            raise _refused(f"{repr_short(node.value)} is not a valid {word}{reason}", node.start_mark) from error
         if kind == "int" and abs(value) > LARGEST_NUMBER:
-            raise _refused(f"{shown(node.value)} is beyond ±{LARGEST_NUMBER}", node.start_mark)
+            raise _refused(f"{repr_short(node.value)} is beyond ±{LARGEST_NUMBER}", node.start_mark)
         return value
 
     return construct

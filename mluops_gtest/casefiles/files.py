@@ -16,7 +16,7 @@ from typing import IO, Any, Final
 
 import numpy as np
 
-from mluops_gtest.base.errors import CaseFileError, ContentError, shown
+from mluops_gtest.base.errors import CaseFileError, ContentError, repr_short
 from mluops_gtest.base.files import BINARY, CASE_SUFFIXES, TEXT, mapped, place_below, replace_file
 from mluops_gtest.base.native.arrays import value_lines
 from mluops_gtest.casefiles.binary import binary_operator_name, read_binary, write_binary
@@ -179,7 +179,7 @@ def resolve(name: str, folder: Path, allow_outside: bool) -> Path:
     except (OSError, ValueError, RuntimeError) as error:
         # Some messages repeat the whole path, and a name that is too long is too long to read.
         why = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise CaseFileError(f"path {shown(name)} is not the name of a file: {why}") from error
+        raise CaseFileError(f"path {repr_short(name)} is not the name of a file: {why}") from error
     if outside and not allow_outside:
         raise CaseFileError(
             f"path {name!r} leads out of the case's folder {folder}; only files below it are read, "

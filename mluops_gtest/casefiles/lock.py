@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, NotRequired, TypedDict
 
 import msgspec
 
-from mluops_gtest.base.errors import ContentError, shown
+from mluops_gtest.base.errors import ContentError, repr_short
 from mluops_gtest.base.files import replace_file
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.base.typed_files import MAX_INTEGER, Source, convert, decode_json, file_bytes, keep_plain
@@ -195,12 +195,14 @@ def read_lock(path: Path) -> LockEntries:
 def _checked(line: bytes, source: Source) -> LockEntry:
     record = decode_json(line, source)
     if isinstance(record, dict) and not record.keys() <= set(_NAMES):
-        raise source.error(f"unknown key {shown(min(record.keys() - set(_NAMES)))}; allowed are {', '.join(_NAMES)}")
+        raise source.error(
+            f"unknown key {repr_short(min(record.keys() - set(_NAMES)))}; allowed are {', '.join(_NAMES)}"
+        )
     entry = convert(record, LockEntry, source)
     keep_plain(entry.params, source, ".params")
     for tensor in (*entry.tensors["inputs"], *entry.tensors["outputs"]):
         if not all(0 <= length <= MAX_INTEGER for length in tensor["dims"]) or tensor["dtype"] not in _DTYPES:
-            raise source.error(f"{shown(tensor)} is not a tensor", ".tensors")
+            raise source.error(f"{repr_short(tensor)} is not a tensor", ".tensors")
     return entry
 
 

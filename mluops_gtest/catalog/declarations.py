@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
-from mluops_gtest.base.errors import DeclarationError, shown, suggestion
+from mluops_gtest.base.errors import DeclarationError, repr_short, suggestion
 from mluops_gtest.base.files import LARGEST_ARGUMENT, MAX_CASES, MAX_DECLARED, MAX_WRITTEN_OUT
 from mluops_gtest.base.yaml_lines import Lines, load_yaml
 from mluops_gtest.catalog import templates
@@ -74,7 +74,7 @@ def param_value(field: ParamField, value: Any) -> ParamValue:
     """A declared parameter as the schema's field holds it: enum words become numbers, lists become tuples."""
     if field.label == "repeated":
         if not isinstance(value, list):
-            raise ValueError(f"{field.name} must be a list of {field.type}, not {shown(value)}")
+            raise ValueError(f"{field.name} must be a list of {field.type}, not {repr_short(value)}")
         return tuple(_scalar(field, item) for item in value)
     result: ParamValue = _scalar(field, value)
     return result
@@ -84,20 +84,20 @@ def _scalar(field: ParamField, value: Any) -> Any:
     if field.enum is not None and isinstance(value, str):
         if value not in field.enum.values:
             raise ValueError(
-                f"{field.name}: unknown {field.enum.name} {shown(value)}.{suggestion(value, field.enum.values)}"
+                f"{field.name}: unknown {field.enum.name} {repr_short(value)}.{suggestion(value, field.enum.values)}"
             )
         return field.enum.values[value]
     if field.type in ("float", "double"):
         if not fits(value, float):
-            raise ValueError(f"{field.name} must be a number, not {shown(value)}")
+            raise ValueError(f"{field.name} must be a number, not {repr_short(value)}")
         return float(value)
     if field.type in ("bool", "string"):
         if not isinstance(value, bool if field.type == "bool" else str):
-            raise ValueError(f"{field.name} must be a {field.type}, not {shown(value)}")
+            raise ValueError(f"{field.name} must be a {field.type}, not {repr_short(value)}")
         return value
     low, high = _INTEGER_RANGE.get(field.type, _INTEGER_RANGE["int32"])
     if not fits(value, int) or not low <= value <= high:
-        raise ValueError(f"{field.name} must be an integer in {low} … {high}, not {shown(value)}")
+        raise ValueError(f"{field.name} must be an integer in {low} … {high}, not {repr_short(value)}")
     return value
 
 
@@ -106,7 +106,7 @@ def as_dims(value: Any, name: str) -> tuple[int, ...] | None:
     if value is None:
         return None
     if not isinstance(value, list) or not all(fits(item, int) and item >= 0 for item in value):
-        raise ValueError(f"{name} must be a list of integers ≥ 0, not {shown(value)}")
+        raise ValueError(f"{name} must be a list of integers ≥ 0, not {repr_short(value)}")
     return tuple(value)
 
 
@@ -139,7 +139,7 @@ def load_declarations(path: Path, operator: Operator) -> tuple[CaseDraft, ...]:
     for entry in document:
         if not isinstance(entry, Lines):
             raise DeclarationError(
-                f"{path}: every item must be a mapping with the keys {', '.join(_KEYS)}; got {shown(entry)}."
+                f"{path}: every item must be a mapping with the keys {', '.join(_KEYS)}; got {repr_short(entry)}."
             )
     words = Vocabulary(operator)
     _refuse_many(document, words, path)
@@ -186,7 +186,7 @@ def _placed(entry: Lines, path: Path) -> Iterator[None]:
     try:
         yield
     except _BadValueError as error:
-        title = shown(entry.get("name", "?"))
+        title = repr_short(entry.get("name", "?"))
         raise DeclarationError(f"{path}:{entry.line_of(error.key)}: case {title}: {error}.") from error
 
 
@@ -209,7 +209,9 @@ def _dtypes(entry: Lines, words: Vocabulary) -> list[tuple[str, str]]:
         raise _BadValueError("dtypes", "dtypes must be a list such as [float, half]")
     for dtype in dtypes:
         if not isinstance(dtype, str) or dtype not in words.dtypes:
-            raise _BadValueError("dtypes", f"unknown dtype {shown(dtype)}.{suggestion(str(dtype), words.dtypes)[:-1]}")
+            raise _BadValueError(
+                "dtypes", f"unknown dtype {repr_short(dtype)}.{suggestion(str(dtype), words.dtypes)[:-1]}"
+            )
     named = "{dtype}" in str(entry.get("name")) or len(dtypes) == 1
     return [(dtype, "" if named else f"_{dtype}") for dtype in dtypes]
 
@@ -226,7 +228,9 @@ def _draft(entry: Lines, words: Vocabulary, variables: Mapping[str, Any], suffix
     operator = words.operator
     name = f"{filled('name', '')}{suffix}"
     if not _NAME.fullmatch(name):
-        raise _BadValueError("name", f"the name becomes {shown(name)}; allowed are lower-case letters, digits and _")
+        raise _BadValueError(
+            "name", f"the name becomes {repr_short(name)}; allowed are lower-case letters, digits and _"
+        )
     tags = _tags(entry)
     data = filled("data", {})
     recipe, args = _recipe(data, operator)
@@ -273,7 +277,7 @@ def _tags(entry: Lines) -> tuple[str, ...]:
         raise _BadValueError("tags", f"tags must be a list of: {', '.join(TAGS)}")
     for tag in tags:
         if tag not in TAGS:
-            raise _BadValueError("tags", f"unknown tag {shown(tag)}.{suggestion(str(tag), TAGS)[:-1]}")
+            raise _BadValueError("tags", f"unknown tag {repr_short(tag)}.{suggestion(str(tag), TAGS)[:-1]}")
     return tuple(tags)
 
 
@@ -285,7 +289,9 @@ def _recipe(data: Any, operator: Operator) -> tuple[str, dict[str, Any]]:
     args = dict(data)
     name = args.pop("recipe")
     if not isinstance(name, str) or name not in operator.recipes:
-        raise _BadValueError("data", f"unknown recipe {shown(name)}.{suggestion(str(name), operator.recipes)[:-1]}")
+        raise _BadValueError(
+            "data", f"unknown recipe {repr_short(name)}.{suggestion(str(name), operator.recipes)[:-1]}"
+        )
     return name, _arguments(name, operator.recipes[name], args)
 
 
@@ -296,7 +302,8 @@ def _arguments(name: str, recipe: Recipe, args: dict[str, Any]) -> dict[str, Any
         if key not in wanted:
             raise _BadValueError(
                 "data",
-                f"recipe {name!r} ({source_of(recipe)}) takes no argument {shown(key)}.{suggestion(key, wanted)[:-1]}",
+                f"recipe {name!r} ({source_of(recipe)}) takes no argument {repr_short(key)}."
+                f"{suggestion(key, wanted)[:-1]}",
             )
     for key, required in wanted.items():
         if required and key not in args:
@@ -306,11 +313,11 @@ def _arguments(name: str, recipe: Recipe, args: dict[str, Any]) -> dict[str, Any
         plain = tuple(value) if isinstance(value, list) else value
         if not fits(plain, hints[key]):
             raise _BadValueError(
-                "data", f"argument {key!r} of recipe {name!r} must be {hint_words(hints[key])}, not {shown(value)}"
+                "data", f"argument {key!r} of recipe {name!r} must be {hint_words(hints[key])}, not {repr_short(value)}"
             )
         if not _is_bounded(plain):
             raise _BadValueError(
-                "data", f"argument {key!r} of recipe {name!r} is {shown(value)}, beyond ±{LARGEST_ARGUMENT}"
+                "data", f"argument {key!r} of recipe {name!r} is {repr_short(value)}, beyond ±{LARGEST_ARGUMENT}"
             )
         checked[key] = plain
     return checked
@@ -329,7 +336,7 @@ def _params(values: Any, words: Vocabulary, key: str) -> dict[str, Any]:
     result = {}
     for name, value in values.items():
         if name not in fields:
-            raise _BadValueError(key, f"unknown parameter {shown(name)}.{suggestion(str(name), fields)[:-1]}")
+            raise _BadValueError(key, f"unknown parameter {repr_short(name)}.{suggestion(str(name), fields)[:-1]}")
         try:
             result[name] = param_value(fields[name], value)
         except ValueError as error:
@@ -344,7 +351,9 @@ def _criteria(values: Any, words: Vocabulary) -> dict[str, tuple[Criterion, ...]
         _check_keys("criteria", wanted, tuple(CRITERIA))
         for kind, threshold in wanted.items():
             if not fits(threshold, float) or not 0 <= threshold < math.inf:
-                raise _BadValueError("criteria", f"{kind} of {output} must be a number ≥ 0, not {shown(threshold)}")
+                raise _BadValueError(
+                    "criteria", f"{kind} of {output} must be a number ≥ 0, not {repr_short(threshold)}"
+                )
         if not wanted:
             raise _BadValueError("criteria", f"{output} needs at least one criterion, e.g. {{diff3: 0}}")
         criteria[output] = tuple(Criterion(CRITERIA[kind], float(threshold)) for kind, threshold in wanted.items())
@@ -357,9 +366,9 @@ def _sizes(values: Any, operator: Operator) -> dict[str, int]:
     for name, size in values.items():
         if name not in operator.sizes:
             known = suggestion(str(name), operator.sizes)[:-1] if operator.sizes else f" {operator.name} declares none"
-            raise _BadValueError("sizes", f"unknown size {shown(name)}.{known}")
+            raise _BadValueError("sizes", f"unknown size {repr_short(name)}.{known}")
         if not fits(size, int) or size < 1:
-            raise _BadValueError("sizes", f"{name} must be an integer ≥ 1, not {shown(size)}")
+            raise _BadValueError("sizes", f"{name} must be an integer ≥ 1, not {repr_short(size)}")
     return values
 
 
@@ -367,20 +376,20 @@ def _seed(value: Any, case_id: str) -> int:
     if value is None:
         return int.from_bytes(hashlib.sha256(case_id.encode()).digest()[:4], "little")
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise _BadValueError("seed", f"seed must be an integer ≥ 0, not {shown(value)}")
+        raise _BadValueError("seed", f"seed must be an integer ≥ 0, not {repr_short(value)}")
     return value
 
 
 def _change(tensor: str, value: Any, words: Vocabulary) -> Change:
     if tensor not in words.tensors:
         raise _BadValueError(
-            "change", f"unknown tensor {shown(tensor)}.{suggestion(tensor, [*words.tensors, 'params'])[:-1]}"
+            "change", f"unknown tensor {repr_short(tensor)}.{suggestion(tensor, [*words.tensors, 'params'])[:-1]}"
         )
     _check_keys("change", value, ("dims", "dtype", "layout", "strides"))
     for key, known in (("dtype", DTYPES), ("layout", LAYOUTS)):
         if key in value and value[key] not in known:
             raise _BadValueError(
-                "change", f"unknown {key} {shown(value[key])}.{suggestion(str(value[key]), known)[:-1]}"
+                "change", f"unknown {key} {repr_short(value[key])}.{suggestion(str(value[key]), known)[:-1]}"
             )
     try:
         dims, strides = as_dims(value.get("dims"), "dims"), as_dims(value.get("strides"), "strides")
@@ -397,17 +406,17 @@ def _expect(filled: Any, words: Vocabulary) -> Expect:
     status = wanted.get("status", Status.SUCCESS.name)
     if not isinstance(status, str) or status not in Status.__members__:
         raise _BadValueError(
-            "expect", f"unknown status {shown(status)}.{suggestion(str(status), Status.__members__)[:-1]}"
+            "expect", f"unknown status {repr_short(status)}.{suggestion(str(status), Status.__members__)[:-1]}"
         )
     check = wanted.get("check")
     if check is not None and check not in words.checks:
-        raise _BadValueError("expect", f"unknown check {shown(check)}.{suggestion(str(check), words.checks)[:-1]}")
+        raise _BadValueError("expect", f"unknown check {repr_short(check)}.{suggestion(str(check), words.checks)[:-1]}")
     _check_words("null", null.get("descriptors", []), words.descriptors)
     _check_words("null", null.get("pointers", []), words.pointers)
     for key, numbers in (("handle", handle), ("workspace_size", {"workspace_size": filled("workspace_size", 0)})):
         for name, number in numbers.items():
             if not fits(number, int) or number < 0:
-                raise _BadValueError(key, f"{name} must be an integer ≥ 0, not {shown(number)}")
+                raise _BadValueError(key, f"{name} must be an integer ≥ 0, not {repr_short(number)}")
     degenerate = filled("degenerate", None)
     if degenerate is not None and not (isinstance(degenerate, str) and degenerate):
         raise _BadValueError("degenerate", "degenerate must be a text that gives the reason")
@@ -436,7 +445,9 @@ def _check_keys(key: str, value: Any, allowed: tuple[str, ...]) -> None:
         raise _BadValueError(key, f"{key} must be a mapping with: {', '.join(allowed)}")
     for word in value:
         if word not in allowed:
-            raise _BadValueError(key or str(word), f"unknown key {shown(word)}.{suggestion(str(word), allowed)[:-1]}")
+            raise _BadValueError(
+                key or str(word), f"unknown key {repr_short(word)}.{suggestion(str(word), allowed)[:-1]}"
+            )
 
 
 def _check_words(key: str, words: Any, allowed: tuple[str, ...]) -> None:
@@ -444,7 +455,7 @@ def _check_words(key: str, words: Any, allowed: tuple[str, ...]) -> None:
         raise _BadValueError(key, f"must be a list of: {', '.join(allowed)}")
     for word in words:
         if word not in allowed:
-            raise _BadValueError(key, f"unknown name {shown(word)}.{suggestion(str(word), allowed)[:-1]}")
+            raise _BadValueError(key, f"unknown name {repr_short(word)}.{suggestion(str(word), allowed)[:-1]}")
 
 
 def _digest(shaping: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from mluops_gtest.authoring.calls import dtype_of
 from mluops_gtest.authoring.random import MAX_LANES, Draw
-from mluops_gtest.base.errors import ContentError, DeclarationError, HarnessError, OperatorError, shown, suggestion
+from mluops_gtest.base.errors import ContentError, DeclarationError, HarnessError, OperatorError, repr_short, suggestion
 from mluops_gtest.casefiles.lock import LockedTensor, LockEntry
 from mluops_gtest.core.binding import asked, baseline_of, bind_values, expected_results, proves_little, row_counts
 from mluops_gtest.core.call import Params, Status
@@ -132,7 +132,7 @@ def is_of_author(error: Exception, function: object) -> bool:
 
 def _mistake(operator: Operator, made: object) -> str | None:
     if not isinstance(made, RecipeOutput):
-        return f"returns {shown(made)}. Let it return RecipeOutput({{input: array}}, {{parameter: value}})."
+        return f"returns {repr_short(made)}. Let it return RecipeOutput({{input: array}}, {{parameter: value}})."
     fields = {field.name: field for field in operator.param_fields if not field.result}
     inputs = {spec.id: spec for spec in operator.inputs}
     names = (

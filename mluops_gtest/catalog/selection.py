@@ -21,7 +21,7 @@ from mluops_gtest.base.errors import (
     NothingSelectedError,
     UnknownNameError,
     UsageError,
-    shown,
+    repr_short,
     suggestion,
 )
 from mluops_gtest.base.files import CASE_SUFFIXES, TEXT
@@ -162,7 +162,7 @@ class Keyword:
         self._depth = 0
         self._tree = self._either()
         if self._position != len(self._tokens):
-            raise self._error(f"unexpected {shown(self._tokens[self._position])}")
+            raise self._error(f"unexpected {repr_short(self._tokens[self._position])}")
 
     def matches(self, case_id: str, tags: tuple[str, ...]) -> bool:
         """The expression holds for this case."""
@@ -170,7 +170,8 @@ class Keyword:
 
     def _error(self, what: str) -> UsageError:
         return UsageError(
-            f"-k {shown(self._text)}: {what}. Write words joined by and, or, not, ( and ), e.g. -k 'edge and not half'."
+            f"-k {repr_short(self._text)}: {what}. Write words joined by and, or, not, ( and ), "
+            "e.g. -k 'edge and not half'."
         )
 
     def _peek(self) -> str | None:
@@ -341,8 +342,8 @@ def _matching(catalogue: Catalogue, patterns: Sequence[str]) -> Iterator[Selecte
         if not found:
             hint = suggestion(pattern[:200], [*catalogue.operators, *catalogue.drafts]).split(" Known:")[0]
             raise NothingSelectedError(
-                f"{shown(pattern)} is not a case id, an operator with cases, a glob that matches ids, or a file or "
-                f"folder with cases.{hint} `mluops-test list --all --format ids` shows every id."
+                f"{repr_short(pattern)} is not a case id, an operator with cases, a glob that matches ids, or a file "
+                f"or folder with cases.{hint} `mluops-test list --all --format ids` shows every id."
             )
         yield from found
 

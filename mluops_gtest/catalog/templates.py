@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, get_type_hints
 
-from mluops_gtest.base.errors import shown
+from mluops_gtest.base.errors import repr_short
 from mluops_gtest.base.files import (
     LARGEST_EXPONENT,
     LARGEST_NUMBER,
@@ -79,7 +79,7 @@ def fill(value: Any, variables: Mapping[str, Any]) -> Any:
 
 def _inserted(expression: str, variables: Mapping[str, Any]) -> str:
     value = evaluate(expression, variables)
-    text = value if isinstance(value, str) else shown(value, LONGEST_INSERTION)
+    text = value if isinstance(value, str) else repr_short(value, LONGEST_INSERTION)
     if len(text) > LONGEST_INSERTION:
         raise ValueError(f"{{{expression}}} inserts more than {LONGEST_INSERTION} characters into a text")
     return text
@@ -123,7 +123,7 @@ def _value(node: ast.AST, variables: Mapping[str, Any]) -> Any:
 def _integer(node: ast.AST, variables: Mapping[str, Any]) -> int:
     value = _value(node, variables)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise ValueError(f"only integers can be used in arithmetic, not {shown(value)}")
+        raise ValueError(f"only integers can be used in arithmetic, not {repr_short(value)}")
     return value
 
 

@@ -17,23 +17,23 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from mluops_gtest.base.text import plain
+from mluops_gtest.base.text import strip_controls
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 
-def say(line: str) -> None:
+def echo(line: str) -> None:
     """Print a line, or several, on standard output."""
-    click.echo(plain(line))
+    click.echo(strip_controls(line))
 
 
-def complain(line: str) -> None:
+def echo_error(line: str) -> None:
     """The same on stderr."""
-    click.echo(plain(line), err=True)
+    click.echo(strip_controls(line), err=True)
 
 
-class Outlet(io.RawIOBase):
+class SafeStream(io.RawIOBase):
     """A descriptor to write to. After the first failure it drops everything, so that the output has no holes."""
 
     def __init__(self, descriptor: int) -> None:
@@ -73,13 +73,13 @@ class Outlet(io.RawIOBase):
         poll.poll()
 
 
-def install() -> Outlet:
+def install_safe_streams() -> SafeStream:
     """Put outlets in the place of sys.stdout and sys.stderr; the one of stdout."""
     for descriptor in range(3):
         _fill(descriptor)
-    out = Outlet(1)
+    out = SafeStream(1)
     sys.stdout = _text(out, sys.stdout, line_buffering=out.isatty())
-    sys.stderr = _text(Outlet(2), sys.stderr, line_buffering=True)
+    sys.stderr = _text(SafeStream(2), sys.stderr, line_buffering=True)
     return out
 
 
@@ -94,7 +94,7 @@ def _fill(descriptor: int) -> None:
             os.close(nowhere)
 
 
-def _text(outlet: Outlet, before: TextIO | Any, *, line_buffering: bool) -> TextIO:
+def _text(outlet: SafeStream, before: TextIO | Any, *, line_buffering: bool) -> TextIO:
     if before is not None:
         with contextlib.suppress(OSError, ValueError):
             before.flush()

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from mluops_gtest.base.errors import ExitCode, HarnessError, UnwritableError, suggestion
-from mluops_gtest.base.gc_tuning import end_without_search, expect_lasting_objects
+from mluops_gtest.base.gc_tuning import raise_gc_threshold, skip_final_gc
 from mluops_gtest.base.native.library import native_core
-from mluops_gtest.cli.echo import complain, install, say
+from mluops_gtest.cli.echo import echo, echo_error, install_safe_streams
 from mluops_gtest.cli.settings import FILE_NAME, VARIABLE, remark, use_settings
 from mluops_gtest.version import __version__
 
@@ -172,9 +172,9 @@ class LazyGroup(click.Group):
 def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     if not wanted or ctx.resilient_parsing:
         return
-    say(f"mluops-test {__version__}")
+    echo(f"mluops-test {__version__}")
     if ctx.meta[_VERBOSE]:
-        say("\n".join(f"{name} {value}" for name, value in described()))
+        echo("\n".join(f"{name} {value}" for name, value in described()))
     ctx.exit()
 
 
@@ -212,27 +212,27 @@ def run_main(arguments: list[str] | None = None) -> int:
     try:
         result: Any = cli.main(arguments, prog_name="mluops-test", standalone_mode=False)
     except HarnessError as error:
-        complain(f"error: {error}")
+        echo_error(f"error: {error}")
         return int(error.exit_code)
     except click.ClickException as error:
         shown = io.StringIO()
         error.show(shown)
-        complain(shown.getvalue().rstrip() + remark(error))
+        echo_error(shown.getvalue().rstrip() + remark(error))
         return int(ExitCode.USAGE)
     except (click.Abort, KeyboardInterrupt):
-        complain("interrupted")
+        echo_error("interrupted")
         return int(ExitCode.INTERRUPTED)
     except MemoryError:
-        complain("error: there is not enough memory. Raise the limit (ulimit -v), or select fewer or smaller cases.")
+        echo_error("error: there is not enough memory. Raise the limit (ulimit -v), or select fewer or smaller cases.")
         return int(ExitCode.UNWRITABLE)
     except Exception as error:
         if isinstance(error, OSError) and error.errno in _UNUSABLE and error.filename is not None:
-            complain(f"error: {str(error.filename)[:_MAX_OF_A_PATH]}: {error.strerror}. Name another path.")
+            echo_error(f"error: {str(error.filename)[:_MAX_OF_A_PATH]}: {error.strerror}. Name another path.")
             return int(ExitCode.USAGE)
         import traceback
 
-        complain(traceback.format_exc().rstrip())
-        complain(
+        echo_error(traceback.format_exc().rstrip())
+        echo_error(
             f"bug: mluops-test {__version__} failed unexpectedly ({type(error).__name__}). The lines above say where; "
             "please report them together with the command."
         )
@@ -242,12 +242,12 @@ def run_main(arguments: list[str] | None = None) -> int:
 
 def main() -> None:
     """The entry point of the installed script."""
-    expect_lasting_objects()
-    outlet = install()
+    raise_gc_threshold()
+    outlet = install_safe_streams()
     code = run_main()
     sys.stdout.flush()
     if outlet.trouble is not None:
-        complain(f"error: {UnwritableError.of('standard output', outlet.trouble)}")
+        echo_error(f"error: {UnwritableError.of('standard output', outlet.trouble)}")
         code = ExitCode.worst([ExitCode(code), ExitCode.UNWRITABLE])
-    end_without_search()
+    skip_final_gc()
     sys.exit(code)

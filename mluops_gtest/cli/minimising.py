@@ -16,7 +16,7 @@ from mluops_gtest.base.frozen import Value
 from mluops_gtest.casefiles.schema import Schema
 from mluops_gtest.casefiles.writer import write_case
 from mluops_gtest.catalog.selection import Session
-from mluops_gtest.cli.echo import complain, one_interrupt, say
+from mluops_gtest.cli.echo import echo, echo_error, one_interrupt
 from mluops_gtest.cli.standalone import Shown, Standalone, standalone_of
 from mluops_gtest.cli.terminal import stderr
 from mluops_gtest.core.case import Query
@@ -147,15 +147,15 @@ def _told_passing(found: Minimised, backend: str) -> ExitCode:
     """Why there is nothing to minimise, and the exit code for that."""
     result = found.result
     if result.outcome is Outcome.PASSED:
-        complain(f"{result.case} passes on {backend}: there is nothing to minimise.")
+        echo_error(f"{result.case} passes on {backend}: there is nothing to minimise.")
         return ExitCode.EMPTY
-    complain(f"{result.case} on {backend}: {result.outcome.words['en']}: {result.reason}")
+    echo_error(f"{result.case} on {backend}: {result.outcome.words['en']}: {result.reason}")
     if result.bug:
         return ExitCode.BUG
     if result.content_error:
-        complain("The case itself is broken, so there is no failure of the backend to minimise.")
+        echo_error("The case itself is broken, so there is no failure of the backend to minimise.")
         return ExitCode.CONTENT
-    complain("That is no failure of the backend: there is nothing to minimise.")
+    echo_error("That is no failure of the backend: there is nothing to minimise.")
     return ExitCode.EMPTY
 
 
@@ -169,28 +169,30 @@ def _tell(
     found: Minimised, confirmed: CaseResult, written: _Written, operator: Operator, *, quiet: bool, has_reductions: bool
 ) -> None:
     if quiet:
-        say(str(written.case))
+        echo(str(written.case))
         return
     before, after = found.elements
     if found.interrupted:
-        say(f"Interrupted after {found.calls} calls; the best case so far has {after} of {before} elements.")
+        echo(f"Interrupted after {found.calls} calls; the best case so far has {after} of {before} elements.")
     elif found.is_unchanged:
-        say(f"The case is minimal already: nothing can be taken away ({found.calls} calls, {after} elements).")
+        echo(f"The case is minimal already: nothing can be taken away ({found.calls} calls, {after} elements).")
     else:
-        say(f"{before} → {after} elements in {found.calls} calls.")
-    say(f"{what_shrank(found)}; fails with: {found.result.outcome.words['en']}: {found.result.reason}")
+        echo(f"{before} → {after} elements in {found.calls} calls.")
+    echo(f"{what_shrank(found)}; fails with: {found.result.outcome.words['en']}: {found.result.reason}")
     for line in _headlines(confirmed, operator):
-        say(line)
+        echo(line)
     if not found.interrupted and not FailureCause.of(found.result).is_also_of(confirmed):
-        say("Asked once more, the case did not fail so: the failure does not come every time. `run --repeat` shows it.")
+        echo(
+            "Asked once more, the case did not fail so: the failure does not come every time. `run --repeat` shows it."
+        )
     if not found.finished and not found.interrupted:
-        say(f"All {found.calls} calls are used up; --calls {4 * found.calls} goes on looking.")
+        echo(f"All {found.calls} calls are used up; --calls {4 * found.calls} goes on looking.")
     if not has_reductions:
-        say(f"{operator.name} declares no reductions (reductions.py), so only values could become plainer.")
-    say(f"case:  {written.case}")
-    say(f"repro: {written.repro}")
+        echo(f"{operator.name} declares no reductions (reductions.py), so only values could become plainer.")
+    echo(f"case:  {written.case}")
+    echo(f"repro: {written.repro}")
     if written.standalone is not None:
-        say(f"alone: {written.standalone}")
+        echo(f"alone: {written.standalone}")
 
 
 def _headlines(result: CaseResult, operator: Operator) -> Iterator[str]:

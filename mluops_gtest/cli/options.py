@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from mluops_gtest.base.errors import UsageError, shown
-from mluops_gtest.base.text import GIVEN_NAME, MAX_LETTERS, plain_line
+from mluops_gtest.base.errors import UsageError, repr_short
+from mluops_gtest.base.text import GIVEN_NAME, MAX_LETTERS, strip_to_line
 from mluops_gtest.catalog.root import BUILTIN
 from mluops_gtest.core.case import LARGEST_RESEED, NAMED_TAGS, TAGS, Query
 
@@ -422,11 +422,13 @@ def given_labels(words: Sequence[str]) -> dict[str, str]:
         name, equals, value = word.partition("=")
         if not equals or not GIVEN_NAME.fullmatch(name):
             raise UsageError(
-                f"--label {shown(word)}: write NAME=VALUE, e.g. --label device=mlu370; a name begins with a letter and "
-                "has at most 64 letters, digits, - and _."
+                f"--label {repr_short(word)}: write NAME=VALUE, e.g. --label device=mlu370; a name begins with a "
+                "letter and has at most 64 letters, digits, - and _."
             )
-        if not value.strip() or len(value) > MAX_LETTERS or plain_line(value) != value:
-            raise UsageError(f"--label {shown(word)}: the value must be one line of 1 to {MAX_LETTERS} characters.")
+        if not value.strip() or len(value) > MAX_LETTERS or strip_to_line(value) != value:
+            raise UsageError(
+                f"--label {repr_short(word)}: the value must be one line of 1 to {MAX_LETTERS} characters."
+            )
         if name in labels:
             raise UsageError(f"--label {name} is given twice, as {labels[name]!r} and as {value!r}; give it once.")
         labels[name] = value

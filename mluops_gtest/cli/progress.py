@@ -12,7 +12,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from mluops_gtest.base.frozen import Value
-from mluops_gtest.base.text import counted, plain_line
+from mluops_gtest.base.text import pluralize, strip_to_line
 from mluops_gtest.core.report import CaseFinished, CasesRetracted, CaseStarted, Event, RunFinished, RunStarted
 from mluops_gtest.running.plan import CASE_NS
 from mluops_gtest.search.fuzz import FuzzedOperator, HuntReport, Ran
@@ -112,7 +112,7 @@ class RunProgress:
 
     def note(self, text: str) -> None:
         """Say what takes long just now."""
-        self._note = plain_line(text)
+        self._note = strip_to_line(text)
 
     def close(self) -> None:
         """Remove the line, however the run ended."""
@@ -216,10 +216,10 @@ class FuzzProgress:
         parts = [self._note]
         report = self._report
         if report is not None:
-            parts += [counted(report.draws, "draw"), f"{report.draws / max(seconds, 1e-3):.0f}/s"]
+            parts += [pluralize(report.draws, "draw"), f"{report.draws / max(seconds, 1e-3):.0f}/s"]
             parts += [
                 f"coverage {coverage_share(report.targets):.0%}",
-                counted(len(report.findings), "cause") + " found",
+                pluralize(len(report.findings), "cause") + " found",
             ]
         parts.append(clock_words(seconds))
         if self._limit is not None:

@@ -19,10 +19,10 @@ from mluops_gtest.backends.labels import run_labels
 from mluops_gtest.backends.registry import is_native
 from mluops_gtest.base.errors import ContentError, ExitCode, NothingSelectedError, UnwritableError, UsageError
 from mluops_gtest.base.frozen import Value
-from mluops_gtest.base.gc_tuning import settled_objects
+from mluops_gtest.base.gc_tuning import gc_frozen
 from mluops_gtest.catalog.selection import Selected, Session
 from mluops_gtest.catalog.source import StoredCases
-from mluops_gtest.cli.echo import complain, one_interrupt, say
+from mluops_gtest.cli.echo import echo, echo_error, one_interrupt
 from mluops_gtest.cli.progress import RunProgress
 from mluops_gtest.cli.terminal import stderr, stdout, whole_table
 from mluops_gtest.core.case import NAMED_TAGS, Query
@@ -166,7 +166,7 @@ def only_failed(session: Session, query: Query, path: Path) -> Query:
         raise NothingSelectedError(f"--failed {path}: nothing failed there, so there is nothing to run again.")
     gone = [case for case in failed if session.catalogue.draft(case) is None and not Path(case).is_file()]
     if gone:
-        complain(f"warning: --failed {path}: {len(gone)} case(s) no longer exist and are left out, e.g. {gone[0]}.")
+        echo_error(f"warning: --failed {path}: {len(gone)} case(s) no longer exist and are left out, e.g. {gone[0]}.")
     wanted = set(failed).difference(gone)
     if query.select:
         wanted &= {case.id for case in session.select(query).cases}
@@ -184,7 +184,7 @@ def plan_new(
     if request.shard is None and not by_size:
         return chosen.cases, chosen.left_out
     if times is not None and not times.seconds.keys() & cases:
-        complain(
+        echo_error(
             "warning: --times has none of the selected cases; shards are balanced by the size of the cases instead."
         )
     lock = session.source(chosen.cases).lock
@@ -196,7 +196,7 @@ def plan_new(
 def empty_shard(allowed: bool) -> ExitCode:
     """A shard without cases is an error unless the user expects it."""
     if allowed:
-        say("This shard has no cases.")
+        echo("This shard has no cases.")
         return ExitCode.OK
     raise NothingSelectedError("This shard has no cases; use fewer shards, or add --allow-empty-shard.")
 
@@ -235,7 +235,7 @@ def execute(
     shown = verbosity == 0 and stderr().is_terminal
     progress = RunProgress(stderr(), _costs(source, left, times) if shown else {}, shown=shown)
     if request.isolate is False and is_native(request.backend):
-        complain("warning: --no-isolate with native code: if the kernel crashes or hangs, so does this run.")
+        echo_error("warning: --no-isolate with native code: if the kernel crashes or hangs, so does this run.")
     costs = _costs(source, left, times) if request.cluster is not None else {}
     with contextlib.ExitStack() as kept:
         with (
@@ -257,7 +257,7 @@ def execute(
             files = kept.enter_context(ResultFiles(folder, record, before))
             operators = session.catalogue.operators
             listeners: list[Listener] = [reporter, progress]
-            kept.enter_context(settled_objects())
+            kept.enter_context(gc_frozen())
             try:
                 if opened.cluster is None:
                     report = run(planned, opened.callers, operators, source, context, options, listeners, files, saver)
@@ -277,10 +277,10 @@ def execute(
                 code = _told(error, code)
         code = _tell_end(report, request, folder, reporter, saver, code, verbosity)
     if report.interrupted:
-        say(f"Interrupted. To run what is left: {shlex.join(['mluops-test', 'run', '--resume', str(folder.path)])}")
+        echo(f"Interrupted. To run what is left: {shlex.join(['mluops-test', 'run', '--resume', str(folder.path)])}")
     # A user who selected cases knows that the rest is left out.
     if left_out and request.selection.is_default and verbosity >= 0:
-        say(
+        echo(
             f"{left_out} declared cases were not selected; --all selects all except those tagged "
             f"{', '.join(NAMED_TAGS)}; --tag network the network scales."
         )
@@ -301,7 +301,7 @@ def _tell_end(
         print_performance(stdout(), report)
     reporter.summary(report, str(folder.path))
     if saver is not None and (words := saver.words()):
-        say(words)
+        echo(words)
     if saver is not None and saver.trouble is not None:
         code = _told(saver.trouble, code)
     for trouble in write_reports(report, request.reports):
@@ -340,7 +340,7 @@ def _opened(
     audit = partial(OutputAudit, load, catalogue.operators, options, everything=request.judge_here)
     operators = [case.operator for case in left if case.draft is not None]
     files = {case.id: case.path for case in left if case.path is not None}
-    with open_cluster(request, operators, files, complain, audit) as (dispatcher, tried):
+    with open_cluster(request, operators, files, echo_error, audit) as (dispatcher, tried):
         lanes = ClusterLanes(dispatcher, costs, in_order=request.stop_at_first)
         yield _Opened(tried.name, tried.version, cluster=lanes)
 
@@ -375,5 +375,5 @@ def _costs(source: StoredCases, cases: tuple[Selected, ...], times: RecordedTime
 
 def _told(error: UnwritableError, found: ExitCode) -> ExitCode:
     """Report the error; the exit code also counts what was found before."""
-    complain(f"error: {error}")
+    echo_error(f"error: {error}")
     return ExitCode.worst([error.exit_code, found])

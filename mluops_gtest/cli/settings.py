@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, TypedDict, get_type_hints
 
 import click
 
-from mluops_gtest.base.errors import ContentError, UsageError, shown
+from mluops_gtest.base.errors import ContentError, UsageError, repr_short
 from mluops_gtest.catalog.root import BUILTIN
 
 FILE_NAME: Final = "mluops-test.toml"
@@ -117,7 +117,7 @@ def _value(key: str, value: Any, place: str) -> Any:
 
     remedy = f"Settings are {', '.join(_TYPES)}; see docs/reference/settings.md."
     if key not in _TYPES:
-        raise Source(place, remedy).error(f"unknown key {shown(key)}")
+        raise Source(place, remedy).error(f"unknown key {repr_short(key)}")
     source = Source(place, remedy, key)
     found = convert(value, _TYPES[key], source)
     checks: dict[str, Callable[[Any], Any]] = {
@@ -134,7 +134,7 @@ def _value(key: str, value: Any, place: str) -> Any:
     if key == "timeout" and not math.isfinite(found):
         raise source.error(f"{found} is not a number of seconds")
     if any("\0" in text for text in (found if isinstance(found, tuple) else (str(found),))):
-        raise source.error(f"{shown(found)} contains a NUL character")
+        raise source.error(f"{repr_short(found)} contains a NUL character")
     return found
 
 

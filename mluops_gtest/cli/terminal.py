@@ -10,7 +10,7 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
-from mluops_gtest.base.text import plain
+from mluops_gtest.base.text import strip_controls
 
 T = TypeVar("T")
 
@@ -106,4 +106,4 @@ class _Console(Console):
 
     def render_str(self, text: str, **options: Any) -> Text:
         """Every printed string passes through here, table cells included."""
-        return super().render_str(plain(text), **options)
+        return super().render_str(strip_controls(text), **options)

@@ -13,9 +13,9 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from mluops_gtest.base.errors import ContentError, shown
+from mluops_gtest.base.errors import ContentError, repr_short
 from mluops_gtest.base.frozen import Value
-from mluops_gtest.base.text import plain_line
+from mluops_gtest.base.text import strip_to_line
 from mluops_gtest.base.typed_files import Source, json_bytes
 from mluops_gtest.core.call import OpCall, Status
 from mluops_gtest.core.case import Case
@@ -109,7 +109,7 @@ class BadAnswerError(Exception):
     """A worker does not answer as agreed; `unit` is the one that it names as the reason."""
 
     def __init__(self, what: str, unit: str = "") -> None:
-        super().__init__(plain_line(what[:_MAX_WORDS]))
+        super().__init__(strip_to_line(what[:_MAX_WORDS]))
         self.unit = unit
 
 
@@ -183,7 +183,7 @@ def _read_result(line: bytes, unit: Unit, checked: Checked) -> CaseResult:
     ordered = {"case": unit.id, "operator": unit.operator or result.operator, "tags": unit.tags, "host": checked.host}
     for name, value in ordered.items():
         if getattr(result, name) != value:
-            raise BadAnswerError(f"its answer to {unit.id} has the {name} {shown(getattr(result, name))}")
+            raise BadAnswerError(f"its answer to {unit.id} has the {name} {repr_short(getattr(result, name))}")
     if result.device not in checked.lanes:
         raise BadAnswerError(f"its answer to {unit.id} has the device {result.device}")
     if not result.outcome.ends_a_call:

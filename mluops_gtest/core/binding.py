@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from mluops_gtest.base.errors import HarnessError, OperatorError, shown, suggestion
+from mluops_gtest.base.errors import HarnessError, OperatorError, repr_short, suggestion
 from mluops_gtest.base.text import cut_text
 from mluops_gtest.core.call import DEFAULT_ARCH, DEFAULT_NRAM_BYTES, Handle, OpCall, Params, TensorArg
 from mluops_gtest.core.case import BUFFER_LIMIT, Case, Expect
@@ -53,7 +53,7 @@ def baseline_of(operator: Operator, call: OpCall) -> Baseline:
 
 def _mistake(operator: Operator, call: OpCall, baseline: object) -> str | None:
     if not isinstance(baseline, Baseline):
-        return f"returns {shown(baseline)}. Let it return Baseline({{output: array}}, {{result: number}})."
+        return f"returns {repr_short(baseline)}. Let it return Baseline({{output: array}}, {{result: number}})."
     parts = (
         ("output", baseline.outputs, tuple(spec.id for spec in operator.outputs)),
         ("scalar result", baseline.scalars, operator.results),
@@ -68,7 +68,7 @@ def _mistake(operator: Operator, call: OpCall, baseline: object) -> str | None:
     for name, array in baseline.outputs.items():
         desc = None if (argument := call.outputs.get(name)) is None else argument.desc
         if not isinstance(array, np.ndarray):
-            return f"returns {shown(array)} as {name!r}. Return a numpy array."
+            return f"returns {repr_short(array)} as {name!r}. Return a numpy array."
         if desc is not None and array.dtype != desc.dtype.storage:
             return (
                 f"returns {name!r} as {array.dtype}, the call wants {desc.dtype.value}. Round once at the end, by "
@@ -76,7 +76,7 @@ def _mistake(operator: Operator, call: OpCall, baseline: object) -> str | None:
             )
     for name, number in baseline.scalars.items():
         if not isinstance(number, int | np.integer) or isinstance(number, bool):
-            return f"returns {shown(number)} as the result {name!r}. Return an int."
+            return f"returns {repr_short(number)} as the result {name!r}. Return an int."
     return None
 
 
@@ -241,13 +241,13 @@ def computed_bounds(case: Case, operator: Operator) -> Mapping[str, Bound]:
 def mistake_in(operator: Operator, call: OpCall, bounds: object) -> str | None:
     """What bounds lack to fit the outputs of the call, in words; None where they fit."""
     if not isinstance(bounds, Mapping):
-        return f"returns {shown(bounds)}. Let it return {{output: Bound(magnitude, roundings)}}."
+        return f"returns {repr_short(bounds)}. Let it return {{output: Bound(magnitude, roundings)}}."
     outputs = tuple(spec.id for spec in operator.outputs)
     for name, bound in bounds.items():
         if name not in outputs:
             return f"names the output {name!r}, which the operator does not declare.{suggestion(name, outputs)}"
         if not isinstance(bound, Bound):
-            return f"gives {shown(bound)} for {name!r}. Give a Bound."
+            return f"gives {repr_short(bound)} for {name!r}. Give a Bound."
         dims = call.tensor(name).dims
         for part in ("magnitude", "roundings", "unit"):
             shape = np.shape(getattr(bound, part))

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, Protocol, runtime_checkable
 from msgspec import Meta, field
 from msgspec.structs import asdict, replace
 
-from mluops_gtest.base.errors import UsageError, shown
+from mluops_gtest.base.errors import UsageError, repr_short
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.base.text import MAX_LETTERS
 from mluops_gtest.core.call import OpCall, Params, Status
@@ -67,7 +67,7 @@ Percentage = Annotated[str, Meta(pattern=_PERCENTAGE)]
 def required_millionths(text: str) -> int:
     """`95%` → 950000; whole numbers, since 0.95 · 20 must be 19."""
     if not re.search(_PERCENTAGE, text):
-        raise UsageError(f"--require-coverage {shown(text)}: write a percentage, e.g. --require-coverage 95%.")
+        raise UsageError(f"--require-coverage {repr_short(text)}: write a percentage, e.g. --require-coverage 95%.")
     return round(float(text[:-1]) * 10_000)
 
 

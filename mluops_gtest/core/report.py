@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from mluops_gtest.base.errors import ExitCode
 from mluops_gtest.base.frozen import Value
-from mluops_gtest.base.text import counted
+from mluops_gtest.base.text import pluralize
 from mluops_gtest.core.case import required_millionths
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import CaseResult
@@ -106,7 +106,7 @@ class Tally:
 
     def coverage_words(self, percentage: str | None) -> str:
         """That too little was compared, for the end of a line; empty where it was enough."""
-        compared = f"{self.covered} of {counted(self.cases, 'case')} compared"
+        compared = f"{self.covered} of {pluralize(self.cases, 'case')} compared"
         if self.lacks(percentage):
             return f"; less than --require-coverage {percentage}: {compared}"
         return f"; more was skipped than compared: {compared}" if self._outcomes[Outcome.SKIPPED] > self.covered else ""

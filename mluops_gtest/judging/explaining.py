@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from msgspec.structs import replace
 
-from mluops_gtest.base.errors import OperatorError, shown, suggestion
+from mluops_gtest.base.errors import OperatorError, repr_short, suggestion
 from mluops_gtest.core.binding import bind_values, short
 from mluops_gtest.core.call import OpCall, TensorArg
 from mluops_gtest.core.case import Case
@@ -204,7 +204,7 @@ def _mistake(operator: Operator, call: OpCall, outputs: object) -> str | None:
         if name not in known:
             return f"names the output {name!r}, which the operator does not declare.{suggestion(name, known)}"
         if not isinstance(array, np.ndarray):
-            return f"returns {shown(array)} as {name!r}. Return a numpy array."
+            return f"returns {repr_short(array)} as {name!r}. Return a numpy array."
         dims = call.tensor(name).dims
         if array.shape != dims:
             return f"returns {name!r} with the shape {list(array.shape)}, the call has {list(dims)}."

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from mluops_gtest.base.errors import ContentError, UnwritableError
 from mluops_gtest.base.files import let_go
 from mluops_gtest.base.frozen import Value
-from mluops_gtest.base.text import counted
+from mluops_gtest.base.text import pluralize
 from mluops_gtest.core import cause
 from mluops_gtest.core.binding import owned_rows, proves_little
 from mluops_gtest.core.buffers import pattern_of, places_holding, places_touched
@@ -393,7 +393,7 @@ def _look_again(judgement: Judgement, reading: ElementReading, found: BeyondBoun
     """True where elements are beyond what any order of operations explains."""
     judgement.elements.append(reading)
     if reading.as_half:
-        judgement.notes.append(f"{reading.output}: {counted(reading.as_half, 'element')} as half arithmetic gives")
+        judgement.notes.append(f"{reading.output}: {pluralize(reading.as_half, 'element')} as half arithmetic gives")
     if reading.beyond and decides:
         judgement.failures.append(found)
     elif reading.beyond:

@@ -11,7 +11,7 @@ from typing import Any, Final, NotRequired, TypedDict
 
 import msgspec
 
-from mluops_gtest.base.errors import ContentError, shown
+from mluops_gtest.base.errors import ContentError, repr_short
 from mluops_gtest.base.text import ANY_NAME
 from mluops_gtest.base.typed_files import MAX_INTEGER, Source, convert, keep_plain
 from mluops_gtest.core.case import Percentage, Query
@@ -219,16 +219,18 @@ def check_report(report: RunReport, summary: Any, source: Source) -> None:
         datetime.fromisoformat(report.started).timestamp()
     except (ValueError, OverflowError, OSError):
         raise source.error(
-            f"{shown(report.started)} is not a time such as 2026-01-31T12:00:00+00:00", ".started"
+            f"{repr_short(report.started)} is not a time such as 2026-01-31T12:00:00+00:00", ".started"
         ) from None
     seen: set[str] = set()
     # Those that are read one by one were held against each other when they were read first.
     for index, result in enumerate(() if isinstance(report.results, TalliedResults) else report.results):
         if result.case in seen:
-            raise source.error(f"{shown(result.case)} occurs twice", f".results[{index}]")
+            raise source.error(f"{repr_short(result.case)} occurs twice", f".results[{index}]")
         seen.add(result.case)
     if summary is not None and summary != report.summary:
-        raise source.error(f"it says {shown(summary)}, but the results are {shown(report.summary)}", ".summary")
+        raise source.error(
+            f"it says {repr_short(summary)}, but the results are {repr_short(report.summary)}", ".summary"
+        )
 
 
 def check_selection(selection: Any, source: Source) -> None:
@@ -240,17 +242,16 @@ def check_selection(selection: Any, source: Source) -> None:
     if shard is not None:
         found = _SHARD.fullmatch(shard)
         is_shard = found is not None and int(found[1]) <= int(found[2])
-        _refuse_unless(is_shard, f"{shown(shard)} is not a shard such as 2/5", source, ".shard")
+        _refuse_unless(is_shard, f"{repr_short(shard)} is not a shard such as 2/5", source, ".shard")
     for root in selection.get("roots") or [selection.get("root") or ""]:
-        _refuse_unless("\0" not in root, f"{shown(root)} is not a folder", source, ".roots")
+        _refuse_unless("\0" not in root, f"{repr_short(root)} is not a folder", source, ".roots")
 
 
 def check_labels(labels: Mapping[str, str], source: Source) -> None:
     """Refuse names of labels that no run gives."""
     for name in labels:
-        what = (
-            f"{shown(name)} is not a name for a label: write a letter, then at most 63 letters, digits, -, _ and dots"
-        )
+        allowed = "write a letter, then at most 63 letters, digits, -, _ and dots"
+        what = f"{repr_short(name)} is not a name for a label: {allowed}"
         _refuse_unless(ANY_NAME.fullmatch(name) is not None, what, source, "")
 
 
@@ -291,7 +292,7 @@ def _check_elements(seen: ElementReading, source: Source, at: str) -> None:
     outliers = seen.beyond + seen.as_half
     _refuse_unless(outliers <= seen.compared, "more elements are beyond than there are", source, f"{at}.beyond")
     if seen.precision not in PRECISIONS:
-        raise source.error(f"{shown(seen.precision)} is not a precision", at)
+        raise source.error(f"{repr_short(seen.precision)} is not a precision", at)
     _refuse_unless(seen.ratio >= 0 and seen.allowed >= 0, "ratio and allowed must be ≥ 0", source, at)
     if (seen.ratio > 1) != (seen.beyond > 0):
         raise source.error(f"{seen.ratio} with {seen.beyond} beyond", at)

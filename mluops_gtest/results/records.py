@@ -10,7 +10,7 @@ import msgspec
 from msgspec import field
 from msgspec.structs import fields, replace
 
-from mluops_gtest.base.errors import ContentError, shown
+from mluops_gtest.base.errors import ContentError, repr_short
 from mluops_gtest.base.typed_files import Source, convert, decode_json
 from mluops_gtest.core.call import Status
 from mluops_gtest.core.cause import Cause
@@ -129,7 +129,7 @@ def _words(value: Any) -> Any:
 def result_from_json(record: Any, source: Source) -> CaseResult:
     """The result that `result_to_json` wrote; ContentError names the place of what is none, and the case."""
     if isinstance(record, dict) and isinstance(record.get("case"), str):
-        source = Source(f"{source.file}: case {shown(record['case'])}", source.remedy, source.at)
+        source = Source(f"{source.file}: case {repr_short(record['case'])}", source.remedy, source.at)
         _read_words(record)
     result = convert(record, CaseResult, source)
     from mluops_gtest.results.checks import check_result  # late: who writes results does not check them
@@ -143,7 +143,7 @@ def report_from_json(record: Any, source: Source) -> RunReport:
     if not isinstance(record, dict) or "results" not in record:
         raise source.error("not a report of mluops-test: it must be an object with `format` and `results`")
     if record.get("format") != FORMAT:
-        raise source.error(f"format {shown(record.get('format'))}; this version reads format {FORMAT}")
+        raise source.error(f"format {repr_short(record.get('format'))}; this version reads format {FORMAT}")
     head = convert({**record, "results": []}, RunReport, source)
     records = convert(record["results"], list[Any], replace(source, at="$.results"))
     results = tuple(
@@ -168,7 +168,7 @@ def _read_words(record: dict[str, Any]) -> None:
         word = record.get(key)
         if word is not None:
             # A number is no status in a results file, so it must not be taken for one.
-            record[key] = _STATUSES.get(word, word) if isinstance(word, str) else f"{shown(word)}"
+            record[key] = _STATUSES.get(word, word) if isinstance(word, str) else f"{repr_short(word)}"
     for reading in (*_objects(record.get("readings")), *_objects(record.get("elements"))):
         for key in ("value", "threshold", "ratio", "allowed"):
             if isinstance(reading.get(key), str):

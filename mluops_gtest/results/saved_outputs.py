@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from mluops_gtest.base.errors import ContentError, UnwritableError, shown
+from mluops_gtest.base.errors import ContentError, UnwritableError, repr_short
 from mluops_gtest.base.files import place_below, replace_file
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.base.typed_files import Source, convert, decode_json, file_bytes, json_bytes
@@ -130,7 +130,7 @@ def _record(place: Path) -> SavedOutputs | None:
 
 def _number(text: str, source: Source) -> int:
     if not _NUMBER.fullmatch(text):
-        raise source.error(f"{shown(text)} is not an integer", ".scalars")
+        raise source.error(f"{repr_short(text)} is not an integer", ".scalars")
     return int(text)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from mluops_gtest.base.errors import ContentError, shown, suggestion
+from mluops_gtest.base.errors import ContentError, repr_short, suggestion
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.base.yaml_lines import Lines, load_yaml
 from mluops_gtest.core.report import RunReport
@@ -128,14 +128,16 @@ def read_device_spec(path: Path) -> DeviceSpec:
         raise ContentError(f"{path}:1: describe a device by a mapping such as {_EXAMPLE}.")
     for key in document:
         if key not in _KEYS:
-            raise ContentError(f"{path}:{document.line_of(key)}: unknown key {shown(key)}.{suggestion(key, _KEYS)}")
+            raise ContentError(
+                f"{path}:{document.line_of(key)}: unknown key {repr_short(key)}.{suggestion(key, _KEYS)}"
+            )
     for key in _KEYS:
         if key not in document:
-            raise ContentError(f"{path}:{document.line}: the key {shown(key)} is missing; write e.g. {_EXAMPLE}.")
+            raise ContentError(f"{path}:{document.line}: the key {repr_short(key)} is missing; write e.g. {_EXAMPLE}.")
     name = document["name"]
     if not isinstance(name, str) or not name.strip():
         raise ContentError(
-            f"{path}:{document.line_of('name')}: name is {shown(name)}; it must be a name for the device."
+            f"{path}:{document.line_of('name')}: name is {repr_short(name)}; it must be a name for the device."
         )
     bandwidth = _figure(path, document, "bandwidth_bytes_per_s")
     peaks = document["peak_ops_per_s"]
@@ -145,7 +147,7 @@ def read_device_spec(path: Path) -> DeviceSpec:
     for word in peaks:
         if word not in known:
             raise ContentError(
-                f"{path}:{peaks.line_of(word)}: unknown data type {shown(word)}.{suggestion(word, known)}"
+                f"{path}:{peaks.line_of(word)}: unknown data type {repr_short(word)}.{suggestion(word, known)}"
             )
     if not peaks:
         raise ContentError(f"{path}:{peaks.line}: peak_ops_per_s is empty; write a number, or one per data type.")
@@ -174,7 +176,7 @@ def _figure(path: Path, mapping: Lines, key: str) -> float:
     if not (math.isfinite(number) and number > 0):
         where = f"{path}:{mapping.line_of(key)}"
         raise ContentError(
-            f"{where}: {key} is {shown(value)}; it must be a number above 0 without a unit, e.g. 1.2e+12."
+            f"{where}: {key} is {repr_short(value)}; it must be a number above 0 without a unit, e.g. 1.2e+12."
         )
     return number
 

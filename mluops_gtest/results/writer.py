@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, assert_never
 from mluops_gtest.base.errors import UnwritableError
 from mluops_gtest.base.files import replace_file
 from mluops_gtest.base.frozen import Value
-from mluops_gtest.base.text import plain_line
+from mluops_gtest.base.text import strip_to_line
 from mluops_gtest.base.typed_files import Source, json_bytes
 from mluops_gtest.core.report import (
     CaseFinished,
@@ -305,5 +305,5 @@ def _summary(group: "CauseGroup") -> CauseSummary:
 
 
 def _cut(text: str) -> str:
-    line = plain_line(text)
+    line = strip_to_line(text)
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"

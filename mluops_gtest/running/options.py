@@ -12,7 +12,7 @@ from msgspec import field
 from msgspec.structs import asdict, replace
 
 from mluops_gtest.backends.registry import can_be_debugged, runs_inline
-from mluops_gtest.base.errors import UsageError, shown
+from mluops_gtest.base.errors import UsageError, repr_short
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.base.typed_files import Source, convert
 from mluops_gtest.catalog.root import recorded_roots, root_words
@@ -37,7 +37,7 @@ class Stress(Value):
         found = _WORD.fullmatch(word.strip())
         if found is None or (found["seconds"] and float(found["seconds"]) == 0):
             raise UsageError(
-                f"--stress {shown(word)}: write the seconds for all cases together, e.g. --stress 60, "
+                f"--stress {repr_short(word)}: write the seconds for all cases together, e.g. --stress 60, "
                 "or how often each case runs, e.g. --stress 20x."
             )
         return Stress(times=int(found["times"])) if found["times"] else Stress(float(found["seconds"]))
@@ -217,7 +217,7 @@ class RunRequest(Value):
         for name, values in named.items():
             for value in values if isinstance(values, tuple) else (values or "",):
                 if "\0" in value:
-                    raise source.error(f"{shown(value)} is not a valid name", f".{name}")
+                    raise source.error(f"{repr_short(value)} is not a valid name", f".{name}")
         return request
 
 

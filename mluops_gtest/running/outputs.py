@@ -12,7 +12,7 @@ from pathlib import Path
 
 from mluops_gtest.base.errors import UnwritableError
 from mluops_gtest.base.frozen import Value
-from mluops_gtest.base.text import counted
+from mluops_gtest.base.text import pluralize
 from mluops_gtest.core.binding import owned_rows
 from mluops_gtest.core.case import Case
 from mluops_gtest.core.operator import Operator
@@ -144,7 +144,7 @@ class OutputSaver:
         """What is there, how large it is, and how to look at it; empty where nothing was saved."""
         if not self._sizes:
             return ""
-        cases = counted(len(self._sizes), "case")
+        cases = pluralize(len(self._sizes), "case")
         look = shlex.join(["mluops-test", "diff", min(self._sizes), "--from", str(self._folder)])
         total = size_words(sum(self._sizes.values()))
         return f"Outputs of {cases} ({total}): {self._folder / OUTPUTS}; to look at one: {look}"

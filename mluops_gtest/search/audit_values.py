@@ -30,7 +30,7 @@ from mluops_gtest.search import (
     audit_subject as shapes,
 )
 from mluops_gtest.search.audit_subject import Finding, Problem, Problems, Subject, judged, kept_bounds
-from mluops_gtest.search.mutants import Catches, likely_first
+from mluops_gtest.search.mutants import MutantTrial, likely_first
 
 _SIZE_REMEDY: Final = "Let the recipe draw data in which the first and the last index decide something."
 
@@ -189,7 +189,7 @@ def mutants_caught(subject: Subject) -> Problems:
     for mutant in subject.mutants:
         # What told one mistake often tells the next. One that remembers calls may show from small to large alone.
         order = telling if mutant.anew is None else list(cases)
-        catches = Catches(mutant, subject.operator, order, cases.__getitem__)
+        catches = MutantTrial(mutant, subject.operator, order, cases.__getitem__)
         first = next(iter(catches), None)
         if first is None:
             yield _survivor(mutant, "every stored case", catches.raised)
@@ -199,7 +199,7 @@ def mutants_caught(subject: Subject) -> Problems:
         for seed in range(1, min(subject.seeds, MUTANT_SEEDS) + 1):
             # What caught the mistake before comes first, so that few cases are made.
             others = [first, *(case_id for case_id in order if case_id != first)]
-            catches = Catches(mutant, subject.operator, others, functools.partial(subject.reseeded, seed=seed))
+            catches = MutantTrial(mutant, subject.operator, others, functools.partial(subject.reseeded, seed=seed))
             if next(iter(catches), None) is None:
                 yield _survivor(mutant, f"every case under --reseed {seed}", catches.raised)
 
@@ -222,12 +222,12 @@ def variants_told_apart(subject: Subject) -> Problems:
         tagged = {case.id: case for case in subject.cases if tag in case.tags}
         for variant in variants:
             name = f"{variant.name} ({variant.message})"
-            plain = Catches(variant, subject.operator, computing, computing.__getitem__)
+            plain = MutantTrial(variant, subject.operator, computing, computing.__getitem__)
             told_by = next(iter(plain), None)
             if told_by is not None or plain.raised:
                 message = f"{name} is a right variant, but fails {told_by or plain.raised}"
                 yield Problem(source_of(variant.run), message, f"Correct the variant, or tag the case `{tag}`.")
-            elif not any(Catches(variant, subject.operator, tagged, tagged.__getitem__)):
+            elif not any(MutantTrial(variant, subject.operator, tagged, tagged.__getitem__)):
                 message = f"{name} passes every case tagged {tag}, too"
                 yield Problem(source_of(variant.run), message, "Declare a case that tells it apart, or remove it.")
 

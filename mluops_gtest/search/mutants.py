@@ -130,7 +130,7 @@ def _write(call: OpCall) -> None:
 Kind = Literal["implementation", "status"]
 
 
-class Planted(Value):
+class PlannedMutant(Value):
     """A wrong implementation, and the cases that could tell."""
 
     kind: Kind
@@ -170,7 +170,7 @@ class Score(Value):
         return cls(len(counts), sum(count > 0 for count in counts), counts.count(1))
 
 
-class Catches:
+class MutantTrial:
     """The cases that catch a wrong implementation, one after the other; its calls go to one instance of it."""
 
     def __init__(self, mutant: Mutant, operator: Operator, ids: Iterable[str], case_of: Callable[[str], Case]) -> None:
@@ -188,15 +188,15 @@ class Catches:
                 self.raised = f"{name}: {result.reason}"
 
 
-def names_planted(operator: Operator, mutants: Iterable[Mutant]) -> list[str]:
+def mutant_names(operator: Operator, mutants: Iterable[Mutant]) -> list[str]:
     """The names of everything that is tried on the operator's cases."""
     return [*(one.name for one in mutants), *(one.mutant.name for one in status_mutants(operator))]
 
 
-def planted(subject: Subject) -> dict[str, Planted]:
+def all_mutants(subject: Subject) -> dict[str, PlannedMutant]:
     """Everything that is tried on the operator's cases, by name."""
     cases = tuple(likely_first(subject))
-    wrong = {one.name: Planted("implementation", one, cases) for one in subject.mutants}
+    wrong = {one.name: PlannedMutant("implementation", one, cases) for one in subject.mutants}
     refused = defaultdict(list)
     for case in subject.cases:
         if case.expect.check is not None and not case.is_open:
@@ -205,7 +205,7 @@ def planted(subject: Subject) -> dict[str, Planted]:
     for one in status_mutants(subject.operator):
         concerned = tuple(case for check in one.checks for case in refused[check])
         idle = one.writes and not any(map(can_be_written, concerned))
-        statuses[one.mutant.name] = Planted("status", one.mutant, concerned, idle)
+        statuses[one.mutant.name] = PlannedMutant("status", one.mutant, concerned, idle)
     return {**wrong, **statuses}
 
 
@@ -225,7 +225,7 @@ def likely_first(subject: Subject) -> Iterator[Case]:
     return (case for turn in zip_longest(*kinds.values()) for case in turn if case is not None)
 
 
-def tried(subject: Subject, one: Planted, *, first_kill: bool) -> Trial:
+def run_mutant(subject: Subject, one: PlannedMutant, *, first_kill: bool) -> Trial:
     """The wrong implementation on its cases; with `first_kill` until one catches it."""
     mutant = one.mutant
     place = source_of(mutant.run) if one.kind == "implementation" else str(subject.generator)
@@ -233,7 +233,7 @@ def tried(subject: Subject, one: Planted, *, first_kill: bool) -> Trial:
     if one.idle:
         return blank
     by_id = {case.id: case for case in one.cases}
-    catches = Catches(mutant, subject.operator, by_id, by_id.__getitem__)
+    catches = MutantTrial(mutant, subject.operator, by_id, by_id.__getitem__)
     caught_by = tuple(islice(catches, 1 if first_kill else None))
     return replace(blank, caught_by=caught_by, raised=catches.raised)
 
@@ -338,10 +338,10 @@ def _in_processes(plan: TrialPlan, work: _Work) -> Iterator[Trial]:
 
 def _try(roots: tuple[str, ...], operator: str, name: str, first_kill: bool) -> Trial:
     subject, wrong = _loaded(roots, operator)
-    return tried(subject, wrong[name], first_kill=first_kill)
+    return run_mutant(subject, wrong[name], first_kill=first_kill)
 
 
 @functools.lru_cache(1)
-def _loaded(roots: tuple[str, ...], operator: str) -> tuple[Subject, dict[str, Planted]]:
+def _loaded(roots: tuple[str, ...], operator: str) -> tuple[Subject, dict[str, PlannedMutant]]:
     subject = subject_of(Session(roots), operator, 0)
-    return subject, planted(subject)
+    return subject, all_mutants(subject)

@@ -12,7 +12,7 @@ from mluops_gtest.catalog.selection import Selected, Session
 from mluops_gtest.cli.main import run_main
 from mluops_gtest.core.binding import bind_values
 from mluops_gtest.core.operator_parts import MUTANTS
-from mluops_gtest.search.mutants import Score, planted, subject_of, tried
+from mluops_gtest.search.mutants import Score, all_mutants, run_mutant, subject_of
 from tests.conftest import ROOT
 from tests.support.check_order import shows_order
 from tests.support.mutants_table import counts, shown
@@ -39,8 +39,8 @@ def test_the_operator_keeps_the_rules(capsys, name):
 def test_the_cases_catch_every_wrong_status_and_the_page_says_so(name):
     """That they catch every wrong implementation is a rule. `python -m tests.support.mutants_table` writes the page."""
     subject = subject_of(Session((str(ROOT),)), name, seeds=0)
-    statuses = [one for one in planted(subject).values() if one.kind == "status"]
-    score = Score.of(tried(subject, one, first_kill=True) for one in statuses)
+    statuses = [one for one in all_mutants(subject).values() if one.kind == "status"]
+    score = Score.of(run_mutant(subject, one, first_kill=True) for one in statuses)
     assert score.caught == score.tried
     wrong = len(subject.mutants)
     assert counts(shown())[name] == (wrong, wrong, score.tried, score.caught)

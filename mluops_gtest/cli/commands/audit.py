@@ -14,7 +14,7 @@ import click
 
 from mluops_gtest.base.errors import ExitCode
 from mluops_gtest.base.frozen import Value
-from mluops_gtest.base.text import counted
+from mluops_gtest.base.text import pluralize
 from mluops_gtest.cli.options import complete_operators, format_option, jobs_option, root_option, selection_options
 from mluops_gtest.core.case import TAGS, Query
 from mluops_gtest.search.audit_outputs import FaultRow, MeasuredFaults
@@ -99,7 +99,7 @@ class MutantsPage(Value):
     def _sum(self) -> Iterator[str]:
         wrong, statuses = self.score("implementation"), self.score("status")
         yield (
-            f"{counted(len(self.operators), 'operator')}: the cases catch {wrong.caught} of {wrong.tried} wrong "
+            f"{pluralize(len(self.operators), 'operator')}: the cases catch {wrong.caught} of {wrong.tried} wrong "
             f"implementations and {statuses.caught} of {statuses.tried} wrong statuses"
         )
         if self.untried:
@@ -122,7 +122,8 @@ class OutputsPage(Value):
                     yield f"{case} lets through: {', '.join(missed)}" if missed else f"{case} catches all"
             if not self.first_catch:
                 alone = len(one.let_through) - len(one.replaceable)
-                yield f"{one.operator}: {alone} of {counted(len(one.let_through), 'case')} catch what no other catches"
+                of_cases = pluralize(len(one.let_through), "case")
+                yield f"{one.operator}: {alone} of {of_cases} catch what no other catches"
             yield ""
         for one in self.measured:
             yield from _problems(one)
@@ -130,7 +131,7 @@ class OutputsPage(Value):
         cases = sum(len(one.let_through) for one in self.measured)
         faults = sum(len(one.rows) for one in self.measured)
         yield (
-            f"{counted(len(self.measured), 'operator')}, {counted(cases, 'case')}, {counted(faults, 'fault')}: "
+            f"{pluralize(len(self.measured), 'operator')}, {pluralize(cases, 'case')}, {pluralize(faults, 'fault')}: "
             f"{uncaught} not caught, {sum(len(one.accepted) for one in self.measured)} accepted, "
             f"{stale} of these wrongly"
         )
@@ -273,14 +274,14 @@ def operators(roots: tuple[str, ...], names: tuple[str, ...], seeds: int, rules:
     from dataclasses import asdict
 
     from mluops_gtest.catalog.selection import Session
-    from mluops_gtest.cli.echo import say
+    from mluops_gtest.cli.echo import echo
     from mluops_gtest.cli.terminal import stderr, track
     from mluops_gtest.search.audit_values import RULES, audit_operator
     from mluops_gtest.search.mutants import subject_of
 
     if rules:
         demands = {name: (rule.__doc__ or "").strip().partition("\n")[0] for name, rule in RULES.items()}
-        say(json.dumps(demands, indent=1) if form == "json" else "\n".join(f"{k}: {v}" for k, v in demands.items()))
+        echo(json.dumps(demands, indent=1) if form == "json" else "\n".join(f"{k}: {v}" for k, v in demands.items()))
         return int(ExitCode.OK)
     session = Session(roots)
     known = session.catalogue.operators
@@ -294,11 +295,11 @@ def operators(roots: tuple[str, ...], names: tuple[str, ...], seeds: int, rules:
     ]
     if form == "json":
         record = {"operators": chosen, "seeds": seeds, "findings": [asdict(finding) for finding in found]}
-        say(json.dumps(record, indent=1, ensure_ascii=False))
+        echo(json.dumps(record, indent=1, ensure_ascii=False))
     else:
         for finding in found:
-            say(f"{finding.operator}: {finding.rule}: {finding.message}\n  {finding.place}\n  {finding.remedy}")
-        say(f"{counted(len(chosen), 'operator')}, {len(RULES)} rules, {counted(len(found), 'finding')}")
+            echo(f"{finding.operator}: {finding.rule}: {finding.message}\n  {finding.place}\n  {finding.remedy}")
+        echo(f"{pluralize(len(chosen), 'operator')}, {len(RULES)} rules, {pluralize(len(found), 'finding')}")
     if not chosen:
         return int(ExitCode.EMPTY)
     return int(ExitCode.FAILED if found else ExitCode.OK)
@@ -332,24 +333,24 @@ def mutants(
     another status, or writing before it refuses. Exit 1 if the cases do not catch one, or one was not tried.
     """
     from mluops_gtest.catalog.selection import Session
-    from mluops_gtest.cli.echo import say
+    from mluops_gtest.cli.echo import echo
     from mluops_gtest.cli.terminal import stderr, track
     from mluops_gtest.core.operator_parts import MUTANTS
-    from mluops_gtest.search.mutants import TrialPlan, names_planted, trials
+    from mluops_gtest.search.mutants import TrialPlan, mutant_names, trials
 
     known = Session(roots).catalogue.operators
     chosen = [known.find(name).name for name in names] or list(known)
     shipped = {name: known.part(name, MUTANTS) or () for name in chosen}
-    wanted = {name: names_planted(known[name], shipped[name]) for name in chosen}
+    wanted = {name: mutant_names(known[name], shipped[name]) for name in chosen}
     total = sum(map(len, wanted.values()))
     found = list(track(trials(TrialPlan(roots, wanted, first_kill, jobs, budget)), total, stderr()))
     tried = {(trial.operator, trial.name) for trial in found}
     untried = [(operator, name) for operator in chosen for name in wanted[operator] if (operator, name) not in tried]
     page = MutantsPage(chosen, found, untried, first_kill)
     if form == "json":
-        say(page.json())
+        echo(page.json())
     else:
-        say("\n".join(page.markdown() if form == "markdown" else page.text(every=every)))
+        echo("\n".join(page.markdown() if form == "markdown" else page.text(every=every)))
     if not found and not untried:
         return int(ExitCode.EMPTY)
     return int(ExitCode.FAILED if page.survivors or untried else ExitCode.OK)
@@ -370,7 +371,7 @@ def outputs(query: Query, roots: tuple[str, ...], first_catch: bool, every: bool
     or if one catches a fault that it does.
     """
     from mluops_gtest.catalog.selection import Session
-    from mluops_gtest.cli.echo import say
+    from mluops_gtest.cli.echo import echo
     from mluops_gtest.cli.terminal import stderr, track
     from mluops_gtest.running.plan import case_sizes
     from mluops_gtest.search.audit_outputs import has_room, measured
@@ -389,9 +390,9 @@ def outputs(query: Query, roots: tuple[str, ...], first_catch: bool, every: bool
         found.append(measured(known[name], map(source.load, ids), first_catch=first_catch))
     page = OutputsPage(found, first_catch)
     if form == "json":
-        say(page.json())
+        echo(page.json())
     else:
-        say("\n".join(page.markdown() if form == "markdown" else page.text(every=every)))
+        echo("\n".join(page.markdown() if form == "markdown" else page.text(every=every)))
     if not any(one.let_through for one in found):
         return int(ExitCode.EMPTY)
     return int(ExitCode.FAILED if any(one.uncaught or one.stale for one in found) else ExitCode.OK)

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 from rich.table import Table
 
-from mluops_gtest.base.text import counted
+from mluops_gtest.base.text import pluralize
 from mluops_gtest.catalog.cache import CacheContents, CachedCase
 from mluops_gtest.results.reports.tables import table_of
 from mluops_gtest.results.reports.text import escape
@@ -22,7 +22,7 @@ def cache_page(folder: Path, found: CacheContents) -> Iterator[Table | str]:
         yield _table(found.cases)
     if found.declarations:
         size = size_words(sum(entry.nbytes for entry in found.declarations))
-        yield f"expanded declarations: {counted(len(found.declarations), 'file')}, {size}"
+        yield f"expanded declarations: {pluralize(len(found.declarations), 'file')}, {size}"
     if found.abandoned:
         yield f"left by killed runs: {len(found.abandoned)}, to remove them: mluops-test cache prune"
     if found.foreign:
@@ -104,7 +104,7 @@ def prune(days: int) -> None:
     from mluops_gtest.base.errors import UnwritableError
     from mluops_gtest.base.files import cache_folder
     from mluops_gtest.catalog.cache import cache_contents, prune
-    from mluops_gtest.cli.echo import complain, say
+    from mluops_gtest.cli.echo import echo, echo_error
 
     folder = cache_folder()
     found = cache_contents(folder)
@@ -117,6 +117,6 @@ def prune(days: int) -> None:
     except OSError as error:
         raise UnwritableError(f"{error.filename}: cannot be removed: {error.strerror}. Ask its owner.") from error
     size = size_words(sum(case.nbytes for case in old))
-    say(f"{folder}: removed {len(old)} of {counted(len(found.cases), 'case')}, {size}.")
+    echo(f"{folder}: removed {len(old)} of {pluralize(len(found.cases), 'case')}, {size}.")
     if found.foreign:
-        complain(f"Left alone: {len(found.foreign)} not put there by mluops-test, e.g. {found.foreign[0]}.")
+        echo_error(f"Left alone: {len(found.foreign)} not put there by mluops-test, e.g. {found.foreign[0]}.")

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from mluops_gtest.base.errors import ExitCode
 from mluops_gtest.base.gc_tuning import no_garbage_collection
-from mluops_gtest.base.text import counted, short_value
+from mluops_gtest.base.text import pluralize, short_value
 from mluops_gtest.cli.options import format_option
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.report import RunReport
@@ -38,7 +38,7 @@ def compare_page(both: SideBySide, *, everything: bool) -> Iterator[Table | str]
     if not both.same_values:
         yield "A and B have different values (--reseed): outcomes are compared, readings are not"
     differing = "outcome or readings" if both.same_values else "outcome"
-    cases = counted(len(both.rows), "case")
+    cases = pluralize(len(both.rows), "case")
     yield f"{cases}, {len(both.changed)} differ in {differing}, {len(both.worse)} are worse in B"
 
 
@@ -149,9 +149,9 @@ def command(before: Path, after: Path, everything: bool, gate: bool, form: str) 
     if form == "json":
         import json
 
-        from mluops_gtest.cli.echo import say
+        from mluops_gtest.cli.echo import echo
 
-        say(json.dumps(comparison_to_json(both), indent=1, allow_nan=False))
+        echo(json.dumps(comparison_to_json(both), indent=1, allow_nan=False))
     else:
         from mluops_gtest.cli.terminal import print_page, stdout
 

@@ -6,7 +6,7 @@ import click
 
 from mluops_gtest.base.errors import ContentError, ExitCode, NothingSelectedError, UsageError
 from mluops_gtest.base.files import BINARY, CASE_SUFFIXES, TEXT
-from mluops_gtest.base.text import counted
+from mluops_gtest.base.text import pluralize
 from mluops_gtest.cli.options import root_option
 
 _EPILOG = """\b
@@ -34,7 +34,7 @@ def command(roots: tuple[str, ...], src: Path, dst: Path, form: str | None, drop
     from mluops_gtest.casefiles.files import convert
     from mluops_gtest.casefiles.schema import Schema
     from mluops_gtest.catalog.selection import Session
-    from mluops_gtest.cli.echo import complain, say
+    from mluops_gtest.cli.echo import echo, echo_error
 
     catalogue = Session(roots).catalogue
     schema = Schema.of(catalogue.operators.values())
@@ -64,11 +64,11 @@ def command(roots: tuple[str, ...], src: Path, dst: Path, form: str | None, drop
             dropped = convert(source, target, schema, drop_unknown=drop_unknown, degenerate=degenerate)
         except ContentError as error:
             failed += 1
-            complain(f"error: {error}")
+            echo_error(f"error: {error}")
         else:
             for item in dropped:
-                complain(f"dropped from {source}: {item}")
-    say(f"{counted(len(pairs) - failed, 'file')} converted" + (f", {failed} refused" if failed else ""))
+                echo_error(f"dropped from {source}: {item}")
+    echo(f"{pluralize(len(pairs) - failed, 'file')} converted" + (f", {failed} refused" if failed else ""))
     return int(ExitCode.CONTENT if failed else ExitCode.OK)
 
 

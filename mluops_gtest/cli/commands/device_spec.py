@@ -36,7 +36,7 @@ def command(file: Path | None, measure: bool, out: Path | None) -> None:
     `run --perf --device-spec FILE` then says how much of the bandwidth and peak each case reaches.
     """
     from mluops_gtest.base.files import replace_text
-    from mluops_gtest.cli.echo import say
+    from mluops_gtest.cli.echo import echo
     from mluops_gtest.results.times import DeviceSpec, device_spec_text, read_device_spec
 
     if measure == (file is not None):
@@ -46,17 +46,17 @@ def command(file: Path | None, measure: bool, out: Path | None) -> None:
             raise UsageError("-o goes with --measure; a description that exists is only shown.")
         spec = read_device_spec(file)
         peaks = spec.peak if isinstance(spec.peak, Mapping) else {"": spec.peak}
-        say(f"name       {spec.name}")
-        say(f"bandwidth  {spec.bandwidth:.4g} bytes/s")
+        echo(f"name       {spec.name}")
+        echo(f"bandwidth  {spec.bandwidth:.4g} bytes/s")
         for dtype, peak in peaks.items():
             balance = f"{peak / spec.bandwidth:.4g} operations per byte make both a limit"
-            say(f"peak       {peak:.4g} operations/s{f' ({dtype})' if dtype else ''}; {balance}")
+            echo(f"peak       {peak:.4g} operations/s{f' ({dtype})' if dtype else ''}; {balance}")
         return
     from mluops_gtest.results.statistics import describe_host, measure_bandwidth, measure_peak
 
     text = device_spec_text(DeviceSpec("host", measure_bandwidth(), measure_peak()), describe_host())
     if out is None:
-        say(text.removesuffix("\n"))
+        echo(text.removesuffix("\n"))
         return
     replace_text(out, text)
-    say(f"Written: {out}")
+    echo(f"Written: {out}")

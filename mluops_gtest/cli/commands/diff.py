@@ -86,7 +86,7 @@ def command(
     """
     from mluops_gtest.catalog.selection import Session
     from mluops_gtest.cli.case_outputs import from_results, read_run, recorded, run_now, save
-    from mluops_gtest.cli.echo import say
+    from mluops_gtest.cli.echo import echo
     from mluops_gtest.cli.pages.diff import diff_page, verdict_lines
     from mluops_gtest.cli.terminal import print_page, stdout
     from mluops_gtest.core.report import exit_code
@@ -118,9 +118,9 @@ def command(
     console = stdout()
     print_page(console, verdict_lines(result))
     if remark:
-        say(remark)
+        echo(remark)
     if outputs is not None:
         print_page(console, diff_page(outputs, number, console.width))
     if save_to is not None:
-        say(f"\nSaved in {save_to}: {', '.join(save(save_to, loaded, outputs))}")
+        echo(f"\nSaved in {save_to}: {', '.join(save(save_to, loaded, outputs))}")
     return int(exit_code([result]))

@@ -46,7 +46,7 @@ def command(
     from mluops_gtest.backends.doctor import Verdict, check_behaviour, check_interface
     from mluops_gtest.base.errors import ExitCode
     from mluops_gtest.catalog.selection import Session
-    from mluops_gtest.cli.echo import say
+    from mluops_gtest.cli.echo import echo
     from mluops_gtest.cli.terminal import stderr, stdout, track
     from mluops_gtest.core.case import Query
     from mluops_gtest.results.reports.tables import FOLD, table_of
@@ -82,22 +82,24 @@ def command(
         table.add_row(finding.name, verdict, escape(finding.detail))
     stdout().print(table)
     problems = sum(finding.verdict is Verdict.PROBLEM for finding in findings)
-    say(f"{problems} problems" if problems else "every promise is kept")
+    echo(f"{problems} problems" if problems else "every promise is kept")
     return int(ExitCode.FAILED if problems else ExitCode.OK)
 
 
 def _check_self() -> int:
     from mluops_gtest.base.errors import ExitCode
     from mluops_gtest.base.native.library import ENVIRONMENT, native_core
-    from mluops_gtest.cli.echo import say
+    from mluops_gtest.cli.echo import echo
     from mluops_gtest.cli.main import described, disagreements
 
     for name, value in described():
-        say(f"{name:12} {value}")
+        echo(f"{name:12} {value}")
     wrong = disagreements()
     if wrong:
-        say(f"the native core finds other figures than numpy for {', '.join(wrong)}: set {ENVIRONMENT}=0 and report it")
+        echo(
+            f"the native core finds other figures than numpy for {', '.join(wrong)}: set {ENVIRONMENT}=0 and report it"
+        )
         return int(ExitCode.FAILED)
     if native_core().library is not None:
-        say("the native core and numpy find the same figures, bit for bit")
+        echo("the native core and numpy find the same figures, bit for bit")
     return int(ExitCode.OK)

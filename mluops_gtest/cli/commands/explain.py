@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from mluops_gtest.base.gc_tuning import no_garbage_collection
-from mluops_gtest.base.text import counted
+from mluops_gtest.base.text import pluralize
 from mluops_gtest.cli.options import lang_option
 from mluops_gtest.core.explanation import Explanation, WrongMap
 from mluops_gtest.core.reasons import reason_of
@@ -52,7 +52,7 @@ def explain_page(report: RunReport, operator: str | None, lang: str) -> Iterator
         yield from _group(group, lang)
         yield ""
     cases, causes = len(failing), len(groups)
-    told = (counted(cases, "case"), counted(causes, "cause")) if lang == "en" else (cases, causes)
+    told = (pluralize(cases, "case"), pluralize(causes, "cause")) if lang == "en" else (cases, causes)
     yield _said(lang, "{} failed, for {}", *told)
 
 

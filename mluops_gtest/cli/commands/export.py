@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from mluops_gtest.base.errors import ContentError, ExitCode
-from mluops_gtest.base.text import counted
+from mluops_gtest.base.text import pluralize
 from mluops_gtest.cli.options import file_options, format_option, selection_options
 from mluops_gtest.core.case import Query
 
@@ -36,7 +36,7 @@ def command(query: Query, roots: tuple[str, ...], out: Path, form: str, strict: 
     """
     from mluops_gtest.catalog.produce import Export, not_exportable
     from mluops_gtest.catalog.selection import Session
-    from mluops_gtest.cli.echo import complain, say
+    from mluops_gtest.cli.echo import echo, echo_error
     from mluops_gtest.cli.terminal import stderr, track
     from mluops_gtest.version import __version__
 
@@ -53,16 +53,16 @@ def command(query: Query, roots: tuple[str, ...], out: Path, form: str, strict: 
             if operator is not None and not reason:
                 export.add(case, operator, Path(selected.id).name if selected.path is None else selected.path.stem)
                 continue
-            say(f"left out {selected.id}: {reason}")
+            echo(f"left out {selected.id}: {reason}")
         except ContentError as error:
             broken += 1
             reason = str(error)
-            complain(f"error: {reason}")
+            echo_error(f"error: {reason}")
         export.left_out.append({"id": selected.id, "reason": reason})
     export.write_index(__version__)
     left_out = len(export.left_out) - broken
-    cases = counted(len(export.written), "case")
-    say(f"{cases} written to {out}, {left_out} left out" + (f", {broken} broken" if broken else ""))
+    cases = pluralize(len(export.written), "case")
+    echo(f"{cases} written to {out}, {left_out} left out" + (f", {broken} broken" if broken else ""))
     if broken:
         return int(ExitCode.CONTENT)
     return int(ExitCode.OK if export.written else ExitCode.EMPTY)

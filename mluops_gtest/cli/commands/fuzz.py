@@ -81,7 +81,7 @@ def command(ctx: click.Context, /, corpus: Path, quiet: bool, **options: Any) ->
     """
     from mluops_gtest.base.errors import UsageError
     from mluops_gtest.catalog.selection import Session
-    from mluops_gtest.cli.echo import complain, one_interrupt
+    from mluops_gtest.cli.echo import echo_error, one_interrupt
     from mluops_gtest.cli.pages.fuzz import fuzz_page
     from mluops_gtest.cli.progress import FuzzProgress
     from mluops_gtest.cli.terminal import print_page, stderr, stdout
@@ -112,6 +112,6 @@ def command(ctx: click.Context, /, corpus: Path, quiet: bool, **options: Any) ->
         else:
             from mluops_gtest.cluster.fuzzing import hunt_on_cluster
 
-            report = hunt_on_cluster(request, session, progress.start, progress, complain)
+            report = hunt_on_cluster(request, session, progress.start, progress, echo_error)
     print_page(stdout(), fuzz_page(report, run.repro_options(), corpus))
     return int(hunt_exit_code(report))

@@ -10,7 +10,7 @@ import click
 from rich.table import Table
 
 from mluops_gtest.base.gc_tuning import no_garbage_collection
-from mluops_gtest.base.text import counted
+from mluops_gtest.base.text import pluralize
 from mluops_gtest.cli.options import coverage_option, format_option
 from mluops_gtest.results.gate.decision import Decision
 from mluops_gtest.results.gate.findings import GateFinding, blockers, findings, summed_times, time_words, verdict
@@ -76,7 +76,7 @@ def update_page(update: Update, written: str) -> Iterator[str]:
         if len(cases) > _MAX_NAMED:
             yield f"… and {len(cases) - _MAX_NAMED} more {word}"
     yield (
-        f"{escape(written)}: {counted(len(update.reference.cases), 'case')} "
+        f"{escape(written)}: {pluralize(len(update.reference.cases), 'case')} "
         f"({len(update.added)} added, {len(update.dropped)} dropped, {len(update.changed)} with another outcome)"
     )
 
@@ -229,20 +229,20 @@ def _waiver_terms(file: Path | None, terms: dict[str, Any]) -> dict[str, Any]:
 def _write_waivers(file: Path, decision: Decision, terms: dict[str, Any]) -> None:
     """Write them; stderr says what they leave out, whatever format is printed."""
     from mluops_gtest.base.files import replace_text
-    from mluops_gtest.base.text import counted
-    from mluops_gtest.cli.echo import complain
+    from mluops_gtest.base.text import pluralize
+    from mluops_gtest.cli.echo import echo_error
     from mluops_gtest.results.gate.findings import named
     from mluops_gtest.results.gate.request import new_waivers
 
     entries, left_out = new_waivers(decision, **terms)
     replace_text(file, "".join(entries) or "# Nothing that could be waived blocks.\n")
     for why, cases in left_out.items():
-        complain(f"not in {file}: {why} ({named(cases)})")
-    complain(f"{file}: {counted(len(entries), 'waiver')}; read, append to your own file, commit.")
+        echo_error(f"not in {file}: {why} ({named(cases)})")
+    echo_error(f"{file}: {pluralize(len(entries), 'waiver')}; read, append to your own file, commit.")
 
 
 def _print(decision: Decision, form: str, against: str) -> None:
-    from mluops_gtest.cli.echo import say
+    from mluops_gtest.cli.echo import echo
 
     if form == "table":
         from mluops_gtest.cli.terminal import print_page, stdout
@@ -253,12 +253,12 @@ def _print(decision: Decision, form: str, against: str) -> None:
 
         from mluops_gtest.results.gate.findings import decision_to_json
 
-        say(json.dumps(decision_to_json(decision), indent=1, ensure_ascii=False, allow_nan=False))
+        echo(json.dumps(decision_to_json(decision), indent=1, ensure_ascii=False, allow_nan=False))
     elif form == "markdown":
         from mluops_gtest.results.gate.findings import markdown
 
-        say(markdown(decision))
+        echo(markdown(decision))
     else:
         from mluops_gtest.results.gate.findings import github, gitlab
 
-        say(github(decision) if form == "github" else gitlab(decision, against))
+        echo(github(decision) if form == "github" else gitlab(decision, against))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mluops_gtest.base.errors import ExitCode, UnwritableError
-from mluops_gtest.base.text import counted
+from mluops_gtest.base.text import pluralize
 from mluops_gtest.cli.options import format_option, jobs_option, selection_options
 from mluops_gtest.core.case import Query
 
@@ -44,7 +44,7 @@ def command(query: Query, roots: tuple[str, ...], out: Path | None, form: str, j
     """
     from mluops_gtest.api import plan_generation
     from mluops_gtest.catalog.selection import Session
-    from mluops_gtest.cli.echo import complain, say
+    from mluops_gtest.cli.echo import echo, echo_error
     from mluops_gtest.cli.terminal import stderr, track
 
     session = Session(roots)
@@ -55,16 +55,16 @@ def command(query: Query, roots: tuple[str, ...], out: Path | None, form: str, j
     if check:
         problems += work.differences()
         for line in problems:
-            say(line)
-        say(f"{counted(len(produced), 'case')} compared, {counted(len(problems), 'difference')}")
+            echo(line)
+        echo(f"{pluralize(len(produced), 'case')} compared, {pluralize(len(problems), 'difference')}")
         return int(ExitCode.CONTENT if problems else ExitCode.OK)
     for target, mine, removed in work.lock(produced):
         for case_id in removed:
-            say(f"removed {case_id}: no longer declared")
-        say(_written(mine, target))
+            echo(f"removed {case_id}: no longer declared")
+        echo(_written(mine, target))
     # A slip in an operator's code is the same for many cases.
     for line, times in Counter(problems).items():
-        complain(f"error: {line}{f' ({times} cases)' if times > 1 else ''}")
+        echo_error(f"error: {line}{f' ({times} cases)' if times > 1 else ''}")
     made = len(produced) - len(problems) - len(unwritable)
     if unwritable:
         waiting = len(work.targets) - made - len(problems)
@@ -77,7 +77,7 @@ def _written(produced: "list[Produced]", target: "Target") -> str:
     """What was written to one folder."""
     made = sum(not (item.problem or item.unwritable) for item in produced)
     sizes = [item.written for item in produced if item.written]
-    large = counted(made - len(sizes), "larger case")
+    large = pluralize(made - len(sizes), "larger case")
     larger = f"\n{large} only in the lock file, to be made when first run" if len(sizes) < made else ""
-    files = f"{counted(len(sizes), 'file')} written to {target.folder} ({sum(sizes) / 1e6:.2f} MB)"
-    return f"{counted(made, 'case')} made, {files}{larger}"
+    files = f"{pluralize(len(sizes), 'file')} written to {target.folder} ({sum(sizes) / 1e6:.2f} MB)"
+    return f"{pluralize(made, 'case')} made, {files}{larger}"

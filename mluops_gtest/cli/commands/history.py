@@ -10,7 +10,7 @@ from rich.table import Table
 
 from mluops_gtest.base.errors import UnknownNameError, UsageError
 from mluops_gtest.base.gc_tuning import no_garbage_collection
-from mluops_gtest.base.text import counted, label_words
+from mluops_gtest.base.text import label_words, pluralize
 from mluops_gtest.cli.options import together
 from mluops_gtest.core.outcome import DRIFT_FACTOR
 from mluops_gtest.results.reports.tables import FOLD, RIGHT, table_of
@@ -177,7 +177,7 @@ def command() -> None:
 @no_garbage_collection()
 def add(results: tuple[Path, ...], db: Path | None) -> None:
     """Add runs to the history; a run that is already there is not added again."""
-    from mluops_gtest.cli.echo import say
+    from mluops_gtest.cli.echo import echo
     from mluops_gtest.results.folder import read_report
     from mluops_gtest.results.history import History, history_path
     from mluops_gtest.results.writer import causes_of
@@ -188,8 +188,8 @@ def add(results: tuple[Path, ...], db: Path | None) -> None:
         for folder, report in zip(results, reports, strict=True):
             causes = [(cause.id, cause.headline, cause.cases) for cause in causes_of(report) if cause.output]
             added = history.add(report, causes)
-            words = f"{counted(len(report.results), 'result')} added" if added else "already there"
-            say(f"{folder}: {words} ({path})")
+            words = f"{pluralize(len(report.results), 'result')} added" if added else "already there"
+            echo(f"{folder}: {words} ({path})")
 
 
 @command.command(

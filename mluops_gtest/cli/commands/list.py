@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from mluops_gtest.base.errors import ContentError, ExitCode
-from mluops_gtest.base.text import counted, plain_line
+from mluops_gtest.base.text import pluralize, strip_to_line
 from mluops_gtest.casefiles.lock import LockEntry
 from mluops_gtest.catalog.make import lock_entry
 from mluops_gtest.catalog.selection import Selected, Session
@@ -60,7 +60,7 @@ class Listing:
             return selected.id, tags, "", f"error: {error}"
         inputs = " ".join([f"{t['dtype']}{t['dims']}".replace(" ", "") for t in entry.tensors["inputs"]])
         words = expect.status.name + (f" ({expect.check})" if expect.check else "")
-        return plain_line(selected.id), tags, inputs, plain_line(words)
+        return strip_to_line(selected.id), tags, inputs, strip_to_line(words)
 
     def _entry(self, selected: Selected) -> LockEntry:
         draft = selected.draft
@@ -127,22 +127,22 @@ Examples:
 @format_option("table", "json", "ids")
 def command(query: Query, roots: tuple[str, ...], form: str) -> int:
     """List declared cases: the default set, or those that you select."""
-    from mluops_gtest.base.text import plain_line
+    from mluops_gtest.base.text import strip_to_line
     from mluops_gtest.catalog.selection import Session
-    from mluops_gtest.cli.echo import say
+    from mluops_gtest.cli.echo import echo
 
     session = Session(roots)
     cases = session.select(query).cases
     if form == "ids":
-        say("\n".join(plain_line(case.id) for case in cases))
+        echo("\n".join(strip_to_line(case.id) for case in cases))
         return int(ExitCode.OK)
 
     listing = Listing(session, cases)
     if form == "json":
         import json
 
-        say(json.dumps([listing.describe(case) for case in cases], indent=1, ensure_ascii=False))
+        echo(json.dumps([listing.describe(case) for case in cases], indent=1, ensure_ascii=False))
     else:
-        say("\n".join(listing.table()))
-        say(counted(len(cases), "case") + (f", {listing.broken} broken" if listing.broken else ""))
+        echo("\n".join(listing.table()))
+        echo(pluralize(len(cases), "case") + (f", {listing.broken} broken" if listing.broken else ""))
     return int(ExitCode.CONTENT if listing.broken else ExitCode.OK)

@@ -27,7 +27,7 @@ def command(folders: tuple[Path, ...], out: Path, overwrite: bool) -> int:
 
     It refuses cases that occur twice, missing shards and different backends. The exit code is that of the whole run.
     """
-    from mluops_gtest.cli.echo import say
+    from mluops_gtest.cli.echo import echo
     from mluops_gtest.cli.terminal import stdout
     from mluops_gtest.results.folder import ResultsFolder, merge, read_report
     from mluops_gtest.results.reports.terminal import operator_table
@@ -44,5 +44,5 @@ def command(folders: tuple[Path, ...], out: Path, overwrite: bool) -> int:
         write_causes(claimed.path, merged)
     stdout().print(operator_table(merged))
     counts = ", ".join(f"{n} {outcome}" for outcome, n in merged.summary.items())
-    say(f"{counts}{merged.tally.coverage_words(merged.required_coverage)}\nResults: {out}")
+    echo(f"{counts}{merged.tally.coverage_words(merged.required_coverage)}\nResults: {out}")
     return int(merged.exit_code)

@@ -85,14 +85,14 @@ def command() -> None:
 @click.option("--force", is_flag=True, help="Overwrite the file if it exists.")
 def new_backend(name: str, force: bool) -> None:
     """Write NAME.py: a backend with one small kernel, ready to run."""
-    from mluops_gtest.cli.echo import say
+    from mluops_gtest.cli.echo import echo
 
     _refuse_name(name, "a module", "my_kernels")
     path = Path(f"{name}.py")
     if path.exists() and not force:
         raise UsageError(f"{path} exists already; take another name, or overwrite it with --force.")
     write_files({path: backend_file(name)})
-    say(f"{path} written. Next: mluops-test doctor --backend {path}:backend")
+    echo(f"{path} written. Next: mluops-test doctor --backend {path}:backend")
 
 
 @command.command("operator", epilog=_EPILOG)
@@ -105,7 +105,7 @@ def new_backend(name: str, force: bool) -> None:
 )
 def new_operator(name: str, root: Path) -> None:
     """Write a small, complete operator NAME: folder, cases and tests, ready to run and to change."""
-    from mluops_gtest.cli.echo import say
+    from mluops_gtest.cli.echo import echo
 
     _refuse_name(name, "an operator", "row_sum")
     files = {root / path: text for path, text in operator_files(name).items()}
@@ -114,8 +114,8 @@ def new_operator(name: str, root: Path) -> None:
         raise UsageError(f"{there[0]} exists already; take another name or another --root, or remove it first.")
     write_files(files)
     for path in files:
-        say(str(path))
-    say(
+        echo(str(path))
+    echo(
         f"""Next:
   mluops-test generate --op {name} --root {root}
   mluops-test run --op {name} --root {root}

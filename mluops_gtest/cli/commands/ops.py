@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mluops_gtest.cli.echo import say
+from mluops_gtest.cli.echo import echo
 from mluops_gtest.cli.options import complete_operators, root_option
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def command(roots: tuple[str, ...], operator: str | None, as_c: bool) -> None:
 
     catalogue = Session(roots).catalogue
     if as_c:
-        say(_c_text(catalogue.operators, operator))
+        echo(_c_text(catalogue.operators, operator))
         return
     from mluops_gtest.cli.terminal import stdout, whole_table
     from mluops_gtest.results.reports.tables import FOLD, LINE, RIGHT, table_of

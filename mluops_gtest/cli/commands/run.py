@@ -303,7 +303,7 @@ def _refuse_beside_resume(ctx: click.Context) -> None:
 def _resume(path: Path, verbosity: int, cluster: str | None) -> int:
     from mluops_gtest.base.typed_files import convert
     from mluops_gtest.catalog.selection import Session
-    from mluops_gtest.cli.echo import say
+    from mluops_gtest.cli.echo import echo
     from mluops_gtest.cli.run_command import execute
     from mluops_gtest.results.folder import REPORT, ResultsFolder, read_done, read_report, read_request, request_source
     from mluops_gtest.results.reports.files import check_reports
@@ -317,7 +317,7 @@ def _resume(path: Path, verbosity: int, cluster: str | None) -> int:
         if (path / REPORT).exists():
             report = read_report(path)
             if not report.interrupted:
-                say(f"{path}: the run is finished; nothing is left to run.")
+                echo(f"{path}: the run is finished; nothing is left to run.")
                 return int(report.exit_code)
         session = Session(request.roots)
         check_reports(request.reports, path)

@@ -33,12 +33,12 @@ def command(roots: tuple[str, ...], file: str, out: Path | None) -> None:
     from mluops_gtest.base.files import replace_file
     from mluops_gtest.casefiles.schema import Schema, proto_files
     from mluops_gtest.catalog.selection import Session
-    from mluops_gtest.cli.echo import say
+    from mluops_gtest.cli.echo import echo
 
     texts = proto_files(Schema.of(Session(roots).catalogue.operators.values()))
     if out is None:
-        say(texts[file].removesuffix("\n"))
+        echo(texts[file].removesuffix("\n"))
         return
     for name, text in texts.items():
         replace_file(out / name, [text.encode()])
-        say(f"{out / name}")
+        echo(f"{out / name}")

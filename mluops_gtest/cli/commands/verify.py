@@ -24,7 +24,7 @@ def command(query: Query, roots: tuple[str, ...], strict: bool, allow_outside_pa
     """
     from mluops_gtest.catalog.produce import verify_case
     from mluops_gtest.catalog.selection import Session
-    from mluops_gtest.cli.echo import say
+    from mluops_gtest.cli.echo import echo
     from mluops_gtest.cli.terminal import stderr, track
 
     session = Session(roots)
@@ -48,13 +48,13 @@ def command(query: Query, roots: tuple[str, ...], strict: bool, allow_outside_pa
                 why_not = f"{case.operator} does not define this call: {error.why}"
         if why_not:
             skipped += 1
-            say(f"skipped {selected.id}: {why_not}")
+            echo(f"skipped {selected.id}: {why_not}")
         elif found:
             differing += 1
-            say(f"differs {selected.id}: {'; '.join(found)}")
+            echo(f"differs {selected.id}: {'; '.join(found)}")
         else:
             verified += 1
-    say(f"{verified} verified, {differing} {'differs' if differing == 1 else 'differ'}, {skipped} skipped")
+    echo(f"{verified} verified, {differing} {'differs' if differing == 1 else 'differ'}, {skipped} skipped")
     if differing:
         return int(ExitCode.CONTENT)
     return int(ExitCode.OK if verified else ExitCode.EMPTY)

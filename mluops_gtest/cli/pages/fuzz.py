@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from mluops_gtest.base.text import counted
+from mluops_gtest.base.text import pluralize
 from mluops_gtest.core.reasons import reason_of
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.results.reports.text import escape
@@ -62,10 +62,10 @@ def _shown(result: CaseResult) -> str:
 
 def _closing(report: HuntReport, still: int, folder: Path) -> str:
     rate = report.draws / max(report.seconds, 1e-3)
-    parts = [f"{counted(report.draws, 'draw')} in {report.seconds:.1f} s ({rate:.0f}/s)"]
+    parts = [f"{pluralize(report.draws, 'draw')} in {report.seconds:.1f} s ({rate:.0f}/s)"]
     if report.corpus:
-        parts.append(f"{counted(len(report.corpus), 'case')} of the corpus, {still} still failing")
-    parts.append(f"{report.failed} failed, for {counted(len(report.findings), 'new cause')}")
+        parts.append(f"{pluralize(len(report.corpus), 'case')} of the corpus, {still} still failing")
+    parts.append(f"{report.failed} failed, for {pluralize(len(report.findings), 'new cause')}")
     if report.passed_over:
         parts.append(f"{report.passed_over} passed over")
     return "; ".join(parts) + f"; corpus: {escape(str(folder))}"

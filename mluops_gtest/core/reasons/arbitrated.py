@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from mluops_gtest.base.text import counted
+from mluops_gtest.base.text import pluralize
 from mluops_gtest.core.result import MAX_ULP, Arbitration, DisputedElement, Side
 
 _SIDES: Final[tuple[Side, ...]] = ("baseline", "backend", "both", "neither")
@@ -31,12 +31,12 @@ def arbitration_summary(found: Iterable[Arbitration]) -> str:
     """All disputes of a run in a line."""
     found = list(found)
     counts = {side: sum(getattr(one, side) for one in found) for side in _SIDES}
-    examined = counted(sum(counts.values()), "disputed element")
-    return f"{examined} of {counted(len(found), 'output')} recomputed exactly: {_who(counts)}"
+    examined = pluralize(sum(counts.values()), "disputed element")
+    return f"{examined} of {pluralize(len(found), 'output')} recomputed exactly: {_who(counts)}"
 
 
 def _english(found: Arbitration) -> str:
-    which = counted(found.disputed, "disputed element")
+    which = pluralize(found.disputed, "disputed element")
     if found.disputed > found.examined:
         which = f"the {found.examined} worst of {which}"
     backend, baseline = (_off(found, side) for side in ("backend", "baseline"))

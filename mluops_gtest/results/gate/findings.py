@@ -14,7 +14,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from mluops_gtest.base.frozen import Value
-from mluops_gtest.base.text import counted, plain, plain_line
+from mluops_gtest.base.text import pluralize, strip_controls, strip_to_line
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.report import ISOLATION_OFF, grouped
 from mluops_gtest.results.gate.decision import Accept, CaseChange, Decision, Lack, TimeChange
@@ -49,9 +49,9 @@ def findings(decision: Decision) -> list[GateFinding]:
 
 def _shown(finding: GateFinding) -> GateFinding:
     """Names and reasons come from outside; nothing in them may steer a terminal, a comment or an annotation."""
-    cases = tuple(map(plain_line, finding.cases))
-    title, file = plain_line(finding.title), plain_line(finding.file)
-    return replace(finding, title=title, text=plain(finding.text), cases=cases, file=file)
+    cases = tuple(map(strip_to_line, finding.cases))
+    title, file = strip_to_line(finding.title), strip_to_line(finding.file)
+    return replace(finding, title=title, text=strip_controls(finding.text), cases=cases, file=file)
 
 
 def _failures(decision: Decision) -> list[GateFinding]:
@@ -72,7 +72,7 @@ def _failure(key: str, members: Sequence[CaseChange]) -> GateFinding:
     words = ", ".join(f"{number} {word}" for word, number in sorted(counts.items()))
     outcomes = sorted({member.now.value for member in members if member.now is not None} - counts.keys())
     title = f"{words} ({', '.join(outcomes)})" if outcomes else words
-    lines = [plain_line(first.headline), named([member.case for member in members]), plain_line(first.reason)]
+    lines = [strip_to_line(first.headline), named([member.case for member in members]), strip_to_line(first.reason)]
     if first.repro:
         lines.append(f"repro: {first.repro}")
     covered = sum(member.has_cause for member in members)
@@ -94,7 +94,7 @@ def verdict(decision: Decision) -> str:
         return f"too little compared{decision.lacking}"
     if not decision.compared:
         return "nothing compared: no case has a verdict both in RESULTS and in the baseline"
-    return f"passed: {counted(decision.compared, 'case')} compared"
+    return f"passed: {pluralize(decision.compared, 'case')} compared"
 
 
 def blockers(decision: Decision) -> str:
@@ -152,7 +152,7 @@ def _times(decision: Decision) -> list[GateFinding]:
     short = performance.answered(TimeVerdict.TOO_SHORT)
     if short:
         lines = [*(f"{change.case}: {change.reason}" for change in short[:_MAX_NAMED]), *more(len(short))]
-        title = f"too short to judge: times of {counted(len(short), 'case')}"
+        title = f"too short to judge: times of {pluralize(len(short), 'case')}"
         found.append(GateFinding("too short", title, "\n".join(lines), False, tuple(change.case for change in short)))
     groups: dict[Lack, list[TimeChange]] = defaultdict(list)
     for change in performance.answered(TimeVerdict.INCONCLUSIVE):
@@ -163,7 +163,7 @@ def _times(decision: Decision) -> list[GateFinding]:
         members.sort(key=lambda member: -member.ratio.ratio if member.ratio is not None else 0.0)
         shown = [f"{member.case}: {time_words(member)}" for member in members[:_MAX_NAMED] if member.ratio is not None]
         text = "\n".join([reason, *shown, *(more(len(members)) if shown else [])])
-        title = f"inconclusive times: {counted(len(members), 'case')}"
+        title = f"inconclusive times: {pluralize(len(members), 'case')}"
         cases = tuple(member.case for member in members)
         found.append(GateFinding(f"inconclusive {lack.value}", title, text, decision.policy.strict_perf, cases))
     return found
@@ -180,7 +180,7 @@ def _drifts(decision: Decision) -> list[GateFinding]:
             for d in members[:_MAX_NAMED]
         ]
         cases = tuple(dict.fromkeys(drift.case for drift in members))
-        title = f"accuracy drift: {operator}, {counted(len(cases), 'case')}"
+        title = f"accuracy drift: {operator}, {pluralize(len(cases), 'case')}"
         text = "\n".join([*texts, *more(len(members))])
         found.append(GateFinding(f"drift {operator}", title, text, decision.policy.strict_accuracy, cases))
     return found
@@ -197,7 +197,7 @@ def _outliers(decision: Decision) -> list[GateFinding]:
     for (operator, blocks), members in sorted(groups.items()):
         members.sort(key=lambda change: (change.elements, change.case))
         texts = [f"{change.case}: {change.outlier_words}" for change in members[:_MAX_NAMED]]
-        title = f"{'new ' * blocks}outliers: {operator}, {counted(len(members), 'case')}"
+        title = f"{'new ' * blocks}outliers: {operator}, {pluralize(len(members), 'case')}"
         text = "\n".join([*texts, *more(len(members))])
         cases = tuple(change.case for change in members)
         found.append(GateFinding(f"{'new ' * blocks}outliers {operator}", title, text, blocks, cases))
@@ -227,7 +227,7 @@ def summed_times(decision: Decision) -> list[str]:
     counts = {answer.value: len(performance.answered(answer)) for answer in TimeVerdict}
     words = ", ".join(f"{number} {word}" for word, number in counts.items() if number)
     together = [] if performance.shift is None else [f"all cases together: {percent(performance.shift)}"]
-    return [f"times of {counted(len(performance.changes), 'case')}: {words}", *together]
+    return [f"times of {pluralize(len(performance.changes), 'case')}: {words}", *together]
 
 
 def percent(ratio: Ratio) -> str:
@@ -278,7 +278,7 @@ def _finding(finding: GateFinding) -> Iterator[str]:
     fence = "`" * max(3, 1 + _longest_ticks(finding.text))
     yield from (f"{fence}text", finding.text, fence, "")
     if finding.blocks and len(finding.cases) > 1:
-        yield f"<details><summary>{counted(len(finding.cases), 'case')}</summary>"
+        yield f"<details><summary>{pluralize(len(finding.cases), 'case')}</summary>"
         yield ""
         yield from (f"- {code(case)}" for case in finding.cases[:_MAX_CASES])
         if len(finding.cases) > _MAX_CASES:
@@ -288,7 +288,7 @@ def _finding(finding: GateFinding) -> Iterator[str]:
 
 def code(text: str) -> str:
     """A code span that no character of the text ends."""
-    line = plain_line(text)
+    line = strip_to_line(text)
     ticks = "`" * (1 + _longest_ticks(line))
     space = " " if line.startswith("`") or line.endswith("`") else ""
     return f"{ticks}{space}{line}{space}{ticks}"

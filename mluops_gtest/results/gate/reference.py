@@ -13,7 +13,7 @@ from typing import Any, Final
 from msgspec import field
 from msgspec.structs import replace
 
-from mluops_gtest.base.errors import ContentError, UsageError, shown
+from mluops_gtest.base.errors import ContentError, UsageError, repr_short
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.base.typed_files import (
     MAX_INTEGER,
@@ -269,7 +269,7 @@ def baseline_from_json(path: Path, record: Mapping[str, Any]) -> Reference:
     """The reference in a baseline file."""
     source = _source(path)
     if record.get("format") != FORMAT:
-        raise source.error(f"format {shown(record.get('format'))}; this version reads {FORMAT}")
+        raise source.error(f"format {repr_short(record.get('format'))}; this version reads {FORMAT}")
     head = convert(record, _Head, source)
     keep_plain(head.machine, source, ".machine")
     cases = {case: _case(case, entry, source, looked=head.elementwise) for case, entry in head.cases.items()}
@@ -277,10 +277,10 @@ def baseline_from_json(path: Path, record: Mapping[str, Any]) -> Reference:
 
 
 def _case(case: str, record: Any, source: Source, *, looked: bool) -> ReferenceCase:
-    source = Source(f"{source.file}: case {shown(case)}", source.remedy)
+    source = Source(f"{source.file}: case {repr_short(case)}", source.remedy)
     entry = convert(record, _Entry, source)
     if not record.keys() <= set(_KEYS):
-        raise source.error(f"unknown key {shown(min(record.keys() - set(_KEYS)))}; allowed are {', '.join(_KEYS)}")
+        raise source.error(f"unknown key {repr_short(min(record.keys() - set(_KEYS)))}; allowed are {', '.join(_KEYS)}")
     if not all(value >= 0 for value in entry.readings.values()):
         raise source.error("a reading must be ≥ 0", ".readings")
     times = tuple(RunTime(*time) for time in entry.times)

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from mluops_gtest.base.errors import NothingSelectedError, UsageError
 from mluops_gtest.base.files import TEXT
 from mluops_gtest.base.frozen import Value
-from mluops_gtest.base.text import counted, is_plain, plain_line
+from mluops_gtest.base.text import is_plain, pluralize, strip_to_line
 from mluops_gtest.catalog.root import recorded_roots
 from mluops_gtest.core.outcome import DRIFT_FACTOR, Outcome
 from mluops_gtest.core.report import RunReport
@@ -149,12 +149,12 @@ def new_waivers(
 
 
 def _entry(changes: list[CaseChange], entry: dict[str, Any]) -> str:
-    words = f"{counted(len(changes), 'case')}: {changes[0].headline or changes[0].reason}"
+    words = f"{pluralize(len(changes), 'case')}: {changes[0].headline or changes[0].reason}"
     # Characters that YAML would take for the end of a line are written as escapes.
     texts = (text for value in entry.values() for text in (value if isinstance(value, list) else [str(value)]))
     is_readable = all(map(is_plain, texts))
     text: str = yaml.safe_dump([entry], allow_unicode=is_readable, sort_keys=False, width=float("inf"))
-    return f"# {plain_line(words)[:_LONGEST_COMMENT]}\n{text}"
+    return f"# {strip_to_line(words)[:_LONGEST_COMMENT]}\n{text}"
 
 
 class GateRequest(Value):

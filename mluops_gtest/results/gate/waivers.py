@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import field
 
-from mluops_gtest.base.errors import ContentError, shown, suggestion
+from mluops_gtest.base.errors import ContentError, repr_short, suggestion
 from mluops_gtest.base.frozen import TableEnum, Value
 from mluops_gtest.base.yaml_lines import Lines, load_yaml
 from mluops_gtest.core.outcome import Outcome
@@ -141,32 +141,33 @@ def load_waivers(path: Path) -> tuple[Waiver, ...]:
 
 def _waiver(path: Path, number: int, entry: Any) -> Waiver:
     if not isinstance(entry, Lines):
-        raise ContentError(f"{path}: entry {number} is {shown(entry)}, not a mapping with {', '.join(_REQUIRED)}.")
+        raise ContentError(f"{path}: entry {number} is {repr_short(entry)}, not a mapping with {', '.join(_REQUIRED)}.")
 
     def fail(what: str, key: str = "") -> ContentError:
         return ContentError(f"{path}:{entry.line_of(key)}: entry {number}: {what}")
 
     if unknown := [key for key in entry if key not in _KEYS]:
-        raise fail(f"unknown key {shown(unknown[0])}.{suggestion(unknown[0], _KEYS)}", unknown[0])
+        raise fail(f"unknown key {repr_short(unknown[0])}.{suggestion(unknown[0], _KEYS)}", unknown[0])
     missing = [key for key in _REQUIRED if entry.get(key) is None and not (key == "case" and "cause" in entry)]
     if missing:
         raise fail(f"{' and '.join(missing)} missing.")
     for key, value in entry.items():
         texts = value if key == "case" and isinstance(value, list) and value else [value]
         if key != "expires" and not all(isinstance(text, str) and text.strip() for text in texts):
-            raise fail(f"{key} is {shown(value)}, not a text.", key)
+            raise fail(f"{key} is {repr_short(value)}, not a text.", key)
     if sum(key in entry for key in _FAILURES) != 1:
         raise fail("write either outcome or fingerprint or cause: a waiver covers one kind of failure.")
     if "outcome" in entry and entry["outcome"] not in _OUTCOMES:
         raise fail(
-            f"outcome {shown(entry['outcome'])} cannot be waived.{suggestion(entry['outcome'], _OUTCOMES)}", "outcome"
+            f"outcome {repr_short(entry['outcome'])} cannot be waived.{suggestion(entry['outcome'], _OUTCOMES)}",
+            "outcome",
         )
     for key, (form, advice) in _FORMS.items():
         if key in entry and not form.fullmatch(entry[key]):
-            raise fail(f"{shown(entry[key])} is not a {key}; {advice}.", key)
+            raise fail(f"{repr_short(entry[key])} is not a {key}; {advice}.", key)
     expires = day_of(entry["expires"])
     if expires is None:
-        raise fail(f"expires is {shown(entry['expires'])}, not a date; write YYYY-MM-DD.", "expires")
+        raise fail(f"expires is {repr_short(entry['expires'])}, not a date; write YYYY-MM-DD.", "expires")
     case = entry.get("case", "")
     case, *more = case if isinstance(case, list) else [case]
     return Waiver(

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from mluops_gtest.base.text import BRANCH, COMMIT, plain, plain_values
+from mluops_gtest.base.text import BRANCH, COMMIT, strip_controls, strip_values
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.report import RunReport
 from mluops_gtest.core.result import CaseResult
@@ -24,7 +24,7 @@ def indented(value: Any, *, plain: bool = False) -> str:
     text = json.dumps(value, allow_nan=False)
     # What is unfit is written as an escape, or is the one character of ASCII that is not.
     if plain and any(sign in text for sign in ("\\u", "\\r", "\x7f")):
-        text = json.dumps(plain_values(value), allow_nan=False)
+        text = json.dumps(strip_values(value), allow_nan=False)
     # json.dumps itself does this ten times slower.
     return msgspec.json.format(text, indent=1)
 
@@ -147,5 +147,5 @@ def _test(result: CaseResult, transition: str) -> dict[str, Any]:
     if result.outcome is Outcome.FLAKY:
         test["flaky"] = True
     if result.output:
-        test["stdout"] = plain(result.output).splitlines()
+        test["stdout"] = strip_controls(result.output).splitlines()
     return test

@@ -5,7 +5,7 @@ from itertools import groupby
 from typing import NamedTuple
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from mluops_gtest.base.text import plain
+from mluops_gtest.base.text import strip_controls
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.report import RunReport
 from mluops_gtest.core.result import CaseResult
@@ -42,7 +42,9 @@ class _Known(NamedTuple):
 def _suite(operator: str, known: Sequence[_Known], report: RunReport, transitions: Mapping[str, str]) -> Iterator[str]:
     # Without the zone, as the format has it: the run's clock is UTC.
     started = report.started.partition("+")[0]
-    suite = Element("testsuite", {"name": plain(operator), **_counts(known), "timestamp": plain(started)})
+    suite = Element(
+        "testsuite", {"name": strip_controls(operator), **_counts(known), "timestamp": strip_controls(started)}
+    )
     yield "\n  " + _opened(suite)
     environment = {"tool_version": report.tool_version, "backend": report.backend.get("name"), **report.environment}
     environment |= {f"label.{name}": value for name, value in report.labels.items()}
@@ -83,16 +85,20 @@ def _counts(known: Sequence[_Known]) -> dict[str, str]:
 def _testcase(result: CaseResult, transition: str) -> Element:
     case = Element(
         "testcase",
-        {"classname": plain(result.operator), "name": plain(result.case), "time": f"{result.seconds:.6f}"},
+        {
+            "classname": strip_controls(result.operator),
+            "name": strip_controls(result.case),
+            "time": f"{result.seconds:.6f}",
+        },
     )
     _properties(case, _facts(result, transition))
     element = _element(result.outcome)
     if element is not None:
-        message = plain(result.reason) or result.outcome.value
+        message = strip_controls(result.reason) or result.outcome.value
         child = SubElement(case, element, {"type": result.outcome.value, "message": message})
         child.text = details(result)
     if result.output:
-        SubElement(case, "system-out").text = plain(result.output)
+        SubElement(case, "system-out").text = strip_controls(result.output)
     return case
 
 
@@ -129,5 +135,5 @@ def _facts(result: CaseResult, transition: str) -> Iterator[tuple[str, str]]:
 def _properties(parent: Element, facts: Iterator[tuple[str, str]]) -> Element:
     properties = SubElement(parent, "properties")
     for name, value in facts:
-        SubElement(properties, "property", {"name": plain(name), "value": plain(value)})
+        SubElement(properties, "property", {"name": strip_controls(name), "value": strip_controls(value)})
     return properties

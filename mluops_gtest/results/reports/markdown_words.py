@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from mluops_gtest.base.text import plain
+from mluops_gtest.base.text import strip_controls
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.report import ISOLATION_OFF
 
@@ -39,7 +39,7 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def _one_line(words: str) -> str:
-    return " ".join(plain(words).split())
+    return " ".join(strip_controls(words).split())
 
 
 LANGUAGES = ("en", "zh")

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Final
 
-from mluops_gtest.base.text import counted, plain_line
+from mluops_gtest.base.text import pluralize, strip_to_line
 from mluops_gtest.core.case import Case
 from mluops_gtest.core.explanation import WrongMap
 from mluops_gtest.core.outcome import GRAVEST_FIRST, Outcome, Tone
@@ -34,7 +34,7 @@ def report_html(report: RunReport, most: int) -> str:
     failing = sorted(report.failing, key=lambda result: GRAVEST_FIRST.index(result.outcome))
     counts = ((Outcome.named(word), number) for word, number in report.summary.items())
     lines = [
-        f"<div><b>{counted(len(report.results), 'case')} on {_text(name)}</b>, {report.seconds:.1f} s: "
+        f"<div><b>{pluralize(len(report.results), 'case')} on {_text(name)}</b>, {report.seconds:.1f} s: "
         + ", ".join(_coloured(f"{number} {one.words['en']}", one) for one, number in counts)
     ]
     lines += [
@@ -174,4 +174,4 @@ def _svg(width: int, height: int, parts: Sequence[str]) -> str:
 
 
 def _text(text: str) -> str:
-    return escape(plain_line(text))
+    return escape(strip_to_line(text))

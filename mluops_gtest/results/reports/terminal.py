@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from mluops_gtest.base.text import counted
+from mluops_gtest.base.text import pluralize
 from mluops_gtest.catalog.root import BUILTIN, recorded_roots
 from mluops_gtest.core import cause
 from mluops_gtest.core.cause import Leak
@@ -212,7 +212,9 @@ def _remarks(facts: RunFacts) -> Iterator[tuple[str, str]]:
     """A word and a line for what failed no case: tolerated, beyond arithmetic, disputed, varying, leaking."""
     if facts.noted:
         rest = facts.noted - 1
-        more = f"; {counted(rest, 'more case')} {'has' if rest == 1 else 'have'} notices, -v shows all" if rest else ""
+        more = (
+            f"; {pluralize(rest, 'more case')} {'has' if rest == 1 else 'have'} notices, -v shows all" if rest else ""
+        )
         yield "notice", f"{facts.first_note}{more}"
     if facts.outlier is not None:
         yield "beyond", outlier_words(facts, facts.outlier)
@@ -244,9 +246,9 @@ def stress_words(readings: Sequence[StressReading]) -> str:
     failing = sum(reading.failed > 0 for reading in readings)
     varying = sum(reading.differing > 0 and reading.failed == 0 for reading in readings)
     return (
-        f"{counted(repetitions, 'repetition')} of {counted(len(readings), 'case')} with "
-        f"{', '.join(map(str, threads))} threads: {counted(failing, 'case')} failed in some, "
-        f"{counted(varying, 'case')} left other bits that pass"
+        f"{pluralize(repetitions, 'repetition')} of {pluralize(len(readings), 'case')} with "
+        f"{', '.join(map(str, threads))} threads: {pluralize(failing, 'case')} failed in some, "
+        f"{pluralize(varying, 'case')} left other bits that pass"
     )
 
 
@@ -279,7 +281,7 @@ def reseed_words(report: RunReport) -> str:
     """The seed, and how much of the run it reached."""
     tally = report.tally
     again = f"; {tally.redrawn} drew more than once to meet their conditions" if tally.redrawn else ""
-    same = f"{counted(tally.fixed, 'case')} {'is' if tally.fixed == 1 else 'are'} the same without it"
+    same = f"{pluralize(tally.fixed, 'case')} {'is' if tally.fixed == 1 else 'are'} the same without it"
     return f"Values of --reseed {report.reseed}; {same}{again}"
 
 

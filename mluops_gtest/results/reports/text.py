@@ -2,7 +2,7 @@
 
 import re
 
-from mluops_gtest.base.text import plain, plain_line
+from mluops_gtest.base.text import strip_controls, strip_to_line
 from mluops_gtest.core.result import CaseResult, worst_words
 
 # As rich reads it: what looks like a tag, with the backslashes before it.
@@ -12,12 +12,12 @@ _AT_END = re.compile(r"\\$")
 
 def escape(text: str) -> str:
     """The text as it is, on one line: never a tag, never an end of one of ours, no control character."""
-    return _escaped(plain_line(text))
+    return _escaped(strip_to_line(text))
 
 
 def escape_lines(text: str) -> list[str]:
     """The same line by line."""
-    return [_escaped(line) for line in plain(text).splitlines()]
+    return [_escaped(line) for line in strip_controls(text).splitlines()]
 
 
 def _escaped(text: str) -> str:
@@ -44,4 +44,4 @@ def details(result: CaseResult) -> str:
         lines.append(f"repro: {result.repro}")
     if result.debug:
         lines.append(f"debug: {result.debug}")
-    return plain("\n".join(lines))
+    return strip_controls("\n".join(lines))

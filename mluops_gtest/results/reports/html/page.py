@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from mluops_gtest.base.errors import UsageError
 from mluops_gtest.base.frozen import Value
-from mluops_gtest.base.text import BRANCH, COMMIT, plain, plain_line
+from mluops_gtest.base.text import BRANCH, COMMIT, strip_controls, strip_to_line
 from mluops_gtest.core.outcome import GRAVEST_FIRST, Outcome
 from mluops_gtest.core.reasons import reason_of
 from mluops_gtest.core.report import RunReport
@@ -281,7 +281,7 @@ def _outcome_table(heads: Sequence[str], rows: Sequence[str]) -> str:
 
 
 def _text(text: str) -> str:
-    return escape(plain_line(text))
+    return escape(strip_to_line(text))
 
 
 _COLOURS = {
@@ -313,7 +313,7 @@ def render_html(
     data, lines = payload(report, transitions, history, device, lang)
     script = f'(() => {{\n"use strict";\n{static(".js")}}})();'
     backend = str(report.backend.get("name", "?"))
-    title = f"{_headline(report, words)} · {plain(backend)}"
+    title = f"{_headline(report, words)} · {strip_controls(backend)}"
     return f"""{head(lang, title, _COLOURS[verdict(report)], style, script)}<body>
 <svg id="svg-namespace" width="0" height="0" hidden></svg>
 <div id="page"></div>
@@ -358,5 +358,7 @@ def _blocking_line(result: CaseResult, words: Mapping[str, str], lang: str) -> l
 
 def _table(heads: list[str], rows: list[list[Any]]) -> str:
     head = "".join(f"<th>{escape(text)}</th>" for text in heads)
-    body = "".join("<tr>" + "".join(f"<td>{escape(plain(str(cell)))}</td>" for cell in row) + "</tr>" for row in rows)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(strip_controls(str(cell)))}</td>" for cell in row) + "</tr>" for row in rows
+    )
     return f'<div class="scroll"><table class="plain"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'

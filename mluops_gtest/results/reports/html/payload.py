@@ -20,7 +20,7 @@ from typing import Any, Final
 import msgspec
 
 from mluops_gtest.base.errors import ExitCode
-from mluops_gtest.base.text import is_plain, plain_values
+from mluops_gtest.base.text import is_plain, strip_values
 from mluops_gtest.core.call import Status
 from mluops_gtest.core.explanation import Explanation
 from mluops_gtest.core.outcome import GRAVEST_FIRST, Outcome
@@ -55,7 +55,7 @@ def json_line(record: Any) -> bytes:
     except UnicodeEncodeError:
         fit = False
     if not fit:
-        line = msgspec.json.encode(plain_values(record))
+        line = msgspec.json.encode(strip_values(record))
     return line.replace(b"<", b"\\u003c")
 
 
