@@ -35,7 +35,8 @@ class NumpyBackend:
         status = kernel(call)
         if not isinstance(status, Status):
             raise OperatorError(
-                f"{source_of(kernel)}: the kernel of {call.operator} returns {repr_short(status)}. Let it return a Status."
+                f"{source_of(kernel)}: the kernel of {call.operator} returns {repr_short(status)}. "
+                "Let it return a Status."
             )
         return status
 

@@ -19,19 +19,12 @@ class ExitCode(IntEnum):
     UNWRITABLE = 74
     INTERRUPTED = 130
 
-    @staticmethod
-    def worst(codes: Iterable["ExitCode"]) -> "ExitCode":
+    @classmethod
+    def worst(cls, codes: Iterable["ExitCode"]) -> "ExitCode":
         """The one that is reported when several apply (70, 74, 4, 3, 1, 5, then 0)."""
-        order = (
-            ExitCode.BUG,
-            ExitCode.UNWRITABLE,
-            ExitCode.BACKEND,
-            ExitCode.CONTENT,
-            ExitCode.FAILED,
-            ExitCode.EMPTY,
-        )
         present = set(codes)
-        return next((code for code in order if code in present), ExitCode.OK)
+        order = (cls.BUG, cls.UNWRITABLE, cls.BACKEND, cls.CONTENT, cls.FAILED, cls.EMPTY)
+        return next((code for code in order if code in present), cls.OK)
 
 
 class HarnessError(Exception):

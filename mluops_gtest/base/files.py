@@ -1,16 +1,9 @@
-"""Python code of users runs as it is now, also where it was edited a moment after it was compiled.
+"""Files: their names, places and limits, written whole or not at all, mapped for reading, removed with all below them.
 
-Where things are kept that can be made again.
-
-How the names of case files end: the name alone decides the format.
-
-How much a declaration may ask for; what exceeds a limit is refused before any work is done.
-
-Files mapped for reading: what was read can be given back at once, and is read again by whoever looks again.
-
-Removes folders that others filled: however deep, without recursion, never through a link.
-
-The one place that writes files: whole or not at all, nothing left beside them, and one sentence when it fails.
+This is the one place that writes files: nothing is left beside them, and one sentence says when it fails. A mapped file
+gives back what was read at once; whoever looks again reads it again. Folders that others filled are removed however
+deep they are, without recursion and never through a link. Python code of users runs as it is now, also where it was
+edited a moment after it was compiled.
 """
 
 import contextlib
@@ -70,12 +63,13 @@ def cache_folder() -> Path:
     return base / "mluops-test"
 
 
+# How the names of case files end: the name alone decides the format.
 TEXT: Final = ".prototxt"
 BINARY: Final = ".pb"
 CASE_SUFFIXES: Final = (TEXT, BINARY)
 
 
-# Of one YAML file.
+# How much a declaration may ask for; what exceeds a limit is refused before any work is done. Of one YAML file:
 MAX_FILE_BYTES: Final = 4 << 20
 # Lists and mappings inside each other.
 MAX_NESTING: Final = 50
@@ -215,7 +209,8 @@ def place_below(folder: Path, name: str | Path) -> Path:
         raise ContentError(f"{repr_short(str(name))} is not the name of a file: {error}.") from error
     if path == inside or not path.is_relative_to(inside):
         raise ContentError(
-            f"{repr_short(str(name))} leads out of {folder}, by '..', an absolute path or a link: nothing is written there."
+            f"{repr_short(str(name))} leads out of {folder}, by '..', an absolute path or a link: "
+            "nothing is written there."
         )
     return path
 

@@ -1,8 +1,7 @@
 """Frozen values with slots, without the code that a dataclass compiles for itself at every start.
 
 A class takes 20 µs to define and a value 0.2 µs to make; a dataclass takes 800 and 1.5.
-
-Enumerations that are tables.
+Enumerations that are tables stand beside them.
 """
 
 import functools

@@ -1,10 +1,8 @@
-"""Numbers of things in English.
+"""Text for people: plurals, text from outside that cannot steer what shows it, notes of limited size, labels of a run.
 
-Text that comes from outside (a backend, a file, a name), made fit to be shown: it cannot steer what shows it.
-
-Remarks without end are cut while they are made: the first and the last are kept, and the cut is told.
-
-Labels of a run: names and values that tell which code was tested, recorded by the harness or given by the user.
+Text from outside is what a backend, a file or a name says. Of notes without end the first and the last are kept, and
+the cut is reported. Labels are names and values that tell which code was tested, recorded by the harness or given by
+the user.
 """
 
 import re
@@ -34,8 +32,6 @@ def strip_controls(text: str) -> str:
     """
     # Nearly all text, and long listings above all.
     if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
-        return text
-    if text.isascii() and text.isprintable():
         return text
     return _UNFIT.sub(_escaped, _COLOURS.sub("", text.replace("\r\n", "\n")))
 

@@ -91,7 +91,7 @@ def decode_json(data: bytes, source: Source) -> Any:
     except RecursionError:
         raise source.error("nested too deeply") from None
     except msgspec.ValidationError as error:
-        raise source.error(f"{_uncapitalised(str(error))}, which is too large") from None
+        raise source.error(f"{_uncapitalise(str(error))}, which is too large") from None
     except msgspec.DecodeError as error:
         text = str(error)
         found = _BYTE.search(text)
@@ -146,7 +146,7 @@ def convert(value: Any, wanted: type[T], source: Source) -> T:
     try:
         return msgspec.convert(value, wanted)
     except msgspec.ValidationError as error:
-        raise _told(error, value, wanted, source) from None
+        raise _content_error(error, value, wanted, source) from None
 
 
 def keep_plain(value: Any, source: Source, at: str = "", levels: int = MAX_LEVELS) -> None:
@@ -172,7 +172,7 @@ def _is_plain(value: Any, levels: int) -> bool:
     return True
 
 
-def _told(error: msgspec.ValidationError, value: Any, wanted: Any, source: Source) -> ContentError:
+def _content_error(error: msgspec.ValidationError, value: Any, wanted: Any, source: Source) -> ContentError:
     message = _MESSAGE.fullmatch(str(error))
     assert message is not None, "every text matches"
     at = (message["at"] or "$")[1:]
@@ -182,7 +182,7 @@ def _told(error: msgspec.ValidationError, value: Any, wanted: Any, source: Sourc
         return source.error(f"the key {missing['name']!r} is missing", at)
     expected = _expected(message["what"], _type_at(wanted, steps))
     if not expected:
-        return source.error(_uncapitalised(message["what"]), at)
+        return source.error(_uncapitalise(message["what"]), at)
     known, found = _value_at(value, steps)
     return source.error(f"expected {expected}" + (f", got {repr_short(found)}" if known else ""), at)
 
@@ -229,5 +229,5 @@ def _value_at(value: Any, steps: Iterable[str]) -> tuple[bool, Any]:
     return True, value
 
 
-def _uncapitalised(text: str) -> str:
+def _uncapitalise(text: str) -> str:
     return text[:1].lower() + text[1:].removesuffix(".")

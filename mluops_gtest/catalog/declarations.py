@@ -302,7 +302,8 @@ def _arguments(name: str, recipe: Recipe, args: dict[str, Any]) -> dict[str, Any
         if key not in wanted:
             raise _BadValueError(
                 "data",
-                f"recipe {name!r} ({source_of(recipe)}) takes no argument {repr_short(key)}.{suggestion(key, wanted)[:-1]}",
+                f"recipe {name!r} ({source_of(recipe)}) takes no argument {repr_short(key)}."
+                f"{suggestion(key, wanted)[:-1]}",
             )
     for key, required in wanted.items():
         if required and key not in args:

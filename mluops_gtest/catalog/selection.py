@@ -170,7 +170,8 @@ class Keyword:
 
     def _error(self, what: str) -> UsageError:
         return UsageError(
-            f"-k {repr_short(self._text)}: {what}. Write words joined by and, or, not, ( and ), e.g. -k 'edge and not half'."
+            f"-k {repr_short(self._text)}: {what}. "
+            "Write words joined by and, or, not, ( and ), e.g. -k 'edge and not half'."
         )
 
     def _peek(self) -> str | None:
@@ -341,8 +342,8 @@ def _matching(catalogue: Catalogue, patterns: Sequence[str]) -> Iterator[Selecte
         if not found:
             hint = suggestion(pattern[:200], [*catalogue.operators, *catalogue.drafts]).split(" Known:")[0]
             raise NothingSelectedError(
-                f"{repr_short(pattern)} is not a case id, an operator with cases, a glob that matches ids, or a file or "
-                f"folder with cases.{hint} `mluops-test list --all --format ids` shows every id."
+                f"{repr_short(pattern)} is not a case id, an operator with cases, a glob that matches ids, or a file "
+                f"or folder with cases.{hint} `mluops-test list --all --format ids` shows every id."
             )
         yield from found
 

@@ -1,8 +1,7 @@
-"""Plain lines; without rich, so that commands that print nothing else start fast.
+"""What a command does to its surroundings, without rich, so that commands that print lines alone start fast.
 
-Standard output and error that cannot fail in the middle of the work; what they did not take is told at the end.
-
-What Ctrl-C does to a command that has something to write at its end.
+It prints lines, on streams that cannot fail in the middle of the work (what they did not take is reported at the end),
+and ends at the first Ctrl-C with what it has to write.
 """
 
 import contextlib
@@ -39,9 +38,9 @@ class SafeStream(io.RawIOBase):
     def __init__(self, descriptor: int) -> None:
         super().__init__()
         self._descriptor = descriptor
-        self._deaf = False
+        self._is_closed = False
         # Why something was not written; None also if the reader left (`| head`), which is not a failure.
-        self.trouble: OSError | None = None
+        self.error: OSError | None = None
 
     def writable(self) -> bool:
         return True
@@ -55,52 +54,45 @@ class SafeStream(io.RawIOBase):
     def write(self, data: "ReadableBuffer", /) -> int:
         """Write as much as goes at once; never raises for what the descriptor does."""
         size = memoryview(data).nbytes
-        while not self._deaf:
+        while not self._is_closed:
             try:
                 return os.write(self._descriptor, data)
             except BlockingIOError:
-                self._wait()
+                # Somebody who shares a terminal or a pipe with us may have made it non-blocking.
+                poll = select.poll()
+                poll.register(self._descriptor, select.POLLOUT)
+                poll.poll()
             except BrokenPipeError:
-                self._deaf = True
+                self._is_closed = True
             except OSError as error:
-                self._deaf, self.trouble = True, error
+                self._is_closed, self.error = True, error
         return size
-
-    def _wait(self) -> None:
-        """Somebody who shares a terminal or a pipe with us may have made it non-blocking."""
-        poll = select.poll()
-        poll.register(self._descriptor, select.POLLOUT)
-        poll.poll()
 
 
 def install_safe_streams() -> SafeStream:
-    """Put outlets in the place of sys.stdout and sys.stderr; the one of stdout."""
+    """Puts safe streams in the place of sys.stdout and sys.stderr; returns the one of stdout."""
     for descriptor in range(3):
-        _fill(descriptor)
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            # A closed one (`>&-`) would become the number of the next file that is opened.
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            if nowhere != descriptor:
+                os.dup2(nowhere, descriptor)
+                os.close(nowhere)
     out = SafeStream(1)
-    sys.stdout = _text(out, sys.stdout, line_buffering=out.isatty())
-    sys.stderr = _text(SafeStream(2), sys.stderr, line_buffering=True)
+    sys.stdout = _wrap_as_text(out, sys.stdout, line_buffering=out.isatty())
+    sys.stderr = _wrap_as_text(SafeStream(2), sys.stderr, line_buffering=True)
     return out
 
 
-def _fill(descriptor: int) -> None:
-    """A closed one (`>&-`) would become the number of the next file that is opened."""
-    try:
-        os.fstat(descriptor)
-    except OSError:
-        nowhere = os.open(os.devnull, os.O_RDWR)
-        if nowhere != descriptor:
-            os.dup2(nowhere, descriptor)
-            os.close(nowhere)
-
-
-def _text(outlet: SafeStream, before: TextIO | Any, *, line_buffering: bool) -> TextIO:
+def _wrap_as_text(stream: SafeStream, before: TextIO | Any, *, line_buffering: bool) -> TextIO:
     if before is not None:
         with contextlib.suppress(OSError, ValueError):
             before.flush()
     # What an encoding has no sign for is written as an escape: a result is never lost to a code page.
     return io.TextIOWrapper(
-        io.BufferedWriter(outlet),
+        io.BufferedWriter(stream),
         encoding=getattr(before, "encoding", None) or "utf-8",
         errors="backslashreplace",
         line_buffering=line_buffering,

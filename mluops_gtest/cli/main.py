@@ -1,7 +1,4 @@
-"""What this installation runs on, and whether it computes as it promises.
-
-`mluops-test`: finds the command, runs it, turns errors into one clear message and the right exit code.
-"""
+"""`mluops-test`: finds the command, runs it, turns errors into one clear message and the right exit code."""
 
 import errno
 import importlib
@@ -9,7 +6,7 @@ import io
 import platform
 import resource
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
@@ -19,57 +16,6 @@ from mluops_gtest.base.native.library import native_core
 from mluops_gtest.cli.echo import echo, echo_error, install_safe_streams
 from mluops_gtest.cli.settings import FILE_NAME, VARIABLE, remark, use_settings
 from mluops_gtest.version import __version__
-
-if TYPE_CHECKING:
-    from mluops_gtest.core.tensor import Array, DType
-
-
-# Parts compared both ways: two cells and a rest.
-_COMPARED = 70_000
-
-
-def described() -> list[tuple[str, str]]:
-    """Names and values: Python, numpy, the native core."""
-    import numpy
-
-    return [
-        ("python", f"{platform.python_version()} ({platform.machine()})"),
-        ("numpy", numpy.__version__),
-        ("native core", native_core().words),
-    ]
-
-
-def _pair(dtype: "DType") -> "tuple[Array, Array]":
-    """Random bits, NaN and infinities among them; every other part is equal on both sides."""
-    import numpy as np
-
-    bits = np.random.Philox(key=1).random_raw(2 * _COMPARED).view(f"u{dtype.itemsize}")
-    evaluated, baseline = bits[:_COMPARED].copy(), bits[_COMPARED : 2 * _COMPARED]
-    evaluated[::2] = baseline[::2]
-    return evaluated.view(dtype.storage), baseline.view(dtype.storage)
-
-
-def disagreements() -> list[str]:
-    """The data types in which the native core finds other figures than numpy; none is what is promised."""
-    from mluops_gtest.base.native.library import numpy_alone
-    from mluops_gtest.core.tensor import CriterionKind, DType
-    from mluops_gtest.judging.criteria import compare
-
-    kinds = (CriterionKind.DIFF1, CriterionKind.DIFF2, CriterionKind.DIFF3, CriterionKind.DIFF3_2)
-
-    def figures(pair: "tuple[Array, Array]", dtype: DType) -> str:
-        # As text: a NaN is equal to itself there.
-        return repr(compare(*pair, dtype, kinds))
-
-    found = []
-    for dtype in (DType.HALF, DType.BFLOAT16, DType.FLOAT, DType.DOUBLE, DType.INT8, DType.INT32, DType.INT64):
-        pair = _pair(dtype)
-        with numpy_alone():
-            expected = figures(pair, dtype)
-        if figures(pair, dtype) != expected:
-            found.append(dtype.value)
-    return found
-
 
 # A literal table, so that --help imports no command: what people do → command → one line for the overview.
 GROUPS: Final = {
@@ -174,12 +120,23 @@ class LazyGroup(click.Group):
                 formatter.write_dl([(name.ljust(width), summary) for name, summary in commands.items()])
 
 
-def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
-    if not wanted or ctx.resilient_parsing:
+def describe_installation() -> list[tuple[str, str]]:
+    """Names and values: Python, numpy, the native core."""
+    import numpy
+
+    return [
+        ("python", f"{platform.python_version()} ({platform.machine()})"),
+        ("numpy", numpy.__version__),
+        ("native core", native_core().words),
+    ]
+
+
+def _print_version(ctx: click.Context, _: click.Parameter, is_given: bool) -> None:
+    if not is_given or ctx.resilient_parsing:
         return
     echo(f"mluops-test {__version__}")
     if ctx.meta[_VERBOSE]:
-        echo("\n".join(f"{name} {value}" for name, value in described()))
+        echo("\n".join(f"{name} {value}" for name, value in describe_installation()))
     ctx.exit()
 
 
@@ -216,13 +173,14 @@ def run_main(arguments: list[str] | None = None) -> int:
     """Run the command line; the exit code."""
     try:
         result: Any = cli.main(arguments, prog_name="mluops-test", standalone_mode=False)
+        return result if isinstance(result, int) else int(ExitCode.OK)
     except HarnessError as error:
         echo_error(f"error: {error}")
         return int(error.exit_code)
     except click.ClickException as error:
-        shown = io.StringIO()
-        error.show(shown)
-        echo_error(shown.getvalue().rstrip() + remark(error))
+        message = io.StringIO()
+        error.show(message)
+        echo_error(message.getvalue().rstrip() + remark(error))
         return int(ExitCode.USAGE)
     except (click.Abort, KeyboardInterrupt):
         echo_error("interrupted")
@@ -242,17 +200,16 @@ def run_main(arguments: list[str] | None = None) -> int:
             "please report them together with the command."
         )
         return int(ExitCode.BUG)
-    return result if isinstance(result, int) else int(ExitCode.OK)
 
 
 def main() -> None:
     """The entry point of the installed script."""
     raise_gc_threshold()
-    outlet = install_safe_streams()
+    stdout = install_safe_streams()
     code = run_main()
     sys.stdout.flush()
-    if outlet.trouble is not None:
-        echo_error(f"error: {UnwritableError.of('standard output', outlet.trouble)}")
+    if stdout.error is not None:
+        echo_error(f"error: {UnwritableError.of('standard output', stdout.error)}")
         code = ExitCode.worst([ExitCode(code), ExitCode.UNWRITABLE])
     skip_final_gc()
     sys.exit(code)

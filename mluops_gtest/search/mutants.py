@@ -1,6 +1,7 @@
 """Wrong implementations, of values and of statuses, against the stored cases: which cases catch which.
 
-What `audit` looks at, and wrong implementations tried on it: each process has one operator at a time.
+Operators ship those of values; those of statuses are made from the ordered checks. `trials` runs them, in processes
+that have one operator at a time.
 """
 
 import contextlib
@@ -50,51 +51,30 @@ def status_mutants(operator: Operator) -> Iterator[StatusMutant]:
     """
     reachable = [check for check in operator.checks if check.subsumed is None]
     for check in reachable:
-        yield from _of_one(operator, check)
+        name, others = check.name, [one for one in operator.checks if one is not check]
+        if name not in operator.answered_anyway:
+            run = _answer_by(operator, others)
+            yield StatusMutant(Mutant(f"forgets_{name}", f"forgets the check {name}", run), (name,))
+        status = _MIXED_UP.get(check.status, Status.BAD_PARAM)
+        mixed_up = dataclasses.replace(check, status=status, writes=False)
+        run = _answer_by(operator, [mixed_up if one is check else one for one in operator.checks])
+        message = f"answers {status.name} instead of {check.status.name} where {name} does not hold"
+        yield StatusMutant(Mutant(f"{status.name.lower()}_for_{name}", message, run), (name,))
+        if not check.writes and not never_written(operator, check):
+            message = f"has written its outputs when {name} makes it return"
+            run = _write_before(operator, check)
+            yield StatusMutant(Mutant(f"writes_before_{name}", message, run), (name,), writes=True)
     for first, second in pairwise(reachable):
         if first.status != second.status and second.name not in operator.not_together.get(first.name, ()):
-            yield _exchanged(operator, first, second)
+            order = [check for check in operator.checks if check is not second]
+            order.insert(order.index(first), second)
+            name, message = f"{second.name}_before_{first.name}", f"asks {second.name} before {first.name}"
+            yield StatusMutant(Mutant(name, message, _answer_by(operator, order)), (first.name, second.name))
 
 
-def _of_one(operator: Operator, check: Check) -> Iterator[StatusMutant]:
-    others = tuple(one for one in operator.checks if one is not check)
-    if check.name not in operator.answered_anyway:
-        yield _made(f"forgets_{check.name}", f"forgets the check {check.name}", _by(operator, others), check)
-    status = _MIXED_UP.get(check.status, Status.BAD_PARAM)
-    mixed_up = tuple(
-        dataclasses.replace(one, status=status, writes=False) if one is check else one for one in operator.checks
-    )
-    yield _made(
-        f"{status.name.lower()}_for_{check.name}",
-        f"answers {status.name} instead of {check.status.name} where {check.name} does not hold",
-        _by(operator, mixed_up),
-        check,
-    )
-    if not check.writes and not never_written(operator, check):
-        message = f"has written its outputs when {check.name} makes it return"
-        writing = Mutant(f"writes_before_{check.name}", message, _writing(operator, check))
-        yield StatusMutant(writing, (check.name,), writes=True)
-
-
-def _exchanged(operator: Operator, first: Check, second: Check) -> StatusMutant:
-    order = [check for check in operator.checks if check is not second]
-    order.insert(order.index(first), second)
-    return _made(
-        f"{second.name}_before_{first.name}",
-        f"asks {second.name} before {first.name}",
-        _by(operator, tuple(order)),
-        first,
-        second,
-    )
-
-
-def _made(name: str, message: str, run: Callable[[OpCall], Status], *checks: Check) -> StatusMutant:
-    return StatusMutant(Mutant(name, message, run), tuple(check.name for check in checks))
-
-
-def _by(operator: Operator, checks: tuple[Check, ...]) -> Callable[[OpCall], Status]:
+def _answer_by(operator: Operator, checks: Sequence[Check]) -> Callable[[OpCall], Status]:
     """Answers by these checks; outputs of a call that they let pass are written, and hold nonsense."""
-    wrong = dataclasses.replace(operator, checks=checks)
+    wrong = dataclasses.replace(operator, checks=tuple(checks))
 
     def run(call: OpCall) -> Status:
         try:
@@ -110,7 +90,7 @@ def _by(operator: Operator, checks: tuple[Check, ...]) -> Callable[[OpCall], Sta
     return run
 
 
-def _writing(operator: Operator, check: Check) -> Callable[[OpCall], Status]:
+def _write_before(operator: Operator, check: Check) -> Callable[[OpCall], Status]:
     def run(call: OpCall) -> Status:
         if operator.answer(call).check == check.name:
             _write(call)
@@ -315,33 +295,33 @@ class _Work:
 
 def _in_processes(plan: TrialPlan, work: _Work) -> Iterator[Trial]:
     # Spawned, each a pool of its own, so that an operator's mutants meet the process that has its cases.
-    with one_blas_thread(), contextlib.ExitStack() as pools:
-        lanes = [ProcessPoolExecutor(1, get_context("spawn")) for _ in range(plan.jobs)]
-        for lane in lanes:
+    with one_blas_thread(), contextlib.ExitStack() as stack:
+        pools = [ProcessPoolExecutor(1, get_context("spawn")) for _ in range(plan.jobs)]
+        for pool in pools:
             # After an interrupt nothing more is begun.
-            pools.callback(lane.shutdown, cancel_futures=True)
+            stack.callback(pool.shutdown, cancel_futures=True)
         running: dict[Future[Trial], ProcessPoolExecutor] = {}
 
-        def begin(lane: ProcessPoolExecutor, operator: str) -> None:
+        def begin(pool: ProcessPoolExecutor, operator: str) -> None:
             task = work.take(operator)
             if task is not None:
-                running[lane.submit(_try, plan.roots, *task, plan.first_kill)] = lane
+                running[pool.submit(_try, plan.roots, *task, plan.first_kill)] = pool
 
-        for lane in lanes:
-            begin(lane, "")
+        for pool in pools:
+            begin(pool, "")
         while running:
             for future in wait(running, return_when=FIRST_COMPLETED).done:
-                lane, trial = running.pop(future), future.result()
-                begin(lane, trial.operator)
+                pool, trial = running.pop(future), future.result()
+                begin(pool, trial.operator)
                 yield trial
 
 
 def _try(roots: tuple[str, ...], operator: str, name: str, first_kill: bool) -> Trial:
-    subject, wrong = _loaded(roots, operator)
-    return run_mutant(subject, wrong[name], first_kill=first_kill)
+    subject, mutants = _load_subject(roots, operator)
+    return run_mutant(subject, mutants[name], first_kill=first_kill)
 
 
 @functools.lru_cache(1)
-def _loaded(roots: tuple[str, ...], operator: str) -> tuple[Subject, dict[str, PlannedMutant]]:
+def _load_subject(roots: tuple[str, ...], operator: str) -> tuple[Subject, dict[str, PlannedMutant]]:
     subject = subject_of(Session(roots), operator, 0)
     return subject, all_mutants(subject)

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from mluops_gtest.catalog.selection import Session
-from mluops_gtest.cli.standalone import Shown, standalone_of
+from mluops_gtest.cli.standalone import describe_failure, standalone_of
 from mluops_gtest.core.case import Query
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import CaseResult
@@ -210,7 +210,7 @@ class TestEveryOperator:
             known = catalogue.operators[operator]
             for one in (smoke, refused):
                 blank = CaseResult(one.id, operator, (), Outcome.FAILED)
-                yield Shown(source.load(one.id), blank, known, catalogue.operators)
+                yield describe_failure(source.load(one.id), blank, known, catalogue.operators)
 
         return find
 

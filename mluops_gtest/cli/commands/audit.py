@@ -1,102 +1,66 @@
-"""What became of wrong implementations, as people, pages and programs read it.
+"""`mluops-test audit`: operators against the rules of the suite, and what their cases catch.
 
-Which wrong outputs the cases tell, as people, pages and programs read it.
-
-`mluops-test audit`.
+`mutants` tries wrong implementations on the cases, `outputs` wrong outputs; each is printed
+for people, for pages or for programs.
 """
 
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import Any
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from mluops_gtest.base.errors import ExitCode
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.base.text import pluralize
+from mluops_gtest.cli.echo import echo
 from mluops_gtest.cli.options import complete_operators, format_option, jobs_option, root_option, selection_options
 from mluops_gtest.core.case import TAGS, Query
-from mluops_gtest.search.audit_outputs import FaultRow, MeasuredFaults
-from mluops_gtest.search.mutants import Kind, Score, Trial
+
+if TYPE_CHECKING:
+    from mluops_gtest.search.audit_outputs import FaultRow, MeasuredFaults
+    from mluops_gtest.search.mutants import Kind, Score, Trial
 
 _COLUMNS = ("operator", "wrong", "caught", "by one case alone", "wrong statuses", "caught", "by one case alone")
+_COUNTS = ("cases", "by_criteria", "by_elementwise", "told")
 
 
 class MutantsPage(Value):
     """All trials of a command, and what its time did not allow to try."""
 
     operators: Sequence[str]
-    trials: Sequence[Trial]
+    trials: "Sequence[Trial]"
     # (operator, name).
     untried: Sequence[tuple[str, str]]
     # Trials ended at the first case that caught the mistake: nobody knows whether it was the only one.
     first_kill: bool
 
     @property
-    def survivors(self) -> list[Trial]:
+    def survivors(self) -> "list[Trial]":
         """What no case caught."""
         return [trial for trial in self.trials if not trial.caught_by and not trial.idle]
 
-    def score(self, kind: Kind, operator: str | None = None) -> Score:
+    def score(self, kind: "Kind", operator: str | None = None) -> "Score":
         """Of one operator, or of all."""
+        from mluops_gtest.search.mutants import Score
+
         return Score.of(t for t in self.trials if t.kind == kind and operator in (None, t.operator))
 
     def text(self, *, every: bool) -> Iterator[str]:
         """A row per operator, what was caught by none or by one case alone, and the sum; or `every` single one."""
-        rows = [_COLUMNS, *self._rows()]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
-        for row in rows:
-            cells = (cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))
-            yield "  ".join((row[0].ljust(widths[0]), *cells))
-        shown = [trial for trial in self.trials if every or not trial.caught_by or self._by_one_alone(trial)]
-        for trial in sorted(shown, key=lambda one: (one.operator, one.kind, one.name)):
-            if not trial.idle:
-                yield f"{trial.operator}: {trial.name} ({trial.message}) {self._told(trial)}"
-                if not trial.caught_by:
-                    yield f"  {trial.place}"
-        yield from self._sum()
-
-    def markdown(self) -> Iterator[str]:
-        """The table alone, for pages; it has the columns that `--first-kill` fills."""
-        known = [0, 1, 2, 4, 5]
-        header, *rows = ([row[column] for column in known] for row in (_COLUMNS, *self._rows()))
-        for row in (header, ["---", *["---:"] * 4], *rows):
-            yield f"| {' | '.join(row)} |"
-
-    def json(self) -> str:
-        kinds: tuple[Kind, ...] = ("implementation", "status")
-        scores: dict[str, Any] = {name: {kind: self._record(kind, name) for kind in kinds} for name in self.operators}
-        record = {
-            "first_kill": self.first_kill,
-            "score": {kind: self._record(kind) for kind in kinds},
-            "operators": scores,
-            "not_tried": [list(one) for one in self.untried],
-            "trials": [asdict(trial) for trial in self.trials],
-        }
-        return json.dumps(record, indent=1, ensure_ascii=False)
-
-    def _record(self, kind: Kind, operator: str | None = None) -> dict[str, int | None]:
-        score = asdict(self.score(kind, operator))
-        return {**score, "by_one_alone": None} if self.first_kill else score
-
-    def _rows(self) -> Iterator[tuple[str, ...]]:
-        for name in self.operators:
-            scores = (self.score("implementation", name), self.score("status", name))
-            yield (name, *(cell for score in scores for cell in self._cells(score)))
-
-    def _cells(self, score: Score) -> tuple[str, str, str]:
-        return str(score.tried), str(score.caught), "-" if self.first_kill else str(score.by_one_alone)
-
-    def _by_one_alone(self, trial: Trial) -> bool:
-        return trial.kind == "implementation" and len(trial.caught_by) == 1 and not self.first_kill
-
-    def _told(self, trial: Trial) -> str:
-        if not trial.caught_by:
-            return f"is not caught, and raises: {trial.raised}" if trial.raised else "is not caught"
-        return f"is caught by {', '.join(trial.caught_by)}{' alone' if self._by_one_alone(trial) else ''}"
-
-    def _sum(self) -> Iterator[str]:
+        yield from _align(self._rows())
+        for trial in sorted(self.trials, key=lambda one: (one.operator, one.kind, one.name)):
+            is_alone = trial.kind == "implementation" and len(trial.caught_by) == 1 and not self.first_kill
+            if trial.idle or not (every or is_alone or not trial.caught_by):
+                continue
+            head = f"{trial.operator}: {trial.name} ({trial.message})"
+            if trial.caught_by:
+                yield f"{head} is caught by {', '.join(trial.caught_by)}{' alone' if is_alone else ''}"
+            else:
+                yield f"{head} is not caught" + (f", and raises: {trial.raised}" if trial.raised else "")
+                yield f"  {trial.place}"
         wrong, statuses = self.score("implementation"), self.score("status")
         yield (
             f"{pluralize(len(self.operators), 'operator')}: the cases catch {wrong.caught} of {wrong.tried} wrong "
@@ -105,106 +69,134 @@ class MutantsPage(Value):
         if self.untried:
             yield f"not passed: the time is up, and {len(self.untried)} were not tried"
 
+    def markdown(self) -> Iterator[str]:
+        """The table alone, for pages; it has the columns that `--first-kill` fills."""
+        header, *rows = ([row[column] for column in (0, 1, 2, 4, 5)] for row in self._rows())
+        for row in (header, ["---", *["---:"] * 4], *rows):
+            yield f"| {' | '.join(row)} |"
+
+    def record(self) -> dict[str, Any]:
+        """For programs."""
+
+        def scores(operator: str | None = None) -> dict[str, Any]:
+            kinds: tuple[Kind, ...] = ("implementation", "status")
+            both = {kind: asdict(self.score(kind, operator)) for kind in kinds}
+            return {kind: {**score, "by_one_alone": None} if self.first_kill else score for kind, score in both.items()}
+
+        return {
+            "first_kill": self.first_kill,
+            "score": scores(),
+            "operators": {name: scores(name) for name in self.operators},
+            "not_tried": [list(one) for one in self.untried],
+            "trials": [asdict(trial) for trial in self.trials],
+        }
+
+    def _rows(self) -> Iterator[Sequence[str]]:
+        yield _COLUMNS
+        for name in self.operators:
+            row = [name]
+            for score in (self.score("implementation", name), self.score("status", name)):
+                row += [str(score.tried), str(score.caught), "-" if self.first_kill else str(score.by_one_alone)]
+            yield row
+
 
 class OutputsPage(Value):
     """What was measured of each operator."""
 
-    measured: Sequence[MeasuredFaults]
+    measured: "Sequence[MeasuredFaults]"
     # Faults were left at the first case that tells them: nobody knows who else does.
     first_catch: bool
 
     def text(self, *, every: bool) -> Iterator[str]:
         """Faults by families of cases; with `every` also what each case lets through. Problems come last."""
         for one in self.measured:
-            yield from _aligned([_head(one), *_table(one)])
+            yield from _align(_fault_rows(one))
             if every:
                 for case, missed in one.let_through.items():
                     yield f"{case} lets through: {', '.join(missed)}" if missed else f"{case} catches all"
             if not self.first_catch:
-                alone = len(one.let_through) - len(one.replaceable)
-                yield f"{one.operator}: {alone} of {pluralize(len(one.let_through), 'case')} catch what no other catches"
+                alone, of_cases = len(one.let_through) - len(one.replaceable), pluralize(len(one.let_through), "case")
+                yield f"{one.operator}: {alone} of {of_cases} catch what no other catches"
             yield ""
         for one in self.measured:
-            yield from _problems(one)
-        uncaught, stale = (sum(len(getattr(one, name)) for one in self.measured) for name in ("uncaught", "stale"))
-        cases = sum(len(one.let_through) for one in self.measured)
-        faults = sum(len(one.rows) for one in self.measured)
+            for name in one.uncaught:
+                why = "no case catches it" if one.rows[name].cases else "it changes nothing in any of the cases"
+                yield (
+                    f"{one.operator}: {name}: {why}\n  Declare a case that does, or say in the operator's "
+                    "accepted_faults why none need."
+                )
+            for name in one.stale:
+                known = "a case catches it" if name in one.rows else "no output can have it"
+                yield f"{one.operator}: {name}: {known}, so accepted_faults need not name it"
+        cases, faults, uncaught, accepted, stale = (
+            sum(len(getattr(one, name)) for one in self.measured)
+            for name in ("let_through", "rows", "uncaught", "accepted", "stale")
+        )
         yield (
             f"{pluralize(len(self.measured), 'operator')}, {pluralize(cases, 'case')}, {pluralize(faults, 'fault')}: "
-            f"{uncaught} not caught, {sum(len(one.accepted) for one in self.measured)} accepted, "
-            f"{stale} of these wrongly"
+            f"{uncaught} not caught, {accepted} accepted, {stale} of these wrongly"
         )
 
     def markdown(self) -> Iterator[str]:
         """One table over all operators: per fault, how many of the cases that it changes tell it, by whom."""
-        names = dict.fromkeys(name.partition(": ")[2] for one in self.measured for name in one.rows)
+        by_fault: dict[str, list[tuple[str, FaultRow]]] = {}
+        for one in self.measured:
+            for name, row in one.rows.items():
+                by_fault.setdefault(name.partition(": ")[2], []).append((one.operator, row))
         yield "| fault | cases | by the criteria | by the element-wise check | by either | operators with a miss |"
         yield "|---|---:|---:|---:|---:|---|"
-        for fault in names:
-            rows = [(one.operator, row) for one in self.measured for row in _rows_of(one, fault)]
-            total = [sum(getattr(row, name) for _, row in rows) for name in ("cases", "by_criteria", "by_elementwise")]
-            told = sum(row.told for _, row in rows)
+        for fault, rows in by_fault.items():
+            totals = [sum(getattr(row, name) for _, row in rows) for name in _COUNTS]
             blind = sorted({operator for operator, row in rows if row.told < row.cases})
-            yield f"| {fault} | {' | '.join(map(str, total))} | {told} | {', '.join(blind) or '–'} |"
+            yield f"| {fault} | {' | '.join(map(str, totals))} | {', '.join(blind) or '–'} |"
 
-    def json(self) -> str:
-        record: dict[str, Any] = {"first_catch": self.first_catch, "operators": {}}
-        for one in self.measured:
-            record["operators"][one.operator] = {
-                "faults": {name: _record(row) for name, row in one.rows.items()},
+    def record(self) -> dict[str, Any]:
+        """For programs."""
+        operators = {
+            one.operator: {
+                "faults": {
+                    name: {
+                        **{count: getattr(row, count) for count in _COUNTS},
+                        "families": dict(row.families),
+                        "told_in": dict(row.told_in),
+                    }
+                    for name, row in one.rows.items()
+                },
                 "accepted": dict(one.accepted),
                 "not_told": one.uncaught,
                 "wrongly_accepted": one.stale,
                 "let_through": one.let_through,
                 "told_by_one_case_alone": {} if self.first_catch else one.alone,
             }
-        return json.dumps(record, indent=1, ensure_ascii=False)
+            for one in self.measured
+        }
+        return {"first_catch": self.first_catch, "operators": operators}
 
 
-def _record(row: FaultRow) -> dict[str, Any]:
-    counts = {name: getattr(row, name) for name in ("cases", "by_criteria", "by_elementwise", "told")}
-    return {**counts, "families": dict(row.families), "told_in": dict(row.told_in)}
-
-
-def _rows_of(one: MeasuredFaults, fault: str) -> list[FaultRow]:
-    return [row for name, row in one.rows.items() if name.partition(": ")[2] == fault]
-
-
-def _families(one: MeasuredFaults) -> list[str]:
-    return [tag for tag in TAGS if any(row.families[tag] for row in one.rows.values())]
-
-
-def _head(one: MeasuredFaults) -> list[str]:
-    return [one.operator, "cases", "criteria", "element-wise", "either", *_families(one)]
-
-
-def _table(one: MeasuredFaults) -> Iterator[list[str]]:
+def _fault_rows(one: "MeasuredFaults") -> Iterator[list[str]]:
+    """Yields the head, and a row per fault: the cases that tell it, by whom, and by families of cases."""
+    tags = [tag for tag in TAGS if any(row.families[tag] for row in one.rows.values())]
+    yield [one.operator, "cases", "criteria", "element-wise", "either", *tags]
     for name, row in one.rows.items():
-        shares = [f"{row.told_in[tag]}/{row.families[tag]}" if row.families[tag] else "" for tag in _families(one)]
-        counts = (row.cases, row.by_criteria, row.by_elementwise, row.told)
+        shares = [f"{row.told_in[tag]}/{row.families[tag]}" if row.families[tag] else "" for tag in tags]
         accepted = ["accepted"] if name in one.accepted else []
-        yield [name, *map(str, counts), *shares, *accepted]
+        yield [name, *(str(getattr(row, count)) for count in _COUNTS), *shares, *accepted]
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    width = max(map(len, rows))
-    cells = [[*row, *[""] * (width - len(row))] for row in rows]
-    widths = [max(len(row[column]) for row in cells) for column in range(width)]
-    for row in cells:
-        numbers = (cell.rjust(size) for cell, size in zip(row[1:], widths[1:], strict=True))
-        yield "  ".join((row[0].ljust(widths[0]), *numbers)).rstrip()
+def _align(rows: Iterator[Sequence[str]]) -> Iterator[str]:
+    """Yields the rows with columns as wide as their cells: the first to the left, all others to the right."""
+    columns = list(zip_longest(*rows, fillvalue=""))
+    widths = [max(map(len, column)) for column in columns]
+    for first, *cells in zip(*columns, strict=True):
+        numbers = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
+        yield "  ".join((first.ljust(widths[0]), *numbers)).rstrip()
 
 
-def _problems(one: MeasuredFaults) -> Iterator[str]:
-    for name in one.uncaught:
-        why = "no case catches it" if one.rows[name].cases else "it changes nothing in any of the cases"
-        yield (
-            f"{one.operator}: {name}: {why}\n  Declare a case that does, or say in the operator's accepted_faults why "
-            "none need."
-        )
-    for name in one.stale:
-        known = "a case catches it" if name in one.rows else "no output can have it"
-        yield f"{one.operator}: {name}: {known}, so accepted_faults need not name it"
+def _print(page: MutantsPage | OutputsPage, form: str, *, every: bool) -> None:
+    if form == "json":
+        echo(json.dumps(page.record(), indent=1, ensure_ascii=False))
+    else:
+        echo("\n".join(page.markdown() if form == "markdown" else page.text(every=every)))
 
 
 _EPILOG = """\b
@@ -269,11 +261,7 @@ def operators(roots: tuple[str, ...], names: tuple[str, ...], seeds: int, rules:
 
     Exit 1 if an operator breaks a rule. Every finding says what is wrong, where, and what to do.
     """
-    import json
-    from dataclasses import asdict
-
     from mluops_gtest.catalog.selection import Session
-    from mluops_gtest.cli.echo import echo
     from mluops_gtest.cli.terminal import stderr, track
     from mluops_gtest.search.audit_values import RULES, audit_operator
     from mluops_gtest.search.mutants import subject_of
@@ -332,7 +320,6 @@ def mutants(
     another status, or writing before it refuses. Exit 1 if the cases do not catch one, or one was not tried.
     """
     from mluops_gtest.catalog.selection import Session
-    from mluops_gtest.cli.echo import echo
     from mluops_gtest.cli.terminal import stderr, track
     from mluops_gtest.core.operator_parts import MUTANTS
     from mluops_gtest.search.mutants import TrialPlan, mutant_names, trials
@@ -340,17 +327,16 @@ def mutants(
     known = Session(roots).catalogue.operators
     chosen = [known.find(name).name for name in names] or list(known)
     shipped = {name: known.part(name, MUTANTS) or () for name in chosen}
-    wanted = {name: mutant_names(known[name], shipped[name]) for name in chosen}
-    total = sum(map(len, wanted.values()))
-    found = list(track(trials(TrialPlan(roots, wanted, first_kill, jobs, budget)), total, stderr()))
-    tried = {(trial.operator, trial.name) for trial in found}
-    untried = [(operator, name) for operator in chosen for name in wanted[operator] if (operator, name) not in tried]
-    page = MutantsPage(chosen, found, untried, first_kill)
-    if form == "json":
-        echo(page.json())
-    else:
-        echo("\n".join(page.markdown() if form == "markdown" else page.text(every=every)))
-    if not found and not untried:
+    planned = {name: mutant_names(known[name], shipped[name]) for name in chosen}
+    total = sum(map(len, planned.values()))
+    done = list(track(trials(TrialPlan(roots, planned, first_kill, jobs, budget)), total, stderr()))
+    finished = {(trial.operator, trial.name) for trial in done}
+    untried = [
+        (operator, name) for operator in chosen for name in planned[operator] if (operator, name) not in finished
+    ]
+    page = MutantsPage(chosen, done, untried, first_kill)
+    _print(page, form, every=every)
+    if not done and not untried:
         return int(ExitCode.EMPTY)
     return int(ExitCode.FAILED if page.survivors or untried else ExitCode.OK)
 
@@ -370,7 +356,6 @@ def outputs(query: Query, roots: tuple[str, ...], first_catch: bool, every: bool
     or if one catches a fault that it does.
     """
     from mluops_gtest.catalog.selection import Session
-    from mluops_gtest.cli.echo import echo
     from mluops_gtest.cli.terminal import stderr, track
     from mluops_gtest.running.plan import case_sizes
     from mluops_gtest.search.audit_outputs import fits_memory, measured
@@ -388,10 +373,7 @@ def outputs(query: Query, roots: tuple[str, ...], first_catch: bool, every: bool
         )
         found.append(measured(known[name], map(source.load, ids), first_catch=first_catch))
     page = OutputsPage(found, first_catch)
-    if form == "json":
-        echo(page.json())
-    else:
-        echo("\n".join(page.markdown() if form == "markdown" else page.text(every=every)))
+    _print(page, form, every=every)
     if not any(one.let_through for one in found):
         return int(ExitCode.EMPTY)
     return int(ExitCode.FAILED if any(one.uncaught or one.stale for one in found) else ExitCode.OK)

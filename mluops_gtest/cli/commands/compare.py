@@ -1,5 +1,6 @@
 """`mluops-test compare`: two sets of results side by side."""
 
+import json
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from rich.table import Table
 from mluops_gtest.base.errors import ExitCode
 from mluops_gtest.base.gc_tuning import no_garbage_collection
 from mluops_gtest.base.text import pluralize, short_value
+from mluops_gtest.cli.echo import echo
 from mluops_gtest.cli.options import format_option
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.report import RunReport
@@ -22,7 +24,7 @@ _ABSENT = "–"
 _SHORT = "too short"
 
 
-def compare_page(both: SideBySide, *, everything: bool) -> Iterator[Table | str]:
+def _page(both: SideBySide, *, everything: bool) -> Iterator[Table | str]:
     """Both runs in a line each, the operators, then the cases that differ, or all of them."""
     yield _headline("A", both.before)
     yield _headline("B", both.after)
@@ -147,15 +149,11 @@ def command(before: Path, after: Path, everything: bool, gate: bool, form: str) 
 
     both = compare(read_report(before), read_report(after))
     if form == "json":
-        import json
-
-        from mluops_gtest.cli.echo import echo
-
         echo(json.dumps(comparison_to_json(both), indent=1, allow_nan=False))
     else:
         from mluops_gtest.cli.terminal import print_page, stdout
 
-        print_page(stdout(), compare_page(both, everything=everything))
+        print_page(stdout(), _page(both, everything=everything))
     if not gate:
         return int(ExitCode.OK)
     if not both.rows:

@@ -1,5 +1,11 @@
-"""`mluops-test diff`."""
+"""`mluops-test diff`: the worst elements of every output of one case, and a map of where they are.
 
+The outputs come from a call that is made now or from what a run saved; `--save` writes them for other tools.
+"""
+
+import math
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -7,6 +13,7 @@ import click
 from msgspec.structs import replace
 
 from mluops_gtest.base.errors import UsageError
+from mluops_gtest.cli.echo import echo
 from mluops_gtest.cli.options import (
     adapter_options,
     backend_option,
@@ -21,7 +28,14 @@ from mluops_gtest.cli.settings import stands_in_settings, typed_options
 from mluops_gtest.core.case import Query
 
 if TYPE_CHECKING:
-    from mluops_gtest.running.outputs import CaseOutputs
+    from rich.table import Table
+
+    from mluops_gtest.catalog.selection import Session
+    from mluops_gtest.core.case import Case
+    from mluops_gtest.core.result import CaseResult, Profile
+    from mluops_gtest.core.tensor import Array
+    from mluops_gtest.running.options import RunRequest
+    from mluops_gtest.running.outputs import CaseOutputs, OutputPair
 
 _EPILOG = """\b
 Examples:
@@ -31,6 +45,20 @@ Examples:
   mluops-test run -b my_kernels.py:backend --save-outputs failed --out results
   mluops-test diff voxel_pooling_forward/bevdepth_twin --from results
 """
+_MAX_ROWS = 16
+_MAX_COLUMNS = 64
+# What stands beside the cells of the map.
+_MARGIN = 14
+_EQUAL, _LOST = "·", "!"
+# The largest relative error of a cell, below so much, its sign and its colour.
+_SIGNS = (
+    (1e-6, "-", "green"),
+    (1e-4, "=", "green"),
+    (1e-2, "+", "yellow"),
+    (1.0, "*", "red"),
+    (math.inf, "#", "red"),
+)
+_SCRIPT = "look.py"
 # Options allowed beside --from; run.json has the rest.
 _BESIDE_FROM = {"case", "results", "number", "save_to"}
 
@@ -85,9 +113,6 @@ def command(
     max(|expected|, rms of expected)) and a map of where the errors are. Exit 0 if the case passes, 1 if not.
     """
     from mluops_gtest.catalog.selection import Session
-    from mluops_gtest.cli.case_outputs import from_results, read_run, recorded, run_now, save
-    from mluops_gtest.cli.echo import echo
-    from mluops_gtest.cli.pages.diff import diff_page, verdict_lines
     from mluops_gtest.cli.terminal import print_page, stdout
     from mluops_gtest.core.report import exit_code
     from mluops_gtest.running.options import RunRequest
@@ -102,11 +127,15 @@ def command(
     remark = ""
     outputs: CaseOutputs | None
     if results is not None:
+        from mluops_gtest.results.folder import read_done
+
         if refused := [option for name, option in typed_options(ctx).items() if name not in _BESIDE_FROM]:
             raise UsageError(f"--from reads all options from the folder's run.json; leave out {', '.join(refused)}.")
-        request = read_run(results)
-        outputs = from_results(Session(request.roots), request, case, results)
-        loaded, result, remark = outputs.case, outputs.result, recorded(results, outputs)
+        outputs = _read_outputs(results, case)
+        loaded, result = outputs.case, outputs.result
+        recorded = read_done(results).get(loaded.id)
+        if recorded is not None and recorded.outcome is not result.outcome:
+            remark = f"the run itself: {recorded.outcome.value}: {recorded.reason}"
     else:
         assert backend is not None
         request = RunRequest(selection=Query((case,)), roots=roots, backend=backend, **options)
@@ -114,13 +143,193 @@ def command(
             if not stands_in_settings(ctx, "timeout"):
                 raise UsageError(f"--timeout needs a worker process; backend {backend!r} runs inline: add --isolate.")
             request = replace(request, timeout=None)
-        loaded, result, outputs = run_now(Session(roots), request, case)
+        session = Session(roots)
+        loaded = _load(session, request, case)
+        result, outputs = _run_now(session, request, loaded)
     console = stdout()
-    print_page(console, verdict_lines(result))
+    print_page(console, _verdict_lines(result))
     if remark:
         echo(remark)
     if outputs is not None:
-        print_page(console, diff_page(outputs, number, console.width))
+        print_page(console, _page(outputs, number, console.width))
     if save_to is not None:
-        echo(f"\nSaved in {save_to}: {', '.join(save(save_to, loaded, outputs))}")
+        echo(f"\nSaved in {save_to}: {', '.join(_save(save_to, loaded, outputs))}")
     return int(exit_code([result]))
+
+
+def _load(session: "Session", request: "RunRequest", name: str) -> "Case":
+    """Returns the case with the values that the request asks for."""
+    chosen = session.select_one(name)
+    source = session.source(
+        (chosen,), strict=request.strict, allow_outside_paths=request.allow_outside_paths, reseed=request.reseed
+    )
+    return source.load(chosen.id)
+
+
+def _run_now(session: "Session", request: "RunRequest", case: "Case") -> "tuple[CaseResult, CaseOutputs | None]":
+    """Runs the case as a run does; without outputs where the call did not answer, or had nothing to compute."""
+    import numpy as np
+
+    from mluops_gtest.running.callers import open_callers
+    from mluops_gtest.running.case_run import Executor, Options
+    from mluops_gtest.running.outputs import CaseOutputs
+
+    kept: list[CaseOutputs] = []
+
+    def keep(outputs: CaseOutputs) -> None:
+        # The buffers go with the worker.
+        arrays = {name: np.array(array) for name, array in outputs.arrays.items()}
+        kept.append(
+            CaseOutputs(
+                outputs.case, outputs.operator, outputs.expectation, outputs.result, arrays, dict(outputs.scalars)
+            )
+        )
+
+    with open_callers(request, session.catalogue) as (caller, *_):
+        executor = Executor(caller, Options(timeout=request.timeout, strict=request.strict), keep)
+        result = executor.execute(case, session.catalogue.operators.get(case.operator))
+    return result, kept[-1] if kept else None
+
+
+def _read_outputs(folder: Path, name: str) -> "CaseOutputs":
+    """Returns the outputs that a run saved for the case, judged again."""
+    from mluops_gtest.catalog.root import root_words
+    from mluops_gtest.catalog.selection import Session
+    from mluops_gtest.results.folder import read_request, request_source
+    from mluops_gtest.results.writer import read_outputs
+    from mluops_gtest.running.options import RunRequest
+    from mluops_gtest.running.outputs import judged_again
+
+    request = RunRequest.from_json(read_request(folder, "--from"), request_source(folder))
+    session = Session(request.roots)
+    case = _load(session, request, name)
+    operator = session.catalogue.operators.get(case.operator)
+    saved = None if operator is None else read_outputs(folder, case)
+    if operator is not None and saved is not None:
+        return judged_again(case, operator, *saved)
+    words = ["mluops-test", "diff", case.id, "--backend", request.backend, *root_words(request.roots)]
+    for option, value in (("--runtime", request.runtime), ("--reseed", request.reseed)):
+        words += [] if value is None else [option, str(value)]
+    flags = {
+        "--serve": request.serve,
+        "--isolate": request.isolate is True,
+        "--no-isolate": request.isolate is False,
+    }
+    now = shlex.join([*words, *(option for option, is_set in flags.items() if is_set)])
+    raise UsageError(
+        f"{folder}: no outputs of {case.id}. `run --save-outputs failed` keeps those of cases that fail and "
+        f"answer, `--save-outputs all` those of all that compute; `{now}` runs the case now."
+    )
+
+
+def _save(folder: Path, case: "Case", outputs: "CaseOutputs | None") -> list[str]:
+    """Writes inputs, got and expected as .npy files and a script that loads them; returns the names of the files."""
+    from mluops_gtest.base.files import replace_text
+    from mluops_gtest.judging.blocks import widened
+    from mluops_gtest.results.writer import write_npy
+
+    files = {f"{t.id}.npy": (t.values, t.desc.dtype) for t in case.inputs if t.data is not None}
+    if outputs is not None:
+        # Only the rows that are compared.
+        compared = {pair.tensor.id: (pair.got, pair.expected) for pair in outputs.pairs()}
+        for tensor in outputs.expectation.outputs:
+            sides = compared.get(tensor.id, (outputs.arrays[tensor.id], tensor.values))
+            for side, array in zip(("got", "expected"), sides, strict=True):
+                files[f"{tensor.id}.{side}.npy"] = (array, tensor.desc.dtype)
+    for name, (array, dtype) in files.items():
+        write_npy(folder / name, widened(array, dtype))
+    if outputs is None:
+        return [*files]
+    worst = outputs.result.worst
+    replace_text(folder / _SCRIPT, _script(outputs.expectation.outputs[0].id if worst is None else worst.output))
+    return [*files, _SCRIPT]
+
+
+def _script(output: str) -> str:
+    """Five lines that load an output and print its worst element."""
+    return f"""import numpy as np, pathlib
+got, expected = (np.load(pathlib.Path(__file__).with_name(f"{output}.{{side}}.npy")) for side in ("got", "expected"))
+error = np.where((got == expected) | np.isnan(got) & np.isnan(expected), 0, np.abs(got - expected.astype("c16")))
+worst = np.unravel_index(np.argmax(np.nan_to_num(error, nan=np.inf)), error.shape)
+print(f"{output}{{[int(i) for i in worst]}} = {{got[worst]}}, expected {{expected[worst]}}, error {{error[worst]}}")
+"""
+
+
+def _verdict_lines(result: "CaseResult") -> Iterator[str]:
+    """Yields what the case came to; a failure as a run reports it, without a repro line."""
+    from mluops_gtest.results.reports.terminal import failure_lines
+    from mluops_gtest.results.reports.text import escape
+
+    if result.outcome.blocks:
+        yield from (line for line in failure_lines(result, verbose=False) if not line.startswith("  repro:"))
+    else:
+        reason = f": {escape(result.reason)}" if result.reason else ""
+        yield f"[{result.outcome.tone.terminal}]{result.outcome.value}[/] [bold]{escape(result.case)}[/]{reason}"
+
+
+def _page(outputs: "CaseOutputs", number: int, width: int) -> "Iterator[Table | str]":
+    """Yields every output that is compared, in its order; below the last map what its signs mean."""
+    differing = False
+    for pair in outputs.pairs():
+        yield ""
+        parts = list(_describe_output(pair, number, width - _MARGIN))
+        differing = differing or len(parts) > 1
+        yield from parts
+    if differing:
+        steps = "  ".join(f"{sign} < {limit:g}" if limit < math.inf else f"{sign} ≥ 1" for limit, sign, _ in _SIGNS)
+        yield f"\nmaps: on the left the flat index; {_EQUAL} equal  {steps}  {_LOST} NaN or infinite"
+
+
+def _describe_output(pair: "OutputPair", number: int, width: int) -> "Iterator[Table | str]":
+    import numpy as np
+
+    from mluops_gtest.core.cause import format_share
+    from mluops_gtest.judging.blocks import value_text
+    from mluops_gtest.judging.criteria import allowed_error, compare, count_beyond, worst_elements
+    from mluops_gtest.judging.profile import profile_of
+    from mluops_gtest.results.reports.tables import LINE, RIGHT, table_of
+    from mluops_gtest.results.reports.text import escape
+
+    got, expected = np.ascontiguousarray(pair.got), np.ascontiguousarray(pair.expected)
+    dims, dtype = pair.tensor.desc.dims, pair.tensor.desc.dtype
+    rows = f", its first {len(got)} rows" if got.shape != dims else ""
+    head = f"[bold]{escape(f'{pair.tensor.id}{list(dims)} {dtype.value}{rows}')}[/]"
+    comparison = compare(got, expected, dtype, [criterion.kind for criterion in pair.criteria])
+    unequal, bits_unequal = comparison.unequal, comparison.bits_unequal
+    profile = profile_of(pair.tensor.id, got, expected, dtype, (_MAX_ROWS, max(8, min(_MAX_COLUMNS, width))))
+    if profile is None:
+        bits = f" ({bits_unequal} differ in their bits)" if bits_unequal else ""
+        yield f"{head}: [green]all elements are equal[/]{bits}"
+        return
+    threshold = allowed_error(pair.criteria)
+    beyond = count_beyond(got, expected, dtype, threshold) if threshold else unequal
+    yield f"{head}: {escape(format_share(beyond, unequal, bits_unequal, comparison.compared, equality=threshold == 0))}"
+    table = table_of((("index",), LINE), (("flat", "got", "expected", "error", "relative"), RIGHT))
+    for element in worst_elements(got, expected, dtype, number):
+        index = tuple(int(i) for i in np.unravel_index(element.flat, got.shape))
+        values = [value_text(side[index], dtype) for side in (got, expected)]
+        figures = [f"{element.error:.4g}", f"{element.scaled:.4g}"]
+        table.add_row(escape(str(list(index))), str(element.flat), *values, *figures)
+    yield table
+    yield from _draw_map(profile, got)
+
+
+def _draw_map(profile: "Profile", got: "Array") -> Iterator[str]:
+    across = profile.width or (got.shape[-1] if got.shape else 1)
+    down = -(-got.size // across)
+    yield f"largest relative error per cell, {across} elements from left to right:"
+    for row in range(profile.rows):
+        cells = profile.cells[row * profile.columns : (row + 1) * profile.columns]
+        first = -(-row * down // profile.rows) * across
+        # The last line of a folded output may end before the others.
+        exists = [first - (-column * across // profile.columns) < got.size for column in range(profile.columns)]
+        signs = (_sign_of(cell) for cell, is_there in zip(cells, exists, strict=True) if is_there)
+        yield f"{first:>12}  {''.join(signs)}"
+
+
+def _sign_of(error: float) -> str:
+    if error == 0:
+        return _EQUAL
+    if not math.isfinite(error):
+        return f"[red]{_LOST}[/]"
+    return next(f"[{colour}]{sign}[/]" for limit, sign, colour in _SIGNS if error < limit)

@@ -1,86 +1,31 @@
 """`mluops-test gate`: the decision, for a person at a terminal and for CI."""
 
 import datetime
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich.table import Table
 
+from mluops_gtest.base.errors import ExitCode, UsageError
+from mluops_gtest.base.files import replace_text
 from mluops_gtest.base.gc_tuning import no_garbage_collection
 from mluops_gtest.base.text import pluralize
+from mluops_gtest.cli.echo import echo, echo_error
 from mluops_gtest.cli.options import coverage_option, format_option
-from mluops_gtest.results.gate import Decision
-from mluops_gtest.results.gate_findings import GateFinding, blockers, findings, summed_times, time_words, verdict
-from mluops_gtest.results.gate_request import Update
-from mluops_gtest.results.reports.tables import LINE, table_of
-from mluops_gtest.results.reports.text import escape
-from mluops_gtest.results.statistics import TimeVerdict
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from mluops_gtest.results.gate import Decision
+    from mluops_gtest.results.gate_findings import GateFinding
+    from mluops_gtest.results.gate_request import Update
 
 _MAX_FINDINGS = 30
 _MAX_NAMED = 10
 _STYLES = {"blocking": "bold red", "with outliers": "yellow"}
-
-
-def decision_page(decision: Decision) -> Iterator[Table | str]:
-    """Transitions in a table, findings in paragraphs, the verdict last, where the eye is."""
-    table = table_of((("transition",), LINE))
-    heads, rows = decision.table
-    for head in heads:
-        table.add_column(head, justify="right", style=_STYLES.get(head, ""))
-    for word, counts in rows.items():
-        table.add_row(word.value, *(str(number or "") for number in counts))
-    yield table
-    if lines := summed_times(decision):
-        yield from ("", *lines)
-    for change in decision.performance.answered(TimeVerdict.FASTER)[:_MAX_NAMED]:
-        yield f"[green]faster[/] {escape(change.case)}: {escape(time_words(change))}"
-    found = findings(decision)
-    for finding in found[:_MAX_FINDINGS]:
-        yield from _finding(finding)
-    if len(found) > _MAX_FINDINGS:
-        yield f"\n… and {len(found) - _MAX_FINDINGS} more; --format json has all of them."
-    colour = "bold red" if decision.blocked else "yellow" if decision.exit_code else "green"
-    yield f"\n[{colour}]{escape(verdict(decision))}[/]"
-
-
-def _finding(finding: GateFinding) -> Iterator[str]:
-    yield ""
-    place = f"  {finding.file}:{finding.line}" if finding.file else ""
-    colour = "bold red" if finding.blocks else "yellow"
-    yield f"[{colour}]{escape(finding.title)}[/]{escape(place)}"
-    yield from (f"  {escape(line)}" for line in finding.text.splitlines())
-
-
-def update_page(update: Update, written: str) -> Iterator[str]:
-    """What was written, or why not."""
-    decision = update.decision
-    if decision.blocked:
-        blocking = [finding for finding in findings(decision) if finding.blocks]
-        for finding in blocking[:_MAX_FINDINGS]:
-            yield from _finding(finding)
-        if len(blocking) > _MAX_FINDINGS:
-            yield f"\n… and {len(blocking) - _MAX_FINDINGS} more; --format json without --update has all of them."
-        yield ""
-        yield f"[bold red]not written[/]: {escape(blockers(decision))}"
-        if decision.acceptable:
-            words = " ".join(f"--accept {word.value}" for word in decision.acceptable)
-            yield f"If you mean that: {words}"
-        return
-    for accept, case in decision.accepted:
-        yield f"[yellow]accepted {accept.value}[/] {escape(case) or 'all cases together'}"
-    for word, cases in (("added", update.added), ("changed", update.changed)):
-        yield from (f"{word} {escape(case)}" for case in cases[:_MAX_NAMED])
-        if len(cases) > _MAX_NAMED:
-            yield f"… and {len(cases) - _MAX_NAMED} more {word}"
-    yield (
-        f"{escape(written)}: {pluralize(len(update.reference.cases), 'case')} "
-        f"({len(update.added)} added, {len(update.dropped)} dropped, {len(update.changed)} with another outcome)"
-    )
-
-
 _EPILOG = """\b
 Examples:
   mluops-test gate results --against baseline.json --update           start: write the file, then commit it
@@ -180,7 +125,8 @@ def command(form: str, update: bool, new_waivers: Path | None, **options: Any) -
     suspect, not reached or slower, or pass with elements beyond what arithmetic allows where they had none.
     Waivers that are out of date block, too.
     """
-    from mluops_gtest.base.errors import ExitCode, UsageError
+    from mluops_gtest.cli.terminal import print_page, stdout
+    from mluops_gtest.results.gate_reference import baseline_text
     from mluops_gtest.results.gate_request import GateRequest, make_update, reach_decision
 
     terms = _waiver_terms(new_waivers, {name: options.pop(name) for name in ("owner", "expires", "reason")})
@@ -195,20 +141,15 @@ def command(form: str, update: bool, new_waivers: Path | None, **options: Any) -
         if new_waivers is not None:
             _write_waivers(new_waivers, decision, terms)
         return int(decision.exit_code)
-    from mluops_gtest.base.files import replace_text
-    from mluops_gtest.cli.terminal import print_page, stdout
-    from mluops_gtest.results.gate_reference import baseline_text
-
     made = make_update(request)
     if not made.decision.blocked:
         replace_text(options["against"], baseline_text(made.reference))
-    print_page(stdout(), update_page(made, str(request.against)))
+    print_page(stdout(), _update_page(made, str(request.against)))
     return int(ExitCode.FAILED if made.decision.blocked else ExitCode.OK)
 
 
 def _waiver_terms(file: Path | None, terms: dict[str, Any]) -> dict[str, Any]:
-    """Owner, last day and reason of new waivers, checked before any file is read."""
-    from mluops_gtest.base.errors import UsageError
+    """Returns owner, last day and reason of new waivers, checked before any file is read."""
     from mluops_gtest.results.gate_reference import day_of
 
     if file is None and not any(terms.values()):
@@ -226,11 +167,8 @@ def _waiver_terms(file: Path | None, terms: dict[str, Any]) -> dict[str, Any]:
     return {**terms, "expires": expires}
 
 
-def _write_waivers(file: Path, decision: Decision, terms: dict[str, Any]) -> None:
-    """Write them; stderr says what they leave out, whatever format is printed."""
-    from mluops_gtest.base.files import replace_text
-    from mluops_gtest.base.text import pluralize
-    from mluops_gtest.cli.echo import echo_error
+def _write_waivers(file: Path, decision: "Decision", terms: dict[str, Any]) -> None:
+    """Writes them; stderr says what they leave out, whatever format is printed."""
     from mluops_gtest.results.gate_findings import name_first
     from mluops_gtest.results.gate_request import new_waivers
 
@@ -241,24 +179,79 @@ def _write_waivers(file: Path, decision: Decision, terms: dict[str, Any]) -> Non
     echo_error(f"{file}: {pluralize(len(entries), 'waiver')}; read, append to your own file, commit.")
 
 
-def _print(decision: Decision, form: str, against: str) -> None:
-    from mluops_gtest.cli.echo import echo
+def _print(decision: "Decision", form: str, against: str) -> None:
+    from mluops_gtest.cli.terminal import print_page, stdout
+    from mluops_gtest.results.gate_findings import decision_to_json, github, gitlab, markdown
 
-    if form == "table":
-        from mluops_gtest.cli.terminal import print_page, stdout
+    match form:
+        case "table":
+            print_page(stdout(), _decision_page(decision))
+        case "json":
+            echo(json.dumps(decision_to_json(decision), indent=1, ensure_ascii=False, allow_nan=False))
+        case "markdown":
+            echo(markdown(decision))
+        case "github":
+            echo(github(decision))
+        case _:
+            echo(gitlab(decision, against))
 
-        print_page(stdout(), decision_page(decision))
-    elif form == "json":
-        import json
 
-        from mluops_gtest.results.gate_findings import decision_to_json
+def _decision_page(decision: "Decision") -> "Iterator[Table | str]":
+    """Yields transitions in a table, findings in paragraphs, the verdict last, where the eye is."""
+    from mluops_gtest.results.gate_findings import findings, summed_times, time_words, verdict
+    from mluops_gtest.results.reports.tables import LINE, table_of
+    from mluops_gtest.results.reports.text import escape
+    from mluops_gtest.results.statistics import TimeVerdict
 
-        echo(json.dumps(decision_to_json(decision), indent=1, ensure_ascii=False, allow_nan=False))
-    elif form == "markdown":
-        from mluops_gtest.results.gate_findings import markdown
+    table = table_of((("transition",), LINE))
+    heads, rows = decision.table
+    for head in heads:
+        table.add_column(head, justify="right", style=_STYLES.get(head, ""))
+    for word, counts in rows.items():
+        table.add_row(word.value, *(str(number or "") for number in counts))
+    yield table
+    if lines := summed_times(decision):
+        yield from ("", *lines)
+    for change in decision.performance.answered(TimeVerdict.FASTER)[:_MAX_NAMED]:
+        yield f"[green]faster[/] {escape(change.case)}: {escape(time_words(change))}"
+    yield from _paragraphs(findings(decision), "--format json")
+    colour = "bold red" if decision.blocked else "yellow" if decision.exit_code else "green"
+    yield f"\n[{colour}]{escape(verdict(decision))}[/]"
 
-        echo(markdown(decision))
-    else:
-        from mluops_gtest.results.gate_findings import github, gitlab
 
-        echo(github(decision) if form == "github" else gitlab(decision, against))
+def _paragraphs(findings: "list[GateFinding]", all_of_them: str) -> Iterator[str]:
+    """Yields the first findings; of more it says what shows all."""
+    from mluops_gtest.results.reports.text import escape
+
+    for finding in findings[:_MAX_FINDINGS]:
+        place = f"  {finding.file}:{finding.line}" if finding.file else ""
+        colour = "bold red" if finding.blocks else "yellow"
+        yield f"\n[{colour}]{escape(finding.title)}[/]{escape(place)}"
+        yield from (f"  {escape(line)}" for line in finding.text.splitlines())
+    if len(findings) > _MAX_FINDINGS:
+        yield f"\n… and {len(findings) - _MAX_FINDINGS} more; {all_of_them} has all of them."
+
+
+def _update_page(update: "Update", file: str) -> Iterator[str]:
+    """Yields what was written, or why not."""
+    from mluops_gtest.results.gate_findings import blockers, findings
+    from mluops_gtest.results.reports.text import escape
+
+    decision = update.decision
+    if decision.blocked:
+        blocking = [finding for finding in findings(decision) if finding.blocks]
+        yield from _paragraphs(blocking, "--format json without --update")
+        yield f"\n[bold red]not written[/]: {escape(blockers(decision))}"
+        if decision.acceptable:
+            yield f"If you mean that: {' '.join(f'--accept {word.value}' for word in decision.acceptable)}"
+        return
+    for accept, case in decision.accepted:
+        yield f"[yellow]accepted {accept.value}[/] {escape(case) or 'all cases together'}"
+    for word, cases in (("added", update.added), ("changed", update.changed)):
+        yield from (f"{word} {escape(case)}" for case in cases[:_MAX_NAMED])
+        if len(cases) > _MAX_NAMED:
+            yield f"… and {len(cases) - _MAX_NAMED} more {word}"
+    yield (
+        f"{escape(file)}: {pluralize(len(update.reference.cases), 'case')} "
+        f"({len(update.added)} added, {len(update.dropped)} dropped, {len(update.changed)} with another outcome)"
+    )

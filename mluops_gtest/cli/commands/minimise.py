@@ -1,10 +1,19 @@
-"""`mluops-test minimise`."""
+"""`mluops-test minimise`: searches the smallest case with the same failure, writes it, and says what became of it."""
 
+import contextlib
+import os
+import re
+import shlex
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
+from msgspec.structs import replace
 
+from mluops_gtest.base.errors import BackendError, CaseFileError, ExitCode, UnwritableError, UsageError
+from mluops_gtest.base.files import CASE_SUFFIXES, TEXT, place_below, replace_text
+from mluops_gtest.cli.echo import echo, echo_error, one_interrupt
 from mluops_gtest.cli.options import (
     ReseedType,
     adapter_options,
@@ -16,7 +25,12 @@ from mluops_gtest.cli.options import (
     root_option,
     timeout_option,
 )
-from mluops_gtest.search.minimise_candidates import LIMIT
+from mluops_gtest.core.case import Query
+
+if TYPE_CHECKING:
+    from mluops_gtest.core.operator import Operator
+    from mluops_gtest.core.result import CaseResult
+    from mluops_gtest.search.minimise import Minimised, Step
 
 _EPILOG = """\b
 Examples:
@@ -26,6 +40,7 @@ Examples:
   mluops-test minimise ball_query/random_8_float -b my_kernels.py --standalone py
   mluops-test minimise hangs.prototxt -b my_kernels.py --timeout 5
 """
+_MAX_NAME: Final = 100
 
 
 @click.command("minimise", epilog=_EPILOG)
@@ -48,7 +63,7 @@ Examples:
 @click.option(
     "--calls",
     type=click.IntRange(2),
-    default=LIMIT,
+    default=300,
     show_default=True,
     metavar="N",
     help="Call the backend at most so often, e.g. --calls 1000.",
@@ -66,7 +81,21 @@ Examples:
 @root_option
 @file_options
 @click.pass_context
-def command(ctx: click.Context, /, case: str, **options: Any) -> int:
+def command(
+    ctx: click.Context,
+    /,
+    case: str,
+    roots: tuple[str, ...],
+    backend: str,
+    out: Path | None,
+    standalone: str | None,
+    calls: int,
+    strict: bool,
+    allow_outside_paths: bool,
+    reseed: int | None,
+    quiet: bool,
+    **options: Any,
+) -> int:
     """Find the smallest case that fails on a backend for the same cause as CASE, an id or a case file.
 
     Points, sites, channels, batches, spaces and kernels are taken away, and values become 0, 1 and small integers, as
@@ -75,7 +104,146 @@ def command(ctx: click.Context, /, case: str, **options: Any) -> int:
 
     Exit code 0: a smallest case is written. 5: the case does not fail, so there is nothing to minimise.
     """
-    from mluops_gtest.cli.minimising import minimise
+    from mluops_gtest.casefiles.schema import Schema
+    from mluops_gtest.casefiles.writer import write_case
+    from mluops_gtest.catalog.selection import Session
+    from mluops_gtest.cli.standalone import describe_failure, standalone_of
+    from mluops_gtest.core.operator_parts import REDUCTIONS
+    from mluops_gtest.running.caller import LostDeviceError
+    from mluops_gtest.running.callers import open_callers
+    from mluops_gtest.running.options import RunRequest
+    from mluops_gtest.running.session import options_of, refuse_guard_pages, refuse_inline
+    from mluops_gtest.search.minimise import Trials, minimised
 
+    session = Session(roots)
+    chosen = session.select_one(case)
     settings = None if ctx.obj is None else str(ctx.obj.path)
-    return int(minimise(case, settings=settings, **options))
+    request = RunRequest(Query((case,)), roots, backend, settings=settings, strict=strict, **options)
+    if not request.isolated:
+        needs_worker = {"timeout": request.timeout, "guard_pages": request.guard_pages}
+        unused = {"memory_limit": None, "fresh_workers": False, "stress": None}
+        refuse_inline(request.backend, None, (), {**needs_worker, **unused})
+    if request.guard_pages:
+        refuse_guard_pages(request)
+    target = _target(out, chosen.id)
+    form = None if standalone is None else standalone_of(standalone, backend, request.runtime)
+    source = session.source((chosen,), strict=strict, allow_outside_paths=allow_outside_paths, reseed=reseed)
+    loaded = source.load(chosen.id)
+    operators = session.catalogue.operators
+    operator = operators.get(loaded.operator)
+    if operator is None:
+        raise CaseFileError(f"{chosen.id}: operator {loaded.operator!r} is not known here.")
+    reductions = operators.part(operator.name, REDUCTIONS) or {}
+    with one_interrupt(), open_callers(request, session.catalogue) as callers, _progress(quiet) as report_step:
+        trials = Trials(callers[0], options_of(request, session.catalogue, 1, 1), operator)
+        try:
+            smallest = minimised(loaded, operator, reductions, trials, calls, report_step)
+            if not smallest.fails:
+                return int(_report_passing(smallest.result, backend))
+            confirmed = smallest.result if smallest.interrupted else trials.explained(smallest.case)
+        except LostDeviceError as error:
+            raise BackendError(f"{backend}: {error}") from error
+    if smallest.other_baseline:
+        raise CaseFileError(
+            f"{chosen.id}: with a baseline by the reference the case does not fail so: the baseline in the file is "
+            "what differs. `mluops-test run --arbitrate` says who is right."
+        )
+    write_case(replace(smallest.case, id=target.stem), operator, target, Schema.of(operators.values()), readable=True)
+    lines = [
+        *_describe_search(smallest, confirmed, operator, has_reductions=bool(reductions)),
+        f"case:  {target}",
+        f"repro: {shlex.join(['mluops-test', 'run', str(target), *request.repro_options()])}",
+    ]
+    if form is not None:
+        path = target.with_suffix(form.suffix)
+        replace_text(path, form.text(describe_failure(smallest.case, confirmed, operator, operators), path))
+        lines.append(f"alone: {form.command(path)}")
+    echo(str(target) if quiet else "\n".join(lines))
+    return int(ExitCode.INTERRUPTED if smallest.interrupted else ExitCode.OK)
+
+
+def _target(out: Path | None, case_id: str) -> Path:
+    """Where the case goes; refused before the search where nothing can be written."""
+    name = re.sub(
+        r"[^A-Za-z0-9_.-]", "_", Path(case_id).stem if case_id.endswith(CASE_SUFFIXES) else case_id.rpartition("/")[2]
+    )
+    target = Path(f"{name[:_MAX_NAME]}_minimised{TEXT}") if out is None else out
+    if out is None:
+        place_below(Path(), target)
+    if target.suffix not in CASE_SUFFIXES:
+        raise UsageError(f"--out {target}: the name must end in {' or '.join(CASE_SUFFIXES)}.")
+    if not target.parent.is_dir():
+        raise UsageError(f"--out {target}: there is no folder {target.parent}; make it, or name another file.")
+    if not os.access(target.parent, os.W_OK) and not target.exists():
+        raise UnwritableError(f"{target}: cannot be written: Permission denied. Name another file by --out.")
+    return target
+
+
+@contextlib.contextmanager
+def _progress(quiet: bool) -> "Iterator[Callable[[Step], None]]":
+    """A line on a terminal: calls, elements left, what is tried."""
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    from mluops_gtest.cli.terminal import stderr
+
+    console = stderr()
+    columns = (BarColumn(bar_width=20), TextColumn("{task.completed}/{task.total} calls, {task.description}"))
+    with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as progress:
+        task = progress.add_task("the case itself", total=None)
+
+        def report_step(step: "Step") -> None:
+            words = f"{step.elements} elements left, trying fewer {step.tried}"
+            progress.update(task, completed=step.calls, total=step.limit, description=words)
+
+        yield report_step
+
+
+def _report_passing(result: "CaseResult", backend: str) -> ExitCode:
+    """Says why there is nothing to minimise; returns the exit code for that."""
+    from mluops_gtest.core.outcome import Outcome
+
+    if result.outcome is Outcome.PASSED:
+        echo_error(f"{result.case} passes on {backend}: there is nothing to minimise.")
+        return ExitCode.EMPTY
+    echo_error(f"{result.case} on {backend}: {result.outcome.words['en']}: {result.reason}")
+    if result.bug:
+        return ExitCode.BUG
+    if result.content_error:
+        echo_error("The case itself is broken, so there is no failure of the backend to minimise.")
+        return ExitCode.CONTENT
+    echo_error("That is no failure of the backend: there is nothing to minimise.")
+    return ExitCode.EMPTY
+
+
+def _describe_search(
+    smallest: "Minimised", confirmed: "CaseResult", operator: "Operator", *, has_reductions: bool
+) -> Iterator[str]:
+    """Yields what became smaller, how it fails, and what the search could not do."""
+    from mluops_gtest.core.readings import format_headline
+    from mluops_gtest.judging.groups import cause_groups
+    from mluops_gtest.running.run import shapes_of
+    from mluops_gtest.search.minimise import FailureCause, what_shrank
+
+    before, after = smallest.elements
+    calls, result = smallest.calls, smallest.result
+    if smallest.interrupted:
+        yield f"Interrupted after {calls} calls; the best case so far has {after} of {before} elements."
+    elif smallest.is_unchanged:
+        yield f"The case is minimal already: nothing can be taken away ({calls} calls, {after} elements)."
+    else:
+        yield f"{before} → {after} elements in {calls} calls."
+    yield f"{what_shrank(smallest)}; fails with: {result.outcome.words['en']}: {result.reason}"
+    if confirmed.explained:
+        shapes = shapes_of({operator.name: operator}, {confirmed.operator})
+        headlines = (group.headline for group in cause_groups([confirmed], [confirmed], shapes))
+        yield from (format_headline(headline) for headline in headlines if headline is not None)
+    if not smallest.interrupted:
+        if not FailureCause.of(result).is_also_of(confirmed):
+            yield (
+                "Asked once more, the case did not fail so: the failure does not come every time. "
+                "`run --repeat` shows it."
+            )
+        if not smallest.finished:
+            yield f"All {calls} calls are used up; --calls {4 * calls} goes on looking."
+    if not has_reductions:
+        yield f"{operator.name} declares no reductions (reductions.py), so only values could become plainer."

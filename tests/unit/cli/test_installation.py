@@ -3,7 +3,8 @@
 import pytest
 
 from mluops_gtest.base.native import arrays as comparing
-from mluops_gtest.cli.main import disagreements, run_main
+from mluops_gtest.cli.commands.doctor import disagreements
+from mluops_gtest.cli.main import run_main
 from mluops_gtest.version import __version__
 from tests.support.native_core import NATIVE, going
 

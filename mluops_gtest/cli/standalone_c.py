@@ -1,20 +1,14 @@
-"""C prototypes from the operators' declared C functions: of one operator, or a whole header to compile against.
-
-A C file that shows a failure of a library with the C API, and the line that compiles and runs it.
-"""
+"""C from the operators' declared C functions: prototypes, a whole header, and a file that shows a failure."""
 
 import math
-import shlex
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mluops_gtest.base.errors import UsageError
-from mluops_gtest.cli.standalone import Shown, Standalone
-from mluops_gtest.cli.standalone.facts import Facts, TensorFacts, c_functions, facts_of, filled, owed_by_query, template
+from mluops_gtest.cli.standalone import Failure, TensorFacts, fill_template
 from mluops_gtest.core.call import DEFAULT_ARCH, DEFAULT_NRAM_BYTES, Status
 from mluops_gtest.core.operator import Operator
 from mluops_gtest.core.operator_parts import (
@@ -29,6 +23,9 @@ from mluops_gtest.core.operator_parts import (
 )
 from mluops_gtest.core.tensor import Array, CriterionKind, DType, Layout
 
+_PER_LINE = 12
+_SPARE = 64
+_C_TYPES = {DType.FLOAT: "float", DType.HALF: "uint16_t", DType.INT32: "int32_t", DType.INT64: "int64_t"}
 _WIDTH = 110
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 
@@ -155,84 +152,56 @@ def _enum(name: str, constants: Mapping[str, int]) -> str:
     return f"\ntypedef enum {{\n{lines}\n}} {name};"
 
 
-_PER_LINE = 12
-_SPARE = 64
-_C_TYPES = {DType.FLOAT: "float", DType.HALF: "uint16_t", DType.INT32: "int32_t", DType.INT64: "int64_t"}
-
-
-def c_standalone(library: str) -> Standalone:
-    """For c:LIBRARY."""
-    return Standalone(
-        ".c", lambda shown, path: _text(shown, _command(library, path)), lambda path: _command(library, path)
-    )
-
-
-def _command(library: str, path: Path) -> str:
-    """What compiles the file against the library and runs it."""
-    program = path.with_suffix("")
-    run = str(program) if program.is_absolute() or len(program.parts) > 1 else f"./{program}"
-    if Path(library).is_file():
-        whole = Path(library).resolve()
-        link = [str(whole), f"-Wl,-rpath,{whole.parent}"]
-    else:
-        link = [f"-l:{library}"]
-    return f"{shlex.join(['gcc', str(path), *link, '-lm', '-o', str(program)])} && {shlex.quote(run)}"
-
-
-def _text(shown: Shown, command: str) -> str:
-    facts = facts_of(shown)
-    api = c_functions(shown)
+def c_text(failure: Failure, command: str) -> str:
+    """The file that shows the failure; `command` compiles and runs it."""
+    api = failure.required_c_api()
     holes = {
-        "$HEADER": c_header([(shown.operator, api)]),
-        "$DATA": "\n".join(_data(facts, api[0])),
-        "$CALL": "\n".join(f"    {line}" for line in _call(facts, api[0])),
+        "$HEADER": c_header([(failure.operator, api)]),
+        "$DATA": "\n".join(_data(failure, api[0])),
+        "$CALL": "\n".join(f"    {line}" for line in _statements(failure, api[0])),
         "$COMMAND": command.replace("*/", "* /"),
-        "$CASE": shown.case.id.replace("*/", "* /"),
-        "$WHY": facts.why.replace("*/", "* /"),
-        "$OPERATOR": shown.operator.name,
+        "$CASE": failure.case.id.replace("*/", "* /"),
+        "$WHY": failure.why.replace("*/", "* /"),
+        "$OPERATOR": failure.operator.name,
     }
-    return filled(template("c.c"), holes)
+    return fill_template("c.c", holes)
 
 
-def _data(facts: Facts, signature: CSignature) -> Iterator[str]:
-    for one in facts.tensors:
+def _data(failure: Failure, signature: CSignature) -> Iterator[str]:
+    for one in failure.tensors:
         if one.has_buffer:
             yield from _buffer(one)
-    for argument in _host_arrays(signature):
-        values = (facts.params or {}).get(argument.name)
+    arguments = [one for function in signature.functions for one in function.arguments]
+    arguments += [] if signature.params is None else signature.params.arguments
+    for name, argument in {one.name: one for one in arguments if one.source is ArgumentSource.HOST_ARRAY}.items():
+        values = (failure.params or {}).get(name)
         if values is not None:
             numbers = ", ".join(_number(value, argument) for value in values)
-            kind = _c_type(argument)
             # Zeros behind the values, for a library that reads a little too far.
-            yield f"static const {kind} {argument.name}[{len(values) + _SPARE}] = {{{numbers}}};"
+            yield f"static const {_c_type(argument)} {name}[{len(values) + _SPARE}] = {{{numbers}}};"
 
 
 def _buffer(facts: TensorFacts) -> Iterator[str]:
-    name, desc = facts.name, facts.tensor.desc
-    if desc.dtype not in _C_TYPES and facts.expected is not None:
+    name, desc, expected = facts.tensor.id, facts.tensor.desc, facts.arrays.get("expected")
+    if desc.dtype not in _C_TYPES and expected is not None:
         raise UsageError(f"--standalone c: {name} has the type {desc.dtype.value}; use --standalone py.")
     # A call that is refused may have any type: its bytes do.
     c_type = _C_TYPES.get(desc.dtype, "unsigned char")
-    arrays: dict[str, str] = {}
-    for field in ("values", "may_become"):
-        array = getattr(facts, field)
-        if array is not None and array.size:
-            arrays[field] = f"{name}_{field}"
-            yield f"static const {c_type} {arrays[field]}[] = {{{_elements(array, desc.dtype)}}};"
+    arrays = {
+        field: (c_type, _elements(array, desc.dtype))
+        for field, array in facts.arrays.items()
+        if field in ("values", "may_become") and array.size
+    }
     if facts.is_output:
-        arrays["poison"] = f"{name}_poison"
-        yield f"static const unsigned char {arrays['poison']}[] = {{{', '.join(map(str, desc.dtype.poison))}}};"
+        arrays["poison"] = ("unsigned char", ", ".join(map(str, desc.dtype.poison)))
     if facts.preset is not None:
-        arrays["preset"] = f"{name}_preset"
-        preset = _elements(np.array([facts.preset], desc.dtype.storage), desc.dtype)
-        yield f"static const {c_type} {arrays['preset']}[] = {{{preset}}};"
-    if facts.kept is not None:
-        arrays["kept"] = f"{name}_kept"
-        yield f"static const unsigned char {arrays['kept']}[] = {{{_joined([str(int(k)) for k in facts.kept])}}};"
-    if facts.expected is not None:
-        arrays["expected"] = f"{name}_expected"
-        numbers = _joined([_double(float(value)) for value in facts.expected]) or "0"
-        yield f"static const double {arrays['expected']}[] = {{{numbers}}};"
+        arrays["preset"] = (c_type, _elements(np.array([facts.preset], desc.dtype.storage), desc.dtype))
+    if "kept" in facts.arrays:
+        arrays["kept"] = ("unsigned char", _join([str(int(kept)) for kept in facts.arrays["kept"]]))
+    if expected is not None:
+        arrays["expected"] = ("double", _join([_double(float(value)) for value in expected]) or "0")
+    for field, (kind, numbers) in arrays.items():
+        yield f"static const {kind} {name}_{field}[] = {{{numbers}}};"
     limits = {one.kind.canonical: one.threshold for one in facts.criteria}
     place, allowed = facts.allowed or (-1, 0.0)
     fields = {
@@ -240,8 +209,8 @@ def _buffer(facts: TensorFacts) -> Iterator[str]:
         "dtype": f"MLUOP_DTYPE_{desc.dtype.name}",
         "bytes": str(desc.nbytes),
         "item": str(desc.dtype.itemsize),
-        **arrays,
-        "owned": str(0 if facts.expected is None else facts.expected.size),
+        **{field: f"{name}_{field}" for field in arrays},
+        "owned": str(0 if expected is None else expected.size),
         "diff1": repr(limits.get(CriterionKind.DIFF1, -1.0)),
         "diff2": repr(limits.get(CriterionKind.DIFF2, -1.0)),
         "diff3": repr(limits.get(CriterionKind.DIFF3, -1.0)),
@@ -251,110 +220,92 @@ def _buffer(facts: TensorFacts) -> Iterator[str]:
     yield f"static Buffer {name}_buffer = {{{', '.join(f'.{field} = {value}' for field, value in fields.items())}}};\n"
 
 
-def _call(facts: Facts, signature: CSignature) -> Iterator[str]:
+def _statements(failure: Failure, signature: CSignature) -> Iterator[str]:
     """The statements of main."""
-    buffers = [one.name for one in facts.tensors if one.has_buffer]
+    expect, answer, params = failure.case.expect, failure.expectation.answer, signature.params
+    buffers = [one.tensor.id for one in failure.tensors if one.has_buffer]
     yield from (f"fill(&{name}_buffer);" for name in buffers)
-    yield from _handle(facts)
-    if signature.params is not None:
-        yield from _params(facts, signature.params)
-    for one in facts.tensors:
-        yield from _descriptor(facts, one)
-    yield from _workspace(facts, signature)
-    own, wanted = signature.function, _wanted(facts)
-    yield f"mluOpStatus_t status = {own.name}({', '.join(_values(own.arguments, facts))});"
-    yield f'printf("{own.name} answered %d, expected %d\\n", status, {wanted});'
-    yield f"if (status != {wanted}) return 1;"
-    yield from (f"check(&{name}_buffer, {int(facts.computes)});" for name in buffers)
-    if signature.params is not None and facts.params is not None:
-        yield from _results(facts, signature.params)
-
-
-def _wanted(facts: Facts) -> str:
-    return f"MLUOP_STATUS_{facts.expectation.answer.status.name}"
-
-
-def _must(facts: Facts, name: str, *arguments: str) -> str:
-    return f'must("{name}", {name}({", ".join(arguments)}), {_wanted(facts)});'
-
-
-def _handle(facts: Facts) -> Iterator[str]:
-    expect = facts.shown.case.expect
     yield "mluOpHandle_t handle = NULL;"
-    if expect.null_handle:
-        return
-    yield _must(facts, "mluOpCreate", "&handle")
-    yield _must(facts, "mluOpSetQueue", "handle", "NULL")
-    if expect.arch not in (None, DEFAULT_ARCH):
-        yield _must(facts, "mluOpTestSetArch", "handle", str(expect.arch))
-    if expect.nram_bytes not in (None, DEFAULT_NRAM_BYTES):
-        yield _must(facts, "mluOpTestSetNramBytes", "handle", str(expect.nram_bytes))
-
-
-def _params(facts: Facts, params: CParams) -> Iterator[str]:
-    yield f"{params.type} params = NULL;"
-    if facts.params is not None:
-        yield _must(facts, params.create, "&params")
-        yield _must(facts, params.set, "params", *_values(params.arguments, facts))
-
-
-def _descriptor(facts: Facts, one: TensorFacts) -> Iterator[str]:
-    desc, made = one.tensor.desc, f"{one.name}_desc"
-    yield f"mluOpTensorDescriptor_t {made} = NULL;"
-    if one.absent:
-        return
-    if desc.dtype.c_number is None:
-        raise UsageError(f"--standalone c: the C API has no number for the type {desc.dtype.value} of {one.name}.")
-    yield f"const int64_t {one.name}_dims[] = {{{', '.join(map(str, desc.dims)) or '0'}}};"
-    yield _must(facts, "mluOpCreateTensorDescriptor", f"&{made}")
-    kinds = (f"MLUOP_LAYOUT_{desc.layout.name}", f"MLUOP_DTYPE_{desc.dtype.name}")
-    head = (made, *kinds, str(len(desc.dims)), f"{one.name}_dims")
-    if desc.strides is None:
-        yield _must(facts, "mluOpSetTensorDescriptor_v2", *head)
-    else:
-        yield f"const int64_t {one.name}_strides[] = {{{', '.join(map(str, desc.strides)) or '0'}}};"
-        yield _must(facts, "mluOpSetTensorDescriptorEx_v2", *head, f"{one.name}_strides")
-
-
-def _workspace(facts: Facts, signature: CSignature) -> Iterator[str]:
-    expect, query = facts.shown.case.expect, signature.query
-    if WORKSPACE not in signature.function.arguments:
-        return
-    yield "size_t workspace_size = 0;"
-    if query is not None:
-        yield "int answer;"
-        for size_null, owed in owed_by_query(facts.shown, query.name).items():
-            values = ", ".join(_values(query.arguments, facts))
-            arguments = values.replace("&workspace_size", "NULL") if size_null else values
-            yield f"answer = {query.name}({arguments});"
-            yield f'printf("{query.name} answered %d{"" if owed is None else f", expected {owed:d}"}\\n", answer);'
-            if owed is not None:
-                yield f"wrong |= answer != {owed:d};"
-    if expect.workspace_size is not None or not facts.computes:
-        yield f"workspace_size = {expect.workspace_size or 0};"
-    null = "workspace" in expect.null_pointer
-    yield f"void *workspace = {'NULL' if null else 'workspace_size ? malloc(workspace_size) : NULL'};"
-
-
-def _results(facts: Facts, params: CParams) -> Iterator[str]:
-    if facts.expectation.answer.status is not Status.SUCCESS:
+    if not expect.null_handle:
+        yield _must(failure, "mluOpCreate", "&handle")
+        yield _must(failure, "mluOpSetQueue", "handle", "NULL")
+        if expect.arch not in (None, DEFAULT_ARCH):
+            yield _must(failure, "mluOpTestSetArch", "handle", str(expect.arch))
+        if expect.nram_bytes not in (None, DEFAULT_NRAM_BYTES):
+            yield _must(failure, "mluOpTestSetNramBytes", "handle", str(expect.nram_bytes))
+    if params is not None:
+        yield f"{params.type} params = NULL;"
+        if failure.params is not None:
+            yield _must(failure, params.create, "&params")
+            yield _must(failure, params.set, "params", *_values(params.arguments, failure))
+    for one in failure.tensors:
+        yield from _descriptor(failure, one)
+    if WORKSPACE in signature.function.arguments:
+        yield from _workspace(failure, signature)
+    own, status = signature.function, f"MLUOP_STATUS_{answer.status.name}"
+    yield f"mluOpStatus_t status = {own.name}({', '.join(_values(own.arguments, failure))});"
+    yield f'printf("{own.name} answered %d, expected %d\\n", status, {status});'
+    yield f"if (status != {status}) return 1;"
+    yield from (f"check(&{name}_buffer, {int(answer.computes)});" for name in buffers)
+    if params is None or failure.params is None or answer.status is not Status.SUCCESS:
         return
     for result, getter in params.getters.items():
         yield f"int {result} = 0;"
-        yield _must(facts, getter, "params", f"&{result}")
-        value = facts.expectation.results.get(result)
+        yield _must(failure, getter, "params", f"&{result}")
+        value = failure.expectation.results.get(result)
         if value is not None:
             words = f'"{result} is %d, expected {value}\\n"'
             yield f"if ({result} != {value}) printf({words}, {result}), wrong = 1;"
 
 
-def _values(arguments: CArguments, facts: Facts) -> list[str]:
-    return [_value(argument, facts) for argument in arguments]
+def _must(failure: Failure, name: str, *arguments: str) -> str:
+    status = failure.expectation.answer.status.name
+    return f'must("{name}", {name}({", ".join(arguments)}), MLUOP_STATUS_{status});'
 
 
-def _value(argument: CArgument, facts: Facts) -> str:
-    tensors = {one.name: one for one in facts.tensors}
-    params = facts.params or {}
+def _descriptor(failure: Failure, one: TensorFacts) -> Iterator[str]:
+    name, desc = one.tensor.id, one.tensor.desc
+    yield f"mluOpTensorDescriptor_t {name}_desc = NULL;"
+    if one.absent:
+        return
+    if desc.dtype.c_number is None:
+        raise UsageError(f"--standalone c: the C API has no number for the type {desc.dtype.value} of {name}.")
+    yield f"const int64_t {name}_dims[] = {{{', '.join(map(str, desc.dims)) or '0'}}};"
+    yield _must(failure, "mluOpCreateTensorDescriptor", f"&{name}_desc")
+    kinds = (f"MLUOP_LAYOUT_{desc.layout.name}", f"MLUOP_DTYPE_{desc.dtype.name}")
+    head = (f"{name}_desc", *kinds, str(len(desc.dims)), f"{name}_dims")
+    if desc.strides is None:
+        yield _must(failure, "mluOpSetTensorDescriptor_v2", *head)
+    else:
+        yield f"const int64_t {name}_strides[] = {{{', '.join(map(str, desc.strides)) or '0'}}};"
+        yield _must(failure, "mluOpSetTensorDescriptorEx_v2", *head, f"{name}_strides")
+
+
+def _workspace(failure: Failure, signature: CSignature) -> Iterator[str]:
+    expect, query = failure.case.expect, signature.query
+    yield "size_t workspace_size = 0;"
+    if query is not None:
+        yield "int answer;"
+        for size_null, owed in failure.query_statuses(query.name).items():
+            values = ", ".join(_values(query.arguments, failure))
+            arguments = values.replace("&workspace_size", "NULL") if size_null else values
+            yield f"answer = {query.name}({arguments});"
+            yield f'printf("{query.name} answered %d{"" if owed is None else f", expected {owed:d}"}\\n", answer);'
+            if owed is not None:
+                yield f"wrong |= answer != {owed:d};"
+    if expect.workspace_size is not None or not failure.expectation.answer.computes:
+        yield f"workspace_size = {expect.workspace_size or 0};"
+    is_null = "workspace" in expect.null_pointer
+    yield f"void *workspace = {'NULL' if is_null else 'workspace_size ? malloc(workspace_size) : NULL'};"
+
+
+def _values(arguments: CArguments, failure: Failure) -> list[str]:
+    return [_value(argument, failure) for argument in arguments]
+
+
+def _value(argument: CArgument, failure: Failure) -> str:
+    tensors = {one.tensor.id: one for one in failure.tensors}
+    params = failure.params or {}
     match argument.source:
         case ArgumentSource.HANDLE:
             return "handle"
@@ -367,7 +318,7 @@ def _value(argument: CArgument, facts: Facts) -> str:
             if one.absent or one.null:
                 return "NULL"
             # A descriptor without a buffer must not be followed.
-            return f"data(&{one.name}_buffer)" if one.has_buffer else "(void *)&wrong"
+            return f"data(&{one.tensor.id}_buffer)" if one.has_buffer else "(void *)&wrong"
         case ArgumentSource.SCALAR:
             return _number(params[argument.name], argument)
         case ArgumentSource.HOST_ARRAY:
@@ -378,12 +329,6 @@ def _value(argument: CArgument, facts: Facts) -> str:
             return "workspace_size"
         case ArgumentSource.ASKED_SIZE:
             return "&workspace_size"
-
-
-def _host_arrays(signature: CSignature) -> list[CArgument]:
-    arguments = [one for function in signature.functions for one in function.arguments]
-    arguments += [] if signature.params is None else signature.params.arguments
-    return list({one.name: one for one in arguments if one.source is ArgumentSource.HOST_ARRAY}.values())
 
 
 def _c_type(argument: CArgument) -> str:
@@ -411,12 +356,12 @@ def _double(value: float) -> str:
 
 def _elements(array: Array, dtype: DType) -> str:
     if dtype not in _C_TYPES:
-        return _joined([str(byte) for byte in np.ascontiguousarray(array).view(np.uint8)])
+        return _join([str(byte) for byte in np.ascontiguousarray(array).view(np.uint8)])
     if dtype is DType.HALF:
-        return _joined([f"0x{bits:04x} /* {value} */" for bits, value in zip(array.view("<u2"), array, strict=True)])
+        return _join([f"0x{bits:04x} /* {value} */" for bits, value in zip(array.view("<u2"), array, strict=True)])
     if dtype is DType.FLOAT:
-        return _joined([_float(value) for value in array])
-    return _joined([_integer(value) for value in array.tolist()])
+        return _join([_float(value) for value in array])
+    return _join([_integer(value) for value in array.tolist()])
 
 
 def _float(value: Any) -> str:
@@ -425,7 +370,7 @@ def _float(value: Any) -> str:
     return f"{value}f" if "." in str(value) or "e" in str(value) else f"{value}.0f"
 
 
-def _joined(texts: list[str]) -> str:
+def _join(texts: list[str]) -> str:
     if len(texts) <= _PER_LINE:
         return ", ".join(texts)
     lines = (", ".join(texts[start : start + _PER_LINE]) for start in range(0, len(texts), _PER_LINE))
