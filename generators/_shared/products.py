@@ -169,6 +169,9 @@ def lost_terms(
     }
 
 
+# Left to itself BLAS shares every single product among its threads, and these meet in it again and again: where the
+# machine is busy they wait longer than they multiply, and what lies between two products has one thread alone. So a
+# thread of ours takes the place of each of BLAS, and they do not wait for each other.
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
