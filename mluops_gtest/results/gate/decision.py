@@ -16,7 +16,7 @@ from mluops_gtest.base.errors import ExitCode, UsageError
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.report import RunReport
-from mluops_gtest.core.result import CaseResult, worst_outlier
+from mluops_gtest.core.result import CaseResult, format_worst_outlier
 from mluops_gtest.results.gate.reference import (
     Drift,
     DriftLimits,
@@ -431,5 +431,5 @@ def _change(result: CaseResult | None, case: str, reference: Reference, waived: 
         elements=result.info.elements,
         outliers=0 if result.outcome.blocks else result.outliers,
         outliers_before=None if known is None else known.outliers,
-        outlier_words=worst_outlier(result),
+        outlier_words=format_worst_outlier(result),
     )

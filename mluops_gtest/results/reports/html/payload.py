@@ -36,7 +36,7 @@ from mluops_gtest.core.result import (
     TensorInfo,
     Worst,
     format_arbitration,
-    told_ulp,
+    reportable_ulp,
 )
 from mluops_gtest.results.times import efficiency, timing_stats
 
@@ -256,7 +256,7 @@ def _worst(worst: Worst, pool: Pool) -> list[Any]:
         worst.baseline,
         worst.unequal,
         worst.compared,
-        told_ulp(worst),
+        reportable_ulp(worst),
         worst.beyond,
         worst.bits_unequal,
     ]
