@@ -191,31 +191,30 @@ class Headline(msgspec.Struct, frozen=True):
 # Elements in an index or a slice per axis: as programmers write them, in any language.
 
 
+_SLICES: Final = {
+    "all": ":",
+    "from": "{0}:",
+    "below": ":{0}",
+    "but last": ":-{0}",
+    "at": "{0}",
+    "between": "{0}:{1}",
+    "behind": "n // {0} * {0}:",
+}
+
+
 def _format_axis(axis: AxisReading) -> str:
     numbers = axis.numbers
+    stop = str(numbers[3]) if len(numbers) > 3 else ""
     match axis.kind:
-        case "from":
-            return f"{numbers[0]}:"
         case "last":
             return "-1" if numbers[0] == 1 else f"-{numbers[0]}:"
-        case "below":
-            return f":{numbers[0]}"
-        case "but last":
-            return f":-{numbers[0]}"
-        case "at":
-            return str(numbers[0])
-        case "between":
-            return f"{numbers[0]}:{numbers[1]}"
-        case "behind":
-            return f"n // {numbers[0]} * {numbers[0]}:"
         case "every":
-            return f"{numbers[1] or ''}:{numbers[3] if len(numbers) > 3 else ''}:{numbers[0]}"
+            return f"{numbers[1] or ''}:{stop}:{numbers[0]}"
         case "blocks":
-            end = f" < {numbers[3]}" if len(numbers) > 3 else ""
-            return f"{numbers[1]}:{numbers[1] + numbers[2]} + k * {numbers[0]}{end}"
+            return f"{numbers[1]}:{numbers[1] + numbers[2]} + k * {numbers[0]}{stop and f' < {stop}'}"
         case "listed":
             return f"[{', '.join(map(str, numbers))}]"
-    return ":"
+    return _SLICES[axis.kind].format(*numbers)
 
 
 def _format_slices(output: str, axes: Iterable[AxisReading]) -> str:

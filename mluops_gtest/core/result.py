@@ -359,13 +359,13 @@ def _unproved(result: CaseResult) -> str:
     return ""
 
 
-def told_ulp(worst: Worst) -> int | None:
+def reportable_ulp(worst: Worst) -> int | None:
     """The largest distance in ulp where it says something: it is taken over finite pairs, and NaN or inf is worse."""
     finite = "n" not in f"{worst.evaluated}{worst.baseline}".lower()
     return worst.max_ulp if worst.max_ulp and worst.max_ulp <= MAX_ULP and finite else None
 
 
-def worst_words(result: CaseResult) -> str:
+def format_worst(result: CaseResult) -> str:
     """Where an output is furthest from its baseline, and what of its difference its causes do not tell."""
     worst = result.worst
     if worst is None:
@@ -374,7 +374,7 @@ def worst_words(result: CaseResult) -> str:
     share = format_share(
         worst.beyond, worst.unequal, worst.bits_unequal, worst.compared, equality=bool(asked) and min(asked) <= 0
     )
-    ulp = told_ulp(worst)
+    ulp = reportable_ulp(worst)
     # Of the words of an earlier version nobody knows what they say; mostly it is this.
     told = any(
         isinstance(cause, LegacyReason) or (isinstance(cause, Exceeded) and cause.output == worst.output)
@@ -385,7 +385,7 @@ def worst_words(result: CaseResult) -> str:
     return "; ".join(filter(None, [f"{place} = {worst.evaluated}, expected {worst.baseline}", *beside]))
 
 
-def worst_outlier(result: CaseResult) -> str:
+def format_worst_outlier(result: CaseResult) -> str:
     """The element that is furthest beyond what arithmetic allows, and how many there are; empty where none is."""
     if not result.outliers:
         return ""

@@ -13,7 +13,7 @@ from mluops_gtest.base.errors import ContentError, ExitCode, UsageError
 from mluops_gtest.base.frozen import TableEnum, Value
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.report import ResultsByCase, RunReport
-from mluops_gtest.core.result import CaseResult, worst_outlier
+from mluops_gtest.core.result import CaseResult, format_worst_outlier
 from mluops_gtest.results.gate_reference import (
     AppliedWaivers,
     Drift,
@@ -479,5 +479,5 @@ def _case_change(
         elements=result.info.elements,
         outliers=0 if result.outcome.blocks else result.outliers,
         outliers_before=None if known is None else known.outliers,
-        outlier_words=worst_outlier(result),
+        outlier_words=format_worst_outlier(result),
     )

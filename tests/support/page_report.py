@@ -7,7 +7,7 @@ from mluops_gtest.core.cause import Exceeded, Excess, Places
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.report import RunReport
 from mluops_gtest.core.result import Attempt, CaseInfo, CaseResult, Perf, Profile, Reading, TensorInfo, Worst
-from tests.support.reports import told
+from tests.support.reports import legacy_reasons
 
 HOSTILE = "toy/<script>window.hacked=1</script>&'\"</script><!--"
 DEVICE = {"name": "desk", "bandwidth": 1e10, "peak": {"float": 4e10, "half": 8e10}}
@@ -81,8 +81,13 @@ def small_report() -> RunReport:
         failed("toy/same_way"),
         failed(HOSTILE, output="</script><script>window.hacked=2</script>\x1b[31m", notes=("a note",)),
         failed("other/its_own_way", "v1:2222", tags=("boundary",)),
-        failed("toy/flaky", "v1:3333", outcome=Outcome.FLAKY, attempts=(Attempt(Outcome.FAILED, told("first try")),)),
-        *(result(f"other/{o.value}", o, causes=told(f"because of {o.value}")) for o in others),
+        failed(
+            "toy/flaky",
+            "v1:3333",
+            outcome=Outcome.FLAKY,
+            attempts=(Attempt(Outcome.FAILED, legacy_reasons("first try")),),
+        ),
+        *(result(f"other/{o.value}", o, causes=legacy_reasons(f"because of {o.value}")) for o in others),
     )
 
 

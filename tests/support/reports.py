@@ -13,7 +13,7 @@ from mluops_gtest.results.writer import write_results
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 
-def told(words: str) -> tuple[LegacyReason, ...]:
+def legacy_reasons(words: str) -> tuple[LegacyReason, ...]:
     """The causes of a result that has words alone."""
     return (LegacyReason(words),) if words else ()
 
@@ -42,7 +42,7 @@ def result(
         "seconds": 0.5,
         "info": info,
         "compared": True,
-        "causes": told(reason),
+        "causes": legacy_reasons(reason),
     }
     return CaseResult(f"{operator}/{name}", operator, tags, outcome, **{**values, **changes})
 

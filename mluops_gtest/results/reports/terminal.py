@@ -15,7 +15,7 @@ from mluops_gtest.core import cause
 from mluops_gtest.core.cause import Leak, format_reason
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.report import ISOLATION_OFF, CaseFinished, Event, RunReport
-from mluops_gtest.core.result import Arbitration, CaseResult, StressReading, worst_outlier, worst_words
+from mluops_gtest.core.result import Arbitration, CaseResult, StressReading, format_worst, format_worst_outlier
 from mluops_gtest.results.reports.tables import LINE, table_of
 from mluops_gtest.results.reports.text import escape, escape_lines
 
@@ -250,7 +250,7 @@ def outlier_words(facts: RunFacts, worst: CaseResult) -> str:
     many = "1 element" if facts.outliers == 1 else f"{facts.outliers} elements"
     return (
         f"{cases} with {many} that no order of {' or '.join(sorted(facts.precisions))} operations explains, "
-        f"the worst in {worst.case}: {worst_outlier(worst)}; --elementwise fails such cases"
+        f"the worst in {worst.case}: {format_worst_outlier(worst)}; --elementwise fails such cases"
     )
 
 
@@ -312,7 +312,7 @@ def failure_lines(result: CaseResult, *, verbose: bool) -> Iterable[str]:
     yield f"[{result.outcome.tone.terminal}]{result.outcome.value}[/] [bold]{escape(result.case)}[/]"
     yield f"  reason: {escape(result.reason)}"
     if result.worst is not None:
-        yield escape(f"  worst:  {worst_words(result)}")
+        yield escape(f"  worst:  {format_worst(result)}")
     yield from arbitration_lines(result)
     if not verbose:
         # With -v it stands beside the case already.

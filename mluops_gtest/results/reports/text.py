@@ -3,7 +3,7 @@
 import re
 
 from mluops_gtest.base.text import strip_controls, strip_to_line
-from mluops_gtest.core.result import CaseResult, worst_words
+from mluops_gtest.core.result import CaseResult, format_worst
 
 # As rich reads it: what looks like a tag, with the backslashes before it.
 _TAG = re.compile(r"(\\*)(\[[a-z#/@][^[]*?])")
@@ -32,7 +32,7 @@ def details(result: CaseResult) -> str:
         named = [status.name if status is not None else "none" for status in (result.status, result.expected_status)]
         lines.append("status {}, expected {}".format(*named))
     if result.worst is not None:
-        lines.append(worst_words(result))
+        lines.append(format_worst(result))
     lines += [
         f"{r.output}: {r.criterion} = {r.value:.6g}, threshold {r.threshold:g}" for r in result.readings if not r.within
     ]

@@ -4,7 +4,7 @@ import pytest
 
 from mluops_gtest.core.cause import Exceeded, Excess, Places, format_share
 from mluops_gtest.core.outcome import Outcome
-from mluops_gtest.core.result import Reading, Worst, worst_words
+from mluops_gtest.core.result import Reading, Worst, format_worst
 from tests.support.reports import result
 
 
@@ -26,24 +26,24 @@ def test_the_share_says_what_was_counted(counts, equality, words):
 def test_a_distance_in_ulp_is_told_where_it_says_something(ulp, told):
     worst = Worst("y", (0, 3), "1.5", "1", 7, 16, ulp, 2, 7)
     expected = f"y[0, 3] = 1.5, expected 1; 2 of 16 elements beyond tolerance (7 unequal in their bits){told}"
-    assert worst_words(result(outcome=Outcome.FAILED, value=1.0, worst=worst)) == expected
+    assert format_worst(result(outcome=Outcome.FAILED, value=1.0, worst=worst)) == expected
 
 
 @pytest.mark.parametrize(("evaluated", "baseline"), [("inf", "0.0"), ("1.5", "nan"), ("(nan+1j)", "(1+1j)")])
 def test_beside_nan_and_infinity_no_distance_says_anything(evaluated, baseline):
     worst = Worst("y", (3,), evaluated, baseline, 7, 16, 6, 1, 7)
-    assert "ulp" not in worst_words(result(outcome=Outcome.FAILED, value=1.0, worst=worst))
+    assert "ulp" not in format_worst(result(outcome=Outcome.FAILED, value=1.0, worst=worst))
 
 
 def test_where_equality_is_asked_the_unequal_ones_count():
     readings = (Reading("y", "diff3", 1.0, 0.0, False),)
     worst = Worst("y", (3,), "1", "2", 7, 16, None, 7, 7)
-    told = worst_words(result(outcome=Outcome.FAILED, readings=readings, worst=worst))
+    told = format_worst(result(outcome=Outcome.FAILED, readings=readings, worst=worst))
     assert told == "y[3] = 1, expected 2; 7 of 16 elements unequal"
 
 
 def test_what_the_reason_says_is_not_said_twice():
     worst = Worst("y", (3,), "1", "2", 7, 16, 2, 5, 7)
     cause = Exceeded("y", (Excess("diff1", 1.0, 3e-3),), Places(7, 16, 0, 9), False, False, 5, 7)
-    told = worst_words(result(outcome=Outcome.FAILED, value=1.0, worst=worst, causes=(cause,)))
+    told = format_worst(result(outcome=Outcome.FAILED, value=1.0, worst=worst, causes=(cause,)))
     assert told == "y[3] = 1, expected 2; at most 2 ulp apart"

@@ -8,7 +8,7 @@ from mluops_gtest.core.report import RunReport
 from mluops_gtest.core.result import CaseInfo, CaseResult, Perf, Reading, TensorInfo
 from mluops_gtest.results.gate import Policy, decide
 from mluops_gtest.results.gate_reference import Waiver, reference_of
-from tests.support.reports import told
+from tests.support.reports import legacy_reasons
 
 TODAY = datetime.date(2026, 5, 20)
 MACHINE = {"platform": "Linux", "machine": "x86_64", "cpus": 2, "python": "3.11.7", "numpy": "2.4"}
@@ -26,7 +26,7 @@ def result(case, outcome="passed", *, value=None, dtype="float", times=None, fin
         "status": Status.SUCCESS,
         "expected_status": Status.SUCCESS,
         "tags": ("boundary",),
-        "causes": told(reason or (f"{outcome.value} somehow" if outcome is not Outcome.PASSED else "")),
+        "causes": legacy_reasons(reason or (f"{outcome.value} somehow" if outcome is not Outcome.PASSED else "")),
         "repro": f"mluops-test run {case}",
         "info": CaseInfo(outputs=(TensorInfo("y", dtype, "ARRAY", (8,)),)),
         "perf": None if times is None else Perf(tuple(int(t) for t in times)),

@@ -9,7 +9,7 @@ from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import Attempt
 from mluops_gtest.results.reports.files import render
 from tests.support.npm import install, needs_npm
-from tests.support.reports import GOLDEN, golden_report, report, result, told
+from tests.support.reports import GOLDEN, golden_report, legacy_reasons, report, result
 
 VALIDATE = """
 const {readFileSync} = require("fs");
@@ -47,8 +47,8 @@ def test_the_summary_counts_the_tests():
 
 def test_attempts_before_the_last_are_retries():
     attempts = (
-        Attempt(Outcome.FAILED, told("off")),
-        Attempt(Outcome.CRASHED, told("died")),
+        Attempt(Outcome.FAILED, legacy_reasons("off")),
+        Attempt(Outcome.CRASHED, legacy_reasons("died")),
         Attempt(Outcome.PASSED),
     )
     (test,) = rendered(result(outcome=Outcome.FLAKY, attempts=attempts))

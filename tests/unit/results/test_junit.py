@@ -12,7 +12,7 @@ from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import Attempt
 from mluops_gtest.results.reports.files import render
 from tests.support.examples import examples
-from tests.support.reports import golden_report, report, result, told
+from tests.support.reports import golden_report, legacy_reasons, report, result
 
 EXPECTED = {
     "failure": {"failed", "wrong_status", "memory", "suspect", "xpassed", "flaky"},
@@ -65,7 +65,7 @@ def test_properties_come_first_as_readers_expect():
 
 
 def test_a_flaky_case_tells_its_attempts():
-    attempts = (Attempt(Outcome.FAILED, told("off by one")), Attempt(Outcome.PASSED))
+    attempts = (Attempt(Outcome.FAILED, legacy_reasons("off by one")), Attempt(Outcome.PASSED))
     (case,) = parse(result(outcome=Outcome.FLAKY, attempts=attempts)).iter("testcase")
     assert "attempt 1: failed off by one\nattempt 2: passed" in case.find("failure").text
 

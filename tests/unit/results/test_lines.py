@@ -14,7 +14,7 @@ from mluops_gtest.results.folder import read_report
 from mluops_gtest.results.records import report_from_json
 from mluops_gtest.results.writer import _encode_report
 from tests.support.page_report import failed, report, result, small_report
-from tests.support.reports import told
+from tests.support.reports import legacy_reasons
 
 LINE = b'{"case":"toy/a",'
 
@@ -51,7 +51,7 @@ def outcome(read, *arguments):
     [
         small_report(),
         report(),
-        report(replace(result("toy/a"), attempts=(Attempt(Outcome.FAILED, told("x")),))),
+        report(replace(result("toy/a"), attempts=(Attempt(Outcome.FAILED, legacy_reasons("x")),))),
         report(result("toy/a", Outcome.SKIPPED, status=None, expected_status=None, readings=(), compared=False)),
     ],
     ids=["all kinds", "empty", "attempts", "skipped"],

@@ -18,7 +18,7 @@ from mluops_gtest.core.outcome import GRAVEST_FIRST, Outcome
 from mluops_gtest.core.report import RunReport
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.results.reports.html.payload import HistoryTrends, elements_of, json_line, payload, verdict
-from mluops_gtest.results.reports.html.words import WORDS
+from mluops_gtest.results.reports.html.words import MATRIX_WORDS, WORDS
 
 # What browsers and screen readers call the language.
 LANGUAGE_TAGS = {"en": "en", "zh": "zh-CN"}
@@ -88,39 +88,6 @@ def head(lang: str, title: str, icon: tuple[int, int, int], style: str, script: 
 _MAX_CASES: Final = 2000
 _SHORT_COMMIT: Final = 10
 _ICON: Final = (36, 87, 197)
-_ENGLISH: Final = {
-    "title": "{n} runs side by side",
-    "runs": "Runs",
-    "operators": "Operators",
-    "operator": "operator",
-    "backend": "backend",
-    "machine": "machine",
-    "commit": "commit",
-    "started": "started",
-    "cases": "cases",
-    "differ": "Cases on which the runs differ",
-    "same": "The runs agree on every case.",
-    "more": "{n} more cases differ.",
-    "absent": "not in this run",
-    "all": "{n} cases in all, {same} with one outcome in every run",
-}
-_CHINESE: Final = {
-    "title": "{n} 次运行并列比较",
-    "runs": "运行",
-    "operators": "算子",
-    "operator": "算子",
-    "backend": "后端",
-    "machine": "机器",
-    "commit": "提交",
-    "started": "开始时间",
-    "cases": "用例",
-    "differ": "结果不一致的用例",
-    "same": "各次运行在所有用例上结果一致。",
-    "more": "另有 {n} 个用例不一致。",
-    "absent": "本次运行中没有",
-    "all": "共 {n} 个用例，其中 {same} 个在各次运行中结果相同",
-}
-_LANGUAGES: Final = {"en": _ENGLISH, "zh": _CHINESE}
 
 
 class Column(Value):
@@ -160,9 +127,9 @@ def _host(report: RunReport) -> str:
 
 def render_matrix(reports: Mapping[str, RunReport], lang: str = "en") -> str:
     """The page of these runs, by the paths that they were read from; the same reports give the same text."""
-    if lang not in _LANGUAGES:
-        raise UsageError(f"Unknown language {lang!r}; the page speaks {', '.join(_LANGUAGES)}.")
-    words, columns = _LANGUAGES[lang], make_columns(reports)
+    if lang not in MATRIX_WORDS:
+        raise UsageError(f"Unknown language {lang!r}; the page speaks {', '.join(MATRIX_WORDS)}.")
+    words, columns = MATRIX_WORDS[lang], make_columns(reports)
     style = styles() + f":root {{ --runs: {len(columns)}; }}\n"
     title = words["title"].format(n=len(columns))
     return f"""{head(lang, title, _ICON, style)}<body>

@@ -32,7 +32,7 @@ from mluops_gtest.core.result import (
     TensorInfo,
     Worst,
     format_arbitration,
-    told_ulp,
+    reportable_ulp,
 )
 from mluops_gtest.results.times import efficiency, timing_stats
 
@@ -232,7 +232,7 @@ def _element_record(seen: ElementReading, pool: Pool) -> list[Any]:
 
 def _worst_record(worst: Worst, pool: Pool) -> list[Any]:
     element = [f"[{', '.join(map(str, worst.index))}]", worst.evaluated, worst.baseline]
-    counts = [worst.unequal, worst.compared, told_ulp(worst), worst.beyond, worst.bits_unequal]
+    counts = [worst.unequal, worst.compared, reportable_ulp(worst), worst.beyond, worst.bits_unequal]
     return [pool.number(worst.output), *element, *counts]
 
 

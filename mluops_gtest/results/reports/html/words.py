@@ -1,5 +1,6 @@
-"""What the page says, in English and Chinese; `o_missing` stands beside the outcomes, `m_` are transitions."""
+"""What the pages of one run and of several say; `o_missing` stands beside the outcomes, `m_` are transitions."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from mluops_gtest.core.outcome import Outcome
@@ -214,11 +215,30 @@ _WORDS: Final = {
     "m_became skipped": Wording("became skipped", "变为跳过"),
     "m_suspect": Wording("suspect", "存疑"),
 }
-# Language → key → words.
-WORDS: Final = {
-    lang: {
-        **{key: getattr(words, lang) for key, words in _WORDS.items()},
-        **{f"o_{outcome.value}": outcome.words[lang] for outcome in Outcome},
-    }
-    for lang in Wording._fields
+_MATRIX_WORDS: Final = {
+    "title": Wording("{n} runs side by side", "{n} 次运行并列比较"),
+    "runs": Wording("Runs", "运行"),
+    "operators": Wording("Operators", "算子"),
+    "operator": Wording("operator", "算子"),
+    "backend": Wording("backend", "后端"),
+    "machine": Wording("machine", "机器"),
+    "commit": Wording("commit", "提交"),
+    "started": Wording("started", "开始时间"),
+    "cases": Wording("cases", "用例"),
+    "differ": Wording("Cases on which the runs differ", "结果不一致的用例"),
+    "same": Wording("The runs agree on every case.", "各次运行在所有用例上结果一致。"),
+    "more": Wording("{n} more cases differ.", "另有 {n} 个用例不一致。"),
+    "absent": Wording("not in this run", "本次运行中没有"),
+    "all": Wording(
+        "{n} cases in all, {same} with one outcome in every run", "共 {n} 个用例，其中 {same} 个在各次运行中结果相同"
+    ),
 }
+
+
+def _by_language(table: Mapping[str, Wording]) -> dict[str, dict[str, str]]:
+    """Language → key → words."""
+    return {lang: {key: getattr(words, lang) for key, words in table.items()} for lang in Wording._fields}
+
+
+WORDS: Final = _by_language(_WORDS | {f"o_{outcome.value}": Wording(**outcome.words) for outcome in Outcome})
+MATRIX_WORDS: Final = _by_language(_MATRIX_WORDS)
