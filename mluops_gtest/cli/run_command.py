@@ -30,8 +30,7 @@ from mluops_gtest.core.report import CaseFinished, CaseStarted, Event, Listener,
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.results.folder import ResultsFolder, read_report
 from mluops_gtest.results.reports.files import write_reports
-from mluops_gtest.results.reports.tables import LINE, RIGHT, table_of
-from mluops_gtest.results.reports.terminal import TerminalReporter
+from mluops_gtest.results.reports.terminal import LINE, RIGHT, TerminalReporter, table_of
 from mluops_gtest.results.reports.text import escape
 from mluops_gtest.results.times import TimedResult, duration, timed_results
 from mluops_gtest.results.writer import ResultFiles, write_causes

@@ -9,11 +9,11 @@ from rich.table import Table
 
 from mluops_gtest.base.text import pluralize
 from mluops_gtest.catalog.cache import CacheContents, CachedCase
-from mluops_gtest.results.reports.tables import table_of
+from mluops_gtest.results.reports.terminal import table_of
 from mluops_gtest.results.reports.text import escape
 
 
-def cache_page(folder: Path, found: CacheContents) -> Iterator[Table | str]:
+def _page(folder: Path, found: CacheContents) -> Iterator[Table | str]:
     """The folder, a row per kind of case, and what else lies there."""
     yield escape(str(folder))
     if not found.cases:
@@ -35,13 +35,13 @@ def _table(cases: list[CachedCase]) -> Table:
         kinds.setdefault(case.seed, []).append(case)
     table = table_of((("values",), {}), (("cases", "size", "last used"), {"justify": "right"}))
     for seed in sorted(kinds, key=lambda one: -1 if one is None else one):
-        table.add_row("as declared" if seed is None else f"--reseed {seed}", *_figures(kinds[seed]))
+        table.add_row("as declared" if seed is None else f"--reseed {seed}", *_row_figures(kinds[seed]))
     if len(kinds) > 1:
-        table.add_row("together", *_figures(cases))
+        table.add_row("together", *_row_figures(cases))
     return table
 
 
-def _figures(cases: list[CachedCase]) -> tuple[str, str, str]:
+def _row_figures(cases: list[CachedCase]) -> tuple[str, str, str]:
     used = datetime.datetime.fromtimestamp(max(case.used for case in cases)).astimezone()
     return str(len(cases)), size_words(sum(case.nbytes for case in cases)), f"{used:%Y-%m-%d}"
 
@@ -81,7 +81,7 @@ def command(ctx: click.Context) -> None:
     from mluops_gtest.cli.terminal import print_page, stdout
 
     folder = cache_folder()
-    print_page(stdout(), cache_page(folder, cache_contents(folder)))
+    print_page(stdout(), _page(folder, cache_contents(folder)))
 
 
 @command.command("prune", epilog="\b\nExamples:\n  mluops-test cache prune\n  mluops-test cache prune --older-than 7")

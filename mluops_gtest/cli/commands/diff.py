@@ -287,7 +287,7 @@ def _describe_output(pair: "OutputPair", number: int, width: int) -> "Iterator[T
     from mluops_gtest.judging.blocks import value_text
     from mluops_gtest.judging.criteria import allowed_error, compare, count_beyond, worst_elements
     from mluops_gtest.judging.profile import profile_of
-    from mluops_gtest.results.reports.tables import LINE, RIGHT, table_of
+    from mluops_gtest.results.reports.terminal import LINE, RIGHT, table_of
     from mluops_gtest.results.reports.text import escape
 
     got, expected = np.ascontiguousarray(pair.got), np.ascontiguousarray(pair.expected)

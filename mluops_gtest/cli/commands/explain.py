@@ -10,7 +10,7 @@ from mluops_gtest.base.gc_tuning import no_garbage_collection
 from mluops_gtest.base.text import pluralize
 from mluops_gtest.cli.options import lang_option
 from mluops_gtest.core.cause import format_reason
-from mluops_gtest.core.explanation import Explanation, WrongMap
+from mluops_gtest.core.explanation import Explanation
 from mluops_gtest.core.readings import format_explanation, format_headline, format_support
 from mluops_gtest.core.report import RunReport
 from mluops_gtest.judging.groups import CauseGroup, cause_groups
@@ -34,65 +34,62 @@ _CHINESE: Final = {
 }
 
 
-def _said(lang: str, words: str, *values: object) -> str:
+def _translate(lang: str, words: str, *values: object) -> str:
     return (words if lang == "en" else _CHINESE[words]).format(*values)
 
 
-def explain_page(report: RunReport, operator: str | None, lang: str) -> Iterator[str]:
+def _page(report: RunReport, operator: str | None, lang: str) -> Iterator[str]:
     """The causes, those of most cases first; every case that failed is in one of them."""
     failing = [r for r in report.failing if operator in (None, r.operator)]
     if not failing:
         if operator is None:
-            yield _said(lang, "Nothing failed in these results.")
+            yield _translate(lang, "Nothing failed in these results.")
         else:
-            yield _said(lang, "Nothing of {} failed in these results.", escape(operator))
+            yield _translate(lang, "Nothing of {} failed in these results.", escape(operator))
         return
     groups = cause_groups(failing, report.results, report.shapes)
     for group in groups:
-        yield from _group(group, lang)
+        yield from _describe_group(group, lang)
         yield ""
     cases, causes = len(failing), len(groups)
-    told = (pluralize(cases, "case"), pluralize(causes, "cause")) if lang == "en" else (cases, causes)
-    yield _said(lang, "{} failed, for {}", *told)
+    counts = (pluralize(cases, "case"), pluralize(causes, "cause")) if lang == "en" else (cases, causes)
+    yield _translate(lang, "{} failed, for {}", *counts)
 
 
-def _group(group: CauseGroup, lang: str) -> Iterator[str]:
+def _describe_group(group: CauseGroup, lang: str) -> Iterator[str]:
     if group.headline is None:
         outcome = group.example.outcome
-        operator = escape(group.operator) or _said(lang, "several operators")
+        operator = escape(group.operator) or _translate(lang, "several operators")
         yield f"[bold]{operator}: {outcome.value if lang == 'en' else outcome.words[lang]}[/]"
         yield f"  {escape(format_reason(group.example.causes, lang))}"
     else:
         yield f"[bold]{escape(format_headline(group.headline, lang))}[/]"
         yield from (f"  {escape(words)}" for words in format_support(group.headline, lang))
-        yield f"  {_said(lang, 'cause: {}', group.mark)}"
+        yield f"  {_translate(lang, 'cause: {}', group.mark)}"
     names = [escape(result.case) for result in group.members]
     listed = ", ".join(names[:_MAX_NAMES])
     if len(names) > _MAX_NAMES:
-        listed = _said(lang, "{} and {} more", listed, len(names) - _MAX_NAMES)
-    yield f"  {_said(lang, 'cases: {}', listed)}"
+        listed = _translate(lang, "{} and {} more", listed, len(names) - _MAX_NAMES)
+    yield f"  {_translate(lang, 'cases: {}', listed)}"
     output = "" if group.headline is None else group.headline.output
     # What the headline speaks of comes before what is wrong besides.
     for explanation in sorted(group.example.explained, key=lambda one: one.output != output):
-        yield from _example(escape(group.example.case), explanation, lang)
+        yield from _describe_example(escape(group.example.case), explanation, lang)
 
 
-def _example(case: str, explanation: Explanation, lang: str) -> Iterator[str]:
-    yield f"  {_said(lang, 'in {}: {}', case, escape(format_explanation(explanation, lang)))}"
+def _describe_example(case: str, explanation: Explanation, lang: str) -> Iterator[str]:
+    yield f"  {_translate(lang, 'in {}: {}', case, escape(format_explanation(explanation, lang)))}"
     for sample in explanation.samples[:_MAX_SAMPLES]:
         place = f"{explanation.output}{list(sample.index)}" if sample.index else explanation.output
-        told = escape(place), escape(sample.evaluated), escape(sample.baseline)
-        yield f"    {_said(lang, '{} = {}, expected {}', *told)}"
-    if explanation.map is not None and len(explanation.map.cells) > 1:
-        yield from _map(explanation.map, explanation, lang)
-
-
-def _map(seen: WrongMap, explanation: Explanation, lang: str) -> Iterator[str]:
-    across = seen.width or explanation.dims[-1]
-    words = _said(lang, "wrong elements, {} from left to right (. none, 1–9 some, # all):", across)
-    yield f"    {words}"
-    for start in range(0, len(seen.cells), seen.columns):
-        yield f"      {seen.cells[start : start + seen.columns]}"
+        values = escape(place), escape(sample.evaluated), escape(sample.baseline)
+        yield f"    {_translate(lang, '{} = {}, expected {}', *values)}"
+    error_map = explanation.map
+    if error_map is not None and len(error_map.cells) > 1:
+        across = error_map.width or explanation.dims[-1]
+        words = _translate(lang, "wrong elements, {} from left to right (. none, 1–9 some, # all):", across)
+        yield f"    {words}"
+        for start in range(0, len(error_map.cells), error_map.columns):
+            yield f"      {error_map.cells[start : start + error_map.columns]}"
 
 
 _EPILOG = """\b
@@ -122,4 +119,4 @@ def command(results: Path, op: str | None, lang: str) -> None:
     known = sorted({result.operator for result in report.results})
     if op is not None and op not in known:
         raise NothingSelectedError(f"{results} has no case of {op!r}.{suggestion(op, known)}")
-    print_page(stdout(), explain_page(report, op, lang))
+    print_page(stdout(), _page(report, op, lang))

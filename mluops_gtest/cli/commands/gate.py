@@ -199,7 +199,7 @@ def _print(decision: "Decision", form: str, against: str) -> None:
 def _decision_page(decision: "Decision") -> "Iterator[Table | str]":
     """Yields transitions in a table, findings in paragraphs, the verdict last, where the eye is."""
     from mluops_gtest.results.gate_findings import findings, summed_times, time_words, verdict
-    from mluops_gtest.results.reports.tables import LINE, table_of
+    from mluops_gtest.results.reports.terminal import LINE, table_of
     from mluops_gtest.results.reports.text import escape
     from mluops_gtest.results.statistics import TimeVerdict
 

@@ -14,7 +14,7 @@ from mluops_gtest.base.text import label_words, pluralize
 from mluops_gtest.cli.options import together
 from mluops_gtest.core.outcome import DRIFT_FACTOR
 from mluops_gtest.results.history import CaseTrend, CauseTrend, Point, ReadingGrowth, Run, sparkline
-from mluops_gtest.results.reports.tables import FOLD, RIGHT, table_of
+from mluops_gtest.results.reports.terminal import FOLD, RIGHT, table_of
 from mluops_gtest.results.reports.text import escape
 
 if TYPE_CHECKING:
@@ -86,13 +86,13 @@ def causes_page(causes: Sequence[CauseTrend], runs: Sequence[Run]) -> Iterator[T
         return
     table = _table(("cause",), ("cases",), ("first seen", "last seen", "over runs"))
     for cause in causes:
-        first, last = (_seen(runs[place]) for place in (cause.first, cause.last))
+        first, last = (_when(runs[place]) for place in (cause.first, cause.last))
         numbers = sparkline(tuple(map(float, cause.counts)))
         table.add_row(escape(cause.headline), str(cause.counts[cause.last]), first, last, numbers)
     yield table
 
 
-def _seen(run: Run) -> str:
+def _when(run: Run) -> str:
     return escape(f"{run.started} {run.commit}".rstrip())
 
 
@@ -207,7 +207,7 @@ def show(case: str | None, db: Path | None, **which: Any) -> None:
     from mluops_gtest.results.history import History, history_path
 
     with History(history_path(db)) as history:
-        runs = _chosen(history, **which)
+        runs = _select_runs(history, **which)
         trends = history.trends(runs, case=case) if case is not None else ()
         known = history.names("name") if case is not None and not trends else ()
     if case is None:
@@ -232,7 +232,7 @@ def trend(operator: str, db: Path | None, **which: Any) -> None:
     from mluops_gtest.results.history import History, history_path
 
     with History(history_path(db)) as history:
-        runs = _chosen(history, **which)
+        runs = _select_runs(history, **which)
         trends = history.trends(runs, operator=operator)
         known = history.names("operator")
     if operator not in known:
@@ -252,12 +252,12 @@ def causes(db: Path | None, **which: Any) -> None:
     from mluops_gtest.results.history import History, history_path
 
     with History(history_path(db)) as history:
-        runs = _chosen(history, **which)
+        runs = _select_runs(history, **which)
         found = history.causes(runs)
     print_page(stdout(), causes_page(found, runs))
 
 
-def _chosen(history: "History", backend: str | None, last: int, labels: tuple[str, ...]) -> "tuple[Run, ...]":
+def _select_runs(history: "History", backend: str | None, last: int, labels: tuple[str, ...]) -> "tuple[Run, ...]":
     """The runs that the options select."""
     wanted = dict(word.partition("=")[::2] for word in labels)
     if not all("=" in word for word in labels) or len(wanted) < len(labels):

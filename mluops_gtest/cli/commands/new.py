@@ -1,20 +1,16 @@
-"""What `mluops-test new` writes: templates with their holes filled.
-
-`mluops-test new`.
-"""
+"""`mluops-test new`: writes templates with their holes filled."""
 
 import hashlib
 import keyword
 import re
-from collections.abc import Mapping
 from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import Path
 
 import click
 
 from mluops_gtest.base.errors import UsageError
 from mluops_gtest.base.files import replace_text
+from mluops_gtest.cli.echo import echo
 
 # Templates are text files, so that no tool takes them for modules of this package.
 _SUFFIX = ".txt"
@@ -23,32 +19,19 @@ _FIRST_NUMBER = 400_000_000
 _NUMBERS = 100_000_000
 
 
-def backend_file(name: str) -> str:
-    """The text of a new backend."""
-    return _filled("backend.py", name)
+def _operator_files(name: str) -> dict[Path, str]:
+    """Returns the files of a new operator, relative to its root."""
+    folder = files("mluops_gtest.cli").joinpath("templates", "operator", "generator")
+    parts = sorted(part.name.removesuffix(_SUFFIX) for part in folder.iterdir())
+    return {
+        **{Path("generators", name, part): _fill_template(f"operator/generator/{part}", name) for part in parts},
+        Path("cases", f"{name}.yaml"): _fill_template("operator/cases.yaml", name),
+        Path("tests", f"test_{name}.py"): _fill_template("operator/test.py", name),
+    }
 
 
-def operator_files(name: str) -> dict[Path, str]:
-    """The files of a new operator, relative to its root."""
-    parts = sorted(part.name.removesuffix(_SUFFIX) for part in _templates().joinpath("operator/generator").iterdir())
-    found = {Path("generators", name, part): _filled(f"operator/generator/{part}", name) for part in parts}
-    found[Path("cases", f"{name}.yaml")] = _filled("operator/cases.yaml", name)
-    found[Path("tests", f"test_{name}.py")] = _filled("operator/test.py", name)
-    return found
-
-
-def write_files(texts: Mapping[Path, str]) -> None:
-    """Write every file and the folders that it needs."""
-    for path, text in texts.items():
-        replace_text(path, text)
-
-
-def _templates() -> Traversable:
-    return files("mluops_gtest.cli").joinpath("templates")
-
-
-def _filled(template: str, name: str) -> str:
-    text = _templates().joinpath(f"{template}{_SUFFIX}").read_text(encoding="utf-8")
+def _fill_template(template: str, name: str) -> str:
+    text = files("mluops_gtest.cli").joinpath("templates").joinpath(f"{template}{_SUFFIX}").read_text(encoding="utf-8")
     # Derived from the name, so that two authors who never met are unlikely to pick the same.
     number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") % _NUMBERS
     holes = {
@@ -85,13 +68,11 @@ def command() -> None:
 @click.option("--force", is_flag=True, help="Overwrite the file if it exists.")
 def new_backend(name: str, force: bool) -> None:
     """Write NAME.py: a backend with one small kernel, ready to run."""
-    from mluops_gtest.cli.echo import echo
-
     _refuse_name(name, "a module", "my_kernels")
     path = Path(f"{name}.py")
     if path.exists() and not force:
         raise UsageError(f"{path} exists already; take another name, or overwrite it with --force.")
-    write_files({path: backend_file(name)})
+    replace_text(path, _fill_template("backend.py", name))
     echo(f"{path} written. Next: mluops-test doctor --backend {path}:backend")
 
 
@@ -105,15 +86,13 @@ def new_backend(name: str, force: bool) -> None:
 )
 def new_operator(name: str, root: Path) -> None:
     """Write a small, complete operator NAME: folder, cases and tests, ready to run and to change."""
-    from mluops_gtest.cli.echo import echo
-
     _refuse_name(name, "an operator", "row_sum")
-    files = {root / path: text for path, text in operator_files(name).items()}
-    there = [path for path in (root / "generators" / name, root / "generators" / f"{name}.py", *files) if path.exists()]
+    texts = {root / path: text for path, text in _operator_files(name).items()}
+    there = [path for path in (root / "generators" / name, root / "generators" / f"{name}.py", *texts) if path.exists()]
     if there:
         raise UsageError(f"{there[0]} exists already; take another name or another --root, or remove it first.")
-    write_files(files)
-    for path in files:
+    for path, text in texts.items():
+        replace_text(path, text)
         echo(str(path))
     echo(
         f"""Next:

@@ -42,7 +42,7 @@ def command(roots: tuple[str, ...], operator: str | None, as_c: bool) -> None:
         return
     from mluops_gtest.cli.terminal import stdout, whole_table
     from mluops_gtest.core.operator_parts import C_API
-    from mluops_gtest.results.reports.tables import FOLD, LINE, RIGHT, table_of
+    from mluops_gtest.results.reports.terminal import FOLD, LINE, RIGHT, table_of
 
     console = stdout()
     if operator is not None:
@@ -85,7 +85,7 @@ def _c_text(operators: "Operators", name: str | None) -> str:
 def _page(operator: "Operator", c_functions: "CApi") -> "Iterator[Table | str]":
     """Yields the parts of the page in order."""
     from mluops_gtest.core.operator import OutputSpec
-    from mluops_gtest.results.reports.tables import FOLD, table_of
+    from mluops_gtest.results.reports.terminal import FOLD, table_of
     from mluops_gtest.results.reports.text import escape
 
     names = "".join(f"{escape(signature.function.name)}, " for signature in c_functions)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from mluops_gtest.cli.terminal import whole_table
-from mluops_gtest.results.reports.tables import LINE, RIGHT, table_of
+from mluops_gtest.results.reports.terminal import LINE, RIGHT, table_of
 from mluops_gtest.results.reports.text import escape
 from mluops_gtest.results.statistics import TimedPair, TimeVerdict, compare_backends
 from mluops_gtest.results.times import duration, timing_stats

@@ -3,8 +3,8 @@
 import io
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
 from rich.table import Table
@@ -16,11 +16,24 @@ from mluops_gtest.core.cause import Leak, format_reason
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.report import ISOLATION_OFF, CaseFinished, Event, RunReport
 from mluops_gtest.core.result import Arbitration, CaseResult, StressReading, format_worst, format_worst_outlier
-from mluops_gtest.results.reports.tables import LINE, table_of
 from mluops_gtest.results.reports.text import escape, escape_lines
 
 if TYPE_CHECKING:
     from mluops_gtest.judging.groups import CauseGroup
+
+# How the cells of a column stand: broken into lines where there is no room, never broken, or figures.
+FOLD: Final[Mapping[str, Any]] = {"overflow": "fold"}
+LINE: Final[Mapping[str, Any]] = {"no_wrap": True}
+RIGHT: Final[Mapping[str, Any]] = {"justify": "right", "no_wrap": True}
+
+
+def table_of(*groups: tuple[Iterable[str], Mapping[str, Any]]) -> Table:
+    """A table with these columns; those of a group stand alike."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for columns, how in groups:
+        for column in columns:
+            table.add_column(column, **how)
+    return table
 
 
 class RunFacts:
