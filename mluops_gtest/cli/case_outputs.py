@@ -13,11 +13,10 @@ from mluops_gtest.core.case import Case
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.judging.blocks import widened
 from mluops_gtest.results.folder import read_done, read_request, request_source
-from mluops_gtest.results.saved_outputs import read_outputs, write_npy
-from mluops_gtest.running.callers import open_callers
-from mluops_gtest.running.case_run import Executor, Options
+from mluops_gtest.results.saved_outputs import CaseOutputs, judge_saved, read_outputs, write_npy
+from mluops_gtest.running.caller import open_callers
+from mluops_gtest.running.case_run import CaseRun, Options
 from mluops_gtest.running.options import RunRequest
-from mluops_gtest.running.outputs import CaseOutputs, judged_again
 
 SCRIPT = "look.py"
 
@@ -38,8 +37,8 @@ def run_now(session: Session, request: RunRequest, name: str) -> tuple[Case, Cas
         )
 
     with open_callers(request, session.catalogue) as (caller, *_):
-        executor = Executor(caller, Options(timeout=request.timeout, strict=request.strict), keep)
-        result = executor.execute(case, session.catalogue.operators.get(case.operator))
+        case_run = CaseRun(caller, Options(timeout=request.timeout, strict=request.strict), keep)
+        result = case_run.run_case(case, session.catalogue.operators.get(case.operator))
     return case, result, seen[-1] if seen else None
 
 
@@ -62,7 +61,7 @@ def from_results(session: Session, request: RunRequest, name: str, folder: Path)
             f"{folder}: no outputs of {case.id}. `run --save-outputs failed` keeps those of cases that fail and "
             f"answer, `--save-outputs all` those of all that compute; `{now}` runs the case now."
         )
-    return judged_again(case, operator, *saved)
+    return judge_saved(case, operator, *saved)
 
 
 def _diff_options(request: RunRequest) -> list[str]:

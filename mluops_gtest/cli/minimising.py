@@ -24,8 +24,7 @@ from mluops_gtest.core.operator import Operator
 from mluops_gtest.core.operator_parts import REDUCTIONS
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import CaseResult
-from mluops_gtest.running.caller import LostDeviceError
-from mluops_gtest.running.callers import open_callers
+from mluops_gtest.running.caller import LostDeviceError, open_callers
 from mluops_gtest.running.options import RunRequest
 from mluops_gtest.running.run import shapes_of
 from mluops_gtest.running.session import options_of, refuse_guard_pages, refuse_inline

@@ -36,7 +36,7 @@ from mluops_gtest.core import cause
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.report import CasesRetracted, CaseStarted
 from mluops_gtest.core.result import CaseResult
-from mluops_gtest.judging.fingerprint import fingerprinted
+from mluops_gtest.judging.fingerprint import with_fingerprint
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -437,7 +437,7 @@ class Dispatcher:
             if self._losses[unit.id] >= MAX_LOSSES:
                 lost = cause.WorkerLost(self._losses[unit.id], flight.address.rpartition("://")[2])
                 result = CaseResult(unit.id, unit.operator, unit.tags, Outcome.CRASHED, causes=(lost,), compared=True)
-                yield self._finished(UnitAnswered(unit, fingerprinted(result)))
+                yield self._finished(UnitAnswered(unit, with_fingerprint(result)))
             else:
                 # One by one: whoever is to blame takes nobody with it the next time.
                 self._waiting.appendleft((unit,))

@@ -29,7 +29,7 @@ _EXCEPTION: Final = re.compile(r"([A-Za-z_]\w*): ")
 _VARYING: Final = re.compile(r"\S*/\S*|\b0x[0-9a-f]+\b|[-−+]?\b\d[\d.e+-]*\b", re.IGNORECASE)
 
 
-def fingerprinted(result: CaseResult) -> CaseResult:
+def with_fingerprint(result: CaseResult) -> CaseResult:
     """The result with its fingerprint, made of its outcome, statuses and causes; none where it is fine."""
     if not result.outcome.blocks or result.fingerprint:
         return result

@@ -1,23 +1,37 @@
-"""Arrays as .npy files, and the outputs that a run saves: a folder per case with a record of what lies there."""
+"""The outputs of calls: seen while they are in their buffers, saved by a run, read and judged again.
+
+`run --save-outputs` writes a folder per case: arrays as .npy files and a record of what lies there.
+"""
 
 import contextlib
 import hashlib
 import io
 import math
 import re
-from collections.abc import Iterator, Mapping
+import shlex
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
+from msgspec.structs import replace
 
 from mluops_gtest.base.errors import ContentError, UnwritableError, shown
 from mluops_gtest.base.files import place_below, replace_file
 from mluops_gtest.base.frozen import Value
+from mluops_gtest.base.text import counted
 from mluops_gtest.base.typed_files import Source, convert, decode_json, file_bytes, json_bytes
+from mluops_gtest.core.binding import owned_rows
 from mluops_gtest.core.case import Case
-from mluops_gtest.core.tensor import Array, DType, digest_tensors
+from mluops_gtest.core.operator import Operator
+from mluops_gtest.core.outcome import Outcome
+from mluops_gtest.core.result import CaseInfo, CaseResult
+from mluops_gtest.core.tensor import Array, Criterion, DType, Tensor, digest_tensors
+from mluops_gtest.judging.elementwise_check import Expectation, expectation_of
+from mluops_gtest.judging.fingerprint import with_fingerprint
+from mluops_gtest.judging.verdict import effective_criteria, judge_values, result_fields
 from mluops_gtest.results.folder import OUTPUTS
 
 RECORD: Final = "outputs.json"
@@ -162,3 +176,95 @@ def _place(folder: Path, case_id: str) -> Path:
 
 def _file(tensor_id: str) -> str:
     return f"{tensor_id}.npy"
+
+
+class OutputPair(Value):
+    """An output that is compared: the rows that the operator owns, as the backend left them and as they must be."""
+
+    tensor: Tensor
+    criteria: tuple[Criterion, ...]
+    got: Array
+    expected: Array
+
+
+class CaseOutputs(Value):
+    """One call that answered: the verdict on it and the outputs as the backend left them, by name."""
+
+    case: Case
+    operator: Operator
+    expectation: Expectation
+    result: CaseResult
+    arrays: Mapping[str, Array]
+    scalars: Mapping[str, int]
+
+    def pairs(self) -> tuple[OutputPair, ...]:
+        """Every output that is compared, in order."""
+        pairs = []
+        for tensor, criteria in zip(self.expectation.outputs, self.case.criteria, strict=True):
+            if criteria is None or tensor.desc.is_empty:
+                continue
+            spec = self.operator.output(tensor.id)
+            effective = effective_criteria(tensor.desc.dtype, criteria, spec, recomputed=self.expectation.recomputed)
+            rows = owned_rows(spec, self.expectation.counts)
+            pairs.append(OutputPair(tensor, effective, self.arrays[tensor.id][:rows], tensor.values[:rows]))
+        return tuple(pairs)
+
+
+# Sees the outputs while they are still in their buffers; copy what is needed longer.
+OutputListener = Callable[[CaseOutputs], None]
+
+
+def judge_saved(case: Case, operator: Operator, arrays: Mapping[str, Array], scalars: Mapping[str, int]) -> CaseOutputs:
+    """The verdict on the values of an earlier call."""
+    expectation = expectation_of(case, operator)
+    status = expectation.answer.status
+    draft = CaseResult(case.id, case.operator, case.tags, Outcome.SKIPPED, status, status, info=CaseInfo.of(case))
+    judgement = judge_values(case, operator, expectation, arrays, scalars, bitwise=False)
+    result = with_fingerprint(replace(draft, **result_fields(judgement, draft.notes)))
+    return CaseOutputs(case, operator, expectation, result, arrays, scalars)
+
+
+class OutputSaver:
+    """Writes outputs as the run goes on; from what cannot be written on, it only remembers why."""
+
+    def __init__(self, folder: Path, which: Literal["failed", "all"]) -> None:
+        self._folder, self._which = folder, which
+        # Slots save side by side; what they write are files of different cases.
+        self._lock = threading.Lock()
+        self._sizes: dict[str, int] = {}
+        # A case is tried again only after a failure, and its result shows the first one.
+        self._failed: set[str] = set()
+        self.trouble: UnwritableError | None = None
+
+    def __call__(self, outputs: CaseOutputs) -> None:
+        """Save the outputs of one call where they are asked for."""
+        case, failed = outputs.case, outputs.result.outcome.blocks
+        if self.trouble is not None or case.id in self._failed or not (failed or self._which == "all"):
+            return
+        try:
+            size = save_outputs(self._folder, case, outputs.arrays, outputs.scalars)
+        except UnwritableError as error:
+            self.trouble = error
+            return
+        with self._lock:
+            self._sizes[case.id] = size
+            if failed:
+                self._failed.add(case.id)
+
+    def words(self) -> str:
+        """What is there, how large it is, and how to look at it; empty where nothing was saved."""
+        if not self._sizes:
+            return ""
+        cases = counted(len(self._sizes), "case")
+        look = shlex.join(["mluops-test", "diff", min(self._sizes), "--from", str(self._folder)])
+        total = size_words(sum(self._sizes.values()))
+        return f"Outputs of {cases} ({total}): {self._folder / OUTPUTS}; to look at one: {look}"
+
+
+def size_words(size: float) -> str:
+    """Bytes in the unit that suits."""
+    for unit in ("bytes", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} GB"

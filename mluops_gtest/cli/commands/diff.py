@@ -21,7 +21,7 @@ from mluops_gtest.cli.settings import stands_in_settings, typed_options
 from mluops_gtest.core.case import Query
 
 if TYPE_CHECKING:
-    from mluops_gtest.running.outputs import CaseOutputs
+    from mluops_gtest.results.saved_outputs import CaseOutputs
 
 _EPILOG = """\b
 Examples:

@@ -14,7 +14,7 @@ from mluops_gtest.judging.profile import profile_of
 from mluops_gtest.results.reports.tables import LINE, RIGHT, table_of
 from mluops_gtest.results.reports.terminal import failure_lines
 from mluops_gtest.results.reports.text import escape
-from mluops_gtest.running.outputs import CaseOutputs, OutputPair
+from mluops_gtest.results.saved_outputs import CaseOutputs, OutputPair
 
 _MAX_ROWS = 16
 _MAX_COLUMNS = 64

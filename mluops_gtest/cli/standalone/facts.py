@@ -109,7 +109,7 @@ def _tensors(shown: Shown, expectation: Expectation) -> Iterator[TensorFacts]:
             null=tensor.id in expect.null_pointer,
             has_buffer=has_buffer(case, tensor),
             values=tensor.data,
-            may_become=_flat(expectation.tolerated.get(tensor.id)),
+            may_become=_flat(expectation.allowed_input_changes.get(tensor.id)),
         )
     for number, tensor in enumerate(case.outputs):
         yield _output(shown, expectation, number, tensor)
@@ -131,7 +131,7 @@ def _output(shown: Shown, expectation: Expectation, number: int, tensor: Tensor)
         has_buffer=has_buffer(case, tensor),
         expected=expected,
         preset=spec.preset,
-        kept=_kept(expectation.kept.get(tensor.id), tensor) if expectation.answer.computes else None,
+        kept=_kept(expectation.preserved_rows.get(tensor.id), tensor) if expectation.answer.computes else None,
         criteria=criteria or spec.criteria.get(tensor.desc.dtype, ()),
         allowed=_allowed(shown, tensor),
     )

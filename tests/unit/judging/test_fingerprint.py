@@ -9,7 +9,7 @@ from mluops_gtest.core import cause as c
 from mluops_gtest.core.call import Status
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import CaseResult
-from mluops_gtest.judging.fingerprint import fingerprinted, place_mark
+from mluops_gtest.judging.fingerprint import place_mark, with_fingerprint
 
 BLANK = CaseResult(
     "op/case", "op", ("smoke",), Outcome.FAILED, Status.SUCCESS, expected_status=Status.SUCCESS, compared=True
@@ -18,7 +18,7 @@ SOME = c.Places(100, 1000, 3, 990)
 
 
 def of(outcome, *causes, **fields):
-    return fingerprinted(replace(BLANK, outcome=outcome, causes=causes, **fields)).fingerprint
+    return with_fingerprint(replace(BLANK, outcome=outcome, causes=causes, **fields)).fingerprint
 
 
 def killed(name):
@@ -32,12 +32,12 @@ def test_every_blocking_result_has_one_and_no_other(outcome):
 
 
 def test_it_names_no_case():
-    assert fingerprinted(replace(BLANK, case="op/other")).fingerprint == fingerprinted(BLANK).fingerprint
+    assert with_fingerprint(replace(BLANK, case="op/other")).fingerprint == with_fingerprint(BLANK).fingerprint
 
 
 def test_one_that_is_there_is_kept():
     result = replace(BLANK, fingerprint="v1:0123456789ab")
-    assert fingerprinted(result) is result
+    assert with_fingerprint(result) is result
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from mluops_gtest.core import cause as c
 from mluops_gtest.core.call import Status
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import CaseResult
-from mluops_gtest.judging.fingerprint import fingerprinted
+from mluops_gtest.judging.fingerprint import with_fingerprint
 from tests.support.planted_mistakes import planted
 from tests.support.reports import GOLDEN
 
@@ -53,4 +53,4 @@ def test_planted_mistakes_have_the_outcome_fingerprint_and_reason_that_they_had(
 )
 def test_endings(outcome, cause, mark):
     result = CaseResult("op/a", "op", (), outcome, expected_status=Status.SUCCESS, causes=(cause,))
-    assert fingerprinted(result).fingerprint == mark
+    assert with_fingerprint(result).fingerprint == mark
