@@ -173,7 +173,8 @@ class GuardedCall:
         spec = BufferSpec(WORKSPACE, size, alignment=_WORKSPACE_ALIGNMENT)
         self._buffers |= self._caller.workspace.allocate([spec], self._side)
         fill(self._buffers[WORKSPACE].data, np.frombuffer(b"\xa5", np.uint8))
-        self.workspace_bytes, self.call = size, self._bind()
+        self.workspace_bytes = size
+        self.call = self._bind()
 
 
 def _bytes_of(tensor: Tensor) -> Array:
