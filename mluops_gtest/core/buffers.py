@@ -177,7 +177,7 @@ def places_holding(values: Array, pattern: Array) -> Array:
 def places_touched(values: Array, pattern: Array) -> Array:
     """The flat indices of the elements that no longer hold it."""
     cells = _cells(values, pattern)
-    if native_count_holding(cells, pattern) == cells.size:
+    if cells.nbytes > _SMALL and native_count_holding(cells, pattern) == cells.size:
         return np.zeros(0, np.int64)
     return np.flatnonzero(cells != pattern[0])
 

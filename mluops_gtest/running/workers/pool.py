@@ -177,7 +177,7 @@ class IsolatedCaller(Caller):
         guard_pages: bool = False,
         fresh_workers: bool = False,
     ) -> None:
-        self._fork_server, self._choice = fork_server, choice
+        self._fork_server, self._choice, self._keeps_state = fork_server, choice, choice.keeps_state
         self._limits: dict[str, Any] = {"device": device, "memory_limit": memory_limit, "guard_pages": guard_pages}
         self._device, self._memory_limit, self._fresh_workers = device, memory_limit, fresh_workers
         self._by_threads: dict[int, IsolatedCaller] = {}
@@ -306,7 +306,7 @@ class IsolatedCaller(Caller):
 
     def _reply(self, answer: Workspace | Answered | Ended, elapsed: float) -> Reply:
         """The answer as a reply, and what it says of the worker kept in mind."""
-        self.has_run = self._choice.keeps_state
+        self.has_run = self._keeps_state
         try:
             if isinstance(answer, Workspace):
                 return Reply(workspace=checked_size(self.name, answer.size, self._memory_limit))
