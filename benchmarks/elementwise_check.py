@@ -11,7 +11,7 @@ from mluops_gtest.backends.numpy_backend import NumpyBackend
 from mluops_gtest.catalog.selection import Session
 from mluops_gtest.core.case import Query
 from mluops_gtest.running.caller import InlineCaller
-from mluops_gtest.running.case_run import Executor, Options
+from mluops_gtest.running.case_run import CaseRun, Options
 
 OPERATOR = "voxel_pooling_forward"
 WITHOUT = "without it"
@@ -39,13 +39,13 @@ def one_round(session: Session, operators: list[str], turn: int) -> Times:
     source, known = session.source(chosen), session.catalogue.operators
     times = Times()
     caller = InlineCaller(NumpyBackend(known))
-    ways = [("looking", Executor(caller, Options())), ("not_looking", Executor(caller, Options(elementwise=False)))]
+    ways = [("looking", CaseRun(caller, Options())), ("not_looking", CaseRun(caller, Options(elementwise=False)))]
     for number, selected in enumerate(chosen):
         start = time.process_time()
         case = source.load(selected.id)
         times.shared += time.process_time() - start
         for way, executor in ways if (number + turn) % 2 else ways[::-1]:
-            taken = seconds_of(lambda: executor.execute(case, known[case.operator]))  # noqa: B023 - called at once
+            taken = seconds_of(lambda: executor.run_case(case, known[case.operator]))  # noqa: B023 - called at once
             setattr(times, way, getattr(times, way) + taken)
     return times
 

@@ -9,7 +9,7 @@ from benchmarks.processes import Taken, commands
 from benchmarks.rows import Goal, Rounds, Row, interleaved
 from mluops_gtest.authoring import Draw
 from mluops_gtest.catalog.selection import Session
-from mluops_gtest.core.buffers import Wanted
+from mluops_gtest.core.buffers import BufferSpec
 from mluops_gtest.core.case import Query
 from mluops_gtest.core.tensor import DType
 from mluops_gtest.running.workers.memory import SharedArena
@@ -109,7 +109,7 @@ def _into_worker() -> Rounds:
     source = np.ones(300_000_000, np.uint8)
     target, arena = np.zeros_like(source), SharedArena()
     try:
-        data = arena.lay_out([Wanted("big", source.nbytes)])["big"].data
+        data = arena.allocate([BufferSpec("big", source.nbytes)])["big"].data
         yield from interleaved(
             {"shared memory": lambda: np.copyto(data, source), COPY: lambda: np.copyto(target, source)}
         )

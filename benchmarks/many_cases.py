@@ -60,8 +60,8 @@ backend = Wrong()
 UNCONFIRMED = """\
 import sys
 from mluops_gtest.cli.main import run_main
-from mluops_gtest.running.confirming import Confirming
-Confirming.is_due = lambda *_: False
+from mluops_gtest.running.repetition import Confirmation
+Confirmation.is_due = lambda *_: False
 sys.exit(run_main(sys.argv[1:]))
 """
 WITHOUT = "failures not confirmed"

@@ -36,10 +36,9 @@ from mluops_gtest.judging.criteria import compare as measured
 from mluops_gtest.judging.criteria import judge
 from mluops_gtest.results.folder import ResultsFolder
 from mluops_gtest.results.writer import ResultFiles, write_causes
-from mluops_gtest.running.caller import Caller, InlineCaller
-from mluops_gtest.running.callers import open_callers
+from mluops_gtest.running.caller import Caller, InlineCaller, open_callers
+from mluops_gtest.running.case_run import PlannedCase
 from mluops_gtest.running.options import RunRequest
-from mluops_gtest.running.run import PlannedCase
 from mluops_gtest.running.run import run as run_planned
 from mluops_gtest.running.session import context_of, options_of, refuse_guard_pages, timed, under_stress
 

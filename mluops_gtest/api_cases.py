@@ -31,13 +31,12 @@ from mluops_gtest.core.report import RunReport
 from mluops_gtest.core.tensor import Array, Tensor
 from mluops_gtest.results.gate import Decision
 from mluops_gtest.results.gate_request import GateRequest, reach_decision
-from mluops_gtest.running.callers import open_callers
-from mluops_gtest.running.confirming import Confirming
+from mluops_gtest.results.saved_outputs import OutputListener
+from mluops_gtest.running.caller import open_callers
+from mluops_gtest.running.case_run import CaseRun, PlannedCase
 from mluops_gtest.running.options import RunRequest
-from mluops_gtest.running.outputs import OutputKeeper
-from mluops_gtest.running.run import CaseLane, PlannedCase, executor_of, with_commands
+from mluops_gtest.running.run import with_commands
 from mluops_gtest.running.session import context_of, options_of
-from mluops_gtest.running.stress import LeakWatch
 
 if TYPE_CHECKING:
     from mluops_gtest.judging.elementwise_check import Expectation
@@ -76,11 +75,11 @@ def decide(
 class CaseRunner:
     """The backend of a request, open for any number of cases."""
 
-    def __init__(self, session: Session, request: RunRequest, keep: OutputKeeper | None = None) -> None:
+    def __init__(self, session: Session, request: RunRequest, keep: OutputListener | None = None) -> None:
         """`keep` sees the outputs of every call that answered and should have computed."""
         self._session, self._request, self._keep = session, request, keep
         self._open = contextlib.ExitStack()
-        self._lane: CaseLane | None = None
+        self._case_run: CaseRun | None = None
         # What the backend says of its version; empty where it says nothing.
         self.version = ""
 
@@ -90,25 +89,23 @@ class CaseRunner:
         catalogue, request = self._session.catalogue, self._request
         callers = self._open.enter_context(open_callers(request, catalogue))
         options = options_of(request, catalogue, 1, len(callers))
-        context = context_of(request, catalogue.root_paths, callers[0].name, 1, 0, None)
-        executor = executor_of(callers[0], options, self._keep)
+        self._context = context_of(request, catalogue.root_paths, callers[0].name, 1, 0, None)
         self.version, self.precision = callers[0].version, callers[0].precision
         self.is_reference = callers[0].is_reference
         self._source = _OneByOne(self._session, request)
-        self._lane = CaseLane(executor, catalogue.operators, self._source, context, LeakWatch(), Confirming())
+        self._case_run = CaseRun(callers[0], options, self._keep, self._source, catalogue.operators)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._lane = None
+        self._case_run = None
         self._open.__exit__(kind, error, trace)
 
     @property
     def backend(self) -> str:
         """The name that the backend gives itself."""
-        assert self._lane is not None, "the runner is open"
-        return str(self._lane.context.backend["name"])
+        return str(self._context.backend["name"])
 
     def prepare(self, operator: str) -> None:
         """Read all that is the same for every declared case of the operator, before somebody looks at the clock."""
@@ -121,10 +118,10 @@ class CaseRunner:
     @own_floats()
     def result_of(self, case: Selected) -> model_result.CaseResult:
         """The same for those inside."""
-        assert self._lane is not None, "the runner is open"
+        assert self._case_run is not None, "the runner is open"
         self._source.cases[case.id] = case
-        finished = self._lane.run(PlannedCase(case.id, case.operator, case.tags))
-        return with_commands(finished.result, self._lane.context)
+        result = self._case_run.run(PlannedCase(case.id, case.operator, case.tags))
+        return with_commands(result, self._context)
 
 
 class _OneByOne:
@@ -258,10 +255,12 @@ class CaseHandle:
     def call(self) -> OpCall:
         """The call as a backend gets it, without a workspace, outputs preset or poisoned; make one for each use."""
         from mluops_gtest.running.caller import InlineCaller
-        from mluops_gtest.running.guarded_call import GuardedCall
+        from mluops_gtest.running.case_run import draft_result
+        from mluops_gtest.running.guarded_call import GuardedCall, Task
 
         nobody = InlineCaller(_Given({}, Status.SUCCESS, {}))
-        return GuardedCall(self._case, self._operator, self._expectation, nobody).bound()
+        task = Task(self._case, self._operator, self._expectation, draft_result(self._case))
+        return GuardedCall(task, nobody).call
 
     @own_floats()
     def check(
@@ -274,11 +273,11 @@ class CaseHandle:
     ) -> "CaseResult":
         """The verdict on these outputs, as a run would reach it; `elementwise=True` fails on single elements, too."""
         from mluops_gtest.running.caller import InlineCaller
-        from mluops_gtest.running.case_run import Executor, Options
+        from mluops_gtest.running.case_run import Options
 
         given = _Given(self._fitting(outputs or {}), status, dict(results or {}))
-        executor = Executor(InlineCaller(given), Options(elementwise=elementwise, strict=False))
-        return CaseResult.of(executor.execute(self._case, self._operator))
+        case_run = CaseRun(InlineCaller(given), Options(elementwise=elementwise, strict=False))
+        return CaseResult.of(case_run.run_case(self._case, self._operator))
 
     def _fitting(self, outputs: Mapping[str, Any]) -> dict[str, Array]:
         """The arrays, of the very types and shapes that the case has: a silent conversion could hide a mistake."""

@@ -29,12 +29,12 @@ from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.tensor import Array, CriterionKind, DType, Precision, WorkingPrecision
 from mluops_gtest.judging.blocks import elements_of
 from mluops_gtest.judging.elementwise import allowances, can_be_bounded
-from mluops_gtest.judging.elementwise_check import SecondLook
+from mluops_gtest.judging.elementwise_check import ElementwiseCheck
 from mluops_gtest.judging.figures import EPSILON
 from mluops_gtest.judging.verdict import judge_values
+from mluops_gtest.results.saved_outputs import CaseOutputs, OutputPair
 from mluops_gtest.running.caller import InlineCaller
-from mluops_gtest.running.case_run import Executor, Options
-from mluops_gtest.running.outputs import CaseOutputs, OutputPair
+from mluops_gtest.running.case_run import CaseRun, Options
 
 # What becomes of the chosen elements of a flat output.
 CHANGES: Mapping[str, Callable[[Array, Array], Array]] = {
@@ -205,9 +205,17 @@ def _verify(
     for place, value, *predicted in zip(places, changed, by_criteria, beyond, strict=True):
         arrays = {**outputs.arrays, pair.tensor.id: outputs.arrays[pair.tensor.id].copy()}
         arrays[pair.tensor.id][np.unravel_index(place, pair.got.shape)] = value
-        look = SecondLook(outputs.case, outputs.operator, WorkingPrecision(), decides=True, bounds=lambda *_: bounds)
+        look = ElementwiseCheck(
+            outputs.case, outputs.operator, WorkingPrecision(), decides=True, bounds=lambda *_: bounds
+        )
         judged = judge_values(
-            outputs.case, outputs.operator, outputs.expectation, arrays, outputs.scalars, bitwise=False, look=look
+            outputs.case,
+            outputs.operator,
+            outputs.expectation,
+            arrays,
+            outputs.scalars,
+            bitwise=False,
+            elementwise=look,
         )
         kinds = {isinstance(cause, BeyondBound) for cause in judged.failures}
         if [False in kinds, True in kinds] != [bool(one) for one in predicted]:
@@ -223,11 +231,11 @@ def tallies(
     source, operators = session.source(selected), session.catalogue.operators
     bounds = BoundCache(lambda operator: session.catalogue.root_of(operator).generators)
     seen: list[CaseOutputs] = []
-    executor = Executor(InlineCaller(NumpyBackend(operators)), Options(elementwise=False), seen.append)
+    executor = CaseRun(InlineCaller(NumpyBackend(operators)), Options(elementwise=False), seen.append)
     for chosen in selected:
         seen.clear()
         case = source.load(chosen.id)
-        result = executor.execute(case, operators[case.operator])
+        result = executor.run_case(case, operators[case.operator])
         if result.outcome is not Outcome.PASSED:
             raise AssertionError(f"{case.id} {result.outcome.value} on numpy: {result.reason}")
         # The buffers stay as they are until the next call.

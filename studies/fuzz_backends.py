@@ -21,11 +21,11 @@ from mluops_gtest.core.operator import Operator
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.judging.elementwise_check import expectation_of
-from mluops_gtest.running.callers import open_callers
-from mluops_gtest.running.case_run import Executor, Options
+from mluops_gtest.running.caller import open_callers
+from mluops_gtest.running.case_run import CaseRun, Options
 from mluops_gtest.running.options import RunRequest
 from mluops_gtest.search.corpus import Corpus
-from mluops_gtest.search.fuzz import FuzzedOperator, Hunt, is_failure, lanes_here
+from mluops_gtest.search.fuzz import FuzzedOperator, Hunt, is_failure, local_scheduler
 from mluops_gtest.search.fuzz_session import HuntRequest, targets_of
 
 T = TypeVar("T")
@@ -47,13 +47,13 @@ def kept_for_one(compute: Callable[[Case, Operator], T]) -> Callable[[Case, Oper
 class EveryBackend:
     """Runs a case on one backend after the other; the first that fails gives the verdict."""
 
-    def __init__(self, executors: Mapping[str, Executor]) -> None:
+    def __init__(self, executors: Mapping[str, CaseRun]) -> None:
         self._executors = executors
         self._asked: Counter[str] = Counter()
 
-    def execute(self, case: Case, operator: Operator | None) -> CaseResult:
+    def run_case(self, case: Case, operator: Operator | None) -> CaseResult:
         """The first failure, else the first verdict."""
-        results = {name: executor.execute(case, operator) for name, executor in self._executors.items()}
+        results = {name: executor.run_case(case, operator) for name, executor in self._executors.items()}
         self._asked["refused" if case.expect.check else "computing"] += 1
         self._asked.update(name for name, result in results.items() if result.outcome is not Outcome.SKIPPED)
         for name, result in results.items():
@@ -71,7 +71,7 @@ class EveryBackend:
 
 def hunted(target: FuzzedOperator, runner: EveryBackend, corpus: Corpus, cases: int) -> int:
     """Print the row of an operator after as many draws as are missing; how many of them failed."""
-    report = Hunt([target], lanes_here([runner], corpus), corpus).run(max(0, cases - target.done), None)
+    report = Hunt([target], local_scheduler([runner], corpus), corpus).run(max(0, cases - target.done), None)
     for result in report.broken:
         print(f"broken: {result.case}: {result.reason}", file=sys.stderr)
     failed = report.failed + len(report.broken)
@@ -107,7 +107,7 @@ def main(arguments: list[str] | None = None) -> int:
         executors = {}
         for backend in options.backends:
             (caller,) = stack.enter_context(open_callers(replace(together, backend=backend), session.catalogue))
-            executors[backend] = Executor(caller, judged)
+            executors[backend] = CaseRun(caller, judged)
         print(HEAD, "|---" * HEAD.count(" | ") + "|---|", sep="\n")
         targets = targets_of(HuntRequest(together, tuple(options.op), options.corpus, options.seed), session, corpus)
         return int(sum(hunted(target, EveryBackend(executors), corpus, options.cases) for target in targets) > 0)

@@ -23,7 +23,7 @@ from mluops_gtest.core.operator import Mutant, Operator
 from mluops_gtest.core.operator_parts import MUTANTS, SPACE
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.running.caller import InlineCaller
-from mluops_gtest.running.case_run import Executor, Options
+from mluops_gtest.running.case_run import CaseRun, Options
 from mluops_gtest.search.audit_subject import Implementation
 from mluops_gtest.search.draws import Draws, FuzzDraw
 from mluops_gtest.search.fuzz import is_failure
@@ -58,7 +58,7 @@ class _Suspect:
         self.mutant, self._checks = mutant, checks
         run: Callable[[OpCall], Status] = mutant.fresh()
         options = Options(elementwise=True, bounds_alone=True, explain=False)
-        self._executor = Executor(InlineCaller(Implementation(mutant.name, run)), options)
+        self._executor = CaseRun(InlineCaller(Implementation(mutant.name, run)), options)
 
     def fails(self, case: Case, operator: Operator) -> bool:
         """The case tells; an exception of the mutant's own proves nothing."""
@@ -66,7 +66,7 @@ class _Suspect:
         if not (computes if self._checks is None else case.expect.check in self._checks):
             return False
         with np.errstate(all="ignore"):
-            result = self._executor.execute(case, operator)
+            result = self._executor.run_case(case, operator)
         return is_failure(result) and result.outcome is not Outcome.ERROR
 
 

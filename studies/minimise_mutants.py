@@ -19,9 +19,8 @@ from mluops_gtest.core.call import OpCall, Status
 from mluops_gtest.core.case import Case, Query
 from mluops_gtest.core.operator import Mutant, Operator
 from mluops_gtest.core.operator_parts import MUTANTS, REDUCTIONS
-from mluops_gtest.running.caller import Caller, InlineCaller
-from mluops_gtest.running.callers import open_callers
-from mluops_gtest.running.case_run import Executor, Options
+from mluops_gtest.running.caller import Caller, InlineCaller, open_callers
+from mluops_gtest.running.case_run import CaseRun, Options
 from mluops_gtest.running.options import RunRequest
 from mluops_gtest.search.minimise import Minimised, Trials, minimised, what_shrank
 
@@ -155,9 +154,9 @@ def everything(session: Session, only: str | None) -> Iterator[tuple[str, Case, 
         source = session.source(tuple(selected))
         for mutant in session.catalogue.operators.part(operator.name, MUTANTS) or ():
             caller = InlineCaller(Wrong(mutant, operator))
-            executor, first = Executor(caller, Options(explain=False)), None
+            executor, first = CaseRun(caller, Options(explain=False)), None
             for case in (source.load(one.id) for one in selected):
-                if case.elements < 1 << 18 and executor.execute(case, operator).outcome.fails:
+                if case.elements < 1 << 18 and executor.run_case(case, operator).outcome.fails:
                     first = case if first is None or case.elements > first.elements else first
                     if first.elements >= LARGE:
                         break

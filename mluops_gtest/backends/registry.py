@@ -49,7 +49,7 @@ class BackendDependencies(Value):
     serve: bool = False
 
 
-def runs_inline(spec: str) -> bool:
+def is_in_process(spec: str) -> bool:
     """Our own backends need no process of their own; whatever a user brings does."""
     return spec in BUILT_IN
 

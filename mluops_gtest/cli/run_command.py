@@ -34,18 +34,19 @@ from mluops_gtest.results.reports.terminal import LINE, RIGHT, TerminalReporter,
 from mluops_gtest.results.reports.text import escape
 from mluops_gtest.results.times import TimedResult, duration, timed_results
 from mluops_gtest.results.writer import ResultFiles, write_causes
-from mluops_gtest.running.callers import open_callers
+from mluops_gtest.running.caller import open_callers
+from mluops_gtest.running.case_run import PlannedCase
 from mluops_gtest.running.options import RunRequest
 from mluops_gtest.running.plan import RecordedTimes, case_sizes, costs_of
-from mluops_gtest.running.run import PlannedCase, run, run_lanes
+from mluops_gtest.running.run import run, run_cases
 from mluops_gtest.running.session import context_of, options_of, timed
 
 if TYPE_CHECKING:
     from mluops_gtest.cluster.answers import HostTally
-    from mluops_gtest.cluster.session import ClusterLanes
+    from mluops_gtest.cluster.session import ClusterScheduler
+    from mluops_gtest.results.saved_outputs import OutputSaver
     from mluops_gtest.running.caller import Caller
-    from mluops_gtest.running.outputs import OutputSaver
-    from mluops_gtest.running.workers.fork_server_client import ForkServer
+    from mluops_gtest.running.workers.fork_server import ForkServer
 
 
 _MAX_ROWS = 60
@@ -262,7 +263,7 @@ def execute(
                     report = run(planned, opened.callers, operators, source, context, options, listeners, files, saver)
                 else:
                     listeners.append(_HostNotes(opened.cluster.hosts, progress))
-                    report = run_lanes(
+                    report = run_cases(
                         planned, opened.name, opened.cluster, operators, context, options, listeners, dict, files
                     )
             except UnwritableError as error:
@@ -314,7 +315,7 @@ class _Opened(Value):
     name: str
     version: str
     callers: "list[Caller]" = field(default_factory=list)
-    cluster: "ClusterLanes | None" = None
+    cluster: "ClusterScheduler | None" = None
 
 
 @contextlib.contextmanager
@@ -331,7 +332,7 @@ def _opened(
             yield _Opened(callers[0].name, callers[0].version, callers)
         return
     from mluops_gtest.cluster.answers import OutputAudit
-    from mluops_gtest.cluster.session import ClusterLanes, open_cluster
+    from mluops_gtest.cluster.session import ClusterScheduler, open_cluster
 
     catalogue = session.catalogue
     options = options_of(request, catalogue, 1, 1)
@@ -340,8 +341,8 @@ def _opened(
     operators = [case.operator for case in left if case.draft is not None]
     files = {case.id: case.path for case in left if case.path is not None}
     with open_cluster(request, operators, files, echo_error, audit) as (dispatcher, tried):
-        lanes = ClusterLanes(dispatcher, costs, in_order=request.stop_at_first)
-        yield _Opened(tried.name, tried.version, cluster=lanes)
+        scheduler = ClusterScheduler(dispatcher, costs, in_order=request.stop_at_first)
+        yield _Opened(tried.name, tried.version, cluster=scheduler)
 
 
 class _HostNotes:
@@ -359,7 +360,7 @@ class _HostNotes:
 def _saver(request: RunRequest, folder: ResultsFolder) -> "OutputSaver | None":
     if request.save_outputs is None:
         return None
-    from mluops_gtest.running.outputs import OutputSaver
+    from mluops_gtest.results.saved_outputs import OutputSaver
 
     return OutputSaver(folder.path, request.save_outputs)
 

@@ -101,7 +101,7 @@ def _describe_tensors(failure: Failure, result: CaseResult) -> Iterator[TensorFa
         return TensorFacts(tensor, is_output, absent, null, has_buffer(case, tensor), flat, **more)
 
     for tensor in case.inputs:
-        arrays = {"values": tensor.data, "may_become": expectation.tolerated.get(tensor.id)}
+        arrays = {"values": tensor.data, "may_become": expectation.allowed_input_changes.get(tensor.id)}
         yield describe(tensor, False, arrays)
     for number, tensor in enumerate(case.outputs):
         spec, dims = failure.operator.output(tensor.id), tensor.desc.dims
@@ -110,7 +110,7 @@ def _describe_tensors(failure: Failure, result: CaseResult) -> Iterator[TensorFa
         if expectation.answer.computes:
             if criteria is not None and not tensor.desc.is_empty:
                 expected = expectation.outputs[number].values[: owned_rows(spec, expectation.counts)]
-            kept = expectation.kept.get(tensor.id)
+            kept = expectation.preserved_rows.get(tensor.id)
             if kept is not None:
                 # Of every element, not of leading axes alone.
                 kept = np.broadcast_to(kept.reshape(kept.shape + (1,) * (len(dims) - kept.ndim)), dims)

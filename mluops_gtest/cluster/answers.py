@@ -25,10 +25,9 @@ from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.core.tensor import DeclaredPrecision
 from mluops_gtest.results.records import ResultReader, result_to_json
+from mluops_gtest.results.saved_outputs import CaseOutputs
 from mluops_gtest.running.caller import InlineCaller
-from mluops_gtest.running.case_run import Executor, Options
-from mluops_gtest.running.outputs import CaseOutputs
-from mluops_gtest.running.run import PlannedCase
+from mluops_gtest.running.case_run import CaseRun, Options, PlannedCase
 
 K = TypeVar("K")
 # A result with all that a backend may print is far smaller.
@@ -292,7 +291,7 @@ class OutputAudit:
             # Nobody sends the scalar results of a call that computes nothing: to pass they are 0.
             outputs = CallOutputs({}, dict.fromkeys(operator.results, "0"))
         replay = _Replay(result.status, outputs, self._trial)
-        here = Executor(InlineCaller(replay), self._options).execute(case, operator)
+        here = CaseRun(InlineCaller(replay), self._options).run_case(case, operator)
         if here.outcome is not result.outcome:
             raise BadAnswerError(
                 f"it calls {result.case} {result.outcome.value}, and its outputs are {here.outcome.value} here"

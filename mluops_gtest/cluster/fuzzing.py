@@ -16,7 +16,7 @@ from mluops_gtest.catalog.operators import Operators
 from mluops_gtest.catalog.selection import Session
 from mluops_gtest.cluster.answers import BadAnswerError, HostTally, OutputAudit, Unit, UnitAnswered
 from mluops_gtest.cluster.dispatch import Dispatcher
-from mluops_gtest.cluster.session import DispatcherLanes, in_batches, open_cluster
+from mluops_gtest.cluster.session import DispatcherScheduler, in_batches, open_cluster
 from mluops_gtest.core.case import Case
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.search.corpus import Corpus
@@ -61,8 +61,8 @@ def _call_of(answered: UnitAnswered) -> DrawnCall:
     return answered.unit
 
 
-class ClusterHuntLanes(DispatcherLanes):
-    """Runs the jobs of a fuzz run on the workers of a cluster; implements engine.lanes.AnyLanes."""
+class ClusterFuzzScheduler(DispatcherScheduler):
+    """Runs the jobs of a fuzz run on the workers of a cluster; implements running.run.SchedulerProtocol."""
 
     def __init__(self, dispatcher: Dispatcher, keeper: Keeper, operators: Operators) -> None:
         super().__init__(dispatcher)
@@ -120,5 +120,5 @@ def hunt_on_cluster(
     names = [target.operator.name for target in targets]
     with open_cluster(request.run, names, {}, complain, audit, is_hunt=True) as (dispatcher, _):
         begin(targets, dispatcher.hosts)
-        lanes = ClusterHuntLanes(dispatcher, Keeper(corpus), operators)
-        return Hunt(targets, lanes, corpus, tell).run(request.cases, request.seconds)
+        scheduler = ClusterFuzzScheduler(dispatcher, Keeper(corpus), operators)
+        return Hunt(targets, scheduler, corpus, tell).run(request.cases, request.seconds)

@@ -28,10 +28,11 @@ from mluops_gtest.cluster.answers import (
 )
 from mluops_gtest.cluster.dispatch import Dispatcher, connected, submit
 from mluops_gtest.core import cause
-from mluops_gtest.core.report import CaseFinished, Event
+from mluops_gtest.core.report import Event
+from mluops_gtest.core.result import CaseResult
+from mluops_gtest.running.case_run import PlannedCase
 from mluops_gtest.running.options import RunRequest
 from mluops_gtest.running.plan import CASE_NS
-from mluops_gtest.running.run import PlannedCase
 from mluops_gtest.version import __version__
 
 if TYPE_CHECKING:
@@ -44,8 +45,8 @@ MAX_CASES: Final = 64
 T = TypeVar("T")
 
 
-class DispatcherLanes:
-    """What the lanes of a run and of a fuzz run share: how they end."""
+class DispatcherScheduler:
+    """What the schedulers of a run and of a fuzz run share: how they end."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
@@ -62,8 +63,8 @@ class DispatcherLanes:
         self._dispatcher.stop()
 
 
-class ClusterLanes(DispatcherLanes):
-    """Runs cases on the workers of a cluster; implements engine.lanes.AnyLanes."""
+class ClusterScheduler(DispatcherScheduler):
+    """Runs cases on the workers of a cluster; implements running.run.SchedulerProtocol."""
 
     def __init__(self, dispatcher: Dispatcher, costs: Mapping[str, int], *, in_order: bool) -> None:
         super().__init__(dispatcher)
@@ -74,13 +75,13 @@ class ClusterLanes(DispatcherLanes):
         """What each host does."""
         return self._dispatcher.hosts
 
-    def run(self, cases: Iterable[PlannedCase]) -> Iterator[Event]:
-        """The events of every case, from whichever worker."""
+    def run(self, cases: Iterable[PlannedCase]) -> Iterator[CaseResult | Event]:
+        """The result and the events of every case, from whichever worker."""
         planned = [Unit(case.id, case.operator, case.tags) for case in cases]
         for news in self._dispatcher.run(
             lambda workers: batches_of(planned, self._costs, in_order=self._in_order, workers=workers)
         ):
-            yield CaseFinished(news.result) if isinstance(news, UnitAnswered) else news
+            yield news.result if isinstance(news, UnitAnswered) else news
 
 
 def batches_of(

@@ -36,8 +36,8 @@ from mluops_gtest.cluster.answers import (
     outputs_bytes,
 )
 from mluops_gtest.core.case import Case
+from mluops_gtest.results.saved_outputs import CaseOutputs
 from mluops_gtest.running.options import RunRequest
-from mluops_gtest.running.outputs import CaseOutputs
 from mluops_gtest.search.fuzz_session import HuntRunner
 from mluops_gtest.version import __version__
 
@@ -99,7 +99,7 @@ def _shipped(name: str, parcels: Mapping[str, str]) -> Path | None:
     return _parcel(parcels[name]) / Path(name).name if name in parcels else None
 
 
-class _Lane:
+class _Slot:
     """An open backend, its device, and the outputs of the case that it runs."""
 
     def __init__(
@@ -138,8 +138,8 @@ class _Runners:
         self.session = Session(request.roots)
         self._runner_of = HuntRunner if setup["drawn"] else CaseRunner
         self._devices = devices
-        self._free: queue.SimpleQueue[_Lane] = queue.SimpleQueue()
-        self._opened: list[_Lane] = []
+        self._free: queue.SimpleQueue[_Slot] = queue.SimpleQueue()
+        self._opened: list[_Slot] = []
         # The outputs of each unit, of the newest batches: behind one that has landed a worker runs at most what is in
         # flight before it hands over outputs.
         self.kept: deque[dict[str, bytes]] = deque(maxlen=len(devices) * IN_FLIGHT + 2)
@@ -147,25 +147,24 @@ class _Runners:
         atexit.register(self.close)
 
     @contextlib.contextmanager
-    def taken(self) -> Iterator[_Lane]:
+    def taken(self) -> Iterator[_Slot]:
         """One that nobody else uses meanwhile."""
         try:
-            lane = self._free.get_nowait()
+            slot = self._free.get_nowait()
         except queue.Empty:
             device = self._devices[len(self._opened) % len(self._devices)]
             request = replace(self._request, devices=() if device is None else (device,))
-            lane = _Lane(self._runner_of, self.session, request, device)
-            self._opened.append(lane)
+            slot = _Slot(self._runner_of, self.session, request, device)
+            self._opened.append(slot)
         try:
-            yield lane
+            yield slot
         finally:
-            self._free.put(lane)
+            self._free.put(slot)
 
     def close(self) -> None:
         """Close the backends."""
-        atexit.unregister(self.close)
-        for lane in self._opened:
-            lane.runner.__exit__(None, None, None)
+        for slot in self._opened:
+            slot.runner.__exit__(None, None, None)
 
 
 # By the run and the address of the worker: several may share a process.
@@ -188,19 +187,19 @@ def run_batch(
         announce = _announcing(run)
         host = socket.gethostname()
         answers, kept = [], {}
-        with runners.taken() as lane:
-            lane.cases = len(orders)
+        with runners.taken() as slot:
+            slot.cases = len(orders)
             for unit, order in orders:
                 announce(unit)
                 smallest = b""
-                if isinstance(lane.runner, HuntRunner):
-                    result, small = lane.runner.run(*order)
+                if isinstance(slot.runner, HuntRunner):
+                    result, small = slot.runner.run(*order)
                     smallest = b"" if small is None else _case_bytes(small.case, runners.session)
                 else:
-                    result = lane.runner.result_of(_selected(runners, unit))
-                kept[unit] = lane.take_outputs(failed=result.outcome.blocks)
+                    result = slot.runner.result_of(_selected(runners, unit))
+                kept[unit] = slot.take_outputs(failed=result.outcome.blocks)
                 digest = digest_of(kept[unit]) if kept[unit] and not smallest else ""
-                answers.append(UnitAnswer(line_of(replace(result, host=host, device=lane.device)), smallest, digest))
+                answers.append(UnitAnswer(line_of(replace(result, host=host, device=slot.device)), smallest, digest))
         runners.kept.append(kept)
         return encode(BatchAnswer(tuple(answers)))
     except Exception as error:
@@ -225,8 +224,8 @@ def _told(error: Exception) -> str:
 def try_backend(run: str, setup: Mapping[str, Any], devices: tuple[int | None, ...]) -> bytes:
     """What the backend says of itself on this worker, as an encoded BackendTrial."""
     try:
-        with _runners(run, setup, devices).taken() as lane:
-            runner = lane.runner
+        with _runners(run, setup, devices).taken() as slot:
+            runner = slot.runner
             for operator in setup["operators"]:
                 runner.prepare(operator)
             return encode(BackendTrial(runner.backend, runner.version, runner.precision.declared, runner.is_reference))

@@ -74,7 +74,7 @@ class Side(Enum):
     IN_FRONT = "in front of"
 
 
-class Wanted(Value):
+class BufferSpec(Value):
     """A buffer that a call needs; `alignment` is what its address must be a multiple of wherever it lies."""
 
     name: str
@@ -113,7 +113,7 @@ class Arena:
         # Where the slab lies, and where in it the first aligned byte is.
         self._address = self._start = 0
 
-    def lay_out(self, wanted: Sequence[Wanted], side: Side | None = None) -> dict[str, Buffer]:
+    def allocate(self, wanted: Sequence[BufferSpec], side: Side | None = None) -> dict[str, Buffer]:
         """Aligned buffers with fresh guard zones and undefined contents; all earlier ones are forgotten."""
         assert side is None, "this memory has no pages that are inaccessible"
         self._reserve(_ALIGNMENT + sum(_stride(one.size) for one in wanted) + TAIL_BYTES)
@@ -132,11 +132,11 @@ class Arena:
         """A slab of at least that size."""
         if size > self._slab.size:
             self._slab = np.empty(0, np.uint8)  # freed before the larger one is taken
-            self._slab = self._allocate(size)
+            self._slab = self._new_slab(size)
             self._address = address_of(self._slab)
             self._start = -self._address % _ALIGNMENT
 
-    def _allocate(self, size: int) -> Array:
+    def _new_slab(self, size: int) -> Array:
         """A slab of that size; an arena that is shared between processes takes it elsewhere."""
         return np.empty(size, np.uint8)
 
@@ -177,7 +177,7 @@ def places_holding(values: Array, pattern: Array) -> Array:
 def places_touched(values: Array, pattern: Array) -> Array:
     """The flat indices of the elements that no longer hold it."""
     cells = _cells(values, pattern)
-    if native_count_holding(cells, pattern) == cells.size:
+    if cells.nbytes > _SMALL and native_count_holding(cells, pattern) == cells.size:
         return np.zeros(0, np.int64)
     return np.flatnonzero(cells != pattern[0])
 

@@ -10,7 +10,7 @@ from mluops_gtest.base.frozen import Value
 from mluops_gtest.base.text import pluralize
 from mluops_gtest.base.typed_files import Count
 from mluops_gtest.core.call import Status
-from mluops_gtest.core.case import Reseeded
+from mluops_gtest.core.case import Case, Reseeded
 from mluops_gtest.core.cause import Cause, Exceeded, Leak, LegacyReason, format_reason, format_share
 from mluops_gtest.core.explanation import Explanation
 from mluops_gtest.core.outcome import Outcome
@@ -210,6 +210,10 @@ class TensorInfo(Value):
     dims: tuple[Count, ...]
 
 
+# A long list of numbers tells a reader nothing; its head and length do.
+_MAX_VALUES: Final = 32
+
+
 class CaseInfo(Value):
     """What a report says of the case itself, so that it needs no case file."""
 
@@ -226,6 +230,24 @@ class CaseInfo(Value):
     # Under --reseed: what that made of the case.
     reseeded: Reseeded | None = None
 
+    @staticmethod
+    def of(case: Case) -> "CaseInfo":
+        """Descriptors, parameters and theoretical figures of the case."""
+        inputs, outputs = (
+            tuple([TensorInfo(t.id, t.desc.dtype.value, t.desc.layout.value, t.desc.dims) for t in tensors])
+            for tensors in (case.inputs, case.outputs)
+        )
+        return CaseInfo(
+            inputs=inputs,
+            outputs=outputs,
+            params={name: _describe_param(value) for name, value in case.params.items()},
+            doc=case.doc,
+            theory_io_bytes=case.theory.get("theory_io_size"),
+            theory_ops=case.theory.get("theory_compute_ops"),
+            check=case.expect.check or "",
+            reseeded=case.reseeded,
+        )
+
     @property
     def tensors(self) -> tuple[TensorInfo, ...]:
         """Inputs, then outputs."""
@@ -235,6 +257,14 @@ class CaseInfo(Value):
     def elements(self) -> int:
         """All elements of all tensors; 0 of a case that never loaded."""
         return sum(math.prod(tensor.dims) for tensor in self.tensors)
+
+
+def _describe_param(value: object) -> object:
+    if not isinstance(value, tuple):
+        return value
+    if len(value) <= _MAX_VALUES:
+        return list(value)
+    return f"{list(value[:_MAX_VALUES])} and {len(value) - _MAX_VALUES} more"
 
 
 class Attempt(Value):

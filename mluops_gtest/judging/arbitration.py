@@ -20,7 +20,7 @@ from mluops_gtest.core.result import MAX_EXAMINED, MAX_EXAMPLES, Arbitration, Ca
 from mluops_gtest.core.tensor import Array, Criterion, DType, Precision, Tensor
 from mluops_gtest.judging.blocks import value_text, widened
 from mluops_gtest.judging.criteria import allowed_error, beyond_tolerance, worst_elements
-from mluops_gtest.judging.elementwise_check import SecondLook
+from mluops_gtest.judging.elementwise_check import ElementwiseCheck
 
 # Significant bits, and the exponents of the smallest and the largest normal number (2^e ≤ x < 2^(e+1)).
 _FORMATS: Final = {
@@ -90,7 +90,7 @@ class Arbiter:
     """Recomputes the disputed elements of one case."""
 
     def __init__(
-        self, case: Case, operator: Operator, look: SecondLook | None, elements: ExactElements, *, ours: bool
+        self, case: Case, operator: Operator, look: ElementwiseCheck | None, elements: ExactElements, *, ours: bool
     ) -> None:
         """`ours`: the reference made the baseline, which therefore is the exact value rounded once."""
         self._case, self._operator, self._define, self._ours = case, operator, elements, ours

@@ -1,7 +1,4 @@
-"""Every element of an output held to what arithmetic allows, beside the criteria of the document.
-
-What must come back from a case: status, outputs, scalar results; decided before the backend runs.
-"""
+"""What must come back from a case, decided before the backend runs, and what arithmetic allows each element of it."""
 
 from collections.abc import Callable, Mapping
 from typing import TypeVar
@@ -37,7 +34,7 @@ from mluops_gtest.judging.elementwise import (
 )
 
 
-class SecondLook:
+class ElementwiseCheck:
     """The bound of one case, computed from its inputs when an output first differs from its baseline."""
 
     def __init__(
@@ -60,26 +57,27 @@ class SecondLook:
         owned = self._owned(tensor, evaluated)
         return None if owned is None else Limits(owned[1], self._precision(owned[0]), self._excused(owned[0]))
 
-    def told(
-        self, tensor: Tensor, found: ElementErrors, evaluated: Array, baseline: Array
+    def describe(
+        self, tensor: Tensor, errors: ElementErrors, evaluated: Array, baseline: Array
     ) -> tuple[ElementReading, BeyondBound]:
         """What the rows that the operator owns come to, held to their limits."""
         dtype = tensor.desc.dtype
-        precision = (self._excused(dtype) if found.as_half else self._precision(dtype)).value
-        index = tuple(int(i) for i in np.unravel_index(found.worst or 0, evaluated.shape))
+        precision = (self._excused(dtype) if errors.as_half else self._precision(dtype)).value
+        index = tuple(int(i) for i in np.unravel_index(errors.worst or 0, evaluated.shape))
         reading = ElementReading(
             tensor.id,
             precision,
-            found.beyond,
-            found.compared,
-            found.ratio,
+            errors.beyond,
+            errors.compared,
+            errors.ratio,
             index,
             value_text(evaluated[index], dtype),
             value_text(baseline[index], dtype),
-            found.allowed,
-            found.as_half,
+            errors.allowed,
+            errors.as_half,
         )
-        return reading, BeyondBound(tensor.id, _places(found), precision)
+        places = Places(errors.beyond, errors.compared, errors.first, errors.last)
+        return reading, BeyondBound(tensor.id, places, precision)
 
     def covers(self, tensor: Tensor) -> bool:
         """The operator declares what arithmetic allows this output."""
@@ -138,10 +136,6 @@ class SecondLook:
         return self._bounds.get(output)
 
 
-def _places(found: ElementErrors) -> Places:
-    return Places(found.beyond, found.compared, found.first, found.last)
-
-
 T = TypeVar("T")
 # What a baseline that is recomputed may take per output.
 _MAX_BYTES = 2 << 30
@@ -158,14 +152,14 @@ class Expectation(Value):
     # How many rows the operator owns, by the result or the output that says so.
     counts: Mapping[str, int] = field(default_factory=dict)
     # Outputs: True where the operator leaves what the caller preset. Inputs: what it may make of them.
-    kept: Mapping[str, Array] = field(default_factory=dict)
-    tolerated: Mapping[str, Array] = field(default_factory=dict)
+    preserved_rows: Mapping[str, Array] = field(default_factory=dict)
+    allowed_input_changes: Mapping[str, Array] = field(default_factory=dict)
 
 
 def expectation_of(case: Case, operator: Operator) -> Expectation:
     """The right answer; an error where the case and the operator contradict each other."""
     call = bind_values(case, operator)
-    answer = _sound(case, operator, lambda: operator.answer(call))
+    answer = _ask_operator(case, operator, lambda: operator.answer(call))
     if answer.status != case.expect.status or (case.expect.check is not None and answer.check != case.expect.check):
         raise CaseFileError(
             f"{case.id}: the case expects {case.expect.status.name}"
@@ -178,17 +172,17 @@ def expectation_of(case: Case, operator: Operator) -> Expectation:
     degenerate = case.expect.degenerate
     if not answer.computes:
         return Expectation(answer, case.outputs, results, degenerate)
-    _refuse_excess(case)
-    broken = _sound(case, operator, lambda: operator.broken(call))
+    _refuse_too_large(case)
+    broken = _ask_operator(case, operator, lambda: operator.broken(call))
     if broken is not None:
         raise UndefinedCallError(case.id, case.operator, broken)
     outputs = case.outputs
     if not case.baseline_stored or len(results) < len(operator.results):
         # A file may leave out what is no tensor (num_act_out), too: only the reference can tell it.
-        baseline = _sound(case, operator, lambda: baseline_of(operator, call))
+        baseline = _ask_operator(case, operator, lambda: baseline_of(operator, call))
         results = {**results, **baseline.scalars}
         if not case.baseline_stored:
-            outputs = tuple(_filled(tensor, baseline.outputs[tensor.id], case) for tensor in case.outputs)
+            outputs = tuple(_with_values(tensor, baseline.outputs[tensor.id], case) for tensor in case.outputs)
     counts = row_counts(operator, outputs, results)
     for tensor in outputs:
         rows = owned_rows(operator.output(tensor.id), counts)
@@ -197,6 +191,8 @@ def expectation_of(case: Case, operator: Operator) -> Expectation:
             if not case.baseline_stored:
                 raise UndefinedCallError(case.id, case.operator, what)
             raise CaseFileError(f"{case.id}: the case is broken: {what}. Correct the values that it stores.")
+    preserved = {spec.id: spec.kept for spec in operator.outputs if spec.kept is not None}
+    changed = {spec.id: spec.may_become for spec in operator.inputs if spec.may_become is not None}
     return Expectation(
         answer,
         outputs,
@@ -204,14 +200,14 @@ def expectation_of(case: Case, operator: Operator) -> Expectation:
         degenerate,
         recomputed=not case.baseline_stored,
         counts=counts,
-        kept=_sound(case, operator, lambda: {s.id: s.kept(call) for s in operator.outputs if s.kept is not None}),
-        tolerated=_sound(
-            case, operator, lambda: {s.id: s.may_become(call) for s in operator.inputs if s.may_become is not None}
+        preserved_rows=_ask_operator(case, operator, lambda: {name: rows(call) for name, rows in preserved.items()}),
+        allowed_input_changes=_ask_operator(
+            case, operator, lambda: {name: change(call) for name, change in changed.items()}
         ),
     )
 
 
-def _sound(case: Case, operator: Operator, ask: Callable[[], T]) -> T:
+def _ask_operator(case: Case, operator: Operator, ask: Callable[[], T]) -> T:
     """What an operator says of a case; data outside of what its document defines is the case's fault."""
     try:
         return ask()
@@ -226,7 +222,7 @@ def _sound(case: Case, operator: Operator, ask: Callable[[], T]) -> T:
         ) from error
 
 
-def _refuse_excess(case: Case) -> None:
+def _refuse_too_large(case: Case) -> None:
     """A file of a few bytes must not claim gigabytes, nor a workspace larger than its buffer."""
     for tensor in case.outputs:
         if tensor.data is None and tensor.desc.nbytes > _MAX_BYTES:
@@ -240,7 +236,7 @@ def _refuse_excess(case: Case) -> None:
         )
 
 
-def _filled(tensor: Tensor, array: Array, case: Case) -> Tensor:
+def _with_values(tensor: Tensor, array: Array, case: Case) -> Tensor:
     if tuple(array.shape) != tensor.desc.dims:
         raise CaseFileError(
             f"{case.id}: the output {tensor.id!r} has dims {list(tensor.desc.dims)}, the reference gives "

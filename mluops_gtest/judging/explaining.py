@@ -34,7 +34,7 @@ from mluops_gtest.core.operator import Operator, raised_by, source_of
 from mluops_gtest.core.tensor import Array, DType, Tensor
 from mluops_gtest.judging.blocks import value_text, widened
 from mluops_gtest.judging.criteria import beyond_tolerance
-from mluops_gtest.judging.elementwise_check import SecondLook
+from mluops_gtest.judging.elementwise_check import ElementwiseCheck
 from mluops_gtest.judging.profile import Picture, folded_width
 from mluops_gtest.judging.rearrangements import rearrangements
 from mluops_gtest.judging.value_laws import (
@@ -313,7 +313,7 @@ _EPSILON: Final = {DType.HALF: 2.0**-10, DType.BFLOAT16: 2.0**-7, DType.FLOAT: 2
 class Explainer:
     """Explains the outputs of one case that fail."""
 
-    def __init__(self, case: Case, operator: Operator, look: SecondLook | None) -> None:
+    def __init__(self, case: Case, operator: Operator, look: ElementwiseCheck | None) -> None:
         self._operator, self._look = operator, look
         self._suspects = Suspects(case, operator)
 

@@ -1,9 +1,4 @@
-"""Cases that got no verdict: what could not be loaded, what the machine does not give, what is a bug of ours.
-
-What is found on one run of a case, and the result that follows.
-
-From what a backend left in the buffers to a verdict.
-"""
+"""From what a backend left in the buffers to a verdict; of a case without one, why it has none."""
 
 import errno
 import traceback
@@ -18,13 +13,12 @@ from msgspec.structs import replace
 
 from mluops_gtest.base.errors import ContentError, UnwritableError
 from mluops_gtest.base.files import let_go
-from mluops_gtest.base.frozen import Value
 from mluops_gtest.base.text import pluralize
 from mluops_gtest.core import cause
 from mluops_gtest.core.binding import owned_rows, proves_little
 from mluops_gtest.core.buffers import pattern_of, places_holding, places_touched
 from mluops_gtest.core.case import Case
-from mluops_gtest.core.cause import BeyondBound, Cause, Excess, Places, format_reason
+from mluops_gtest.core.cause import Cause, Excess, Places, format_reason
 from mluops_gtest.core.explanation import Explanation
 from mluops_gtest.core.operator import CheckVerdict, Operator, OutputSpec
 from mluops_gtest.core.outcome import Outcome
@@ -33,55 +27,50 @@ from mluops_gtest.core.tensor import Array, Criterion, CriterionKind, DType, Ten
 from mluops_gtest.judging.blocks import value_text
 from mluops_gtest.judging.criteria import Comparison, allowed_error, compare, count_beyond, judge, judge_finite
 from mluops_gtest.judging.elementwise import ElementErrors
-from mluops_gtest.judging.elementwise_check import Expectation, SecondLook
+from mluops_gtest.judging.elementwise_check import ElementwiseCheck, Expectation
 from mluops_gtest.judging.fingerprint import with_fingerprint
 from mluops_gtest.judging.profile import profile_of
 
 if TYPE_CHECKING:
     from mluops_gtest.judging.arbitration import Arbiter
-
-    ArbiterMaker = Callable[[], Arbiter | None]
     from mluops_gtest.judging.explaining import Explainer
 
+_SHORTAGES: Final = (errno.ENOMEM, errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.EAGAIN)
+_NO_ELEMENTS: Final = "not arbitrated: the operator has no exact.py, which says what one element is"
+# A wrong scalar may be any integer; what it is off by is told as a float.
+_MAX_DIFFERENCE: Final = 2**64
 
-_SHORTAGES = (errno.ENOMEM, errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.EAGAIN)
 
-
-def not_loaded(case: str, operator: str, tags: tuple[str, ...], error: Exception) -> CaseResult:
-    """Whatever goes wrong while a case is loaded costs that case alone."""
-    blank = CaseResult(case, operator, tags, Outcome.ERROR, content_error=True)
+def not_loaded(draft: CaseResult, error: Exception) -> CaseResult:
+    """The result of a case that whatever went wrong while it was loaded costs, and it alone."""
     match error:
         case ContentError():
-            result = replace(blank, causes=(cause.ContentError(str(error)),))
+            result = replace(draft, causes=(cause.ContentError(str(error)),), content_error=True)
         case UnwritableError():
-            result = replace(blank, causes=(cause.Unwritable(str(error)),), content_error=False)
+            result = replace(draft, causes=(cause.Unwritable(str(error)),))
         case OSError():
-            result = replace(blank, causes=(cause.Unreadable(case, str(error.strerror or error)),))
+            unreadable = cause.Unreadable(draft.case, str(error.strerror or error))
+            result = replace(draft, causes=(unreadable,), content_error=True)
         case MemoryError():
-            result = replace(blank, causes=(cause.TooLarge(case),))
+            result = replace(draft, causes=(cause.TooLarge(draft.case),), content_error=True)
         case _:
-            result = not_judged(replace(blank, content_error=False), error)
+            result = not_judged(draft, error)
     return with_fingerprint(result)
 
 
-def not_judged(blank: CaseResult, error: BaseException) -> CaseResult:
-    """Neither the case's doing nor the backend's: the system lacks something, or the harness is wrong."""
+def not_judged(draft: CaseResult, error: BaseException) -> CaseResult:
+    """The result where neither case nor backend is to blame: the system lacks something, or the harness is wrong."""
     name, text = type(error).__name__, str(error)
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _SHORTAGES):
         # Tensors in shared memory count as files, so that a limit on file sizes is met here as well.
-        return replace(blank, outcome=Outcome.ERROR, causes=(cause.Shortage(name, text),))
-    notes = (*blank.notes, traceback_of(error))
-    return replace(blank, outcome=Outcome.ERROR, causes=(cause.Bug(name, text),), notes=notes, bug=True)
+        return replace(draft, outcome=Outcome.ERROR, causes=(cause.Shortage(name, text),))
+    notes = (*draft.notes, traceback_of(error))
+    return replace(draft, outcome=Outcome.ERROR, causes=(cause.Bug(name, text),), notes=notes, bug=True)
 
 
 def traceback_of(error: BaseException) -> str:
     """The error's traceback in text."""
     return "".join(traceback.format_exception(error)).rstrip()
-
-
-_NO_ELEMENTS: Final = "not arbitrated: the operator has no exact.py, which says what one element is"
-# A wrong scalar may be any integer; what it is off by is told as a float.
-_MAX_DIFFERENCE = 2**64
 
 
 @dataclass(slots=True)
@@ -121,14 +110,16 @@ class Judgement:
     def explain(self, ask: Callable[[], Explanation | None]) -> None:
         """Keep what is found out about an output that fails; the verdict stands without it."""
         try:
-            found = ask()
+            explanation = ask()
         except Exception as error:
             self.notes.append(f"a bug of mluops-test: the failure is not explained: {traceback_of(error)}")
             return
-        if found is not None:
-            self.explained.append(found)
+        if explanation is not None:
+            self.explained.append(explanation)
 
-    def arbitrate(self, arbiter: "ArbiterMaker", ask: "Callable[[Arbiter], Arbitration | None]") -> None:
+    def arbitrate(
+        self, arbiter: "Callable[[], Arbiter | None]", ask: "Callable[[Arbiter], Arbitration | None]"
+    ) -> None:
         """Keep who is right about an output; the verdict stands where that cannot be found out."""
         try:
             one = arbiter()
@@ -153,7 +144,7 @@ class Judgement:
         self,
         expected: Mapping[str, int],
         scalars: Mapping[str, int],
-        arbiter: "ArbiterMaker | None" = None,
+        arbiter: "Callable[[], Arbiter | None] | None" = None,
     ) -> None:
         """Results that are not tensors must be reported and equal."""
         for name, value in expected.items():
@@ -165,24 +156,19 @@ class Judgement:
                 self.failures.append(cause.ScalarMissing(name, value))
             elif error:
                 self.failures.append(cause.ScalarWrong(name, str(got), value))
-                self.explain(partial(_scalar_explained, name, got, value))
+                self.explain(partial(_explain_scalar, name, got, value))
                 if arbiter is not None:
                     self.arbitrate(arbiter, methodcaller("scalar", name, got, value))
 
 
-def _scalar_explained(name: str, got: int, value: int) -> Explanation:
+def _explain_scalar(name: str, got: int, value: int) -> Explanation:
     # Late: what explains failures is loaded when there is one.
     from mluops_gtest.judging.explaining import scalar_explained
 
     return scalar_explained(name, got, value)
 
 
-def judged(result: CaseResult, judgement: Judgement) -> CaseResult:
-    """The result with what was found, and with its fingerprint."""
-    return with_fingerprint(replace(result, **found_by(judgement, result.notes)))
-
-
-def found_by(judgement: Judgement, notes: tuple[str, ...]) -> dict[str, Any]:
+def result_fields(judgement: Judgement, notes: tuple[str, ...]) -> dict[str, Any]:
     """What was found, as fields of a result; `notes` are those that it has already."""
     return {
         "outcome": judgement.outcome,
@@ -220,18 +206,18 @@ def judge_values(
     scalars: Mapping[str, int],
     *,
     bitwise: bool,
-    look: SecondLook | None = None,
+    elementwise: ElementwiseCheck | None = None,
     explainer: "Callable[[], Explainer] | None" = None,
-    arbiter: "ArbiterMaker | None" = None,
+    arbiter: "Callable[[], Arbiter | None] | None" = None,
 ) -> Judgement:
-    """Every output held to its criteria, every scalar result compared exactly; `look` sees each element by itself.
+    """Every output held to its criteria, every scalar result compared exactly; `elementwise` sees each element.
 
     `explainer` is made and asked where outputs fail, and only there; `arbiter` also where no order of operations
     explains an element.
     """
     judgement = Judgement()
     judgement.compare_scalars(expectation.results, scalars, arbiter)
-    observers = _Observers(look, explainer, arbiter)
+    judge_output = _OutputJudge(judgement, operator, expectation, bitwise, elementwise, explainer, arbiter)
     wrong_counts: set[str] = set()
     pairs = list(zip(expectation.outputs, case.criteria, strict=True))
     # What counts the rows of others comes first: where it is wrong, nobody knows which rows to compare.
@@ -239,21 +225,18 @@ def judge_values(
         count = operator.output(tensor.id).rows_owned
         if count in wrong_counts:
             judgement.notes.append(f"{tensor.id} is not compared, because {count} is wrong")
-            continue
-        if criteria is None:
+        elif criteria is None:
             judgement.notes.append(f"{tensor.id} is not compared (threshold_use: 0)")
-            continue
-        if tensor.desc.is_empty:
-            continue
-        failures = len(judgement.failures)
-        _judge_output(judgement, tensor, criteria, operator, expectation, buffers[tensor.id], bitwise, observers)
-        if tensor.id in operator.counts and len(judgement.failures) > failures:
-            wrong_counts.add(tensor.id)
+        elif not tensor.desc.is_empty:
+            failures = len(judgement.failures)
+            judge_output(tensor, criteria, buffers[tensor.id])
+            if tensor.id in operator.counts and len(judgement.failures) > failures:
+                wrong_counts.add(tensor.id)
     judgement.doubt_constant()
     return judgement
 
 
-def wanted_criteria(
+def effective_criteria(
     dtype: DType, criteria: tuple[Criterion, ...], spec: OutputSpec, *, recomputed: bool
 ) -> tuple[Criterion, ...]:
     """Integers are exact whatever a file names; a file without criteria gets the operator's own.
@@ -269,179 +252,163 @@ def wanted_criteria(
     return own if not criteria or (recomputed and asks_for_bits and is_rounded) else criteria
 
 
-class _Observers(Value):
-    """Who looks at outputs beside the criteria; each may be absent."""
+@dataclass(slots=True)
+class _OutputJudge:
+    """Holds one output after the other to its criteria; who looks at outputs beside these may be absent."""
 
-    look: SecondLook | None
+    judgement: Judgement
+    operator: Operator
+    expectation: Expectation
+    bitwise: bool
+    elementwise: ElementwiseCheck | None
     explainer: "Callable[[], Explainer] | None"
-    arbiter: "ArbiterMaker | None"
+    arbiter: "Callable[[], Arbiter | None] | None"
 
-
-class _Output(Value):
-    """The rows of an output that the operator owns, as they came and as they should be, and what they are held to."""
-
-    tensor: Tensor
-    evaluated: Array
-    baseline: Array
-    wanted: tuple[Criterion, ...]
-
-
-def _judge_output(
-    judgement: Judgement,
-    tensor: Tensor,
-    criteria: tuple[Criterion, ...],
-    operator: Operator,
-    expectation: Expectation,
-    array: Array,
-    bitwise: bool,
-    observers: _Observers,
-) -> None:
-    spec, dtype = operator.output(tensor.id), tensor.desc.dtype
-    wanted = wanted_criteria(dtype, criteria, spec, recomputed=expectation.recomputed)
-    if criteria and wanted != criteria and not dtype.is_integer:
-        told = ", ".join(f"{criterion.kind.value} ≤ {criterion.threshold:g}" for criterion in wanted)
-        judgement.notes.append(
-            f"{tensor.id}: the file asks for diff3 = 0 and stores no values, but {operator.name} rounds; "
-            f"the document's criteria decide: {told}"
-        )
-    if not wanted:
-        judgement.suspicions.append(cause.NoCriterion(tensor.id, dtype.value))
-        return
-    rows = owned_rows(spec, expectation.counts)
-    evaluated, baseline = array[:rows], tensor.values[:rows]
-    if evaluated.size == 0:
-        return
-    evaluated, baseline = np.ascontiguousarray(evaluated), np.ascontiguousarray(baseline)
-    out = _Output(tensor, evaluated, baseline, wanted)
-    if spec.filling is None:
-        unwritten = places_holding(evaluated, pattern_of(dtype, None))
-        if unwritten.size:
-            _judge_unwritten(judgement, out, unwritten, expectation.kept.get(tensor.id), observers)
+    def __call__(self, tensor: Tensor, criteria: tuple[Criterion, ...], array: Array) -> None:
+        """Judge the rows that the operator owns."""
+        judgement, check = self.judgement, self.elementwise
+        spec, dtype = self.operator.output(tensor.id), tensor.desc.dtype
+        wanted = self._criteria(tensor, criteria, spec)
+        if not wanted:
+            judgement.suspicions.append(cause.NoCriterion(tensor.id, dtype.value))
             return
-    kinds = tuple(criterion.kind for criterion in wanted)
-    look = observers.look
-    limits = None if look is None else partial(look.limits, tensor, evaluated)
-    comparison = compare(evaluated, baseline, dtype, kinds, limits)
-    judgement.compared = True
-    failures, first_failure = len(judgement.failures), not judgement.failures
-    bounded = look is not None and look.alone and comparison.unequal > 0 and look.covers(tensor)
-    held_to = () if bounded else wanted
-    beyond = _beyond(comparison, held_to, evaluated, baseline, dtype)
-    _judge_comparison(judgement, tensor.id, comparison, held_to, beyond)
-    if comparison.worst is not None and (judgement.worst is None or (first_failure and judgement.failures)):
-        judgement.worst = _worst(tensor.id, dtype, comparison, evaluated, baseline, beyond)
-        judgement.profile = profile_of(tensor.id, evaluated, baseline, dtype)
-    if comparison.unequal:
-        _observe(judgement, out, comparison.elements, observers, failures)
-    if comparison.bits_unequal and not comparison.unequal and all(c.threshold == 0 for c in wanted):
-        found = cause.BitsUnequal(tensor.id, comparison.bits_unequal)
-        if bitwise:
-            judgement.failures.append(found)
-        else:
-            judgement.notes.append(format_reason((found,)))
-    if expectation.degenerate is None and tensor.id not in operator.counts:
-        judgement.constant[tensor.id] = proves_little(tensor, operator, expectation.counts)
-    let_go(baseline)
+        rows = owned_rows(spec, self.expectation.counts)
+        evaluated, baseline = np.ascontiguousarray(array[:rows]), np.ascontiguousarray(tensor.values[:rows])
+        if evaluated.size == 0:
+            return
+        judgement.compared = True
+        if spec.filling is None:
+            unwritten = places_holding(evaluated, pattern_of(dtype, None))
+            if unwritten.size:
+                self._judge_unwritten(tensor, evaluated, baseline, wanted, unwritten)
+                return
+        limits = None if check is None else partial(check.limits, tensor, evaluated)
+        comparison = compare(evaluated, baseline, dtype, tuple(criterion.kind for criterion in wanted), limits)
+        failures, first_failure = len(judgement.failures), not judgement.failures
+        is_bounded = check is not None and check.alone and comparison.unequal > 0 and check.covers(tensor)
+        beyond = self._judge_comparison(tensor, comparison, () if is_bounded else wanted, evaluated, baseline)
+        if comparison.worst is not None and (judgement.worst is None or (first_failure and judgement.failures)):
+            judgement.worst = _worst(tensor.id, dtype, comparison, evaluated, baseline, beyond)
+            judgement.profile = profile_of(tensor.id, evaluated, baseline, dtype)
+        if comparison.unequal:
+            self._observe(tensor, evaluated, baseline, wanted, comparison.elements, failures)
+        if comparison.bits_unequal and not comparison.unequal and all(c.threshold == 0 for c in wanted):
+            bits = cause.BitsUnequal(tensor.id, comparison.bits_unequal)
+            if self.bitwise:
+                judgement.failures.append(bits)
+            else:
+                judgement.notes.append(format_reason((bits,)))
+        if self.expectation.degenerate is None and tensor.id not in self.operator.counts:
+            judgement.constant[tensor.id] = proves_little(tensor, self.operator, self.expectation.counts)
+        let_go(baseline)
 
+    def _criteria(self, tensor: Tensor, criteria: tuple[Criterion, ...], spec: OutputSpec) -> tuple[Criterion, ...]:
+        dtype = tensor.desc.dtype
+        wanted = effective_criteria(dtype, criteria, spec, recomputed=self.expectation.recomputed)
+        if criteria and wanted != criteria and not dtype.is_integer:
+            words = ", ".join(f"{criterion.kind.value} ≤ {criterion.threshold:g}" for criterion in wanted)
+            self.judgement.notes.append(
+                f"{tensor.id}: the file asks for diff3 = 0 and stores no values, but {self.operator.name} rounds; "
+                f"the document's criteria decide: {words}"
+            )
+        return wanted
 
-def _judge_unwritten(
-    judgement: Judgement, out: _Output, unwritten: Array, kept: Array | None, observers: _Observers
-) -> None:
-    judgement.compared = True
-    tensor, evaluated, baseline = out.tensor, out.evaluated, out.baseline
-    index = _unravel(int(unwritten[0]), evaluated.shape)
-    judgement.failures.append(cause.Unwritten(tensor.id, _places(unwritten, evaluated.size), index))
-    explainer, arbiter = observers.explainer, observers.arbiter
-    if explainer is not None:
-        _explain(judgement, explainer, lambda one: one.unwritten(tensor, evaluated, baseline, unwritten, kept))
-    if arbiter is not None:
-        judgement.arbitrate(arbiter, lambda one: one.output(tensor, evaluated, baseline, out.wanted, unwritten))
+    def _judge_unwritten(
+        self, tensor: Tensor, evaluated: Array, baseline: Array, wanted: tuple[Criterion, ...], unwritten: Array
+    ) -> None:
+        index, preserved = _unravel(int(unwritten[0]), evaluated.shape), self.expectation.preserved_rows.get(tensor.id)
+        self.judgement.failures.append(cause.Unwritten(tensor.id, _places(unwritten, evaluated.size), index))
+        self._explain(lambda one: one.unwritten(tensor, evaluated, baseline, unwritten, preserved))
+        if self.arbiter is not None:
+            self.judgement.arbitrate(
+                self.arbiter, lambda one: one.output(tensor, evaluated, baseline, wanted, unwritten)
+            )
 
+    def _judge_comparison(
+        self, tensor: Tensor, comparison: Comparison, wanted: tuple[Criterion, ...], evaluated: Array, baseline: Array
+    ) -> int | None:
+        """The elements beyond tolerance of an output that fails; of one within its criteria nobody counts them."""
+        judgement, output, mismatches = self.judgement, tensor.id, comparison.nonfinite_mismatches
+        readings = [(criterion, comparison.readings[criterion.kind.canonical]) for criterion in wanted]
+        beyond = None
+        if any(judge(c.kind, value, c.threshold, comparison) is False for c, value in readings):
+            threshold = allowed_error(wanted)
+            beyond = comparison.unequal
+            if threshold:
+                beyond = count_beyond(evaluated, baseline, tensor.desc.dtype, threshold)
+        # A mismatch fails the output; what is said of a criterion is what it measured on the finite positions.
+        differing = Places(comparison.unequal, comparison.compared, comparison.first_unequal, comparison.last_unequal)
+        if mismatches:
+            names = tuple(criterion.kind.canonical.value for criterion in wanted)
+            first = comparison.first_nonfinite_mismatch
+            assert first is not None, "a mismatch has a place"
+            judgement.failures.append(cause.NonFinite(output, mismatches, first, names, differing))
+        is_judged, exceeded = False, []
+        for criterion, value in readings:
+            name = criterion.kind.canonical.value
+            within = judge_finite(criterion.kind, value, criterion.threshold, comparison)
+            if within is None:
+                judgement.notes.append(f"{output}: {name} is not judged on so few elements")
+                continue
+            is_judged = True
+            judgement.readings.append(Reading(output, name, value, criterion.threshold, within))
+            if not within:
+                exceeded.append(Excess(name, value, criterion.threshold))
+        if exceeded:
+            is_equality, bits = allowed_error(wanted) == 0, comparison.bits_unequal
+            judgement.failures.append(
+                cause.Exceeded(output, tuple(exceeded), differing, bool(mismatches), is_equality, beyond, bits)
+            )
+        if wanted and not is_judged:
+            judgement.suspicions.append(cause.NotJudged(output))
+        return beyond
 
-def _observe(
-    judgement: Judgement, out: _Output, found: ElementErrors | None, observers: _Observers, failures: int
-) -> None:
-    """An output that differs, seen by others; before it there were so many `failures`."""
-    tensor, evaluated, baseline, wanted = out.tensor, out.evaluated, out.baseline, out.wanted
-    explainer, arbiter = observers.explainer, observers.arbiter
-    beyond = False
-    if observers.look is not None and found is not None:
-        beyond = _look_again(
-            judgement, *observers.look.told(tensor, found, evaluated, baseline), observers.look.decides
-        )
-    fails = len(judgement.failures) > failures
-    if explainer is not None and fails:
-        threshold = allowed_error(wanted)
-        _explain(judgement, explainer, lambda one: one.differing(tensor, evaluated, baseline, threshold))
-    if arbiter is not None and (fails or beyond):
-        judgement.arbitrate(arbiter, lambda one: one.output(tensor, evaluated, baseline, wanted))
+    def _observe(
+        self,
+        tensor: Tensor,
+        evaluated: Array,
+        baseline: Array,
+        wanted: tuple[Criterion, ...],
+        errors: ElementErrors | None,
+        failures: int,
+    ) -> None:
+        """Let others see an output that differs; before it there were so many `failures`."""
+        is_beyond = errors is not None and self._check_elements(tensor, errors, evaluated, baseline)
+        fails = len(self.judgement.failures) > failures
+        if fails:
+            threshold = allowed_error(wanted)
+            self._explain(lambda one: one.differing(tensor, evaluated, baseline, threshold))
+        if self.arbiter is not None and (fails or is_beyond):
+            self.judgement.arbitrate(self.arbiter, lambda one: one.output(tensor, evaluated, baseline, wanted))
 
+    def _check_elements(self, tensor: Tensor, errors: ElementErrors, evaluated: Array, baseline: Array) -> bool:
+        """True where elements are beyond what any order of operations explains."""
+        if self.elementwise is None:
+            return False
+        judgement = self.judgement
+        reading, beyond = self.elementwise.describe(tensor, errors, evaluated, baseline)
+        judgement.elements.append(reading)
+        if reading.as_half:
+            judgement.notes.append(
+                f"{reading.output}: {pluralize(reading.as_half, 'element')} as half arithmetic gives"
+            )
+        if reading.beyond and self.elementwise.decides:
+            judgement.failures.append(beyond)
+        elif reading.beyond:
+            judgement.notes.append(format_reason((beyond,)))
+        return reading.beyond > 0
 
-def _explain(
-    judgement: Judgement, explainer: "Callable[[], Explainer]", ask: "Callable[[Explainer], Explanation | None]"
-) -> None:
-    def asked() -> Explanation | None:
-        found = ask(explainer())
-        judgement.notes.extend(slip for slip in explainer().slips if slip not in judgement.notes)
-        return found
+    def _explain(self, ask: "Callable[[Explainer], Explanation | None]") -> None:
+        make, notes = self.explainer, self.judgement.notes
+        if make is None:
+            return
 
-    judgement.explain(asked)
+        def explain() -> Explanation | None:
+            explanation = ask(make())
+            notes.extend(slip for slip in make().slips if slip not in notes)
+            return explanation
 
-
-def _look_again(judgement: Judgement, reading: ElementReading, found: BeyondBound, decides: bool) -> bool:
-    """True where elements are beyond what any order of operations explains."""
-    judgement.elements.append(reading)
-    if reading.as_half:
-        judgement.notes.append(f"{reading.output}: {pluralize(reading.as_half, 'element')} as half arithmetic gives")
-    if reading.beyond and decides:
-        judgement.failures.append(found)
-    elif reading.beyond:
-        judgement.notes.append(format_reason((found,)))
-    return reading.beyond > 0
-
-
-def _beyond(
-    comparison: Comparison, wanted: tuple[Criterion, ...], evaluated: Array, baseline: Array, dtype: DType
-) -> int | None:
-    """The elements beyond tolerance of an output that fails; of one within its criteria nobody counts them."""
-    readings = ((c, comparison.readings[c.kind.canonical]) for c in wanted)
-    if all(judge(c.kind, value, c.threshold, comparison) is not False for c, value in readings):
-        return None
-    threshold = allowed_error(wanted)
-    return comparison.unequal if threshold == 0 else count_beyond(evaluated, baseline, dtype, threshold)
-
-
-def _judge_comparison(
-    judgement: Judgement, output: str, comparison: Comparison, wanted: tuple[Criterion, ...], beyond: int | None
-) -> None:
-    # A mismatch fails the output; what is said of a criterion is what it measured on the finite positions.
-    mismatches = comparison.nonfinite_mismatches
-    differing = Places(comparison.unequal, comparison.compared, comparison.first_unequal, comparison.last_unequal)
-    if mismatches:
-        names = tuple(criterion.kind.canonical.value for criterion in wanted)
-        first = comparison.first_nonfinite_mismatch
-        assert first is not None, "a mismatch has a place"
-        judgement.failures.append(cause.NonFinite(output, mismatches, first, names, differing))
-    judged = 0
-    exceeded = []
-    for criterion in wanted:
-        name = criterion.kind.canonical.value
-        value = comparison.readings[criterion.kind.canonical]
-        within = judge_finite(criterion.kind, value, criterion.threshold, comparison)
-        if within is None:
-            judgement.notes.append(f"{output}: {name} is not judged on so few elements")
-            continue
-        judged += 1
-        judgement.readings.append(Reading(output, name, value, criterion.threshold, within))
-        if not within:
-            exceeded.append(Excess(name, value, criterion.threshold))
-    if exceeded:
-        equality, bits = allowed_error(wanted) == 0, comparison.bits_unequal
-        judgement.failures.append(
-            cause.Exceeded(output, tuple(exceeded), differing, bool(mismatches), equality, beyond, bits)
-        )
-    if wanted and judged == 0:
-        judgement.suspicions.append(cause.NotJudged(output))
+        self.judgement.explain(explain)
 
 
 def _places(found: Array, size: int) -> Places:

@@ -293,7 +293,7 @@ class ResultsFolder:
     def clear(self) -> None:
         """Remove the files of a run and the outputs that it saved, and no others."""
         if (self.path / OUTPUTS).is_dir():
-            from mluops_gtest.results.writer import remove_outputs  # late: it imports this module
+            from mluops_gtest.results.saved_outputs import remove_outputs  # late: it imports this module
 
             remove_outputs(self.path)
         for name in (*_RUN_FILES, CAUSES):

@@ -1,25 +1,24 @@
-"""What one call of a backend came to: a status, or the reason why it has no status.
+"""A backend, opened from the words of a run's options and called in this process or (workers/) in one of its own.
 
-How a backend is reached: in this process, or (isolation/) in one of its own.
-
-From the words of a run's options to a backend: composed here, because backends may not import content or codec.
+What a call comes to is a Reply: a status, or the reason why it has no status.
 """
 
 import contextlib
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from enum import Enum
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 from msgspec import field
 from msgspec.structs import asdict, replace
 
-from mluops_gtest.backends.registry import BackendDependencies, load_backend
-from mluops_gtest.base.float_state import OWN, FloatState
+from mluops_gtest.backends.registry import BackendDependencies, is_in_process, load_backend
+from mluops_gtest.base.float_state import OWN, FloatState, require_float_state
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.base.text import REFUSALS_LIMIT, cut_text, kept_notes
 from mluops_gtest.catalog.operators import Operators, load_operators
@@ -33,6 +32,9 @@ from mluops_gtest.core.tensor import WorkingPrecision
 
 if TYPE_CHECKING:
     from mluops_gtest.backends.exec_program import CallWriter
+    from mluops_gtest.catalog.selection import Catalogue
+    from mluops_gtest.running.options import RunRequest
+    from mluops_gtest.running.workers.fork_server import ForkServer
 
 
 _MEMINFO: Final = Path("/proc/meminfo")
@@ -91,7 +93,10 @@ class Ending(Enum):
 
 
 class Reply(Value):
-    """`status` where the backend answered; else `ended` and `causes` say what happened instead."""
+    """`status` where the backend answered; else `ended` and `causes` say what happened instead.
+
+    With a `workspace` nothing was called yet: the backend asks for so many bytes first.
+    """
 
     status: Status | None = None
     seconds: float = 0.0
@@ -105,9 +110,10 @@ class Reply(Value):
     # What the backend printed, C code included, where it was captured.
     output: str = ""
     # What it left in its process that cannot be undone, so that no other case runs there.
-    left: tuple[str, ...] = ()
+    side_effects: tuple[str, ...] = ()
     # Threads or children of the call may still be at work.
     busy: bool = False
+    workspace: int | None = None
 
     @property
     def reason(self) -> str:
@@ -156,7 +162,7 @@ def _typed(found: Cause | str) -> Cause:
     return cause.LegacyReason(cut_text(found, _MAX_REASON)) if isinstance(found, str) else found
 
 
-def told(error: BaseException) -> str:
+def describe_exception(error: BaseException) -> str:
     """An exception in one line: its kind and its words."""
     return f"{type(error).__name__}: {_words(error)}"
 
@@ -189,8 +195,8 @@ def checked_size(name: str, size: Any, limit: int | None = None) -> int:
     if size > _UNASKED_BYTES:
         free = free_bytes()
         if size > (_MAX_WORKSPACE if free is None else free):
-            told = "no machine has that" if free is None else f"only {free} bytes of memory are free"
-            raise ValueError(f"{message} {short(size)}, but {told}.")
+            room = "no machine has that" if free is None else f"only {free} bytes of memory are free"
+            raise ValueError(f"{message} {short(size)}, but {room}.")
     return int(size)
 
 
@@ -208,11 +214,6 @@ def _device_seconds(backend: OfferedBackend) -> float | None:
     return None if value is None else checked_seconds("device_seconds() returned", value)
 
 
-T = TypeVar("T")
-# Something that comes back every time has to do with the case after all.
-_MAX_DISTURBANCES = 3
-
-
 class LostDeviceError(Exception):
     """The backend can no longer be reached on this device; its cases go to the others."""
 
@@ -221,7 +222,7 @@ class LostDeviceError(Exception):
         self.cause = cause
 
 
-class DisturbedError(Exception):
+class CallInterruptedError(Exception):
     """The call was cut short by something that is not its own doing; it is made again from fresh buffers."""
 
     def __init__(self, by: Literal["late answer", "fork server"]) -> None:
@@ -229,97 +230,60 @@ class DisturbedError(Exception):
         self.cause = Disturbed(by)
 
 
-def undisturbed(callers: "Sequence[Caller]", make: Callable[[], T]) -> T:
-    """What `make` gives in the first of a few turns that nothing from outside cuts short; else DisturbedError.
-
-    After the first of them no other case runs beside it: what disturbs it then is its own doing.
-    """
-    for tries in range(1, _MAX_DISTURBANCES + 1):
-        try:
-            if len(callers) == 1:
-                with callers[0].turn(alone=tries > 1):
-                    return make()
-            with contextlib.ExitStack() as turns:
-                for caller in callers:
-                    turns.enter_context(caller.turn(alone=tries > 1))
-                return make()
-        except DisturbedError:
-            if tries == _MAX_DISTURBANCES:
-                raise
-    raise AssertionError("the last try returns or raises")
+# What a caller is asked about a call: to run it unless it wants a workspace, to run it, to do all but its kernel.
+Request = Literal["begin", "run", "run empty"]
 
 
-class Caller(Protocol):
-    """Runs calls on buffers that lie in its arenas."""
+class Caller:
+    """Runs calls of one backend on buffers that lie in its arenas; what it says here holds for this very process."""
 
-    @property
-    def name(self) -> str: ...
+    name: str
+    # What the backend says of its version; empty where it says nothing.
+    version = ""
+    # The backend is the oracle itself: a baseline recomputed here would be compared with its own.
+    is_reference = False
+    # What the backend says that it computes in.
+    precision: WorkingPrecision
+    # Where inputs and outputs lie, and where the workspace does.
+    tensors: Arena
+    workspace: Arena
+    # Bytes by which the private memory of the worker grew since its first call, or since it was marked.
+    growth = 0
+    # The worker ran calls of which something may be left for the next; one of them changed state that was named.
+    has_run = was_changed = False
 
-    @property
-    def version(self) -> str:
-        """What the backend says of its version; empty where it says nothing."""
-
-    @property
-    def is_reference(self) -> bool:
-        """The backend is the oracle itself: a baseline recomputed here would be compared with its own."""
-
-    @property
-    def precision(self) -> WorkingPrecision:
-        """What the backend says that it computes in."""
-
-    @property
-    def tensors(self) -> Arena:
-        """Where inputs and outputs lie."""
-
-    @property
-    def workspace(self) -> Arena: ...
-
-    @property
-    def growth(self) -> int:
-        """Bytes by which the private memory of the worker grew since its first call, or since it was marked."""
-
-    @property
-    def has_run(self) -> bool:
-        """The worker ran calls of which something may be left for the next."""
-
-    @property
-    def was_changed(self) -> bool:
-        """One of them changed state that was named and put back."""
-
-    def stopped(self) -> contextlib.AbstractContextManager[None]:
-        """What the calls started does nothing while this lasts, as far as it can be stopped."""
-
-    def settle(self, *, give_up: bool = False) -> tuple[str, ...]:
-        """Give what the last call left at work time to end; in words, what goes on; `give_up`: no case meets it."""
-
-    def mark_memory(self) -> None:
-        """Growth counts from here."""
-
-    def turn(self, *, alone: bool = False, fresh: bool = False) -> contextlib.AbstractContextManager[None]:
-        """All calls of one case; `alone`: while it lasts no other case runs; `fresh`: they begin in a new worker."""
+    def request(self, what: Request, call: OpCall, timeout: float | None) -> Reply:
+        """What the call came to; never raises for what the backend does."""
+        raise NotImplementedError
 
     def supports(self, operator: str) -> bool:
         """The backend offers that operator."""
+        raise NotImplementedError
 
-    def begin(self, call: OpCall, timeout: float | None) -> Reply | int:
-        """Run the call; where the backend asks for a workspace, only how many bytes that has."""
+    def exclusive_access(self, *, alone: bool = False, fresh: bool = False) -> AbstractContextManager[None]:  # noqa: ARG002
+        """All calls of one case; `alone`: while it lasts no other case runs; `fresh`: they begin in a new worker."""
+        return contextlib.nullcontext()
 
-    def run(self, call: OpCall, timeout: float | None) -> Reply:
-        """Run the call; never raises for what the backend does."""
+    def stopped(self) -> AbstractContextManager[None]:
+        """What the calls started does nothing while this lasts, as far as it can be stopped."""
+        return contextlib.nullcontext()
 
-    def run_empty(self, call: OpCall, timeout: float | None) -> Reply:
-        """The call without its kernel, to see what the way there takes; what it leaves in buffers says nothing."""
+    def settle(self, *, give_up: bool = False) -> tuple[str, ...]:  # noqa: ARG002
+        """Give what the last call left at work time to end; in words, what goes on; `give_up`: no case meets it."""
+        return ()
+
+    def mark_memory(self) -> None:
+        """Let growth count from here."""
+
+    def with_threads(self, threads: int) -> "Caller":
+        """The same backend with libraries that are told to use so many threads; it ends with this caller."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Let the backend give back what it holds."""
 
 
-@runtime_checkable
-class ThreadsCaller(Caller, Protocol):
-    """A caller whose backend can be told to use another number of threads."""
-
-    def use_threads(self, threads: int) -> None:
-        """From the next call on libraries of the backend are told to use so many."""
-
-
-class InlineCaller:
+class InlineCaller(Caller):
     """The backend in this very process; a time limit cannot be kept here."""
 
     def __init__(self, backend: Backend, floats: FloatState | None = None) -> None:
@@ -328,55 +292,30 @@ class InlineCaller:
         self._backend = offered = OfferedBackend(backend)
         self.name, self.version, self.is_reference = offered.name, offered.version, offered.is_reference
         self.precision = WorkingPrecision(offered.precision)
-        self.tensors = Arena()
-        self.workspace = Arena()
-        self.growth = 0  # this process is the harness's own
-        self.has_run = self.was_changed = False  # and nothing can be tried in a fresh one
-
-    def stopped(self) -> contextlib.AbstractContextManager[None]:
-        """Nobody can stop threads of this process."""
-        return contextlib.nullcontext()
-
-    def settle(self, *, give_up: bool = False) -> tuple[str, ...]:  # noqa: ARG002
-        """Nobody waits for threads here."""
-        return ()
-
-    def mark_memory(self) -> None:
-        """Nobody looks at the memory here."""
-
-    def turn(self, *, alone: bool = False, fresh: bool = False) -> contextlib.AbstractContextManager[None]:  # noqa: ARG002
-        """There is one case at a time here."""
-        return contextlib.nullcontext()
+        self.tensors, self.workspace = Arena(), Arena()
 
     def supports(self, operator: str) -> bool:
         """Every backend that does not say otherwise."""
-        with self._foreign():
+        with self._foreign_floats():
             return self._backend.supports(operator)
 
-    def begin(self, call: OpCall, timeout: float | None) -> Reply | int:
-        """Run the call here, unless it wants a workspace."""
-        try:
-            with self._foreign():
-                size = checked_size(self.name, self._backend.workspace_size(call))
-        except (Exception, SystemExit) as error:
-            return failed_reply(error, call, "workspace_size")
-        return size or self.run(call, timeout)
-
-    def run(self, call: OpCall, timeout: float | None) -> Reply:  # noqa: ARG002
-        return self._replied(call, empty=False)
-
-    def run_empty(self, call: OpCall, timeout: float | None) -> Reply:  # noqa: ARG002
-        return self._replied(call, empty=True)
-
-    def _replied(self, call: OpCall, *, empty: bool) -> Reply:
-        with self._foreign() as floats:
-            reply = reply_of(self._backend, call, empty=empty)
+    def request(self, what: Request, call: OpCall, timeout: float | None) -> Reply:  # noqa: ARG002
+        if what == "begin":
+            try:
+                with self._foreign_floats():
+                    size = checked_size(self.name, self._backend.workspace_size(call))
+            except (Exception, SystemExit) as error:
+                return failed_reply(error, call, "workspace_size")
+            if size:
+                return Reply(workspace=size)
+        with self._foreign_floats() as floats:
+            reply = reply_of(self._backend, call, empty=what == "run empty")
             changes = floats.changes()
         return replace(reply, notes=(*reply.notes, *changes)) if changes else reply
 
     @contextlib.contextmanager
-    def _foreign(self) -> Iterator[FloatState]:
-        """The backend computes; gives the state that it finds."""
+    def _foreign_floats(self) -> Iterator[FloatState]:
+        """Let the backend compute in its own float state; gives the state that it finds."""
         before = FloatState() if self._floats is None else OWN
         floats = self._floats or before
         floats.enter()
@@ -387,7 +326,7 @@ class InlineCaller:
 
     def close(self) -> None:
         """Let the backend give back what it holds; the run is over, so nobody asks how that went."""
-        with contextlib.suppress(Exception, SystemExit), self._foreign():
+        with contextlib.suppress(Exception, SystemExit), self._foreign_floats():
             self._backend.close()
 
 
@@ -421,3 +360,38 @@ class BackendChoice(Value):
             return CallFolderWriter(resolve())
 
         return load_backend(self.spec, BackendDependencies(resolve, call_writer, self.runtime, self.serve))
+
+
+@contextlib.contextmanager
+def open_callers(
+    request: "RunRequest", catalogue: "Catalogue", fork_server: "ForkServer | None" = None
+) -> Iterator[list[Caller]]:
+    """The loaded backend, inline or in one worker process per slot; one that does not load is an error at once.
+
+    `fork_server` is one that was started ahead; it is closed in the end.
+    """
+    choice = BackendChoice(request.backend, catalogue.root_paths, request.runtime, request.serve)
+    if not request.isolated:
+        if not is_in_process(request.backend):
+            require_float_state(request.backend)
+        try:
+            inline = InlineCaller(choice.load(catalogue.operators), FloatState())
+        finally:
+            OWN.enter()
+        with contextlib.closing(inline):
+            yield [inline]
+        return
+    from mluops_gtest.running.options import thread_counts
+    from mluops_gtest.running.workers.fork_server import ForkServer
+    from mluops_gtest.running.workers.pool import IsolatedCaller, allow_files_of_workers
+
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(contextlib.closing(fork_server or ForkServer(len(request.lanes))))
+        # After the fork server has started, so that backends keep the limit that the user gave them.
+        allow_files_of_workers(len(request.lanes) * (1 if request.stress is None else 1 + len(thread_counts())))
+        limits = {name: getattr(request, name) for name in ("memory_limit", "guard_pages", "fresh_workers")}
+        callers = [IsolatedCaller(server, choice, device=device, **limits) for device in request.lanes]
+        for caller in callers:
+            stack.enter_context(contextlib.closing(caller))
+        callers[0].start()
+        yield [*callers]

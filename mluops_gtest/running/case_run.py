@@ -1,17 +1,16 @@
-"""Failures tried again: a case that fails and passes is flaky, and no retry ever makes it pass.
+"""One case on one backend, from the stored file to a result: loaded, prepared, called, judged, tried again.
 
-One case called more than once: guarded on either side, and from fresh poison again and again.
-
-Calls that return before they have finished: what still writes is stopped, and failing outputs are read twice.
-
-Cases on one backend: each is prepared, called and judged; repeating, timing and retrying wrap that from outside.
+`--stress` (repetition.py), `--perf` (timing.py) and saving outputs (results/saved_outputs.py) stand beside this: they
+call `attempt`, or are called by it.
 """
 
+import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from itertools import product
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
@@ -21,126 +20,24 @@ from mluops_gtest.core import cause
 from mluops_gtest.core.binding import BoundSource, computed_bounds
 from mluops_gtest.core.buffers import Side
 from mluops_gtest.core.call import ElementsSource
-from mluops_gtest.core.case import Case
-from mluops_gtest.core.cause import PassedAtTry, StillWritten
+from mluops_gtest.core.case import Case, CaseSource
 from mluops_gtest.core.operator import Operator
 from mluops_gtest.core.outcome import Outcome
-from mluops_gtest.core.result import Attempt, CaseResult
-from mluops_gtest.judging.elementwise_check import Expectation, SecondLook, expectation_of
+from mluops_gtest.core.result import Attempt, CaseInfo, CaseResult
+from mluops_gtest.judging.elementwise_check import ElementwiseCheck, Expectation, expectation_of
 from mluops_gtest.judging.fingerprint import fingerprint, with_fingerprint
-from mluops_gtest.judging.verdict import not_judged
-from mluops_gtest.running.caller import Caller, DisturbedError, LostDeviceError, Reply, undisturbed
-from mluops_gtest.running.guarded_call import GuardedCall, Task, verdict
-from mluops_gtest.running.outputs import CaseOutputs, OutputKeeper, case_info, outputs_with_own_criteria
+from mluops_gtest.judging.verdict import not_judged, not_loaded
+from mluops_gtest.results.saved_outputs import CaseOutputs, OutputListener
+from mluops_gtest.running.caller import Caller, CallInterruptedError, LostDeviceError, Reply
+from mluops_gtest.running.guarded_call import GuardedCall, Task, judge
+from mluops_gtest.running.repetition import LEAK_BYTES, Confirmation, LeakWatch, StressRun
 
 if TYPE_CHECKING:
     from mluops_gtest.running.options import Stress
-    from mluops_gtest.running.timing import Sampling, TimedCase
+    from mluops_gtest.running.timing import Sampling
 
-
-def run_with_retries(execute: Callable[[], CaseResult], reruns: int) -> CaseResult:
-    """The verdict after at most `reruns` further tries of a failure; it shows the first failure and lists all tries."""
-    first = execute()
-    if reruns == 0 or not first.outcome.may_become_flaky or first.content_error:
-        return first
-    attempts = [attempt_of(first)]
-    while len(attempts) <= reruns and attempts[-1].outcome is not Outcome.PASSED:
-        attempts.append(attempt_of(execute()))
-    result = replace(first, attempts=tuple(attempts))
-    if attempts[-1].outcome is not Outcome.PASSED:
-        return result
-    causes = (PassedAtTry(len(attempts), first.outcome), *first.causes)
-    mark = fingerprint((Outcome.FLAKY.value, first.fingerprint))
-    return replace(result, outcome=Outcome.FLAKY, causes=causes, fingerprint=mark)
-
-
-def attempt_of(result: CaseResult) -> Attempt:
-    """What a result keeps of one of its tries."""
-    return Attempt(result.outcome, result.causes)
-
-
-# The owned bytes of each output of a call.
-Snapshot = Callable[[], dict[str, bytes]]
-
-
-def on_every_side(sides: Sequence[Side | None], run_on: Callable[[Side | None], CaseResult]) -> CaseResult:
-    """Guarded on one side after the other; the first that does not pass decides, and tells its side."""
-    results = []
-    for side in sides:
-        result = run_on(side)
-        if result.outcome is not Outcome.PASSED:
-            if side is None or not result.outcome.blocks:
-                return result
-            return replace(result, notes=(*result.notes, f"with an inaccessible page {side.value} every buffer"))
-        results.append(result)
-    return results[0]
-
-
-class Reproducibility:
-    """Holds the outputs of repeated calls against those of the first, bit for bit."""
-
-    def __init__(self) -> None:
-        self._first: dict[str, bytes] = {}
-        self._calls = 0
-
-    def held(self, result: CaseResult, outputs: Snapshot) -> CaseResult:
-        """The result, failed where its outputs differ from those of the first call."""
-        self._calls += 1
-        if result.outcome is not Outcome.PASSED:
-            return result
-        now = outputs()
-        changed = tuple(name for name in self._first if self._first[name] != now[name])
-        self._first = self._first or now
-        if not changed:
-            return result
-        return replace(result, outcome=Outcome.FAILED, causes=(cause.NotReproducible(self._calls, changed),))
-
-
-# The verdict on what the outputs hold now; with an explanation or without.
-Judge = Callable[[bool], CaseResult]
-
-
-def judged_at_rest(caller: Caller, run: GuardedCall, judge: Judge, *, explain: bool) -> CaseResult:
-    """The verdict while the worker is stopped; then it goes on, and outputs that change are the call's fault."""
-    with caller.stopped():
-        result = judge(explain)
-        before = {name: array.tobytes() for name, array in run.outputs.items()}
-    left = caller.settle()
-    if left:
-        result = replace(result, notes=(*result.notes, *(f"{what}; its worker was replaced" for what in left)))
-    for name, array in run.outputs.items():
-        if array.tobytes() != before[name]:
-            return _still_written(caller, result, name)
-    return result
-
-
-def judged_twice_where_wrong(caller: Caller, run: GuardedCall, judge: Judge, *, explain: bool) -> CaseResult:
-    """The verdict; outputs that fail are read once more, and those that differ by then were not finished."""
-    try:
-        result = judge(explain)
-    except MemoryError:
-        raise
-    except Exception:
-        # Numbers that change while they are looked at make any computation fail; a mistake of ours fails again.
-        result = judged_at_rest(caller, run, judge, explain=explain)
-        return _still_written(caller, result, next(iter(run.outputs), ""))
-    if result.outcome is not Outcome.FAILED or not result.readings:
-        return result
-    again = {(one.output, one.criterion): repr(one.value) for one in judge(False).readings}
-    for one in result.readings:
-        if again.get((one.output, one.criterion), repr(one.value)) != repr(one.value):
-            return _still_written(caller, result, one.output)
-    return result
-
-
-def _still_written(caller: Caller, result: CaseResult, output: str) -> CaseResult:
-    """Figures and explanations of such outputs are those of one moment."""
-    caller.settle(give_up=True)
-    failed = replace(result, outcome=Outcome.FAILED, causes=(StillWritten(output),), explained=(), worst=None)
-    return with_fingerprint(failed)
-
-
-T = TypeVar("T")
+# How often a case is called again that something from outside cuts short.
+_MAX_INTERRUPTIONS: Final = 3
 
 
 class Options(Value):
@@ -185,165 +82,314 @@ class Times:
     compare: float = 0.0
 
 
-class Executor:
-    """Runs cases through one caller."""
+class PlannedCase(Value):
+    """A case to run, known before it is loaded."""
 
-    def __init__(self, caller: Caller, options: Options, keep: OutputKeeper | None = None) -> None:
-        """`keep` sees the outputs of every call that answered and should have computed."""
-        self.caller = caller
-        self.options = options
-        self._keep = keep
+    id: str
+    operator: str
+    tags: tuple[str, ...]
+
+
+class NotCalledError(Exception):
+    """The case is not called; `result` says why."""
+
+    def __init__(self, result: CaseResult) -> None:
+        super().__init__(result.case)
+        self.result = result
+
+
+class CaseRun:
+    """Runs cases through one caller; it raises for nothing that a case or a backend does, but for a lost device."""
+
+    def __init__(
+        self,
+        caller: Caller,
+        options: Options,
+        save_outputs: OutputListener | None = None,
+        source: CaseSource | None = None,
+        operators: Mapping[str, Operator] | None = None,
+        confirmation: Confirmation | None = None,
+        leaks: LeakWatch | None = None,
+    ) -> None:
+        """`save_outputs` sees the outputs of every call that answered and should have computed.
+
+        Only `run` needs what follows: where cases come from, and what the runs on all workers share.
+        """
+        self.caller, self.options = caller, options
+        self.save_outputs = save_outputs
+        self.source, self.operators = source, operators or {}
+        self._confirmation, self._leaks = confirmation or Confirmation(), leaks or LeakWatch()
         self._supported: dict[str, bool] = {}
+        # The case with which the backend was called last.
+        self._last_case = ""
         self.times = Times()
+        # What one try of a case is.
+        self._try: Callable[[Task], CaseResult] = self.attempt
+        if options.stress is not None:
+            self._try = StressRun(self, options.stress).run
+        elif options.sampling is not None:
+            from mluops_gtest.running.timing import TimedRun  # late, as all that times
 
-    def execute(self, case: Case, operator: Operator | None) -> CaseResult:
-        """The verdict on one case; never raises for what the case or the backend does."""
-        return run_with_retries(lambda: with_fingerprint(self._undisturbed(case, operator)), self.options.reruns)
+            self._try = TimedRun(self, options.sampling).run
 
-    def _undisturbed(self, case: Case, operator: Operator | None) -> CaseResult:
+    def run(self, planned: PlannedCase) -> CaseResult:
+        """The verdict on a planned case; LostDeviceError where its backend can no longer be called."""
+        assert self.source is not None, "planned cases come from somewhere"
         try:
-            return undisturbed([self.caller], lambda: self._timed(case, operator))
-        except DisturbedError as error:
-            return disturbed(case, error)
+            case = self.source.load(planned.id)
+        except Exception as error:
+            return not_loaded(CaseResult(planned.id, planned.operator, planned.tags, Outcome.ERROR), error)
+        draft = draft_result(case)
+        with errors_become_result(draft) as held:  # content errors, shortages, our own bugs
+            before = self._last_case if self.caller.has_run else ""  # what it left may meet this case
+            start = self._confirmation.clock()
+            task = self.prepare(case, self.operators.get(case.operator), draft)
+            held.result = self.with_retries(task)
+            if held.result.outcome is not Outcome.SKIPPED:
+                self._last_case = case.id
+            if before and held.result.outcome is not Outcome.PASSED:  # alone in a fresh worker, then behind `before`
+                held.result = self._confirmation.confirm(self, task, held.result, before, start)
+            if self.caller.growth > LEAK_BYTES:  # again and again in a fresh worker
+                held.result = self._leaks.check(self, task, held.result)
+        return held.result
 
-    def _timed(self, case: Case, operator: Operator | None) -> CaseResult:
-        if self.options.sampling is None:
-            return self._first(case, operator)[0]
-        from mluops_gtest.running.timing import measure  # late, as all that times
+    def run_case(self, case: Case, operator: Operator | None) -> CaseResult:
+        """The verdict on a case that is loaded already; no other case is held against it."""
+        draft = draft_result(case)
+        with errors_become_result(draft) as held:
+            held.result = self.with_retries(self.prepare(case, operator, draft))
+        return held.result
 
-        result, timed = self.begin(case, operator)
-        if timed is None:
-            return result
-        (samples,) = measure([timed.call], self.options.sampling)
-        return timed.finish(samples)
+    def without_extras(self) -> "CaseRun":
+        """The same backend and times for a verdict alone: one try, nothing explained or saved."""
+        options = replace(self.options, reruns=0, stress=None, sampling=None, explain=False, arbitrate=None)
+        plain = CaseRun(self.caller, options)
+        plain.times = self.times
+        return plain
 
-    def begin(self, case: Case, operator: Operator | None) -> "tuple[CaseResult, TimedCase | None]":
-        """The verdict on one case, and the case ready to be timed where it computes and passed."""
-        from mluops_gtest.running.timing import TimedCase
-
-        result, task = self._first(case, operator)
-        return result, None if task is None else TimedCase(self, task, result)
-
-    def _first(self, case: Case, operator: Operator | None) -> tuple[CaseResult, Task | None]:
-        """The verdict on one case, and the task where it computes and passed."""
-        blank = _blank(case)
-        task = _told(blank, lambda: self._prepared(case, operator, blank))
-        if isinstance(task, CaseResult):
-            return task, None
-        result = _told(task.blank, lambda: on_every_side(self.options.sides, lambda side: self._repeated(task, side)))
-        if result.outcome is not Outcome.PASSED or not task.expectation.answer.computes:
-            return result, None
-        return result, task
-
-    def _prepared(self, case: Case, operator: Operator | None, blank: CaseResult) -> Task | CaseResult:
-        """The case ready to be called, or the result of one that will not be."""
+    def prepare(self, case: Case, operator: Operator | None, draft: CaseResult) -> Task:
+        """What is needed to call the case and to judge it; NotCalledError where it is not called."""
+        options = self.options
         if operator is None:
-            return replace(blank, causes=(cause.UnknownOperator(case.operator),))
-        refusal = self._unsupported(operator.name)
-        if refusal is not None:
-            return replace(blank, outcome=refusal[0], causes=(refusal[1],))
+            raise NotCalledError(replace(draft, causes=(cause.UnknownOperator(case.operator),)))
+        self._require_support(operator.name, draft)
         try:
-            expectation = self.options.expect(case, operator)
+            expectation = options.expect(case, operator)
         except UndefinedCallError as error:
             # In a declared case it is a mistake of the declaration.
-            if self.options.strict or case.declared:
+            if options.strict or case.declared:
                 raise
-            return replace(blank, causes=(cause.UndefinedCall(operator.name, error.why),))
-        expected = replace(blank, expected_status=expectation.answer.status)
-        if own := outputs_with_own_criteria(case, operator):
-            expected = replace(expected, info=replace(expected.info, own_criteria=own))
-        allowed = self._second_look(case, operator)
-        look = None if self.options.elementwise is False else allowed
-        arbitrate = self.options.arbitrate
-        if arbitrate is None:
-            return Task(case, operator, expectation, expected, look)
+            raise NotCalledError(replace(draft, causes=(cause.UndefinedCall(operator.name, error.why),))) from error
+        info = replace(draft.info, own_criteria=_outputs_with_own_criteria(case, operator))
+        draft = replace(draft, expected_status=expectation.answer.status, info=info)
+        check = None
+        if operator.bound is not None:
+            precision, decides = self.caller.precision, options.elementwise is True
+            check = ElementwiseCheck(
+                case, operator, precision, decides=decides, alone=options.bounds_alone, bounds=options.bounds
+            )
         # Late: an operator of which nothing is in dispute need not say what its elements are.
-        return Task(case, operator, expectation, expected, look, partial(arbitrate, operator.name), allowed)
-
-    def _second_look(self, case: Case, operator: Operator) -> SecondLook | None:
-        if operator.bound is None:
-            return None
-        decides, alone = self.options.elementwise is True, self.options.bounds_alone
-        return SecondLook(
-            case, operator, self.caller.precision, decides=decides, alone=alone, bounds=self.options.bounds
+        elements = None if options.arbitrate is None else partial(options.arbitrate, operator.name)
+        return Task(
+            case, operator, expectation, draft, None if options.elementwise is False else check, elements, check
         )
 
-    def _unsupported(self, operator: str) -> tuple[Outcome, cause.Cause] | None:
-        """Why the backend does not run that operator; None where it does. Asked once per operator."""
+    def _require_support(self, operator: str, draft: CaseResult) -> None:
+        """Refuse an operator that the backend does not have; it is asked once per operator."""
         if operator not in self._supported:
             try:
-                supported = self.caller.supports(operator)
-            except (LostDeviceError, DisturbedError):
+                for access in retry_if_interrupted(self.caller):
+                    with access:
+                        self._supported[operator] = self.caller.supports(operator)
+                        break
+            except (LostDeviceError, CallInterruptedError):
                 raise
             except Exception as error:
-                return Outcome.ERROR, cause.SupportsRaised(operator, type(error).__name__, str(error))
-            self._supported[operator] = supported
-        if self._supported[operator]:
-            return None
-        return Outcome.SKIPPED, cause.Unsupported(self.caller.name, operator)
+                raised = cause.SupportsRaised(operator, type(error).__name__, str(error))
+                raise NotCalledError(replace(draft, outcome=Outcome.ERROR, causes=(raised,))) from error
+        if not self._supported[operator]:
+            raise NotCalledError(replace(draft, causes=(cause.Unsupported(self.caller.name, operator),)))
 
-    def _repeated(self, task: Task, side: Side | None) -> CaseResult:
-        """Called from fresh poison as often as asked; the first call that does not pass decides."""
-        comparable = self.options.repeat > 1 and not task.operator.order_free and task.expectation.answer.computes
-        reproducibility = Reproducibility() if comparable else None
-        results = []
-        for _ in range(self.options.repeat):
-            result = self._once(task, side, reproducibility)
-            if result.outcome is not Outcome.PASSED:
-                return result
-            results.append(result)
-        return results[0]
+    def with_retries(self, task: Task) -> CaseResult:
+        """The verdict after at most --reruns further tries of a failure; it shows the first and lists all.
 
-    def _once(self, task: Task, side: Side | None, reproducibility: Reproducibility | None) -> CaseResult:
-        """One case: fill the buffers, call, check the memory, judge."""
-        run = GuardedCall(task.case, task.operator, task.expectation, self.caller, side)
-        reply = run.call(self.options.timeout)
-        self.times.backend += reply.seconds
-        return self.judged(task, run, reply, reproducibility)
+        A case that fails and passes is flaky: no retry ever makes it pass.
+        """
+        first = self._try(task)
+        if self.options.reruns == 0 or not first.outcome.may_become_flaky or first.content_error:
+            return first
+        tries = [Attempt(first.outcome, first.causes)]
+        while len(tries) <= self.options.reruns and tries[-1].outcome is not Outcome.PASSED:
+            again = self._try(task)
+            tries.append(Attempt(again.outcome, again.causes))
+        result = replace(first, attempts=tuple(tries))
+        if tries[-1].outcome is not Outcome.PASSED:
+            return result
+        causes = (cause.PassedAtTry(len(tries), first.outcome), *first.causes)
+        mark = fingerprint((Outcome.FLAKY.value, first.fingerprint))
+        return replace(result, outcome=Outcome.FLAKY, causes=causes, fingerprint=mark)
 
-    def judged(
-        self, task: Task, run: GuardedCall, reply: Reply, reproducibility: Reproducibility | None = None
-    ) -> CaseResult:
+    def attempt(self, task: Task) -> CaseResult:
+        """One try: called from fresh buffers on every guarded side, --repeat times; the first failure decides."""
+        options, results, first_outputs = self.options, list[CaseResult](), dict[str, bytes]()
+        with errors_become_result(task.draft) as held:
+            for access in retry_if_interrupted(self.caller):  # in a fresh worker, should its own be lost to others
+                with access:
+                    results.clear()
+                    for side, number in product(options.sides, range(options.repeat)):
+                        call = GuardedCall(task, self.caller, side)  # buffers filled, guarded, poisoned
+                        reply = call.run(options.timeout)  # float state and process state are put back behind it
+                        self.times.backend += reply.seconds
+                        result = self.judge(task, call, reply)  # memory, status, values; outputs still being written
+                        if options.repeat > 1 and not task.operator.order_free and task.expectation.answer.computes:
+                            first_outputs = call.snapshot() if number == 0 else first_outputs
+                            result = _hold_to_first(result, number, call, first_outputs)
+                        if result.outcome is not Outcome.PASSED:
+                            return with_fingerprint(_with_side(result, side))
+                        results.append(result)
+                    return results[0]
+        return held.result
+
+    def judge(self, task: Task, call: GuardedCall, reply: Reply) -> CaseResult:
         """The verdict on a call; `--save-outputs` copies the outputs before their buffers are reused."""
         start = time.perf_counter()
-        options = self.options
-
-        def judge(explain: bool) -> CaseResult:
-            # Nobody arbitrates where only the readings are compared.
-            asked = task if explain == options.explain else replace(task, elements=None)
-            bitwise, is_reference = options.bitwise, self.caller.is_reference
-            return verdict(asked, run, reply, bitwise=bitwise, is_reference=is_reference, explain=explain)
-
-        look = judged_at_rest if reply.busy else judged_twice_where_wrong
-        result = look(self.caller, run, judge, explain=options.explain)
+        result = self._judge_at_rest(task, call, reply) if reply.busy else self._judge_twice_if_wrong(task, call, reply)
         if result.outcome is Outcome.MEMORY:
-            # Who knows what else of its process it has written to: no later case shall meet that.
+            # Nobody knows what else of its process it has written to: no later case shall meet that.
             self.caller.settle(give_up=True)
-        if reproducibility is not None:
-            result = reproducibility.held(result, run.snapshot)
         self.times.compare += time.perf_counter() - start
-        if self._keep is not None and reply.status is not None and task.expectation.answer.computes:
-            self._keep(CaseOutputs(task.case, task.operator, task.expectation, result, run.outputs, reply.scalars))
+        if self.save_outputs is not None and reply.status is not None and task.expectation.answer.computes:
+            self.save_outputs(
+                CaseOutputs(task.case, task.operator, task.expectation, result, call.outputs, reply.scalars)
+            )
         return result
 
+    def _judge_once(self, task: Task, call: GuardedCall, reply: Reply, *, explain: bool) -> CaseResult:
+        # Nobody arbitrates where only the readings are compared.
+        task = task if explain == self.options.explain else replace(task, elements=None)
+        return judge(
+            task,
+            call,
+            reply,
+            bitwise=self.options.bitwise,
+            is_reference=self.caller.is_reference,
+            explain=explain,
+        )
 
-def _told(blank: CaseResult, make: Callable[[], T]) -> T | CaseResult:
-    """What `make` gives; a broken case or a bug of ours is the result of the case, and the run goes on."""
+    def _judge_at_rest(self, task: Task, call: GuardedCall, reply: Reply) -> CaseResult:
+        """The verdict while the worker is stopped; then it goes on, and outputs that change are the call's fault."""
+        with self.caller.stopped():
+            result = self._judge_once(task, call, reply, explain=self.options.explain)
+            before = {name: array.tobytes() for name, array in call.outputs.items()}
+        effects = tuple(f"{what}; its worker was replaced" for what in self.caller.settle())
+        result = replace(result, notes=(*result.notes, *effects))
+        changed = next((name for name, array in call.outputs.items() if array.tobytes() != before[name]), None)
+        return result if changed is None else self._still_written(result, changed)
+
+    def _judge_twice_if_wrong(self, task: Task, call: GuardedCall, reply: Reply) -> CaseResult:
+        """The verdict; outputs that fail are read once more, and those that differ by then were not finished."""
+        try:
+            result = self._judge_once(task, call, reply, explain=self.options.explain)
+        except MemoryError:
+            raise
+        except Exception:
+            # Numbers that change while they are looked at make any computation fail; a mistake of ours fails again.
+            return self._still_written(self._judge_at_rest(task, call, reply), next(iter(call.outputs), ""))
+        if result.outcome is not Outcome.FAILED or not result.readings:
+            return result
+        readings = self._judge_once(task, call, reply, explain=False).readings
+        again = {(one.output, one.criterion): repr(one.value) for one in readings}
+        for one in result.readings:
+            if again.get((one.output, one.criterion), repr(one.value)) != repr(one.value):
+                return self._still_written(result, one.output)
+        return result
+
+    def _still_written(self, result: CaseResult, output: str) -> CaseResult:
+        """Figures and explanations of such outputs are those of one moment."""
+        self.caller.settle(give_up=True)
+        causes = (cause.StillWritten(output),)
+        return with_fingerprint(replace(result, outcome=Outcome.FAILED, causes=causes, explained=(), worst=None))
+
+
+@dataclass(slots=True)
+class HeldResult:
+    """The result of a case as far as it is known."""
+
+    result: CaseResult
+
+
+@contextlib.contextmanager
+def errors_become_result(draft: CaseResult) -> Iterator[HeldResult]:
+    """Let a broken case, a lost worker or a bug of ours be the result of the case, so that the run goes on."""
+    held = HeldResult(draft)
     try:
-        return make()
-    except ContentError as error:
-        return replace(blank, outcome=Outcome.ERROR, causes=(cause.ContentError(str(error)),), content_error=True)
-    except (LostDeviceError, DisturbedError):
+        yield held
+    except LostDeviceError:
         raise
+    except NotCalledError as error:
+        held.result = with_fingerprint(error.result)
+    except CallInterruptedError as error:
+        # Whenever it ran, although it ran alone. Fingerprints do not count what was expected of such a case.
+        crashed = {"outcome": Outcome.CRASHED, "expected_status": None, "compared": True}
+        held.result = with_fingerprint(replace(draft, causes=(error.cause,), **crashed))
+    except ContentError as error:
+        broken = replace(draft, outcome=Outcome.ERROR, causes=(cause.ContentError(str(error)),), content_error=True)
+        held.result = with_fingerprint(broken)
     except Exception as error:
         # Neither the case's nor the backend's: those are dealt with where they are asked.
-        return not_judged(blank, error)
+        held.result = with_fingerprint(not_judged(draft, error))
 
 
-def _blank(case: Case) -> CaseResult:
-    return CaseResult(case.id, case.operator, case.tags, Outcome.SKIPPED, notes=case.notes, info=case_info(case))
+def retry_if_interrupted(*callers: Caller) -> Iterator[contextlib.AbstractContextManager[None]]:
+    """Exclusive accesses to the callers until one is not cut short from outside; the third raises what cuts it short.
+
+    After the first of them no other case runs beside it: what interrupts it then is its own doing.
+    """
+    for number in range(1, _MAX_INTERRUPTIONS + 1):
+        yield _exclusive_access(callers, alone=number > 1, is_last=number == _MAX_INTERRUPTIONS)
 
 
-def disturbed(case: Case, error: DisturbedError) -> CaseResult:
-    """The outcome of a case that was cut short whenever it ran, although it ran alone."""
-    return replace(_blank(case), outcome=Outcome.CRASHED, causes=(error.cause,), compared=True)
+@contextlib.contextmanager
+def _exclusive_access(callers: tuple[Caller, ...], *, alone: bool, is_last: bool) -> Iterator[None]:
+    try:
+        with contextlib.ExitStack() as stack:
+            for caller in callers:
+                stack.enter_context(caller.exclusive_access(alone=alone))
+            yield
+    except CallInterruptedError:
+        if is_last:
+            raise
+
+
+def draft_result(case: Case) -> CaseResult:
+    """What is known of the result before the case is called."""
+    return CaseResult(case.id, case.operator, case.tags, Outcome.SKIPPED, notes=case.notes, info=CaseInfo.of(case))
+
+
+def _outputs_with_own_criteria(case: Case, operator: Operator) -> tuple[str, ...]:
+    """The float outputs for which the case names other criteria than the operator's."""
+    return tuple(
+        tensor.id
+        for tensor, criteria in zip(case.outputs, case.criteria, strict=True)
+        if criteria
+        and not tensor.desc.dtype.is_integer
+        and criteria != operator.output(tensor.id).criteria.get(tensor.desc.dtype)
+    )
+
+
+def _hold_to_first(result: CaseResult, number: int, call: GuardedCall, first: Mapping[str, bytes]) -> CaseResult:
+    """The result, failed where outputs differ from those of the first call, bit for bit."""
+    if result.outcome is not Outcome.PASSED or number == 0:
+        return result
+    now = call.snapshot()
+    changed = tuple(name for name in first if first[name] != now[name])
+    if not changed:
+        return result
+    return replace(result, outcome=Outcome.FAILED, causes=(cause.NotReproducible(number + 1, changed),))
+
+
+def _with_side(result: CaseResult, side: Side | None) -> CaseResult:
+    """The result with the side on which its buffers were guarded by pages."""
+    if side is None or not result.outcome.blocks:
+        return result
+    return replace(result, notes=(*result.notes, f"with an inaccessible page {side.value} every buffer"))

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 from msgspec import field
 from msgspec.structs import asdict, replace
 
-from mluops_gtest.backends.registry import can_be_debugged, runs_inline
+from mluops_gtest.backends.registry import can_be_debugged, is_in_process
 from mluops_gtest.base.errors import UsageError, repr_short
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.base.typed_files import Source, convert
@@ -136,7 +136,7 @@ class RunRequest(Value):
     @property
     def isolated(self) -> bool:
         """Run in worker processes: if asked to, or by default for everything that is not built in."""
-        return not runs_inline(self.backend) if self.isolate is None else self.isolate
+        return not is_in_process(self.backend) if self.isolate is None else self.isolate
 
     @property
     def lanes(self) -> tuple[int | None, ...]:

@@ -1,11 +1,4 @@
-"""Where the results of a run are while it lasts, so that the run itself need not hold them.
-
-How much explanations may take in the files of a run; what is over keeps its cause and loses what illustrates it.
-
-Cases side by side: each lane takes the next case when it is free; a lane that loses its device gives it back.
-
-A whole run: every planned case gets a result, events tell what happens.
-"""
+"""A whole run: a scheduler hands planned cases to worker slots, every case gets a result, events tell what happens."""
 
 import datetime
 import queue
@@ -14,7 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 from msgspec import field
@@ -22,7 +15,7 @@ from msgspec.structs import replace
 
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.core import cause
-from mluops_gtest.core.case import Case, CaseSource
+from mluops_gtest.core.case import CaseSource
 from mluops_gtest.core.cause import Cause
 from mluops_gtest.core.explanation import Explanation
 from mluops_gtest.core.operator import Operator
@@ -39,19 +32,129 @@ from mluops_gtest.core.report import (
 )
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.judging.fingerprint import with_fingerprint
-from mluops_gtest.judging.verdict import not_judged, not_loaded
-from mluops_gtest.running.caller import Caller, LostDeviceError, ThreadsCaller
-from mluops_gtest.running.case_run import Executor, Options
-from mluops_gtest.running.confirming import Confirming
-from mluops_gtest.running.outputs import OutputKeeper
-from mluops_gtest.running.stress import LeakWatch, calls_to_show
+from mluops_gtest.results.saved_outputs import OutputListener
+from mluops_gtest.running.caller import Caller, LostDeviceError
+from mluops_gtest.running.case_run import CaseRun, Options, PlannedCase
+from mluops_gtest.running.repetition import Confirmation, LeakWatch, calls_to_show
 
-if TYPE_CHECKING:
-    from mluops_gtest.running.stress import StressedExecutor
+T = TypeVar("T")
+R = TypeVar("R")
+T_contra = TypeVar("T_contra", contravariant=True)
+R_co = TypeVar("R_co", covariant=True)
+
+
+class WorkerSlot(Protocol[T_contra, R_co]):
+    """What runs cases one after the other."""
+
+    def run(self, planned: T_contra) -> R_co:
+        """Run the case; LostDeviceError ends the slot."""
+
+
+class SchedulerProtocol(Protocol[T_contra, R_co]):
+    """What runs cases and tells of each: slots of this machine, or a cluster."""
+
+    @property
+    def lost(self) -> Cause | None:
+        """Why nothing can be run any more, once that is so."""
+
+    @property
+    def interrupted(self) -> bool:
+        """It ended before its time, and somebody may go on with it."""
+
+    def run(self, cases: Iterable[T_contra]) -> Iterator[R_co]:
+        """What becomes of every case; each is asked for when somebody can run it."""
+
+    def stop(self) -> None:
+        """Begin no further case."""
+
+
+class Scheduler(Generic[T, R]):
+    """Gives the next case to whichever slot is free; a slot that loses its device gives its case back."""
+
+    def __init__(self, slots: Sequence[WorkerSlot[T, R]]) -> None:
+        self._slots = slots
+        self._cases: Iterator[T] = iter(())
+        self._returned: deque[T] = deque()
+        self._running = 0
+        self._stopped = False
+        self._changed = threading.Condition()
+        # Why no slot is left, once that is so.
+        self.lost: Cause | None = None
+        self.interrupted = False
+
+    def stop(self) -> None:
+        """Take no further case."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+
+    def run(self, cases: Iterable[T]) -> Iterator[T | R]:
+        """Each case when it begins, and what comes of it; a case is asked for when a slot is free, by one at a time."""
+        self._cases = iter(cases)
+        if len(self._slots) == 1:
+            # One slot needs no thread, and an interrupt arrives where the work is.
+            yield from self._work(self._slots[0])
+            return
+        events: queue.SimpleQueue[T | R | BaseException | None] = queue.SimpleQueue()
+        for slot in self._slots:
+            threading.Thread(target=self._work_in_thread, args=(slot, events), daemon=True).start()
+        running = len(self._slots)
+        while running:
+            event = events.get()
+            if event is None:
+                running -= 1
+            elif isinstance(event, BaseException):
+                self.stop()
+                raise event
+            else:
+                yield event
+
+    def _work_in_thread(
+        self, slot: WorkerSlot[T, R], events: "queue.SimpleQueue[T | R | BaseException | None]"
+    ) -> None:
+        try:
+            for event in self._work(slot):
+                events.put(event)
+        except BaseException as error:
+            events.put(error)
+        finally:
+            events.put(None)
+
+    def _work(self, slot: WorkerSlot[T, R]) -> Iterator[T | R]:
+        while (planned := self._next_case()) is not None:
+            yield planned
+            try:
+                yield slot.run(planned)
+            except LostDeviceError as error:
+                self._finish(lost=(planned, error.cause))
+                return
+            self._finish()
+
+    def _next_case(self) -> T | None:
+        """The next case; while another slot may still give one back, wait for it."""
+        with self._changed:
+            while not self._stopped:
+                planned = self._returned.popleft() if self._returned else next(self._cases, None)
+                if planned is not None:
+                    self._running += 1
+                    return planned
+                if not self._running:
+                    return None
+                self._changed.wait()
+            return None
+
+    def _finish(self, lost: tuple[T, Cause] | None = None) -> None:
+        """One case less is running; one whose device is `lost` waits for another slot."""
+        with self._changed:
+            self._running -= 1
+            if lost is not None:
+                self._returned.appendleft(lost[0])
+                self.lost = lost[1]
+            self._changed.notify_all()
 
 
 class ResultStore(Protocol):
-    """Keeps the results of a run: a listener from which they come back."""
+    """Keeps the results of a run: a listener from which they come back, so that the run itself need not hold them."""
 
     def __call__(self, event: Event) -> None:
         """Keep the result of a case that has finished."""
@@ -89,183 +192,52 @@ class ResultsInMemory:
         return tuple(self._results[case] for case in cases)
 
 
-_MAX_CASE: Final = 16 << 10
-_MAX_RUN: Final = 50 << 20
+class ExplanationSizeLimit:
+    """What explanations may take in the files of a run; what is over keeps its cause and loses what illustrates it."""
 
-
-class ExplanationRoom:
-    """The room that is left in one run."""
-
-    def __init__(self, of_run: int = _MAX_RUN, of_case: int = _MAX_CASE) -> None:
+    def __init__(self, of_run: int = 50 << 20, of_case: int = 16 << 10) -> None:
         self._left, self._of_case = of_run, of_case
 
-    def kept(self, result: CaseResult) -> CaseResult:
+    def apply(self, result: CaseResult) -> CaseResult:
         """The result with as much of its explanations as there is room for."""
-        kept = result.explained
-        if not kept:
+        explained = result.explained
+        if not explained:
             return result
-        for less in (_without_samples, _without_map, _told_alone, _first_output, _nothing):
-            if _size(kept) <= min(self._of_case, self._left):
+        for shorten in (_drop_samples, _drop_map, _keep_best_fit, _keep_first_output, _drop_all):
+            if _size(explained) <= min(self._of_case, self._left):
                 break
-            kept = less(kept)
-        self._left -= _size(kept)
-        return replace(result, explained=kept)
+            explained = shorten(explained)
+        self._left -= _size(explained)
+        return replace(result, explained=explained)
 
 
-def _size(explained: tuple[Explanation, ...]) -> int:
+Explanations = tuple[Explanation, ...]
+
+
+def _size(explained: Explanations) -> int:
     return len(msgspec.json.encode(explained)) if explained else 0
 
 
-def _without_samples(explained: tuple[Explanation, ...]) -> tuple[Explanation, ...]:
-    return tuple(msgspec.structs.replace(one, samples=()) for one in explained)
+def _drop_samples(explained: Explanations) -> Explanations:
+    return tuple(replace(one, samples=()) for one in explained)
 
 
-def _without_map(explained: tuple[Explanation, ...]) -> tuple[Explanation, ...]:
-    return tuple(msgspec.structs.replace(one, map=None) for one in explained)
+def _drop_map(explained: Explanations) -> Explanations:
+    return tuple(replace(one, map=None) for one in explained)
 
 
-def _told_alone(explained: tuple[Explanation, ...]) -> tuple[Explanation, ...]:
+def _keep_best_fit(explained: Explanations) -> Explanations:
     """Without the laws and sets that hold besides what is told."""
-    return tuple(
-        msgspec.structs.replace(one, fitted=(msgspec.structs.replace(one.best_fit, also=()),)) for one in explained
-    )
+    return tuple(replace(one, fitted=(replace(one.best_fit, also=()),)) for one in explained)
 
 
-def _first_output(explained: tuple[Explanation, ...]) -> tuple[Explanation, ...]:
+def _keep_first_output(explained: Explanations) -> Explanations:
     return explained[:1]
 
 
-def _nothing(explained: tuple[Explanation, ...]) -> tuple[Explanation, ...]:  # noqa: ARG001
+def _drop_all(explained: Explanations) -> Explanations:  # noqa: ARG001
     """The causes of the result say what is wrong without it."""
     return ()
-
-
-T = TypeVar("T")
-E = TypeVar("E")
-T_contra = TypeVar("T_contra", contravariant=True)
-E_co = TypeVar("E_co", covariant=True)
-
-
-class PlannedCase(Value):
-    """A case to run, known before it is loaded."""
-
-    id: str
-    operator: str
-    tags: tuple[str, ...]
-
-
-class Lane(Protocol[T_contra, E_co]):
-    """What runs cases one after the other."""
-
-    def start(self, planned: T_contra) -> E_co:
-        """Say which case comes next."""
-
-    def run(self, planned: T_contra) -> E_co:
-        """Run it; LostDeviceError ends the lane."""
-
-
-class AnyLanes(Protocol[T_contra, E_co]):
-    """What runs cases and tells of each: lanes of this machine, or a cluster."""
-
-    @property
-    def lost(self) -> Cause | None:
-        """Why nothing can be run any more, once that is so."""
-
-    @property
-    def interrupted(self) -> bool:
-        """It ended before its time, and somebody may go on with it."""
-
-    def run(self, cases: Iterable[T_contra]) -> Iterator[E_co]:
-        """The events of every case; each is asked for when somebody can run it."""
-
-    def stop(self) -> None:
-        """Begin no further case."""
-
-
-class Lanes(Generic[T, E]):
-    """Runs cases on one or more lanes and yields their events in the caller's thread."""
-
-    def __init__(self, lanes: Sequence[Lane[T, E]]) -> None:
-        self._lanes = lanes
-        self._cases: Iterator[T] = iter(())
-        self._given_back: deque[T] = deque()
-        self._in_hand = 0
-        self._stopped = False
-        self._changed = threading.Condition()
-        # Why no lane is left, once that is so.
-        self.lost: Cause | None = None
-        self.interrupted = False
-
-    def stop(self) -> None:
-        """Take no further case."""
-        with self._changed:
-            self._stopped = True
-            self._changed.notify_all()
-
-    def run(self, cases: Iterable[T]) -> Iterator[E]:
-        """The events of every case that is taken; each is asked for when a lane is free, by one lane at a time."""
-        self._cases = iter(cases)
-        if len(self._lanes) == 1:
-            # One lane needs no thread, and an interrupt arrives where the work is.
-            yield from self._work(self._lanes[0])
-            return
-        events: queue.SimpleQueue[E | BaseException | None] = queue.SimpleQueue()
-        for lane in self._lanes:
-            threading.Thread(target=self._work_aside, args=(lane, events), daemon=True).start()
-        running = len(self._lanes)
-        while running:
-            event = events.get()
-            if event is None:
-                running -= 1
-            elif isinstance(event, BaseException):
-                self.stop()
-                raise event
-            else:
-                yield event
-
-    def _work_aside(self, lane: Lane[T, E], events: "queue.SimpleQueue[E | BaseException | None]") -> None:
-        try:
-            for event in self._work(lane):
-                events.put(event)
-        except BaseException as error:
-            events.put(error)
-        finally:
-            events.put(None)
-
-    def _work(self, lane: Lane[T, E]) -> Iterator[E]:
-        while (planned := self._take()) is not None:
-            yield lane.start(planned)
-            try:
-                yield lane.run(planned)
-            except LostDeviceError as error:
-                self._put_back(planned, error.cause)
-                return
-            self._finished()
-
-    def _take(self) -> T | None:
-        """The next case; while another lane may still give one back, wait for it."""
-        with self._changed:
-            while not self._stopped:
-                planned = self._given_back.popleft() if self._given_back else next(self._cases, None)
-                if planned is not None:
-                    self._in_hand += 1
-                    return planned
-                if not self._in_hand:
-                    return None
-                self._changed.wait()
-            return None
-
-    def _put_back(self, planned: T, why: Cause) -> None:
-        with self._changed:
-            self._given_back.appendleft(planned)
-            self.lost = why
-            self._in_hand -= 1
-            self._changed.notify_all()
-
-    def _finished(self) -> None:
-        with self._changed:
-            self._in_hand -= 1
-            self._changed.notify_all()
 
 
 class RunContext(Value):
@@ -296,26 +268,26 @@ def run(
     options: Options,
     listeners: Sequence[Listener],
     store: ResultStore | None = None,
-    keep: OutputKeeper | None = None,
+    save_outputs: OutputListener | None = None,
 ) -> RunReport:
-    """Run every planned case without a result in the store, side by side on the callers; `keep` may save outputs."""
-    executors = [executor_of(caller, options, keep) for caller in callers]
-    shared = LeakWatch(), Confirming()
-    lanes: Lanes[PlannedCase, Event] = Lanes([CaseLane(one, operators, source, context, *shared) for one in executors])
+    """Run every planned case without a result in the store, side by side on the callers."""
+    shared = Confirmation(), LeakWatch()
+    slots = [CaseRun(caller, options, save_outputs, source, operators, *shared) for caller in callers]
 
     def timing() -> dict[str, float]:
         return {
-            "backend": sum(executor.times.backend for executor in executors),
-            "compare": sum(executor.times.compare for executor in executors),
+            "backend": sum(slot.times.backend for slot in slots),
+            "compare": sum(slot.times.compare for slot in slots),
         }
 
-    return run_lanes(plan, callers[0].name, lanes, operators, context, options, listeners, timing, store)
+    scheduler = Scheduler(slots)
+    return run_cases(plan, callers[0].name, scheduler, operators, context, options, listeners, timing, store)
 
 
-def run_lanes(
+def run_cases(
     plan: Sequence[PlannedCase],
     backend: str,
-    lanes: AnyLanes[PlannedCase, Event],
+    scheduler: SchedulerProtocol[PlannedCase, PlannedCase | CaseResult | Event],
     operators: Mapping[str, Operator],
     context: RunContext,
     options: Options,
@@ -328,15 +300,15 @@ def run_lanes(
     Cases that are not reached are not_run, and an interrupt still gives a report.
     """
     store = ResultsInMemory() if store is None else store
-    told: tuple[Listener, ...] = (store, *listeners)
+    everybody: tuple[Listener, ...] = (store, *listeners)
 
     def tell(event: Event) -> None:
-        for listener in told:
+        for listener in everybody:
             listener(event)
 
-    room, explained = ExplanationRoom(), set()
+    size_limit, explained = ExplanationSizeLimit(), set()
     for result in store:
-        room.kept(result)
+        size_limit.apply(result)
         if result.explained:
             explained.add(result.operator)
     todo = [planned for planned in plan if planned.id not in store]
@@ -345,20 +317,23 @@ def run_lanes(
     tell(RunStarted(backend, len(todo)))
     interrupted = False
     try:
-        for event in _events(lanes, todo, options, room, context):
+        for news in scheduler.run(todo):
+            event = _event_of(news, context, size_limit)
             if isinstance(event, CaseFinished) and event.result.explained:
                 explained.add(event.result.operator)
             tell(event)
+            if options.stop_at_first and isinstance(event, CaseFinished) and event.result.outcome.blocks:
+                scheduler.stop()
     except KeyboardInterrupt:
         interrupted = True
-        lanes.stop()
+        scheduler.stop()
     except BaseException:
         # A listener that can no longer keep results, say: nothing more is begun, and the callers' owner closes them.
-        lanes.stop()
+        scheduler.stop()
         raise
     for planned in todo:
         if planned.id not in store:
-            why = cause.Interrupted() if interrupted else lanes.lost or cause.StoppedAtFailure()
+            why = cause.Interrupted() if interrupted else scheduler.lost or cause.StoppedAtFailure()
             not_run = CaseResult(planned.id, planned.operator, planned.tags, Outcome.NOT_RUN, causes=(why,))
             tell(CaseFinished(with_commands(with_fingerprint(not_run), context)))
     report = RunReport(
@@ -370,7 +345,7 @@ def run_lanes(
         seconds=time.perf_counter() - begin,
         results=store.in_order(planned.id for planned in plan),
         timing=timing(),
-        interrupted=interrupted or lanes.interrupted,
+        interrupted=interrupted or scheduler.interrupted,
         labels=context.labels,
         shapes=shapes_of(operators, explained),
     )
@@ -378,65 +353,13 @@ def run_lanes(
     return report
 
 
-def executor_of(caller: Caller, options: Options, keep: OutputKeeper | None = None) -> "Executor | StressedExecutor":
-    """What runs cases through one caller in the way that the options ask for."""
-    if options.stress is None:
-        return Executor(caller, options, keep)
-    from mluops_gtest.running.stress import StressedExecutor
-
-    assert isinstance(caller, ThreadsCaller), "cases under stress run in worker processes"
-    return StressedExecutor(caller, options, options.stress, keep)
-
-
-def _events(
-    lanes: AnyLanes[PlannedCase, Event],
-    todo: Sequence[PlannedCase],
-    options: Options,
-    room: ExplanationRoom,
-    context: RunContext,
-) -> Iterator[Event]:
-    for event in lanes.run(todo):
-        if isinstance(event, CaseFinished):
-            yield CaseFinished(with_commands(room.kept(event.result), context))
-        else:
-            yield event
-        if options.stop_at_first and isinstance(event, CaseFinished) and event.result.outcome.blocks:
-            lanes.stop()
-
-
-class CaseLane(Value):
-    """One caller's way through the cases."""
-
-    executor: "Executor | StressedExecutor"
-    operators: Mapping[str, Operator]
-    source: CaseSource
-    context: RunContext
-    leaks: LeakWatch
-    confirming: Confirming
-
-    def start(self, planned: PlannedCase) -> Event:
-        return CaseStarted(planned.id)
-
-    def run(self, planned: PlannedCase) -> CaseFinished:
-        """Load the case and give its verdict."""
-        try:
-            case = self.source.load(planned.id)
-        except Exception as error:
-            result = not_loaded(planned.id, planned.operator, planned.tags, error)
-        else:
-            result = self._executed(planned, case)
-        return CaseFinished(result)
-
-    def _executed(self, planned: PlannedCase, case: Case) -> CaseResult:
-        operator = self.operators.get(case.operator)
-        try:
-            result = self.confirming.executed(self.executor, case, self.source, self.operators)
-            return self.leaks.checked(self.executor, case, operator, result)
-        except LostDeviceError:
-            raise
-        except Exception as error:
-            blank = CaseResult(planned.id, planned.operator, planned.tags, Outcome.ERROR)
-            return with_fingerprint(not_judged(blank, error))
+def _event_of(news: PlannedCase | CaseResult | Event, context: RunContext, size_limit: ExplanationSizeLimit) -> Event:
+    """What listeners hear of a case that begins, of its result, and of what else a scheduler tells."""
+    if isinstance(news, PlannedCase):
+        return CaseStarted(news.id)
+    if isinstance(news, CaseResult):
+        return CaseFinished(with_commands(size_limit.apply(news), context))
+    return news
 
 
 def with_commands(result: CaseResult, context: RunContext) -> CaseResult:

@@ -1,8 +1,7 @@
-"""Calls timed again and again, side by side where backends are compared, until the medians are known well enough.
+"""Cases that passed, called again and again for their times until the medians are known well enough.
 
-A case that passed, called again and again on the same buffers for its times.
-
-The cases of a bench, each on all backends: judged as always, then timed in turn, sample by sample.
+`run --perf` times each case behind its attempt; a bench judges each case on all its backends, then samples
+them in turn.
 """
 
 import math
@@ -26,8 +25,8 @@ from mluops_gtest.core.result import CaseResult, Perf
 from mluops_gtest.judging.fingerprint import with_fingerprint
 from mluops_gtest.judging.verdict import not_loaded, traceback_of
 from mluops_gtest.results.statistics import TimedPair
-from mluops_gtest.running.caller import DisturbedError, Ending, LostDeviceError, Reply, undisturbed
-from mluops_gtest.running.case_run import Executor, disturbed
+from mluops_gtest.running.caller import CallInterruptedError, Ending, LostDeviceError, Reply
+from mluops_gtest.running.case_run import CaseRun, draft_result, errors_become_result, retry_if_interrupted
 from mluops_gtest.running.guarded_call import GuardedCall, Task
 
 _LINE_BYTES: Final = 64
@@ -161,55 +160,82 @@ def measure(
 
 
 class TimedCase:
-    """Calls on buffers that are made once; the verdict on the last of them stands."""
+    """A case that passed, called again and again on buffers that are made once; the verdict on the last call stands."""
 
-    def __init__(self, executor: "Executor", task: Task, passed: CaseResult) -> None:
-        self._executor, self._task, self._passed = executor, task, passed
-        self._run: GuardedCall | None = None
+    def __init__(self, case_run: CaseRun, task: Task, passed: CaseResult) -> None:
+        self._case_run, self._task, self._passed = case_run, task, passed
+        self._call: GuardedCall | None = None
         self._overhead_ns: int | None = None
         self._calls = 0
 
     def call(self) -> Reply:
         """One call from fresh poison; inputs and workspace are as the last call left them."""
+        timeout = self._case_run.options.timeout
+        self._calls += 1
         try:
-            reply = self._called(self._executor.options.timeout)
-        except (LostDeviceError, DisturbedError):
+            if self._call is None:
+                self._call = GuardedCall(self._task, self._case_run.caller)
+                reply = self._call.run(timeout)
+            else:
+                if self._calls == 2:
+                    # Warm by now, and long before the call whose outputs are judged.
+                    self._overhead_ns = self._call.overhead_ns(timeout)
+                reply = self._call.run_again(timeout)
+        except (LostDeviceError, CallInterruptedError):
             raise
         except Exception as error:
             raised = cause.Raised(type(error).__name__, str(error))
             return Reply(ended=Ending.ERROR, causes=(raised,), notes=(traceback_of(error),))
-        self._executor.times.backend += reply.seconds
+        self._case_run.times.backend += reply.seconds
         return reply
 
     def finish(self, samples: Samples) -> CaseResult:
         """The verdict on what the last call left, with the times where it is good."""
-        if self._run is None or samples.last is None:
+        if self._call is None or samples.last is None:
             return self._passed
-        blank = replace(
+        draft = replace(
             self._passed, outcome=Outcome.SKIPPED, notes=self._task.case.notes, readings=(), worst=None, profile=None
         )
-        result = with_fingerprint(self._executor.judged(replace(self._task, blank=blank), self._run, samples.last))
+        result = with_fingerprint(self._case_run.judge(replace(self._task, draft=draft), self._call, samples.last))
         if result.outcome is not Outcome.PASSED:
             return replace(result, causes=(cause.AfterTimedCalls(len(samples.interface_ns)), *result.causes))
-        perf = replace(samples.perf(self._run.workspace_bytes), overhead_ns=self._overhead_ns)
+        perf = replace(samples.perf(self._call.workspace_bytes), overhead_ns=self._overhead_ns)
         return replace(result, seconds=self._passed.seconds, perf=perf)
 
-    def _called(self, timeout: float | None) -> Reply:
-        self._calls += 1
-        if self._run is None:
-            self._run = GuardedCall(self._task.case, self._task.operator, self._task.expectation, self._executor.caller)
-            return self._run.call(timeout)
-        if self._calls == 2:
-            # Warm by now, and long before the call whose outputs are judged.
-            self._overhead_ns = self._run.overhead_ns(timeout)
-        return self._run.again(timeout)
+
+class TimedRun:
+    """`--perf`: attempts a case, then times it where it computes and passed."""
+
+    def __init__(self, case_run: CaseRun, sampling: Sampling) -> None:
+        self._case_run, self._sampling = case_run, sampling
+
+    def run(self, task: Task) -> CaseResult:
+        """The verdict on the case, with its times."""
+        result = self._case_run.attempt(task)
+        if result.outcome is not Outcome.PASSED or not task.expectation.answer.computes:
+            return result
+        with errors_become_result(task.draft) as held:
+            (held.result,) = _time_side_by_side([(self._case_run, task, result)], self._sampling)
+        return held.result
 
 
-def benched(
+def _time_side_by_side(
+    passed: Sequence[tuple[CaseRun, Task, CaseResult]], sampling: Sampling
+) -> tuple[CaseResult, ...]:
+    """The verdicts after sampling each of these in turn."""
+    for access in retry_if_interrupted(*(case_run.caller for case_run, _, _ in passed)):
+        with access:
+            cases = [TimedCase(*one) for one in passed]
+            measured = measure([case.call for case in cases], sampling)
+            return tuple(case.finish(samples) for case, samples in zip(cases, measured, strict=True))
+    raise AssertionError("the last access returns or raises")
+
+
+def bench_cases(
     ids: Sequence[str],
     source: CaseSource,
     operators: Mapping[str, Operator],
-    executors: Sequence[Executor],
+    case_runs: Sequence[CaseRun],
     sampling: Sampling,
 ) -> Iterator[TimedPair]:
     """Every case on both backends."""
@@ -217,29 +243,30 @@ def benched(
         try:
             case = source.load(case_id)
         except Exception as error:
-            yield TimedPair((not_loaded(case_id, "", (), error),) * len(executors))
+            yield TimedPair((not_loaded(CaseResult(case_id, "", (), Outcome.ERROR), error),) * len(case_runs))
             continue
-        yield TimedPair(bench_case(executors, case, operators.get(case.operator), sampling))
+        yield TimedPair(bench_case(case_runs, case, operators.get(case.operator), sampling))
 
 
 def bench_case(
-    executors: Sequence[Executor], case: Case, operator: Operator | None, sampling: Sampling
+    case_runs: Sequence[CaseRun], case: Case, operator: Operator | None, sampling: Sampling
 ) -> tuple[CaseResult, ...]:
-    """A result per executor; they have times only where every one of them computes and passes."""
+    """A result per backend; they have times only where every one of them computes and passes."""
+    results: list[CaseResult] = []
+    passed: list[tuple[CaseRun, Task, CaseResult]] = []
     try:
-        return undisturbed([one.caller for one in executors], lambda: _benched(executors, case, operator, sampling))
-    except DisturbedError as error:
-        return tuple(disturbed(case, error) for _ in executors)
+        for case_run in case_runs:
+            draft = draft_result(case)
+            with errors_become_result(draft) as held:
+                task = case_run.prepare(case, operator, draft)
+                held.result = case_run.attempt(task)
+                if held.result.outcome is Outcome.PASSED and task.expectation.answer.computes:
+                    passed.append((case_run, task, held.result))
+            results.append(held.result)
+        if len(passed) == len(case_runs):
+            with errors_become_result(draft_result(case)) as held:
+                return _time_side_by_side(passed, sampling)
+            return (held.result,) * len(case_runs)
     except LostDeviceError as error:
         raise BackendError(str(error)) from error
-
-
-def _benched(
-    executors: Sequence[Executor], case: Case, operator: Operator | None, sampling: Sampling
-) -> tuple[CaseResult, ...]:
-    begun = [executor.begin(case, operator) for executor in executors]
-    timed = [ready for _, ready in begun if ready is not None]
-    if len(timed) < len(begun):
-        return tuple(result for result, _ in begun)
-    measured = measure([ready.call for ready in timed], sampling)
-    return tuple(ready.finish(samples) for ready, samples in zip(timed, measured, strict=True))
+    return tuple(results)

@@ -16,7 +16,7 @@ from mluops_gtest.core.buffers import pattern_of
 from mluops_gtest.core.case import Case
 from mluops_gtest.core.operator import Operator
 from mluops_gtest.core.tensor import Array, DType, Tensor, WorkingPrecision
-from mluops_gtest.judging.elementwise_check import Expectation, SecondLook, expectation_of
+from mluops_gtest.judging.elementwise_check import ElementwiseCheck, Expectation, expectation_of
 from mluops_gtest.judging.verdict import judge_values
 
 # Of a block that is written twice, and of what a last partial tile has.
@@ -209,7 +209,7 @@ def judged_faults(case: Case, operator: Operator, wanted: Container[str] | None 
     expectation = expectation_of(case, operator)
     look = None
     if operator.bound is not None:
-        look = SecondLook(case, operator, WorkingPrecision(), decides=False)
+        look = ElementwiseCheck(case, operator, WorkingPrecision(), decides=False)
     for name in expectation.results:
         if wanted is not None and label(name, _OFF_BY_ONE) not in wanted:
             continue
@@ -227,7 +227,7 @@ def _of_output(
     operator: Operator,
     expectation: Expectation,
     tensor: Tensor,
-    look: SecondLook | None,
+    look: ElementwiseCheck | None,
     wanted: Container[str] | None,
 ) -> Iterator[JudgedFault]:
     spec, dtype = operator.output(tensor.id), tensor.desc.dtype
@@ -242,12 +242,12 @@ def _of_output(
             for one, criteria in zip(expectation.outputs, case.criteria, strict=True)
         ),
     )
-    untouched = untouched_output(right, dtype, spec.filling, expectation.kept.get(tensor.id), spec.preset)
+    untouched = untouched_output(right, dtype, spec.filling, expectation.preserved_rows.get(tensor.id), spec.preset)
     faults = [name for name in faults_of(dtype) if wanted is None or label(tensor.id, name) in wanted]
     for name, wrong in wrong_outputs(right, untouched, faults, dtype):
         buffer = _in_place(whole, wrong)
         no_scalars = replace(expectation, results={})
-        judgement = judge_values(alone, operator, no_scalars, {tensor.id: buffer}, {}, bitwise=False, look=look)
+        judgement = judge_values(alone, operator, no_scalars, {tensor.id: buffer}, {}, bitwise=False, elementwise=look)
         beyond = any(reading.beyond for reading in judgement.elements)
         yield JudgedFault(label(tensor.id, name), bool(judgement.failures), beyond)
 

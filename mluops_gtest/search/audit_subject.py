@@ -20,7 +20,7 @@ from mluops_gtest.core.result import CaseResult
 from mluops_gtest.core.tensor import DType, Layout, Precision, Tensor
 from mluops_gtest.judging.elementwise_check import Expectation, expectation_of
 from mluops_gtest.running.caller import InlineCaller
-from mluops_gtest.running.case_run import Executor, Options
+from mluops_gtest.running.case_run import CaseRun, Options
 
 
 class Problem(Value):
@@ -152,7 +152,7 @@ def judged(
     elementwise = None if each_element else False
     options = Options(elementwise=elementwise, explain=False, expect=_cached_expectation, bounds=cached_bounds)
     with np.errstate(all="ignore"):  # a wrong implementation may well overflow
-        return Executor(InlineCaller(Implementation(name, run, operator.name)), options).execute(case, operator)
+        return CaseRun(InlineCaller(Implementation(name, run, operator.name)), options).run_case(case, operator)
 
 
 _SHAPE = re.compile(r"\[((?:\[[^\[\]]*\]|[^\[\]])*)\](.*)", re.DOTALL)

@@ -18,7 +18,7 @@ from mluops_gtest.core.readings import format_headline
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.judging.groups import cause_groups
 from mluops_gtest.judging.verdict import not_loaded
-from mluops_gtest.running.run import AnyLanes, Lanes
+from mluops_gtest.running.run import Scheduler, SchedulerProtocol
 from mluops_gtest.search.corpus import CauseKey, Corpus, CorpusEntry, KnownCauses, Progress, cause_key
 from mluops_gtest.search.draws import Draws
 from mluops_gtest.search.fault_search import Coverage, Pairs
@@ -124,7 +124,8 @@ class Keeper:
         try:
             return self._corpus.load(job.file)
         except Exception as error:
-            return not_loaded(str(job.file), job.target.operator.name, (), error)
+            draft = CaseResult(str(job.file), job.target.operator.name, (), Outcome.ERROR)
+            return not_loaded(draft, error)
 
     def found(self, job: Job, case: Case, result: CaseResult) -> StoredFailure | None:
         """A draw that fails for a new cause, kept: whatever ends the search for a smaller one, it is not lost."""
@@ -182,7 +183,7 @@ _SAVED_EVERY: Final = 10.0
 class RunsCases(Protocol):
     """What runs a case and judges it."""
 
-    def execute(self, case: Case, operator: Operator | None) -> CaseResult: ...
+    def run_case(self, case: Case, operator: Operator | None) -> CaseResult: ...
 
 
 class Ran(Value):
@@ -216,36 +217,32 @@ class HuntReport:
     lost: Cause | None = None
 
 
-class _Lane(Value):
-    """One caller's way through the jobs."""
+class _FuzzSlot(Value):
+    """Runs jobs through one caller."""
 
     runner: RunsCases
     keeper: Keeper
-
-    def start(self, planned: Job) -> Job:
-        """The job itself: what is drawn needs no further words."""
-        return planned
 
     def run(self, planned: Job) -> Ran:
         """The verdict, and where the cause of a failure is new the smallest case that fails so, in its file."""
         operator, case = planned.target.operator, self.keeper.case_of(planned)
         if isinstance(case, CaseResult):
             return Ran(planned, case)
-        result = self.runner.execute(case, operator)
+        result = self.runner.run_case(case, operator)
         found = self.keeper.found(planned, case, result)
         if found is None or not found.can_shrink:
             return Ran(planned, result, None if found is None else found.as_drawn)
-        small = minimised(case, operator, planned.target.reductions, lambda one: self.runner.execute(one, operator))
+        small = minimised(case, operator, planned.target.reductions, lambda one: self.runner.run_case(one, operator))
         finding = self.keeper.smallest(found, small)
         if small.interrupted:
             raise KeyboardInterrupt
         return Ran(planned, result, finding)
 
 
-def lanes_here(runners: Sequence[RunsCases], corpus: Corpus) -> Lanes[Job, Job | Ran]:
-    """Lanes of this machine."""
+def local_scheduler(runners: Sequence[RunsCases], corpus: Corpus) -> Scheduler[Job, Ran]:
+    """What runs jobs on the worker slots of this machine."""
     keeper = Keeper(corpus)
-    return Lanes([_Lane(runner, keeper) for runner in runners])
+    return Scheduler([_FuzzSlot(runner, keeper) for runner in runners])
 
 
 class Hunt:
@@ -254,12 +251,12 @@ class Hunt:
     def __init__(
         self,
         targets: Sequence[FuzzedOperator],
-        lanes: AnyLanes[Job, Job | Ran],
+        scheduler: SchedulerProtocol[Job, Job | Ran],
         corpus: Corpus,
         tell: Callable[[Ran, HuntReport], None] = lambda _ran, _report: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._targets, self._lanes, self._corpus = targets, lanes, corpus
+        self._targets, self._scheduler, self._corpus = targets, scheduler, corpus
         self._tell, self._clock = tell, clock
         self._passing: dict[str, list[CaseResult]] = defaultdict(list)
         self._failing: dict[tuple[str, ...], list[CaseResult]] = defaultdict(list)
@@ -270,7 +267,7 @@ class Hunt:
         begin, saved = self._clock(), self._clock()
         end = None if seconds is None else begin + seconds
         try:
-            for event in self._lanes.run(self._jobs(cases, end)):
+            for event in self._scheduler.run(self._jobs(cases, end)):
                 if isinstance(event, Ran):
                     self._take(event)
                 self.report.seconds = self._clock() - begin
@@ -280,11 +277,11 @@ class Hunt:
         except KeyboardInterrupt:
             self.report.interrupted = True
         finally:
-            self._lanes.stop()
+            self._scheduler.stop()
             self._save()
         self.report.seconds = self._clock() - begin
-        self.report.lost = self._lanes.lost
-        self.report.interrupted = self.report.interrupted or self._lanes.interrupted
+        self.report.lost = self._scheduler.lost
+        self.report.interrupted = self.report.interrupted or self._scheduler.interrupted
         self._title()
         return self.report
 

@@ -14,14 +14,13 @@ from mluops_gtest.core.buffers import Side
 from mluops_gtest.core.case import Case
 from mluops_gtest.core.operator_parts import REDUCTIONS, SPACE
 from mluops_gtest.core.result import CaseResult
-from mluops_gtest.running.callers import open_callers
-from mluops_gtest.running.case_run import Options
+from mluops_gtest.results.saved_outputs import OutputListener
+from mluops_gtest.running.caller import open_callers
+from mluops_gtest.running.case_run import CaseRun, Options
 from mluops_gtest.running.options import RunRequest, Stress
-from mluops_gtest.running.outputs import OutputKeeper
-from mluops_gtest.running.run import executor_of
 from mluops_gtest.search.corpus import Corpus
 from mluops_gtest.search.draws import Draws
-from mluops_gtest.search.fuzz import FuzzedOperator, Hunt, HuntReport, Ran, is_failure, lanes_here
+from mluops_gtest.search.fuzz import FuzzedOperator, Hunt, HuntReport, Ran, is_failure, local_scheduler
 from mluops_gtest.search.minimise import Minimised, minimised
 
 FIRST_SEED: Final = 0
@@ -78,15 +77,15 @@ def hunt(
     targets = targets_of(request, session, corpus)
     options = hunt_options(request.run)
     with open_callers(request.run, session.catalogue) as callers:
-        runners = [executor_of(caller, options) for caller in callers]
+        runners = [CaseRun(caller, options) for caller in callers]
         begin(targets)
-        return Hunt(targets, lanes_here(runners, corpus), corpus, tell).run(request.cases, request.seconds)
+        return Hunt(targets, local_scheduler(runners, corpus), corpus, tell).run(request.cases, request.seconds)
 
 
 class HuntRunner:
     """The backend of a fuzz run, open for any number of calls that somebody else draws."""
 
-    def __init__(self, session: Session, request: RunRequest, keep: OutputKeeper | None = None) -> None:
+    def __init__(self, session: Session, request: RunRequest, keep: OutputListener | None = None) -> None:
         """`keep` sees the outputs of every call that answered and should have computed."""
         self._operators, self._request, self._catalogue = session.catalogue.operators, request, session.catalogue
         self._keep = keep
@@ -98,7 +97,7 @@ class HuntRunner:
     def __enter__(self) -> "HuntRunner":
         """Load the backend; an error says why that is impossible."""
         (caller,) = self._open.enter_context(open_callers(self._request, self._catalogue))
-        self._runner = executor_of(caller, hunt_options(self._request), self._keep)
+        self._runner = CaseRun(caller, hunt_options(self._request), self._keep)
         self.backend, self.version = caller.name, caller.version
         self.precision, self.is_reference = caller.precision, caller.is_reference
         return self
@@ -117,9 +116,9 @@ class HuntRunner:
         """The verdict on a call; on the smallest one that fails for the same cause if that is asked for, with it."""
         operator = self._operators[case.operator]
         if not smaller:
-            return self._runner.execute(case, operator), None
+            return self._runner.run_case(case, operator), None
         reductions = self._operators.part(operator.name, REDUCTIONS) or {}
-        small = minimised(case, operator, reductions, lambda one: self._runner.execute(one, operator))
+        small = minimised(case, operator, reductions, lambda one: self._runner.run_case(one, operator))
         return small.result, small
 
 

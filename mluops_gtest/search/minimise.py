@@ -21,7 +21,7 @@ from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.core.tensor import digest_tensors
 from mluops_gtest.running.caller import Caller
-from mluops_gtest.running.case_run import Executor, Options
+from mluops_gtest.running.case_run import CaseRun, Options
 from mluops_gtest.search import minimise_candidates as plain_values
 from mluops_gtest.search import minimise_candidates as refused_calls
 from mluops_gtest.search.minimise_candidates import LIMIT, Candidates, recipe_output_of
@@ -114,12 +114,12 @@ class Trials:
 
     def __init__(self, caller: Caller, options: Options, operator: Operator) -> None:
         self._caller, self._options, self._operator = caller, options, operator
-        self._executor = Executor(caller, replace(options, explain=False))
+        self._case_run = CaseRun(caller, replace(options, explain=False))
         self._slowest = 0.0
 
     def __call__(self, case: Case) -> CaseResult:
         """The verdict, without an explanation."""
-        result = self._executor.execute(case, self._operator)
+        result = self._case_run.run_case(case, self._operator)
         if result.outcome is Outcome.TIMED_OUT:
             self._hurry()
         else:
@@ -128,12 +128,12 @@ class Trials:
 
     def explained(self, case: Case) -> CaseResult:
         """The verdict with its explanation, and with all the time that a run gives."""
-        return Executor(self._caller, self._options).execute(case, self._operator)
+        return CaseRun(self._caller, self._options).run_case(case, self._operator)
 
     def _hurry(self) -> None:
         short = max(_SHORT_SECONDS, _TIMES_THE_SLOWEST * self._slowest)
         limit = short if self._options.timeout is None else min(short, self._options.timeout)
-        self._executor = Executor(self._caller, replace(self._executor.options, timeout=limit))
+        self._case_run = CaseRun(self._caller, replace(self._case_run.options, timeout=limit))
 
 
 T = TypeVar("T")

@@ -6,7 +6,7 @@ from mluops_gtest.catalog.selection import Session
 from mluops_gtest.core.call import Status
 from mluops_gtest.core.case import Query
 from mluops_gtest.running.caller import InlineCaller
-from mluops_gtest.running.case_run import Executor, Options
+from mluops_gtest.running.case_run import CaseRun, Options
 from mluops_gtest.running.options import RunRequest
 from mluops_gtest.search.audit_subject import Implementation
 from mluops_gtest.search.corpus import Corpus
@@ -24,7 +24,7 @@ def test_what_one_backend_gets_wrong_is_found_whatever_the_others_say(tmp_path: 
         return operator.early_answer(call) or Status.SUCCESS
 
     executors = {
-        name: Executor(InlineCaller(Implementation(name, run)), Options(elementwise=True, bounds_alone=True))
+        name: CaseRun(InlineCaller(Implementation(name, run)), Options(elementwise=True, bounds_alone=True))
         for name, run in (("right", operator.kernel), ("wrong", forgetful))
     }
     corpus = Corpus(tmp_path, session.catalogue.operators)

@@ -5,7 +5,7 @@ import pytest
 from mluops_gtest.core.binding import bind_values
 from mluops_gtest.core.explanation import TurnedZero
 from mluops_gtest.running.caller import BackendChoice, InlineCaller
-from mluops_gtest.running.case_run import Executor
+from mluops_gtest.running.case_run import CaseRun
 from tests.conftest import ROOT
 from tests.support.c_example import c_example
 from tests.support.headline_truth import Truth, kind_of, recorded
@@ -53,7 +53,7 @@ def test_a_half_kernel_is_told_by_its_mistake_and_not_by_its_rounding(catalogue)
             outputs[in_half.output][...] = in_half.values.reshape(outputs[in_half.output].shape)
             outputs[in_half.output][..., -1] = 0
 
-        result = Executor(InlineCaller(Spoiled({name: operator}, spoil)), runs.options).execute(case, operator)
+        result = CaseRun(InlineCaller(Spoiled({name: operator}, spoil)), runs.options).run_case(case, operator)
         laws += [one.law for one in result.explained if one.is_certain]
     assert laws == [TurnedZero()] * 4
 

@@ -20,7 +20,7 @@ from mluops_gtest.catalog.operators import load_operator
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.tensor import contiguous
 from mluops_gtest.running.caller import InlineCaller
-from mluops_gtest.running.case_run import Executor, Options
+from mluops_gtest.running.case_run import CaseRun, Options
 from mluops_gtest.search.audit_subject import Implementation
 from tests.conftest import ROOT
 from tests.support.examples import examples
@@ -204,7 +204,7 @@ def test_lost_bits_that_the_criterion_cannot_see_are_a_note_or_with_bitwise_a_fa
     (draft,) = (d for d in declared() if d.id == f"masked_col2im_forward/values_{values}_{dtype.value}")
     caller = InlineCaller(Implementation("normalises", partial(apply, Steps(values=normalised))))
     case = make_case(draft, OPERATOR)
-    plain, bitwise = (Executor(caller, Options(bitwise=asked)).execute(case, OPERATOR) for asked in (False, True))
+    plain, bitwise = (CaseRun(caller, Options(bitwise=asked)).run_case(case, OPERATOR) for asked in (False, True))
     assert plain.outcome is Outcome.PASSED
     assert any("bit for bit" in note for note in plain.notes), plain.notes
     assert bitwise.outcome is Outcome.FAILED

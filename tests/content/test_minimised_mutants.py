@@ -8,7 +8,7 @@ from mluops_gtest.core.binding import bind_values
 from mluops_gtest.core.operator_parts import REDUCTIONS
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.running.caller import InlineCaller
-from mluops_gtest.running.case_run import Executor, Options
+from mluops_gtest.running.case_run import CaseRun, Options
 from mluops_gtest.search.minimise import FailureCause
 from studies.minimise_mutants import CHOSEN, Wrong, case_of, minimised_on, mutant_of
 
@@ -39,15 +39,15 @@ def test_a_mistake_becomes_small(session, operator, name):
     known = session.catalogue.operators[operator]
     case = case_of(session, f"{operator}/{CHOSEN[operator][name]}")
     caller = InlineCaller(Wrong(mutant_of(session, operator, name), known))
-    executor = Executor(caller, Options(explain=False))
-    first = executor.execute(case, known)
+    executor = CaseRun(caller, Options(explain=False))
+    first = executor.run_case(case, known)
     found = minimised_on(session, caller, case)
     before, after = found.elements
     assert after <= before / 10
     assert found.calls <= 300
     assert found.finished
     # Asked again, it fails for the same cause, it is defined, and the right kernel passes it.
-    assert FailureCause.of(first).is_also_of(executor.execute(found.case, known))
+    assert FailureCause.of(first).is_also_of(executor.run_case(found.case, known))
     assert known.broken(bind_values(found.case, known)) is None
-    right = Executor(InlineCaller(NumpyBackend(session.catalogue.operators)), Options()).execute(found.case, known)
+    right = CaseRun(InlineCaller(NumpyBackend(session.catalogue.operators)), Options()).run_case(found.case, known)
     assert right.outcome is Outcome.PASSED, right.reason

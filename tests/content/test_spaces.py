@@ -9,7 +9,7 @@ from mluops_gtest.catalog.operators import load_operators
 from mluops_gtest.core.operator_parts import SPACE
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.running.caller import InlineCaller
-from mluops_gtest.running.case_run import Executor, Options
+from mluops_gtest.running.case_run import CaseRun, Options
 from mluops_gtest.search.audit_subject import Implementation
 from mluops_gtest.search.draws import Draws
 from mluops_gtest.search.mutants import can_be_written
@@ -28,12 +28,12 @@ def test_drawn_calls_are_answered_by_the_kernel_as_by_the_reference_and_contradi
     assert space is not None, "every operator can be fuzzed"
     draws = Draws(operator, space, SEED)
     options = Options(elementwise=True, bounds_alone=True)
-    executor = Executor(InlineCaller(Implementation(name, operator.kernel)), options)
+    executor = CaseRun(InlineCaller(Implementation(name, operator.kernel)), options)
     computed = 0
     with np.errstate(all="ignore"):
         drawn = [one for one in map(draws.draw, range(CASES)) if one is not None]
         for one in drawn:
-            result = executor.execute(one.case, operator)
+            result = executor.run_case(one.case, operator)
             computed += operator.computes(one.case.expect.status, one.case.expect.check)
             assert result.outcome is Outcome.PASSED, f"{one.case.id} {one.faults}: {result.reason}"
     assert len(drawn) > 0.9 * CASES, "few draws are passed over"

@@ -16,7 +16,7 @@ from mluops_gtest.core.explanation import AsIf, RoundedInputs
 from mluops_gtest.core.operator_parts import MUTANTS
 from mluops_gtest.core.readings import format_explanation
 from mluops_gtest.running.caller import InlineCaller
-from mluops_gtest.running.case_run import Executor, Options
+from mluops_gtest.running.case_run import CaseRun, Options
 from tests.support.planted_run import Spoiled
 from tests.support.predicted_by_law import rounded_call
 
@@ -356,8 +356,8 @@ def explained(catalogue, case, run, **options):
         run(operator, call)
 
     source = StoredCases(catalogue, (Selected(draft.id, draft.operator, draft.tags, draft=draft),))
-    executor = Executor(InlineCaller(Spoiled(catalogue.operators, spoil)), Options(**options))
-    return executor.execute(source.load(draft.id), operator)
+    executor = CaseRun(InlineCaller(Spoiled(catalogue.operators, spoil)), Options(**options))
+    return executor.run_case(source.load(draft.id), operator)
 
 
 def test_every_operator_suspects_something_and_all_of_it_is_tried(operators):

@@ -22,8 +22,8 @@ from mluops_gtest.cluster import dispatch, worker
 from mluops_gtest.cluster import dispatch as connecting
 from mluops_gtest.cluster.answers import WorkerDescription, encode
 from mluops_gtest.core.case import Query
-from mluops_gtest.running.confirming import UNCONFIRMED
 from mluops_gtest.running.options import RunRequest
+from mluops_gtest.running.repetition import UNCONFIRMED
 from tests.e2e.conftest import SUPPORT
 from tests.support import lying_workers
 from tests.support.dask_needed import needs_dask

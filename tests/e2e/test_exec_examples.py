@@ -13,7 +13,7 @@ from mluops_gtest.casefiles.writer import CallFolderWriter
 from mluops_gtest.catalog.selection import Selected
 from mluops_gtest.catalog.source import StoredCases
 from mluops_gtest.running.caller import InlineCaller
-from mluops_gtest.running.case_run import Executor, Options
+from mluops_gtest.running.case_run import CaseRun, Options
 from tests.conftest import ROOT
 from tests.support.native import needs_gcc
 
@@ -43,8 +43,8 @@ def outcomes(catalogue):
         drafts = [draft for draft in stored if takes(draft)]
         source = StoredCases(catalogue, tuple(Selected(d.id, d.operator, d.tags, draft=d) for d in drafts))
         backend = ExecBackend(command, CallFolderWriter(catalogue.operators), serve)
-        executor = Executor(InlineCaller(backend), Options(bitwise=True))
-        results = [executor.execute(source.load(d.id), catalogue.operators[d.operator]) for d in drafts]
+        executor = CaseRun(InlineCaller(backend), Options(bitwise=True))
+        results = [executor.run_case(source.load(d.id), catalogue.operators[d.operator]) for d in drafts]
         backend.close()
         return {result.case: (result.outcome.value, result.reason) for result in results}
 
@@ -101,6 +101,6 @@ def test_the_page_shows_what_the_harness_writes(catalogue, tmp_path):
     script = tmp_path / "keep.sh"
     script.write_text(f'cp "$1"/call.* {shlex.quote(str(tmp_path))}\n')
     backend = ExecBackend(f"sh {shlex.quote(str(script))}", CallFolderWriter(catalogue.operators))
-    Executor(InlineCaller(backend), Options()).execute(source.load(case_id), catalogue.operators[draft.operator])
+    CaseRun(InlineCaller(backend), Options()).run_case(source.load(case_id), catalogue.operators[draft.operator])
     assert json.loads(shown["json"]) == json.loads((tmp_path / "call.json").read_text())
     assert shown["text"] == (tmp_path / "call.txt").read_text()

@@ -21,7 +21,7 @@ from mluops_gtest.core.result import CaseResult
 from mluops_gtest.judging import explaining
 from mluops_gtest.judging.groups import cause_groups
 from mluops_gtest.running.caller import InlineCaller
-from mluops_gtest.running.case_run import Executor
+from mluops_gtest.running.case_run import CaseRun
 from mluops_gtest.search.audit_subject import Implementation
 from tests.support.planted_run import PlantedRuns
 from tests.support.predicted_by_law import breaches
@@ -69,14 +69,14 @@ class Truth:
             seen[output] = replace(out, evaluated=out.evaluated.copy())
             return find(out, output, *others)
 
-        executor = Executor(InlineCaller(backend), self._runs.options)
+        executor = CaseRun(InlineCaller(backend), self._runs.options)
         explaining.explained = recorded
         try:
             with np.errstate(all="ignore"):
                 for case in self._cases(name).values():
                     if sum(one.outcome.blocks for one in results) == FAILING:
                         break
-                    results.append(executor.execute(case, operator))
+                    results.append(executor.run_case(case, operator))
                     outputs |= {(case.id, output): out for output, out in seen.items()}
                     seen.clear()
         finally:

@@ -4,7 +4,7 @@ from mluops_gtest.catalog.selection import Selected
 from mluops_gtest.catalog.source import StoredCases
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.running.caller import InlineCaller
-from mluops_gtest.running.case_run import Executor, Options
+from mluops_gtest.running.case_run import CaseRun, Options
 from tests.support import wrong_backends
 
 CASES = (
@@ -59,5 +59,5 @@ def planted(catalogue, cases=CASES):
 
 
 def execute(name, case, operators):
-    executor = Executor(InlineCaller(getattr(wrong_backends, name)()), Options(repeat=2))
-    return executor.execute(case, operators[case.operator])
+    executor = CaseRun(InlineCaller(getattr(wrong_backends, name)()), Options(repeat=2))
+    return executor.run_case(case, operators[case.operator])

@@ -13,8 +13,8 @@ from mluops_gtest.core.binding import computed_bounds
 from mluops_gtest.judging.elementwise_check import expectation_of
 from mluops_gtest.judging.groups import cause_groups
 from mluops_gtest.running.caller import InlineCaller
-from mluops_gtest.running.case_run import Options
-from mluops_gtest.running.run import PlannedCase, RunContext, run
+from mluops_gtest.running.case_run import Options, PlannedCase
+from mluops_gtest.running.run import RunContext, run
 
 NOT_DEFAULT = {"network", "race", "heavy", "undefined", "subnormal"}
 

@@ -9,7 +9,7 @@ from mluops_gtest.core.call import OpCall, TensorArg
 from mluops_gtest.core.case import Case
 from mluops_gtest.core.tensor import DType, Layout, Tensor, TensorDesc
 from mluops_gtest.running.caller import InlineCaller
-from mluops_gtest.running.case_run import Executor, Options
+from mluops_gtest.running.case_run import CaseRun, Options
 
 # y = x · 1, so a copy is a right implementation; the folder is $1.
 COPY = 'cp "$1/x.in" "$1/y.out"\n'
@@ -40,7 +40,7 @@ def scale_call(**changes):
 
 
 def execute(backend, operator, case=None, options=None):
-    return Executor(InlineCaller(backend), options or Options()).execute(case or scale_case(), operator)
+    return CaseRun(InlineCaller(backend), options or Options()).run_case(case or scale_case(), operator)
 
 
 def gone(pid):

@@ -53,14 +53,14 @@ def command(
     """
     import contextlib
 
-    from mluops_gtest.backends.registry import is_native, runs_inline
+    from mluops_gtest.backends.registry import is_in_process, is_native
     from mluops_gtest.catalog.selection import Session
     from mluops_gtest.cli.pages.bench import print_bench
     from mluops_gtest.cli.terminal import stderr, stdout, track
-    from mluops_gtest.running.callers import open_callers
-    from mluops_gtest.running.case_run import Executor, Options
+    from mluops_gtest.running.caller import open_callers
+    from mluops_gtest.running.case_run import CaseRun, Options
     from mluops_gtest.running.options import RunRequest
-    from mluops_gtest.running.timing import Sampling, benched
+    from mluops_gtest.running.timing import Sampling, bench_cases
 
     if len(backends) != 2:
         raise UsageError(
@@ -72,12 +72,12 @@ def command(
         )
     if isolate is None:
         # Isolate both or neither: memory shared by two processes has different costs.
-        isolate = not all(runs_inline(spec) for spec in backends)
+        isolate = not all(is_in_process(spec) for spec in backends)
     session = Session(roots)
     cases = session.select(query).cases
     source = session.source(cases, strict=strict, allow_outside_paths=allow_outside_paths)
     with contextlib.ExitStack() as stack:
-        executors = []
+        case_runs = []
         for spec in backends:
             request = RunRequest(
                 selection=query,
@@ -88,9 +88,9 @@ def command(
                 isolate=isolate,
             )
             (caller,) = stack.enter_context(open_callers(request, session.catalogue))
-            executors.append(Executor(caller, Options(strict=strict)))
-        rows = benched(
-            [case.id for case in cases], source, session.catalogue.operators, executors, Sampling(**sampling)
+            case_runs.append(CaseRun(caller, Options(strict=strict)))
+        rows = bench_cases(
+            [case.id for case in cases], source, session.catalogue.operators, case_runs, Sampling(**sampling)
         )
         found = list(track(rows, len(cases), stderr()))
     print_bench(stdout(), backends, found)

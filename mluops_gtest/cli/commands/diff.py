@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from mluops_gtest.core.case import Case
     from mluops_gtest.core.result import CaseResult, Profile
     from mluops_gtest.core.tensor import Array
+    from mluops_gtest.results.saved_outputs import CaseOutputs, OutputPair
     from mluops_gtest.running.options import RunRequest
-    from mluops_gtest.running.outputs import CaseOutputs, OutputPair
 
 _EPILOG = """\b
 Examples:
@@ -170,9 +170,9 @@ def _run_now(session: "Session", request: "RunRequest", case: "Case") -> "tuple[
     """Runs the case as a run does; without outputs where the call did not answer, or had nothing to compute."""
     import numpy as np
 
-    from mluops_gtest.running.callers import open_callers
-    from mluops_gtest.running.case_run import Executor, Options
-    from mluops_gtest.running.outputs import CaseOutputs
+    from mluops_gtest.results.saved_outputs import CaseOutputs
+    from mluops_gtest.running.caller import open_callers
+    from mluops_gtest.running.case_run import CaseRun, Options
 
     kept: list[CaseOutputs] = []
 
@@ -186,8 +186,8 @@ def _run_now(session: "Session", request: "RunRequest", case: "Case") -> "tuple[
         )
 
     with open_callers(request, session.catalogue) as (caller, *_):
-        executor = Executor(caller, Options(timeout=request.timeout, strict=request.strict), keep)
-        result = executor.execute(case, session.catalogue.operators.get(case.operator))
+        case_run = CaseRun(caller, Options(timeout=request.timeout, strict=request.strict), keep)
+        result = case_run.run_case(case, session.catalogue.operators.get(case.operator))
     return result, kept[-1] if kept else None
 
 
@@ -196,9 +196,8 @@ def _read_outputs(folder: Path, name: str) -> "CaseOutputs":
     from mluops_gtest.catalog.root import root_words
     from mluops_gtest.catalog.selection import Session
     from mluops_gtest.results.folder import read_request, request_source
-    from mluops_gtest.results.writer import read_outputs
+    from mluops_gtest.results.saved_outputs import judge_saved, read_outputs
     from mluops_gtest.running.options import RunRequest
-    from mluops_gtest.running.outputs import judged_again
 
     request = RunRequest.from_json(read_request(folder, "--from"), request_source(folder))
     session = Session(request.roots)
@@ -206,7 +205,7 @@ def _read_outputs(folder: Path, name: str) -> "CaseOutputs":
     operator = session.catalogue.operators.get(case.operator)
     saved = None if operator is None else read_outputs(folder, case)
     if operator is not None and saved is not None:
-        return judged_again(case, operator, *saved)
+        return judge_saved(case, operator, *saved)
     words = ["mluops-test", "diff", case.id, "--backend", request.backend, *root_words(request.roots)]
     for option, value in (("--runtime", request.runtime), ("--reseed", request.reseed)):
         words += [] if value is None else [option, str(value)]
@@ -226,7 +225,7 @@ def _save(folder: Path, case: "Case", outputs: "CaseOutputs | None") -> list[str
     """Writes inputs, got and expected as .npy files and a script that loads them; returns the names of the files."""
     from mluops_gtest.base.files import replace_text
     from mluops_gtest.judging.blocks import widened
-    from mluops_gtest.results.writer import write_npy
+    from mluops_gtest.results.saved_outputs import write_npy
 
     files = {f"{t.id}.npy": (t.values, t.desc.dtype) for t in case.inputs if t.data is not None}
     if outputs is not None:

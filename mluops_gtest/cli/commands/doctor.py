@@ -54,8 +54,8 @@ def command(
     from mluops_gtest.results.reports.terminal import FOLD, table_of
     from mluops_gtest.results.reports.text import escape
     from mluops_gtest.running.caller import BackendChoice
-    from mluops_gtest.running.case_run import Executor, Options
-    from mluops_gtest.running.workers.fork_server_client import ForkServer
+    from mluops_gtest.running.case_run import CaseRun, Options
+    from mluops_gtest.running.workers.fork_server import ForkServer
     from mluops_gtest.running.workers.pool import IsolatedCaller
 
     session = Session(roots)
@@ -66,12 +66,12 @@ def command(
     caller = IsolatedCaller(fork_server, BackendChoice(backend, session.catalogue.root_paths, runtime, serve))
     try:
         caller.start()
-        executor = Executor(caller, Options(repeat=2, timeout=timeout))
+        case_run = CaseRun(caller, Options(repeat=2, timeout=timeout))
         loaded = track((source.load(case.id) for case in chosen), len(chosen), stderr())
         findings = [
             check_interface(caller.offers, caller.misfits),
             *check_behaviour(
-                ((case, known[case.operator]) for case in loaded), executor.execute, deterministic=caller.deterministic
+                ((case, known[case.operator]) for case in loaded), case_run.run_case, deterministic=caller.deterministic
             ),
         ]
     finally:

@@ -109,8 +109,7 @@ def command(
     from mluops_gtest.catalog.selection import Session
     from mluops_gtest.cli.standalone import describe_failure, standalone_of
     from mluops_gtest.core.operator_parts import REDUCTIONS
-    from mluops_gtest.running.caller import LostDeviceError
-    from mluops_gtest.running.callers import open_callers
+    from mluops_gtest.running.caller import LostDeviceError, open_callers
     from mluops_gtest.running.options import RunRequest
     from mluops_gtest.running.session import options_of, refuse_guard_pages, refuse_inline
     from mluops_gtest.search.minimise import Trials, minimised

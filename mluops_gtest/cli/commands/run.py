@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mluops_gtest.results.folder import ResultsFolder
     from mluops_gtest.running.options import RunRequest
     from mluops_gtest.running.plan import RecordedTimes
-    from mluops_gtest.running.workers.fork_server_client import ForkServer
+    from mluops_gtest.running.workers.fork_server import ForkServer
 
 _EPILOG = """\b
 Examples:
@@ -253,16 +253,16 @@ def _fork_server(request: "RunRequest") -> "contextlib.AbstractContextManager[Fo
     """Where the workers of this run will start; None where it has none on this machine."""
     if not request.isolated or request.cluster is not None:
         return contextlib.nullcontext()
-    from mluops_gtest.running.workers.fork_server_client import ForkServer
+    from mluops_gtest.running.workers.fork_server import ForkServer
 
     return contextlib.closing(ForkServer(len(request.lanes)))
 
 
 def _leave_out_unfit(ctx: click.Context, options: dict[str, Any]) -> None:
     """Drop settings that this run cannot use; typed options of that kind are refused elsewhere."""
-    from mluops_gtest.backends.registry import runs_inline
+    from mluops_gtest.backends.registry import is_in_process
 
-    inline = runs_inline(options["backend"]) if options["isolate"] is None else not options["isolate"]
+    inline = is_in_process(options["backend"]) if options["isolate"] is None else not options["isolate"]
     unfit = {"jobs": inline or options["perf"] or options["devices"], "timeout": inline}
     options.update((name, None) for name, found in unfit.items() if found and stands_in_settings(ctx, name))
     if inline and stands_in_settings(ctx, "fail_on_leak"):

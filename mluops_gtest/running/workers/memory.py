@@ -28,7 +28,7 @@ import msgspec
 import numpy as np
 
 from mluops_gtest.base.frozen import Value
-from mluops_gtest.core.buffers import Arena, Buffer, Side, Wanted
+from mluops_gtest.core.buffers import Arena, Buffer, BufferSpec, Side
 from mluops_gtest.core.call import Handle, OpCall, ParamValue, TensorArg
 from mluops_gtest.core.cause import Fault
 from mluops_gtest.core.tensor import Array, DType, Layout, TensorDesc
@@ -147,7 +147,7 @@ class SharedArena(Arena):
             self._retired = False
         super()._reserve(size)
 
-    def _allocate(self, size: int) -> Array:
+    def _new_slab(self, size: int) -> Array:
         self.close()
         self.shared = SharedSlab(size)
         return self.shared.bytes
@@ -209,7 +209,7 @@ class Placed(Value):
         return astuple(self)
 
 
-def place(wanted: Iterable[Wanted], side: Side) -> tuple[Placed, ...]:
+def place(wanted: Iterable[BufferSpec], side: Side) -> tuple[Placed, ...]:
     """Every buffer flush with an end of its pages: the last where what lies behind is watched, else the first.
 
     What is reserved between two buffers is twice the room, so that a stray address is nearest to the buffer it left.
@@ -242,7 +242,7 @@ class PagedArena(SharedArena):
         super().__init__()
         self.placed: tuple[Placed, ...] = ()
 
-    def lay_out(self, wanted: Sequence[Wanted], side: Side | None = None) -> dict[str, Buffer]:
+    def allocate(self, wanted: Sequence[BufferSpec], side: Side | None = None) -> dict[str, Buffer]:
         """Buffers flush with the end of their pages that `side` names, the rest of the pages guarded by pattern."""
         assert side is not None, "pages guard one side at a time"
         self.placed = place(wanted, side)
@@ -389,12 +389,12 @@ class WorkerMemory:
         self.workspace.retire()
         self._mapped = {}
 
-    def request(self, call: OpCall) -> tuple[dict[str, Any], tuple[int, ...]]:
+    def request(self, call: OpCall, device: int | None) -> tuple[dict[str, Any], tuple[int, ...]]:
         """What a request about this call says of its memory, and the files that the worker does not have yet."""
         fresh = {slot: slab for slot, slab in self._slabs().items() if self._mapped.get(slot) is not slab}
         self._mapped |= fresh
         message = {
-            "call": call_message(call, self.tensors.offset_of, self.workspace.offset_of),
+            "call": {**call_message(call, self.tensors.offset_of, self.workspace.offset_of), "device": device},
             "map": {slot: slab.size for slot, slab in fresh.items()},
         }
         return message, tuple(slab.fd for slab in fresh.values())
@@ -428,12 +428,12 @@ class PagedWorkerMemory(WorkerMemory):
         self._slab.close()
         self._slab = SharedSlab(RECORD_BYTES)
 
-    def request(self, call: OpCall) -> tuple[dict[str, Any], tuple[int, ...]]:
+    def request(self, call: OpCall, device: int | None) -> tuple[dict[str, Any], tuple[int, ...]]:
         """As without guard pages, and where each buffer lies in its pages."""
         if call.workspace is None:
             self.workspace.placed = ()
         FaultRecord(self._slab.bytes).clear()
-        message, fds = super().request(call)
+        message, fds = super().request(call, device)
         arenas = {"tensors": self.tensors, "workspace": self.workspace}
         pages = {slot: [one.to_message() for one in arena.placed] for slot, arena in arenas.items()}
         return {**message, "pages": pages}, fds

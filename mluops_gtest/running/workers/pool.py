@@ -1,29 +1,40 @@
-"""The controller's side of a worker: forked, asked, and always killed in the end.
+"""The controller's side of workers: a backend in a worker process, seen as a Caller.
 
-A backend in a worker process, seen as a Caller: crashes and hangs become replies, then a new worker starts.
+A worker is forked when first needed and always killed in the end; crashes and hangs become replies, then a new one
+starts.
 """
 
 import contextlib
 import json
 import os
+import resource
 import signal
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
 from mluops_gtest.backends.exec_backend import OutputPipe
-from mluops_gtest.base.errors import BackendError, ExitCode
+from mluops_gtest.base.errors import BackendError, ExitCode, UsageError
 from mluops_gtest.core import cause
 from mluops_gtest.core.binding import checked_seconds
 from mluops_gtest.core.call import OpCall
 from mluops_gtest.core.cause import format_reason
 from mluops_gtest.core.tensor import WorkingPrecision
-from mluops_gtest.running.caller import BackendChoice, DisturbedError, Ending, LostDeviceError, Reply, checked_size
-from mluops_gtest.running.workers.fork_server_client import ForkServer, ForkServerError, ForkServerLostError
-from mluops_gtest.running.workers.memory import PagedWorkerMemory, SharedArena, WorkerMemory
+from mluops_gtest.running.caller import (
+    BackendChoice,
+    Caller,
+    CallInterruptedError,
+    Ending,
+    LostDeviceError,
+    Reply,
+    Request,
+    checked_size,
+)
+from mluops_gtest.running.workers.fork_server import ForkServer, ForkServerError, ForkServerLostError
+from mluops_gtest.running.workers.memory import PagedWorkerMemory, WorkerMemory
 from mluops_gtest.running.workers.process_tree import stopped_group
 from mluops_gtest.running.workers.protocol import (
     BEGIN,
@@ -39,7 +50,7 @@ from mluops_gtest.running.workers.protocol import (
     Conversation,
     Ended,
     LateError,
-    NoRoomError,
+    NoRoomLeft,
     NotLoaded,
     ProtocolError,
     StaleAnswerError,
@@ -49,6 +60,32 @@ from mluops_gtest.running.workers.protocol import (
 )
 
 A = TypeVar("A")
+# Files of the run itself, and what libraries hold open.
+_OWN_FILES: Final = 64
+# The line, the worker's death, its output, two slabs of tensors, and as many while one worker follows another.
+_FILES_PER_WORKER: Final = 10
+# Health calls that fail in a row before a device is given up.
+_MAX_FAILURES: Final = 3
+_START_SECONDS: Final = 120.0
+# What a backend may take to close; the run is over, and somebody waits.
+_CLOSE_SECONDS: Final = 10.0
+_SETTLE_SECONDS: Final = 10.0
+_REPLACED_SECONDS: Final = 0.05
+
+
+def allow_files_of_workers(workers: int) -> None:
+    """Raise the soft limit of open files to what so many workers need; a hard limit below that is a UsageError."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = _OWN_FILES + workers * _FILES_PER_WORKER
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return
+    if hard != resource.RLIM_INFINITY and hard < needed:
+        most = max(1, (hard - _OWN_FILES) // _FILES_PER_WORKER)
+        raise UsageError(
+            f"{workers} workers need up to {needed} open files, and this system allows {hard}. "
+            f"Take at most {most} workers (-j {most}), or raise the limit (ulimit -Hn)."
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
 class WorkerGoneError(Exception):
@@ -81,7 +118,7 @@ class Worker:
         self._conversation = Conversation(self._channel, output, self._death)
         self._alive = True
 
-    def ask(
+    def request(
         self, message: dict[str, Any], answer: AnswerType[A], fds: tuple[int, ...] = (), timeout: float | None = None
     ) -> A:
         """Send a request and wait at most `timeout` seconds for all of its answer; any failure ends the worker."""
@@ -124,17 +161,10 @@ def cause_of_death(error: WorkerGoneError | ProtocolError) -> cause.Cause:
         return cause.Killed("", -error.code)
 
 
-_ENDINGS = (WorkerGoneError, LateError, ProtocolError)
-# Health calls that fail in a row before a device is given up.
-_MAX_FAILURES = 3
-_START_SECONDS = 120.0
-# What a backend may take to close; the run is over, and somebody waits.
-_CLOSE_SECONDS = 10.0
-_SETTLE_SECONDS = 10.0
-_WORN_SECONDS = 0.05
+_ENDINGS: Final = (WorkerGoneError, LateError, ProtocolError)
 
 
-class IsolatedCaller:
+class IsolatedCaller(Caller):
     """One worker at a time; started when first needed, restarted after a crash."""
 
     def __init__(
@@ -147,50 +177,41 @@ class IsolatedCaller:
         guard_pages: bool = False,
         fresh_workers: bool = False,
     ) -> None:
-        self._fork_server = fork_server
-        self._options = {
-            "choice": choice.to_message(),
-            "device": device,
-            "memory_limit": memory_limit,
-            "guard_pages": guard_pages,
-        }
-        self._device = device
-        self._memory_limit = memory_limit
-        self._fresh_workers = fresh_workers
+        self._fork_server, self._choice, self._keeps_state = fork_server, choice, choice.keeps_state
+        self._limits: dict[str, Any] = {"device": device, "memory_limit": memory_limit, "guard_pages": guard_pages}
+        self._device, self._memory_limit, self._fresh_workers = device, memory_limit, fresh_workers
+        self._by_threads: dict[int, IsolatedCaller] = {}
+        self._worker: Worker | None = None
         # The present case left in its worker what no other case should meet.
-        self._worn = False
+        self._needs_replacement = False
         # Something of the last call may still be at work.
         self._unsettled = False
-        # Private bytes of the worker after its first call, and how much it has grown since.
-        self._first_bytes = self.growth = 0
-        self._keeps_state = choice.keeps_state
-        self.has_run = self.was_changed = False
-        self._worker: Worker | None = None
+        # Private bytes of the worker after its first call.
+        self._first_bytes = 0
         self._memory = PagedWorkerMemory() if guard_pages else WorkerMemory()
+        self.tensors, self.workspace = self._memory.tensors, self._memory.workspace
         self._output = OutputPipe()
         self.name = choice.spec
-        self.version = ""
-        self.is_reference = False
+        self.precision = WorkingPrecision()
         # What the backend has beyond `name` and `run`, and whether it says that repeated calls agree.
         self.offers: tuple[str, ...] = ()
         self.misfits: tuple[str, ...] = ()
         self.deterministic = True
-        self.precision = WorkingPrecision()
 
-    @property
-    def tensors(self) -> SharedArena:
-        return self._memory.tensors
-
-    @property
-    def workspace(self) -> SharedArena:
-        return self._memory.workspace
+    def with_threads(self, threads: int) -> "IsolatedCaller":
+        """Another worker, because libraries read how many threads to use when they are loaded."""
+        if threads not in self._by_threads:
+            server = self._fork_server.with_threads(threads)
+            limits = {**self._limits, "fresh_workers": self._fresh_workers}
+            self._by_threads[threads] = IsolatedCaller(server, self._choice, **limits)
+        return self._by_threads[threads]
 
     def start(self) -> None:
         """Start a worker and load the backend there; one that does not load is told as it is."""
         for _ in range(_MAX_FAILURES):
             try:
                 return self._start_worker()
-            except DisturbedError as error:
+            except CallInterruptedError as error:
                 problem = str(error)
             except ForkServerError as error:
                 raise BackendError(f"Backend {self.name!r} cannot be loaded: {error}.") from error
@@ -200,11 +221,12 @@ class IsolatedCaller:
         self._output.close()
         self._output = OutputPipe()
         try:
-            self._worker = Worker(self._fork_server, self._options, self._output)
-            answer = self._worker.ask({"do": "load"}, LOAD, timeout=_START_SECONDS)
+            options = {"choice": self._choice.to_message(), **self._limits}
+            self._worker = Worker(self._fork_server, options, self._output)
+            answer = self._worker.request({"do": "load"}, LOAD, timeout=_START_SECONDS)
         except _ENDINGS as error:
-            self._ended_by(error)
-            raise BackendError(f"Backend {self.name!r}: {self._ending(error)} while loading.") from error
+            self._forget_worker(error)
+            raise BackendError(f"Backend {self.name!r}: {self._describe_ending(error)} while loading.") from error
         if isinstance(answer, NotLoaded):
             self._end_worker()
             refused = BackendError(answer.reason)
@@ -215,9 +237,9 @@ class IsolatedCaller:
         self.offers, self.misfits, self.deterministic = answer.offers, answer.misfits, answer.deterministic
 
     @contextlib.contextmanager
-    def turn(self, *, alone: bool = False, fresh: bool = False) -> Iterator[None]:
-        """All calls of one case, `alone` where no other may run beside it; a worn worker ends with its case."""
-        with self._fork_server.turn(alone=alone):
+    def exclusive_access(self, *, alone: bool = False, fresh: bool = False) -> Iterator[None]:
+        """All calls of one case; a worker that must be replaced ends with its case."""
+        with self._fork_server.exclusive_access(alone=alone):
             if fresh:
                 self._end_worker()
             try:
@@ -225,106 +247,107 @@ class IsolatedCaller:
             finally:
                 if self._unsettled:
                     self.settle()
-                if self._worn or self._fresh_workers:
+                if self._needs_replacement or self._fresh_workers:
                     self._end_worker()
 
-    def stopped(self) -> contextlib.AbstractContextManager[None]:
+    def stopped(self) -> AbstractContextManager[None]:
         """The worker and its group do nothing while this lasts."""
         return contextlib.nullcontext() if self._worker is None else self._worker.stopped()
 
     def settle(self, *, give_up: bool = False) -> tuple[str, ...]:
         """Give what the last call left at work time to end; in words, what goes on: its worker ends with its case."""
         self._unsettled = False
-        self._worn = self._worn or give_up
+        self._needs_replacement = self._needs_replacement or give_up
         if self._worker is None:
             return ()
-        if self._worn:
+        if self._needs_replacement:
             # A child may be at its line; what is about to write has a moment to show it.
-            time.sleep(_WORN_SECONDS)
+            time.sleep(_REPLACED_SECONDS)
             return ()
         try:
-            left = self._worker.ask({"do": "settle"}, SETTLE, timeout=_SETTLE_SECONDS).left
+            effects = self._worker.request({"do": "settle"}, SETTLE, timeout=_SETTLE_SECONDS).side_effects
         except _ENDINGS as error:
-            self._ended_by(error)
+            self._forget_worker(error)
             return ("left something running that ended its process",)
-        self._worn = self._worn or bool(left)
-        return left
+        self._needs_replacement = bool(effects)
+        return effects
 
     def mark_memory(self) -> None:
         """Growth counts from here."""
         self._first_bytes, self.growth = self._first_bytes + self.growth, 0
 
     def supports(self, operator: str) -> bool:
+        message = {"do": "supports", "operator": operator}
         try:
-            answer = self._ready().ask({"do": "supports", "operator": operator}, SUPPORT, timeout=_START_SECONDS)
+            answer = self._healthy_worker().request(message, SUPPORT, timeout=_START_SECONDS)
         except _ENDINGS as error:
-            self._ended_by(error)
-            raise RuntimeError(f"supports({operator!r}): {self._ending(error)}") from error
+            self._forget_worker(error)
+            raise RuntimeError(f"supports({operator!r}): {self._describe_ending(error)}") from error
         if isinstance(answer, SupportFailed):
             raise RuntimeError(answer.reason)
         return answer.supports
 
-    def _ending(self, error: WorkerGoneError | LateError | ProtocolError) -> str:
-        """How a worker ended outside of any case, with the last thing it printed."""
-        last = self._output.take().strip()
-        death = "no answer, killed" if isinstance(error, LateError) else format_reason((cause_of_death(error),))
-        return f"{death}{f' (printed: {last[-400:]})' if last else ''}"
-
-    def begin(self, call: OpCall, timeout: float | None) -> Reply | int:
-        """One message for the question and the call: most calls want no workspace."""
-        answer = self._answered("begin", call, BEGIN, timeout)
-        if not isinstance(answer, Workspace):
-            return answer
-        try:
-            return checked_size(self.name, answer.size, self._memory_limit)
-        except (TypeError, ValueError) as error:
-            told = cause.BadAnswer(str(error), "workspace_size")
-            return Reply(ended=Ending.ERROR, causes=(told,))
-
-    def run(self, call: OpCall, timeout: float | None) -> Reply:
-        """Run the call in the worker; a dead or late worker is the case's outcome."""
-        return self._replied("run", call, timeout)
-
-    def run_empty(self, call: OpCall, timeout: float | None) -> Reply:
-        """The call without its kernel, in the worker."""
-        return self._replied("run empty", call, timeout)
-
-    def _replied(self, what: str, call: OpCall, timeout: float | None) -> Reply:
-        answer = self._answered(what, call, RUN, timeout)
-        assert isinstance(answer, Reply), "these have no word for a workspace"
-        return answer
-
-    def _answered(self, what: str, call: OpCall, kind: AnswerType[Any], timeout: float | None) -> Reply | Workspace:
+    def request(self, what: Request, call: OpCall, timeout: float | None) -> Reply:
+        """What the call came to in the worker; a dead or late worker is the outcome, one without room is replaced."""
         if self._unsettled:
             self.settle()
-        worker = self._ready()
-        start = time.perf_counter()
-        try:
-            answer: Workspace | Answered | Ended = self._ask(worker, what, call, kind, timeout)
-        except _EndedError as ended:
-            return ended.reply
+        for _ in range(2):
+            worker = self._healthy_worker()
+            message, fds = self._memory.request(call, self._device)
+            start = time.perf_counter()
+            try:
+                answer = worker.request({"do": what, **message}, BEGIN if what == "begin" else RUN, fds, timeout)
+            except _ENDINGS as error:
+                return self._reply_to_ending(error, timeout)
+            if not isinstance(answer, NoRoomLeft):
+                return self._reply(answer, time.perf_counter() - start)
+            self._end_worker()
+        return Reply(ended=Ending.CRASHED, causes=(cause.WorkerTooSmall(),))
+
+    def _reply(self, answer: Workspace | Answered | Ended, elapsed: float) -> Reply:
+        """The answer as a reply, and what it says of the worker kept in mind."""
         self.has_run = self._keeps_state
-        if isinstance(answer, Workspace):
-            return answer
+        try:
+            if isinstance(answer, Workspace):
+                return Reply(workspace=checked_size(self.name, answer.size, self._memory_limit))
+        except (TypeError, ValueError) as error:
+            return Reply(ended=Ending.ERROR, causes=(cause.BadAnswer(str(error), "workspace_size"),))
         self.was_changed = self.was_changed or answer.changed
-        self._worn = self._worn or answer.spent or bool(answer.left)
+        self._needs_replacement = self._needs_replacement or answer.out_of_memory or bool(answer.side_effects)
         if isinstance(answer, Answered):
             self._unsettled = answer.busy
             self._first_bytes = self._first_bytes or answer.memory
             self.growth = answer.memory - self._first_bytes
         reply = reply_from(answer)
-        problem = _impossible_times(reply, time.perf_counter() - start)
-        if problem:
+        try:
+            # A call takes no longer than we waited for it.
+            checked_seconds("the call took", reply.seconds, elapsed)
+            if reply.device_seconds is not None:
+                checked_seconds("device_seconds() returned", reply.device_seconds)
+        except (TypeError, ValueError) as error:
             # Whatever the backend did to the clock or to the worker, no later case shall meet it.
             self._end_worker()
-            reply = Reply(ended=Ending.ERROR, causes=(cause.BadAnswer(problem),), notes=reply.notes)
-        return _with_output(reply, self._output.take())
+            reply = Reply(ended=Ending.ERROR, causes=(cause.BadAnswer(str(error)),), notes=reply.notes)
+        output = self._output.take()
+        return replace(reply, output=output) if output else reply
+
+    def _reply_to_ending(self, error: WorkerGoneError | LateError | ProtocolError, timeout: float | None) -> Reply:
+        """What a worker that ended during a call makes of it."""
+        fault = self._memory.fault(error.code) if isinstance(error, WorkerGoneError) else None
+        self._forget_worker(error)
+        output = self._output.take()
+        if isinstance(error, LateError):
+            assert timeout is not None, "nothing is late without a limit"
+            return Reply(ended=Ending.TIMED_OUT, causes=(cause.TimedOut(timeout),), output=output)
+        return Reply(ended=Ending.CRASHED, causes=(fault or cause_of_death(error),), output=output)
 
     def close(self) -> None:
         """Let the backend close, end the worker, and give all memory and files back."""
+        for caller in self._by_threads.values():
+            caller.close()
         if self._worker is not None and "close" in self.offers:
-            with contextlib.suppress(*_ENDINGS, DisturbedError):
-                self._worker.ask({"do": "close"}, HEALTH, timeout=_CLOSE_SECONDS)
+            with contextlib.suppress(*_ENDINGS, CallInterruptedError):
+                self._worker.request({"do": "close"}, HEALTH, timeout=_CLOSE_SECONDS)
         self._end_worker()
         self._memory.close()
         self._output.close()
@@ -334,22 +357,21 @@ class IsolatedCaller:
             self._worker.end()
             self._forget_worker()
 
-    def _forget_worker(self) -> None:
-        """It is dead; what it left behind may still write to its tensors, so no other case gets them."""
+    def _forget_worker(self, error: WorkerGoneError | LateError | ProtocolError | None = None) -> None:
+        """Forget a worker that is dead; CallInterruptedError if the present request did not cause that.
+
+        What it left behind may still write to its tensors, so no other case gets them.
+        """
         self._worker = None
-        self._worn = self._unsettled = self.has_run = self.was_changed = False
+        self._needs_replacement = self._unsettled = self.has_run = self.was_changed = False
         self._first_bytes = self.growth = 0
         self._memory.retire()
-
-    def _ended_by(self, error: WorkerGoneError | LateError | ProtocolError) -> None:
-        """Forget the worker that ended; DisturbedError if the present request did not cause it."""
-        self._forget_worker()
         if isinstance(error, StaleAnswerError):
-            raise DisturbedError("late answer") from error
+            raise CallInterruptedError("late answer") from error
         if isinstance(error, WorkerGoneError) and error.code is None:
-            raise DisturbedError("fork server") from error
+            raise CallInterruptedError("fork server") from error
 
-    def _ready(self) -> Worker:
+    def _healthy_worker(self) -> Worker:
         """The worker, a new and healthy one after a crash; a device that fails three times in a row is lost."""
         problem = ""
         for _ in range(_MAX_FAILURES):
@@ -358,7 +380,7 @@ class IsolatedCaller:
             try:
                 self._start_worker()
                 assert self._worker is not None
-                answer = self._worker.ask({"do": "healthy"}, HEALTH, timeout=_START_SECONDS)
+                answer = self._worker.request({"do": "healthy"}, HEALTH, timeout=_START_SECONDS)
                 if answer.healthy:
                     self._output.take()
                     return self._worker
@@ -368,57 +390,13 @@ class IsolatedCaller:
             except ForkServerError as error:
                 raise LostDeviceError(cause.RunLost(str(error))) from error
             except _ENDINGS as error:
-                self._ended_by(error)
-                problem = self._ending(error)
+                self._forget_worker(error)
+                problem = self._describe_ending(error)
             self._end_worker()
         raise LostDeviceError(cause.DeviceLost(self.name, self._device, problem))
 
-    def _ask(self, worker: Worker, what: str, call: OpCall, kind: AnswerType[A], timeout: float | None) -> A:
-        """Send a call; a worker that has no room for it is replaced by one that has."""
-        try:
-            return self._asked(worker, what, call, kind, timeout)
-        except NoRoomError:
-            self._end_worker()
-        try:
-            return self._asked(self._ready(), what, call, kind, timeout)
-        except NoRoomError as error:
-            raise _EndedError(Reply(ended=Ending.CRASHED, causes=(cause.WorkerTooSmall(),))) from error
-
-    def _asked(self, worker: Worker, what: str, call: OpCall, kind: AnswerType[A], timeout: float | None) -> A:
-        """Send a call with the memory that this worker does not have yet."""
-        message, fds = self._memory.request(replace(call, device=self._device))
-        try:
-            return worker.ask({"do": what, **message}, kind, fds, timeout)
-        except _ENDINGS as error:
-            fault = self._memory.fault(error.code) if isinstance(error, WorkerGoneError) else None
-            self._ended_by(error)
-            why: cause.Cause
-            if isinstance(error, LateError):
-                assert timeout is not None, "nothing is late without a limit"
-                ended, why = Ending.TIMED_OUT, cause.TimedOut(timeout)
-            else:
-                ended, why = Ending.CRASHED, fault or cause_of_death(error)
-            raise _EndedError(Reply(ended=ended, causes=(why,), output=self._output.take())) from error
-
-
-class _EndedError(Exception):
-    """The worker ended during a call."""
-
-    def __init__(self, reply: Reply) -> None:
-        super().__init__(reply.reason)
-        self.reply = reply
-
-
-def _impossible_times(reply: Reply, elapsed: float) -> str:
-    """What is wrong with the times, in words: a call takes no longer than we waited for it."""
-    try:
-        checked_seconds("the call took", reply.seconds, elapsed)
-        if reply.device_seconds is not None:
-            checked_seconds("device_seconds() returned", reply.device_seconds)
-    except (TypeError, ValueError) as error:
-        return str(error)
-    return ""
-
-
-def _with_output(reply: Reply, output: str) -> Reply:
-    return replace(reply, output=output) if output else reply
+    def _describe_ending(self, error: WorkerGoneError | LateError | ProtocolError) -> str:
+        """How a worker ended outside of any case, with the last thing it printed."""
+        last = self._output.take().strip()
+        death = "no answer, killed" if isinstance(error, LateError) else format_reason((cause_of_death(error),))
+        return f"{death}{f' (printed: {last[-400:]})' if last else ''}"

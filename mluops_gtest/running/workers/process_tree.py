@@ -153,7 +153,7 @@ class Mark:
         """The mark that this process inherited."""
         return Mark(os.environ.get(_TOKEN))
 
-    def wear(self) -> None:
+    def apply(self) -> None:
         """Mark this process and all that it will start."""
         import resource
 
@@ -162,7 +162,7 @@ class Mark:
         except (ValueError, OSError):  # the limit is lower already, and only root may raise it
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
-    def is_worn_by(self, pid: int) -> bool:
+    def belongs_to_run(self, pid: int) -> bool:
         """Whether that process comes from this run."""
         import resource
 

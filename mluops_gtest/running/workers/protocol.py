@@ -1,8 +1,7 @@
-"""A private pipe between two processes: JSON messages with length and number before them, descriptors beside them.
+"""How controller, fork server and workers speak: JSON messages over a private pipe, descriptors beside them.
 
-The controller's end of the line to a worker: one numbered request at a time, exactly one answer, one deadline.
-
-What a worker may answer: a type per kind of request, read strictly. No answer can name a verdict on a case.
+Each message has its length and a number before it. A worker gets one request at a time and owes exactly one answer
+within one deadline. What it may answer is a type per kind of request, read strictly: none can name a verdict on a case.
 """
 
 import array
@@ -287,8 +286,8 @@ class Workspace(_Answer, frozen=True, tag="workspace"):
 class Answered(_Answer, frozen=True, tag="answered"):
     """The call came back with a status.
 
-    `left` is what it left behind in its process for good; `spent`: there is no memory for another call; `memory` is
-    what the process has for itself; `busy`: threads or children may still be at work; `changed`: state was put back.
+    `side_effects` stay in its process for good; `out_of_memory`: there is none for another call; `memory` is what the
+    process has for itself; `busy`: threads or children may still be at work; `changed`: state was put back.
     """
 
     status: Status
@@ -298,8 +297,8 @@ class Answered(_Answer, frozen=True, tag="answered"):
     notes: _Texts
     refusals: _Texts
     queries: Annotated[tuple[QueryAnswer, ...], msgspec.Meta(max_length=100)] = ()
-    left: _Texts = ()
-    spent: bool = False
+    side_effects: _Texts = ()
+    out_of_memory: bool = False
     memory: int = 0
     busy: bool = False
     changed: bool = False
@@ -311,23 +310,19 @@ class Ended(_Answer, frozen=True, tag="ended"):
     how: Literal["declined", "memory", "crashed", "error"]
     causes: Annotated[tuple[Cause, ...], msgspec.Meta(max_length=10_000)]
     notes: _Texts
-    left: _Texts = ()
-    spent: bool = False
+    side_effects: _Texts = ()
+    out_of_memory: bool = False
     changed: bool = False
 
 
 class Settled(_Answer, frozen=True, tag="settled"):
     """What goes on in the worker although it was given time to end."""
 
-    left: _Texts
+    side_effects: _Texts
 
 
 class NoRoomLeft(_Answer, frozen=True, tag="no room"):
     """The call was not made: under its memory limit this worker cannot hold the tensors and the call beside them."""
-
-
-class NoRoomError(Exception):
-    """The worker has no room for the call; another one may."""
 
 
 A = TypeVar("A")
@@ -340,22 +335,20 @@ class AnswerType(Generic[A]):
         self._decoder = msgspec.json.Decoder(kind)
 
     def read(self, data: bytes) -> A:
-        """The answer, or ProtocolError with the place and what was expected there; NoRoomError is no answer yet."""
+        """The answer, or ProtocolError with the place and what was expected there."""
         try:
-            answer: A = self._decoder.decode(data)
+            return self._decoder.decode(data)
         except (ValueError, RecursionError) as error:
             raise ProtocolError(str(error)) from error
-        if isinstance(answer, NoRoomLeft):
-            raise NoRoomError
-        return answer
 
 
 LOAD: Final[AnswerType[Loaded | NotLoaded]] = AnswerType(Loaded | NotLoaded)  # type: ignore[arg-type]
 HEALTH: Final = AnswerType(Health)
 SETTLE: Final = AnswerType(Settled)
 SUPPORT: Final[AnswerType[Support | SupportFailed]] = AnswerType(Support | SupportFailed)  # type: ignore[arg-type]
-BEGIN: Final[AnswerType[Workspace | Answered | Ended]] = AnswerType(Workspace | Answered | Ended | NoRoomLeft)  # type: ignore[arg-type]
-RUN: Final[AnswerType[Answered | Ended]] = AnswerType(Answered | Ended | NoRoomLeft)  # type: ignore[arg-type]
+CallAnswer = Workspace | Answered | Ended | NoRoomLeft
+BEGIN: Final[AnswerType[CallAnswer]] = AnswerType(CallAnswer)  # type: ignore[arg-type]
+RUN: Final[AnswerType[CallAnswer]] = AnswerType(Answered | Ended | NoRoomLeft)  # type: ignore[arg-type]
 
 
 def encoded(answer: object) -> bytes:
@@ -366,10 +359,12 @@ def encoded(answer: object) -> bytes:
         return json_bytes(msgspec.to_builtins(answer))
 
 
-def answer_of(reply: Reply, *, spent: bool = False, memory: int = 0, changed: bool = False) -> Answered | Ended:
+def answer_of(reply: Reply, *, out_of_memory: bool = False, memory: int = 0, changed: bool = False) -> Answered | Ended:
     """What the worker sends of a reply."""
     if reply.status is None:
-        return ended_of(reply, spent=spent, changed=changed)
+        assert reply.ended is not None, "a reply has a status or an ending"
+        how: Any = reply.ended.value
+        return Ended(how, reply.causes, reply.notes, reply.side_effects, out_of_memory, changed)
     return Answered(
         reply.status,
         reply.seconds,
@@ -378,24 +373,20 @@ def answer_of(reply: Reply, *, spent: bool = False, memory: int = 0, changed: bo
         reply.notes,
         reply.refusals,
         reply.queries,
-        reply.left,
-        spent,
+        reply.side_effects,
+        out_of_memory,
         memory,
         reply.busy,
         changed,
     )
 
 
-def ended_of(reply: Reply, *, spent: bool = False, changed: bool = False) -> Ended:
-    """What the worker sends of a reply without a status."""
-    assert reply.ended is not None, "a reply has a status or an ending"
-    return Ended(reply.ended.value, reply.causes, reply.notes, reply.left, spent, changed)  # type: ignore[arg-type]
-
-
 def reply_from(answer: Answered | Ended) -> Reply:
     """What the controller makes of an answer."""
     if isinstance(answer, Ended):
-        return Reply(ended=Ending(answer.how), causes=answer.causes, notes=answer.notes, left=answer.left)
+        return Reply(
+            ended=Ending(answer.how), causes=answer.causes, notes=answer.notes, side_effects=answer.side_effects
+        )
     return Reply(
         answer.status,
         answer.seconds,
@@ -404,6 +395,6 @@ def reply_from(answer: Answered | Ended) -> Reply:
         answer.notes,
         answer.refusals,
         answer.queries,
-        left=answer.left,
+        side_effects=answer.side_effects,
         busy=answer.busy,
     )

@@ -1,6 +1,6 @@
-"""`--memory-limit`: address space on top of the loaded backend and the tensors, as a hard limit.
+"""Inside a worker process: load the backend, run calls on shared memory, answer in plain messages.
 
-Inside a worker process: load the backend, run calls on shared memory, answer in plain messages.
+Under `--memory-limit` every call has so much address space on top of the loaded backend and the tensors.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from mluops_gtest.base.errors import ExitCode, HarnessError, UsageError
 from mluops_gtest.core.call import OpCall
 from mluops_gtest.core.case import DEVICE_VARIABLE, OfferedBackend, misfits
 from mluops_gtest.core.tensor import Array
-from mluops_gtest.running.caller import BackendChoice, checked_size, failed_reply, reply_of, told
+from mluops_gtest.running.caller import BackendChoice, checked_size, describe_exception, failed_reply, reply_of
 from mluops_gtest.running.workers.guard_pages import PagedMemory
 from mluops_gtest.running.workers.memory import call_from, map_slab, view_of
 from mluops_gtest.running.workers.process_state import ProcessState
@@ -41,7 +41,6 @@ from mluops_gtest.running.workers.protocol import (
     Workspace,
     answer_of,
     encoded,
-    ended_of,
 )
 
 # What a worker may keep of earlier calls before a new one takes its place, as a share of the limit. The hard limit
@@ -89,7 +88,7 @@ class MemoryLimit:
         return ("raised its memory limit (--memory-limit), which its privileges allow",) if raised else ()
 
     @property
-    def exhausted(self) -> bool:
+    def is_exhausted(self) -> bool:
         """This process has no room for another call."""
         return self._hard is not None and _statm() * resource.getpagesize() + (self._extra or 0) > self._hard
 
@@ -155,7 +154,7 @@ class _Worker:
             case "settle":
                 return Settled(self._state.settle() if self._state is not None else ())
             case "begin" | "run" | "run empty":
-                return self._called(message, fds)
+                return self._call_backend(message, fds)
         raise ValueError(f"unknown request {message['do']!r}")
 
     def _load(self) -> Loaded | NotLoaded:
@@ -185,7 +184,7 @@ class _Worker:
         try:
             return Health(self._backend.healthy(), "healthy() says no")
         except Exception as error:
-            return Health(False, told(error))
+            return Health(False, describe_exception(error))
 
     def _close(self) -> Health:
         assert self._backend is not None
@@ -207,9 +206,9 @@ class _Worker:
         try:
             return Support(self._backend.supports(operator))
         except Exception as error:
-            return SupportFailed(f"supports() raised {told(error)}")
+            return SupportFailed(f"supports() raised {describe_exception(error)}")
 
-    def _called(self, message: dict[str, Any], fds: list[int]) -> Workspace | Answered | Ended | NoRoomLeft:
+    def _call_backend(self, message: dict[str, Any], fds: list[int]) -> Workspace | Answered | Ended | NoRoomLeft:
         """A request about one call, under the memory limit."""
         with contextlib.ExitStack() as stack:
             try:
@@ -241,30 +240,30 @@ class _Worker:
             self._slabs[slot] = map_slab(fd, sizes[slot])
             os.close(fd)
 
-    def _workspace(self, call: OpCall) -> Workspace | Ended | None:
+    def _workspace(self, call: OpCall) -> Workspace | Answered | Ended | None:
         """Why the call is not run yet, or not at all; None where it wants no workspace."""
         assert self._backend is not None
         try:
             size = self._backend.workspace_size(call)
             if not checked_size(self._backend.name, size, self._options.get("memory_limit")):
                 return None
-            answer: Workspace | Ended = Workspace(int(size))
+            answer: Workspace | Answered | Ended = Workspace(int(size))
         except (Exception, SystemExit) as error:
-            answer = ended_of(failed_reply(error, call, "workspace_size"))
+            answer = answer_of(failed_reply(error, call, "workspace_size"))
         self._memory.end()
         return answer
 
     def _run(self, call: OpCall, state: ProcessState, *, empty: bool) -> Answered | Ended:
         assert self._backend is not None
         reply = reply_of(self._backend, call, empty=empty)
-        left = (*self._memory.end(), *state.restore())
+        effects = (*self._memory.end(), *state.restore())
         # Where there are outputs to judge, the controller does that before anything has time to finish.
         if state.is_busy and reply.status is None:
-            left = (*left, *state.settle())
-        if left or state.notes or state.is_busy:
-            reply = replace(reply, left=left, notes=(*reply.notes, *state.notes), busy=state.is_busy)
+            effects = (*effects, *state.settle())
+        if effects or state.notes or state.is_busy:
+            reply = replace(reply, side_effects=effects, notes=(*reply.notes, *state.notes), busy=state.is_busy)
         memory, changed = state.private_bytes, bool(state.notes)
-        return answer_of(reply, spent=self._memory.exhausted, memory=memory, changed=changed)
+        return answer_of(reply, out_of_memory=self._memory.is_exhausted, memory=memory, changed=changed)
 
 
 def _become_own_session(output: int) -> None:

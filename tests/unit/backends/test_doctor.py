@@ -12,7 +12,7 @@ from mluops_gtest.core.cause import ContentError
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.running.caller import InlineCaller
-from mluops_gtest.running.case_run import Executor, Options
+from mluops_gtest.running.case_run import CaseRun, Options
 from tests.support import wrong_backends
 
 # Between them: floats with a tolerance, pure copies, scalar results.
@@ -39,8 +39,8 @@ def cases(catalogue):
 
 
 def check(backend, cases, **message):
-    executor = Executor(InlineCaller(backend), Options(repeat=2))
-    findings = check_behaviour(cases, executor.execute, **message)
+    executor = CaseRun(InlineCaller(backend), Options(repeat=2))
+    findings = check_behaviour(cases, executor.run_case, **message)
     assert {finding.name for finding in findings} == PROMISES
     assert len(findings) == len(PROMISES)
     return {finding.name: finding for finding in findings}

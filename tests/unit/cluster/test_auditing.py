@@ -24,7 +24,7 @@ from mluops_gtest.core.cause import NotReproducible
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import CaseResult, Reading
 from mluops_gtest.running.caller import InlineCaller
-from mluops_gtest.running.case_run import Executor, Options
+from mluops_gtest.running.case_run import CaseRun, Options
 from mluops_gtest.search.audit_subject import Implementation
 
 NAME = "voxel_pooling_forward"
@@ -68,7 +68,7 @@ def answer(session, source, case_id, factor=1):
 
     case = source.load(case_id)
     keep = lambda outputs: kept.append(outputs_bytes(outputs, 1))  # noqa: E731
-    result = Executor(InlineCaller(Implementation("mine", run)), Options(), keep).execute(case, operator)
+    result = CaseRun(InlineCaller(Implementation("mine", run)), Options(), keep).run_case(case, operator)
     data = kept[0] if kept else b""
     return result, digest_of(data) if data else "", data
 

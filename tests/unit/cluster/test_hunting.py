@@ -4,14 +4,14 @@ from dataclasses import replace
 
 from mluops_gtest.catalog.selection import Session
 from mluops_gtest.cluster.answers import UnitAnswered
-from mluops_gtest.cluster.fuzzing import ClusterHuntLanes
+from mluops_gtest.cluster.fuzzing import ClusterFuzzScheduler
 from mluops_gtest.core.call import Status
 from mluops_gtest.core.case import Query
 from mluops_gtest.core.cause import RunLost, WorkerLost
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.report import CaseStarted
 from mluops_gtest.running.caller import InlineCaller
-from mluops_gtest.running.case_run import Executor, Options
+from mluops_gtest.running.case_run import CaseRun, Options
 from mluops_gtest.running.options import RunRequest
 from mluops_gtest.search.audit_subject import Implementation
 from mluops_gtest.search.corpus import Corpus
@@ -30,7 +30,7 @@ class Workers:
         operator = Session().catalogue.operators[NAME]
         implementation = Implementation("idle", lambda call: operator.early_answer(call) or Status.SUCCESS)
         self._operator = operator
-        self._executor = Executor(InlineCaller(implementation), Options(elementwise=True, bounds_alone=True))
+        self._executor = CaseRun(InlineCaller(implementation), Options(elementwise=True, bounds_alone=True))
 
     def add(self, unit):
         self._added.append(unit)
@@ -51,7 +51,7 @@ class Workers:
     def _of(self, unit):
         self.asked.append(unit)
         yield CaseStarted(unit.id)
-        result = self._executor.execute(unit.case, self._operator)
+        result = self._executor.run_case(unit.case, self._operator)
         if (unit.found is not None, result.outcome.fails) in self._losing:
             lost = replace(result, outcome=Outcome.CRASHED, causes=(WorkerLost(3, "node"),), explained=())
             yield UnitAnswered(unit, lost)
@@ -59,7 +59,7 @@ class Workers:
             yield UnitAnswered(unit, result)
         else:
             reductions = unit.job.target.reductions
-            execute = lambda one: self._executor.execute(one, self._operator)  # noqa: E731
+            execute = lambda one: self._executor.run_case(one, self._operator)  # noqa: E731
             small = minimised(unit.case, self._operator, reductions, execute)
             yield UnitAnswered(unit, small.result, small.case)
 
@@ -69,7 +69,7 @@ def hunted(folder, workers, cases=8):
     corpus = Corpus(folder, session.catalogue.operators)
     request = HuntRequest(RunRequest(Query(), ("builtin",), "numpy"), (NAME,), folder, seed=0)
     targets = targets_of(request, session, corpus)
-    report = Hunt(targets, ClusterHuntLanes(workers, Keeper(corpus), session.catalogue.operators), corpus).run(
+    report = Hunt(targets, ClusterFuzzScheduler(workers, Keeper(corpus), session.catalogue.operators), corpus).run(
         cases, None
     )
     return report, corpus, targets[0]
@@ -134,5 +134,5 @@ def test_large_calls_travel_alone(tmp_path):
     large = max((target.draws.draw(number).case for number in (49, 99)), key=lambda case: case.elements)
     workers = BatchSizes()
     jobs = [Job(target, case) for case in [small] * 20 + [large, small]]
-    assert list(ClusterHuntLanes(workers, Keeper(corpus), session.catalogue.operators).run(jobs)) == []
+    assert list(ClusterFuzzScheduler(workers, Keeper(corpus), session.catalogue.operators).run(jobs)) == []
     assert workers.sizes == [16, 4, 1, 1]

@@ -14,7 +14,8 @@ from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.core.tensor import Criterion, CriterionKind, DType, exact
 from mluops_gtest.judging.elementwise_check import expectation_of
-from mluops_gtest.judging.verdict import Judgement, judge_untouched, judge_values, judged, wanted_criteria
+from mluops_gtest.judging.fingerprint import with_fingerprint
+from mluops_gtest.judging.verdict import Judgement, effective_criteria, judge_untouched, judge_values, result_fields
 from tests.unit.running.small_operator import DOUBLES, NEAR, doubling, tensor
 
 RIGHT = (2.0, 4.0, 6.0, 8.0)
@@ -37,7 +38,7 @@ def test_what_agrees_passes_without_a_cause():
         ("y", "diff1", 0.0, True),
         ("y", "diff2", 0.0, True),
     ]
-    assert judged(BLANK, judgement).fingerprint == ""
+    assert with_fingerprint(replace(BLANK, **result_fields(judgement, ()))).fingerprint == ""
 
 
 def test_what_is_beyond_its_criteria_is_told_with_its_places():
@@ -50,7 +51,7 @@ def test_what_is_beyond_its_criteria_is_told_with_its_places():
         ("diff1", pytest.approx(0.5), 1e-3),
         ("diff2", pytest.approx(math.sqrt(100 / 120)), 1e-3),
     ]
-    result = judged(BLANK, judgement)
+    result = with_fingerprint(replace(BLANK, **result_fields(judgement, ())))
     assert result.outcome is Outcome.FAILED
     assert (result.worst.index, result.worst.evaluated, result.worst.baseline) == ((3,), "18.0", "8.0")
     assert result.fingerprint.startswith("v1:")
@@ -155,7 +156,7 @@ TIGHT = (Criterion(CriterionKind.DIFF1, 0.0), Criterion(CriterionKind.DIFF3, 1e-
 )
 def test_what_a_file_names_stands_unless_it_asks_for_bits_that_nobody_owes(named, own, dtype, recomputed, wanted):
     spec = replace(DOUBLES.outputs[0], criteria={dtype: own})
-    assert wanted_criteria(dtype, named, spec, recomputed=recomputed) == wanted
+    assert effective_criteria(dtype, named, spec, recomputed=recomputed) == wanted
 
 
 def test_a_failure_outweighs_a_suspicion():

@@ -5,7 +5,7 @@ import pytest
 
 from mluops_gtest.core.tensor import DType
 from mluops_gtest.judging.blocks import value_text, widened
-from mluops_gtest.results.writer import write_npy
+from mluops_gtest.results.saved_outputs import write_npy
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (1,), (3, 4), (2, 0, 3)])

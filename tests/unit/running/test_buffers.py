@@ -12,7 +12,7 @@ from mluops_gtest.core.buffers import (
     GUARD_BYTES,
     TAIL_BYTES,
     Arena,
-    Wanted,
+    BufferSpec,
     fill,
     first_difference,
     pattern_of,
@@ -27,7 +27,7 @@ from mluops_gtest.core.tensor import DType
 def test_buffers_are_aligned_apart_and_intact(size):
     arena = Arena()
     for _ in range(3):
-        buffers = list(arena.lay_out([Wanted("a", size), Wanted("b", 5), Wanted("c", size)]).values())
+        buffers = list(arena.allocate([BufferSpec("a", size), BufferSpec("b", 5), BufferSpec("c", size)]).values())
         for value, buffer in enumerate(buffers):
             assert buffer.data.size == 0 or buffer.data.ctypes.data % 64 == 0
             buffer.data[:] = value
@@ -46,13 +46,13 @@ def test_buffers_are_aligned_apart_and_intact(size):
     ],
 )
 def test_one_stray_byte_is_seen_and_located(offset, words):
-    buffer = Arena().lay_out([Wanted("x", 13)])["x"]
+    buffer = Arena().allocate([BufferSpec("x", 13)])["x"]
     ctypes.memset(buffer.data.ctypes.data + offset, 0, 1)
     assert format_reason((buffer.overrun("x"),)) == words
 
 
 def test_no_byte_between_two_buffers_goes_unseen():
-    buffers = Arena().lay_out([Wanted("x", 13), Wanted("y", 13)])
+    buffers = Arena().allocate([BufferSpec("x", 13), BufferSpec("y", 13)])
     start = buffers["x"].data.ctypes.data + 13
     for address in range(start, buffers["y"].data.ctypes.data):
         ctypes.memset(address, 0, 1)
@@ -63,8 +63,8 @@ def test_no_byte_between_two_buffers_goes_unseen():
 
 def test_what_an_earlier_case_left_behind_the_last_buffer_is_looked_at():
     arena = Arena()
-    arena.lay_out([Wanted("x", 10_000_000)])["x"].data[:] = 1
-    buffers = arena.lay_out([Wanted("x", 8), Wanted("y", 8)])
+    arena.allocate([BufferSpec("x", 10_000_000)])["x"].data[:] = 1
+    buffers = arena.allocate([BufferSpec("x", 8), BufferSpec("y", 8)])
     assert [buffer.overrun(name) for name, buffer in buffers.items()] == [None, None]
     ctypes.memset(buffers["y"].data.ctypes.data + 8 + TAIL_BYTES, 0, 1)
     assert buffers["y"].overrun("y") == Overrun("y", "behind", TAIL_BYTES + 1)
@@ -103,7 +103,7 @@ def test_the_first_difference_is_found_wherever_it_is(size, data):
 
 def test_a_difference_that_is_gone_at_the_second_look_is_none(monkeypatch):
     """Somebody may be writing: the quick look says that something differs, and by then it does not."""
-    (buffer,) = buffers.Arena().lay_out([buffers.Wanted("y", 64)]).values()
+    (buffer,) = buffers.Arena().allocate([buffers.BufferSpec("y", 64)]).values()
     monkeypatch.setattr(buffers, "_GUARDED", b"")
     assert buffer.overrun("y") is None
     monkeypatch.setattr(buffers, "_SMALL", -1)

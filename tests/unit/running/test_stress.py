@@ -10,9 +10,8 @@ from mluops_gtest.core import cause as c
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import StressReading, ThreadsReading
 from mluops_gtest.judging.fingerprint import with_fingerprint
-from mluops_gtest.running.case_run import Options
 from mluops_gtest.running.options import Stress, thread_counts
-from mluops_gtest.running.stress import Repetition, StressedExecutor, told
+from mluops_gtest.running.repetition import Repetition, StressRun, combine_repetitions
 from tests.support.reports import result
 
 PASSED = result()
@@ -51,13 +50,13 @@ def repetitions(*results, bits=None, counts=(2, 1, 4)):
 
 
 def test_all_passed_and_equal():
-    whole = told(repetitions(PASSED, PASSED, PASSED, PASSED))
+    whole = combine_repetitions(repetitions(PASSED, PASSED, PASSED, PASSED))
     rows = (ThreadsReading(1, 1, 0, 0), ThreadsReading(2, 2, 0, 0), ThreadsReading(4, 1, 0, 0))
     assert whole == replace(PASSED, stress=StressReading(rows))
 
 
 def test_other_bits_that_pass_are_a_note():
-    whole = told(repetitions(PASSED, PASSED, PASSED, PASSED, bits={2: b"other", 3: b"third"}))
+    whole = combine_repetitions(repetitions(PASSED, PASSED, PASSED, PASSED, bits={2: b"other", 3: b"third"}))
     assert whole.outcome is Outcome.PASSED
     assert (whole.stress.differing, whole.stress.failed) == (2, 0)
     (note,) = whole.notes
@@ -66,7 +65,7 @@ def test_other_bits_that_pass_are_a_note():
 
 
 def test_some_that_fail_make_the_case_flaky_with_their_count():
-    whole = told(repetitions(PASSED, FAILED, PASSED, PASSED, FAILED))
+    whole = combine_repetitions(repetitions(PASSED, FAILED, PASSED, PASSED, FAILED))
     assert whole.outcome is Outcome.FLAKY
     assert whole.reason == "failed in 2 of 5 repetitions, first with OMP_NUM_THREADS=1: n is 2, expected 3"
     assert whole.stress.first_failed == 1
@@ -80,17 +79,20 @@ def test_a_race_has_one_fingerprint_wherever_it_strikes():
 
     near, far = struck(0, 1), struck(2000, 900)
     assert near.fingerprint != far.fingerprint
-    assert told(repetitions(PASSED, near)).fingerprint == told(repetitions(PASSED, far, PASSED)).fingerprint
+    assert (
+        combine_repetitions(repetitions(PASSED, near)).fingerprint
+        == combine_repetitions(repetitions(PASSED, far, PASSED)).fingerprint
+    )
 
 
 def test_what_always_fails_keeps_its_outcome_and_its_fingerprint():
-    whole = told(repetitions(FAILED, FAILED))
+    whole = combine_repetitions(repetitions(FAILED, FAILED))
     assert (whole.outcome, whole.fingerprint) == (Outcome.FAILED, FAILED.fingerprint)
     assert whole.reason.startswith("failed in 2 of 2 repetitions, first with OMP_NUM_THREADS=2: ")
 
 
 def test_a_case_that_nobody_ran_is_not_repeated():
-    assert told(repetitions(SKIPPED)) == SKIPPED
+    assert combine_repetitions(repetitions(SKIPPED)) == SKIPPED
 
 
 class Clock:
@@ -104,56 +106,49 @@ class Clock:
         return self.now
 
 
-class Scripted(StressedExecutor):
-    """Gives these results one after the other, then the last again and again."""
+class Scripted:
+    """Gives these results one after the other, then the last again and again: a CaseRun and its caller."""
 
-    def __init__(self, *results, stress):
-        self.used = []
-        super().__init__(self, Options(), stress, counts=(2, 1, 4), clock=Clock())
-        self._executor = self
-        self.results = list(results)
+    save_outputs = None
 
-    precision = is_reference = None
+    def __init__(self, *results):
+        self.caller, self.used, self.results = self, [], list(results)
 
-    def use_threads(self, threads):
+    def with_threads(self, threads):
         self.used.append(threads)
+        return self
 
-    def answer(self):
+    def attempt(self, _task):
         return self.results.pop(0) if len(self.results) > 1 else self.results[0]
 
 
-@pytest.fixture
-def run(monkeypatch):
-    def call(*results, stress):
-        scripted = Scripted(*results, stress=stress)
-        monkeypatch.setattr(scripted, "_executor", type("E", (), {"execute": lambda *_: scripted.answer()})())
-        return scripted.execute(None, None), scripted.used
-
-    return call
+def run(*results, stress):
+    scripted = Scripted(*results)
+    return StressRun(scripted, stress, counts=(2, 1, 4), clock=Clock()).run(None), scripted.used
 
 
-def test_so_many_times_with_the_counts_in_turn(run):
+def test_so_many_times_with_the_counts_in_turn():
     whole, used = run(PASSED, stress=Stress(times=5))
     assert used == [2, 1, 4, 2, 1]
     assert whole.stress.repetitions == 5
 
 
-def test_until_the_time_is_over_but_every_count_once(run):
+def test_until_the_time_is_over_but_every_count_once():
     assert run(PASSED, stress=Stress(seconds=1.0))[1] == [2, 1, 4]
     assert len(run(PASSED, stress=Stress(seconds=20.0))[1]) > 10
 
 
-def test_what_fails_alike_with_every_count_needs_no_more(run):
+def test_what_fails_alike_with_every_count_needs_no_more():
     whole, used = run(FAILED, stress=Stress(seconds=1000.0))
     assert used == [2, 1, 4]
     assert whole.outcome is Outcome.FAILED
 
 
-def test_a_failure_that_comes_and_goes_is_counted_to_the_end(run):
+def test_a_failure_that_comes_and_goes_is_counted_to_the_end():
     whole, used = run(PASSED, FAILED, PASSED, stress=Stress(seconds=20.0))
     assert (whole.outcome, whole.stress.failed) == (Outcome.FLAKY, 1)
     assert len(used) > 10
 
 
-def test_a_skip_ends_it_at_once(run):
+def test_a_skip_ends_it_at_once():
     assert run(SKIPPED, stress=Stress(times=50)) == (SKIPPED, [2])

@@ -11,7 +11,7 @@ from mluops_gtest.base.errors import OperatorError
 from mluops_gtest.core.call import Status
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.running.caller import InlineCaller
-from mluops_gtest.running.case_run import Executor, Options
+from mluops_gtest.running.case_run import CaseRun, Options
 from mluops_gtest.search.minimise import minimised, what_shrank
 from tests.unit.running.small_operator import DOUBLES, doubling
 
@@ -40,8 +40,8 @@ class Doubling:
 
 def searched(case, spoil, limit=300, **options):
     backend = Doubling(spoil)
-    executor = Executor(InlineCaller(backend), Options(explain=False))
-    return minimised(case, DOUBLES, REDUCTIONS, lambda one: executor.execute(one, DOUBLES), limit, **options), backend
+    executor = CaseRun(InlineCaller(backend), Options(explain=False))
+    return minimised(case, DOUBLES, REDUCTIONS, lambda one: executor.run_case(one, DOUBLES), limit, **options), backend
 
 
 def values(found):
@@ -182,10 +182,10 @@ def test_a_refused_call_loses_its_values_and_keeps_its_check():
             return Status.SUCCESS
 
     case = doubling(tuple(range(1, 9)), sign=-3, status=Status.BAD_PARAM, check="sign_positive")
-    executor = Executor(InlineCaller(Accepts()), Options(explain=False))
+    executor = CaseRun(InlineCaller(Accepts()), Options(explain=False))
     total = Reduction(lambda call: int(call.array("x").sum()), lambda call, start, stop: None)
     reductions = {**REDUCTIONS, "total": total}
-    found = minimised(case, DOUBLES, reductions, lambda one: executor.execute(one, DOUBLES))
+    found = minimised(case, DOUBLES, reductions, lambda one: executor.run_case(one, DOUBLES))
     assert found.case.inputs[0].data is None
     assert found.case.inputs[0].desc.dims == (1,)
     assert found.case.params["sign"] == 0
@@ -206,9 +206,9 @@ def failing(call, *_places):
     ],
 )
 def test_a_reduction_that_fails_is_told_with_its_line(reduction, words):
-    executor = Executor(InlineCaller(Doubling(wrong_where(lambda x: x > 1))), Options(explain=False))
+    executor = CaseRun(InlineCaller(Doubling(wrong_where(lambda x: x > 1))), Options(explain=False))
     with pytest.raises(OperatorError, match=r"test_search\.py:\d+: ") as told:
-        minimised(doubling((1, 2, 3)), DOUBLES, {"odd": reduction}, lambda one: executor.execute(one, DOUBLES))
+        minimised(doubling((1, 2, 3)), DOUBLES, {"odd": reduction}, lambda one: executor.run_case(one, DOUBLES))
     assert words in str(told.value)
     line = failing.__code__.co_firstlineno + 1
     assert f"(tests/unit/search/test_search.py:{line})" in str(told.value).replace(f"{ROOT}/", "")
@@ -221,8 +221,8 @@ def test_a_reference_that_fails_on_a_smaller_call_is_told_with_its_line():
         return DOUBLES.reference(call)
 
     careless = dataclasses.replace(DOUBLES, reference=reference)
-    executor = Executor(InlineCaller(Doubling(wrong_where(lambda x: x > 1))), Options(explain=False))
+    executor = CaseRun(InlineCaller(Doubling(wrong_where(lambda x: x > 1))), Options(explain=False))
     with pytest.raises(
         OperatorError, match=r"fails on a smaller call: RuntimeError: too few \(.*test_search\.py:\d+\)"
     ):
-        minimised(doubling((1, 2, 3)), careless, REDUCTIONS, lambda one: executor.execute(one, careless))
+        minimised(doubling((1, 2, 3)), careless, REDUCTIONS, lambda one: executor.run_case(one, careless))

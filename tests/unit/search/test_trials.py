@@ -28,7 +28,7 @@ class Hanging(InlineCaller):
     def __post_init__(self):
         super().__init__(Backend())
 
-    def run(self, call, timeout):
+    def request(self, _what, call, timeout):
         self.given.append(timeout)
         if self.seconds:
             call.array("y")[...] = 2 * call.array("x")

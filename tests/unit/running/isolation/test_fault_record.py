@@ -6,7 +6,7 @@ import struct
 import numpy as np
 import pytest
 
-from mluops_gtest.core.buffers import Side, Wanted
+from mluops_gtest.core.buffers import BufferSpec, Side
 from mluops_gtest.core.cause import format_reason
 from mluops_gtest.running.workers.memory import (
     CONTEXT_BYTES,
@@ -80,7 +80,7 @@ def test_a_record_is_forgotten_and_keeps_the_bases():
     assert (one.base("tensors"), one.base("workspace")) == (0, BASE)
 
 
-X, Y = place([Wanted("x", 100, 4, 4), Wanted("bytes", 10)], Side.BEHIND)
+X, Y = place([BufferSpec("x", 100, 4, 4), BufferSpec("bytes", 10)], Side.BEHIND)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mluops_gtest.core.buffers import Side, Wanted
+from mluops_gtest.core.buffers import BufferSpec, Side
 from mluops_gtest.core.cause import Overrun
 from mluops_gtest.running.workers.memory import PAGE_BYTES, ROOM_BYTES, PagedArena, file_bytes, place, room_bytes
 
@@ -13,7 +13,7 @@ SIZES = st.lists(st.integers(0, 3 * PAGE_BYTES // 4).map(lambda n: 4 * n), max_s
 
 @given(SIZES, st.sampled_from(Side))
 def test_every_buffer_lies_flush_in_pages_of_its_own(sizes, side):
-    placed = place([Wanted(str(i), size, 4, 4) for i, size in enumerate(sizes)], side)
+    placed = place([BufferSpec(str(i), size, 4, 4) for i, size in enumerate(sizes)], side)
     assert [one.size for one in placed] == sizes
     for before, one in zip((None, *placed), placed, strict=False):
         assert one.pages % PAGE_BYTES == one.file_offset % PAGE_BYTES == one.room_offset % PAGE_BYTES == 0
@@ -34,7 +34,7 @@ def test_at_least_64_mib_are_inaccessible():
 
 @pytest.mark.parametrize(("size", "slack"), [(100, 12), (96, 0), (1, 15), (16, 0)])
 def test_a_workspace_keeps_its_alignment(size, slack):
-    (one,) = place([Wanted("workspace", size, alignment=16)], Side.BEHIND)
+    (one,) = place([BufferSpec("workspace", size, alignment=16)], Side.BEHIND)
     assert one.start % 16 == 0
     assert one.room_offset + one.pages - one.end == slack
 
@@ -44,7 +44,9 @@ def test_what_is_left_of_the_pages_is_a_guard_zone(side):
     arena = PagedArena()
     try:
         for _ in range(2):
-            buffers = arena.lay_out([Wanted("x", 100, 4, 4), Wanted("none", 0), Wanted("y", PAGE_BYTES, 4, 4)], side)
+            buffers = arena.allocate(
+                [BufferSpec("x", 100, 4, 4), BufferSpec("none", 0), BufferSpec("y", PAGE_BYTES, 4, 4)], side
+            )
             zone = buffers["x"].before if side is Side.BEHIND else buffers["x"].after
             assert zone.size == PAGE_BYTES - 100
             assert [buffer.overrun(name) for name, buffer in buffers.items()] == [None] * 3

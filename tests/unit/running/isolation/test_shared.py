@@ -4,7 +4,7 @@ import sys
 import numpy as np
 import pytest
 
-from mluops_gtest.core.buffers import Wanted
+from mluops_gtest.core.buffers import BufferSpec
 from mluops_gtest.running.workers.memory import SharedArena, SharedSlab, map_slab
 
 
@@ -33,20 +33,20 @@ def test_both_sides_see_the_same_bytes():
 
 def test_a_retired_slab_serves_the_case_it_has_and_no_other():
     arena = SharedArena()
-    first = arena.lay_out([Wanted("a", 64)])["a"]
+    first = arena.allocate([BufferSpec("a", 64)])["a"]
     before = arena.shared
     old = map_slab(before.fd, before.size)
     arena.retire()
     assert arena.shared is before
     assert arena.offset_of(first.data) > 0
-    second = arena.lay_out([Wanted("a", 64)])["a"]
+    second = arena.allocate([BufferSpec("a", 64)])["a"]
     second.data[:] = 1
     old[:] = 9
     assert arena.shared is not before
     assert np.unique(second.data).tolist() == [1]
     assert np.unique(first.data).tolist() == [9]
-    arena.lay_out([Wanted("a", 64)])
+    arena.allocate([BufferSpec("a", 64)])
     kept = arena.shared
-    arena.lay_out([Wanted("a", 32)])
+    arena.allocate([BufferSpec("a", 32)])
     assert arena.shared is kept
     arena.close()

@@ -7,8 +7,8 @@ from mluops_gtest.core.cause import NothingCompared, Places, TimedOut, Unwritten
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.running.caller import BackendChoice, InlineCaller
-from mluops_gtest.running.case_run import Executor, Options
-from mluops_gtest.running.confirming import UNCONFIRMED, Confirming
+from mluops_gtest.running.case_run import CaseRun, Options, PlannedCase
+from mluops_gtest.running.repetition import UNCONFIRMED, Confirmation
 from tests.unit.running.small_operator import DOUBLES, doubling
 
 UNWRITTEN = Unwritten("y", Places(1, 2, 0, 0), (0,))
@@ -18,33 +18,36 @@ def failure(operator="op", cause=UNWRITTEN, outcome=Outcome.FAILED):
     return CaseResult(f"{operator}/case", operator, (), outcome, causes=(cause,))
 
 
-def due(confirming, lane, first, times, seconds=0.0):
+def due(confirmation, slot, first, times, seconds=0.0):
     """The numbers, from 1 on, of those that are confirmed."""
-    return [number for number in range(1, times + 1) if confirming.is_due(lane, first, seconds)]
+    return [number for number in range(1, times + 1) if confirmation.is_due(slot, first, seconds)]
 
 
-def test_the_first_three_and_then_one_in_20_of_each_kind_and_lane():
-    confirming = Confirming(lambda: 0.0)
-    assert due(confirming, "lane", failure(), 50) == [1, 2, 3, 23, 43]
-    assert due(confirming, "lane", failure("other"), 4) == [1, 2, 3]
-    assert due(confirming, "lane", failure(cause=NothingCompared()), 4) == [1, 2, 3]
-    assert due(confirming, "other lane", failure(), 4) == [1, 2, 3]
+def test_the_first_three_and_then_one_in_20_of_each_kind_and_slot():
+    confirmation = Confirmation(lambda: 0.0)
+    assert due(confirmation, "slot", failure(), 50) == [1, 2, 3, 23, 43]
+    assert due(confirmation, "slot", failure("other"), 4) == [1, 2, 3]
+    assert due(confirmation, "slot", failure(cause=NothingCompared()), 4) == [1, 2, 3]
+    assert due(confirmation, "other slot", failure(), 4) == [1, 2, 3]
 
 
-def test_timeouts_once_per_operator_whatever_the_lane():
-    confirming = Confirming(lambda: 0.0)
+def test_timeouts_once_per_operator_whatever_the_slot():
+    confirmation = Confirmation(lambda: 0.0)
     late = failure(cause=TimedOut(1.0), outcome=Outcome.TIMED_OUT)
-    assert due(confirming, "lane", late, 50) == [1]
-    assert due(confirming, "other lane", late, 50) == []
-    assert confirming.is_due("lane", failure("other", TimedOut(1.0), Outcome.TIMED_OUT), 1.0)
+    assert due(confirmation, "slot", late, 50) == [1]
+    assert due(confirmation, "other slot", late, 50) == []
+    assert confirmation.is_due("slot", failure("other", TimedOut(1.0), Outcome.TIMED_OUT), 1.0)
 
 
 def test_a_failure_that_takes_more_than_there_is_left_is_not_confirmed():
     now = [0.0]
-    confirming = Confirming(lambda: now[0])
-    assert [confirming.is_due("lane", failure(f"op{seconds}"), seconds) for seconds in (60.0, 60.5)] == [True, False]
+    confirmation = Confirmation(lambda: now[0])
+    assert [confirmation.is_due("slot", failure(f"op{seconds}"), seconds) for seconds in (60.0, 60.5)] == [True, False]
     now[0] = 1000.0
-    assert [confirming.is_due("lane", failure(f"at{seconds}"), seconds) for seconds in (250.0, 251.0)] == [True, False]
+    assert [confirmation.is_due("slot", failure(f"at{seconds}"), seconds) for seconds in (250.0, 251.0)] == [
+        True,
+        False,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -70,12 +73,14 @@ class Clocked:
         return Status.SUCCESS
 
 
-def test_what_confirming_took_is_spent():
+def test_what_confirmation_took_is_spent():
     backend = Clocked()
-    executor = Executor(InlineCaller(backend), Options())
-    executor.caller.has_run = True
-    confirming = Confirming(lambda: backend.now)
-    results = [confirming.executed(executor, doubling(count=4), None, {"doubles": DOUBLES}) for _ in range(4)]
+    caller, confirmation = InlineCaller(backend), Confirmation(lambda: backend.now)
+    caller.has_run = True
+    case = doubling(count=4)
+    source = type("Source", (), {"load": lambda _self, _id: case})()
+    case_run = CaseRun(caller, Options(), None, source, {"doubles": DOUBLES}, confirmation)
+    results = [case_run.run(PlannedCase(case.id, case.operator, case.tags)) for _ in range(4)]
     assert {one.outcome for one in results} == {Outcome.FAILED}
     # The first has no history; the next two take 25 s each to confirm, and then 10 s are left.
     assert [UNCONFIRMED in one.notes for one in results] == [False, False, False, True]

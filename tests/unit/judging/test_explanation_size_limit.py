@@ -11,7 +11,7 @@ from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.judging.explaining import explained
 from mluops_gtest.judging.value_laws import WrongOutput
-from mluops_gtest.running.run import ExplanationRoom
+from mluops_gtest.running.run import ExplanationSizeLimit
 
 
 def size(result):
@@ -30,14 +30,14 @@ def failing(outputs=1):
 def test_what_fits_stays_as_it_is():
     result = failing()
     assert size(result) < 16 << 10
-    assert ExplanationRoom().kept(result) == result
+    assert ExplanationSizeLimit().apply(result) == result
     assert 0 < len(result.explained[0].samples) <= MAX_SAMPLES <= MAX_STORED_SAMPLES
 
 
 @pytest.mark.parametrize("limit", [16 << 10, 3000, 1500, 700, 300, 40])
 def test_no_case_takes_more_than_its_room_and_the_cause_goes_last(limit):
     result = failing(outputs=9)
-    kept = ExplanationRoom(of_case=limit).kept(result)
+    kept = ExplanationSizeLimit(of_case=limit).apply(result)
     assert size(kept) <= limit
     if kept.explained:
         assert kept.explained[0].best_fit.law == result.explained[0].best_fit.law
@@ -48,8 +48,8 @@ def test_no_case_takes_more_than_its_room_and_the_cause_goes_last(limit):
 
 
 def test_a_run_stops_storing_when_its_room_is_full():
-    result, room = failing(), ExplanationRoom(of_run=10_000)
-    kept = [room.kept(replace(result, case=f"op/{number}")) for number in range(100)]
+    result, room = failing(), ExplanationSizeLimit(of_run=10_000)
+    kept = [room.apply(replace(result, case=f"op/{number}")) for number in range(100)]
     assert sum(size(one) for one in kept if one.explained) <= 10_000
     assert kept[0].explained == result.explained
     assert kept[-1].explained == ()
@@ -57,4 +57,4 @@ def test_a_run_stops_storing_when_its_room_is_full():
 
 def test_a_result_without_explanations_takes_no_room():
     skipped = CaseResult("op/case", "op", (), Outcome.SKIPPED)
-    assert ExplanationRoom(of_run=0).kept(skipped) is skipped
+    assert ExplanationSizeLimit(of_run=0).apply(skipped) is skipped
