@@ -1,154 +1,45 @@
-"""Reports and results for Python programs: what the engine gives, which can be saved and which notebooks can show.
-
-Two arrays held to criteria, without any case.
-
-Cases made and written, or compared with what is stored: what `generate` does, for commands and for programs.
-
-A run for Python programs: the engine of `mluops-test run`, a report instead of an exit code, files only if asked.
-"""
+"""What Python programs call: the functions of the commands, with values instead of pages and exit codes."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from mluops_gtest.authoring.calls import dtype_of
+from mluops_gtest.backends import numpy_backend
 from mluops_gtest.backends.labels import run_labels
 from mluops_gtest.backends.registry import checked_backend
 from mluops_gtest.base.errors import UnwritableError, UsageError
 from mluops_gtest.base.float_state import own_floats, require_float_state
 from mluops_gtest.base.frozen import Value
-from mluops_gtest.base.text import counted
-from mluops_gtest.catalog.produce import Produced, Target, lock_differences, produce, update_lock
+from mluops_gtest.catalog.operators import Operators
+from mluops_gtest.catalog.produce import plan_generation
 from mluops_gtest.catalog.root import BUILTIN
-from mluops_gtest.catalog.selection import Catalogue, Session
-from mluops_gtest.core import report as model_report
-from mluops_gtest.core import result as model_result
+from mluops_gtest.catalog.selection import Session
+from mluops_gtest.core.binding import baseline_of
+from mluops_gtest.core.call import OpCall
 from mluops_gtest.core.case import Backend, Query
-from mluops_gtest.core.outcome import Outcome
-from mluops_gtest.core.report import CaseFinished, Event, Listener
+from mluops_gtest.core.operator import Baseline, Operator
+from mluops_gtest.core.report import CaseFinished, Event, Listener, RunReport
+from mluops_gtest.core.result import CaseResult
 from mluops_gtest.core.tensor import Array, Criterion, CriterionKind, DType
 from mluops_gtest.judging.criteria import compare as measured
 from mluops_gtest.judging.criteria import judge
 from mluops_gtest.results.folder import ResultsFolder
+from mluops_gtest.results.gate.decision import Decision
+from mluops_gtest.results.gate.request import GateRequest, reach_decision
 from mluops_gtest.results.writer import ResultFiles, write_causes
 from mluops_gtest.running.caller import Caller, InlineCaller
 from mluops_gtest.running.callers import open_callers
+from mluops_gtest.running.case_handle import CaseHandle
 from mluops_gtest.running.options import RunRequest
 from mluops_gtest.running.run import PlannedCase
 from mluops_gtest.running.run import run as run_planned
 from mluops_gtest.running.session import context_of, options_of, refuse_guard_pages, timed, under_stress
-
-if TYPE_CHECKING:
-    from mluops_gtest.results.writer import CauseSummary
-
-
-# Failing cases that a notebook shows with their pictures.
-_MAX_SHOWN = 10
-Format = Literal["html", "markdown", "junit", "ctrf", "json"]
-
-
-class CaseResult(model_result.CaseResult):
-    """The verdict on one case with everything needed to understand it."""
-
-    @staticmethod
-    def of(result: model_result.CaseResult) -> "CaseResult":
-        """The same result."""
-        return CaseResult(**asdict(result))
-
-    @property
-    def passed(self) -> bool:
-        return self.outcome is Outcome.PASSED
-
-    def __repr__(self) -> str:
-        reason = f": {self.reason}" if self.reason else ""
-        return f"<{self.case} {self.outcome.value}{reason}>"
-
-    def _repr_html_(self) -> str:
-        from mluops_gtest.results.reports.notebook import result_html
-
-        return result_html(self)
-
-
-class RunReport(model_report.RunReport):
-    """A whole run: what it ran on, and a result for every case."""
-
-    @staticmethod
-    def of(report: model_report.RunReport) -> "RunReport":
-        """The same report."""
-        return RunReport(**asdict(report) | {"results": tuple(map(CaseResult.of, report.results))})
-
-    @staticmethod
-    def load(path: str | Path) -> "RunReport":
-        """The report in a results folder or a report.json."""
-        from mluops_gtest.results.folder import read_report
-
-        return RunReport.of(read_report(Path(path)))
-
-    def without_commands(self) -> "RunReport":
-        """The report without the commands that run a case again."""
-        return replace(self, results=tuple(replace(result, repro="", debug="") for result in self.results))
-
-    @property
-    def failures(self) -> tuple[CaseResult, ...]:
-        """The cases that ran and did not pass; a skipped case is none of them."""
-        return tuple(result for result in self.failing if isinstance(result, CaseResult))
-
-    @property
-    def passed(self) -> bool:
-        """The command would exit with 0: something was compared, and nothing failed."""
-        return int(self.exit_code) == 0
-
-    @cached_property
-    def _by_case(self) -> dict[str, CaseResult]:
-        return {result.case: CaseResult.of(result) for result in self.results}
-
-    def __getitem__(self, case: str) -> CaseResult:
-        """The result of that case."""
-        return self._by_case[case]
-
-    @cached_property
-    def headlines(self) -> tuple[str, ...]:
-        """What is wrong, one line per cause."""
-        return tuple(cause.headline for cause in self.causes if cause.output)
-
-    @cached_property
-    def causes(self) -> "tuple[CauseSummary, ...]":
-        """Why cases fail: what causes.json has, all of it."""
-        from mluops_gtest.results.writer import causes_of
-
-        return causes_of(self)
-
-    def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
-        """Write a results folder, as `run --out` does: gate, report, history and compare read it."""
-        from mluops_gtest.results.folder import ResultsFolder
-        from mluops_gtest.results.writer import write_causes, write_results
-
-        advice = "name another one, or say overwrite=True"
-        with ResultsFolder.new(Path(folder), overwrite=overwrite, advice=advice) as claimed:
-            write_results(claimed, self)
-            write_causes(claimed.path, self)
-        return Path(folder)
-
-    def render(self, form: Format, *, lang: Literal["en", "zh"] = "en") -> str:
-        """The report as `mluops-test report` writes it."""
-        from mluops_gtest.results.reports.files import rendered
-
-        return "".join(rendered(self, form, lang, None, None))
-
-    def __repr__(self) -> str:
-        name = self.backend.get("name", "?")
-        counts = ", ".join(f"{number} {outcome}" for outcome, number in self.summary.items())
-        return f"<RunReport of {counted(len(self.results), 'case')} on {name}: {counts}>"
-
-    def _repr_html_(self) -> str:
-        from mluops_gtest.results.reports.notebook import report_html
-
-        return report_html(self, _MAX_SHOWN)
 
 
 class ArrayVerdict(Value):
@@ -231,53 +122,6 @@ def _criteria(criteria: Mapping[str, float] | Sequence[Criterion]) -> list[Crite
     for name in criteria.keys() - known.keys():
         raise UsageError(f"criteria: {name!r} is unknown; known are {', '.join(known)}.")
     return [Criterion(known[name], float(threshold)) for name, threshold in criteria.items()]
-
-
-class Generation(Value):
-    """Which cases are made, and where each goes."""
-
-    catalogue: Catalogue
-    # By case.
-    targets: Mapping[str, Target]
-    # Of every root.
-    stores: tuple[Target, ...]
-    # The operators that it is about; None: all.
-    operators: frozenset[str] | None
-    check: bool
-
-    def produce(self, jobs: int = 1) -> Iterator[Produced]:
-        """Make every case and write or compare it, as they finish."""
-        return produce(self.catalogue, self.targets, check=self.check, jobs=jobs)
-
-    def differences(self) -> list[str]:
-        """What is stored or locked although nobody declares it."""
-        return [line for store in self.stores for line in lock_differences(self.catalogue, store, self.operators)]
-
-    def lock(self, produced: list[Produced]) -> Iterator[tuple[Target, list[Produced], list[str]]]:
-        """Write the lock of each folder: what went there, and the ids that are no longer declared and were removed."""
-        for target in dict.fromkeys(self.targets.values()):
-            mine = [item for item in produced if self.targets[item.id] == target]
-            yield target, mine, update_lock(self.catalogue, target, mine, self.operators)
-
-
-def plan_generation(session: Session, query: Query, out: Path | None, form: str, *, check: bool) -> Generation:
-    """The cases of the query with their targets; UsageError where one cannot be made or written there."""
-    catalogue, selection = session.catalogue, session.select(query)
-    foreign = [case.id for case in selection.cases if case.draft is None]
-    if foreign:
-        raise UsageError(f"generate makes declared cases; {foreign[0]} is a file without a declaration.")
-    if out is None and form != "prototxt":
-        raise UsageError("The content root stores text files; to write --format pb, add --out DIR.")
-    stores = {root: Target(out or root.stored, f".{form}", committed_only=out is None) for root in catalogue.roots}
-    targets = {}
-    for case in selection.cases:
-        root = catalogue.root_of(case.operator)
-        if out is None and root.bundled and not check:
-            raise UsageError(
-                f"{case.id}: generate does not write into the installed package; say where to write: --out DIR."
-            )
-        targets[case.id] = stores[root]
-    return Generation(catalogue, targets, tuple(dict.fromkeys(stores.values())), selection.operators, check)
 
 
 @own_floats()
@@ -423,13 +267,13 @@ def _run(
         if folder is not None and files is not None:
             files.write_report(report, (case.id for case in chosen.cases))
             write_causes(folder.path, report)
-    return RunReport.of(report)
+    return replace(report, results=tuple(report.results))
 
 
 def _telling(on_result: Callable[[CaseResult], None]) -> Listener:
     def listen(event: Event) -> None:
         if isinstance(event, CaseFinished):
-            on_result(CaseResult.of(event.result))
+            on_result(event.result)
 
     return listen
 
@@ -464,3 +308,85 @@ def _refuse(request: RunRequest) -> None:
         )
     if request.guard_pages:
         refuse_guard_pages(request)
+
+
+def decide(
+    results: RunReport | str | Path,
+    against: RunReport | str | Path,
+    *,
+    waivers: str | Path | None = None,
+    subset: bool = False,
+    cross_backend: bool = False,
+    strict_accuracy: bool = False,
+    strict_perf: bool = False,
+    allow_outliers: bool = False,
+    require_coverage: str | None = None,
+    require_isolated: bool = False,
+) -> Decision:
+    """Whether a change may be merged, and why; each argument means what the option of `mluops-test gate` means."""
+    return reach_decision(
+        GateRequest(
+            results=results if isinstance(results, RunReport) else Path(results),
+            against=against if isinstance(against, RunReport) else Path(against),
+            waivers=None if waivers is None else Path(waivers),
+            subset=subset,
+            cross_backend=cross_backend,
+            strict_accuracy=strict_accuracy,
+            strict_perf=strict_perf,
+            allow_outliers=allow_outliers,
+            require_coverage=require_coverage,
+            require_isolated=require_isolated,
+        )
+    )
+
+
+@own_floats()
+def reference(call: OpCall, *, roots: Sequence[str] = (BUILTIN,)) -> Baseline:
+    """The right answer to a call that computes; UsageError where the operator would refuse it."""
+    operator = operators_of(tuple(roots)).find(call.operator)
+    answer = operator.answer(call)
+    if not answer.computes:
+        message = "" if answer.check is None else f" ({operator.check(answer.check).message})"
+        raise UsageError(f"{call.operator} computes nothing for this call: it answers {answer.status.name}{message}.")
+    broken = operator.broken(call)
+    if broken is not None:
+        raise UsageError(f"{call.operator} does not define this call: {broken}.")
+    return baseline_of(operator, call)
+
+
+class NumpyBackend(numpy_backend.NumpyBackend):
+    """Runs every operator's own float32 kernel; a backend that has a few operators may hand it the others."""
+
+    def __init__(self, *, roots: Sequence[str] = (BUILTIN,)) -> None:
+        super().__init__(operators_of(tuple(roots)))
+
+
+@cache
+def operators_of(roots: tuple[str, ...]) -> Operators:
+    """The operators of these roots, each loaded when first asked for."""
+    return Session(roots).catalogue.operators
+
+
+def cases(
+    *select: str,
+    operators: Sequence[str] = (),
+    tags: Sequence[str] = (),
+    keyword: str = "",
+    everything: bool = False,
+    roots: Sequence[str] = (BUILTIN,),
+) -> list[CaseHandle]:
+    """The cases that these words select, as `mluops-test run` would: ids, operators, globs, files, folders."""
+    session = Session(tuple(roots))
+    query = Query(select, tuple(operators), tuple(tags), keyword, everything)
+    return handles(session, query)
+
+
+def handles(session: Session, query: Query) -> list[CaseHandle]:
+    """The cases of that query; nothing of their data is read yet."""
+    chosen = session.select(query).cases
+    source = session.source(chosen)
+
+    def operator_of(name: str) -> Operator:
+        return session.catalogue.operators.find(name)
+
+    return [CaseHandle(one, lambda case_id=one.id: source.load(case_id), operator_of) for one in chosen]  # type: ignore[misc]

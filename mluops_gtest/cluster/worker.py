@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from mluops_gtest.api_cases import CaseRunner
 from mluops_gtest.base.errors import HarnessError
 from mluops_gtest.base.files import cache_folder, replace_file
 from mluops_gtest.base.typed_files import Source
@@ -37,6 +36,7 @@ from mluops_gtest.cluster.answers import (
 from mluops_gtest.core.case import Case
 from mluops_gtest.running.options import RunRequest
 from mluops_gtest.running.outputs import CaseOutputs
+from mluops_gtest.running.session import CaseRunner
 from mluops_gtest.search.fuzz_session import HuntRunner
 from mluops_gtest.version import __version__
 
@@ -192,7 +192,7 @@ def run_batch(
                     result, small = lane.runner.run(*order)
                     smallest = b"" if small is None else _case_bytes(small.case, runners.session)
                 else:
-                    result = lane.runner.result_of(_selected(runners, unit))
+                    result = lane.runner.run(_selected(runners, unit))
                 kept[unit] = lane.take_outputs(failed=result.outcome.blocks)
                 digest = digest_of(kept[unit]) if kept[unit] and not smallest else ""
                 answers.append(UnitAnswer(line_of(replace(result, host=host, device=lane.device)), smallest, digest))

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 import mluops_gtest as mt
-from mluops_gtest.api import RunReport
 from mluops_gtest.base.errors import NothingSelectedError, UsageError
 from mluops_gtest.cli.main import cli as commands
 
@@ -71,11 +70,11 @@ SIGNATURES = {
 MEMBERS = {
     "CaseHandle": "call check check_name computes doc expected id inputs operator params results status tags",
     "CaseResult": "arbitrated attempts bug case causes compared content_error debug device elements expected_status "
-    "explained fingerprint host info judged_by notes of operator outcome outliers output passed perf profile readings "
+    "explained fingerprint host info judged_by notes operator outcome outliers output passed perf profile readings "
     "reason leak repro seconds status stress tags worst",
     "ArrayVerdict": "compared expected got index max_ulp passed readings unequal",
     "RunReport": "backend causes environment exit_code failing failures fixed headlines interrupted is_isolated labels "
-    "load looked_at_elements of passed render required_coverage reseed results save seconds selection shapes started "
+    "load looked_at_elements passed render required_coverage reseed results save seconds selection shapes started "
     "summary tally timing tool_version without_commands",
 }
 
@@ -245,13 +244,13 @@ def test_a_selection_without_cases_is_an_error():
 
 def test_results_are_written_as_they_come_and_read_back(tmp_path):
     report = mt.run(TWIN, out=tmp_path / "results")
-    loaded = RunReport.load(tmp_path / "results")
+    loaded = mt.RunReport.load(tmp_path / "results")
     assert [result.case for result in loaded.results] == [TWIN]
     assert {path.name for path in (tmp_path / "results").iterdir()} >= {"run.json", "results.jsonl", "report.json"}
     with pytest.raises(UsageError, match="already holds a run"):
         mt.run(TWIN, out=tmp_path / "results")
     saved = report.save(tmp_path / "saved")
-    assert RunReport.load(saved).summary == report.summary
+    assert mt.RunReport.load(saved).summary == report.summary
     with pytest.raises(UsageError, match="overwrite=True"):
         report.save(saved)
     report.save(saved, overwrite=True)
