@@ -5,7 +5,19 @@ from mluops_gtest.version import __version__
 # As type checkers know it; the module typing would be the slowest import before Ctrl-C has its answer.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from mluops_gtest.api import ArrayVerdict, NumpyBackend, cases, compare, decide, generate_cases, reference, run
+    from mluops_gtest.api import (
+        ArrayVerdict,
+        NumpyBackend,
+        cases,
+        compare,
+        decide,
+        explain,
+        fuzz,
+        generate_cases,
+        minimise,
+        reference,
+        run,
+    )
     from mluops_gtest.base.errors import HarnessError
     from mluops_gtest.core.call import Declined, OpCall, Status
     from mluops_gtest.core.case import Backend
@@ -34,7 +46,10 @@ __all__ = [
     "cases",
     "compare",
     "decide",
+    "explain",
+    "fuzz",
     "generate_cases",
+    "minimise",
     "reference",
     "run",
 ]
@@ -56,7 +71,10 @@ _HOME = {
     "cases": "api",
     "compare": "api",
     "decide": "api",
+    "explain": "api",
+    "fuzz": "api",
     "generate_cases": "api",
+    "minimise": "api",
     "reference": "api",
     "run": "api",
 }

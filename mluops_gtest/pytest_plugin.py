@@ -191,10 +191,10 @@ class CaseCollection:
         if self._runner is None:
             from mluops_gtest.base.errors import HarnessError
             from mluops_gtest.core.case import Query
-            from mluops_gtest.running.options import RunRequest
+            from mluops_gtest.running.options import RunOptions
             from mluops_gtest.running.session import CaseRunner
 
-            request = RunRequest(selection=Query(), roots=self._roots, backend=self._backend)
+            request = RunOptions(selection=Query(), roots=self._roots, backend=self._backend)
             try:
                 self._runner = CaseRunner(self.session, request).__enter__()
             except HarnessError as error:

@@ -16,13 +16,13 @@ from mluops_gtest.results.folder import read_done, read_request, request_source
 from mluops_gtest.results.saved_outputs import read_outputs, write_npy
 from mluops_gtest.running.callers import open_callers
 from mluops_gtest.running.case_run import Executor, Options
-from mluops_gtest.running.options import RunRequest
+from mluops_gtest.running.options import RunOptions
 from mluops_gtest.running.outputs import CaseOutputs, judged_again
 
 SCRIPT = "look.py"
 
 
-def run_now(session: Session, request: RunRequest, name: str) -> tuple[Case, CaseResult, CaseOutputs | None]:
+def run_now(session: Session, request: RunOptions, name: str) -> tuple[Case, CaseResult, CaseOutputs | None]:
     """Run the case as a run does; without outputs where the call did not answer, or had nothing to compute."""
     chosen = session.select_one(name)
     case = load(session, request, chosen)
@@ -51,7 +51,7 @@ def recorded(folder: Path, outputs: CaseOutputs) -> str:
     return f"the run itself: {result.outcome.value}: {result.reason}"
 
 
-def from_results(session: Session, request: RunRequest, name: str, folder: Path) -> CaseOutputs:
+def from_results(session: Session, request: RunOptions, name: str, folder: Path) -> CaseOutputs:
     """The outputs that a run saved for the case, judged again."""
     case = load(session, request, session.select_one(name))
     operator = session.catalogue.operators.get(case.operator)
@@ -65,7 +65,7 @@ def from_results(session: Session, request: RunRequest, name: str, folder: Path)
     return judged_again(case, operator, *saved)
 
 
-def _diff_options(request: RunRequest) -> list[str]:
+def _diff_options(request: RunOptions) -> list[str]:
     """What `diff CASE` needs to run the case as that run did."""
     options = ["--backend", request.backend, *root_words(request.roots)]
     for name, value in (("--runtime", request.runtime), ("--reseed", request.reseed)):
@@ -78,7 +78,7 @@ def _diff_options(request: RunRequest) -> list[str]:
     return options + [name for name, given in flags if given]
 
 
-def load(session: Session, request: RunRequest, chosen: Selected) -> Case:
+def load(session: Session, request: RunOptions, chosen: Selected) -> Case:
     """The case with the values that the request asks for."""
     source = session.source(
         (chosen,), strict=request.strict, allow_outside_paths=request.allow_outside_paths, reseed=request.reseed
@@ -86,9 +86,9 @@ def load(session: Session, request: RunRequest, chosen: Selected) -> Case:
     return source.load(chosen.id)
 
 
-def read_run(folder: Path) -> RunRequest:
+def read_run(folder: Path) -> RunOptions:
     """The request of the run that wrote this folder."""
-    return RunRequest.from_json(read_request(folder, "--from"), request_source(folder))
+    return RunOptions.from_json(read_request(folder, "--from"), request_source(folder))
 
 
 def save(folder: Path, case: Case, outputs: CaseOutputs | None) -> list[str]:

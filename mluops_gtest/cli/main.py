@@ -16,7 +16,8 @@ from mluops_gtest.base.errors import ExitCode, HarnessError, UnwritableError, su
 from mluops_gtest.base.gc_tuning import end_without_search, expect_lasting_objects
 from mluops_gtest.base.native.library import native_core
 from mluops_gtest.cli.echo import complain, install, say
-from mluops_gtest.cli.settings import FILE_NAME, VARIABLE, remark, use_settings
+from mluops_gtest.cli.settings import VARIABLE, remark, use_settings
+from mluops_gtest.running.settings import FILE_NAME
 from mluops_gtest.version import __version__
 
 if TYPE_CHECKING:

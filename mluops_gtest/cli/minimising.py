@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from mluops_gtest.base.errors import BackendError, CaseFileError, ExitCode, UnwritableError, UsageError
+from mluops_gtest.base.errors import ExitCode, UnwritableError, UsageError
 from mluops_gtest.base.files import CASE_SUFFIXES, TEXT, place_below, replace_text
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.casefiles.schema import Schema
@@ -24,12 +24,10 @@ from mluops_gtest.core.operator import Operator
 from mluops_gtest.core.operator_parts import REDUCTIONS
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import CaseResult
-from mluops_gtest.running.caller import LostDeviceError
-from mluops_gtest.running.callers import open_callers
-from mluops_gtest.running.options import RunRequest
+from mluops_gtest.running.options import RunOptions
 from mluops_gtest.running.run import shapes_of
-from mluops_gtest.running.session import options_of, refuse_guard_pages, refuse_inline
-from mluops_gtest.search.minimise import FailureCause, Minimised, Step, Trials, minimised, what_shrank
+from mluops_gtest.running.session import refuse
+from mluops_gtest.search.minimise import FailureCause, Minimised, Step, minimise_case, what_shrank
 
 _MAX_NAME: Final = 100
 
@@ -52,30 +50,15 @@ def minimise(
     """Search, write the smallest case, and say what became of it."""
     session = Session(roots)
     chosen = session.select_one(case)
-    request = RunRequest(Query((case,)), roots, backend, settings=settings, strict=strict, **how)  # type: ignore[arg-type]
-    _refuse(request)
+    files = {"strict": strict, "allow_outside_paths": allow_outside_paths, "reseed": reseed}
+    request = RunOptions(Query((case,)), roots, backend, settings=settings, **files, **how)  # type: ignore[arg-type]
+    refuse(request)
     target = _target(out, chosen.id)
     form = None if standalone is None else standalone_of(standalone, backend, request.runtime)
-    source = session.source((chosen,), strict=strict, allow_outside_paths=allow_outside_paths, reseed=reseed)
-    loaded = source.load(chosen.id)
-    operator = session.catalogue.operators.get(loaded.operator)
-    if operator is None:
-        raise CaseFileError(f"{chosen.id}: operator {loaded.operator!r} is not known here.")
-    reductions = session.catalogue.operators.part(operator.name, REDUCTIONS) or {}
-    with one_interrupt(), open_callers(request, session.catalogue) as callers, _progress(quiet) as tell:
-        trials = Trials(callers[0], options_of(request, session.catalogue, 1, 1), operator)
-        try:
-            found = minimised(loaded, operator, reductions, trials, calls, tell)
-            if not found.fails:
-                return _told_passing(found, backend)
-            confirmed = found.result if found.interrupted else trials.explained(found.case)
-        except LostDeviceError as error:
-            raise BackendError(f"{backend}: {error}") from error
-    if found.other_baseline:
-        raise CaseFileError(
-            f"{chosen.id}: with a baseline by the reference the case does not fail so: the baseline in the file is "
-            "what differs. `mluops-test run --arbitrate` says who is right."
-        )
+    with one_interrupt(), _progress(quiet) as tell:
+        found, confirmed, operator = minimise_case(session, request, case, calls, tell)
+    if not found.fails:
+        return _told_passing(found, backend)
     operators = session.catalogue.operators
     schema = Schema.of(operators.values())
     write_case(replace(found.case, id=target.stem), operator, target, schema, readable=True)
@@ -84,29 +67,20 @@ def minimise(
         request,
         None if form is None else _write_standalone(form, Shown(found.case, confirmed, operator, operators), target),
     )
+    reductions = operators.part(operator.name, REDUCTIONS)
     _tell(found, confirmed, written, operator, quiet=quiet, has_reductions=bool(reductions))
     return ExitCode.INTERRUPTED if found.interrupted else ExitCode.OK
 
 
 class _Written(Value):
     case: Path
-    request: RunRequest
+    request: RunOptions
     # The command that runs the standalone file.
     standalone: str | None
 
     @property
     def repro(self) -> str:
         return shlex.join(["mluops-test", "run", str(self.case), *self.request.repro_options()])
-
-
-def _refuse(request: RunRequest) -> None:
-    """Options that do not go together, before anything starts."""
-    if not request.isolated:
-        asked = {"timeout": request.timeout, "guard_pages": request.guard_pages}
-        unused = {"memory_limit": None, "fresh_workers": False, "stress": None}
-        refuse_inline(request.backend, None, (), {**asked, **unused})
-    if request.guard_pages:
-        refuse_guard_pages(request)
 
 
 def _target(out: Path | None, case_id: str) -> Path:

@@ -34,7 +34,7 @@ from mluops_gtest.cluster.answers import (
     outputs_bytes,
 )
 from mluops_gtest.core.case import Case
-from mluops_gtest.running.options import RunRequest
+from mluops_gtest.running.options import RunOptions
 from mluops_gtest.running.outputs import CaseOutputs
 from mluops_gtest.running.session import CaseRunner
 from mluops_gtest.search.fuzz_session import HuntRunner
@@ -102,7 +102,7 @@ class _Lane:
     """An open backend, its device, and the outputs of the case that it runs."""
 
     def __init__(
-        self, runner_of: type[CaseRunner] | type[HuntRunner], session: Session, request: RunRequest, device: int | None
+        self, runner_of: type[CaseRunner] | type[HuntRunner], session: Session, request: RunOptions, device: int | None
     ) -> None:
         self.device = device
         # How many cases its batch has.
@@ -128,7 +128,7 @@ class _Runners:
 
     def __init__(self, setup: Mapping[str, Any], devices: tuple[int | None, ...]) -> None:
         """`setup` is the request of the run, its files (name → digest), and whether whole calls come, not cases."""
-        request = RunRequest.from_json(dict(setup["request"]), Source("the run's request", ""))
+        request = RunOptions.from_json(dict(setup["request"]), Source("the run's request", ""))
         self.parcels: Mapping[str, str] = setup["parcels"]
         backend = request.backend
         for name in request.ship:

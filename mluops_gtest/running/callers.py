@@ -17,7 +17,7 @@ from mluops_gtest.catalog.selection import Catalogue
 from mluops_gtest.core.call import OpCall
 from mluops_gtest.core.tensor import WorkingPrecision
 from mluops_gtest.running.caller import BackendChoice, Caller, InlineCaller, Reply
-from mluops_gtest.running.options import RunRequest
+from mluops_gtest.running.options import RunOptions
 from mluops_gtest.running.workers.memory import SharedArena
 from mluops_gtest.running.workers.pool import IsolatedCaller
 
@@ -133,7 +133,7 @@ def make_room(workers: int) -> None:
 
 @contextlib.contextmanager
 def open_callers(
-    request: RunRequest, catalogue: Catalogue, fork_server: "ForkServer | None" = None
+    request: RunOptions, catalogue: Catalogue, fork_server: "ForkServer | None" = None
 ) -> Iterator[list[Caller]]:
     """The loaded backend, inline or in one worker process per lane; one that does not load is an error at once.
 
@@ -179,7 +179,7 @@ def open_callers(
 
 
 def _isolated(
-    request: RunRequest, choice: BackendChoice, fork_server: "ForkServer", device: int | None
+    request: RunOptions, choice: BackendChoice, fork_server: "ForkServer", device: int | None
 ) -> "IsolatedCaller":
     from mluops_gtest.running.workers.pool import IsolatedCaller
 

@@ -90,7 +90,7 @@ def command(
     from mluops_gtest.cli.pages.diff import diff_page, verdict_lines
     from mluops_gtest.cli.terminal import print_page, stdout
     from mluops_gtest.core.report import exit_code
-    from mluops_gtest.running.options import RunRequest
+    from mluops_gtest.running.options import RunOptions
 
     if results is not None and stands_in_settings(ctx, "backend"):
         backend = None
@@ -109,7 +109,7 @@ def command(
         loaded, result, remark = outputs.case, outputs.result, recorded(results, outputs)
     else:
         assert backend is not None
-        request = RunRequest(selection=Query((case,)), roots=roots, backend=backend, **options)
+        request = RunOptions(selection=Query((case,)), roots=roots, backend=backend, **options)
         if not request.isolated and request.timeout is not None:
             if not stands_in_settings(ctx, "timeout"):
                 raise UsageError(f"--timeout needs a worker process; backend {backend!r} runs inline: add --isolate.")
