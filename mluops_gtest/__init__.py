@@ -5,14 +5,28 @@ from mluops_gtest.version import __version__
 # As type checkers know it; the module typing would be the slowest import before Ctrl-C has its answer.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from mluops_gtest.api import ArrayVerdict, CaseResult, RunReport, compare, generate_cases, run
-    from mluops_gtest.api_cases import CaseHandle, NumpyBackend, cases, decide, reference
+    from mluops_gtest.api import (
+        ArrayVerdict,
+        NumpyBackend,
+        cases,
+        compare,
+        decide,
+        explain,
+        fuzz,
+        generate_cases,
+        minimise,
+        reference,
+        run,
+    )
     from mluops_gtest.base.errors import HarnessError
     from mluops_gtest.core.call import Declined, OpCall, Status
     from mluops_gtest.core.case import Backend
     from mluops_gtest.core.operator import Baseline
     from mluops_gtest.core.outcome import Outcome
+    from mluops_gtest.core.report import RunReport
+    from mluops_gtest.core.result import CaseResult
     from mluops_gtest.results.gate import Decision
+    from mluops_gtest.running.case_handle import CaseHandle
 
 __all__ = [
     "ArrayVerdict",
@@ -32,7 +46,10 @@ __all__ = [
     "cases",
     "compare",
     "decide",
+    "explain",
+    "fuzz",
     "generate_cases",
+    "minimise",
     "reference",
     "run",
 ]
@@ -40,22 +57,25 @@ __all__ = [
 _HOME = {
     "Backend": "core.case",
     "Baseline": "core.operator",
-    "CaseHandle": "api_cases",
-    "CaseResult": "api",
+    "CaseHandle": "running.case_handle",
+    "CaseResult": "core.result",
     "ArrayVerdict": "api",
     "Decision": "results.gate",
     "Declined": "core.call",
     "HarnessError": "base.errors",
-    "NumpyBackend": "api_cases",
+    "NumpyBackend": "api",
     "OpCall": "core.call",
     "Outcome": "core.outcome",
-    "RunReport": "api",
+    "RunReport": "core.report",
     "Status": "core.call",
-    "cases": "api_cases",
+    "cases": "api",
     "compare": "api",
-    "decide": "api_cases",
+    "decide": "api",
+    "explain": "api",
+    "fuzz": "api",
     "generate_cases": "api",
-    "reference": "api_cases",
+    "minimise": "api",
+    "reference": "api",
     "run": "api",
 }
 

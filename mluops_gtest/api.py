@@ -1,153 +1,47 @@
-"""Reports and results for Python programs: what the engine gives, which can be saved and which notebooks can show.
-
-Two arrays held to criteria, without any case.
-
-Cases made and written, or compared with what is stored: what `generate` does, for commands and for programs.
-
-A run for Python programs: the engine of `mluops-test run`, a report instead of an exit code, files only if asked.
-"""
+"""What Python programs call: the functions of the commands, with values instead of pages and exit codes."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from mluops_gtest.authoring.calls import dtype_of
-from mluops_gtest.backends.labels import run_labels
+from mluops_gtest.backends import numpy_backend
 from mluops_gtest.backends.registry import checked_backend
-from mluops_gtest.base.errors import UnwritableError, UsageError
-from mluops_gtest.base.float_state import own_floats, require_float_state
+from mluops_gtest.base.errors import HarnessError, UnwritableError, UsageError
+from mluops_gtest.base.float_state import FloatState, own_floats, require_float_state
 from mluops_gtest.base.frozen import Value
-from mluops_gtest.base.text import pluralize
-from mluops_gtest.catalog.produce import Produced, Target, lock_differences, produce, update_lock
+from mluops_gtest.catalog.operators import Operators
+from mluops_gtest.catalog.produce import plan_generation
 from mluops_gtest.catalog.root import BUILTIN
-from mluops_gtest.catalog.selection import Catalogue, Session
-from mluops_gtest.core import report as model_report
-from mluops_gtest.core import result as model_result
+from mluops_gtest.catalog.selection import Session
+from mluops_gtest.core.binding import baseline_of
+from mluops_gtest.core.call import OpCall
 from mluops_gtest.core.case import Backend, Query
-from mluops_gtest.core.outcome import Outcome
-from mluops_gtest.core.report import CaseFinished, Event, Listener
+from mluops_gtest.core.operator import Baseline, Operator
+from mluops_gtest.core.report import CaseFinished, Event, Listener, ReportFormat, RunReport
+from mluops_gtest.core.result import CaseResult
 from mluops_gtest.core.tensor import Array, Criterion, CriterionKind, DType
 from mluops_gtest.judging.criteria import compare as measured
 from mluops_gtest.judging.criteria import judge
 from mluops_gtest.results.folder import ResultsFolder
-from mluops_gtest.results.writer import ResultFiles, write_causes
-from mluops_gtest.running.caller import Caller, InlineCaller, open_callers
-from mluops_gtest.running.case_run import PlannedCase
-from mluops_gtest.running.options import RunRequest
-from mluops_gtest.running.run import run as run_planned
-from mluops_gtest.running.session import context_of, options_of, refuse_guard_pages, timed, under_stress
-
-if TYPE_CHECKING:
-    from mluops_gtest.results.writer import CauseSummary
-
-
-# Failing cases that a notebook shows with their pictures.
-_MAX_SHOWN = 10
-Format = Literal["html", "markdown", "junit", "ctrf", "json"]
-
-
-class CaseResult(model_result.CaseResult):
-    """The verdict on one case with everything needed to understand it."""
-
-    @staticmethod
-    def of(result: model_result.CaseResult) -> "CaseResult":
-        """The same result."""
-        return CaseResult(**asdict(result))
-
-    @property
-    def passed(self) -> bool:
-        return self.outcome is Outcome.PASSED
-
-    def __repr__(self) -> str:
-        reason = f": {self.reason}" if self.reason else ""
-        return f"<{self.case} {self.outcome.value}{reason}>"
-
-    def _repr_html_(self) -> str:
-        from mluops_gtest.results.reports.notebook import result_html
-
-        return result_html(self)
-
-
-class RunReport(model_report.RunReport):
-    """A whole run: what it ran on, and a result for every case."""
-
-    @staticmethod
-    def of(report: model_report.RunReport) -> "RunReport":
-        """The same report."""
-        return RunReport(**asdict(report) | {"results": tuple(map(CaseResult.of, report.results))})
-
-    @staticmethod
-    def load(path: str | Path) -> "RunReport":
-        """The report in a results folder or a report.json."""
-        from mluops_gtest.results.folder import read_report
-
-        return RunReport.of(read_report(Path(path)))
-
-    def without_commands(self) -> "RunReport":
-        """The report without the commands that run a case again."""
-        return replace(self, results=tuple(replace(result, repro="", debug="") for result in self.results))
-
-    @property
-    def failures(self) -> tuple[CaseResult, ...]:
-        """The cases that ran and did not pass; a skipped case is none of them."""
-        return tuple(result for result in self.failing if isinstance(result, CaseResult))
-
-    @property
-    def passed(self) -> bool:
-        """The command would exit with 0: something was compared, and nothing failed."""
-        return int(self.exit_code) == 0
-
-    @cached_property
-    def _by_case(self) -> dict[str, CaseResult]:
-        return {result.case: CaseResult.of(result) for result in self.results}
-
-    def __getitem__(self, case: str) -> CaseResult:
-        """The result of that case."""
-        return self._by_case[case]
-
-    @cached_property
-    def headlines(self) -> tuple[str, ...]:
-        """What is wrong, one line per cause."""
-        return tuple(cause.headline for cause in self.causes if cause.output)
-
-    @cached_property
-    def causes(self) -> "tuple[CauseSummary, ...]":
-        """Why cases fail: what causes.json has, all of it."""
-        from mluops_gtest.results.writer import causes_of
-
-        return causes_of(self)
-
-    def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
-        """Write a results folder, as `run --out` does: gate, report, history and compare read it."""
-        from mluops_gtest.results.folder import ResultsFolder
-        from mluops_gtest.results.writer import write_causes, write_results
-
-        advice = "name another one, or say overwrite=True"
-        with ResultsFolder.new(Path(folder), overwrite=overwrite, advice=advice) as claimed:
-            write_results(claimed, self)
-            write_causes(claimed.path, self)
-        return Path(folder)
-
-    def render(self, form: Format, *, lang: Literal["en", "zh"] = "en") -> str:
-        """The report as `mluops-test report` writes it."""
-        from mluops_gtest.results.reports.files import render
-
-        return "".join(render(self, form, lang))
-
-    def __repr__(self) -> str:
-        name = self.backend.get("name", "?")
-        counts = ", ".join(f"{number} {outcome}" for outcome, number in self.summary.items())
-        return f"<RunReport of {pluralize(len(self.results), 'case')} on {name}: {counts}>"
-
-    def _repr_html_(self) -> str:
-        from mluops_gtest.results.reports.notebook import report_html
-
-        return report_html(self, _MAX_SHOWN)
+from mluops_gtest.results.gate import Decision
+from mluops_gtest.results.gate_request import GateRequest, reach_decision
+from mluops_gtest.results.writer import CauseSummary, causes_of
+from mluops_gtest.running.caller import InlineCaller
+from mluops_gtest.running.case_handle import CaseHandle
+from mluops_gtest.running.options import OPTIONS, RunOptions
+from mluops_gtest.running.plan import plan_run
+from mluops_gtest.running.session import OpenBackend, Opener, early_fork_server, opener_here, refuse, run_session
+from mluops_gtest.running.settings import label_words, parse_labels, with_settings
+from mluops_gtest.search.fuzz import HuntReport
+from mluops_gtest.search.minimise import Minimised, minimise_case
+from mluops_gtest.search.minimise_candidates import LIMIT
 
 
 class ArrayVerdict(Value):
@@ -232,53 +126,6 @@ def _criteria(criteria: Mapping[str, float] | Sequence[Criterion]) -> list[Crite
     return [Criterion(known[name], float(threshold)) for name, threshold in criteria.items()]
 
 
-class Generation(Value):
-    """Which cases are made, and where each goes."""
-
-    catalogue: Catalogue
-    # By case.
-    targets: Mapping[str, Target]
-    # Of every root.
-    stores: tuple[Target, ...]
-    # The operators that it is about; None: all.
-    operators: frozenset[str] | None
-    check: bool
-
-    def produce(self, jobs: int = 1) -> Iterator[Produced]:
-        """Make every case and write or compare it, as they finish."""
-        return produce(self.catalogue, self.targets, check=self.check, jobs=jobs)
-
-    def differences(self) -> list[str]:
-        """What is stored or locked although nobody declares it."""
-        return [line for store in self.stores for line in lock_differences(self.catalogue, store, self.operators)]
-
-    def lock(self, produced: list[Produced]) -> Iterator[tuple[Target, list[Produced], list[str]]]:
-        """Write the lock of each folder: what went there, and the ids that are no longer declared and were removed."""
-        for target in dict.fromkeys(self.targets.values()):
-            mine = [item for item in produced if self.targets[item.id] == target]
-            yield target, mine, update_lock(self.catalogue, target, mine, self.operators)
-
-
-def plan_generation(session: Session, query: Query, out: Path | None, form: str, *, check: bool) -> Generation:
-    """The cases of the query with their targets; UsageError where one cannot be made or written there."""
-    catalogue, selection = session.catalogue, session.select(query)
-    foreign = [case.id for case in selection.cases if case.draft is None]
-    if foreign:
-        raise UsageError(f"generate makes declared cases; {foreign[0]} is a file without a declaration.")
-    if out is None and form != "prototxt":
-        raise UsageError("The content root stores text files; to write --format pb, add --out DIR.")
-    stores = {root: Target(out or root.stored, f".{form}", committed_only=out is None) for root in catalogue.roots}
-    targets = {}
-    for case in selection.cases:
-        root = catalogue.root_of(case.operator)
-        if out is None and root.bundled and not check:
-            raise UsageError(
-                f"{case.id}: generate does not write into the installed package; say where to write: --out DIR."
-            )
-        targets[case.id] = stores[root]
-    return Generation(catalogue, targets, tuple(dict.fromkeys(stores.values())), selection.operators, check)
-
-
 @own_floats()
 def generate_cases(
     *select: str,
@@ -318,11 +165,14 @@ def run(
     keyword: str = "",
     everything: bool = False,
     roots: Sequence[str] = (BUILTIN,),
+    runtime: str | None = None,
+    serve: bool = False,
     isolate: bool | None = None,
     jobs: int = 1,
     devices: Sequence[int] = (),
     timeout: float | None = None,
     memory_limit: int | None = None,
+    fresh_workers: bool = False,
     guard_pages: bool = False,
     fail_on_leak: bool = False,
     repeat: int = 1,
@@ -330,13 +180,28 @@ def run(
     stress: str | None = None,
     elementwise: bool | None = None,
     bitwise: bool = False,
+    arbitrate: bool = False,
     stop_at_first: bool = False,
     reseed: int | None = None,
     strict: bool = False,
+    allow_outside_paths: bool = False,
     perf: bool = False,
+    warmup: int = 3,
     samples: int | None = None,
+    cold_cache: bool = False,
+    device_spec: str | Path | None = None,
+    save_outputs: Literal["failed", "all"] | None = None,
     labels: Mapping[str, str] | None = None,
     require_coverage: str | None = None,
+    shard: str | None = None,
+    allow_empty_shard: bool = False,
+    failed: str | Path | None = None,
+    times: str | Path | None = None,
+    cluster: str | None = None,
+    ship: Sequence[str] = (),
+    judge_here: bool = False,
+    reports: Mapping[ReportFormat, str | Path] | None = None,
+    settings: str | Path | None = None,
     out: str | Path | None = None,
     overwrite: bool = False,
     on_result: Callable[[CaseResult], None] | None = None,
@@ -344,122 +209,266 @@ def run(
     """Run cases on a backend; each argument means what the option of `mluops-test run` means.
 
     `backend` is a word as for `--backend`, or an object with `name` and `run`, which runs in this process. With `out`
-    the results are written there as they come. `on_result` is told every result as it comes.
+    the results are written there as they come; `reports` maps a format to its file. What `settings`, a file like
+    mluops-test.toml, has stands in for arguments that are left out. `on_result` is told every result as it comes.
     """
-    spec = backend if isinstance(backend, str) else f"object:{getattr(backend, 'name', '?')}"
-    query = Query(select, tuple(operators), tuple(tags), keyword, everything)
-    if stress is not None:
-        beside = {"repeat": repeat, "reruns": reruns, "perf": perf, "guard_pages": guard_pages}
-        query = under_stress(query, {"stress": stress, "failed": None, **beside})
-    request = RunRequest(
-        selection=query,
-        roots=tuple(roots),
-        backend=spec,
-        isolate=isolate if isinstance(backend, str) else _inline(isolate),
-        jobs=jobs,
-        devices=tuple(devices),
-        timeout=timeout,
-        memory_limit=memory_limit,
-        guard_pages=guard_pages,
-        fail_on_leak=fail_on_leak,
-        repeat=repeat,
-        reruns=reruns,
-        stress=stress,
-        elementwise=elementwise,
-        bitwise=bitwise,
-        stop_at_first=stop_at_first,
-        reseed=reseed,
-        strict=strict,
-        perf=perf,
-        samples=samples,
-        labels=dict(labels or {}),
-        require_coverage=require_coverage,
-    )
-    _refuse(request)
-    session = Session(request.roots)
+    given = {name: value for name, value in locals().items() if name in OPTIONS}
+    options = _options(Query(select, tuple(operators), tuple(tags), keyword, everything), given)
+    if options.save_outputs is not None and options.out is None:
+        raise UsageError("save_outputs: outputs are files of a results folder; name it, e.g. out='results'.")
     with contextlib.ExitStack() as stack:
         before = stack.enter_context(own_floats())
+        fork_server = stack.enter_context(early_fork_server(options))
+        plan = plan_run(options, Session(options.roots), _warn)
         folder = None
-        if out is not None:
+        if options.out is not None:
             advice = "name another one, or say overwrite=True"
-            folder = stack.enter_context(ResultsFolder.new(Path(out), overwrite=overwrite, advice=advice))
-        if isinstance(backend, str):
-            callers = stack.enter_context(open_callers(request, session.catalogue))
+            folder = ResultsFolder.new(Path(options.out), overwrite=options.overwrite, advice=advice)
+            stack.enter_context(folder)
+        if options.reports:
+            from mluops_gtest.results.reports.files import check_reports
+
+            check_reports(options.reports, Path() if folder is None else folder.path)
+        if not isinstance(backend, str):
+            opener = _opener_of(options.backend, backend, before)
+        elif options.cluster is not None:
+            from mluops_gtest.cluster.session import opener_on_cluster
+
+            opener = opener_on_cluster(_warn)
         else:
-            # Whoever made the object closes it.
-            require_float_state(spec)
-            callers = [InlineCaller(checked_backend(spec, backend), before)]
-        report = _run(session, request, callers, folder, on_result)
+            opener = opener_here(fork_server)
+        listeners = [] if on_result is None else [_telling(on_result)]
+        with run_session(plan, plan.source(), opener, listeners, folder) as finished:
+            report = replace(finished.report, results=tuple(finished.report.results))
+        saving = None if finished.saver is None else finished.saver.trouble
+        _raise_first((*finished.troubles, saving))
+        if options.reports:
+            from mluops_gtest.results.reports.files import write_reports
+
+            _raise_first(tuple(write_reports(report, options.reports)))
     # No command line can name an object of this process.
     return report if isinstance(backend, str) else report.without_commands()
 
 
-def _run(
-    session: Session,
-    request: RunRequest,
-    callers: list[Caller],
-    folder: ResultsFolder | None,
-    on_result: Callable[[CaseResult], None] | None,
-) -> RunReport:
-    chosen = session.select(request.selection)
-    source = session.source(chosen.cases, strict=request.strict, reseed=request.reseed)
-    labels = run_labels(request.labels, request.backend, request.runtime, callers[0].version)
-    request = replace(request, labels=labels)
-    options = options_of(request, session.catalogue, len(chosen.cases), len(callers))
-    roots = session.catalogue.root_paths
-    context = context_of(request, roots, callers[0].name, len(chosen.cases), chosen.left_out, None)
-    planned = [PlannedCase(case.id, case.operator, case.tags) for case in chosen.cases]
-    listeners: list[Listener] = [] if on_result is None else [_telling(on_result)]
-    with contextlib.ExitStack() as stack:
-        files = None
-        if folder is not None:
-            folder.clear()
-            record = request.to_json([case.id for case in chosen.cases], chosen.left_out)
-            files = stack.enter_context(ResultFiles(folder, record))
-            listeners.insert(0, files)
-        report = run_planned(planned, callers, session.catalogue.operators, source, context, options, listeners)
-        report = timed(report, source, 0.0 if files is None else files.seconds)
-        if folder is not None and files is not None:
-            files.write_report(report, (case.id for case in chosen.cases))
-            write_causes(folder.path, report)
-    return RunReport.of(report)
+def _options(query: Query, given: Mapping[str, Any]) -> RunOptions:
+    """The options that these arguments stand for, with those of the settings; what does not go together is refused."""
+    values = {name: _plain(value) for name, value in given.items() if value is not None}
+    backend = values["backend"]
+    if not isinstance(backend, str):
+        values["backend"] = f"object:{getattr(backend, 'name', '?')}"
+        if values.get("isolate"):
+            raise UsageError(
+                "isolate=True: an object of this process cannot move into another one. Name the backend as "
+                "`--backend` does, e.g. backend='my_kernels.py:backend'."
+            )
+        values["isolate"] = False
+    if "labels" in values:
+        parse_labels(label_words(values["labels"]))
+    options = RunOptions(query, **values)
+    if options.settings is not None:
+        options = with_settings(options, Path(options.settings))
+    refuse(options, in_python=True)
+    return options
+
+
+def _plain(value: Any) -> Any:
+    """The value as the options of a run have it."""
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {name: str(one) for name, one in value.items()}
+    return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
+
+
+def _warn(words: str) -> None:
+    warnings.warn(words, stacklevel=3)
+
+
+def _opener_of(spec: str, backend: Any, floats: FloatState) -> Opener:
+    """Calls an object of this process; whoever made it closes it."""
+
+    @contextlib.contextmanager
+    def open_object(*_: object) -> Iterator[OpenBackend]:
+        require_float_state(spec)
+        caller = InlineCaller(checked_backend(spec, backend), floats)
+        yield OpenBackend(caller.name, caller.version, [caller])
+
+    return open_object
 
 
 def _telling(on_result: Callable[[CaseResult], None]) -> Listener:
     def listen(event: Event) -> None:
         if isinstance(event, CaseFinished):
-            on_result(CaseResult.of(event.result))
+            on_result(event.result)
 
     return listen
 
 
-def _inline(isolate: bool | None) -> bool:
-    if isolate:
-        raise UsageError(
-            "isolate=True: an object of this process cannot move into another one. Name the backend as `--backend` "
-            "does, e.g. backend='my_kernels.py:backend'."
-        )
-    return False
+def _raise_first(troubles: Iterable[HarnessError | None]) -> None:
+    for trouble in troubles:
+        if trouble is not None:
+            raise trouble
 
 
-def _refuse(request: RunRequest) -> None:
-    """Refuse what no command line would accept."""
-    least: dict[str, Any] = {"jobs": 1, "repeat": 1, "reruns": 0, "samples": 1}
-    for name, minimum in least.items():
-        value = getattr(request, name)
-        if value is not None and value < minimum:
-            raise UsageError(f"{name}={value} is too small; it must be at least {minimum}.")
-    if request.jobs > 1 and request.devices:
-        raise UsageError("Use either jobs or devices: with devices each device has one worker.")
-    if request.perf and request.jobs > 1:
-        raise UsageError("perf=True times one call at a time: leave out jobs.")
-    isolated = ("devices", "timeout", "memory_limit", "guard_pages", "fail_on_leak", "stress")
-    asked = [name for name in isolated if getattr(request, name)]
-    if not request.isolated and (asked or request.jobs > 1):
-        names = " and ".join([*asked, *(["jobs"] if request.jobs > 1 else [])])
-        raise UsageError(
-            f"{names}: this needs worker processes, and {request.backend!r} runs in this one. Say isolate=True with a "
-            "backend that `--backend` could name."
+@own_floats()
+def fuzz(
+    *operators: str,
+    backend: str,
+    seconds: float | None = None,
+    cases: int | None = None,
+    seed: int | None = None,
+    corpus: str | Path = "mluops-corpus",
+    stress: str | None = None,
+    roots: Sequence[str] = (BUILTIN,),
+    runtime: str | None = None,
+    serve: bool = False,
+    isolate: bool | None = None,
+    jobs: int = 1,
+    devices: Sequence[int] = (),
+    timeout: float | None = None,
+    memory_limit: int | None = None,
+    fresh_workers: bool = False,
+    guard_pages: bool = False,
+    cluster: str | None = None,
+    ship: Sequence[str] = (),
+    settings: str | Path | None = None,
+) -> HuntReport:
+    """Draw calls of these operators, or of all, as `mluops-test fuzz` does; what fails is kept in the corpus.
+
+    Without `seconds` and `cases` it takes a minute. What the options mean, they mean for the command.
+    """
+    from mluops_gtest.search.fuzz_session import SECONDS, HuntRequest, hunt
+
+    given = {name: value for name, value in locals().items() if name in OPTIONS}
+    run = _options(Query(), {**given, "elementwise": True})
+    seconds = SECONDS if seconds is None and cases is None else seconds
+    request = HuntRequest(run, operators, Path(corpus), seed, cases, seconds)
+    session = Session(run.roots)
+    if run.cluster is None:
+        return hunt(request, session)
+    from mluops_gtest.cluster.fuzzing import hunt_on_cluster
+
+    return hunt_on_cluster(request, session, lambda *_: None, lambda *_: None, _warn)
+
+
+@own_floats()
+def minimise(
+    case: str,
+    *,
+    backend: str,
+    out: str | Path | None = None,
+    calls: int = LIMIT,
+    roots: Sequence[str] = (BUILTIN,),
+    runtime: str | None = None,
+    serve: bool = False,
+    isolate: bool | None = None,
+    timeout: float | None = None,
+    guard_pages: bool = False,
+    bitwise: bool = False,
+    elementwise: bool | None = None,
+    reseed: int | None = None,
+    strict: bool = False,
+    allow_outside_paths: bool = False,
+) -> Minimised:
+    """The smallest case that fails on the backend for the same cause, as `mluops-test minimise` finds it.
+
+    Its `fails` is false where the case does not fail. With `out` the case is written there.
+    """
+    given = {name: value for name, value in locals().items() if name in OPTIONS and name != "out"}
+    options = _options(Query((case,)), given)
+    session = Session(options.roots)
+    found, confirmed, operator = minimise_case(session, options, case, calls)
+    if out is not None and found.fails:
+        from mluops_gtest.casefiles.schema import Schema
+        from mluops_gtest.casefiles.writer import write_case
+
+        schema = Schema.of(session.catalogue.operators.values())
+        write_case(replace(found.case, id=Path(out).stem), operator, Path(out), schema, readable=True)
+    return replace(found, result=confirmed)
+
+
+def explain(results: RunReport | str | Path, *, operator: str | None = None) -> tuple[CauseSummary, ...]:
+    """Why cases failed, cause by cause, those of most cases first: what `mluops-test explain` prints."""
+    return causes_of(results if isinstance(results, RunReport) else RunReport.load(results), operator)
+
+
+def decide(
+    results: RunReport | str | Path,
+    against: RunReport | str | Path,
+    *,
+    waivers: str | Path | None = None,
+    subset: bool = False,
+    cross_backend: bool = False,
+    strict_accuracy: bool = False,
+    strict_perf: bool = False,
+    allow_outliers: bool = False,
+    require_coverage: str | None = None,
+    require_isolated: bool = False,
+) -> Decision:
+    """Whether a change may be merged, and why; each argument means what the option of `mluops-test gate` means."""
+    return reach_decision(
+        GateRequest(
+            results=results if isinstance(results, RunReport) else Path(results),
+            against=against if isinstance(against, RunReport) else Path(against),
+            waivers=None if waivers is None else Path(waivers),
+            subset=subset,
+            cross_backend=cross_backend,
+            strict_accuracy=strict_accuracy,
+            strict_perf=strict_perf,
+            allow_outliers=allow_outliers,
+            require_coverage=require_coverage,
+            require_isolated=require_isolated,
         )
-    if request.guard_pages:
-        refuse_guard_pages(request)
+    )
+
+
+@own_floats()
+def reference(call: OpCall, *, roots: Sequence[str] = (BUILTIN,)) -> Baseline:
+    """The right answer to a call that computes; UsageError where the operator would refuse it."""
+    operator = operators_of(tuple(roots)).find(call.operator)
+    answer = operator.answer(call)
+    if not answer.computes:
+        message = "" if answer.check is None else f" ({operator.check(answer.check).message})"
+        raise UsageError(f"{call.operator} computes nothing for this call: it answers {answer.status.name}{message}.")
+    broken = operator.broken(call)
+    if broken is not None:
+        raise UsageError(f"{call.operator} does not define this call: {broken}.")
+    return baseline_of(operator, call)
+
+
+class NumpyBackend(numpy_backend.NumpyBackend):
+    """Runs every operator's own float32 kernel; a backend that has a few operators may hand it the others."""
+
+    def __init__(self, *, roots: Sequence[str] = (BUILTIN,)) -> None:
+        super().__init__(operators_of(tuple(roots)))
+
+
+@cache
+def operators_of(roots: tuple[str, ...]) -> Operators:
+    """The operators of these roots, each loaded when first asked for."""
+    return Session(roots).catalogue.operators
+
+
+def cases(
+    *select: str,
+    operators: Sequence[str] = (),
+    tags: Sequence[str] = (),
+    keyword: str = "",
+    everything: bool = False,
+    roots: Sequence[str] = (BUILTIN,),
+) -> list[CaseHandle]:
+    """The cases that these words select, as `mluops-test run` would: ids, operators, globs, files, folders."""
+    session = Session(tuple(roots))
+    query = Query(select, tuple(operators), tuple(tags), keyword, everything)
+    return handles(session, query)
+
+
+def handles(session: Session, query: Query) -> list[CaseHandle]:
+    """The cases of that query; nothing of their data is read yet."""
+    chosen = session.select(query).cases
+    source = session.source(chosen)
+
+    def operator_of(name: str) -> Operator:
+        return session.catalogue.operators.find(name)
+
+    return [CaseHandle(one, lambda case_id=one.id: source.load(case_id), operator_of) for one in chosen]  # type: ignore[misc]

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 if TYPE_CHECKING:
-    from mluops_gtest.api import CaseResult
-    from mluops_gtest.api_cases import CaseHandle, CaseRunner
     from mluops_gtest.catalog.selection import Selected
+    from mluops_gtest.core.result import CaseResult
     from mluops_gtest.results.gate_reference import Waiver
+    from mluops_gtest.running.case_handle import CaseHandle
+    from mluops_gtest.running.session import CaseRunner
 
 _MARKER: Final = (
     "mluops(*select, operators=…, tags=…, keyword=…, everything=…, roots=…): the cases that the fixture `mluops_case` "
@@ -188,12 +189,12 @@ class CaseCollection:
     def runner(self) -> "CaseRunner":
         """The open backend; one that does not load fails the run, not a case."""
         if self._runner is None:
-            from mluops_gtest.api_cases import CaseRunner
             from mluops_gtest.base.errors import HarnessError
             from mluops_gtest.core.case import Query
-            from mluops_gtest.running.options import RunRequest
+            from mluops_gtest.running.options import RunOptions
+            from mluops_gtest.running.session import CaseRunner
 
-            request = RunRequest(selection=Query(), roots=self._roots, backend=self._backend)
+            request = RunOptions(selection=Query(), roots=self._roots, backend=self._backend)
             try:
                 self._runner = CaseRunner(self.session, request).__enter__()
             except HarnessError as error:

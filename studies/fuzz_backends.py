@@ -23,7 +23,7 @@ from mluops_gtest.core.result import CaseResult
 from mluops_gtest.judging.elementwise_check import expectation_of
 from mluops_gtest.running.caller import open_callers
 from mluops_gtest.running.case_run import CaseRun, Options
-from mluops_gtest.running.options import RunRequest
+from mluops_gtest.running.options import RunOptions
 from mluops_gtest.search.corpus import Corpus
 from mluops_gtest.search.fuzz import FuzzedOperator, Hunt, is_failure, local_scheduler
 from mluops_gtest.search.fuzz_session import HuntRequest, targets_of
@@ -102,7 +102,7 @@ def main(arguments: list[str] | None = None) -> int:
         bounds=kept_for_one(computed_bounds),
     )
     isolate = False if options.no_isolate else None
-    together = RunRequest(Query(), ("builtin",), " ".join(options.backends), isolate=isolate, elementwise=True)
+    together = RunOptions(Query(), ("builtin",), " ".join(options.backends), isolate=isolate, elementwise=True)
     with contextlib.ExitStack() as stack:
         executors = {}
         for backend in options.backends:

@@ -21,7 +21,7 @@ from mluops_gtest.core.operator import Mutant, Operator
 from mluops_gtest.core.operator_parts import MUTANTS, REDUCTIONS
 from mluops_gtest.running.caller import Caller, InlineCaller, open_callers
 from mluops_gtest.running.case_run import CaseRun, Options
-from mluops_gtest.running.options import RunRequest
+from mluops_gtest.running.options import RunOptions
 from mluops_gtest.search.minimise import Minimised, Trials, minimised, what_shrank
 
 ROOT = Path(__file__).parents[1]
@@ -135,7 +135,7 @@ def planted(session: Session) -> Iterator[tuple[str, Case, Minimised]]:
             sources = sorted(map(str, (ROOT / "examples" / "c_backend").glob("*.c")))
             flags = ["-std=c11", "-O1", "-fPIC", "-pthread", f"-DBUG_{bug.upper()}", "-shared"]
             subprocess.run(["gcc", *flags, "-o", str(library), *sources, "-lm"], check=True)
-            request = RunRequest(Query((case_id,)), ("builtin",), f"c:{library}")
+            request = RunOptions(Query((case_id,)), ("builtin",), f"c:{library}")
             with open_callers(request, session.catalogue) as callers:
                 case = case_of(session, case_id)
                 yield f"C: {bug}", case, minimised_on(session, callers[0], case)

@@ -27,10 +27,10 @@ from mluops_gtest.casefiles.schema import Schema
 from mluops_gtest.casefiles.writer import case_text, write_case
 from mluops_gtest.catalog.make import as_declared, lock_entry, make_case
 from mluops_gtest.catalog.root import Root
-from mluops_gtest.catalog.selection import Catalogue
+from mluops_gtest.catalog.selection import Catalogue, Session
 from mluops_gtest.core.binding import baseline_of, bind_values, expected_results, owned_rows, row_counts
 from mluops_gtest.core.call import Status
-from mluops_gtest.core.case import Case, CaseDraft, Expect
+from mluops_gtest.core.case import Case, CaseDraft, Expect, Query
 from mluops_gtest.core.operator import CheckVerdict, Operator
 from mluops_gtest.core.tensor import Array, DType, Tensor, digest_bytes
 
@@ -372,3 +372,50 @@ def _released(case: Case, operator: Operator) -> Case:
 
 def _numbered(tensors: Iterable[Tensor], role: str) -> tuple[Tensor, ...]:
     return tuple(replace(tensor, id=f"{role}{number}") for number, tensor in enumerate(tensors, 1))
+
+
+class Generation(Value):
+    """Which cases are made, and where each goes."""
+
+    catalogue: Catalogue
+    # By case.
+    targets: Mapping[str, Target]
+    # Of every root.
+    stores: tuple[Target, ...]
+    # The operators that it is about; None: all.
+    operators: frozenset[str] | None
+    check: bool
+
+    def produce(self, jobs: int = 1) -> Iterator[Produced]:
+        """Make every case and write or compare it, as they finish."""
+        return produce(self.catalogue, self.targets, check=self.check, jobs=jobs)
+
+    def differences(self) -> list[str]:
+        """What is stored or locked although nobody declares it."""
+        return [line for store in self.stores for line in lock_differences(self.catalogue, store, self.operators)]
+
+    def lock(self, produced: list[Produced]) -> Iterator[tuple[Target, list[Produced], list[str]]]:
+        """Write the lock of each folder: what went there, and the ids that are no longer declared and were removed."""
+        for target in dict.fromkeys(self.targets.values()):
+            mine = [item for item in produced if self.targets[item.id] == target]
+            yield target, mine, update_lock(self.catalogue, target, mine, self.operators)
+
+
+def plan_generation(session: Session, query: Query, out: Path | None, form: str, *, check: bool) -> Generation:
+    """The cases of the query with their targets; UsageError where one cannot be made or written there."""
+    catalogue, selection = session.catalogue, session.select(query)
+    foreign = [case.id for case in selection.cases if case.draft is None]
+    if foreign:
+        raise UsageError(f"generate makes declared cases; {foreign[0]} is a file without a declaration.")
+    if out is None and form != "prototxt":
+        raise UsageError("The content root stores text files; to write --format pb, add --out DIR.")
+    stores = {root: Target(out or root.stored, f".{form}", committed_only=out is None) for root in catalogue.roots}
+    targets = {}
+    for case in selection.cases:
+        root = catalogue.root_of(case.operator)
+        if out is None and root.bundled and not check:
+            raise UsageError(
+                f"{case.id}: generate does not write into the installed package; say where to write: --out DIR."
+            )
+        targets[case.id] = stores[root]
+    return Generation(catalogue, targets, tuple(dict.fromkeys(stores.values())), selection.operators, check)

@@ -14,7 +14,8 @@ from mluops_gtest.base.errors import ExitCode, HarnessError, UnwritableError, su
 from mluops_gtest.base.gc_tuning import raise_gc_threshold, skip_final_gc
 from mluops_gtest.base.native.library import native_core
 from mluops_gtest.cli.echo import echo, echo_error, install_safe_streams
-from mluops_gtest.cli.settings import FILE_NAME, VARIABLE, remark, use_settings
+from mluops_gtest.cli.settings import VARIABLE, remark, use_settings
+from mluops_gtest.running.settings import FILE_NAME
 from mluops_gtest.version import __version__
 
 # A literal table, so that --help imports no command: what people do → command → one line for the overview.

@@ -8,18 +8,19 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from msgspec.structs import replace
 
 from mluops_gtest.base.errors import BackendError, UsageError
+from mluops_gtest.catalog.source import StoredCases
 from mluops_gtest.cluster import worker
 from mluops_gtest.cluster.answers import (
     BackendTrial,
     BadAnswerError,
     Checked,
-    HostTally,
     OutputAudit,
     Unit,
     UnitAnswered,
@@ -31,8 +32,9 @@ from mluops_gtest.core import cause
 from mluops_gtest.core.report import Event
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.running.case_run import PlannedCase
-from mluops_gtest.running.options import RunRequest
-from mluops_gtest.running.plan import CASE_NS
+from mluops_gtest.running.options import RunOptions
+from mluops_gtest.running.plan import CASE_NS, RunPlan
+from mluops_gtest.running.session import OpenBackend, Opener, options_of
 from mluops_gtest.version import __version__
 
 if TYPE_CHECKING:
@@ -69,11 +71,6 @@ class ClusterScheduler(DispatcherScheduler):
     def __init__(self, dispatcher: Dispatcher, costs: Mapping[str, int], *, in_order: bool) -> None:
         super().__init__(dispatcher)
         self._costs, self._in_order = costs, in_order
-
-    @property
-    def hosts(self) -> Mapping[str, HostTally]:
-        """What each host does."""
-        return self._dispatcher.hosts
 
     def run(self, cases: Iterable[PlannedCase]) -> Iterator[CaseResult | Event]:
         """The result and the events of every case, from whichever worker."""
@@ -123,7 +120,7 @@ _LOADED: Final = 300
 
 @contextlib.contextmanager
 def open_cluster(
-    request: RunRequest,
+    request: RunOptions,
     operators: Sequence[str],
     files: Mapping[str, Path],
     complain: Callable[[str], None],
@@ -160,6 +157,25 @@ def open_cluster(
         yield Dispatcher(client, run, setup, look_at, complain, audit(tried), timeout, retracts=retracts), tried
 
 
+def opener_on_cluster(complain: Callable[[str], None]) -> Opener:
+    """Opens the backend on the cluster that the plan names; workers that cannot be used are told to `complain`."""
+
+    @contextlib.contextmanager
+    def open_there(plan: RunPlan, source: StoredCases) -> Iterator[OpenBackend]:
+        request, catalogue = plan.options, plan.session.catalogue
+        options = options_of(request, catalogue, 1, 1)
+        load = lambda one: source.load(one.unit.id)  # noqa: E731
+        audit = partial(OutputAudit, load, catalogue.operators, options, everything=request.judge_here)
+        operators = [case.operator for case in plan.todo if case.draft is not None]
+        files = {case.id: case.path for case in plan.todo if case.path is not None}
+        costs = plan.costs(source)
+        with open_cluster(request, operators, files, complain, audit) as (dispatcher, tried):
+            scheduler = ClusterScheduler(dispatcher, costs, in_order=request.stop_at_first)
+            yield OpenBackend(tried.name, tried.version, scheduler=scheduler, hosts=dispatcher.hosts)
+
+    return open_there
+
+
 def _ask(
     client: "Client", function: Callable[..., Any], arguments: Mapping[str, Sequence[Any]], seconds: float
 ) -> dict[str, Any]:
@@ -177,7 +193,7 @@ def _ask(
     return answers
 
 
-def _parcels(request: RunRequest, files: Mapping[str, Path]) -> dict[str, dict[str, bytes]]:
+def _parcels(request: RunOptions, files: Mapping[str, Path]) -> dict[str, dict[str, bytes]]:
     """The files that travel: the user's cases with the values beside them, and what --ship names."""
     found = {}
     for name, file in (*files.items(), *((name, Path(name)) for name in request.ship)):
@@ -193,7 +209,7 @@ class _Opening:
     """What is known of the workers of one run."""
 
     def __init__(
-        self, client: "Client", request: RunRequest, operators: Sequence[str], files: Mapping[str, Path]
+        self, client: "Client", request: RunOptions, operators: Sequence[str], files: Mapping[str, Path]
     ) -> None:
         self._client, self._devices = client, request.devices
         self._roots = worker.roots_of(request.roots)

@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from mluops_gtest.api_cases import CaseRunner
 from mluops_gtest.base.errors import HarnessError
 from mluops_gtest.base.files import cache_folder, replace_file
 from mluops_gtest.base.typed_files import Source
@@ -37,7 +36,8 @@ from mluops_gtest.cluster.answers import (
 )
 from mluops_gtest.core.case import Case
 from mluops_gtest.results.saved_outputs import CaseOutputs
-from mluops_gtest.running.options import RunRequest
+from mluops_gtest.running.options import RunOptions
+from mluops_gtest.running.session import CaseRunner
 from mluops_gtest.search.fuzz_session import HuntRunner
 from mluops_gtest.version import __version__
 
@@ -103,7 +103,7 @@ class _Slot:
     """An open backend, its device, and the outputs of the case that it runs."""
 
     def __init__(
-        self, runner_of: type[CaseRunner] | type[HuntRunner], session: Session, request: RunRequest, device: int | None
+        self, runner_of: type[CaseRunner] | type[HuntRunner], session: Session, request: RunOptions, device: int | None
     ) -> None:
         self.device = device
         # How many cases its batch has.
@@ -129,7 +129,7 @@ class _Runners:
 
     def __init__(self, setup: Mapping[str, Any], devices: tuple[int | None, ...]) -> None:
         """`setup` is the request of the run, its files (name → digest), and whether whole calls come, not cases."""
-        request = RunRequest.from_json(dict(setup["request"]), Source("the run's request", ""))
+        request = RunOptions.from_json(dict(setup["request"]), Source("the run's request", ""))
         self.parcels: Mapping[str, str] = setup["parcels"]
         backend = request.backend
         for name in request.ship:
@@ -196,7 +196,7 @@ def run_batch(
                     result, small = slot.runner.run(*order)
                     smallest = b"" if small is None else _case_bytes(small.case, runners.session)
                 else:
-                    result = slot.runner.result_of(_selected(runners, unit))
+                    result = slot.runner.run(_selected(runners, unit))
                 kept[unit] = slot.take_outputs(failed=result.outcome.blocks)
                 digest = digest_of(kept[unit]) if kept[unit] and not smallest else ""
                 answers.append(UnitAnswer(line_of(replace(result, host=host, device=slot.device)), smallest, digest))

@@ -1,12 +1,10 @@
-"""A whole run: its results, what it ran on, and the exit code that follows.
-
-What the engine tells while it runs; any number of reporters listen.
-"""
+"""A whole run: its results, what it ran on, the exit code that follows, and the events while it runs."""
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Generic, Literal, TypeVar, overload
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from msgspec import field
 from msgspec.structs import replace
@@ -17,6 +15,9 @@ from mluops_gtest.base.text import pluralize
 from mluops_gtest.core.case import required_millionths
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import CaseResult
+
+if TYPE_CHECKING:
+    from mluops_gtest.results.writer import CauseSummary
 
 T = TypeVar("T")
 
@@ -49,6 +50,8 @@ def mark_of(result: CaseResult) -> Hashable:
 
 
 FORMAT = 1
+# Failing cases that a notebook shows with their pictures.
+_MAX_SHOWN = 10
 # They run in the process of the harness by design: it is their own.
 _OWN_BACKENDS = ("numpy", "reference")
 ISOLATION_OFF = (
@@ -202,6 +205,16 @@ class RunReport(Value, dict=True):
         return tuple(found)
 
     @property
+    def failures(self) -> tuple[CaseResult, ...]:
+        """The cases that ran and did not pass; a skipped case is none of them."""
+        return self.failing
+
+    @property
+    def passed(self) -> bool:
+        """The command would exit with 0: something was compared, and nothing failed."""
+        return int(self.exit_code) == 0
+
+    @property
     def summary(self) -> dict[str, int]:
         """How many results have each outcome, in the order of the outcomes; absent ones are left out."""
         return self.tally.summary
@@ -241,6 +254,67 @@ class RunReport(Value, dict=True):
             return ExitCode.INTERRUPTED
         code = self.tally.exit_code
         return ExitCode.worst((code, ExitCode.EMPTY)) if self.tally.lacks(self.required_coverage) else code
+
+    @cached_property
+    def _by_case(self) -> dict[str, CaseResult]:
+        return {result.case: result for result in self.results}
+
+    def __getitem__(self, case: str) -> CaseResult:
+        """The result of that case."""
+        return self._by_case[case]
+
+    @cached_property
+    def headlines(self) -> tuple[str, ...]:
+        """What is wrong, one line per cause."""
+        return tuple(cause.headline for cause in self.causes if cause.output)
+
+    # The members below load what is above this package when they are used; pyproject.toml names these imports.
+
+    @cached_property
+    def causes(self) -> "tuple[CauseSummary, ...]":
+        """Why cases fail: what causes.json has, all of it."""
+        from mluops_gtest.results.writer import causes_of
+
+        return causes_of(self)
+
+    @staticmethod
+    def load(path: str | Path) -> "RunReport":
+        """The report in a results folder or a report.json."""
+        from mluops_gtest.results.folder import read_report
+
+        report = read_report(Path(path))
+        return replace(report, results=tuple(report.results))
+
+    def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
+        """Write a results folder, as `run --out` does: gate, report, history and compare read it."""
+        from mluops_gtest.results.folder import ResultsFolder
+        from mluops_gtest.results.writer import write_causes, write_results
+
+        advice = "name another one, or say overwrite=True"
+        with ResultsFolder.new(Path(folder), overwrite=overwrite, advice=advice) as claimed:
+            write_results(claimed, self)
+            write_causes(claimed.path, self)
+        return Path(folder)
+
+    def render(self, form: ReportFormat | Literal["json"], *, lang: Literal["en", "zh"] = "en") -> str:
+        """The report as `mluops-test report` writes it."""
+        from mluops_gtest.results.reports.files import render
+
+        return "".join(render(self, form, lang, None, None))
+
+    def without_commands(self) -> "RunReport":
+        """The report without the commands that run a case again."""
+        return replace(self, results=tuple(replace(result, repro="", debug="") for result in self.results))
+
+    def __repr__(self) -> str:
+        name = self.backend.get("name", "?")
+        counts = ", ".join(f"{number} {outcome}" for outcome, number in self.summary.items())
+        return f"<RunReport of {pluralize(len(self.results), 'case')} on {name}: {counts}>"
+
+    def _repr_html_(self) -> str:
+        from mluops_gtest.results.reports.notebook import report_html
+
+        return report_html(self, _MAX_SHOWN)
 
 
 def exit_code(results: Iterable[CaseResult]) -> ExitCode:

@@ -361,9 +361,22 @@ class CaseResult(Value):
         return format_reason(self.causes)
 
     @property
+    def passed(self) -> bool:
+        return self.outcome is Outcome.PASSED
+
+    @property
     def outliers(self) -> int:
         """Elements that no order of right operations explains."""
         return sum(reading.beyond for reading in self.elements)
+
+    def __repr__(self) -> str:
+        reason = f": {self.reason}" if self.reason else ""
+        return f"<{self.case} {self.outcome.value}{reason}>"
+
+    def _repr_html_(self) -> str:
+        from mluops_gtest.results.reports.notebook import result_html
+
+        return result_html(self)
 
     def __post_init__(self) -> None:
         """Refuse a `passed` that nobody looked at, wherever it comes from."""

@@ -236,9 +236,9 @@ class CauseSummary(Value):
     waivable: bool
 
 
-def causes_of(report: RunReport) -> tuple[CauseSummary, ...]:
-    """Every cause, those of most cases first."""
-    failing = report.failing
+def causes_of(report: RunReport, operator: str | None = None) -> tuple[CauseSummary, ...]:
+    """Every cause, or those of an operator, those of most cases first."""
+    failing = [result for result in report.failing if operator in (None, result.operator)]
     if not failing:
         return ()
     # Late: a run that passes has nothing to explain.

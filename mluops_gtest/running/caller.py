@@ -33,7 +33,7 @@ from mluops_gtest.core.tensor import WorkingPrecision
 if TYPE_CHECKING:
     from mluops_gtest.backends.exec_program import CallWriter
     from mluops_gtest.catalog.selection import Catalogue
-    from mluops_gtest.running.options import RunRequest
+    from mluops_gtest.running.options import RunOptions
     from mluops_gtest.running.workers.fork_server import ForkServer
 
 
@@ -364,7 +364,7 @@ class BackendChoice(Value):
 
 @contextlib.contextmanager
 def open_callers(
-    request: "RunRequest", catalogue: "Catalogue", fork_server: "ForkServer | None" = None
+    request: "RunOptions", catalogue: "Catalogue", fork_server: "ForkServer | None" = None
 ) -> Iterator[list[Caller]]:
     """The loaded backend, inline or in one worker process per slot; one that does not load is an error at once.
 

@@ -1,22 +1,30 @@
-"""What cases cost in nanoseconds: guessed by the bytes they make and move, better by times that a run recorded."""
+"""Which cases a run has, and in which order: selected, cut into shards, ordered by what they cost.
+
+The costs are nanoseconds, guessed by the bytes that cases make and move, better by times that a run recorded.
+"""
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from msgspec import field
+from msgspec.structs import replace
 
+from mluops_gtest.base.errors import ContentError, NothingSelectedError, UsageError
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.casefiles.lock import LockEntry
-from mluops_gtest.catalog.selection import Selected
+from mluops_gtest.catalog.selection import Selected, Session
+from mluops_gtest.catalog.source import StoredCases
 from mluops_gtest.core.binding import gets_buffer
-from mluops_gtest.core.case import Expect
+from mluops_gtest.core.case import Expect, Query
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.report import RunReport
+from mluops_gtest.core.result import CaseResult
 from mluops_gtest.core.tensor import DType, Layout, TensorDesc
 from mluops_gtest.results.folder import read_report
+from mluops_gtest.running.options import RunOptions
 
 # Around every call: load, bind, poison, guard, judge, write. Measured on a desktop, as is the next one.
 CASE_NS: Final = 8_000_000
@@ -84,3 +92,118 @@ def _file_size(path: Path) -> int:
         return path.stat().st_size
     except OSError:
         return 0
+
+
+class Shard(Value):
+    """Part `index` (from 1) of `count`."""
+
+    index: int
+    count: int
+
+    @staticmethod
+    def parse(text: str) -> "Shard":
+        """`2/5`."""
+        index, slash, count = text.partition("/")
+        if not (slash and index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count)):
+            raise UsageError(f"--shard {text}: write I/N with 1 ≤ I ≤ N, e.g. --shard 2/5.")
+        return Shard(int(index), int(count))
+
+    def __str__(self) -> str:
+        return f"{self.index}/{self.count}"
+
+
+def shard_of(ids: Sequence[str], costs: Mapping[str, int], shard: Shard) -> set[str]:
+    """The ids of this shard: the longest first, ties by id, each to the shard with the least load so far."""
+    loads = [0] * shard.count
+    chosen = set()
+    for case_id in sorted(ids, key=lambda one: (-costs[one], one)):
+        lightest = loads.index(min(loads))
+        loads[lightest] += costs[case_id]
+        if lightest == shard.index - 1:
+            chosen.add(case_id)
+    return chosen
+
+
+def smallest_first(ids: Sequence[str], costs: Mapping[str, int]) -> list[str]:
+    """The ids by their costs; among equals the order stays."""
+    return sorted(ids, key=lambda one: costs[one])
+
+
+class RunPlan(Value):
+    """A run that can begin: its options, and its cases in the order in which they run."""
+
+    options: RunOptions
+    session: Session
+    cases: tuple[Selected, ...]
+    # Declared cases that were not selected.
+    left_out: int
+    times: RecordedTimes | None = None
+    # What an interrupted run has done; None for a new run.
+    done: dict[str, CaseResult] | None = None
+
+    @property
+    def todo(self) -> tuple[Selected, ...]:
+        """The cases that have no result yet."""
+        return tuple(case for case in self.cases if case.id not in (self.done or {}))
+
+    def source(self, on_generate: Callable[[str], None] | None = None) -> StoredCases:
+        """Where the cases come from; `on_generate` hears of each that must be made first."""
+        options = self.options
+        return self.session.source(
+            self.cases,
+            strict=options.strict,
+            allow_outside_paths=options.allow_outside_paths,
+            on_generate=on_generate,
+            reseed=options.reseed,
+        )
+
+    def costs(self, source: StoredCases) -> dict[str, int]:
+        """What the cases to do cost; unknown if the lock is broken, which every case reports itself."""
+        try:
+            return costs_of(case_sizes(source.lock, self.todo), self.times or RecordedTimes())
+        except ContentError:
+            return {}
+
+
+def plan_run(options: RunOptions, session: Session, warn: Callable[[str], None]) -> RunPlan:
+    """The selected cases of the shard; NothingSelectedError where there are none, unless a shard may be empty."""
+    query = options.selection
+    if options.failed is not None:
+        query = _only_failed(session, query, Path(options.failed), warn)
+    elif options.stress is not None and query.is_default:
+        # The cases in which threads must collide.
+        query = replace(query, tags=("race",))
+    by_size = options.stop_at_first or options.failed is not None
+    times = None if options.times is None else RecordedTimes.read(Path(options.times))
+    options = replace(options, selection=query, times=None if times is None else times.digest)
+    chosen = session.select(query)
+    if options.shard is None and not by_size:
+        return RunPlan(options, session, chosen.cases, chosen.left_out, times)
+    cases = {case.id: case for case in chosen.cases}
+    if times is not None and not times.seconds.keys() & cases:
+        warn("--times has none of the selected cases; shards are balanced by the size of the cases instead.")
+    costs = costs_of(case_sizes(session.source(chosen.cases).lock, chosen.cases), times or RecordedTimes())
+    ids = list(cases)
+    if options.shard is not None:
+        mine = shard_of(ids, costs, Shard.parse(options.shard))
+        ids = [case_id for case_id in ids if case_id in mine]
+    if not ids and not options.allow_empty_shard:
+        raise NothingSelectedError("This shard has no cases; use fewer shards, or add --allow-empty-shard.")
+    ids = smallest_first(ids, costs) if by_size else ids
+    return RunPlan(options, session, tuple(cases[case_id] for case_id in ids), chosen.left_out, times)
+
+
+def _only_failed(session: Session, query: Query, path: Path, warn: Callable[[str], None]) -> Query:
+    """The query narrowed down to what did not pass in the results at `path`; it names every such case."""
+    failed = [result.case for result in read_report(path).results if result.outcome.blocks]
+    if not failed:
+        raise NothingSelectedError(f"--failed {path}: nothing failed there, so there is nothing to run again.")
+    gone = [case for case in failed if session.catalogue.draft(case) is None and not Path(case).is_file()]
+    if gone:
+        warn(f"--failed {path}: {len(gone)} case(s) no longer exist and are left out, e.g. {gone[0]}.")
+    remaining = set(failed).difference(gone)
+    if query.select:
+        remaining &= {case.id for case in session.select(query).cases}
+    if not remaining:
+        raise NothingSelectedError(f"--failed {path}: none of the {len(failed)} cases that failed there is selected.")
+    return replace(query, select=tuple(case for case in failed if case in remaining))

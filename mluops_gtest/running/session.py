@@ -1,36 +1,257 @@
-"""What a run works with, from what it is asked for: how each case is run, and what the report says of it all.
+"""A run from its options to its report, for the command line and for Python programs alike."""
 
-What a run needs of its options: those that do not go together are refused before anything starts.
-"""
-
+import contextlib
 import os
 import platform
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final
 
+from msgspec import field
 from msgspec.structs import replace
 
-from mluops_gtest.backends.registry import has_host_memory
-from mluops_gtest.base.errors import UsageError
+from mluops_gtest.backends.labels import run_labels
+from mluops_gtest.backends.registry import can_be_debugged, has_host_memory
+from mluops_gtest.base.errors import ExitCode, UnwritableError, UsageError
+from mluops_gtest.base.float_state import own_floats
+from mluops_gtest.base.frozen import Value
+from mluops_gtest.base.gc_tuning import gc_frozen
 from mluops_gtest.catalog.bound_cache import BoundCache
-from mluops_gtest.catalog.selection import Catalogue
+from mluops_gtest.catalog.selection import Catalogue, Selected, Session
 from mluops_gtest.catalog.source import StoredCases
 from mluops_gtest.core.buffers import Side
-from mluops_gtest.core.case import Query
+from mluops_gtest.core.case import Case
 from mluops_gtest.core.operator_parts import EXACT
-from mluops_gtest.core.report import RunReport
-from mluops_gtest.running.case_run import Options
-from mluops_gtest.running.options import RunRequest
-from mluops_gtest.running.run import RunContext
+from mluops_gtest.core.report import Event, Listener, RunReport
+from mluops_gtest.core.result import CaseResult
+from mluops_gtest.results.folder import ResultsFolder
+from mluops_gtest.results.saved_outputs import OutputListener, OutputSaver
+from mluops_gtest.results.writer import ResultFiles, write_causes
+from mluops_gtest.running.caller import Caller, open_callers
+from mluops_gtest.running.case_run import CaseRun, Options, PlannedCase
+from mluops_gtest.running.options import OPTIONS, RunOptions, Stress
+from mluops_gtest.running.plan import RunPlan
+from mluops_gtest.running.run import RunContext, SchedulerProtocol, run, run_cases, with_commands
 from mluops_gtest.version import __version__
 
 if TYPE_CHECKING:
-    from mluops_gtest.running.options import Stress
-    from mluops_gtest.running.timing import Sampling
+    from mluops_gtest.running.workers.fork_server import ForkServer
+
+# Innermost frames that a debugger shows at once: the kernel's own, without all of Python's below them.
+_FRAMES: Final = 12
 
 
-def options_of(request: RunRequest, catalogue: Catalogue, cases: int, lanes: int) -> Options:
-    """How each of so many cases is run, side by side on so many lanes."""
+def typed_word(name: str) -> str:
+    """An option of a run as the command line has it: its first word."""
+    return OPTIONS[name].flags.split()[0].partition("/")[0]
+
+
+def refuse(options: RunOptions, typed: Set[str] = frozenset(), *, in_python: bool = False) -> None:
+    """Refuse options that do not go together, before anything starts; `typed` are those that the user wrote down.
+
+    A Python program meets them by the names of its arguments.
+    """
+    word: Callable[[str], str] = str if in_python else typed_word
+    if in_python:
+        _refuse_small(options)
+    unused = _words_of("perf", options.changed() | typed, word)
+    if unused and not options.perf:
+        raise UsageError(f"{', '.join(unused)}: only timed cases use this; add {word('perf')}.")
+    _refuse_together(options, options.changed() | typed, word)
+    _refuse_on_cluster(options, word)
+    needed = " and ".join(_words_of("workers", options.changed(), word))
+    if needed and not options.isolated:
+        if in_python:
+            raise UsageError(
+                f"{needed}: this needs worker processes, and {options.backend!r} runs in this one. Say isolate=True "
+                "with a backend that `--backend` could name."
+            )
+        raise UsageError(f"{needed} needs worker processes; backend {options.backend!r} runs inline: add --isolate.")
+    if options.guard_pages:
+        _refuse_guard_pages(options)
+
+
+def _words_of(need: str, among: Set[str], word: Callable[[str], str]) -> list[str]:
+    """Those of the options that are of no use without that."""
+    return [word(name) for name, one in OPTIONS.items() if one.needs == need and name in among]
+
+
+def _refuse_together(options: RunOptions, given: Set[str], word: Callable[[str], str]) -> None:
+    if options.stress is not None:
+        Stress.parse(options.stress)
+    for name in options.changed():
+        if beside := [word(other) for other in OPTIONS[name].conflicts if other in options.changed()]:
+            raise UsageError(f"{word(name)} {OPTIONS[name].why}: leave out {' and '.join(beside)}.")
+    if options.overwrite and options.out is None:
+        raise UsageError("--overwrite replaces the folder of --out; name it, e.g. --out results --overwrite.")
+    jobs, devices, perf = word("jobs"), word("devices"), word("perf")
+    if {"jobs", "devices"} <= given:
+        raise UsageError(f"Use either {jobs} or {devices}: with {devices} each device has one worker.")
+    if options.perf and options.jobs > 1:
+        raise UsageError(
+            f"{perf} times one call at a time: leave out {jobs}. {devices} works, since each device has its own worker."
+        )
+    if options.times is not None and not given & {"shard", "stop_at_first", "failed"}:
+        raise UsageError("--times only helps --shard I/N, -x and --failed; add one of them or leave out --times.")
+
+
+def _refuse_small(options: RunOptions) -> None:
+    """Refuse numbers that the command line does not read."""
+    for name, one in OPTIONS.items():
+        values = getattr(options, name)
+        for value in values if isinstance(values, tuple) else (values,):
+            if value is None:
+                continue
+            if one.least is not None and value < one.least:
+                raise UsageError(f"{name}={value} is too small; it must be at least {one.least}.")
+            if one.above is not None and value <= one.above:
+                raise UsageError(f"{name}={value} is too small; it must be above {one.above}.")
+
+
+def _refuse_on_cluster(options: RunOptions, word: Callable[[str], str]) -> None:
+    """Refuse what a cluster cannot do, and what only a cluster can."""
+    for name in options.changed():
+        one = OPTIONS[name]
+        if options.cluster is None and one.needs == "cluster":
+            raise UsageError(f"{word(name)} {one.why}: add --cluster ADDRESS.")
+        if options.cluster is not None and one.off_cluster:
+            # How often a case is repeated can be said to any worker, how long all together cannot.
+            if name == "stress" and str(options.stress).endswith("x"):
+                continue
+            seconds = " SECONDS" if name == "stress" else ""
+            raise UsageError(f"{word(name)}{seconds} does not go with --cluster: {one.off_cluster}.")
+    for file in options.ship:
+        if file not in options.backend:
+            raise UsageError(f"--ship {file}: --backend {options.backend} does not name that file.")
+
+
+def _refuse_guard_pages(options: RunOptions) -> None:
+    """Only host memory that a worker maps can be guarded, and calls that are timed must not pay for it."""
+    if options.perf:
+        raise UsageError("--guard-pages changes the memory of the calls that --perf times: leave out one of them.")
+    if sys.platform != "linux":
+        raise UsageError("--guard-pages needs Linux.")
+    if not has_host_memory(options.backend, options.runtime):
+        runtime = "" if options.runtime is None else f" with --runtime {options.runtime}"
+        raise UsageError(
+            f"--guard-pages works on host memory, but backend {options.backend!r}{runtime} has its own memory; use it "
+            "with Python objects, numpy and reference with --isolate, and c:LIBRARY without a runtime."
+        )
+
+
+class OpenBackend(Value):
+    """What runs the cases, on this machine or on a cluster, and what the backend says of itself."""
+
+    name: str
+    version: str
+    callers: Sequence[Caller] = ()
+    scheduler: SchedulerProtocol[PlannedCase, CaseResult | Event] | None = None
+    # Of a cluster: what each host does.
+    hosts: Mapping[str, Any] = field(default_factory=dict)
+
+
+Opener = Callable[[RunPlan, StoredCases], contextlib.AbstractContextManager[OpenBackend]]
+
+
+def opener_here(fork_server: "ForkServer | None" = None) -> Opener:
+    """Opens the backend on this machine; `fork_server` is one that was started ahead."""
+
+    @contextlib.contextmanager
+    def open_here(plan: RunPlan, _: StoredCases) -> Iterator[OpenBackend]:
+        with open_callers(plan.options, plan.session.catalogue, fork_server) as callers:
+            yield OpenBackend(callers[0].name, callers[0].version, callers)
+
+    return open_here
+
+
+def early_fork_server(options: RunOptions) -> "contextlib.AbstractContextManager[ForkServer | None]":
+    """Where the workers of this run will start, while it is planned; None where it has none on this machine."""
+    if not options.isolated or options.cluster is not None:
+        return contextlib.nullcontext()
+    from mluops_gtest.running.workers.fork_server import ForkServer
+
+    return contextlib.closing(ForkServer(len(options.lanes)))
+
+
+class FinishedRun(Value):
+    """What came of a run, while its files are open."""
+
+    report: RunReport
+    saver: OutputSaver | None
+    # What could not be written in the end.
+    troubles: tuple[UnwritableError, ...]
+
+
+@contextlib.contextmanager
+def run_session(
+    plan: RunPlan,
+    source: StoredCases,
+    open_backend: Opener,
+    listeners: Sequence[Listener] = (),
+    folder: ResultsFolder | None = None,
+) -> Iterator[FinishedRun]:
+    """Run the planned cases, into the folder where there is one; an UnwritableError ends a run that cannot keep them.
+
+    Results that lie in files are read while this is open.
+    """
+    options, session, ids = plan.options, plan.session, [case.id for case in plan.cases]
+    device = None
+    if options.device_spec is not None:
+        from mluops_gtest.results.times import read_device_spec
+
+        device = read_device_spec(Path(options.device_spec)).figures
+    operators, todo = session.catalogue.operators, len(plan.todo)
+    planned = [PlannedCase(case.id, case.operator, case.tags) for case in plan.cases]
+    with contextlib.ExitStack() as stack:
+        files, saver, troubles = None, None, []
+        with open_backend(plan, source) as opened:
+            labels = run_labels(options.labels, options.backend, options.runtime, opened.version)
+            options = replace(options, labels=labels)
+            case_options = options_of(options, session.catalogue, todo, max(len(opened.callers), 1))
+            roots = session.catalogue.root_paths
+            context = context_of(options, roots, opened.name, len(ids), plan.left_out, device)
+            if folder is not None:
+                if plan.done is None:
+                    folder.clear()
+                if options.save_outputs is not None:
+                    saver = OutputSaver(folder.path, options.save_outputs)
+                done = plan.done or {}
+                before = (done.pop(case) for case in ids if case in done)
+                files = stack.enter_context(ResultFiles(folder, options.to_json(ids, plan.left_out), before))
+            stack.enter_context(gc_frozen())
+            try:
+                if opened.scheduler is None:
+                    report = run(
+                        planned, opened.callers, operators, source, context, case_options, listeners, files, saver
+                    )
+                else:
+                    report = run_cases(
+                        planned, opened.name, opened.scheduler, operators, context, case_options, listeners, dict, files
+                    )
+            except UnwritableError as error:
+                if files is not None:
+                    error.exit_code = ExitCode.worst([error.exit_code, files.tally.exit_code])
+                raise
+            times = {"generate": source.times.generate, "load": source.times.load, **report.timing}
+            report = replace(report, timing={**times, "write": 0.0 if files is None else files.seconds})
+            if folder is not None and files is not None:
+                try:
+                    files.write_report(report, ids)
+                    write_causes(folder.path, report)
+                except UnwritableError as error:
+                    troubles.append(error)
+        yield FinishedRun(report, saver, tuple(troubles))
+
+
+def options_of(request: RunOptions, catalogue: Catalogue, cases: int, slots: int) -> Options:
+    """How each of so many cases is run, side by side in so many slots."""
+    sampling = None
+    if request.perf:
+        from mluops_gtest.running.timing import Sampling  # late: most runs time nothing
+
+        sampling = Sampling(request.warmup, request.samples, request.cold_cache)
     return Options(
         repeat=request.repeat,
         bitwise=request.bitwise,
@@ -43,49 +264,37 @@ def options_of(request: RunRequest, catalogue: Catalogue, cases: int, lanes: int
         timeout=request.timeout,
         reruns=request.reruns,
         fail_on_leak=request.fail_on_leak,
-        stress=None if request.stress is None else _stress(request.stress, cases, lanes),
-        sampling=_sampling(request) if request.perf else None,
+        stress=None if request.stress is None else Stress.parse(request.stress).shared(cases, slots),
+        sampling=sampling,
         sides=tuple(Side) if request.guard_pages else (None,),
     )
 
 
-def _stress(word: str, cases: int, lanes: int) -> "Stress":
-    from mluops_gtest.running.options import Stress  # late, as the next one: most runs ask for neither
-
-    return Stress.parse(word).shared(cases, lanes)
-
-
-def _sampling(request: RunRequest) -> "Sampling":
-    from mluops_gtest.running.timing import Sampling
-
-    return Sampling(request.warmup, request.samples, request.cold_cache)
-
-
 def context_of(
-    request: RunRequest, content: tuple[str, ...], name: str, count: int, left_out: int, device: dict[str, Any] | None
+    options: RunOptions, content: tuple[str, ...], name: str, count: int, left_out: int, device: dict[str, Any] | None
 ) -> RunContext:
     """What the report says about the run besides its results."""
     import numpy as np
 
     measured = {}
-    if request.perf:
-        how = {"warmup": request.warmup, "samples": request.samples or "auto", "cold_cache": request.cold_cache}
+    if options.perf:
+        how = {"warmup": options.warmup, "samples": options.samples or "auto", "cold_cache": options.cold_cache}
         measured = {"perf": how, "device": device}
-    selection = {**request.selection.to_json(), "roots": list(request.roots), "shard": request.shard}
-    looked = request.elementwise is not False
-    selection = {**selection, "times": request.times, "reseed": request.reseed, "elementwise": looked}
-    if request.require_coverage is not None:
-        selection["require_coverage"] = request.require_coverage
+    selection = {**options.selection.to_json(), "roots": list(options.roots), "shard": options.shard}
+    is_elementwise = options.elementwise is not False
+    selection |= {"times": options.times, "reseed": options.reseed, "elementwise": is_elementwise}
+    if options.require_coverage is not None:
+        selection["require_coverage"] = options.require_coverage
     return RunContext(
         tool_version=__version__,
         backend={
             "name": name,
-            "spec": request.backend,
-            "runtime": request.runtime,
-            "isolated": request.isolated,
-            "repeat": request.repeat,
-            "guard_pages": request.guard_pages,
-            **({} if request.stress is None else {"stress": request.stress}),
+            "spec": options.backend,
+            "runtime": options.runtime,
+            "isolated": options.isolated,
+            "repeat": options.repeat,
+            "guard_pages": options.guard_pages,
+            **({} if options.stress is None else {"stress": options.stress}),
         },
         environment={
             "python": platform.python_version(),
@@ -94,14 +303,24 @@ def context_of(
             "machine": platform.machine(),
             "cpus": os.cpu_count(),
             "content": list(content),
-            "settings": request.settings,
+            "settings": options.settings,
             **measured,
         },
         selection={**selection, "cases": count, "left_out": left_out},
-        repro_options=request.repro_options(),
-        debug_words=request.debug_words(),
-        labels=request.labels,
+        repro_options=options.repro_options(),
+        debug_words=_debug_words(options),
+        labels=options.labels,
     )
+
+
+def _debug_words(options: RunOptions) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    """The words before and after a case id that run it under gdb, in the process that gdb starts."""
+    if options.guard_pages or not can_be_debugged(options.backend):
+        return None
+    unused = {name: one.default for name, one in OPTIONS.items() if one.needs == "workers"}
+    inline = replace(options, **{**unused, "isolate": False})
+    debugger = ("gdb", "-ex", "run", "-ex", f"backtrace {_FRAMES}", "--args")
+    return (*debugger, sys.executable, "-m", "mluops_gtest", "run"), inline.repro_options()
 
 
 def _platform() -> str:
@@ -112,85 +331,78 @@ def _platform() -> str:
     return "-".join(filter(None, (platform.system(), platform.release(), platform.machine(), libc and f"with-{libc}")))
 
 
-def timed(report: RunReport, source: StoredCases, writing: float) -> RunReport:
-    """The report with the seconds that making, loading and writing took."""
-    times = {"generate": source.times.generate, "load": source.times.load}
-    return replace(report, timing={**times, **report.timing, "write": writing})
+class CaseRunner:
+    """The backend of a request, open for any number of cases."""
+
+    def __init__(self, session: Session, request: RunOptions, keep: OutputListener | None = None) -> None:
+        """`keep` sees the outputs of every call that answered and should have computed."""
+        self._session, self._request, self._keep = session, request, keep
+        self._open = contextlib.ExitStack()
+        self._case_run: CaseRun | None = None
+        # What the backend says of its version; empty where it says nothing.
+        self.version = ""
+
+    @own_floats()
+    def __enter__(self) -> "CaseRunner":
+        """Load the backend; an error says why that is impossible."""
+        catalogue, request = self._session.catalogue, self._request
+        callers = self._open.enter_context(open_callers(request, catalogue))
+        options = options_of(request, catalogue, 1, len(callers))
+        self._context = context_of(request, catalogue.root_paths, callers[0].name, 1, 0, None)
+        self.version, self.precision = callers[0].version, callers[0].precision
+        self.is_reference = callers[0].is_reference
+        self._source = _OneByOne(self._session, request)
+        self._case_run = CaseRun(callers[0], options, self._keep, self._source, catalogue.operators)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._case_run = None
+        self._open.__exit__(kind, error, trace)
+
+    @property
+    def backend(self) -> str:
+        """The name that the backend gives itself."""
+        return str(self._context.backend["name"])
+
+    def prepare(self, operator: str) -> None:
+        """Read all that is the same for every declared case of the operator, before somebody looks at the clock."""
+        _ = self._session.catalogue.operators[operator], self._source.of_operator(operator).lock
+
+    @own_floats()
+    def run(self, case: Selected) -> CaseResult:
+        """Load the case, call the backend, judge."""
+        assert self._case_run is not None, "the runner is open"
+        self._source.cases[case.id] = case
+        result = self._case_run.run(PlannedCase(case.id, case.operator, case.tags))
+        return with_commands(result, self._context)
 
 
-def under_stress(query: Query, options: dict[str, Any]) -> Query:
-    """The cases to repeat: those in which threads must collide, unless the user selects others."""
-    from mluops_gtest.running.options import Stress
+class _OneByOne:
+    """Loads the cases that were asked for; locks and schema are read once per operator."""
 
-    Stress.parse(options["stress"])
-    beside = {
-        "--repeat": options["repeat"] > 1,
-        "--reruns": options["reruns"] > 0,
-        "--perf": options["perf"],
-        "--guard-pages": options["guard_pages"],
-    }
-    named = [name for name, given in beside.items() if given]
-    if named:
-        raise UsageError(f"--stress repeats every case itself: leave out {' and '.join(named)}.")
-    return replace(query, tags=("race",)) if query.is_default and options["failed"] is None else query
+    def __init__(self, session: Session, request: RunOptions) -> None:
+        self._session, self._request = session, request
+        self._sources: dict[str, StoredCases] = {}
+        self.cases: dict[str, Selected] = {}
 
+    def load(self, case_id: str) -> Case:
+        case = self.cases[case_id]
+        if case.draft is None:
+            return self._source((case,)).load(case_id)
+        return self.of_operator(case.operator).load(case_id)
 
-def refuse_inline(backend: str, jobs: int | None, devices: tuple[int, ...], options: dict[str, Any]) -> None:
-    """Refuse options that only worker processes can keep."""
-    asked = {
-        "-j": (jobs or 1) > 1,
-        "--devices": bool(devices),
-        "--timeout": options["timeout"] is not None,
-        "--memory-limit": options["memory_limit"] is not None,
-        "--guard-pages": options["guard_pages"],
-        "--fresh-workers": options["fresh_workers"],
-        "--fail-on-leak": options.get("fail_on_leak"),
-        "--stress": options["stress"] is not None,
-    }
-    named = [name for name, given in asked.items() if given]
-    if named:
-        raise UsageError(
-            f"{' and '.join(named)} needs worker processes; backend {backend!r} runs inline: add --isolate."
+    def of_operator(self, operator: str) -> StoredCases:
+        """The source of its declared cases."""
+        if operator not in self._sources:
+            drafts = self._session.catalogue.drafts_of(operator).values()
+            declared = tuple(Selected(one.id, one.operator, one.tags, draft=one) for one in drafts)
+            self._sources[operator] = self._source(declared)
+        return self._sources[operator]
+
+    def _source(self, cases: tuple[Selected, ...]) -> StoredCases:
+        request = self._request
+        return self._session.source(
+            cases, strict=request.strict, allow_outside_paths=request.allow_outside_paths, reseed=request.reseed
         )
-
-
-def refuse_guard_pages(request: RunRequest) -> None:
-    """Only host memory that a worker maps can be guarded, and calls that are timed must not pay for it."""
-    if request.perf:
-        raise UsageError("--guard-pages changes the memory of the calls that --perf times: leave out one of them.")
-    if sys.platform != "linux":
-        raise UsageError("--guard-pages needs Linux.")
-    if not has_host_memory(request.backend, request.runtime):
-        what = f"backend {request.backend!r}" + (
-            "" if request.runtime is None else f" with --runtime {request.runtime}"
-        )
-        raise UsageError(
-            f"--guard-pages works on host memory, but {what} has its own memory; use it with Python objects, "
-            "numpy and reference with --isolate, and c:LIBRARY without a runtime."
-        )
-
-
-def refuse_on_cluster(request: RunRequest, jobs: int | None) -> None:
-    """Refuse what a cluster cannot do, and what only a cluster can."""
-    if request.cluster is None:
-        if request.ship:
-            raise UsageError("--ship sends files to the workers of a cluster: add --cluster ADDRESS.")
-        if request.judge_here:
-            raise UsageError("--judge-here is about workers of a cluster: add --cluster ADDRESS.")
-        return
-    refused = {
-        "-j": (jobs or 1) > 1,
-        "--save-outputs": request.save_outputs is not None,
-        "--stress SECONDS": request.stress is not None and not request.stress.endswith("x"),
-    }
-    advice = {
-        "-j": "a cluster has as many workers as it has",
-        "--save-outputs": "outputs stay on the workers; run the failing case here with it",
-        "--stress SECONDS": "say how often each case is repeated, e.g. --stress 20x",
-    }
-    for name, given in refused.items():
-        if given:
-            raise UsageError(f"{name} does not go with --cluster: {advice[name]}.")
-    for file in request.ship:
-        if file not in request.backend:
-            raise UsageError(f"--ship {file}: --backend {request.backend} does not name that file.")

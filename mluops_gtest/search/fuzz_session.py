@@ -17,20 +17,22 @@ from mluops_gtest.core.result import CaseResult
 from mluops_gtest.results.saved_outputs import OutputListener
 from mluops_gtest.running.caller import open_callers
 from mluops_gtest.running.case_run import CaseRun, Options
-from mluops_gtest.running.options import RunRequest, Stress
+from mluops_gtest.running.options import RunOptions, Stress
 from mluops_gtest.search.corpus import Corpus
 from mluops_gtest.search.draws import Draws
 from mluops_gtest.search.fuzz import FuzzedOperator, Hunt, HuntReport, Ran, is_failure, local_scheduler
 from mluops_gtest.search.minimise import Minimised, minimised
 
 FIRST_SEED: Final = 0
+# How long a fuzz run takes for which neither a time nor a number of cases is said.
+SECONDS: Final = 60.0
 
 
 class HuntRequest(Value):
     """What is asked for."""
 
     # How the backend is called; its selection is not used.
-    run: RunRequest
+    run: RunOptions
     operators: tuple[str, ...]
     corpus: Path
     # None: the seed of the newest fuzz run in the corpus, else the first.
@@ -69,8 +71,8 @@ def targets_of(request: HuntRequest, session: Session, corpus: Corpus) -> list[F
 def hunt(
     request: HuntRequest,
     session: Session,
-    begin: Callable[[Sequence[FuzzedOperator]], None],
-    tell: Callable[[Ran, HuntReport], None],
+    begin: Callable[[Sequence[FuzzedOperator]], None] = lambda _: None,
+    tell: Callable[[Ran, HuntReport], None] = lambda *_: None,
 ) -> HuntReport:
     """Run the hunt; `begin` hears what is drawn for once the backend is loaded, `tell` every verdict."""
     corpus = Corpus(request.corpus, session.catalogue.operators)
@@ -85,7 +87,7 @@ def hunt(
 class HuntRunner:
     """The backend of a fuzz run, open for any number of calls that somebody else draws."""
 
-    def __init__(self, session: Session, request: RunRequest, keep: OutputListener | None = None) -> None:
+    def __init__(self, session: Session, request: RunOptions, keep: OutputListener | None = None) -> None:
         """`keep` sees the outputs of every call that answered and should have computed."""
         self._operators, self._request, self._catalogue = session.catalogue.operators, request, session.catalogue
         self._keep = keep
@@ -122,7 +124,7 @@ class HuntRunner:
         return small.result, small
 
 
-def hunt_options(request: RunRequest) -> Options:
+def hunt_options(request: RunOptions) -> Options:
     """How calls of a fuzz run are run and judged."""
     stress = None if request.stress is None else Stress.parse(request.stress)
     if stress is not None and stress.times is None:

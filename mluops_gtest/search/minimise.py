@@ -10,18 +10,22 @@ from typing import Final, Self, TypeVar
 
 from msgspec.structs import replace
 
-from mluops_gtest.base.errors import OperatorError
+from mluops_gtest.base.errors import BackendError, CaseFileError, OperatorError
 from mluops_gtest.base.frozen import Value
+from mluops_gtest.catalog.selection import Session
 from mluops_gtest.core import cause as c
 from mluops_gtest.core.binding import bind_values
 from mluops_gtest.core.call import Status
 from mluops_gtest.core.case import Case
 from mluops_gtest.core.operator import Operator, Reduction, raised_by, source_of
+from mluops_gtest.core.operator_parts import REDUCTIONS
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.core.tensor import digest_tensors
-from mluops_gtest.running.caller import Caller
+from mluops_gtest.running.caller import Caller, LostDeviceError, open_callers
 from mluops_gtest.running.case_run import CaseRun, Options
+from mluops_gtest.running.options import RunOptions
+from mluops_gtest.running.session import options_of
 from mluops_gtest.search import minimise_candidates as plain_values
 from mluops_gtest.search import minimise_candidates as refused_calls
 from mluops_gtest.search.minimise_candidates import LIMIT, Candidates, recipe_output_of
@@ -371,6 +375,38 @@ class _Search:
             yield self._candidates.refused(simpler), "what is odd"
         for smaller in refused_calls.smaller(case, self._operator):
             yield self._candidates.refused(smaller), "dims"
+
+
+def minimise_case(
+    session: Session, options: RunOptions, case: str, calls: int = LIMIT, tell: Callable[[Step], None] = lambda _: None
+) -> tuple[Minimised, CaseResult, Operator]:
+    """The smallest case that fails as this one does, what a last call of it shows, and its operator.
+
+    Where the case does not fail by the backend's doing, it is the case itself.
+    """
+    chosen = session.select_one(case)
+    strict, outside = options.strict, options.allow_outside_paths
+    source = session.source((chosen,), strict=strict, allow_outside_paths=outside, reseed=options.reseed)
+    loaded = source.load(chosen.id)
+    operator = session.catalogue.operators.get(loaded.operator)
+    if operator is None:
+        raise CaseFileError(f"{chosen.id}: operator {loaded.operator!r} is not known here.")
+    reductions = session.catalogue.operators.part(operator.name, REDUCTIONS) or {}
+    with open_callers(options, session.catalogue) as callers:
+        trials = Trials(callers[0], options_of(options, session.catalogue, 1, 1), operator)
+        try:
+            found = minimised(loaded, operator, reductions, trials, calls, tell)
+            if not found.fails:
+                return found, found.result, operator
+            confirmed = found.result if found.interrupted else trials.explained(found.case)
+        except LostDeviceError as error:
+            raise BackendError(f"{options.backend}: {error}") from error
+    if found.other_baseline:
+        raise CaseFileError(
+            f"{chosen.id}: with a baseline by the reference the case does not fail so: the baseline in the file is "
+            "what differs. `mluops-test run --arbitrate` says who is right."
+        )
+    return found, confirmed, operator
 
 
 def what_shrank(found: Minimised) -> str:

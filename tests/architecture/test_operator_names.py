@@ -59,7 +59,7 @@ def test_the_package_names_no_operator() -> None:
         ("backends/c_memory.py", "mluOpCreateSparseConvolutionDescriptor", True),
         ("reports/page.py", "# as in masked_im2col_forward", True),
         ("reports/page.py", "mluops-test run masked_im2col_forward", True),
-        ("cli/run_command.py", 'if operator == "dynamic_point_to_voxel_backward":', True),
+        ("cli/commands/run.py", 'if operator == "dynamic_point_to_voxel_backward":', True),
         ("cli/commands/run.py", "  mluops-test run masked_im2col_forward -x", False),
         ("cli/options.py", 'help="Only this operator, e.g. --op get_indice_pairs."', False),
         ("backends/c_memory.py", '"mluOpCreateTensorDescriptor": (),', False),

@@ -22,7 +22,7 @@ from mluops_gtest.cluster import dispatch, worker
 from mluops_gtest.cluster import dispatch as connecting
 from mluops_gtest.cluster.answers import WorkerDescription, encode
 from mluops_gtest.core.case import Query
-from mluops_gtest.running.options import RunRequest
+from mluops_gtest.running.options import RunOptions
 from mluops_gtest.running.repetition import UNCONFIRMED
 from tests.e2e.conftest import SUPPORT
 from tests.support import lying_workers
@@ -363,7 +363,7 @@ def test_a_worker_that_ends_before_its_run_closes_the_backends(tmp_path):
     """As where the controller was killed: nobody has ended the run."""
     from distributed import Client
 
-    request = RunRequest(selection=Query(), roots=("builtin",), backend="numpy", isolate=True)
+    request = RunOptions(selection=Query(), roots=("builtin",), backend="numpy", isolate=True)
     setup = {"request": request.to_json([], 0), "parcels": {}, "operators": ["ball_query"], "drawn": False}
     with (
         open(tmp_path / "words", "w") as words,

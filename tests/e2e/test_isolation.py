@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from mluops_gtest.cli.run_command import Shard, shard_of
+from mluops_gtest.running.plan import Shard, shard_of
 from tests.conftest import ROOT
 from tests.e2e.conftest import SUPPORT
 

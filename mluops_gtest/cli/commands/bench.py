@@ -1,14 +1,25 @@
 """`mluops-test bench`."""
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from mluops_gtest.base.errors import ExitCode, UsageError
-from mluops_gtest.cli.options import adapter_options, backend_option, file_options, sampling_options, selection_options
+from mluops_gtest.cli.options import (
+    adapter_options,
+    backend_option,
+    file_options,
+    run_option,
+    sampling_options,
+    selection_options,
+)
 from mluops_gtest.core.case import Query
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from mluops_gtest.results.statistics import TimedPair
 
 _EPILOG = """\b
@@ -23,14 +34,13 @@ Examples:
 @selection_options
 @backend_option(
     "Give it twice: the backend to compare with, then the backend to judge, e.g. -b c:./old.so -b c:./new.so.",
-    "backends",
+    into="backends",
     multiple=True,
 )
 @adapter_options
-@click.option(
-    "--isolate/--no-isolate",
-    default=None,
-    help="Run both backends in worker processes, or in this one.  [default: isolated unless both are built in]",
+@run_option(
+    "isolate",
+    "Run both backends in worker processes, or in this one.  [default: isolated unless both are built in]",
 )
 @sampling_options
 @file_options
@@ -55,11 +65,10 @@ def command(
 
     from mluops_gtest.backends.registry import is_in_process, is_native
     from mluops_gtest.catalog.selection import Session
-    from mluops_gtest.cli.pages.bench import print_bench
     from mluops_gtest.cli.terminal import stderr, stdout, track
     from mluops_gtest.running.caller import open_callers
     from mluops_gtest.running.case_run import CaseRun, Options
-    from mluops_gtest.running.options import RunRequest
+    from mluops_gtest.running.options import RunOptions
     from mluops_gtest.running.timing import Sampling, bench_cases
 
     if len(backends) != 2:
@@ -79,7 +88,7 @@ def command(
     with contextlib.ExitStack() as stack:
         case_runs = []
         for spec in backends:
-            request = RunRequest(
+            request = RunOptions(
                 selection=query,
                 roots=roots,
                 backend=spec,
@@ -93,7 +102,7 @@ def command(
             [case.id for case in cases], source, session.catalogue.operators, case_runs, Sampling(**sampling)
         )
         found = list(track(rows, len(cases), stderr()))
-    print_bench(stdout(), backends, found)
+    _print(stdout(), backends, found)
     return int(_exit_code(found))
 
 
@@ -105,3 +114,46 @@ def _exit_code(found: "list[TimedPair]") -> ExitCode:
     if code is ExitCode.OK and all(one.problem for one in found):
         return ExitCode.EMPTY
     return code
+
+
+def _print(console: "Console", backends: Sequence[str], found: "Sequence[TimedPair]") -> None:
+    """A row per case that was timed, then what was not compared, then the sums."""
+    from mluops_gtest.cli.terminal import whole_table
+    from mluops_gtest.results.reports.terminal import LINE, RIGHT, table_of
+    from mluops_gtest.results.reports.text import escape
+    from mluops_gtest.results.statistics import TimeVerdict, compare_backends
+    from mluops_gtest.results.times import duration, timing_stats
+
+    colours = {TimeVerdict.FASTER: "green", TimeVerdict.SLOWER: "red"}
+    first, second = (f"{number}: {escape(spec)}" for number, spec in enumerate(backends, 1))
+    figures = (first, second, "2 over 1", "interval", "samples")
+    table = table_of((("case",), LINE), (figures, RIGHT), (("2 is", ""), LINE))
+    compared = [one for one in found if not one.problem]
+    answers: Counter[TimeVerdict] = Counter()
+    for one in compared:
+        ours, theirs = one.samples
+        said = compare_backends(ours, theirs, len(compared), one.overhead_ns)
+        answers[said.answer] += 1
+        word = said.answer.value
+        table.add_row(
+            escape(one.results[0].case),
+            duration(timing_stats(ours).median),
+            duration(timing_stats(theirs).median),
+            f"{said.ratio:.3f}",
+            f"{said.low:.3f} – {said.high:.3f}",
+            str(len(ours)),
+            f"[{colours[said.answer]}]{word}[/]" if said.answer in colours else word,
+            said.remark,
+        )
+    if compared:
+        whole_table(console, table)
+    for one in found:
+        if one.problem:
+            result = next((result for result in one.results if result.outcome.blocks), one.results[0])
+            console.print(
+                f"[{result.outcome.tone.terminal}]{escape(result.case)}[/]: {escape(one.problem)}", soft_wrap=True
+            )
+    words = [f"{answers[answer]} {answer.value}" for answer in TimeVerdict if answers[answer]]
+    left = len(found) - len(compared)
+    words += [f"{left} not compared"] if left else []
+    console.print(f"{second} against {first}: {', '.join(words)}", soft_wrap=True)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from mluops_gtest.core.result import CaseResult, Profile
     from mluops_gtest.core.tensor import Array
     from mluops_gtest.results.saved_outputs import CaseOutputs, OutputPair
-    from mluops_gtest.running.options import RunRequest
+    from mluops_gtest.running.options import RunOptions
 
 _EPILOG = """\b
 Examples:
@@ -115,7 +115,7 @@ def command(
     from mluops_gtest.catalog.selection import Session
     from mluops_gtest.cli.terminal import print_page, stdout
     from mluops_gtest.core.report import exit_code
-    from mluops_gtest.running.options import RunRequest
+    from mluops_gtest.running.options import RunOptions
 
     if results is not None and stands_in_settings(ctx, "backend"):
         backend = None
@@ -138,7 +138,7 @@ def command(
             remark = f"the run itself: {recorded.outcome.value}: {recorded.reason}"
     else:
         assert backend is not None
-        request = RunRequest(selection=Query((case,)), roots=roots, backend=backend, **options)
+        request = RunOptions(selection=Query((case,)), roots=roots, backend=backend, **options)
         if not request.isolated and request.timeout is not None:
             if not stands_in_settings(ctx, "timeout"):
                 raise UsageError(f"--timeout needs a worker process; backend {backend!r} runs inline: add --isolate.")
@@ -157,7 +157,7 @@ def command(
     return int(exit_code([result]))
 
 
-def _load(session: "Session", request: "RunRequest", name: str) -> "Case":
+def _load(session: "Session", request: "RunOptions", name: str) -> "Case":
     """Returns the case with the values that the request asks for."""
     chosen = session.select_one(name)
     source = session.source(
@@ -166,7 +166,7 @@ def _load(session: "Session", request: "RunRequest", name: str) -> "Case":
     return source.load(chosen.id)
 
 
-def _run_now(session: "Session", request: "RunRequest", case: "Case") -> "tuple[CaseResult, CaseOutputs | None]":
+def _run_now(session: "Session", request: "RunOptions", case: "Case") -> "tuple[CaseResult, CaseOutputs | None]":
     """Runs the case as a run does; without outputs where the call did not answer, or had nothing to compute."""
     import numpy as np
 
@@ -197,9 +197,9 @@ def _read_outputs(folder: Path, name: str) -> "CaseOutputs":
     from mluops_gtest.catalog.selection import Session
     from mluops_gtest.results.folder import read_request, request_source
     from mluops_gtest.results.saved_outputs import judge_saved, read_outputs
-    from mluops_gtest.running.options import RunRequest
+    from mluops_gtest.running.options import RunOptions
 
-    request = RunRequest.from_json(read_request(folder, "--from"), request_source(folder))
+    request = RunOptions.from_json(read_request(folder, "--from"), request_source(folder))
     session = Session(request.roots)
     case = _load(session, request, name)
     operator = session.catalogue.operators.get(case.operator)

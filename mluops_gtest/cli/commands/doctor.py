@@ -2,7 +2,7 @@
 
 import click
 
-from mluops_gtest.cli.options import adapter_options, backend_option, root_option
+from mluops_gtest.cli.options import adapter_options, backend_option, root_option, run_option
 
 _EPILOG = """\b
 Examples:
@@ -19,14 +19,7 @@ _COMPARED = 70_000
 @click.option("--self", "own", is_flag=True, help="Check mluops-test itself: what it runs on, and its native core.")
 @click.option("--op", "operators", multiple=True, help="Only this operator, e.g. --op get_indice_pairs.")
 @adapter_options
-@click.option(
-    "--timeout",
-    type=click.FloatRange(0, min_open=True),
-    default=20.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Stop a case after so long, e.g. --timeout 60.",
-)
+@run_option("timeout", "Stop a case after so long, e.g. --timeout 60.", default=20.0, show_default=True)
 @root_option
 def command(
     roots: tuple[str, ...],

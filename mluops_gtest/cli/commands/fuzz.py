@@ -1,21 +1,32 @@
 """`mluops-test fuzz`."""
 
 import contextlib
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from mluops_gtest.base.text import pluralize
 from mluops_gtest.cli.options import (
-    backend_options,
     cluster_options,
     complete_operators,
+    options_from,
     root_option,
-    taken_lanes,
+    run_option,
+    run_options,
     worker_options,
 )
+from mluops_gtest.cli.settings import typed_options
+from mluops_gtest.core.case import Query
 
-_SECONDS = 60.0
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from mluops_gtest.search.fuzz import HuntReport
+
+_MAX_BROKEN = 5
 _EPILOG = """\b
 Examples:
   mluops-test fuzz --backend my_kernels.py                       every operator, for a minute
@@ -61,12 +72,12 @@ Examples:
     metavar="DIR",
     help="Folder for the cases that fail; they are run first the next time, e.g. --corpus corpus.",
 )
-@click.option(
-    "--stress",
+@run_option(
+    "stress",
+    "Look for races: repeat each draw N times in workers with different numbers of threads, e.g. --stress 5x.",
     metavar="Nx",
-    help="Look for races: repeat each draw N times in workers with different numbers of threads, e.g. --stress 5x.",
 )
-@backend_options
+@run_options("backend", "serve")
 @worker_options
 @cluster_options
 @click.option("-q", "--quiet", is_flag=True, help="Print only what is found and the closing lines.")
@@ -79,33 +90,21 @@ def command(ctx: click.Context, /, corpus: Path, quiet: bool, **options: Any) ->
     with sizes around powers of two and special values. Every element is held to what arithmetic allows. Of each cause
     the smallest case is kept in the corpus. The same seed draws the same calls. Exit 1 if anything fails.
     """
-    from mluops_gtest.base.errors import UsageError
     from mluops_gtest.catalog.selection import Session
     from mluops_gtest.cli.echo import echo_error, one_interrupt
-    from mluops_gtest.cli.pages.fuzz import fuzz_page
     from mluops_gtest.cli.progress import FuzzProgress
     from mluops_gtest.cli.terminal import print_page, stderr, stdout
-    from mluops_gtest.core.case import Query
-    from mluops_gtest.running.options import RunRequest
-    from mluops_gtest.running.session import refuse_guard_pages, refuse_inline, refuse_on_cluster
-    from mluops_gtest.search.fuzz_session import HuntRequest, hunt, hunt_exit_code
+    from mluops_gtest.running.session import refuse
+    from mluops_gtest.search.fuzz_session import SECONDS, HuntRequest, hunt, hunt_exit_code
 
-    taken = {name: options.pop(name) for name in ("operators", "seconds", "cases", "seed")}
-    if taken["seconds"] is None and taken["cases"] is None:
-        taken["seconds"] = _SECONDS
-    jobs, devices = taken_lanes(options)
-    if options["stress"] is not None and options["guard_pages"]:
-        raise UsageError("--stress repeats every case itself: leave out --guard-pages.")
-    settings = None if ctx.obj is None else str(ctx.obj.path)
-    run = RunRequest(selection=Query(), jobs=jobs or 1, devices=devices, elementwise=True, settings=settings, **options)
-    refuse_on_cluster(run, jobs)
-    if not run.isolated:
-        refuse_inline(run.backend, jobs, devices, options)
-    if run.guard_pages:
-        refuse_guard_pages(run)
-    request = HuntRequest(run=run, corpus=corpus, **taken)
-    progress = FuzzProgress(stderr(), taken["seconds"], shown=not quiet)
-    session = Session(options["roots"])
+    drawn = {name: options.pop(name) for name in ("operators", "seconds", "cases", "seed")}
+    if drawn["seconds"] is None and drawn["cases"] is None:
+        drawn["seconds"] = SECONDS
+    run = options_from(ctx, Query(), options, elementwise=True)
+    refuse(run, typed_options(ctx).keys())
+    request = HuntRequest(run=run, corpus=corpus, **drawn)
+    progress = FuzzProgress(stderr(), drawn["seconds"], shown=not quiet)
+    session = Session(run.roots)
     with one_interrupt(), contextlib.closing(progress):
         if run.cluster is None:
             report = hunt(request, session, progress.start, progress)
@@ -113,5 +112,57 @@ def command(ctx: click.Context, /, corpus: Path, quiet: bool, **options: Any) ->
             from mluops_gtest.cluster.fuzzing import hunt_on_cluster
 
             report = hunt_on_cluster(request, session, progress.start, progress, echo_error)
-    print_page(stdout(), fuzz_page(report, run.repro_options(), corpus))
+    print_page(stdout(), _page(report, run.repro_options(), corpus))
     return int(hunt_exit_code(report))
+
+
+def _page(report: "HuntReport", repro: tuple[str, ...], folder: Path) -> "Iterator[Table | str]":
+    """A table of the operators, every cause with its file, and how to see it again by the options `repro`."""
+    from mluops_gtest.core.cause import format_reason
+    from mluops_gtest.results.reports.text import escape
+    from mluops_gtest.search.fuzz import is_failure
+
+    yield _table(report)
+    for finding, headline in report.findings:
+        yield f"[bold red]found[/]  {escape(headline)}"
+        dims = ", ".join(f"{tensor.id} {list(tensor.dims)}" for tensor in finding.result.info.tensors)
+        yield f"  {escape(f'{finding.result.reason}  ({dims})')}"
+        yield f"  {escape(shlex.join(['mluops-test', 'run', str(finding.file), *repro]))}"
+    still = [(file, result) for file, result in report.corpus if is_failure(result)]
+    for file, result in still:
+        yield f"[bold red]still fails[/]  {escape(str(file))}  {escape(result.reason)}"
+    for result in report.broken[:_MAX_BROKEN]:
+        yield f"[bold red]broken[/]  {escape(result.case)}: {escape(result.reason)}"
+    for operator, reason in report.skipped.items():
+        yield f"skipped: {escape(operator)}: {escape(reason)}"
+    if report.lost is not None:
+        yield f"[bold red]lost[/]  {escape(format_reason((report.lost,)))}"
+    yield _closing(report, len(still), folder)
+
+
+def _table(report: "HuntReport") -> "Table":
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="")
+    table.add_column("operator")
+    for column in ("seed", "draws so far", "pairs of classes", "causes"):
+        table.add_column(column, justify="right")
+    for target in report.targets:
+        name = target.operator.name
+        seen, total = len(target.coverage.seen), target.draws.features.total
+        causes = sum(finding.operator == name for finding, _ in report.findings)
+        table.add_row(name, str(target.draws.seed), str(target.done), f"{seen} of {total}", str(causes))
+    return table
+
+
+def _closing(report: "HuntReport", still: int, folder: Path) -> str:
+    from mluops_gtest.results.reports.text import escape
+
+    rate = report.draws / max(report.seconds, 1e-3)
+    parts = [f"{pluralize(report.draws, 'draw')} in {report.seconds:.1f} s ({rate:.0f}/s)"]
+    if report.corpus:
+        parts.append(f"{pluralize(len(report.corpus), 'case')} of the corpus, {still} still failing")
+    parts.append(f"{report.failed} failed, for {pluralize(len(report.findings), 'new cause')}")
+    if report.passed_over:
+        parts.append(f"{report.passed_over} passed over")
+    return "; ".join(parts) + f"; corpus: {escape(str(folder))}"

@@ -42,7 +42,7 @@ def command(query: Query, roots: tuple[str, ...], out: Path | None, form: str, j
     Larger cases are made when they are first run, and kept in the cache. With --out it writes every selected case to
     that folder instead.
     """
-    from mluops_gtest.api import plan_generation
+    from mluops_gtest.catalog.produce import plan_generation
     from mluops_gtest.catalog.selection import Session
     from mluops_gtest.cli.echo import echo, echo_error
     from mluops_gtest.cli.terminal import stderr, track

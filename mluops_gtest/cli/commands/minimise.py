@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from msgspec.structs import replace
 
-from mluops_gtest.base.errors import BackendError, CaseFileError, ExitCode, UnwritableError, UsageError
+from mluops_gtest.base.errors import ExitCode, UnwritableError, UsageError
 from mluops_gtest.base.files import CASE_SUFFIXES, TEXT, place_below, replace_text
 from mluops_gtest.cli.echo import echo, echo_error, one_interrupt
 from mluops_gtest.cli.options import (
@@ -90,9 +90,6 @@ def command(
     out: Path | None,
     standalone: str | None,
     calls: int,
-    strict: bool,
-    allow_outside_paths: bool,
-    reseed: int | None,
     quiet: bool,
     **options: Any,
 ) -> int:
@@ -109,44 +106,23 @@ def command(
     from mluops_gtest.catalog.selection import Session
     from mluops_gtest.cli.standalone import describe_failure, standalone_of
     from mluops_gtest.core.operator_parts import REDUCTIONS
-    from mluops_gtest.running.caller import LostDeviceError, open_callers
-    from mluops_gtest.running.options import RunRequest
-    from mluops_gtest.running.session import options_of, refuse_guard_pages, refuse_inline
-    from mluops_gtest.search.minimise import Trials, minimised
+    from mluops_gtest.running.options import RunOptions
+    from mluops_gtest.running.session import refuse
+    from mluops_gtest.search.minimise import minimise_case
 
     session = Session(roots)
     chosen = session.select_one(case)
     settings = None if ctx.obj is None else str(ctx.obj.path)
-    request = RunRequest(Query((case,)), roots, backend, settings=settings, strict=strict, **options)
-    if not request.isolated:
-        needs_worker = {"timeout": request.timeout, "guard_pages": request.guard_pages}
-        unused = {"memory_limit": None, "fresh_workers": False, "stress": None}
-        refuse_inline(request.backend, None, (), {**needs_worker, **unused})
-    if request.guard_pages:
-        refuse_guard_pages(request)
+    request = RunOptions(Query((case,)), roots, backend, settings=settings, **options)
+    refuse(request)
     target = _target(out, chosen.id)
     form = None if standalone is None else standalone_of(standalone, backend, request.runtime)
-    source = session.source((chosen,), strict=strict, allow_outside_paths=allow_outside_paths, reseed=reseed)
-    loaded = source.load(chosen.id)
+    with one_interrupt(), _progress(quiet) as report_step:
+        smallest, confirmed, operator = minimise_case(session, request, case, calls, report_step)
+    if not smallest.fails:
+        return int(_report_passing(smallest.result, backend))
     operators = session.catalogue.operators
-    operator = operators.get(loaded.operator)
-    if operator is None:
-        raise CaseFileError(f"{chosen.id}: operator {loaded.operator!r} is not known here.")
-    reductions = operators.part(operator.name, REDUCTIONS) or {}
-    with one_interrupt(), open_callers(request, session.catalogue) as callers, _progress(quiet) as report_step:
-        trials = Trials(callers[0], options_of(request, session.catalogue, 1, 1), operator)
-        try:
-            smallest = minimised(loaded, operator, reductions, trials, calls, report_step)
-            if not smallest.fails:
-                return int(_report_passing(smallest.result, backend))
-            confirmed = smallest.result if smallest.interrupted else trials.explained(smallest.case)
-        except LostDeviceError as error:
-            raise BackendError(f"{backend}: {error}") from error
-    if smallest.other_baseline:
-        raise CaseFileError(
-            f"{chosen.id}: with a baseline by the reference the case does not fail so: the baseline in the file is "
-            "what differs. `mluops-test run --arbitrate` says who is right."
-        )
+    reductions = operators.part(operator.name, REDUCTIONS)
     write_case(replace(smallest.case, id=target.stem), operator, target, Schema.of(operators.values()), readable=True)
     lines = [
         *_describe_search(smallest, confirmed, operator, has_reductions=bool(reductions)),

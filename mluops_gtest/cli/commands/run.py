@@ -2,35 +2,33 @@
 
 import contextlib
 import datetime
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec.structs import replace
 
-from mluops_gtest.base.errors import UsageError
-from mluops_gtest.cli.options import (
-    ReseedType,
-    backend_options,
-    cluster_options,
-    coverage_option,
-    elementwise_option,
-    file_options,
-    report_options,
-    sampling_options,
-    selection_options,
-    taken_lanes,
-    taken_reports,
-    worker_options,
-)
+from mluops_gtest.base.errors import ExitCode, HarnessError, UsageError
+from mluops_gtest.cli.options import options_from, run_options, selection_options
 from mluops_gtest.cli.settings import stands_in_settings, typed_options
-from mluops_gtest.core.case import LARGEST_RESEED, Query
+from mluops_gtest.core.case import LARGEST_RESEED, NAMED_TAGS, Query
 
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from mluops_gtest.catalog.source import StoredCases
+    from mluops_gtest.cli.progress import RunProgress
+    from mluops_gtest.cluster.answers import HostTally
+    from mluops_gtest.core.report import Event, Listener, RunReport
     from mluops_gtest.results.folder import ResultsFolder
-    from mluops_gtest.running.options import RunRequest
-    from mluops_gtest.running.plan import RecordedTimes
-    from mluops_gtest.running.workers.fork_server import ForkServer
+    from mluops_gtest.results.reports.terminal import TerminalReporter
+    from mluops_gtest.results.times import TimedResult
+    from mluops_gtest.running.options import RunOptions
+    from mluops_gtest.running.plan import RunPlan
+    from mluops_gtest.running.session import FinishedRun, OpenBackend, Opener
 
 _EPILOG = """\b
 Examples:
@@ -58,129 +56,25 @@ Examples:
 """
 # Options allowed beside --resume: they change what is printed or where it runs, not what is run.
 _BESIDE_RESUME = {"resume", "quiet", "verbose", "cluster"}
-_ONLY_WITH_PERF = {"warmup", "samples", "cold_cache", "device_spec"}
+_MAX_ROWS = 60
+_ABSENT = "–"
 
 
 @click.command("run", epilog=_EPILOG)
 @selection_options
-@backend_options
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Folder for run.json, results.jsonl and report.json, e.g. --out results.  [default: ./mluops-results/<time>]",
-)
-@click.option("--overwrite", is_flag=True, help="Replace the run in the --out folder, e.g. --out results --overwrite.")
-@worker_options
-@click.option(
-    "--repeat",
-    type=click.IntRange(1),
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="Run each case N times and require outputs that are equal bit for bit, e.g. --repeat 5.",
-)
-@click.option(
-    "--stress",
-    metavar="SECONDS|Nx",
-    help="Look for races: repeat the cases for so long in all, or each N times, in workers with different numbers of "
-    "threads (OMP_NUM_THREADS and the like), and count the repetitions that fail or leave other bits; elements "
-    "further off than arithmetic allows fail. Without a selection it takes the cases tagged race; e.g. --stress 60 or "
-    "--stress 20x.",
-)
-@click.option(
-    "--reruns",
-    type=click.IntRange(0),
-    default=0,
-    metavar="N",
-    help="Try a failed case up to N more times; one that then passes is flaky, e.g. --reruns 2.",
-)
-@click.option(
-    "--fail-on-leak",
-    is_flag=True,
-    help="Fail a case whose call keeps more memory each time; without this it is a note, e.g. --backend c:./libk.so "
-    "--fail-on-leak.",
-)
-@click.option(
-    "--bitwise", is_flag=True, help="Where a criterion is diff3 = 0, also require equal bits (−0, NaN payloads)."
-)
-@elementwise_option
-@click.option(
-    "--arbitrate",
-    is_flag=True,
-    help="Where outputs differ from their baselines, recompute the worst 1000 elements exactly and echo who is right, "
-    "e.g. my_cases/ --backend c:./libmykernels.so --arbitrate.",
-)
-@click.option(
-    "-x",
-    "--exitfirst",
-    "stop_at_first",
-    is_flag=True,
-    help="Stop at the first case that fails; run the smallest cases first.",
-)
-@click.option("--perf", is_flag=True, help="Also time every case that computes and passes, e.g. --perf --tag network.")
-@sampling_options
-@click.option(
-    "--device-spec",
-    type=click.Path(exists=True, dir_okay=False),
-    metavar="FILE",
-    help="Compare times with what the device can do at best, e.g. --device-spec host.yaml (see: device-spec --help).",
-)
-@click.option(
-    "--reseed",
-    type=ReseedType(),
-    metavar="N|random",
-    help="Use other random values and fresh baselines, so that no lookup table passes, e.g. --reseed 7.",
-)
-@click.option(
-    "--save-outputs",
-    type=click.Choice(["failed", "all"]),
-    help="Keep what the backend computed as .npy files in the results folder, for `diff`, e.g. --save-outputs failed.",
-)
-@coverage_option
-@click.option("--shard", metavar="I/N", help="Run only part I of N of the selected cases, e.g. --shard 2/5.")
-@click.option(
-    "--failed",
-    type=click.Path(path_type=Path, exists=True),
-    metavar="RESULTS",
-    help="Run only what did not pass in an earlier run (a results folder or a report.json), the smallest cases first, "
-    "e.g. --failed results --op get_indice_pairs.",
-)
-@click.option(
-    "--times",
-    type=click.Path(path_type=Path, exists=True),
-    metavar="RESULTS",
-    help="Balance the shards by the times of an earlier run (a results folder or a report.json), e.g. --shard 2/5 "
-    "--times last-night.",
-)
-@click.option(
-    "--allow-empty-shard", is_flag=True, help="Accept a shard without cases, e.g. --shard 9/9 --allow-empty-shard."
-)
+@run_options("backend", "allow_empty_shard")
 @click.option(
     "--resume",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
     metavar="DIR",
     help="Finish an interrupted run with the options it had, e.g. --resume mluops-results/20260101-120000.",
 )
-@cluster_options
-@click.option(
-    "--judge-here",
-    is_flag=True,
-    help="With --cluster: fetch the outputs of all cases and judge them on this machine; else 2 % are, by draw.",
-)
-@report_options
-@click.option(
-    "--label",
-    "labels",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Name this run in history, compare and reports, e.g. --label device=mlu370 --label compiler=4.1.0; git "
-    "commit and backend file are always recorded.",
-)
+@run_options("cluster", "labels")
 @click.option("-q", "--quiet", is_flag=True, help="Print only the closing lines.")
 @click.option("-v", "--verbose", is_flag=True, help="Print a line per case, and what the backend printed.")
-@file_options
+@run_options("strict", "allow_outside_paths")
 @click.pass_context
-def command(ctx: click.Context, /, query: Query, resume: Path | None, **options: Any) -> int:
+def command(ctx: click.Context, /, query: Query, resume: Path | None, quiet: bool, verbose: bool, **given: Any) -> int:
     """Run cases on a backend and judge the results.
 
     SELECT is a case id, an operator, a glob over ids, a case file or a folder of case files. Without any
@@ -188,85 +82,33 @@ def command(ctx: click.Context, /, query: Query, resume: Path | None, **options:
     heavy, undefined or subnormal.
     """
     from mluops_gtest.catalog.selection import Session
-    from mluops_gtest.cli.options import given_labels
-    from mluops_gtest.cli.run_command import empty_shard, only_failed, plan_new
-    from mluops_gtest.running.options import RunRequest
-    from mluops_gtest.running.session import refuse_guard_pages, refuse_inline, refuse_on_cluster, under_stress
+    from mluops_gtest.cli.echo import echo, echo_error
+    from mluops_gtest.running.options import OPTIONS
+    from mluops_gtest.running.session import early_fork_server, opener_here, refuse
+    from mluops_gtest.running.settings import unfit_settings
 
-    verbosity = -1 if options.pop("quiet") else int(options.pop("verbose"))
-    options.pop("verbose", None)
+    verbosity = -1 if quiet else int(verbose)
     if resume is not None:
         _refuse_beside_resume(ctx)
-        return _resume(resume, verbosity, options["cluster"])
-    unused = [option for name, option in typed_options(ctx).items() if name in _ONLY_WITH_PERF]
-    if unused and not options["perf"]:
-        raise UsageError(f"{', '.join(unused)}: only timed cases use this; add --perf.")
-    _leave_out_unfit(ctx, options)
-    if options["stress"] is not None:
-        query = under_stress(query, options)
-    out, allow_empty = options.pop("out"), options.pop("allow_empty_shard")
-    overwrite = options.pop("overwrite")
-    if overwrite and out is None:
-        raise UsageError("--overwrite replaces the folder of --out; name it, e.g. --out results --overwrite.")
-    jobs, devices = taken_lanes(options)
-    if options["perf"] and (jobs or 1) > 1:
-        raise UsageError(
-            "--perf times one call at a time: leave out -j. --devices works, since each device has its own worker."
-        )
-    options["reports"] = taken_reports(options)
-    options["labels"] = given_labels(options["labels"])
-    if ctx.obj is not None:
-        options["labels"] = {**ctx.obj.settings.get("labels", {}), **options["labels"]}
-        options["settings"] = str(ctx.obj.path)
-    options["reseed"] = _seed(options["reseed"], options["shard"])
-    failed, session = options.pop("failed"), Session(options["roots"])
-    smallest_first = options["stop_at_first"] or failed is not None
-    times = _times(options.pop("times"), of_use=options["shard"] is not None or smallest_first)
-    if failed is not None:
-        query = only_failed(session, query, failed)
-    request = RunRequest(
-        selection=query,
-        jobs=jobs or 1,
-        devices=devices,
-        times=None if times is None else times.digest,
-        **options,
-    )
-    refuse_on_cluster(request, jobs)
-    if not request.isolated:
-        refuse_inline(request.backend, jobs, devices, options)
-    if request.guard_pages:
-        refuse_guard_pages(request)
-    with _fork_server(request) as fork_server:
+        return _resume(resume, verbosity, given["cluster"])
+    given["reseed"] = _seed(given["reseed"], given["shard"])
+    options = options_from(ctx, query, given)
+    # Defaults that do not fit are left out; the same options, typed, are refused.
+    unfit = [name for name in unfit_settings(options) if stands_in_settings(ctx, name)]
+    options = replace(options, **{name: OPTIONS[name].default for name in unfit})
+    refuse(options, typed_options(ctx).keys())
+    with early_fork_server(options) as fork_server:
         # Late: the fork server starts meanwhile.
-        from mluops_gtest.cli.run_command import execute
         from mluops_gtest.results.reports.files import check_reports
+        from mluops_gtest.running.plan import plan_run
 
-        cases, left_out = plan_new(session, request, times, by_size=smallest_first)
-        if not cases:
-            return int(empty_shard(allow_empty))
-        with _new_folder(out, overwrite=overwrite) as folder:
-            check_reports(request.reports, folder.path)
-            return int(execute(session, request, cases, left_out, folder, verbosity, None, times, fork_server))
-
-
-def _fork_server(request: "RunRequest") -> "contextlib.AbstractContextManager[ForkServer | None]":
-    """Where the workers of this run will start; None where it has none on this machine."""
-    if not request.isolated or request.cluster is not None:
-        return contextlib.nullcontext()
-    from mluops_gtest.running.workers.fork_server import ForkServer
-
-    return contextlib.closing(ForkServer(len(request.lanes)))
-
-
-def _leave_out_unfit(ctx: click.Context, options: dict[str, Any]) -> None:
-    """Drop settings that this run cannot use; typed options of that kind are refused elsewhere."""
-    from mluops_gtest.backends.registry import is_in_process
-
-    inline = is_in_process(options["backend"]) if options["isolate"] is None else not options["isolate"]
-    unfit = {"jobs": inline or options["perf"] or options["devices"], "timeout": inline}
-    options.update((name, None) for name, found in unfit.items() if found and stands_in_settings(ctx, name))
-    if inline and stands_in_settings(ctx, "fail_on_leak"):
-        options["fail_on_leak"] = False
+        plan = plan_run(options, Session(options.roots), lambda words: echo_error(f"warning: {words}"))
+        if not plan.cases:
+            echo("This shard has no cases.")
+            return int(ExitCode.OK)
+        with _new_folder(options) as folder:
+            check_reports(options.reports, folder.path)
+            return int(_execute(plan, folder, verbosity, opener_here(fork_server)))
 
 
 def _seed(reseed: int | str | None, shard: str | None) -> int | None:
@@ -280,14 +122,6 @@ def _seed(reseed: int | str | None, shard: str | None) -> int | None:
     import secrets
 
     return secrets.randbelow(LARGEST_RESEED + 1)
-
-
-def _times(path: Path | None, *, of_use: bool) -> "RecordedTimes | None":
-    from mluops_gtest.running.plan import RecordedTimes
-
-    if path is not None and not of_use:
-        raise UsageError("--times only helps --shard I/N, -x and --failed; add one of them or leave out --times.")
-    return None if path is None else RecordedTimes.read(path)
 
 
 def _refuse_beside_resume(ctx: click.Context) -> None:
@@ -304,32 +138,201 @@ def _resume(path: Path, verbosity: int, cluster: str | None) -> int:
     from mluops_gtest.base.typed_files import convert
     from mluops_gtest.catalog.selection import Session
     from mluops_gtest.cli.echo import echo
-    from mluops_gtest.cli.run_command import execute
     from mluops_gtest.results.folder import REPORT, ResultsFolder, read_done, read_report, read_request, request_source
     from mluops_gtest.results.reports.files import check_reports
-    from mluops_gtest.running.options import RunRecord, RunRequest
+    from mluops_gtest.running.options import RunOptions, RunRecord
+    from mluops_gtest.running.plan import RunPlan
+    from mluops_gtest.running.session import opener_here
 
     with ResultsFolder(path) as folder:
         record, source = read_request(path), request_source(path)
-        request, planned = RunRequest.from_json(record, source), convert(record, RunRecord, source)
+        options, planned = RunOptions.from_json(record, source), convert(record, RunRecord, source)
         if cluster is not None:
-            request = replace(request, cluster=cluster)
+            options = replace(options, cluster=cluster)
         if (path / REPORT).exists():
             report = read_report(path)
             if not report.interrupted:
                 echo(f"{path}: the run is finished; nothing is left to run.")
                 return int(report.exit_code)
-        session = Session(request.roots)
-        check_reports(request.reports, path)
+        session = Session(options.roots)
+        check_reports(options.reports, path)
         cases = session.select(Query(planned.cases)).cases if planned.cases else ()
-        return int(execute(session, request, cases, planned.left_out, folder, verbosity, read_done(path)))
+        plan = RunPlan(options, session, cases, planned.left_out, done=read_done(path))
+        return int(_execute(plan, folder, verbosity, opener_here()))
 
 
-def _new_folder(out: Path | None, *, overwrite: bool) -> "ResultsFolder":
+def _new_folder(options: "RunOptions") -> "ResultsFolder":
     from mluops_gtest.results.folder import ResultsFolder
 
-    if out is None:
+    if options.out is None:
         stamp = datetime.datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
         return ResultsFolder.fresh(Path("mluops-results"), stamp)
-    advice = f"`--resume {out}` goes on with it, --overwrite replaces it, another --out keeps both"
-    return ResultsFolder.new(out, overwrite=overwrite, advice=advice)
+    advice = f"`--resume {options.out}` goes on with it, --overwrite replaces it, another --out keeps both"
+    return ResultsFolder.new(Path(options.out), overwrite=options.overwrite, advice=advice)
+
+
+def _execute(plan: "RunPlan", folder: "ResultsFolder", verbosity: int, open_backend: "Opener") -> ExitCode:
+    """Run the planned cases into the folder, and print what comes of them."""
+    from mluops_gtest.backends.registry import is_native
+    from mluops_gtest.cli.echo import echo, echo_error, one_interrupt
+    from mluops_gtest.cli.progress import RunProgress
+    from mluops_gtest.cli.terminal import stderr, stdout
+    from mluops_gtest.results.reports.terminal import TerminalReporter
+    from mluops_gtest.running.session import run_session
+
+    options = plan.options
+    reporter = TerminalReporter(stdout(), verbosity)
+    source = plan.source(lambda case_id: progress.note(f"making {case_id}"))
+    # With -v every case has its own line.
+    shown = verbosity == 0 and stderr().is_terminal
+    progress = RunProgress(stderr(), plan.costs(source) if shown else {}, shown=shown)
+    listeners: list[Listener] = [reporter, progress]
+    if options.isolate is False and is_native(options.backend):
+        echo_error("warning: --no-isolate with native code: if the kernel crashes or hangs, so does this run.")
+    if options.cluster is not None:
+        open_backend = _opener_on_cluster(listeners, progress)
+    with contextlib.ExitStack() as files:
+        with one_interrupt(), contextlib.closing(progress):
+            finished = files.enter_context(run_session(plan, source, open_backend, listeners, folder))
+        code = _print_end(finished, options, folder, reporter, verbosity)
+    if finished.report.interrupted:
+        echo(f"Interrupted. To run what is left: {shlex.join(['mluops-test', 'run', '--resume', str(folder.path)])}")
+    # A user who selected cases knows that the rest is left out.
+    if plan.left_out and options.selection.is_default and verbosity >= 0:
+        echo(
+            f"{plan.left_out} declared cases were not selected; --all selects all except those tagged "
+            f"{', '.join(NAMED_TAGS)}; --tag network the network scales."
+        )
+    return code
+
+
+def _opener_on_cluster(listeners: "list[Listener]", progress: "RunProgress") -> "Opener":
+    """Opens the backend on the cluster; the progress line then says what each host does."""
+    from mluops_gtest.cli.echo import echo_error
+    from mluops_gtest.cluster.session import opener_on_cluster
+
+    @contextlib.contextmanager
+    def open_backend(plan: "RunPlan", source: "StoredCases") -> "Iterator[OpenBackend]":
+        with opener_on_cluster(echo_error)(plan, source) as opened:
+            listeners.append(_HostNotes(opened.hosts, progress))
+            yield opened
+
+    return open_backend
+
+
+class _HostNotes:
+    """Tells the progress line what each host of a cluster does."""
+
+    def __init__(self, hosts: "Mapping[str, HostTally]", progress: "RunProgress") -> None:
+        self._hosts, self._progress = hosts, progress
+
+    def __call__(self, event: "Event") -> None:
+        from mluops_gtest.core.report import CaseFinished, CaseStarted
+
+        if isinstance(event, CaseStarted | CaseFinished):
+            words = (f"{host}: {len(one.running)} running, {one.done} done" for host, one in self._hosts.items())
+            self._progress.note(" · ".join(words))
+
+
+def _print_end(
+    finished: "FinishedRun",
+    options: "RunOptions",
+    folder: "ResultsFolder",
+    reporter: "TerminalReporter",
+    verbosity: int,
+) -> ExitCode:
+    """Print the summary and write the reports that were asked for; the exit code with all that could not be written."""
+    from mluops_gtest.cli.echo import echo, echo_error
+    from mluops_gtest.cli.terminal import stdout
+    from mluops_gtest.results.reports.files import write_reports
+
+    code = finished.report.exit_code
+
+    def complain_of(troubles: Iterable[HarnessError]) -> None:
+        nonlocal code
+        for trouble in troubles:
+            echo_error(f"error: {trouble}")
+            code = ExitCode.worst([trouble.exit_code, code])
+
+    complain_of(finished.troubles)
+    if options.perf and verbosity >= 0:
+        _print_performance(stdout(), finished.report)
+    reporter.summary(finished.report, str(folder.path))
+    if finished.saver is not None:
+        if words := finished.saver.words():
+            echo(words)
+        complain_of([finished.saver.trouble] if finished.saver.trouble is not None else [])
+    complain_of(write_reports(finished.report, options.reports))
+    return code
+
+
+def _print_performance(console: "Console", report: "RunReport") -> None:
+    """The times of a run: a row per case, the slowest first where there are many."""
+    from mluops_gtest.cli.terminal import whole_table
+    from mluops_gtest.results.times import timed_results
+
+    device: Mapping[str, Any] | None = report.environment.get("device")
+    timed = timed_results(report, device)
+    if not timed:
+        console.print("No case was timed: only cases that compute and pass are timed.")
+        return
+    shown = timed
+    if len(timed) > _MAX_ROWS:
+        shown = tuple(sorted(timed, key=lambda one: -one.latency.median)[:_MAX_ROWS])
+    whole_table(console, _performance_table(shown, with_device=device is not None))
+    if len(shown) < len(timed):
+        console.print(f"… and {len(timed) - len(shown)} faster cases; all are in the report.")
+    if device is None:
+        console.print(
+            "No efficiencies: describe the device with --device-spec FILE; "
+            "`mluops-test device-spec --measure -o host.yaml` describes this machine.",
+            soft_wrap=True,
+        )
+    console.print()
+
+
+def _performance_table(timed: "Sequence[TimedResult]", *, with_device: bool) -> "Table":
+    """Median with its interval, spread, and shares of the device."""
+    from mluops_gtest.results.reports.terminal import LINE, RIGHT, table_of
+
+    with_interface = any(one.device is not None for one in timed)
+    interface = ("interface",) if with_interface else ()
+    device = ("io_eff", "compute_eff", "bottleneck", "verdict") if with_device else ()
+    figures = ("median", *interface, "95 % interval", "MAD", "cv", "samples", "workspace", *device)
+    table = table_of((("case", "time"), LINE), (figures, RIGHT))
+    for one in timed:
+        table.add_row(*_row(one, with_interface, with_device))
+    return table
+
+
+def _row(one: "TimedResult", with_interface: bool, with_device: bool) -> list[str]:
+    from mluops_gtest.results.reports.text import escape
+    from mluops_gtest.results.times import duration
+
+    figures = one.latency
+    assert one.result.perf is not None
+    row = [escape(one.result.case), "device" if one.device is not None else "interface", duration(figures.median)]
+    if with_interface:
+        row.append(duration(one.interface.median))
+    row += [
+        f"{duration(figures.low)} – {duration(figures.high)}" if figures.low else _ABSENT,
+        duration(figures.mad),
+        f"{figures.cv:.1%}",
+        str(figures.count),
+        str(one.result.perf.workspace_bytes),
+    ]
+    return row + _efficiency(one) if with_device else row
+
+
+def _efficiency(one: "TimedResult") -> list[str]:
+    share = one.efficiency
+    if share is None:
+        return [_ABSENT] * 4
+    below = f"[yellow]below {share.wanted:.0%}[/]"
+    verdict = {True: "[green]accepted[/]", False: below, None: "too short to judge"}[share.accepted]
+    compute = _ABSENT if share.compute is None else _percent(share.compute)
+    return [_percent(share.io), compute, share.side, verdict]
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.3g}%"

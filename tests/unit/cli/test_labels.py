@@ -10,7 +10,7 @@ import pytest
 from mluops_gtest.backends import labels
 from mluops_gtest.backends.labels import git_labels, run_labels
 from mluops_gtest.base.errors import UsageError
-from mluops_gtest.cli.options import given_labels
+from mluops_gtest.running.settings import parse_labels
 
 NAMED = ("-c", "user.name=A", "-c", "user.email=a@b.c", "-c", "init.defaultBranch=main")
 
@@ -98,7 +98,7 @@ def test_without_git(tmp_path, monkeypatch):
 
 
 def test_given_labels():
-    assert given_labels(["device=mlu370", "url=http://a/?b=c", "a_b-2=ü x"]) == {
+    assert parse_labels(["device=mlu370", "url=http://a/?b=c", "a_b-2=ü x"]) == {
         "device": "mlu370",
         "url": "http://a/?b=c",
         "a_b-2": "ü x",
@@ -125,7 +125,7 @@ def test_given_labels():
 )
 def test_labels_that_are_none(words, message):
     with pytest.raises(UsageError) as caught:
-        given_labels(words)
+        parse_labels(words)
     assert message in str(caught.value)
 
 

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 import mluops_gtest as mt
-from mluops_gtest.api import RunReport
 from mluops_gtest.base.errors import NothingSelectedError, UsageError
 from mluops_gtest.cli.main import cli as commands
+from mluops_gtest.core.case import Query
+from mluops_gtest.running.options import OPTIONS
 
 TWIN = "voxel_pooling_forward/bevdepth_twin"
 NEGATIVE = "voxel_pooling_forward/handle_null"
@@ -59,23 +60,39 @@ SIGNATURES = {
     "everything: bool = False, roots: Sequence[str] = ('builtin',)) -> list[str]",
     "reference": "(call: OpCall, *, roots: Sequence[str] = ('builtin',)) -> Baseline",
     "run": "(*select: str, backend: str | Backend = 'numpy', operators: Sequence[str] = (), tags: Sequence[str] = (), "
-    "keyword: str = '', everything: bool = False, roots: Sequence[str] = ('builtin',), isolate: bool | None = None, "
-    "jobs: int = 1, devices: Sequence[int] = (), timeout: float | None = None, memory_limit: int | None = None, "
-    "guard_pages: bool = False, fail_on_leak: bool = False, repeat: int = 1, reruns: int = 0, "
-    "stress: str | None = None, elementwise: bool | None = None, bitwise: bool = False, stop_at_first: bool = False, "
-    "reseed: int | None = None, strict: bool = False, perf: bool = False, samples: int | None = None, "
-    "labels: Mapping[str, str] | None = None, require_coverage: str | None = None, out: str | Path | None = None, "
-    "overwrite: bool = False, "
+    "keyword: str = '', everything: bool = False, roots: Sequence[str] = ('builtin',), runtime: str | None = "
+    "None, serve: bool = False, isolate: bool | None = None, jobs: int = 1, devices: Sequence[int] = (), timeout:"
+    " float | None = None, memory_limit: int | None = None, fresh_workers: bool = False, guard_pages: bool = "
+    "False, fail_on_leak: bool = False, repeat: int = 1, reruns: int = 0, stress: str | None = None, elementwise:"
+    " bool | None = None, bitwise: bool = False, arbitrate: bool = False, stop_at_first: bool = False, reseed: "
+    "int | None = None, strict: bool = False, allow_outside_paths: bool = False, perf: bool = False, warmup: int "
+    "= 3, samples: int | None = None, cold_cache: bool = False, device_spec: str | Path | None = None, "
+    "save_outputs: Optional[Literal['failed', 'all']] = None, labels: Mapping[str, str] | None = None, "
+    "require_coverage: str | None = None, shard: str | None = None, allow_empty_shard: bool = False, failed: str "
+    "| Path | None = None, times: str | Path | None = None, cluster: str | None = None, ship: Sequence[str] = (),"
+    " judge_here: bool = False, reports: Mapping[Literal['html', 'markdown', 'junit', 'ctrf'], str | Path] | None"
+    " = None, settings: str | Path | None = None, out: str | Path | None = None, overwrite: bool = False, "
     "on_result: Callable[[CaseResult], None] | None = None) -> RunReport",
+    "fuzz": "(*operators: str, backend: str, seconds: float | None = None, cases: int | None = None, seed: int | "
+    "None = None, corpus: str | Path = 'mluops-corpus', stress: str | None = None, roots: Sequence[str] = "
+    "('builtin',), runtime: str | None = None, serve: bool = False, isolate: bool | None = None, jobs: int = 1, "
+    "devices: Sequence[int] = (), timeout: float | None = None, memory_limit: int | None = None, fresh_workers: bool = "
+    "False, guard_pages: bool = False, cluster: str | None = None, ship: Sequence[str] = (), settings: str | Path"
+    " | None = None) -> HuntReport",
+    "minimise": "(case: str, *, backend: str, out: str | Path | None = None, calls: int = 300, roots: Sequence[str] = "
+    "('builtin',), runtime: str | None = None, serve: bool = False, isolate: bool | None = None, timeout: float |"
+    " None = None, guard_pages: bool = False, bitwise: bool = False, elementwise: bool | None = None, reseed: int"
+    " | None = None, strict: bool = False, allow_outside_paths: bool = False) -> Minimised",
+    "explain": "(results: RunReport | str | Path, *, operator: str | None = None) -> tuple[CauseSummary, ...]",
 }
 MEMBERS = {
     "CaseHandle": "call check check_name computes doc expected id inputs operator params results status tags",
     "CaseResult": "arbitrated attempts bug case causes compared content_error debug device elements expected_status "
-    "explained fingerprint host info judged_by notes of operator outcome outliers output passed perf profile readings "
+    "explained fingerprint host info judged_by notes operator outcome outliers output passed perf profile readings "
     "reason leak repro seconds status stress tags worst",
     "ArrayVerdict": "compared expected got index max_ulp passed readings unequal",
     "RunReport": "backend causes environment exit_code failing failures fixed headlines interrupted is_isolated labels "
-    "load looked_at_elements of passed render required_coverage reseed results save seconds selection shapes started "
+    "load looked_at_elements passed render required_coverage reseed results save seconds selection shapes started "
     "summary tally timing tool_version without_commands",
 }
 
@@ -102,16 +119,84 @@ def test_a_change_of_the_members_is_noticed(name):
     assert public == set(MEMBERS[name].split())
 
 
-def test_every_option_of_a_run_has_its_argument():
-    """Except for what is about the terminal, files of reports, and dividing a run."""
-    elsewhere = set(
-        "quiet verbose resume shard times failed allow_empty_shard html markdown junit ctrf save_outputs cold_cache "  # noqa: SIM905
-        "warmup device_spec serve runtime fresh_workers strict allow_outside_paths arbitrate cluster ship "
-        "judge_here".split()
+def test_every_option_of_a_run_is_an_argument_and_an_option():
+    """The table of options, the keywords of `run` and the words of the command line are one set."""
+    parameters = inspect.signature(mt.run).parameters
+    selection = set(Query.__struct_fields__)
+    assert parameters.keys() - selection - {"on_result"} == OPTIONS.keys()
+    empty = {"labels": None, "reports": None}
+    assert {name: parameters[name].default for name in OPTIONS} == {
+        name: empty.get(name, one.default) for name, one in OPTIONS.items()
+    }
+    typed = {parameter.name for parameter in commands.get_command(None, "run").params}
+    reports = {"html", "markdown", "junit", "ctrf"}
+    about_the_terminal = {"resume", "quiet", "verbose"}
+    assert typed - selection - reports - about_the_terminal == OPTIONS.keys() - {"reports", "settings"}
+
+
+def test_arguments_that_only_the_command_line_had_reach_the_run(tmp_path):
+    file = tmp_path / "kernels.py"
+    file.write_text("import mluops_gtest as mt\n\nbackend = mt.NumpyBackend()\n")
+    settings = tmp_path / "mluops-test.toml"
+    settings.write_text('backend = "./kernels.py"\ntimeout = 30\n[labels]\nteam = "a"\n')
+    report = mt.run(
+        TWIN,
+        NEGATIVE,
+        settings=settings,
+        fresh_workers=True,
+        arbitrate=True,
+        shard="1/1",
+        save_outputs="all",
+        reports={"junit": tmp_path / "junit.xml"},
+        out=tmp_path / "results",
+        labels={"device": "x"},
     )
-    options = {parameter.name for parameter in commands.get_command(None, "run").params}
-    known = set(inspect.signature(mt.run).parameters)
-    assert options - known - elsewhere <= {"select", "names", "everything", "no_settings", "help"}
+    assert report.passed
+    assert {name: report.labels[name] for name in ("team", "device")} == {"team": "a", "device": "x"}
+    assert (tmp_path / "junit.xml").is_file()
+    recorded = json.loads((tmp_path / "results" / "run.json").read_text())
+    assert (recorded["fresh_workers"], recorded["timeout"], recorded["shard"]) == (True, 30.0, "1/1")
+    assert list((tmp_path / "results").rglob("*.npy"))
+    again = mt.run(TWIN, perf=True, warmup=1, samples=2, cold_cache=True, serve=False, allow_outside_paths=True)
+    assert len(again[TWIN].perf.samples_ns) == 2
+
+
+WRONG = """
+import mluops_gtest as mt
+
+
+class Scaled(mt.NumpyBackend):
+    name = "scaled"
+
+    def run(self, call):
+        status = super().run(call)
+        if status == mt.Status.SUCCESS:
+            call.array("output_features")[...] *= 1.5
+        return status
+
+
+backend = Scaled()
+"""
+
+
+def test_a_fuzz_run_a_minimised_case_and_the_causes_come_as_values(tmp_path, scaled_report):
+    file = tmp_path / "wrong.py"
+    file.write_text(WRONG)
+    found = mt.fuzz(
+        "voxel_pooling_forward", backend=str(file), cases=40, seed=7, corpus=tmp_path / "corpus", isolate=False
+    )
+    assert (found.draws, found.interrupted) == (40, False)
+    assert found.failed
+    assert found.findings[0][0].file.is_file()
+    small = mt.minimise(TWIN, backend=str(file), isolate=False, calls=60, out=tmp_path / "small.prototxt")
+    assert small.fails
+    assert small.elements[1] < small.elements[0]
+    assert mt.cases(str(tmp_path / "small.prototxt"))[0].operator == "voxel_pooling_forward"
+    assert not mt.minimise(TWIN, backend="numpy").fails
+    assert mt.explain(scaled_report) == scaled_report.causes
+    assert mt.explain(scaled_report, operator="ball_query") == ()
+    with pytest.raises(UsageError, match="timeout: this needs worker processes"):
+        mt.fuzz(backend="numpy", timeout=3)
 
 
 def test_a_case_has_its_data(twin):
@@ -245,13 +330,13 @@ def test_a_selection_without_cases_is_an_error():
 
 def test_results_are_written_as_they_come_and_read_back(tmp_path):
     report = mt.run(TWIN, out=tmp_path / "results")
-    loaded = RunReport.load(tmp_path / "results")
+    loaded = mt.RunReport.load(tmp_path / "results")
     assert [result.case for result in loaded.results] == [TWIN]
     assert {path.name for path in (tmp_path / "results").iterdir()} >= {"run.json", "results.jsonl", "report.json"}
     with pytest.raises(UsageError, match="already holds a run"):
         mt.run(TWIN, out=tmp_path / "results")
     saved = report.save(tmp_path / "saved")
-    assert RunReport.load(saved).summary == report.summary
+    assert mt.RunReport.load(saved).summary == report.summary
     with pytest.raises(UsageError, match="overwrite=True"):
         report.save(saved)
     report.save(saved, overwrite=True)

@@ -4,11 +4,20 @@ import pytest
 
 from mluops_gtest.casefiles.lock import LockEntry
 from mluops_gtest.catalog.selection import Session
-from mluops_gtest.cli.run_command import Shard, plan_new, shard_of, smallest_first
 from mluops_gtest.core.call import Status
 from mluops_gtest.core.case import Expect, Query
-from mluops_gtest.running.options import RunRequest
-from mluops_gtest.running.plan import BYTE_NS, CASE_NS, RecordedTimes, costs_of, moved_bytes
+from mluops_gtest.running.options import RunOptions
+from mluops_gtest.running.plan import (
+    BYTE_NS,
+    CASE_NS,
+    RecordedTimes,
+    Shard,
+    costs_of,
+    moved_bytes,
+    plan_run,
+    shard_of,
+    smallest_first,
+)
 from tests.conftest import ROOT
 
 OPERATORS = sorted(path.parent.name for path in ROOT.glob("generators/*/__init__.py"))
@@ -42,10 +51,10 @@ def test_no_shard_costs_much_more_than_the_others(session, selection):
 @pytest.mark.slow
 def test_four_shards_of_everything_have_about_as_many_cases(session):
     """Once they had 4, 667, 663 and 4: descriptors of nearly 2^31 elements counted as load."""
-    requests = [RunRequest(SELECTIONS["--all"], ("builtin",), "numpy", shard=f"{index}/4") for index in range(1, 5)]
-    parts = [[case.id for case in plan_new(session, request)[0]] for request in requests]
+    requests = [RunOptions(SELECTIONS["--all"], ("builtin",), "numpy", shard=f"{index}/4") for index in range(1, 5)]
+    parts = [[case.id for case in plan_run(request, session, pytest.fail).cases] for request in requests]
     assert min(map(len, parts)) > 150
-    assert parts == [[case.id for case in plan_new(Session(), request)[0]] for request in requests]
+    assert parts == [[case.id for case in plan_run(request, Session(), pytest.fail).cases] for request in requests]
 
 
 def entry(*dims):

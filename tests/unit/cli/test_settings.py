@@ -2,7 +2,7 @@
 
 import pytest
 
-from mluops_gtest.cli.settings import nearest_settings, read_settings
+from mluops_gtest.running.settings import nearest_settings, read_settings
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from mluops_gtest.results.history import History
 from mluops_gtest.results.records import report_to_json
 from mluops_gtest.results.reports.files import render
 from mluops_gtest.results.run_comparison import compare, comparison_to_json
-from mluops_gtest.running.options import RunRecord, RunRequest
+from mluops_gtest.running.options import RunOptions, RunRecord
 from tests.support.examples import examples
 from tests.support.mutations import broken_json, result_or_message
 from tests.support.reports import golden_report, report, result, written
@@ -58,7 +58,7 @@ SMALL = report(
 TEXT = json_bytes(report_to_json(SMALL)).decode()
 REFUSALS = (ContentError, UsageError, NothingSelectedError)
 TODAY = datetime.date(2026, 5, 20)
-REQUEST = RunRequest(Query(("op/*",)), ("builtin", "../mine"), "numpy", devices=(0,), timeout=2.5, samples=3)
+REQUEST = RunOptions(Query(("op/*",)), ("builtin", "../mine"), "numpy", devices=(0,), timeout=2.5, samples=3)
 many = settings(max_examples=examples(100), derandomize=True)
 
 
@@ -122,7 +122,7 @@ def test_a_broken_request(tmp_path, data):
 
     def read():
         record, source = read_request(tmp_path), request_source(tmp_path)
-        return RunRequest.from_json(record, source), convert(record, RunRecord, source)
+        return RunOptions.from_json(record, source), convert(record, RunRecord, source)
 
     found, message = result_or_message(read, ContentError)
     if found is None:
@@ -135,7 +135,7 @@ def test_a_broken_request(tmp_path, data):
 
 def test_a_request_of_an_earlier_version_is_read():
     record = {"selection": {}, "root": None, "backend": "numpy", "cases": [], "left_out": 0}
-    assert RunRequest.from_json(record, Source("run.json", "")) == RunRequest(Query(), ("builtin",), "numpy")
+    assert RunOptions.from_json(record, Source("run.json", "")) == RunOptions(Query(), ("builtin",), "numpy")
 
 
 @many
