@@ -25,7 +25,7 @@ GROUPS: Final = {
         "fuzz": "Draw calls that nobody declared, and keep what fails.",
         "merge": "Put the results of all shards of one run together.",
         "doctor": "Check a backend before you test it.",
-        "bench": "Time two backends side by side and echo which is faster.",
+        "bench": "Time two backends side by side and say which is faster.",
         "device-spec": "Describe a device, or measure this machine.",
         "backends": "Show which backends are installed and whether they load.",
     },

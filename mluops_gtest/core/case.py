@@ -260,7 +260,7 @@ class Member(Value):
 
 
 MEMBERS: Final = (
-    Member("name: str", "is repr_short in reports", required=True),
+    Member("name: str", "is shown in reports", required=True),
     Member(
         "run(call: OpCall) -> Status",
         "runs the call, writes the outputs in place, returns the status",

@@ -166,8 +166,8 @@ def parse_labels(words: Sequence[str]) -> dict[str, str]:
         name, equals, value = word.partition("=")
         if not equals or not GIVEN_NAME.fullmatch(name):
             raise UsageError(
-                f"--label {repr_short(word)}: write NAME=VALUE, e.g. --label device=mlu370; a name begins with a letter "
-                "and has at most 64 letters, digits, - and _."
+                f"--label {repr_short(word)}: write NAME=VALUE, e.g. --label device=mlu370; a name begins with a "
+                "letter and has at most 64 letters, digits, - and _."
             )
         if not value.strip() or len(value) > MAX_LETTERS or strip_to_line(value) != value:
             raise UsageError(

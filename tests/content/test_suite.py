@@ -17,7 +17,7 @@ from tests.conftest import ROOT
 from tests.support.check_order import shows_order
 from tests.support.mutants_table import counts, shown
 
-NAMES = sorted(path.parent.name for path in ROOT.glob("generators/*/__init__.py"))
+NAMES = sorted(path.parent.name for path in ROOT.glob("generators/[a-z]*/__init__.py"))
 MOST_CASES_OF_ORDER = 80
 BATCHES = (127, 128, 129, 255, 256, 257, 1025)
 pytestmark = pytest.mark.parametrize("name", NAMES)

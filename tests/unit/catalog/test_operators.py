@@ -11,7 +11,8 @@ from tests.conftest import ROOT
 def test_the_same_operator_can_be_loaded_by_two_threads(tmp_path):
     """The second begins while the first is in the middle of one of its files."""
     folder = tmp_path / "generators" / "ball_query"
-    shutil.copytree(ROOT / "generators" / "ball_query", folder)
+    for name in ("ball_query", "_shared"):
+        shutil.copytree(ROOT / "generators" / name, folder.parent / name)
     with open(folder / "checks.py", "a") as file:
         file.write("\nimport time\n\ntime.sleep(0.3)\n")
 
