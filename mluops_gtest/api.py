@@ -39,7 +39,7 @@ from mluops_gtest.running.options import OPTIONS, RunOptions
 from mluops_gtest.running.plan import plan_run
 from mluops_gtest.running.session import OpenBackend, Opener, early_fork_server, opener_here, refuse, run_session
 from mluops_gtest.running.settings import label_words, parse_labels, with_settings
-from mluops_gtest.search.fuzz import HuntReport
+from mluops_gtest.search.fuzz import FuzzReport
 from mluops_gtest.search.minimise import Minimised, minimise_case
 from mluops_gtest.search.minimise_candidates import LIMIT
 
@@ -332,23 +332,23 @@ def fuzz(
     cluster: str | None = None,
     ship: Sequence[str] = (),
     settings: str | Path | None = None,
-) -> HuntReport:
+) -> FuzzReport:
     """Draw calls of these operators, or of all, as `mluops-test fuzz` does; what fails is kept in the corpus.
 
     Without `seconds` and `cases` it takes a minute. What the options mean, they mean for the command.
     """
-    from mluops_gtest.search.fuzz_session import SECONDS, HuntRequest, hunt
+    from mluops_gtest.search.fuzz_session import SECONDS, FuzzRequest, run_fuzz
 
     given = {name: value for name, value in locals().items() if name in OPTIONS}
     run = _options(Query(), {**given, "elementwise": True})
     seconds = SECONDS if seconds is None and cases is None else seconds
-    request = HuntRequest(run, operators, Path(corpus), seed, cases, seconds)
+    request = FuzzRequest(run, operators, Path(corpus), seed, cases, seconds)
     session = Session(run.roots)
     if run.cluster is None:
-        return hunt(request, session)
-    from mluops_gtest.cluster.fuzzing import hunt_on_cluster
+        return run_fuzz(request, session)
+    from mluops_gtest.cluster.fuzzing import fuzz_on_cluster
 
-    return hunt_on_cluster(request, session, lambda *_: None, lambda *_: None, _warn)
+    return fuzz_on_cluster(request, session, lambda *_: None, lambda *_: None, _warn)
 
 
 @own_floats()

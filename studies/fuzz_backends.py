@@ -25,8 +25,8 @@ from mluops_gtest.running.caller import open_callers
 from mluops_gtest.running.case_run import CaseRun, Options
 from mluops_gtest.running.options import RunOptions
 from mluops_gtest.search.corpus import Corpus
-from mluops_gtest.search.fuzz import FuzzedOperator, Hunt, is_failure, local_scheduler
-from mluops_gtest.search.fuzz_session import HuntRequest, targets_of
+from mluops_gtest.search.fuzz import FuzzedOperator, FuzzRun, is_failure, local_scheduler
+from mluops_gtest.search.fuzz_session import FuzzRequest, targets_of
 
 T = TypeVar("T")
 HEAD: Final = "| operator | draws in all | of which now | failed | pairs of classes | seconds |"
@@ -71,7 +71,7 @@ class EveryBackend:
 
 def hunted(target: FuzzedOperator, runner: EveryBackend, corpus: Corpus, cases: int) -> int:
     """Print the row of an operator after as many draws as are missing; how many of them failed."""
-    report = Hunt([target], local_scheduler([runner], corpus), corpus).run(max(0, cases - target.done), None)
+    report = FuzzRun([target], local_scheduler([runner], corpus), corpus).run(max(0, cases - target.done), None)
     for result in report.broken:
         print(f"broken: {result.case}: {result.reason}", file=sys.stderr)
     failed = report.failed + len(report.broken)
@@ -109,7 +109,7 @@ def main(arguments: list[str] | None = None) -> int:
             (caller,) = stack.enter_context(open_callers(replace(together, backend=backend), session.catalogue))
             executors[backend] = CaseRun(caller, judged)
         print(HEAD, "|---" * HEAD.count(" | ") + "|---|", sep="\n")
-        targets = targets_of(HuntRequest(together, tuple(options.op), options.corpus, options.seed), session, corpus)
+        targets = targets_of(FuzzRequest(together, tuple(options.op), options.corpus, options.seed), session, corpus)
         return int(sum(hunted(target, EveryBackend(executors), corpus, options.cases) for target in targets) > 0)
 
 

@@ -12,7 +12,14 @@ from mluops_gtest.authoring.calls import dtype_of
 from mluops_gtest.authoring.random import MAX_LANES, Draw
 from mluops_gtest.base.errors import ContentError, DeclarationError, HarnessError, OperatorError, repr_short, suggestion
 from mluops_gtest.casefiles.lock import LockedTensor, LockEntry
-from mluops_gtest.core.binding import asked, baseline_of, bind_values, expected_results, proves_little, row_counts
+from mluops_gtest.core.binding import (
+    baseline_of,
+    bind_values,
+    call_operator_function,
+    expected_results,
+    proves_little,
+    row_counts,
+)
 from mluops_gtest.core.call import Params, Status
 from mluops_gtest.core.case import Case, CaseDraft, Change
 from mluops_gtest.core.operator import (
@@ -213,7 +220,9 @@ def _make_declared(draft: CaseDraft, operator: Operator, draw: Draw) -> Case:
 
 def _make_fuzz_case(draft: CaseDraft, operator: Operator, spoil: Callable[[Case], Case]) -> Case:
     case = spoil(_draw(draft, operator, call_recipe(draft, operator, Draw(draft.seed))))
-    answer = asked(operator, operator.reference, operator.answer, bind_values(case, operator), "a drawn call")
+    answer = call_operator_function(
+        operator, operator.reference, operator.answer, bind_values(case, operator), "a drawn call"
+    )
     # Nobody looked at what was drawn: a constant baseline is no mistake.
     expect = replace(case.expect, status=answer.status, check=answer.check, degenerate="drawn")
     case = replace(case, expect=expect)

@@ -8,6 +8,7 @@ Declared cases with other random values: made on use, the larger ones cached by 
 import functools
 import hashlib
 import json
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -63,6 +64,8 @@ class StoredCases:
         self._on_generate = on_generate
         self._reseed = reseed
         self.times = SourceTimes()
+        # Slots of a run are threads: what another one makes meanwhile is no part of a load.
+        self._of_thread = threading.local()
 
     @cached_property
     def schema(self) -> "Schema":
@@ -93,14 +96,17 @@ class StoredCases:
 
     def load(self, case_id: str) -> Case:
         """The complete case: a user's file, a stored file, or a large one by way of the cache."""
-        start, made_before = time.perf_counter(), self.times.generate
+        start, self._of_thread.generated = time.perf_counter(), 0.0
         try:
             return self._load(self._selected[case_id])
         except OSError as error:
             raise ContentError(f"{case_id}: cannot be read: {error.strerror or error}.") from error
         finally:
-            made = self.times.generate - made_before
-            self.times.load += time.perf_counter() - start - made
+            self.times.load += time.perf_counter() - start - self._of_thread.generated
+
+    def _count_generated(self, seconds: float) -> None:
+        self.times.generate += seconds
+        self._of_thread.generated += seconds
 
     def _load(self, selected: Selected) -> Case:
         if selected.draft is None:
@@ -145,7 +151,7 @@ class StoredCases:
             return self._other_values.load(draft, self._catalogue.operators[draft.operator], locked, begin)
         finally:
             if making:
-                self.times.generate += time.perf_counter() - start
+                self._count_generated(time.perf_counter() - start)
 
     @cached_property
     def _other_values(self) -> "ReseededCases":
@@ -222,11 +228,11 @@ class StoredCases:
             discard(folder)
         start = time.perf_counter()
         try:
-            return self._made(draft, entry, folder)
+            return self._make_into_cache(draft, entry, folder)
         finally:
-            self.times.generate += time.perf_counter() - start
+            self._count_generated(time.perf_counter() - start)
 
-    def _made(self, draft: CaseDraft, entry: LockEntry, folder: Path) -> Case:
+    def _make_into_cache(self, draft: CaseDraft, entry: LockEntry, folder: Path) -> Case:
         from mluops_gtest.casefiles.writer import write_case
         from mluops_gtest.catalog.cache import CASE_FILE, publish
         from mluops_gtest.catalog.make import make_case

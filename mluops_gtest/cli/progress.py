@@ -15,7 +15,7 @@ from mluops_gtest.base.frozen import Value
 from mluops_gtest.base.text import pluralize, strip_to_line
 from mluops_gtest.core.report import CaseFinished, CasesRetracted, CaseStarted, Event, RunFinished, RunStarted
 from mluops_gtest.running.plan import CASE_NS
-from mluops_gtest.search.fuzz import FuzzedOperator, HuntReport, Ran
+from mluops_gtest.search.fuzz import FuzzCaseFinished, FuzzedOperator, FuzzReport
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -28,7 +28,7 @@ _MIN_BAR = 10
 _MIN_NOTE = 16
 
 
-class TimeLeft:
+class RemainingTime:
     """How long the rest of a run takes, by what its cases cost and how fast the finished ones went."""
 
     def __init__(self, costs: Mapping[str, int], clock: Callable[[], float] = time.monotonic) -> None:
@@ -100,12 +100,12 @@ class RunProgress:
     ) -> None:
         self._console = console
         self._costs, self._clock = costs, clock
-        self._time = TimeLeft(costs, clock)
+        self._time = RemainingTime(costs, clock)
         self._note = ""
         self._done = self._total = self._failed = 0
-        self._live = self._shown() if shown else None
+        self._live = self._open_live() if shown else None
 
-    def _shown(self) -> "Live":
+    def _open_live(self) -> "Live":
         from rich.live import Live
 
         return Live(get_renderable=self.line, console=self._console, transient=True)
@@ -124,7 +124,7 @@ class RunProgress:
             case RunStarted(backend, total):
                 self.note(backend)
                 self._total = total
-                self._time = TimeLeft(self._costs, self._clock)
+                self._time = RemainingTime(self._costs, self._clock)
                 if self._live is not None and self._console.is_terminal:
                     self._live.start()
             case CaseStarted(case):
@@ -178,12 +178,12 @@ class FuzzProgress:
         self._console, self._limit, self._clock = console, limit, clock
         self._begin = self._last = clock()
         self._note = ""
-        self._report: HuntReport | None = None
+        self._report: FuzzReport | None = None
         self._hosts: Mapping[str, HostTally] = {}
         self._shown = shown
-        self._live = self._made() if shown and console.is_terminal else None
+        self._live = self._open_live() if shown and console.is_terminal else None
 
-    def _made(self) -> "Live":
+    def _open_live(self) -> "Live":
         from rich.live import Live
 
         return Live(get_renderable=self._line, console=self._console, transient=True)
@@ -201,7 +201,7 @@ class FuzzProgress:
         if self._live is not None:
             self._live.stop()
 
-    def __call__(self, ran: Ran, report: HuntReport) -> None:
+    def __call__(self, ran: FuzzCaseFinished, report: FuzzReport) -> None:
         self._note, self._report = ran.result.operator, report
         if self._live is None and self._shown and self._clock() - self._last >= _EVERY:
             self._last = self._clock()

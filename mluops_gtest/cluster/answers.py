@@ -49,7 +49,7 @@ class Checked(Value):
     """A worker that may be given cases: its host, and of each batch that it runs at once the device, if any."""
 
     host: str
-    lanes: tuple[int | None, ...]
+    slots: tuple[int | None, ...]
 
 
 class UnitAnswer(Value):
@@ -183,7 +183,7 @@ def _read_result(line: bytes, unit: Unit, checked: Checked) -> CaseResult:
     for name, value in ordered.items():
         if getattr(result, name) != value:
             raise BadAnswerError(f"its answer to {unit.id} has the {name} {repr_short(getattr(result, name))}")
-    if result.device not in checked.lanes:
+    if result.device not in checked.slots:
         raise BadAnswerError(f"its answer to {unit.id} has the device {result.device}")
     if not result.outcome.ends_a_call:
         raise BadAnswerError(f"its answer to {unit.id} is {result.outcome.value}, which no worker can say")

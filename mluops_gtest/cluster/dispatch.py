@@ -66,7 +66,7 @@ def connected(address: str) -> "Iterator[Client]":
         if address.startswith("local:"):
             target = stack.enter_context(_local(address))
         elif "://" not in address:
-            target = _made(address)
+            target = _load_cluster(address)
             if hasattr(target, "close"):
                 stack.callback(target.close)
         if isinstance(target, str):
@@ -126,7 +126,7 @@ def _local(address: str) -> Any:
         )
 
 
-def _made(address: str) -> Any:
+def _load_cluster(address: str) -> Any:
     file, colon, name = address.rpartition(":")
     if not colon or not file.endswith(".py") or not name:
         raise UsageError(f"--cluster {address}: write {_FORMS}.")
@@ -240,7 +240,7 @@ class Dispatcher:
         self._client.subscribe_topic(self._run, lambda event: self._news.put(partial(self._started, event)))
         try:
             self._look()
-            self._source = iter(batches(sum(len(one.lanes) for one in self._workers.values())))
+            self._source = iter(batches(sum(len(one.slots) for one in self._workers.values())))
             yield from self._work()
         finally:
             self._end()
@@ -317,12 +317,12 @@ class Dispatcher:
         load = Counter(flight.address for flight in self._flying.values() if not flight.answers)
         for depth in range(worker.IN_FLIGHT):
             for address, checked in self._workers.items():
-                while load[address] < len(checked.lanes) * (depth + 1):
+                while load[address] < len(checked.slots) * (depth + 1):
                     batch = self._waiting.popleft() if self._waiting else next(self._source, None)
                     if batch is None:
                         return
                     orders = [(unit.id, unit.order) for unit in batch]
-                    self._fly(_Flight(address, batch), worker.run_batch, self._setup, checked.lanes, orders)
+                    self._fly(_Flight(address, batch), worker.run_batch, self._setup, checked.slots, orders)
                     self._held.update((unit.id, address) for unit in batch)
                     load[address] += 1
 

@@ -20,8 +20,17 @@ from mluops_gtest.cluster.session import DispatcherScheduler, in_batches, open_c
 from mluops_gtest.core.case import Case
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.search.corpus import Corpus
-from mluops_gtest.search.fuzz import FuzzedOperator, Hunt, HuntReport, Job, Keeper, NewCause, Ran, StoredFailure
-from mluops_gtest.search.fuzz_session import HuntRequest, hunt_options, targets_of
+from mluops_gtest.search.fuzz import (
+    FuzzCaseFinished,
+    FuzzedOperator,
+    FuzzReport,
+    FuzzRun,
+    Job,
+    Keeper,
+    NewCause,
+    StoredFailure,
+)
+from mluops_gtest.search.fuzz_session import FuzzRequest, fuzz_options, targets_of
 from mluops_gtest.search.minimise import Minimised
 
 # A batch of draws: few enough that a lost worker takes little with it.
@@ -31,7 +40,7 @@ _ELEMENTS: Final = 1 << 16
 _NOWHERE: Final = Path(os.devnull, f"answer{BINARY}")
 
 
-class DrawnCall(Unit):
+class FuzzCall(Unit):
     """A call for a worker: to be judged, or where it was found wrong to be made smaller."""
 
     job: Job
@@ -56,8 +65,8 @@ class DrawnCall(Unit):
         return case
 
 
-def _call_of(answered: UnitAnswered) -> DrawnCall:
-    assert isinstance(answered.unit, DrawnCall), "a fuzz run has no other units"
+def _call_of(answered: UnitAnswered) -> FuzzCall:
+    assert isinstance(answered.unit, FuzzCall), "a fuzz run has no other units"
     return answered.unit
 
 
@@ -68,9 +77,9 @@ class ClusterFuzzScheduler(DispatcherScheduler):
         super().__init__(dispatcher)
         self._keeper, self._operators = keeper, operators
         # Files of the corpus that hold no case.
-        self._unread: list[Ran] = []
+        self._unread: list[FuzzCaseFinished] = []
 
-    def run(self, cases: Iterable[Job]) -> Iterator[Ran]:
+    def run(self, cases: Iterable[Job]) -> Iterator[FuzzCaseFinished]:
         """What comes of every job, from whichever worker."""
         for news in self._dispatcher.run(
             lambda _workers: in_batches(self._calls(cases), lambda call: call.case.elements, _ELEMENTS, _DRAWS)
@@ -79,15 +88,15 @@ class ClusterFuzzScheduler(DispatcherScheduler):
                 yield from self._taken(news)
         yield from self._unread
 
-    def _calls(self, jobs: Iterable[Job]) -> Iterator[DrawnCall]:
+    def _calls(self, jobs: Iterable[Job]) -> Iterator[FuzzCall]:
         for job in jobs:
             case = self._keeper.case_of(job)
             if isinstance(case, CaseResult):
-                self._unread.append(Ran(job, case))
+                self._unread.append(FuzzCaseFinished(job, case))
             else:
-                yield DrawnCall(case.id, case.operator, case.tags, job, case, self._operators)
+                yield FuzzCall(case.id, case.operator, case.tags, job, case, self._operators)
 
-    def _taken(self, news: UnitAnswered) -> Iterator[Ran]:
+    def _taken(self, news: UnitAnswered) -> Iterator[FuzzCaseFinished]:
         """The job is done, unless a smaller case shall be found first."""
         call, result = _call_of(news), news.result
         if call.found is None:
@@ -95,30 +104,30 @@ class ClusterFuzzScheduler(DispatcherScheduler):
             if found is not None and found.can_shrink:
                 self._dispatcher.add(replace(call, found=found))
                 return
-            yield Ran(call.job, result, None if found is None else found.as_drawn)
+            yield FuzzCaseFinished(call.job, result, None if found is None else found.as_drawn)
             return
         # Without an answer workers were lost over it: the failure stays as it was drawn.
         finding: NewCause | None = call.found.as_drawn
         if news.smallest is not None:
             sizes = (call.case.elements, news.smallest.elements)
             finding = self._keeper.smallest(call.found, Minimised(news.smallest, result, 0, {}, sizes))
-        yield Ran(call.job, call.found.result, finding)
+        yield FuzzCaseFinished(call.job, call.found.result, finding)
 
 
-def hunt_on_cluster(
-    request: HuntRequest,
+def fuzz_on_cluster(
+    request: FuzzRequest,
     session: Session,
     begin: Callable[[Sequence[FuzzedOperator], Mapping[str, HostTally]], None],
-    tell: Callable[[Ran, HuntReport], None],
+    tell: Callable[[FuzzCaseFinished, FuzzReport], None],
     complain: Callable[[str], None],
-) -> HuntReport:
+) -> FuzzReport:
     """As api.fuzzing.hunt; `begin` also hears of the hosts, `complain` of workers that cannot be used."""
     corpus = Corpus(request.corpus, session.catalogue.operators)
     targets = targets_of(request, session, corpus)
     operators = session.catalogue.operators
-    audit = partial(OutputAudit, lambda one: _call_of(one).case, operators, hunt_options(request.run))
+    audit = partial(OutputAudit, lambda one: _call_of(one).case, operators, fuzz_options(request.run))
     names = [target.operator.name for target in targets]
     with open_cluster(request.run, names, {}, complain, audit, is_hunt=True) as (dispatcher, _):
         begin(targets, dispatcher.hosts)
         scheduler = ClusterFuzzScheduler(dispatcher, Keeper(corpus), operators)
-        return Hunt(targets, scheduler, corpus, tell).run(request.cases, request.seconds)
+        return FuzzRun(targets, scheduler, corpus, tell).run(request.cases, request.seconds)

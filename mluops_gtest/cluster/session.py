@@ -150,7 +150,7 @@ def open_cluster(
             "drawn": is_hunt,
         }
         # On all of them at once, before the clock of the run starts.
-        tried = opening.tried(run, setup)
+        tried = opening.try_first(run, setup)
         # A fuzz run would have to remember every call that it has made.
         retracts = not is_hunt
         look_at, timeout = opening.look_at, request.timeout
@@ -223,14 +223,14 @@ class _Opening:
         # Each worker that was looked at, or what is wrong with it.
         self._found: dict[str, Checked | str] = {}
 
-    def tried(self, run: str, setup: Mapping[str, Any]) -> BackendTrial:
+    def try_first(self, run: str, setup: Mapping[str, Any]) -> BackendTrial:
         """What the backend says of itself on the first worker that can be used; BackendError where it does not load.
 
         Where no worker can be used the error says what is wrong with the first.
         """
         self._look_at(list(self._client.scheduler_info(n_workers=-1)["workers"]))
         given = {
-            address: (run, setup, found.lanes) for address, found in self._found.items() if isinstance(found, Checked)
+            address: (run, setup, found.slots) for address, found in self._found.items() if isinstance(found, Checked)
         }
         trials = []
         for address, answer in _ask(self._client, worker.try_backend, given, _LOADED).items():
@@ -284,13 +284,13 @@ class _Opening:
                 taken = _ask(self._client, worker.keep_parcel, given, _LOADED)[address]
                 if isinstance(taken, Exception):
                     return f"{name} did not take {file}: {taken}"
-        return Checked(told.host, self._lanes(address, told.host))
+        return Checked(told.host, self._slots_of(address, told.host))
 
-    def _lanes(self, address: str, host: str) -> tuple[int | None, ...]:
+    def _slots_of(self, address: str, host: str) -> tuple[int | None, ...]:
         """As many as the worker has threads, or devices; workers of one host share its devices evenly."""
         info: Mapping[str, Any] = self._client.scheduler_info(n_workers=-1)["workers"].get(address, {})
-        lanes = int(info.get("resources", {}).get("DEVICE", 0)) or int(info.get("nthreads", 1))
-        first = self._ranks[host] * lanes
+        slots = int(info.get("resources", {}).get("DEVICE", 0)) or int(info.get("nthreads", 1))
+        first = self._ranks[host] * slots
         self._ranks[host] += 1
         devices = self._devices or (None,)
-        return tuple(devices[(first + lane) % len(devices)] for lane in range(lanes))
+        return tuple(devices[(first + slot) % len(devices)] for slot in range(slots))

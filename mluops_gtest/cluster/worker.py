@@ -38,7 +38,7 @@ from mluops_gtest.core.case import Case
 from mluops_gtest.results.saved_outputs import CaseOutputs
 from mluops_gtest.running.options import RunOptions
 from mluops_gtest.running.session import CaseRunner
-from mluops_gtest.search.fuzz_session import HuntRunner
+from mluops_gtest.search.fuzz_session import FuzzRunner
 from mluops_gtest.version import __version__
 
 # Written last into the folder of a parcel.
@@ -103,7 +103,7 @@ class _Slot:
     """An open backend, its device, and the outputs of the case that it runs."""
 
     def __init__(
-        self, runner_of: type[CaseRunner] | type[HuntRunner], session: Session, request: RunOptions, device: int | None
+        self, runner_of: type[CaseRunner] | type[FuzzRunner], session: Session, request: RunOptions, device: int | None
     ) -> None:
         self.device = device
         # How many cases its batch has.
@@ -136,7 +136,7 @@ class _Runners:
             backend = backend.replace(name, str(_shipped(name, self.parcels)))
         self._request = replace(request, backend=backend, cluster=None, ship=(), jobs=1)
         self.session = Session(request.roots)
-        self._runner_of = HuntRunner if setup["drawn"] else CaseRunner
+        self._runner_of = FuzzRunner if setup["drawn"] else CaseRunner
         self._devices = devices
         self._free: queue.SimpleQueue[_Slot] = queue.SimpleQueue()
         self._opened: list[_Slot] = []
@@ -192,7 +192,7 @@ def run_batch(
             for unit, order in orders:
                 announce(unit)
                 smallest = b""
-                if isinstance(slot.runner, HuntRunner):
+                if isinstance(slot.runner, FuzzRunner):
                     result, small = slot.runner.run(*order)
                     smallest = b"" if small is None else _case_bytes(small.case, runners.session)
                 else:
@@ -203,7 +203,7 @@ def run_batch(
         runners.kept.append(kept)
         return encode(BatchAnswer(tuple(answers)))
     except Exception as error:
-        return encode(BatchAnswer(error=_told(error), unit=unit))
+        return encode(BatchAnswer(error=_describe_error(error), unit=unit))
 
 
 def hand_over(run: str, units: Sequence[str]) -> bytes:
@@ -217,7 +217,7 @@ def _case_bytes(case: Case, session: Session) -> bytes:
     return b"".join(map(bytes, write_binary(case_document(case, operator, Schema.of([operator])))))
 
 
-def _told(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     return str(error) if isinstance(error, HarnessError) else f"{type(error).__name__}: {error}"
 
 
@@ -230,7 +230,7 @@ def try_backend(run: str, setup: Mapping[str, Any], devices: tuple[int | None, .
                 runner.prepare(operator)
             return encode(BackendTrial(runner.backend, runner.version, runner.precision.declared, runner.is_reference))
     except Exception as error:
-        return encode(BackendTrial(error=_told(error)))
+        return encode(BackendTrial(error=_describe_error(error)))
 
 
 def end_run(run: str) -> None:

@@ -83,7 +83,9 @@ def _mistake(operator: Operator, call: OpCall, baseline: object) -> str | None:
 T = TypeVar("T")
 
 
-def asked(operator: Operator, function: object, ask: Callable[[OpCall], T], call: OpCall, which: str) -> T:
+def call_operator_function(
+    operator: Operator, function: object, ask: Callable[[OpCall], T], call: OpCall, which: str
+) -> T:
     """What `ask` gives for the call, `which` in words; `function` is where the operator's code is."""
     try:
         return ask(call)

@@ -24,9 +24,9 @@ from mluops_gtest.judging.elementwise import (
     Limits,
     can_be_bounded,
     element_errors,
+    errors_from_native,
     half_excused,
     native_limits,
-    natively_found,
 )
 from mluops_gtest.judging.figures import (
     EPSILON,
@@ -274,7 +274,7 @@ def _natively_measured(
         nonlocal whole
         natively.hold_to(native_limits(bound, precision, dtype, baseline.shape))
         whole = natively.stats()
-        return natively_found(whole.beyond, baseline.size)
+        return errors_from_native(whole.beyond, baseline.size)
 
     errors = half_excused(held_to, hold)
     return whole, errors if whole.unequal.number else None

@@ -113,7 +113,7 @@ def native_limits(bound: Bound, precision: Precision, dtype: DType, shape: tuple
     )
 
 
-def natively_found(beyond: Beyond, compared: int) -> ElementErrors:
+def errors_from_native(beyond: Beyond, compared: int) -> ElementErrors:
     """What the C library found."""
     number, first, last = beyond.places
     return ElementErrors(

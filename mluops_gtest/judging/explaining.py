@@ -50,7 +50,7 @@ from mluops_gtest.judging.value_laws import (
     rounding,
     value_laws,
 )
-from mluops_gtest.judging.where import Found, hull_of, lines_of, where_wrong
+from mluops_gtest.judging.where import FittingSet, hull_of, lines_of, where_wrong
 
 _SIGNS: Final = np.array(list(".123456789#"))
 
@@ -107,11 +107,11 @@ def explained(
     )
 
 
-def _placed(law: Law | None, found: Found, lawful: int, *, sure: bool = False) -> Fitted:
+def _placed(law: Law | None, found: FittingSet, lawful: int, *, sure: bool = False) -> Fitted:
     return Fitted(law, found.where, found.inside, found.agreeing, found.also, lawful, sure)
 
 
-def _fitted(out: WrongOutput, fit: Fit, classes: dict[str, Array], bare: Found) -> Fitted:
+def _fitted(out: WrongOutput, fit: Fit, classes: dict[str, Array], bare: FittingSet) -> Fitted:
     """The law with the set of elements that it fills; `bare` is that of the wrong elements alone."""
     allowed = np.ones_like(out.wrong) if fit.whole else out.wrong
     if isinstance(fit.law, NeverWritten) and out.kept is not None:

@@ -386,11 +386,11 @@ def open_callers(
     from mluops_gtest.running.workers.pool import IsolatedCaller, allow_files_of_workers
 
     with contextlib.ExitStack() as stack:
-        server = stack.enter_context(contextlib.closing(fork_server or ForkServer(len(request.lanes))))
+        server = stack.enter_context(contextlib.closing(fork_server or ForkServer(len(request.slots))))
         # After the fork server has started, so that backends keep the limit that the user gave them.
-        allow_files_of_workers(len(request.lanes) * (1 if request.stress is None else 1 + len(thread_counts())))
+        allow_files_of_workers(len(request.slots) * (1 if request.stress is None else 1 + len(thread_counts())))
         limits = {name: getattr(request, name) for name in ("memory_limit", "guard_pages", "fresh_workers")}
-        callers = [IsolatedCaller(server, choice, device=device, **limits) for device in request.lanes]
+        callers = [IsolatedCaller(server, choice, device=device, **limits) for device in request.slots]
         for caller in callers:
             stack.enter_context(contextlib.closing(caller))
         callers[0].start()

@@ -371,7 +371,7 @@ class RunOptions(Value):
         return not is_in_process(self.backend) if self.isolate is None else self.isolate
 
     @property
-    def lanes(self) -> tuple[int | None, ...]:
+    def slots(self) -> tuple[int | None, ...]:
         """One device (or none in particular) per worker."""
         return self.devices or (None,) * self.jobs
 
@@ -456,9 +456,9 @@ class Stress(Value):
             )
         return Stress(times=int(found["times"])) if found["times"] else Stress(float(found["seconds"]))
 
-    def shared(self, cases: int, lanes: int) -> "Stress":
+    def shared(self, cases: int, slots: int) -> "Stress":
         """What falls to one case."""
-        return replace(self, seconds=self.seconds * lanes / max(cases, 1))
+        return replace(self, seconds=self.seconds * slots / max(cases, 1))
 
 
 def thread_counts(cores: int | None = None) -> tuple[int, ...]:

@@ -172,7 +172,7 @@ def early_fork_server(options: RunOptions) -> "contextlib.AbstractContextManager
         return contextlib.nullcontext()
     from mluops_gtest.running.workers.fork_server import ForkServer
 
-    return contextlib.closing(ForkServer(len(options.lanes)))
+    return contextlib.closing(ForkServer(len(options.slots)))
 
 
 class FinishedRun(Value):

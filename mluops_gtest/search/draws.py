@@ -184,7 +184,7 @@ class Draws:
             self._ways.prepare()
         for _ in range(_ROUNDS):
             for point in self._candidates(random, bits):
-                drawn = self._made(number, point, faults, random)
+                drawn = self._make(number, point, faults, random)
                 if drawn is not None:
                     self.coverage.add(drawn.pairs)
                     return drawn
@@ -216,7 +216,7 @@ class Draws:
             point = smaller
         return point
 
-    def _made(self, number: int, point: SpacePoint, faults: int, random: Random) -> FuzzDraw | None:
+    def _make(self, number: int, point: SpacePoint, faults: int, random: Random) -> FuzzDraw | None:
         """The complete case; None where the call is not defined, or the recipe cannot make it."""
         draft = self._draft(number, point, random)
         if draft is None:

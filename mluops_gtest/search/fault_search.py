@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.catalog.make import unchecked_layout
-from mluops_gtest.core.binding import asked, bind_values
+from mluops_gtest.core.binding import bind_values, call_operator_function
 from mluops_gtest.core.call import OpCall
 from mluops_gtest.core.case import Case
 from mluops_gtest.core.operator import Check, Operator
@@ -99,7 +99,7 @@ def broken_by(case: Case, operator: Operator, defined: Callable[[OpCall], bool] 
     call = bind_values(case, operator)
     if defined is not None and not defined(call):
         return None
-    verdict = asked(operator, operator.reference, operator.answer, call, "a drawn call")
+    verdict = call_operator_function(operator, operator.reference, operator.answer, call, "a drawn call")
     answer = None if verdict.check is None else operator.check(verdict.check)
     bare = any(tensor.data is None and not tensor.desc.is_empty for tensor in case.inputs)
     # An early success may owe outputs before pointers are looked at: without a buffer nobody defines what it does.
@@ -203,14 +203,14 @@ class Ways:
         """What each fault breaks alone in each of the calls."""
         random = self._random("alone")
         # A fault chooses among values, of which some are right.
-        return {(name,): [one for _ in range(_TRIES) for one in self._tried((name,), random)] for name in self._faults}
+        return {(name,): [one for _ in range(_TRIES) for one in self._break((name,), random)] for name in self._faults}
 
     @cached_property
     def _sizes_together(self) -> dict[Faults, list[Broken]]:
         """The same of two sizes that change everywhere: products of them are large where neither is."""
         random = self._random("sizes")
         sizes = [name for name, fault in self._faults.items() if fault.kind in SIZE_KINDS and fault.everywhere]
-        return {names: self._tried(names, random, 1) for names in combinations(sizes, 2)}
+        return {names: self._break(names, random, 1) for names in combinations(sizes, 2)}
 
     def _breaking(self, check: str) -> list[Faults]:
         """Ways that break this check, and maybe others."""
@@ -255,7 +255,7 @@ class Ways:
     def _starts(self, aim: Aim, known: Mapping[Faults, Sequence[Broken]]) -> list[Faults]:
         return [names for names, seen in known.items() if any(aim.misses(one) is not None for one in seen)]
 
-    def _tried(self, names: Faults, random: Random, calls: int | None = None) -> list[Broken]:
+    def _break(self, names: Faults, random: Random, calls: int | None = None) -> list[Broken]:
         spoilt = (self.applied(call, names, random) for call in self._calls()[:calls])
         return [broken for one in spoilt if one is not None and (broken := self._judge(one)) is not None]
 

@@ -186,7 +186,7 @@ class RunsCases(Protocol):
     def run_case(self, case: Case, operator: Operator | None) -> CaseResult: ...
 
 
-class Ran(Value):
+class FuzzCaseFinished(Value):
     """A job is done."""
 
     job: Job
@@ -195,7 +195,7 @@ class Ran(Value):
 
 
 @dataclass(slots=True)
-class HuntReport:
+class FuzzReport:
     """What a fuzz run came to."""
 
     targets: Sequence[FuzzedOperator]
@@ -223,52 +223,52 @@ class _FuzzSlot(Value):
     runner: RunsCases
     keeper: Keeper
 
-    def run(self, planned: Job) -> Ran:
+    def run(self, planned: Job) -> FuzzCaseFinished:
         """The verdict, and where the cause of a failure is new the smallest case that fails so, in its file."""
         operator, case = planned.target.operator, self.keeper.case_of(planned)
         if isinstance(case, CaseResult):
-            return Ran(planned, case)
+            return FuzzCaseFinished(planned, case)
         result = self.runner.run_case(case, operator)
         found = self.keeper.found(planned, case, result)
         if found is None or not found.can_shrink:
-            return Ran(planned, result, None if found is None else found.as_drawn)
+            return FuzzCaseFinished(planned, result, None if found is None else found.as_drawn)
         small = minimised(case, operator, planned.target.reductions, lambda one: self.runner.run_case(one, operator))
         finding = self.keeper.smallest(found, small)
         if small.interrupted:
             raise KeyboardInterrupt
-        return Ran(planned, result, finding)
+        return FuzzCaseFinished(planned, result, finding)
 
 
-def local_scheduler(runners: Sequence[RunsCases], corpus: Corpus) -> Scheduler[Job, Ran]:
+def local_scheduler(runners: Sequence[RunsCases], corpus: Corpus) -> Scheduler[Job, FuzzCaseFinished]:
     """What runs jobs on the worker slots of this machine."""
     keeper = Keeper(corpus)
     return Scheduler([_FuzzSlot(runner, keeper) for runner in runners])
 
 
-class Hunt:
+class FuzzRun:
     """Runs the corpus and then draws."""
 
     def __init__(
         self,
         targets: Sequence[FuzzedOperator],
-        scheduler: SchedulerProtocol[Job, Job | Ran],
+        scheduler: SchedulerProtocol[Job, Job | FuzzCaseFinished],
         corpus: Corpus,
-        tell: Callable[[Ran, HuntReport], None] = lambda _ran, _report: None,
+        tell: Callable[[FuzzCaseFinished, FuzzReport], None] = lambda _ran, _report: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._targets, self._scheduler, self._corpus = targets, scheduler, corpus
         self._tell, self._clock = tell, clock
         self._passing: dict[str, list[CaseResult]] = defaultdict(list)
         self._failing: dict[tuple[str, ...], list[CaseResult]] = defaultdict(list)
-        self.report = HuntReport(targets)
+        self.report = FuzzReport(targets)
 
-    def run(self, cases: int | None, seconds: float | None) -> HuntReport:
+    def run(self, cases: int | None, seconds: float | None) -> FuzzReport:
         """Draw so many cases for each operator, or for so long; an interrupt ends it, and everything is written."""
         begin, saved = self._clock(), self._clock()
         end = None if seconds is None else begin + seconds
         try:
             for event in self._scheduler.run(self._jobs(cases, end)):
-                if isinstance(event, Ran):
+                if isinstance(event, FuzzCaseFinished):
                     self._take(event)
                 self.report.seconds = self._clock() - begin
                 if self._clock() - saved > _SAVED_EVERY:
@@ -302,7 +302,7 @@ class Hunt:
                 else:
                     yield Job(target, drawn.case, number, drawn.pairs)
 
-    def _take(self, ran: Ran) -> None:
+    def _take(self, ran: FuzzCaseFinished) -> None:
         job, result, report = ran.job, ran.result, self.report
         report.compared = report.compared or result.compared
         if result.outcome is Outcome.SKIPPED:

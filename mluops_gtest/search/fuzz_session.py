@@ -20,7 +20,7 @@ from mluops_gtest.running.case_run import CaseRun, Options
 from mluops_gtest.running.options import RunOptions, Stress
 from mluops_gtest.search.corpus import Corpus
 from mluops_gtest.search.draws import Draws
-from mluops_gtest.search.fuzz import FuzzedOperator, Hunt, HuntReport, Ran, is_failure, local_scheduler
+from mluops_gtest.search.fuzz import FuzzCaseFinished, FuzzedOperator, FuzzReport, FuzzRun, is_failure, local_scheduler
 from mluops_gtest.search.minimise import Minimised, minimised
 
 FIRST_SEED: Final = 0
@@ -28,7 +28,7 @@ FIRST_SEED: Final = 0
 SECONDS: Final = 60.0
 
 
-class HuntRequest(Value):
+class FuzzRequest(Value):
     """What is asked for."""
 
     # How the backend is called; its selection is not used.
@@ -42,7 +42,7 @@ class HuntRequest(Value):
     seconds: float | None = None
 
 
-def targets_of(request: HuntRequest, session: Session, corpus: Corpus) -> list[FuzzedOperator]:
+def targets_of(request: FuzzRequest, session: Session, corpus: Corpus) -> list[FuzzedOperator]:
     """The operators to draw for, each from where an earlier hunt stopped; those without a space are left out."""
     known = session.catalogue.operators
     chosen = [known.find(name) for name in request.operators] or [known[name] for name in known]
@@ -68,23 +68,23 @@ def targets_of(request: HuntRequest, session: Session, corpus: Corpus) -> list[F
 
 
 @own_floats()
-def hunt(
-    request: HuntRequest,
+def run_fuzz(
+    request: FuzzRequest,
     session: Session,
     begin: Callable[[Sequence[FuzzedOperator]], None] = lambda _: None,
-    tell: Callable[[Ran, HuntReport], None] = lambda *_: None,
-) -> HuntReport:
+    tell: Callable[[FuzzCaseFinished, FuzzReport], None] = lambda *_: None,
+) -> FuzzReport:
     """Run the hunt; `begin` hears what is drawn for once the backend is loaded, `tell` every verdict."""
     corpus = Corpus(request.corpus, session.catalogue.operators)
     targets = targets_of(request, session, corpus)
-    options = hunt_options(request.run)
+    options = fuzz_options(request.run)
     with open_callers(request.run, session.catalogue) as callers:
         runners = [CaseRun(caller, options) for caller in callers]
         begin(targets)
-        return Hunt(targets, local_scheduler(runners, corpus), corpus, tell).run(request.cases, request.seconds)
+        return FuzzRun(targets, local_scheduler(runners, corpus), corpus, tell).run(request.cases, request.seconds)
 
 
-class HuntRunner:
+class FuzzRunner:
     """The backend of a fuzz run, open for any number of calls that somebody else draws."""
 
     def __init__(self, session: Session, request: RunOptions, keep: OutputListener | None = None) -> None:
@@ -96,10 +96,10 @@ class HuntRunner:
         self.backend = self.version = ""
 
     @own_floats()
-    def __enter__(self) -> "HuntRunner":
+    def __enter__(self) -> "FuzzRunner":
         """Load the backend; an error says why that is impossible."""
         (caller,) = self._open.enter_context(open_callers(self._request, self._catalogue))
-        self._runner = CaseRun(caller, hunt_options(self._request), self._keep)
+        self._runner = CaseRun(caller, fuzz_options(self._request), self._keep)
         self.backend, self.version = caller.name, caller.version
         self.precision, self.is_reference = caller.precision, caller.is_reference
         return self
@@ -124,7 +124,7 @@ class HuntRunner:
         return small.result, small
 
 
-def hunt_options(request: RunOptions) -> Options:
+def fuzz_options(request: RunOptions) -> Options:
     """How calls of a fuzz run are run and judged."""
     stress = None if request.stress is None else Stress.parse(request.stress)
     if stress is not None and stress.times is None:
@@ -140,7 +140,7 @@ def hunt_options(request: RunOptions) -> Options:
     )
 
 
-def hunt_exit_code(report: HuntReport) -> ExitCode:
+def fuzz_exit_code(report: FuzzReport) -> ExitCode:
     """What a fuzz run answers to the shell."""
     codes = set()
     if report.findings or report.failed or any(is_failure(result) for _, result in report.corpus):

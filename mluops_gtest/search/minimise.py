@@ -328,13 +328,13 @@ class _Search:
         return taken
 
     def _size(self, name: str, reduction: Reduction) -> int:
-        return self._asked(name, reduction.size)
+        return self._call_reduction(name, reduction.size)
 
     def _without(self, name: str, reduction: Reduction, start: int, stop: int) -> bool:
-        made = self._asked(name, reduction.without, start, stop)
+        made = self._call_reduction(name, reduction.without, start, stop)
         return made is not None and self._takes(self._candidates.with_call(self.best, made), name)
 
-    def _asked(self, name: str, function: Callable[..., T], *places: int) -> T:
+    def _call_reduction(self, name: str, function: Callable[..., T], *places: int) -> T:
         """What a reduction says of the best call; one that fails is a mistake of its author."""
         try:
             return function(bind_values(self.best, self._operator), *places)

@@ -15,7 +15,7 @@ from msgspec import field
 from msgspec.structs import replace
 
 from mluops_gtest.base.frozen import Value
-from mluops_gtest.core.binding import asked, baseline_of, bind_values, proves_little, row_counts
+from mluops_gtest.core.binding import baseline_of, bind_values, call_operator_function, proves_little, row_counts
 from mluops_gtest.core.call import OpCall
 from mluops_gtest.core.case import Case, Expect
 from mluops_gtest.core.operator import (
@@ -78,12 +78,15 @@ class Candidates(Value):
                 return None
             shapes = {name: array.shape for name, array in baseline.outputs.items()}
             smaller = replace(smaller, outputs=tuple(_resized(tensor, shapes) for tensor in case.outputs))
-        if self._was_tried(smaller):
+        if self._is_repeated(smaller):
             return None
         call = bind_values(smaller, operator)
-        if self._answer(call) != self.answer or self._told(operator.precondition, operator.broken, call) is not None:
+        if (
+            self._answer(call) != self.answer
+            or self._call_operator(operator.precondition, operator.broken, call) is not None
+        ):
             return None
-        known = baseline or self._told(operator.reference, self._baseline, call)
+        known = baseline or self._call_operator(operator.reference, self._baseline, call)
         return None if known is None else _with_baseline(smaller, operator, known)
 
     def _baseline(self, call: OpCall) -> Baseline | None:
@@ -99,18 +102,18 @@ class Candidates(Value):
 
     def refused(self, candidate: Case) -> Case | None:
         """The candidate; None where the checks answer it otherwise, or where it was tried."""
-        if self._was_tried(candidate):
+        if self._is_repeated(candidate):
             return None
         answer = self._answer(bind_values(candidate, self.operator))
         return candidate if answer == self.answer else None
 
     def _answer(self, call: OpCall) -> CheckVerdict:
-        return self._told(self.operator.reference, self.operator.answer, call)
+        return self._call_operator(self.operator.reference, self.operator.answer, call)
 
-    def _told(self, function: object, ask: Callable[[OpCall], T], call: OpCall) -> T:
-        return asked(self.operator, function, ask, call, "a smaller call")
+    def _call_operator(self, function: object, ask: Callable[[OpCall], T], call: OpCall) -> T:
+        return call_operator_function(self.operator, function, ask, call, "a smaller call")
 
-    def _was_tried(self, candidate: Case) -> bool:
+    def _is_repeated(self, candidate: Case) -> bool:
         identity = _identity(candidate, self.operator)
         if identity in self.tried:
             return True

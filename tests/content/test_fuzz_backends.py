@@ -10,7 +10,7 @@ from mluops_gtest.running.case_run import CaseRun, Options
 from mluops_gtest.running.options import RunOptions
 from mluops_gtest.search.audit_subject import Implementation
 from mluops_gtest.search.corpus import Corpus
-from mluops_gtest.search.fuzz_session import HuntRequest, targets_of
+from mluops_gtest.search.fuzz_session import FuzzRequest, targets_of
 from studies.fuzz_backends import EveryBackend, hunted, kept_for_one
 
 NAME = "masked_col2im_forward"
@@ -28,7 +28,7 @@ def test_what_one_backend_gets_wrong_is_found_whatever_the_others_say(tmp_path: 
         for name, run in (("right", operator.kernel), ("wrong", forgetful))
     }
     corpus = Corpus(tmp_path, session.catalogue.operators)
-    request = HuntRequest(RunOptions(Query(), ("builtin",), "both"), (NAME,), tmp_path, seed=0)
+    request = FuzzRequest(RunOptions(Query(), ("builtin",), "both"), (NAME,), tmp_path, seed=0)
     (target,) = targets_of(request, session, corpus)
     assert hunted(target, EveryBackend(executors), corpus, cases=6) > 0
     out, err = capsys.readouterr()

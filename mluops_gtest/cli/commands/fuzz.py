@@ -24,7 +24,7 @@ from mluops_gtest.core.case import Query
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from mluops_gtest.search.fuzz import HuntReport
+    from mluops_gtest.search.fuzz import FuzzReport
 
 _MAX_BROKEN = 5
 _EPILOG = """\b
@@ -95,28 +95,28 @@ def command(ctx: click.Context, /, corpus: Path, quiet: bool, **options: Any) ->
     from mluops_gtest.cli.progress import FuzzProgress
     from mluops_gtest.cli.terminal import print_page, stderr, stdout
     from mluops_gtest.running.session import refuse
-    from mluops_gtest.search.fuzz_session import SECONDS, HuntRequest, hunt, hunt_exit_code
+    from mluops_gtest.search.fuzz_session import SECONDS, FuzzRequest, fuzz_exit_code, run_fuzz
 
     drawn = {name: options.pop(name) for name in ("operators", "seconds", "cases", "seed")}
     if drawn["seconds"] is None and drawn["cases"] is None:
         drawn["seconds"] = SECONDS
     run = options_from(ctx, Query(), options, elementwise=True)
     refuse(run, typed_options(ctx).keys())
-    request = HuntRequest(run=run, corpus=corpus, **drawn)
+    request = FuzzRequest(run=run, corpus=corpus, **drawn)
     progress = FuzzProgress(stderr(), drawn["seconds"], shown=not quiet)
     session = Session(run.roots)
     with one_interrupt(), contextlib.closing(progress):
         if run.cluster is None:
-            report = hunt(request, session, progress.start, progress)
+            report = run_fuzz(request, session, progress.start, progress)
         else:
-            from mluops_gtest.cluster.fuzzing import hunt_on_cluster
+            from mluops_gtest.cluster.fuzzing import fuzz_on_cluster
 
-            report = hunt_on_cluster(request, session, progress.start, progress, echo_error)
+            report = fuzz_on_cluster(request, session, progress.start, progress, echo_error)
     print_page(stdout(), _page(report, run.repro_options(), corpus))
-    return int(hunt_exit_code(report))
+    return int(fuzz_exit_code(report))
 
 
-def _page(report: "HuntReport", repro: tuple[str, ...], folder: Path) -> "Iterator[Table | str]":
+def _page(report: "FuzzReport", repro: tuple[str, ...], folder: Path) -> "Iterator[Table | str]":
     """A table of the operators, every cause with its file, and how to see it again by the options `repro`."""
     from mluops_gtest.core.cause import format_reason
     from mluops_gtest.results.reports.text import escape
@@ -140,7 +140,7 @@ def _page(report: "HuntReport", repro: tuple[str, ...], folder: Path) -> "Iterat
     yield _closing(report, len(still), folder)
 
 
-def _table(report: "HuntReport") -> "Table":
+def _table(report: "FuzzReport") -> "Table":
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="")
@@ -155,7 +155,7 @@ def _table(report: "HuntReport") -> "Table":
     return table
 
 
-def _closing(report: "HuntReport", still: int, folder: Path) -> str:
+def _closing(report: "FuzzReport", still: int, folder: Path) -> str:
     from mluops_gtest.results.reports.text import escape
 
     rate = report.draws / max(report.seconds, 1e-3)

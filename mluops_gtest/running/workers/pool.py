@@ -50,11 +50,11 @@ from mluops_gtest.running.workers.protocol import (
     Conversation,
     Ended,
     LateError,
-    NoRoomLeft,
     NotLoaded,
     ProtocolError,
     StaleAnswerError,
     SupportFailed,
+    WorkerIsFull,
     Workspace,
     reply_from,
 )
@@ -299,7 +299,7 @@ class IsolatedCaller(Caller):
                 answer = worker.request({"do": what, **message}, BEGIN if what == "begin" else RUN, fds, timeout)
             except _ENDINGS as error:
                 return self._reply_to_ending(error, timeout)
-            if not isinstance(answer, NoRoomLeft):
+            if not isinstance(answer, WorkerIsFull):
                 return self._reply(answer, time.perf_counter() - start)
             self._end_worker()
         return Reply(ended=Ending.CRASHED, causes=(cause.WorkerTooSmall(),))

@@ -255,9 +255,9 @@ class ProcessState:
 
     def settle(self) -> tuple[str, ...]:
         """Wait a moment for threads that are about to end or to become idle; in words, those that do neither."""
-        return (*self._left_threads(), *self._processes.settle())
+        return (*self._running_threads(), *self._processes.settle())
 
-    def _left_threads(self) -> Iterator[str]:
+    def _running_threads(self) -> Iterator[str]:
         started = {one.ident: one for one in threading.enumerate() if one.ident not in self._threads}
         deadline = time.monotonic() + _PROCESS_STATE_GRACE_SECONDS
         for thread in started.values():

@@ -321,7 +321,7 @@ class Settled(_Answer, frozen=True, tag="settled"):
     side_effects: _Texts
 
 
-class NoRoomLeft(_Answer, frozen=True, tag="no room"):
+class WorkerIsFull(_Answer, frozen=True, tag="no room"):
     """The call was not made: under its memory limit this worker cannot hold the tensors and the call beside them."""
 
 
@@ -346,9 +346,9 @@ LOAD: Final[AnswerType[Loaded | NotLoaded]] = AnswerType(Loaded | NotLoaded)  # 
 HEALTH: Final = AnswerType(Health)
 SETTLE: Final = AnswerType(Settled)
 SUPPORT: Final[AnswerType[Support | SupportFailed]] = AnswerType(Support | SupportFailed)  # type: ignore[arg-type]
-CallAnswer = Workspace | Answered | Ended | NoRoomLeft
+CallAnswer = Workspace | Answered | Ended | WorkerIsFull
 BEGIN: Final[AnswerType[CallAnswer]] = AnswerType(CallAnswer)  # type: ignore[arg-type]
-RUN: Final[AnswerType[CallAnswer]] = AnswerType(Answered | Ended | NoRoomLeft)  # type: ignore[arg-type]
+RUN: Final[AnswerType[CallAnswer]] = AnswerType(Answered | Ended | WorkerIsFull)  # type: ignore[arg-type]
 
 
 def encoded(answer: object) -> bytes:

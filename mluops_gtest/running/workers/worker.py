@@ -33,11 +33,11 @@ from mluops_gtest.running.workers.protocol import (
     Ended,
     Health,
     Loaded,
-    NoRoomLeft,
     NotLoaded,
     Settled,
     Support,
     SupportFailed,
+    WorkerIsFull,
     Workspace,
     answer_of,
     encoded,
@@ -208,7 +208,7 @@ class _Worker:
         except Exception as error:
             return SupportFailed(f"supports() raised {describe_exception(error)}")
 
-    def _call_backend(self, message: dict[str, Any], fds: list[int]) -> Workspace | Answered | Ended | NoRoomLeft:
+    def _call_backend(self, message: dict[str, Any], fds: list[int]) -> Workspace | Answered | Ended | WorkerIsFull:
         """A request about one call, under the memory limit."""
         with contextlib.ExitStack() as stack:
             try:
@@ -217,16 +217,16 @@ class _Worker:
             except (MemoryError, OSError) as error:
                 if isinstance(error, OSError) and error.errno != errno.ENOMEM:
                     raise
-                return NoRoomLeft()
+                return WorkerIsFull()
             if self._state is None:
                 # Not before the handler of --guard-pages is in place, which comes with the first call's memory.
                 self._state = ProcessState(limits_memory=self._options.get("memory_limit") is not None)
             if not self._memory.begin():
-                return NoRoomLeft()
+                return WorkerIsFull()
             wanted = self._workspace(call) if message["do"] == "begin" else None
             if os.getpid() != self.process:
                 # A child that the question left: it must not make the call as well, and nobody hears its answer.
-                return NoRoomLeft()
+                return WorkerIsFull()
             answer = wanted or self._run(call, self._state, empty=message["do"] == "run empty")
         _flush_output()
         return answer

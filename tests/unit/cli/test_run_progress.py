@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from mluops_gtest.cli.progress import Line, RunProgress, TimeLeft, clock_words, fitted
+from mluops_gtest.cli.progress import Line, RemainingTime, RunProgress, clock_words, fitted
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.report import CaseFinished, CaseStarted, RunFinished, RunStarted
 from mluops_gtest.running.plan import CASE_NS
@@ -26,19 +26,19 @@ def clock():
 
 class TestTimeLeft:
     def test_costs_count_and_not_the_number_of_cases(self, clock):
-        left = TimeLeft({"small": 10, "large": 90}, clock)
+        left = RemainingTime({"small": 10, "large": 90}, clock)
         clock.now += 2
         left.finished("small")
         assert left.seconds == pytest.approx(18)
 
     def test_nothing_is_known_before_the_first_case(self, clock):
-        left = TimeLeft({"a": 10}, clock)
+        left = RemainingTime({"a": 10}, clock)
         clock.now += 5
         assert left.seconds is None
         assert left.elapsed == 5
 
     def test_it_counts_down_while_a_case_runs_and_never_below_zero(self, clock):
-        left = TimeLeft({"a": 1, "b": 4}, clock)
+        left = RemainingTime({"a": 1, "b": 4}, clock)
         clock.now += 2
         left.finished("a")
         assert left.seconds == pytest.approx(8)
@@ -48,7 +48,7 @@ class TestTimeLeft:
         assert left.seconds == 0
 
     def test_a_slow_case_makes_the_rest_slower(self, clock):
-        left = TimeLeft({"a": 1, "b": 1, "c": 2}, clock)
+        left = RemainingTime({"a": 1, "b": 1, "c": 2}, clock)
         clock.now += 1
         left.finished("a")
         assert left.seconds == pytest.approx(3)
@@ -60,11 +60,11 @@ class TestTimeLeft:
         assert left.seconds == 0
 
     def test_without_costs_every_case_counts_the_same(self, clock):
-        left = TimeLeft({}, clock)
+        left = RemainingTime({}, clock)
         clock.now += 1
         left.finished("a")
         assert left.seconds == 0
-        assert TimeLeft({"a": CASE_NS}, clock).seconds is None
+        assert RemainingTime({"a": CASE_NS}, clock).seconds is None
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from mluops_gtest.cluster.answers import (
     line_of,
     read_results,
 )
-from mluops_gtest.cluster.fuzzing import DrawnCall
+from mluops_gtest.cluster.fuzzing import FuzzCall
 from mluops_gtest.core.call import Status
 from mluops_gtest.core.operator_parts import SPACE
 from mluops_gtest.core.outcome import Outcome
@@ -140,8 +140,8 @@ def drawn():
     target = FuzzedOperator(operator, Draws(operator, operators.part(NAME, SPACE), 0), "numpy", {})
     case = next(case for case in (target.draws.draw(number).case for number in range(20)) if case.elements)
     document = case_document(case, operator, Schema.of([operator]))
-    call = DrawnCall(case.id, case.operator, case.tags, Job(target, 0, case), case, operators, found=object())
-    return DrawnCall.read_smallest, call, b"".join(map(bytes, write_binary(document)))
+    call = FuzzCall(case.id, case.operator, case.tags, Job(target, 0, case), case, operators, found=object())
+    return FuzzCall.read_smallest, call, b"".join(map(bytes, write_binary(document)))
 
 
 def test_a_smallest_case_comes_back_as_it_was(drawn):

@@ -15,8 +15,8 @@ from mluops_gtest.running.case_run import CaseRun, Options
 from mluops_gtest.running.options import RunOptions
 from mluops_gtest.search.audit_subject import Implementation
 from mluops_gtest.search.corpus import Corpus
-from mluops_gtest.search.fuzz import Hunt, Job, Keeper
-from mluops_gtest.search.fuzz_session import HuntRequest, targets_of
+from mluops_gtest.search.fuzz import FuzzRun, Job, Keeper
+from mluops_gtest.search.fuzz_session import FuzzRequest, targets_of
 from mluops_gtest.search.minimise import minimised
 
 NAME = "masked_col2im_forward"
@@ -67,9 +67,9 @@ class Workers:
 def hunted(folder, workers, cases=8):
     session = Session()
     corpus = Corpus(folder, session.catalogue.operators)
-    request = HuntRequest(RunOptions(Query(), ("builtin",), "numpy"), (NAME,), folder, seed=0)
+    request = FuzzRequest(RunOptions(Query(), ("builtin",), "numpy"), (NAME,), folder, seed=0)
     targets = targets_of(request, session, corpus)
-    report = Hunt(targets, ClusterFuzzScheduler(workers, Keeper(corpus), session.catalogue.operators), corpus).run(
+    report = FuzzRun(targets, ClusterFuzzScheduler(workers, Keeper(corpus), session.catalogue.operators), corpus).run(
         cases, None
     )
     return report, corpus, targets[0]
@@ -128,7 +128,7 @@ class BatchSizes:
 def test_large_calls_travel_alone(tmp_path):
     session = Session()
     corpus = Corpus(tmp_path, session.catalogue.operators)
-    request = HuntRequest(RunOptions(Query(), ("builtin",), "numpy"), (NAME,), tmp_path, seed=0)
+    request = FuzzRequest(RunOptions(Query(), ("builtin",), "numpy"), (NAME,), tmp_path, seed=0)
     (target,) = targets_of(request, session, corpus)
     small = target.draws.draw(0).case
     large = max((target.draws.draw(number).case for number in (49, 99)), key=lambda case: case.elements)

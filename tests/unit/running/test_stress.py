@@ -34,9 +34,9 @@ def test_what_is_no_time_is_refused(word):
 
 
 def test_cases_share_the_seconds_and_lanes_add_to_them():
-    assert Stress(60.0).shared(cases=12, lanes=2).seconds == 10.0
-    assert Stress(times=7).shared(cases=12, lanes=2) == Stress(times=7)
-    assert Stress(60.0).shared(cases=0, lanes=1).seconds == 60.0
+    assert Stress(60.0).shared(cases=12, slots=2).seconds == 10.0
+    assert Stress(times=7).shared(cases=12, slots=2) == Stress(times=7)
+    assert Stress(60.0).shared(cases=0, slots=1).seconds == 60.0
 
 
 @pytest.mark.parametrize(("cores", "counts"), [(1, (2, 1)), (2, (2, 1, 4, 3)), (8, (8, 2, 1, 16, 9))])
