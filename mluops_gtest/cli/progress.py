@@ -1,7 +1,4 @@
-"""The line that shows on a terminal how far a run is: cases, failures so far, time left.
-
-The line that shows a fuzz run: draws, their rate, coverage, failures; in a pipe a plain one now and then.
-"""
+"""The line on a terminal that shows how far a run or a fuzz run is; a fuzz run in a pipe prints one now and then."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,12 +12,12 @@ from mluops_gtest.base.frozen import Value
 from mluops_gtest.base.text import pluralize, strip_to_line
 from mluops_gtest.core.report import CaseFinished, CasesRetracted, CaseStarted, Event, RunFinished, RunStarted
 from mluops_gtest.running.plan import CASE_NS
-from mluops_gtest.search.fuzz import FuzzCaseFinished, FuzzedOperator, FuzzReport
 
 if TYPE_CHECKING:
     from rich.live import Live
 
     from mluops_gtest.cluster.answers import HostTally
+    from mluops_gtest.search.fuzz import FuzzCaseFinished, FuzzedOperator, FuzzReport
 
 
 _GAP = 2
@@ -188,7 +185,7 @@ class FuzzProgress:
 
         return Live(get_renderable=self._line, console=self._console, transient=True)
 
-    def start(self, targets: Sequence[FuzzedOperator], hosts: "Mapping[str, HostTally] | None" = None) -> None:
+    def start(self, targets: "Sequence[FuzzedOperator]", hosts: "Mapping[str, HostTally] | None" = None) -> None:
         """The fuzz run begins, on these hosts if not on this machine alone."""
         self._hosts = self._hosts if hosts is None else hosts
         self._begin = self._last = self._clock()
@@ -201,7 +198,7 @@ class FuzzProgress:
         if self._live is not None:
             self._live.stop()
 
-    def __call__(self, ran: FuzzCaseFinished, report: FuzzReport) -> None:
+    def __call__(self, ran: "FuzzCaseFinished", report: "FuzzReport") -> None:
         self._note, self._report = ran.result.operator, report
         if self._live is None and self._shown and self._clock() - self._last >= _EVERY:
             self._last = self._clock()
@@ -228,7 +225,7 @@ class FuzzProgress:
         return "  ".join(parts)
 
 
-def coverage_share(targets: Sequence[FuzzedOperator]) -> float:
+def coverage_share(targets: "Sequence[FuzzedOperator]") -> float:
     """The share of the pairs of classes that were drawn so far."""
     seen = sum(len(target.coverage.seen) for target in targets)
     return seen / max(1, sum(target.draws.features.total for target in targets))

@@ -326,7 +326,8 @@ def kernel_agrees(subject: Subject) -> Problems:
 
 def kernel_is_independent(subject: Subject) -> Problems:
     """The kernel calls none of the reference's functions: shared code means shared mistakes."""
-    package = subject.operator.reference.__module__.partition(".")[0]
+    # The package of all generators of the root, and the operator's name.
+    package = ".".join(subject.operator.reference.__module__.split(".")[:2])
     used, by_reference = (_reached(f, package) for f in (subject.operator.kernel, subject.operator.reference))
     for function in sorted(used & by_reference, key=source_of):
         yield Problem(
@@ -344,7 +345,9 @@ def _reached(function: Any, package: str) -> set[types.FunctionType]:
         one = waiting.pop()
         if isinstance(one, type | types.ModuleType):
             waiting += [value for value in vars(one).values() if isinstance(value, types.FunctionType)]
-        elif isinstance(one, types.FunctionType) and one.__module__.partition(".")[0] == package and one not in found:
+        elif (
+            isinstance(one, types.FunctionType) and f"{one.__module__}.".startswith(f"{package}.") and one not in found
+        ):
             found.add(one)
             waiting += [one.__globals__[name] for name in _names(one.__code__) if name in one.__globals__]
             waiting += [sys.modules.get(f"{package}.{name}") for name in _imported(one.__code__)]

@@ -31,7 +31,10 @@ NAMES = re.compile("|".join(sorted(names(), key=len, reverse=True)), re.IGNORECA
 
 def shows_a_command(path: Path, line: str) -> bool:
     """A help text of the command line or of the pytest plugin that shows how a command or an option is typed."""
-    of_a_door = PACKAGE / "cli" in path.parents or path == PACKAGE / "pytest_plugin.py"
+    of_a_door = PACKAGE / "cli" in path.parents or path in (
+        PACKAGE / "pytest_plugin.py",
+        PACKAGE / "running" / "options.py",
+    )
     return of_a_door and any(word in line for word in ("mluops-test ", "e.g. --", "@pytest.mark."))
 
 

@@ -52,7 +52,7 @@ def test_only_the_files_of_the_named_operator_are_opened(tmp_path):
     ]
     command = [sys.executable, "-B", "-c", WATCH, str(ROOT), json.dumps(commands)]
     watched = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    own = {f"cases/{NAME}.yaml", f"generators/{NAME}", f"prototxt/{NAME}"}
+    own = {f"cases/{NAME}.yaml", f"generators/{NAME}", f"prototxt/{NAME}", "generators/_shared"}
     found, loaded = json.loads(watched.stdout)
     for words, (code, opened) in found.items():
         assert code == 0, (words, watched.stderr)

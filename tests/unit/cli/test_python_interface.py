@@ -78,7 +78,7 @@ SIGNATURES = {
     "('builtin',), runtime: str | None = None, serve: bool = False, isolate: bool | None = None, jobs: int = 1, "
     "devices: Sequence[int] = (), timeout: float | None = None, memory_limit: int | None = None, fresh_workers: bool = "
     "False, guard_pages: bool = False, cluster: str | None = None, ship: Sequence[str] = (), settings: str | Path"
-    " | None = None) -> HuntReport",
+    " | None = None) -> FuzzReport",
     "minimise": "(case: str, *, backend: str, out: str | Path | None = None, calls: int = 300, roots: Sequence[str] = "
     "('builtin',), runtime: str | None = None, serve: bool = False, isolate: bool | None = None, timeout: float |"
     " None = None, guard_pages: bool = False, bitwise: bool = False, elementwise: bool | None = None, reseed: int"
