@@ -337,7 +337,7 @@ def fuzz(
 
     Without `seconds` and `cases` it takes a minute. What the options mean, they mean for the command.
     """
-    from mluops_gtest.search.fuzz_session import SECONDS, FuzzRequest, run_fuzz
+    from mluops_gtest.search.fuzz import SECONDS, FuzzRequest, run_fuzz
 
     given = {name: value for name, value in locals().items() if name in OPTIONS}
     run = _options(Query(), {**given, "elementwise": True})
@@ -346,7 +346,7 @@ def fuzz(
     session = Session(run.roots)
     if run.cluster is None:
         return run_fuzz(request, session)
-    from mluops_gtest.cluster.fuzzing import fuzz_on_cluster
+    from mluops_gtest.cluster.session import fuzz_on_cluster
 
     return fuzz_on_cluster(request, session, lambda *_: None, lambda *_: None, _warn)
 

@@ -25,8 +25,7 @@ from mluops_gtest.running.caller import open_callers
 from mluops_gtest.running.case_run import CaseRun, Options
 from mluops_gtest.running.options import RunOptions
 from mluops_gtest.search.corpus import Corpus
-from mluops_gtest.search.fuzz import FuzzedOperator, FuzzRun, is_failure, local_scheduler
-from mluops_gtest.search.fuzz_session import FuzzRequest, targets_of
+from mluops_gtest.search.fuzz import FuzzedOperator, FuzzRequest, FuzzRun, is_failure, local_scheduler, targets_of
 
 T = TypeVar("T")
 HEAD: Final = "| operator | draws in all | of which now | failed | pairs of classes | seconds |"

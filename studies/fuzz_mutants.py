@@ -24,7 +24,7 @@ from mluops_gtest.core.operator_parts import MUTANTS, SPACE
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.running.caller import InlineCaller
 from mluops_gtest.running.case_run import CaseRun, Options
-from mluops_gtest.search.audit_subject import Implementation
+from mluops_gtest.search.audit_declarations import Implementation
 from mluops_gtest.search.draws import Draws, FuzzDraw
 from mluops_gtest.search.fuzz import is_failure
 from mluops_gtest.search.mutants import status_mutants

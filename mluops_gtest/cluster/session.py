@@ -1,9 +1,7 @@
-"""Planned cases on the workers of a cluster, told as on one machine.
-
-A cluster made ready for a run: workers looked at, files sent, the backend tried.
-"""
+"""Runs and fuzz runs on a cluster: workers are checked and try the backend, and this process keeps the results."""
 
 import contextlib
+import os
 import time
 import uuid
 from collections import Counter
@@ -14,13 +12,19 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from msgspec.structs import replace
 
-from mluops_gtest.base.errors import BackendError, UsageError
+from mluops_gtest.base.errors import BackendError, ContentError, UsageError
+from mluops_gtest.base.files import BINARY
+from mluops_gtest.casefiles.reader import read_case
+from mluops_gtest.casefiles.schema import Schema
+from mluops_gtest.catalog.operators import Operators
+from mluops_gtest.catalog.selection import Session
 from mluops_gtest.catalog.source import StoredCases
 from mluops_gtest.cluster import worker
 from mluops_gtest.cluster.answers import (
     BackendTrial,
     BadAnswerError,
     Checked,
+    HostTally,
     OutputAudit,
     Unit,
     UnitAnswered,
@@ -29,12 +33,28 @@ from mluops_gtest.cluster.answers import (
 )
 from mluops_gtest.cluster.dispatch import Dispatcher, connected, submit
 from mluops_gtest.core import cause
+from mluops_gtest.core.case import Case
 from mluops_gtest.core.report import Event
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.running.case_run import PlannedCase
 from mluops_gtest.running.options import RunOptions
 from mluops_gtest.running.plan import CASE_NS, RunPlan
 from mluops_gtest.running.session import OpenBackend, Opener, options_of
+from mluops_gtest.search.corpus import Corpus
+from mluops_gtest.search.fuzz import (
+    FuzzCaseFinished,
+    FuzzedOperator,
+    FuzzReport,
+    FuzzRequest,
+    FuzzRun,
+    Job,
+    Keeper,
+    NewCause,
+    StoredFailure,
+    fuzz_options,
+    targets_of,
+)
+from mluops_gtest.search.minimise import Minimised
 from mluops_gtest.version import __version__
 
 if TYPE_CHECKING:
@@ -294,3 +314,103 @@ class _Opening:
         self._ranks[host] += 1
         devices = self._devices or (None,)
         return tuple(devices[(first + slot) % len(devices)] for slot in range(slots))
+
+
+# A batch of draws: few enough that a lost worker takes little with it.
+_DRAWS: Final = 16
+_ELEMENTS: Final = 1 << 16
+# A case that comes as bytes; nothing lies beside it.
+_NOWHERE: Final = Path(os.devnull, f"answer{BINARY}")
+
+
+class FuzzCall(Unit):
+    """A call for a worker: to be judged, or where it was found wrong to be made smaller."""
+
+    job: Job
+    case: Case
+    operators: Operators
+    found: StoredFailure | None = None
+
+    @property
+    def order(self) -> tuple[Case, bool]:
+        return self.case, self.found is not None
+
+    def read_smallest(self, data: bytes) -> Case | None:
+        if self.found is None:
+            return super().read_smallest(data)
+        schema = Schema.of(self.operators.values())
+        try:
+            case = read_case(_NOWHERE, schema, self.operators, memoryview(data), case_id=self.id)
+        except ContentError as error:
+            raise BadAnswerError(f"its answer to {self.id}: {error}") from None
+        if case.operator != self.operator:
+            raise BadAnswerError(f"its answer to {self.id} is a case of {case.operator}")
+        return case
+
+
+def _call_of(answered: UnitAnswered) -> FuzzCall:
+    assert isinstance(answered.unit, FuzzCall), "a fuzz run has no other units"
+    return answered.unit
+
+
+class ClusterFuzzScheduler(DispatcherScheduler):
+    """Runs the jobs of a fuzz run on the workers of a cluster; implements running.run.SchedulerProtocol."""
+
+    def __init__(self, dispatcher: Dispatcher, keeper: Keeper, operators: Operators) -> None:
+        super().__init__(dispatcher)
+        self._keeper, self._operators = keeper, operators
+        # Files of the corpus that hold no case.
+        self._unread: list[FuzzCaseFinished] = []
+
+    def run(self, cases: Iterable[Job]) -> Iterator[FuzzCaseFinished]:
+        """What comes of every job, from whichever worker."""
+        for news in self._dispatcher.run(
+            lambda _workers: in_batches(self._calls(cases), lambda call: call.case.elements, _ELEMENTS, _DRAWS)
+        ):
+            if isinstance(news, UnitAnswered):
+                yield from self._taken(news)
+        yield from self._unread
+
+    def _calls(self, jobs: Iterable[Job]) -> Iterator[FuzzCall]:
+        for job in jobs:
+            case = self._keeper.case_of(job)
+            if isinstance(case, CaseResult):
+                self._unread.append(FuzzCaseFinished(job, case))
+            else:
+                yield FuzzCall(case.id, case.operator, case.tags, job, case, self._operators)
+
+    def _taken(self, news: UnitAnswered) -> Iterator[FuzzCaseFinished]:
+        """The job is done, unless a smaller case shall be found first."""
+        call, result = _call_of(news), news.result
+        if call.found is None:
+            found = self._keeper.found(call.job, call.case, result)
+            if found is not None and found.can_shrink:
+                self._dispatcher.add(replace(call, found=found))
+                return
+            yield FuzzCaseFinished(call.job, result, None if found is None else found.as_drawn)
+            return
+        # Without an answer workers were lost over it: the failure stays as it was drawn.
+        finding: NewCause | None = call.found.as_drawn
+        if news.smallest is not None:
+            sizes = (call.case.elements, news.smallest.elements)
+            finding = self._keeper.smallest(call.found, Minimised(news.smallest, result, 0, {}, sizes))
+        yield FuzzCaseFinished(call.job, call.found.result, finding)
+
+
+def fuzz_on_cluster(
+    request: FuzzRequest,
+    session: Session,
+    begin: Callable[[Sequence[FuzzedOperator], Mapping[str, HostTally]], None],
+    tell: Callable[[FuzzCaseFinished, FuzzReport], None],
+    complain: Callable[[str], None],
+) -> FuzzReport:
+    """As api.fuzzing.hunt; `begin` also hears of the hosts, `complain` of workers that cannot be used."""
+    corpus = Corpus(request.corpus, session.catalogue.operators)
+    targets = targets_of(request, session, corpus)
+    operators = session.catalogue.operators
+    audit = partial(OutputAudit, lambda one: _call_of(one).case, operators, fuzz_options(request.run))
+    names = [target.operator.name for target in targets]
+    with open_cluster(request.run, names, {}, complain, audit, is_hunt=True) as (dispatcher, _):
+        begin(targets, dispatcher.hosts)
+        scheduler = ClusterFuzzScheduler(dispatcher, Keeper(corpus), operators)
+        return FuzzRun(targets, scheduler, corpus, tell).run(request.cases, request.seconds)

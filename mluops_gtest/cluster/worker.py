@@ -38,7 +38,7 @@ from mluops_gtest.core.case import Case
 from mluops_gtest.results.saved_outputs import CaseOutputs
 from mluops_gtest.running.options import RunOptions
 from mluops_gtest.running.session import CaseRunner
-from mluops_gtest.search.fuzz_session import FuzzRunner
+from mluops_gtest.search.fuzz import FuzzRunner
 from mluops_gtest.version import __version__
 
 # Written last into the folder of a parcel.

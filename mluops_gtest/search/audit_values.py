@@ -23,13 +23,9 @@ from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.core.tensor import Tensor
 from mluops_gtest.judging.elementwise import can_be_bounded
-from mluops_gtest.search import (
-    audit_declarations as declared_rules,
-)
-from mluops_gtest.search import (
-    audit_subject as shapes,
-)
-from mluops_gtest.search.audit_subject import Finding, Problem, Problems, Subject, cached_bounds, judged
+from mluops_gtest.search import audit_declarations as declared_rules
+from mluops_gtest.search import audit_declarations as shapes
+from mluops_gtest.search.audit_declarations import Finding, Problem, Problems, Subject, cached_bounds, judged
 from mluops_gtest.search.mutants import MutantTrial, likely_first
 
 _SIZE_REMEDY: Final = "Let the recipe draw data in which the first and the last index decide something."

@@ -20,7 +20,7 @@ from mluops_gtest.core.call import DEFAULT_ARCH, OLDEST_ARCH, Params, Space
 from mluops_gtest.core.case import Case, Change
 from mluops_gtest.core.operator import Operator, OutputSpec, ParamField, TensorSpec
 from mluops_gtest.core.tensor import LARGE_ELEMENTS, Layout, Tensor, contiguous
-from mluops_gtest.search.audit_subject import Axis, ShapeError, parse_shape
+from mluops_gtest.search.audit_declarations import Axis, ShapeError, parse_shape
 
 # The call with the fault; None where it cannot have it.
 Apply = Callable[[Case, Random], Case | None]

@@ -27,7 +27,7 @@ from mluops_gtest.core.case import Case
 from mluops_gtest.core.operator import Check, Mutant, Operator, source_of
 from mluops_gtest.core.operator_parts import MUTANTS, VARIANTS
 from mluops_gtest.core.outcome import Outcome
-from mluops_gtest.search.audit_subject import Subject, judged
+from mluops_gtest.search.audit_declarations import Subject, judged
 from mluops_gtest.search.symbolic_call import never_written
 
 # What authors take for each other.

@@ -17,7 +17,7 @@ from mluops_gtest.catalog.operators import load_operator, load_operators
 from mluops_gtest.core.case import Case
 from mluops_gtest.core.operator_parts import MUTANTS
 from mluops_gtest.core.outcome import Outcome
-from mluops_gtest.search.audit_subject import judged
+from mluops_gtest.search.audit_declarations import judged
 from tests.support.examples import examples
 
 ROOT = Path(__file__).parents[2]

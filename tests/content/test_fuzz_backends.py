@@ -8,9 +8,9 @@ from mluops_gtest.core.case import Query
 from mluops_gtest.running.caller import InlineCaller
 from mluops_gtest.running.case_run import CaseRun, Options
 from mluops_gtest.running.options import RunOptions
-from mluops_gtest.search.audit_subject import Implementation
+from mluops_gtest.search.audit_declarations import Implementation
 from mluops_gtest.search.corpus import Corpus
-from mluops_gtest.search.fuzz_session import FuzzRequest, targets_of
+from mluops_gtest.search.fuzz import FuzzRequest, targets_of
 from studies.fuzz_backends import EveryBackend, hunted, kept_for_one
 
 NAME = "masked_col2im_forward"

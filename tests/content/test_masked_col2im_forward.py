@@ -21,7 +21,7 @@ from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.tensor import contiguous
 from mluops_gtest.running.caller import InlineCaller
 from mluops_gtest.running.case_run import CaseRun, Options
-from mluops_gtest.search.audit_subject import Implementation
+from mluops_gtest.search.audit_declarations import Implementation
 from tests.conftest import ROOT
 from tests.support.examples import examples
 from tests.support.kernel_answers import answering_checks, reachable

@@ -8,7 +8,7 @@ import pytest
 from mluops_gtest.catalog.make import make_case
 from mluops_gtest.core.call import Status
 from mluops_gtest.core.outcome import Outcome
-from mluops_gtest.search.audit_subject import judged
+from mluops_gtest.search.audit_declarations import judged
 
 # What an index or a count passes through: half has no odd numbers above 2048, the others wrap at 2^15 and 2^16.
 NARROW = (np.float16, np.int16, np.uint16)

@@ -10,7 +10,7 @@ from mluops_gtest.core.operator_parts import SPACE
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.running.caller import InlineCaller
 from mluops_gtest.running.case_run import CaseRun, Options
-from mluops_gtest.search.audit_subject import Implementation
+from mluops_gtest.search.audit_declarations import Implementation
 from mluops_gtest.search.draws import Draws
 from mluops_gtest.search.mutants import can_be_written
 from mluops_gtest.search.symbolic_call import never_written

@@ -22,7 +22,7 @@ from mluops_gtest.judging import explaining
 from mluops_gtest.judging.groups import cause_groups
 from mluops_gtest.running.caller import InlineCaller
 from mluops_gtest.running.case_run import CaseRun
-from mluops_gtest.search.audit_subject import Implementation
+from mluops_gtest.search.audit_declarations import Implementation
 from tests.support.planted_run import PlantedRuns
 from tests.support.predicted_by_law import breaches
 

@@ -14,7 +14,7 @@ from mluops_gtest.catalog.make import make_case
 from mluops_gtest.core.case import CaseDraft, Reseed
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.tensor import contiguous
-from mluops_gtest.search.audit_subject import judged
+from mluops_gtest.search.audit_declarations import judged
 
 # Significant bits, and the exponent of the smallest normal number.
 FORMATS = {"<f4": (24, -126), "<f2": (11, -14)}

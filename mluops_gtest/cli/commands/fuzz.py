@@ -95,7 +95,7 @@ def command(ctx: click.Context, /, corpus: Path, quiet: bool, **options: Any) ->
     from mluops_gtest.cli.progress import FuzzProgress
     from mluops_gtest.cli.terminal import print_page, stderr, stdout
     from mluops_gtest.running.session import refuse
-    from mluops_gtest.search.fuzz_session import SECONDS, FuzzRequest, fuzz_exit_code, run_fuzz
+    from mluops_gtest.search.fuzz import SECONDS, FuzzRequest, fuzz_exit_code, run_fuzz
 
     drawn = {name: options.pop(name) for name in ("operators", "seconds", "cases", "seed")}
     if drawn["seconds"] is None and drawn["cases"] is None:
@@ -109,7 +109,7 @@ def command(ctx: click.Context, /, corpus: Path, quiet: bool, **options: Any) ->
         if run.cluster is None:
             report = run_fuzz(request, session, progress.start, progress)
         else:
-            from mluops_gtest.cluster.fuzzing import fuzz_on_cluster
+            from mluops_gtest.cluster.session import fuzz_on_cluster
 
             report = fuzz_on_cluster(request, session, progress.start, progress, echo_error)
     print_page(stdout(), _page(report, run.repro_options(), corpus))

@@ -24,7 +24,7 @@ from mluops_gtest.cluster.answers import (
     line_of,
     read_results,
 )
-from mluops_gtest.cluster.fuzzing import FuzzCall
+from mluops_gtest.cluster.session import FuzzCall
 from mluops_gtest.core.call import Status
 from mluops_gtest.core.operator_parts import SPACE
 from mluops_gtest.core.outcome import Outcome

@@ -25,7 +25,7 @@ from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import CaseResult, Reading
 from mluops_gtest.running.caller import InlineCaller
 from mluops_gtest.running.case_run import CaseRun, Options
-from mluops_gtest.search.audit_subject import Implementation
+from mluops_gtest.search.audit_declarations import Implementation
 
 NAME = "voxel_pooling_forward"
 PASSED = CaseResult("op/a", "op", (), Outcome.PASSED, Status.SUCCESS, Status.SUCCESS, compared=True)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from mluops_gtest.catalog.selection import Session
 from mluops_gtest.cluster.answers import UnitAnswered
-from mluops_gtest.cluster.fuzzing import ClusterFuzzScheduler
+from mluops_gtest.cluster.session import ClusterFuzzScheduler
 from mluops_gtest.core.call import Status
 from mluops_gtest.core.case import Query
 from mluops_gtest.core.cause import RunLost, WorkerLost
@@ -13,10 +13,9 @@ from mluops_gtest.core.report import CaseStarted
 from mluops_gtest.running.caller import InlineCaller
 from mluops_gtest.running.case_run import CaseRun, Options
 from mluops_gtest.running.options import RunOptions
-from mluops_gtest.search.audit_subject import Implementation
+from mluops_gtest.search.audit_declarations import Implementation
 from mluops_gtest.search.corpus import Corpus
-from mluops_gtest.search.fuzz import FuzzRun, Job, Keeper
-from mluops_gtest.search.fuzz_session import FuzzRequest, targets_of
+from mluops_gtest.search.fuzz import FuzzRequest, FuzzRun, Job, Keeper, targets_of
 from mluops_gtest.search.minimise import minimised
 
 NAME = "masked_col2im_forward"

@@ -4,7 +4,7 @@ from mluops_gtest.core.call import Status
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.running.caller import InlineCaller
 from mluops_gtest.running.case_run import CaseRun, Options
-from mluops_gtest.search.audit_subject import Implementation, judged
+from mluops_gtest.search.audit_declarations import Implementation, judged
 from tests.unit.running.small_operator import DOUBLES, doubling
 
 

@@ -6,7 +6,7 @@ import pytest
 from mluops_gtest.authoring import DType, Layout, OutputSpec, TensorSpec, exact
 from mluops_gtest.core.case import Case
 from mluops_gtest.core.tensor import Tensor, TensorDesc
-from mluops_gtest.search.audit_subject import ShapeError, case_symbols, parse_shape
+from mluops_gtest.search.audit_declarations import ShapeError, case_symbols, parse_shape
 
 
 class Operator:

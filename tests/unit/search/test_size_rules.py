@@ -9,7 +9,7 @@ from mluops_gtest.authoring import SizedAxis, Status
 from mluops_gtest.catalog.make import make_case
 from mluops_gtest.catalog.root import Root
 from mluops_gtest.catalog.selection import Catalogue
-from mluops_gtest.search.audit_subject import Subject
+from mluops_gtest.search.audit_declarations import Subject
 from mluops_gtest.search.audit_values import sizes_live
 from tests.support.toy_root import write_toy_root
 
