@@ -1,4 +1,4 @@
-"""An operator under audit, its shapes in symbols, and the rules on what is declared: families, checks in their order."""
+"""An operator under audit, its shapes in symbols, and the rules on what is declared: families, checks in order."""
 
 import re
 from collections import defaultdict
