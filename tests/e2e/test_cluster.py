@@ -381,7 +381,8 @@ def test_a_scheduler_that_is_lost_ends_the_run_and_it_can_be_resumed(run, cli, a
         result = run(*REFUSED, f"{kernels}:orphan", "--cluster", other, "--ship", kernels)
     assert (tmp_path / "orphan").exists()
     assert result.code == int(ExitCode.INTERRUPTED), result.out + result.err
-    assert result.report["summary"].keys() == {"passed", "not_run"}
+    # Whether any answer is here before the scheduler is gone is a matter of chance.
+    assert {"not_run"} <= result.report["summary"].keys() <= {"passed", "not_run"}
     again = cli("run", "--resume", result.folder, "--cluster", address)
     assert again.code == 0, again.out + again.err
     assert f"{len(result.results)} passed" in again.out
