@@ -6,6 +6,7 @@ What a call comes to is a Reply: a status, or the reason why it has no status.
 import contextlib
 import time
 import traceback
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from enum import Enum
@@ -234,7 +235,7 @@ class CallInterruptedError(Exception):
 Request = Literal["begin", "run", "run empty"]
 
 
-class Caller:
+class Caller(ABC):
     """Runs calls of one backend on buffers that lie in its arenas; what it says here holds for this very process."""
 
     name: str
@@ -252,13 +253,13 @@ class Caller:
     # The worker ran calls of which something may be left for the next; one of them changed state that was named.
     has_run = was_changed = False
 
+    @abstractmethod
     def request(self, what: Request, call: OpCall, timeout: float | None) -> Reply:
         """What the call came to; never raises for what the backend does."""
-        raise NotImplementedError
 
+    @abstractmethod
     def supports(self, operator: str) -> bool:
         """The backend offers that operator."""
-        raise NotImplementedError
 
     def exclusive_access(self, *, alone: bool = False, fresh: bool = False) -> AbstractContextManager[None]:  # noqa: ARG002
         """All calls of one case; `alone`: while it lasts no other case runs; `fresh`: they begin in a new worker."""
@@ -272,14 +273,14 @@ class Caller:
         """Give what the last call left at work time to end; in words, what goes on; `give_up`: no case meets it."""
         return ()
 
-    def mark_memory(self) -> None:
+    def mark_memory(self) -> None:  # noqa: B027 - only workers grow
         """Let growth count from here."""
 
     def with_threads(self, threads: int) -> "Caller":
         """The same backend with libraries that are told to use so many threads; it ends with this caller."""
-        raise NotImplementedError
+        raise TypeError(f"{self.name} runs in this process: only workers are told how many threads to use")
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - not every backend holds something
         """Let the backend give back what it holds."""
 
 
