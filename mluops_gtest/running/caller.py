@@ -273,14 +273,14 @@ class Caller(ABC):
         """Give what the last call left at work time to end; in words, what goes on; `give_up`: no case meets it."""
         return ()
 
-    def mark_memory(self) -> None:  # noqa: B027 - only workers grow
+    def mark_memory(self) -> None:  # noqa: B027  (only workers grow)
         """Let growth count from here."""
 
     def with_threads(self, threads: int) -> "Caller":
         """The same backend with libraries that are told to use so many threads; it ends with this caller."""
-        raise TypeError(f"{self.name} runs in this process: only workers are told how many threads to use")
+        raise TypeError(f"{self.name} runs in this process: only workers are told to use {threads} threads")
 
-    def close(self) -> None:  # noqa: B027 - not every backend holds something
+    def close(self) -> None:  # noqa: B027  (not every backend holds something)
         """Let the backend give back what it holds."""
 
 
