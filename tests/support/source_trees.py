@@ -17,6 +17,11 @@ def generators() -> dict[Path, ast.Module]:
     return _trees("generators")
 
 
+def sources_of_tests() -> dict[Path, ast.Module]:
+    """Those of the tests, with what supports them."""
+    return _trees("tests")
+
+
 @cache
 def _trees(folder: str) -> dict[Path, ast.Module]:
     return {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted((ROOT / folder).rglob("*.py"))}

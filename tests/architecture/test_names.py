@@ -1,0 +1,117 @@
+"""Functions, classes and modules are named for what they do or are: no bare participles, no pictures.
+
+A name is split at underscores and capitals. It breaks the rule
+
+- if one of its words, or a phrase of its words, is a picture (`hunt`, `second_look`);
+- if it is a participle of the list, or begins or ends with one: `_told`, `kept_files`, `HeldResult`.
+
+A participle at the end may complete a clause: `is_kept`, `CrashesWhileAsked`. Test functions and test classes are
+sentences and may use any word. Names that users, result files or rules depend on stay, each with its reason.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.source_trees import ROOT, modules, sources_of_tests
+
+PARTICIPLES = {
+    "told", "kept", "made", "asked", "found", "given", "taken", "wanted", "held", "shown", "named", "drawn",
+}  # fmt: skip
+PICTURES = {
+    "hunt", "hunts", "lane", "lanes", "house", "room", "rooms", "second_look", "worn", "turn", "turns",
+    "misfit", "misfits", "in_the_call", "around_the_call",
+}  # fmt: skip
+CLAUSE = {"is", "are", "was", "were", "be", "been", "has", "as", "when", "while", "if", "where", "not"}
+# The name with its class, and why it stays.
+PUBLIC = {
+    "DType.named": "reachable from mluops_gtest.authoring",
+    "Layout.named": "reachable from mluops_gtest.authoring",
+    "Outcome.named": "reachable from mluops_gtest",
+    "Stream.lanes": "reachable from mluops_gtest.authoring: the 32-bit lanes of a counter-based generator",
+    "Drawn": "mluops_gtest.authoring.space, which generators import",
+    "first_length_kept": "mluops_gtest.authoring.mistakes, and the name of a mutant",
+    "first_param_kept": "mluops_gtest.authoring.mistakes, and the name of a mutant",
+    "KeptPreset": "the tag of an explanation in result files",
+    "TakenFrom": "the tag of an explanation in result files",
+    "TakenFromFlat": "the tag of an explanation in result files",
+    "checks_asked": "the id of a rule of the audit",
+}
+
+
+def words_of(name: str) -> list[str]:
+    return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name)]
+
+
+def offending_word(name: str) -> str | None:
+    """The picture or the participle that a name must not have."""
+    words = words_of(name)
+    phrase = f"_{'_'.join(words)}_"
+    for picture in sorted(PICTURES):
+        if f"_{picture}_" in phrase:
+            return picture
+    if words and words[0] in PARTICIPLES:
+        return words[0]
+    if len(words) > 1 and words[-1] in PARTICIPLES and words[-2] not in CLAUSE:
+        return words[-1]
+    return None
+
+
+def definitions(tree: ast.AST, inside: str = "") -> Iterator[tuple[int, str, str]]:
+    """Line, qualified name and name of every function and class but for test functions and test classes."""
+    for node in ast.iter_child_nodes(tree):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield from definitions(node, inside)
+            continue
+        if not node.name.startswith(("test_", "Test")):
+            yield node.lineno, f"{inside}{node.name}", node.name
+        yield from definitions(node, f"{inside}{node.name}." if isinstance(node, ast.ClassDef) else "")
+
+
+def offences(path: Path, tree: ast.Module) -> Iterator[str]:
+    """File, line, name and word of each name that breaks the rule, the module's own included."""
+    name = path.parent.name if path.stem == "__init__" else path.stem.removeprefix("test_")
+    for line, qualified, short in [(1, name, name), *definitions(tree)]:
+        word = offending_word(short)
+        if word is not None and qualified not in PUBLIC:
+            yield f"{path.relative_to(ROOT).as_posix()}:{line} {qualified}: {word}"
+
+
+@pytest.mark.slow
+def test_no_name_is_a_bare_participle_or_a_picture() -> None:
+    wrong = [line for path, tree in (modules() | sources_of_tests()).items() for line in offences(path, tree)]
+    assert not wrong, "\n" + "\n".join(wrong)
+
+
+@pytest.mark.slow
+def test_every_exception_is_needed() -> None:
+    known = {qualified for tree in modules().values() for _, qualified, _ in definitions(tree)}
+    assert {name for name in PUBLIC if name not in known or offending_word(name.rpartition(".")[2]) is None} == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [
+        ("_told", "told"),
+        ("kept_files", "kept"),
+        ("HeldResult", "held"),
+        ("files_kept", "kept"),
+        ("Hunt", "hunt"),
+        ("SecondLook", "second_look"),
+        ("cause_in_the_call", "in_the_call"),
+        ("__made__", "made"),
+        ("is_kept", None),
+        ("CrashesWhileAsked", None),
+        ("returns_none", None),
+        ("keep_files", None),
+        ("explanation_room", "room"),
+        ("broom", None),
+        ("HTMLPage", None),
+        ("_", None),
+    ],
+)
+def test_the_rule_tells_right_from_wrong(name: str, word: str | None) -> None:
+    assert offending_word(name) == word
