@@ -128,7 +128,7 @@ class Api:
         if missing:
             raise BackendError(
                 f"The library {library.name} does not export {', '.join(missing)}. Every operator needs these; "
-                "docs/reference/c-backend.md lists what a library must offer."
+                "docs/reference/backends.md lists what a library must offer."
             )
         self.library = library
         self._functions: dict[str, Function] = {}
