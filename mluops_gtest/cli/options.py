@@ -11,6 +11,7 @@ from click.shell_completion import CompletionItem
 
 from mluops_gtest.catalog.root import BUILTIN
 from mluops_gtest.core.case import LARGEST_RESEED, NAMED_TAGS, TAGS, Query
+from mluops_gtest.core.report import REPORT_KINDS
 from mluops_gtest.running.options import OPTIONS, RunOptions
 from mluops_gtest.running.settings import parse_labels
 
@@ -220,12 +221,7 @@ def run_options(first: str, last: str) -> Callable[[F], F]:
     return together(*(run_option(name) if name != "reports" else report_options for name in chosen))
 
 
-_REPORTS = {
-    "html": ("one page for the browser", "report.html"),
-    "markdown": ("the test report that goes with a change", "report.md"),
-    "junit": ("results for a CI system", "junit.xml"),
-    "ctrf": ("results in the Common Test Report Format", "ctrf.json"),
-}
+_REPORTS = {form: kind for form, kind in REPORT_KINDS.items() if kind.file}
 report_options = together(
     *(
         click.option(
@@ -234,7 +230,7 @@ report_options = together(
             metavar="FILE",
             help=f"Also write {what}, as `report` does, e.g. --{form} {file}.",
         )
-        for form, (what, file) in _REPORTS.items()
+        for form, (_, what, file) in _REPORTS.items()
     )
 )
 root_option = run_option("roots")

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, TypeVar, overload
 
 from msgspec import field
 from msgspec.structs import replace
@@ -21,7 +21,28 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# Those that `run` has an option for.
 ReportFormat = Literal["html", "markdown", "junit", "ctrf"]
+
+
+class ReportKind(NamedTuple):
+    """A format of reports: what writes it, and for the option of `run` what it is and the name of a file."""
+
+    # module:function in results/reports, which gets report, transitions, language and past, and returns text in pieces.
+    renderer: str
+    what: str = ""
+    file: str = ""
+
+
+# Everything that `report --format` takes, in the order of its help page.
+REPORT_KINDS: Final = {
+    "html": ReportKind("files:html_pieces", "one page for the browser", "report.html"),
+    "markdown": ReportKind("files:markdown_pieces", "the test report that goes with a change", "report.md"),
+    "text": ReportKind("files:text_pieces"),
+    "junit": ReportKind("files:render_junit", "results for a CI system", "junit.xml"),
+    "ctrf": ReportKind("files:render_ctrf", "results in the Common Test Report Format", "ctrf.json"),
+    "json": ReportKind("files:json_pieces"),
+}
 
 
 class Group(Value, Generic[T]):

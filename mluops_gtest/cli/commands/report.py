@@ -7,6 +7,7 @@ import click
 from mluops_gtest.base.errors import UsageError
 from mluops_gtest.base.gc_tuning import no_garbage_collection
 from mluops_gtest.cli.options import format_option, lang_option
+from mluops_gtest.core.report import REPORT_KINDS
 
 _EPILOG = """\b
 Examples:
@@ -22,7 +23,7 @@ Examples:
 
 @click.command("report", epilog=_EPILOG)
 @click.argument("results", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True))
-@format_option("html", "markdown", "text", "junit", "ctrf", "json", words="What to write, e.g. --format markdown.")
+@format_option(*REPORT_KINDS, words="What to write, e.g. --format markdown.")
 @lang_option("Language of html and markdown, e.g. --lang zh.")
 @click.option(
     "--against",

@@ -11,6 +11,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from importlib import import_module
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,7 +25,7 @@ from mluops_gtest.base.files import replace_file
 from mluops_gtest.base.text import BRANCH, COMMIT, strip_controls, strip_values
 from mluops_gtest.base.typed_files import Source
 from mluops_gtest.core.outcome import Outcome
-from mluops_gtest.core.report import RunReport, TalliedResults
+from mluops_gtest.core.report import REPORT_KINDS, RunReport, TalliedResults
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.results.folder import CAUSES, REPORT, RESULTS, RUN
 from mluops_gtest.results.records import head_to_json, report_from_json, report_to_json, result_to_json
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
     from mluops_gtest.core.report import ReportFormat
     from mluops_gtest.results.history import CaseTrend
 
-
+    _Past = tuple[CaseTrend, ...] | None
+_Transitions = Mapping[str, str] | None
 # What the page and the table have room for.
 _MAX_RUNS = 40
 
@@ -43,27 +45,42 @@ def render(
     report: RunReport,
     form: str,
     lang: str = "en",
-    transitions: Mapping[str, str] | None = None,
-    past: "tuple[CaseTrend, ...] | None" = None,
+    transitions: _Transitions = None,
+    past: "_Past" = None,
 ) -> Iterable[str]:
     """The text of the report in pieces, so that a long one need never be there as a whole."""
+    module, _, function = REPORT_KINDS.get(form, REPORT_KINDS["json"]).renderer.partition(":")
+    renderer = getattr(import_module(f"mluops_gtest.results.reports.{module}"), function)
+    pieces: Iterable[str] = renderer(report, transitions, lang, past)
+    return pieces
+
+
+def html_pieces(report: RunReport, transitions: _Transitions, lang: str, past: "_Past") -> list[str]:
+    """The page for the browser."""
+    from mluops_gtest.results.reports.html import render_html
+
+    history = None if past is None else {trend.case: trend.story for trend in past}
     device = report.environment.get("device")
-    if form == "html":
-        from mluops_gtest.results.reports.html import render_html
+    return [render_html(report, lang=lang, transitions=transitions, history=history, device=device)]
 
-        history = None if past is None else {trend.case: trend.story for trend in past}
-        return [render_html(report, lang=lang, transitions=transitions, history=history, device=device)]
-    if form == "markdown":
-        from mluops_gtest.results.reports.markdown import render_markdown
 
-        return [render_markdown(report, lang=lang, transitions=transitions, history=past, device=device)]
-    if form == "text":
-        from mluops_gtest.results.reports.terminal import render_text
+def markdown_pieces(report: RunReport, transitions: _Transitions, lang: str, past: "_Past") -> list[str]:
+    """The test report that goes with a change."""
+    from mluops_gtest.results.reports.markdown import render_markdown
 
-        return [render_text(report)]
-    if form in ("junit", "ctrf"):
-        return (render_junit if form == "junit" else render_ctrf)(report, transitions or {})
-    # report.json with a summary made anew, and what was asked for beside it.
+    device = report.environment.get("device")
+    return [render_markdown(report, lang=lang, transitions=transitions, history=past, device=device)]
+
+
+def text_pieces(report: RunReport, *_: object) -> list[str]:
+    """The summary as a terminal shows it."""
+    from mluops_gtest.results.reports.terminal import render_text
+
+    return [render_text(report)]
+
+
+def json_pieces(report: RunReport, transitions: _Transitions, _lang: str, past: "_Past") -> Iterator[str]:
+    """report.json with a summary made anew, and what was asked for beside it."""
     document = head_to_json(report) | {"results": []}
     if transitions is not None:
         document["transitions"] = dict(transitions)
@@ -164,7 +181,7 @@ SPEC_VERSION = "0.0.0"
 _EXTRA = ("readings", "worst", "status", "expected_status", "fingerprint", "seconds", "repro", "perf")
 
 
-def render_ctrf(report: RunReport, transitions: Mapping[str, str]) -> Iterator[str]:
+def render_ctrf(report: RunReport, transitions: _Transitions, *_: object) -> Iterator[str]:
     """The CTRF document in pieces; `transitions` (case → word) go into `extra` of each test."""
     start = round(datetime.fromisoformat(report.started).timestamp() * 1000)
     outcomes = {Outcome.named(word): count for word, count in report.summary.items()}
@@ -203,7 +220,7 @@ def render_ctrf(report: RunReport, transitions: Mapping[str, str]) -> Iterator[s
             },
         },
     }
-    tests = (_ctrf_test(result, transitions.get(result.case, "")) for result in report.results)
+    tests = (_ctrf_test(result, (transitions or {}).get(result.case, "")) for result in report.results)
     return stream_json_list(document, ("results", "tests"), tests, is_plain=True)
 
 
@@ -267,7 +284,7 @@ class _TestcaseKey(NamedTuple):
     seconds: float
 
 
-def render_junit(report: RunReport, transitions: Mapping[str, str]) -> Iterator[str]:
+def render_junit(report: RunReport, transitions: _Transitions, *_: object) -> Iterator[str]:
     """The XML document in pieces, one testcase at a time; `transitions` (case → word) go into the properties."""
     keys = [
         _TestcaseKey(r.operator, r.case, place, _junit_element(r.outcome), r.seconds)
@@ -290,7 +307,7 @@ def render_junit(report: RunReport, transitions: Mapping[str, str]) -> Iterator[
         yield _render_inside_suite(_add_properties(suite, facts))
         for key in members:
             result = report.results[key.place]
-            yield _render_inside_suite(_testcase(result, transitions.get(result.case, "")))
+            yield _render_inside_suite(_testcase(result, (transitions or {}).get(result.case, "")))
         yield "\n  </testsuite>"
     yield "\n</testsuites>\n" if keys else "\n"
 
