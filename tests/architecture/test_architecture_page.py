@@ -2,6 +2,9 @@
 
 import ast
 import re
+import shutil
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 
@@ -68,3 +71,69 @@ def test_a_recipe_names_one_file_and_shows_code(recipe):
     title, text = re.search(rf"^### Add {recipe}(.*?)\n(.*?)(?=^##)", PAGE, re.MULTILINE | re.DOTALL).groups()
     assert (PACKAGE / re.fullmatch(r".*: `([\w/]+\.py)`", title)[1]).is_file()
     assert "```python" in text
+
+
+# The place of each excerpt of the recipes, in their order: the file, and the line that it is put before; none: the end.
+PLACES = [
+    ("running/options.py", "    failed: str | None = option("),
+    ("core/cause/verdict.py", ""),
+    ("core/report.py", '    "json": ReportKind('),
+    ("results/reports/csv_file.py", ""),
+    ("backends/registry.py", '    "torch": "torch[:DEVICE]'),
+    ("backends/registry.py", '        case "exec":'),
+    ("judging/criteria.py", "    parts = elements.parts"),
+]
+# What the recipes say in words, and a backend and imports that the reader has.
+REST = [
+    ("judging/criteria.py", "    CriterionKind.DIFF_KL,\n", "    CriterionKind.DIFF_KL,\n    CriterionKind.DIFF5,\n"),
+    ("core/tensor.py", '"diff_kl", 11)\n', '"diff_kl", 11)\n    DIFF5 = ("diff5", 12)\n'),
+    ("core/report.py", '"junit", "ctrf"]', '"junit", "ctrf", "csv"]'),
+]
+NEW_FILES = {
+    "results/reports/csv_file.py": "from __future__ import annotations\n\n\n",
+    "backends/remote.py": "class RemoteBackend:\n    def __init__(self, address):\n        self.name = address\n",
+}
+TRIAL = """
+import sys
+import numpy
+import mluops_gtest
+from mluops_gtest.backends.registry import BackendDependencies, load_backend
+from mluops_gtest.cli.main import run_main
+from mluops_gtest.core import cause
+assert mluops_gtest.__file__.startswith(sys.argv[1])
+assert cause.WrongSign("y", 3).format() == "3 elements of y have the wrong sign"
+assert mluops_gtest.compare(numpy.float32([1, 2.5]), numpy.float32([1, 2]), {"diff5": 0.25})
+assert not mluops_gtest.compare(numpy.float32([1, 2.5]), numpy.float32([1, 2]), {"diff5": 0.24})
+assert load_backend("remote:node1", BackendDependencies(None, None)).name == "node1"
+run = ["run", "--op", "ball_query", "--tag", "smoke", "--root", sys.argv[2], "--out", "results"]
+assert run_main([*run, "--most", "7", "--csv", "cases.csv"]) == 0
+assert run_main(["report", "results", "--format", "csv", "-o", "again.csv"]) == 0
+"""
+
+
+@pytest.mark.slow
+def test_the_recipes_work(tmp_path):
+    package = tmp_path / "mluops_gtest"
+    shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
+    for file, text in NEW_FILES.items():
+        (package / file).write_text(text, encoding="utf-8")
+    recipes = PAGE[PAGE.index("## Where to change what") : PAGE.index("## The packages")]
+    excerpts = re.findall(r"```python\n(.*?)```", recipes, re.DOTALL)
+    changes = [(file, line, excerpt + line) for (file, line), excerpt in zip(PLACES, excerpts, strict=True)]
+    for file, before, after in [*changes, *REST]:
+        text = (package / file).read_text(encoding="utf-8")
+        assert before in text, (file, before)
+        changed = text.replace(before, after, 1) if before else f"{text}\n\n{after}"
+        (package / file).write_text(changed, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-c", TRIAL, str(tmp_path), str(ROOT)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert '"most":7' in (tmp_path / "results" / "run.json").read_text(encoding="utf-8").replace(" ", "")
+    written = (tmp_path / "cases.csv").read_text(encoding="utf-8")
+    assert ",passed\n" in written
+    assert (tmp_path / "again.csv").read_text(encoding="utf-8") == written
