@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from benchmarks.processes import Taken, commands
+from benchmarks.processes import ProcessUsage, commands
 from benchmarks.rows import Goal, Rounds, Row, interleaved
 from mluops_gtest.authoring import Draw
 from mluops_gtest.catalog.selection import Session
@@ -68,11 +68,11 @@ def rows() -> list[Row]:
 
 
 @contextmanager
-def warm_runs(cases: tuple[str, ...]) -> Iterator[Callable[[str, str], Taken]]:
+def warm_runs(cases: tuple[str, ...]) -> Iterator[Callable[[str, str], ProcessUsage]]:
     """Runs the cases with so many workers, whose libraries use so many threads; a first run has filled the cache."""
     with commands() as python:
 
-        def run(workers: str, threads: str) -> Taken:
+        def run(workers: str, threads: str) -> ProcessUsage:
             words = ("run", *cases, "-q", "--isolate", "-j", workers, "--out", "results", "--overwrite")
             return python.threaded(threads).ours(*words)
 

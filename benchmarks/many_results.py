@@ -18,7 +18,7 @@ from functools import cache
 from itertools import count, islice
 from pathlib import Path
 
-from benchmarks.processes import IMPORTS, Commands, Taken, commands
+from benchmarks.processes import IMPORTS, Commands, ProcessUsage, commands
 from benchmarks.rows import Goal, Rounds, Row
 from mluops_gtest.cli.main import run_main
 from mluops_gtest.core.report import RunReport
@@ -154,17 +154,19 @@ def places(number: int) -> dict[str, str]:
     return {word: str(path) for word, path in named.items()}
 
 
-def taken(python: Commands, name: str, number: int) -> Taken:
+def measure_command(python: Commands, name: str, number: int) -> ProcessUsage:
     known = places(number)
     Path(known["NEW"]).unlink(missing_ok=True)
     # What failed has failed: gate and merge say so with 1.
     return python.ours(*(known.get(word, word) for word in COMMANDS[name]), right=(0, 1))
 
 
-_KEPT: defaultdict[tuple[str, str], list[tuple[Taken, Taken]]] = defaultdict(list)
+_KEPT: defaultdict[tuple[str, str], list[tuple[ProcessUsage, ProcessUsage]]] = defaultdict(list)
 
 
-def both(what: str, name: str, take: Callable[[], tuple[Taken, Taken]]) -> Iterator[tuple[Taken, Taken]]:
+def both(
+    what: str, name: str, take: Callable[[], tuple[ProcessUsage, ProcessUsage]]
+) -> Iterator[tuple[ProcessUsage, ProcessUsage]]:
     """Rounds of two commands; those that another row has taken of the same command are not taken again."""
     kept = _KEPT[what, name]
     for number in count():
@@ -175,7 +177,7 @@ def both(what: str, name: str, take: Callable[[], tuple[Taken, Taken]]) -> Itera
 
 def against_imports(name: str, cpu: bool) -> Rounds:
     with commands() as python:
-        rounds = both(PEER, name, lambda: (taken(python, name, MANY), python.take(*IMPORTS)))
+        rounds = both(PEER, name, lambda: (measure_command(python, name, MANY), python.take(*IMPORTS)))
         next(rounds)
         for ours, peer in rounds:
             if cpu:
@@ -184,9 +186,9 @@ def against_imports(name: str, cpu: bool) -> Rounds:
                 yield {"ours": ours.seconds, PEER: peer.seconds}
 
 
-def grown(python: Commands, name: str) -> Iterator[tuple[Taken, Taken]]:
+def grown(python: Commands, name: str) -> Iterator[tuple[ProcessUsage, ProcessUsage]]:
     """The command on many and on very many results."""
-    return both("growth", name, lambda: (taken(python, name, MANY), taken(python, name, VERY_MANY)))
+    return both("growth", name, lambda: (measure_command(python, name, MANY), measure_command(python, name, VERY_MANY)))
 
 
 def memory(name: str) -> Rounds:

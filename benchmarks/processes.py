@@ -15,7 +15,7 @@ IMPORTS = ("-c", "import numpy, click")
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class ProcessUsage:
     """What one process and the children that it waited for took; the memory is that of the process alone."""
 
     seconds: float
@@ -29,7 +29,7 @@ class Commands:
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
         self.folder, self._environment = folder, environment
 
-    def take(self, *arguments: str, right: Collection[int] = (0,)) -> Taken:
+    def take(self, *arguments: str, right: Collection[int] = (0,)) -> ProcessUsage:
         """Run `python ARGUMENTS`; an error where its exit code is none of the right ones."""
         start = time.perf_counter()
         process = subprocess.Popen(
@@ -40,14 +40,14 @@ class Commands:
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode not in right:
             raise SystemExit(f"python {' '.join(arguments)}: exit code {process.returncode}")
-        return Taken(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
+        return ProcessUsage(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
 
     def threaded(self, threads: str) -> "Commands":
         """The same where numerical libraries use so many threads."""
         names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
         return Commands(self.folder, {**self._environment, **dict.fromkeys(names, threads)})
 
-    def ours(self, *words: str, right: Collection[int] = (0,)) -> Taken:
+    def ours(self, *words: str, right: Collection[int] = (0,)) -> ProcessUsage:
         """Run `mluops-test WORDS`."""
         return self.take("-m", "mluops_gtest", *words, right=right)
 

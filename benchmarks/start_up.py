@@ -30,15 +30,15 @@ WHY = {
 def rounds(words: tuple[str, ...], cpu: bool) -> Rounds:
     with commands() as python:
 
-        def taken() -> Round:
+        def measure_round() -> Round:
             ours, peer = python.ours(*words), python.take(*IMPORTS)
             if cpu:
                 return {"ours": ours.cpu_seconds, PEER: peer.cpu_seconds}
             return {"ours": ours.seconds, PEER: peer.seconds}
 
-        taken()
+        measure_round()
         while True:
-            yield taken()
+            yield measure_round()
 
 
 def rows() -> Iterator[Row]:

@@ -89,7 +89,7 @@ class Sums:
         self._largest = sorted(((float(relative[i]), int(places[i])) for i in order), reverse=True) or [(0.0, -1)]
         self._e, self._b = e, b
 
-    def found(self, places: Array, changed: Array) -> Array:
+    def find_wrong(self, places: Array, changed: Array) -> Array:
         """Per place whether the criteria fail with that one element instead of the right one."""
         e, b = self._e[places], self._b[places]
         finite = np.isfinite(changed) & np.isfinite(b)
@@ -156,7 +156,7 @@ def _tally(
     wrong = changed.astype(np.float64)
     moved = (wrong != right) & (wrong != b) & ~(np.isnan(wrong) & np.isnan(b))
     places, changed, right, wrong, b = (values[moved] for values in (places, changed, right, wrong, b))
-    by_criteria = sums.found(places, wrong)
+    by_criteria = sums.find_wrong(places, wrong)
     bound, dtype = bounds.get(pair.tensor.id), pair.tensor.desc.dtype
     beyond, allowed = _checked_elements(pair, bound, places, changed, WorkingPrecision().excused("", dtype))
     beyond_float, _ = _checked_elements(pair, bound, places, changed, Precision.FLOAT)

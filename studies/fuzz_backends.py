@@ -31,16 +31,16 @@ T = TypeVar("T")
 HEAD: Final = "| operator | draws in all | of which now | failed | pairs of classes | seconds |"
 
 
-def kept_for_one(compute: Callable[[Case, Operator], T]) -> Callable[[Case, Operator], T]:
+def cache_last(compute: Callable[[Case, Operator], T]) -> Callable[[Case, Operator], T]:
     """What `compute` says of the last case: the backends ask one after the other."""
     last: list[tuple[Case, T]] = []
 
-    def kept(case: Case, operator: Operator) -> T:
+    def cached(case: Case, operator: Operator) -> T:
         if not last or last[0][0] is not case:
             last[:] = [(case, compute(case, operator))]
         return last[0][1]
 
-    return kept
+    return cached
 
 
 class EveryBackend:
@@ -68,7 +68,7 @@ class EveryBackend:
         return ", ".join(f"{name} {self._asked[name]}" for name in ("computing", "refused", *self._executors))
 
 
-def hunted(target: FuzzedOperator, runner: EveryBackend, corpus: Corpus, cases: int) -> int:
+def fuzz_operator(target: FuzzedOperator, runner: EveryBackend, corpus: Corpus, cases: int) -> int:
     """Print the row of an operator after as many draws as are missing; how many of them failed."""
     report = FuzzRun([target], local_scheduler([runner], corpus), corpus).run(max(0, cases - target.done), None)
     for result in report.broken:
@@ -97,8 +97,8 @@ def main(arguments: list[str] | None = None) -> int:
     judged = Options(
         elementwise=True,
         bounds_alone=True,
-        expect=kept_for_one(expectation_of),
-        bounds=kept_for_one(computed_bounds),
+        expect=cache_last(expectation_of),
+        bounds=cache_last(computed_bounds),
     )
     isolate = False if options.no_isolate else None
     together = RunOptions(Query(), ("builtin",), " ".join(options.backends), isolate=isolate, elementwise=True)
@@ -109,7 +109,7 @@ def main(arguments: list[str] | None = None) -> int:
             executors[backend] = CaseRun(caller, judged)
         print(HEAD, "|---" * HEAD.count(" | ") + "|---|", sep="\n")
         targets = targets_of(FuzzRequest(together, tuple(options.op), options.corpus, options.seed), session, corpus)
-        return int(sum(hunted(target, EveryBackend(executors), corpus, options.cases) for target in targets) > 0)
+        return int(sum(fuzz_operator(target, EveryBackend(executors), corpus, options.cases) for target in targets) > 0)
 
 
 if __name__ == "__main__":

@@ -36,13 +36,13 @@ HEAD: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Hunted:
+class TrialDraws:
     """What became of the wrong implementations of one kind: the number of draws until each was found."""
 
     draws: Mapping[str, int | None]
 
     @property
-    def found(self) -> list[int]:
+    def draws_needed(self) -> list[int]:
         return [number for number in self.draws.values() if number is not None]
 
     @property
@@ -70,7 +70,9 @@ class _Suspect:
         return is_failure(result) and result.outcome is not Outcome.ERROR
 
 
-def hunted(operator: Operator, drawn: Iterator[FuzzDraw], mutants: tuple[Mutant, ...]) -> tuple[Hunted, Hunted]:
+def try_mutants(
+    operator: Operator, drawn: Iterator[FuzzDraw], mutants: tuple[Mutant, ...]
+) -> tuple[TrialDraws, TrialDraws]:
     """The shipped implementations and the wrong statuses, each fuzzed with these draws."""
     statuses = [_Suspect(one.mutant, one.checks) for one in status_mutants(operator)]
     kinds = [[_Suspect(mutant) for mutant in mutants], statuses]
@@ -83,7 +85,7 @@ def hunted(operator: Operator, drawn: Iterator[FuzzDraw], mutants: tuple[Mutant,
                     kind.remove(suspect)
         if not any(kinds):
             break
-    return Hunted(found[0]), Hunted(found[1])
+    return TrialDraws(found[0]), TrialDraws(found[1])
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -102,8 +104,8 @@ def main(arguments: list[str] | None = None) -> int:
         assert space is not None, f"{name} has no space.py"
         draws = Draws(operator, space, options.seed)
         cases = (one for number in range(options.cases) if (one := draws.draw(number)) is not None)
-        wrong, statuses = hunted(operator, cases, known.part(operator.name, MUTANTS) or ())
-        good = good and len(wrong.found) >= 0.95 * len(wrong.draws) and not statuses.missed
+        wrong, statuses = try_mutants(operator, cases, known.part(operator.name, MUTANTS) or ())
+        good = good and len(wrong.draws_needed) >= 0.95 * len(wrong.draws) and not statuses.missed
         print(_row(operator.name, wrong, statuses), flush=True)
         if options.v:
             for kind in (wrong, statuses):
@@ -112,11 +114,11 @@ def main(arguments: list[str] | None = None) -> int:
     return 0 if good else 1
 
 
-def _row(operator: str, *kinds: Hunted) -> str:
+def _row(operator: str, *kinds: TrialDraws) -> str:
     cells = [operator]
     for kind in kinds:
-        found = kind.found or [0]
-        cells += map(str, (len(kind.draws), len(kind.found), round(statistics.median(found)), max(found)))
+        found = kind.draws_needed or [0]
+        cells += map(str, (len(kind.draws), len(kind.draws_needed), round(statistics.median(found)), max(found)))
     return f"| {' | '.join((*cells, ', '.join(name for kind in kinds for name in kind.missed) or '–'))} |"
 
 

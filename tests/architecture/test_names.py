@@ -22,7 +22,7 @@ PARTICIPLES = {
     "told", "kept", "made", "asked", "found", "given", "taken", "wanted", "held", "shown", "named", "drawn",
 }  # fmt: skip
 PICTURES = {
-    "hunt", "hunts", "lane", "lanes", "house", "room", "rooms", "second_look", "worn", "turn", "turns",
+    "hunt", "hunts", "hunted", "lane", "lanes", "house", "room", "rooms", "second_look", "worn", "turn", "turns",
     "misfit", "misfits", "in_the_call", "around_the_call",
 }  # fmt: skip
 CLAUSE = {"is", "are", "was", "were", "be", "been", "has", "as", "when", "while", "if", "where", "not"}

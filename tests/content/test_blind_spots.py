@@ -54,7 +54,7 @@ def test_the_criteria_alone_are_blind_where_outputs_are_large(session):
 
 
 def test_a_prediction_that_the_judge_does_not_share_is_an_error(session, monkeypatch):
-    monkeypatch.setattr(blind_spots.Sums, "found", lambda self, places, changed: np.zeros(places.size, bool))
+    monkeypatch.setattr(blind_spots.Sums, "find_wrong", lambda self, places, changed: np.zeros(places.size, bool))
     with pytest.raises(AssertionError, match=r"bevdepth_twin.* predicted \["):
         counted(session, CASES[:1], places=10, verify=1)
 
@@ -73,7 +73,7 @@ def test_the_command_prints_the_table_and_writes_the_counts(tmp_path, capsys):
     for dtype in ("float", "half"):
         assert f"| masked_col2im_forward | {dtype} | 100 % | 100 % | 100 % | – | – | – |" in printed
         tally = written[f"masked_col2im_forward {dtype} default"]
-        assert tally["changed"] == tally["found"] > 100
+        assert tally["changed"] == tally["find_wrong"] > 100
 
 
 @pytest.mark.slow
