@@ -1,16 +1,25 @@
-"""Consoles that adapt: colours and width on a terminal, plain and unwrapped into a pipe or a file."""
+"""Consoles that adapt to where they print, and the line that shows how far a run or a fuzz run is."""
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, TextIO, TypeVar
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar
 
 from rich.cells import cell_len
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
-from mluops_gtest.base.text import strip_controls
+from mluops_gtest.base.frozen import Value
+from mluops_gtest.base.text import pluralize, strip_controls, strip_to_line
+from mluops_gtest.core.report import CaseFinished, CasesRetracted, CaseStarted, Event, RunFinished, RunStarted
+
+if TYPE_CHECKING:
+    from rich.live import Live
+
+    from mluops_gtest.cluster.answers import HostTally
+    from mluops_gtest.search.fuzz import FuzzCaseFinished, FuzzedOperator, FuzzReport
 
 T = TypeVar("T")
 
@@ -107,3 +116,215 @@ class _Console(Console):
     def render_str(self, text: str, **options: Any) -> Text:
         """Every printed string passes through here, table cells included."""
         return super().render_str(strip_controls(text), **options)
+
+
+_GAP = 2
+_MIN_BAR = 10
+_MIN_NOTE = 16
+
+
+class RemainingTime:
+    """How long the rest of a run takes, by what its cases cost and how fast the finished ones went."""
+
+    def __init__(self, costs: Mapping[str, int], clock: Callable[[], float] = time.monotonic) -> None:
+        from mluops_gtest.running.plan import CASE_NS  # late: it needs numpy, and reading results does not
+
+        self._costs, self._usual_cost, self._clock = costs, CASE_NS, clock
+        self._begin = self._last = clock()
+        self._left, self._done = sum(costs.values()), 0
+
+    @property
+    def elapsed(self) -> float:
+        return self._clock() - self._begin
+
+    def finished(self, case: str) -> None:
+        """Count the case; parallel cases need no special rule, since they share one clock."""
+        cost = self._costs.get(case, self._usual_cost)
+        self._done += cost
+        self._left = max(self._left - cost, 0)
+        self._last = self._clock()
+
+    @property
+    def seconds(self) -> float | None:
+        """Seconds from now on, counting down between cases; None before anything is known."""
+        if not self._done:
+            return None
+        expected = (self._last - self._begin) * self._left / self._done
+        return max(expected - (self._clock() - self._last), 0.0)
+
+
+class Line(Value):
+    """What fits on a line of a terminal: a remark, a bar of some cells, and the words behind them."""
+
+    note: str
+    bar: int
+    words: tuple[str, ...]
+
+
+def fitted(note: str, counts: str, failed: str, elapsed: str, left: str, width: int) -> Line:
+    """Everything if there is room; a narrow terminal drops the elapsed time, then the time left."""
+    everything = (counts, failed, elapsed, left)
+    fewer = (everything, (counts, failed, left), (counts, failed), (failed,), ())
+    choices = [tuple(word for word in words if word) for words in fewer]
+    words = next(words for words in choices if _length(words) <= width)
+    room = width - _length(words) - _GAP
+    if room < _MIN_NOTE:
+        return Line("", 0, words)
+    bar = room - cell_len(note) - _GAP
+    if bar >= _MIN_BAR:
+        return Line(note, bar, words)
+    return Line(note if cell_len(note) <= room else note[: room - 1] + "…", 0, words)
+
+
+def clock_words(seconds: float) -> str:
+    """75 → 1:15."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+class RunProgress:
+    """Listens to a run and keeps the line up to date; where `shown` is false, or into a pipe, nothing is written."""
+
+    def __init__(
+        self,
+        console: Console,
+        costs: Mapping[str, int],
+        *,
+        shown: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._console = console
+        self._costs, self._clock = costs, clock
+        self._time = RemainingTime(costs, clock)
+        self._note = ""
+        self._done = self._total = self._failed = 0
+        self._live = self._open_live() if shown else None
+
+    def _open_live(self) -> "Live":
+        from rich.live import Live
+
+        return Live(get_renderable=self.line, console=self._console, transient=True)
+
+    def note(self, text: str) -> None:
+        """Say what takes long just now."""
+        self._note = strip_to_line(text)
+
+    def close(self) -> None:
+        """Remove the line, however the run ended."""
+        if self._live is not None:
+            self._live.stop()
+
+    def __call__(self, event: Event) -> None:
+        match event:
+            case RunStarted(backend, total):
+                self.note(backend)
+                self._total = total
+                self._time = RemainingTime(self._costs, self._clock)
+                if self._live is not None and self._console.is_terminal:
+                    self._live.start()
+            case CaseStarted(case):
+                self.note(case)
+            case CaseFinished(result):
+                self._done += 1
+                self._failed += result.outcome.blocks
+                self._time.finished(result.case)
+            case CasesRetracted(cases):
+                self._done -= len(cases)
+            case RunFinished():
+                self.close()
+
+    def line(self) -> RenderableType:
+        """The line as it is now, as wide as the terminal is now."""
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+
+        left = self._time.seconds
+        line = fitted(
+            self._note,
+            f"{self._done}/{self._total}",
+            f"{self._failed} failed",
+            clock_words(self._time.elapsed),
+            "" if left is None else f"{clock_words(left)} left",
+            self._console.width - 1,
+        )
+        grid = Table.grid(padding=(0, _GAP, 0, 0))
+        words = (Text(word, "bold red" if self._failed and word.endswith("failed") else "") for word in line.words)
+        bar = (ProgressBar(self._total, self._done, line.bar),) if line.bar else ()
+        note = (Text(line.note, no_wrap=True),) if line.note else ()
+        grid.add_row(*note, *bar, *words)
+        return grid
+
+
+def _length(words: tuple[str, ...]) -> int:
+    return sum(cell_len(word) + _GAP for word in words) - _GAP if words else 0
+
+
+# Seconds between two lines in a pipe.
+_EVERY: Final = 30.0
+
+
+class FuzzProgress:
+    """Listens to a fuzz run and keeps the line up to date."""
+
+    def __init__(
+        self, console: Console, limit: float | None, *, shown: bool = True, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`limit` are the seconds that the fuzz run may take."""
+        self._console, self._limit, self._clock = console, limit, clock
+        self._begin = self._last = clock()
+        self._note = ""
+        self._report: FuzzReport | None = None
+        self._hosts: Mapping[str, HostTally] = {}
+        self._shown = shown
+        self._live = self._open_live() if shown and console.is_terminal else None
+
+    def _open_live(self) -> "Live":
+        from rich.live import Live
+
+        return Live(get_renderable=self._line, console=self._console, transient=True)
+
+    def start(self, targets: "Sequence[FuzzedOperator]", hosts: "Mapping[str, HostTally] | None" = None) -> None:
+        """The fuzz run begins, on these hosts if not on this machine alone."""
+        self._hosts = self._hosts if hosts is None else hosts
+        self._begin = self._last = self._clock()
+        self._note = targets[0].operator.name
+        if self._live is not None:
+            self._live.start()
+
+    def close(self) -> None:
+        """Remove the line, however the fuzz run ended."""
+        if self._live is not None:
+            self._live.stop()
+
+    def __call__(self, ran: "FuzzCaseFinished", report: "FuzzReport") -> None:
+        self._note, self._report = ran.result.operator, report
+        if self._live is None and self._shown and self._clock() - self._last >= _EVERY:
+            self._last = self._clock()
+            self._console.print(self.words(), soft_wrap=True)
+
+    def _line(self) -> Text:
+        return Text(self.words(), no_wrap=True, overflow="ellipsis")
+
+    def words(self) -> str:
+        """The line as it is now."""
+        seconds = self._clock() - self._begin
+        parts = [self._note]
+        report = self._report
+        if report is not None:
+            parts += [pluralize(report.draws, "draw"), f"{report.draws / max(seconds, 1e-3):.0f}/s"]
+            parts += [
+                f"coverage {coverage_share(report.targets):.0%}",
+                pluralize(len(report.findings), "cause") + " found",
+            ]
+        parts.append(clock_words(seconds))
+        if self._limit is not None:
+            parts.append(f"{clock_words(max(self._limit - seconds, 0))} left")
+        parts += [f"{host}: {one.workers} workers, {one.done} done" for host, one in self._hosts.items()]
+        return "  ".join(parts)
+
+
+def coverage_share(targets: "Sequence[FuzzedOperator]") -> float:
+    """The share of the pairs of classes that were drawn so far."""
+    seen = sum(len(target.coverage.seen) for target in targets)
+    return seen / max(1, sum(target.draws.features.total for target in targets))

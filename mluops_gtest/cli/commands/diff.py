@@ -22,9 +22,10 @@ from mluops_gtest.cli.options import (
     isolate_option,
     reseed_option,
     root_option,
+    stands_in_settings,
     timeout_option,
+    typed_options,
 )
-from mluops_gtest.cli.settings import stands_in_settings, typed_options
 from mluops_gtest.core.case import Query
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ import click
 from msgspec.structs import replace
 
 from mluops_gtest.base.errors import ExitCode, HarnessError, UsageError
-from mluops_gtest.cli.options import options_from, run_options, selection_options
-from mluops_gtest.cli.settings import stands_in_settings, typed_options
+from mluops_gtest.cli.options import options_from, run_options, selection_options, stands_in_settings, typed_options
 from mluops_gtest.core.case import LARGEST_RESEED, NAMED_TAGS, Query
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from mluops_gtest.catalog.source import StoredCases
-    from mluops_gtest.cli.progress import RunProgress
+    from mluops_gtest.cli.terminal import RunProgress
     from mluops_gtest.cluster.answers import HostTally
     from mluops_gtest.core.report import Event, Listener, RunReport
     from mluops_gtest.results.folder import ResultsFolder
@@ -175,8 +174,7 @@ def _execute(plan: "RunPlan", folder: "ResultsFolder", verbosity: int, open_back
     """Run the planned cases into the folder, and print what comes of them."""
     from mluops_gtest.backends.registry import is_native
     from mluops_gtest.cli.echo import echo, echo_error, one_interrupt
-    from mluops_gtest.cli.progress import RunProgress
-    from mluops_gtest.cli.terminal import stderr, stdout
+    from mluops_gtest.cli.terminal import RunProgress, stderr, stdout
     from mluops_gtest.results.reports.terminal import TerminalReporter
     from mluops_gtest.running.session import run_session
 

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from mluops_gtest.cli.progress import Line, RemainingTime, RunProgress, clock_words, fitted
+from mluops_gtest.cli.terminal import Line, RemainingTime, RunProgress, clock_words, fitted
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.report import CaseFinished, CaseStarted, RunFinished, RunStarted
 from mluops_gtest.running.plan import CASE_NS
