@@ -3,11 +3,14 @@
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar
 
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
+from rich.live import Live
 from rich.progress import Progress
+from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
@@ -16,8 +19,6 @@ from mluops_gtest.base.text import pluralize, strip_controls, strip_to_line
 from mluops_gtest.core.report import CaseFinished, CasesRetracted, CaseStarted, Event, RunFinished, RunStarted
 
 if TYPE_CHECKING:
-    from rich.live import Live
-
     from mluops_gtest.cluster.answers import HostTally
     from mluops_gtest.search.fuzz import FuzzCaseFinished, FuzzedOperator, FuzzReport
 
@@ -53,36 +54,30 @@ def whole_table(console: Console, table: Table) -> None:
 
 def _plain_lines(console: Console, table: Table) -> Iterator[str] | None:
     """The lines that rich prints without colours, but many times faster; None for a table of more than plain cells."""
-    known: dict[str, str] = {}
 
-    def shown(cell: Any) -> str:
-        if cell not in known:
-            known[cell] = console.render_str(cell).plain if "[" in cell or not cell.isprintable() else cell
-        return known[cell]
+    @cache
+    def plain_text(cell: str) -> str:
+        return console.render_str(cell).plain if "[" in cell or not cell.isprintable() else cell
 
     columns = [[column.header, *column.cells] for column in table.columns]
     if table.box is not None or table.pad_edge or table.title or table.caption or not table.show_header:
         return None
     if not all(isinstance(cell, str) for column in columns for cell in column):
         return None
-    texts = [[shown(cell) for cell in column] for column in columns]
-    if not all(text.isprintable() for text in known.values()):
+    texts = [[plain_text(str(cell)) for cell in column] for column in columns]
+    if not all(text.isprintable() for column in texts for text in column):
         return None
     padded = [_padded(column, right=kind.justify == "right") for column, kind in zip(texts, table.columns, strict=True)]
     return ("  ".join(cells) + "\n" for cells in zip(*padded, strict=True))
 
 
 def _padded(cells: Sequence[str], *, right: bool) -> Iterator[str]:
-    width = max(map(_width, cells))
+    width = max(map(cell_len, cells))
     for cell in cells:
         # At the right edge rich has no spaces of the cell's own.
         text = cell.rstrip() if right else cell
-        room = " " * (width - _width(text))
-        yield room + text if right else text + room
-
-
-def _width(cell: str) -> int:
-    return len(cell) if cell.isascii() else cell_len(cell)
+        gap = " " * (width - cell_len(text))
+        yield gap + text if right else text + gap
 
 
 def print_page(console: Console, parts: Iterable[Table | str]) -> None:
@@ -161,7 +156,7 @@ class Line(Value):
     words: tuple[str, ...]
 
 
-def fitted(note: str, counts: str, failed: str, elapsed: str, left: str, width: int) -> Line:
+def fit_line(note: str, counts: str, failed: str, elapsed: str, left: str, width: int) -> Line:
     """Everything if there is room; a narrow terminal drops the elapsed time, then the time left."""
     everything = (counts, failed, elapsed, left)
     fewer = (everything, (counts, failed, left), (counts, failed), (failed,), ())
@@ -183,8 +178,30 @@ def clock_words(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-class RunProgress:
-    """Listens to a run and keeps the line up to date; where `shown` is false, or into a pipe, nothing is written."""
+class _LiveLine:
+    """A line that stays at the end of a terminal until it is closed; none into a pipe, or where `shown` is false."""
+
+    def __init__(self, console: Console, clock: Callable[[], float], *, shown: bool) -> None:
+        self._console, self._clock, self._note = console, clock, ""
+        is_live = shown and console.is_terminal
+        self._live = Live(get_renderable=self.line, console=console, transient=True) if is_live else None
+
+    def line(self) -> RenderableType:
+        """The line as it is now."""
+        raise NotImplementedError
+
+    def _start(self) -> None:
+        if self._live is not None:
+            self._live.start()
+
+    def close(self) -> None:
+        """Remove the line, however the work ended."""
+        if self._live is not None:
+            self._live.stop()
+
+
+class RunProgress(_LiveLine):
+    """Listens to a run and keeps the line up to date."""
 
     def __init__(
         self,
@@ -194,26 +211,13 @@ class RunProgress:
         shown: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._console = console
-        self._costs, self._clock = costs, clock
-        self._time = RemainingTime(costs, clock)
-        self._note = ""
+        super().__init__(console, clock, shown=shown)
+        self._costs, self._time = costs, RemainingTime(costs, clock)
         self._done = self._total = self._failed = 0
-        self._live = self._open_live() if shown else None
-
-    def _open_live(self) -> "Live":
-        from rich.live import Live
-
-        return Live(get_renderable=self.line, console=self._console, transient=True)
 
     def note(self, text: str) -> None:
         """Say what takes long just now."""
         self._note = strip_to_line(text)
-
-    def close(self) -> None:
-        """Remove the line, however the run ended."""
-        if self._live is not None:
-            self._live.stop()
 
     def __call__(self, event: Event) -> None:
         match event:
@@ -221,8 +225,7 @@ class RunProgress:
                 self.note(backend)
                 self._total = total
                 self._time = RemainingTime(self._costs, self._clock)
-                if self._live is not None and self._console.is_terminal:
-                    self._live.start()
+                self._start()
             case CaseStarted(case):
                 self.note(case)
             case CaseFinished(result):
@@ -236,11 +239,8 @@ class RunProgress:
 
     def line(self) -> RenderableType:
         """The line as it is now, as wide as the terminal is now."""
-        from rich.progress_bar import ProgressBar
-        from rich.table import Table
-
         left = self._time.seconds
-        line = fitted(
+        line = fit_line(
             self._note,
             f"{self._done}/{self._total}",
             f"{self._failed} failed",
@@ -264,38 +264,25 @@ def _length(words: tuple[str, ...]) -> int:
 _EVERY: Final = 30.0
 
 
-class FuzzProgress:
-    """Listens to a fuzz run and keeps the line up to date."""
+class FuzzProgress(_LiveLine):
+    """Listens to a fuzz run and keeps the line up to date; into a pipe it prints one now and then."""
 
     def __init__(
         self, console: Console, limit: float | None, *, shown: bool = True, clock: Callable[[], float] = time.monotonic
     ) -> None:
         """`limit` are the seconds that the fuzz run may take."""
-        self._console, self._limit, self._clock = console, limit, clock
+        super().__init__(console, clock, shown=shown)
+        self._limit, self._shown = limit, shown
         self._begin = self._last = clock()
-        self._note = ""
         self._report: FuzzReport | None = None
         self._hosts: Mapping[str, HostTally] = {}
-        self._shown = shown
-        self._live = self._open_live() if shown and console.is_terminal else None
-
-    def _open_live(self) -> "Live":
-        from rich.live import Live
-
-        return Live(get_renderable=self._line, console=self._console, transient=True)
 
     def start(self, targets: "Sequence[FuzzedOperator]", hosts: "Mapping[str, HostTally] | None" = None) -> None:
         """The fuzz run begins, on these hosts if not on this machine alone."""
         self._hosts = self._hosts if hosts is None else hosts
         self._begin = self._last = self._clock()
         self._note = targets[0].operator.name
-        if self._live is not None:
-            self._live.start()
-
-    def close(self) -> None:
-        """Remove the line, however the fuzz run ended."""
-        if self._live is not None:
-            self._live.stop()
+        self._start()
 
     def __call__(self, ran: "FuzzCaseFinished", report: "FuzzReport") -> None:
         self._note, self._report = ran.result.operator, report
@@ -303,7 +290,8 @@ class FuzzProgress:
             self._last = self._clock()
             self._console.print(self.words(), soft_wrap=True)
 
-    def _line(self) -> Text:
+    def line(self) -> Text:
+        """The words on one line."""
         return Text(self.words(), no_wrap=True, overflow="ellipsis")
 
     def words(self) -> str:

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from mluops_gtest.cli.terminal import Line, RemainingTime, RunProgress, clock_words, fitted
+from mluops_gtest.cli.terminal import Line, RemainingTime, RunProgress, clock_words, fit_line
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.report import CaseFinished, CaseStarted, RunFinished, RunStarted
 from mluops_gtest.running.plan import CASE_NS
@@ -88,11 +88,11 @@ def test_clock_words(seconds, words):
     ],
 )
 def test_what_fits(width, line):
-    assert fitted("operator/case", "12/340", "3 failed", "0:12", "1:48 left", width) == line
+    assert fit_line("operator/case", "12/340", "3 failed", "0:12", "1:48 left", width) == line
 
 
 def test_a_long_remark_is_cut():
-    line = fitted("x" * 100, "1/2", "0 failed", "0:01", "", 50)
+    line = fit_line("x" * 100, "1/2", "0 failed", "0:01", "", 50)
     assert (len(line.note), line.note[-1], line.bar) == (29, "…", 0)
 
 

@@ -1,18 +1,21 @@
-"""The search on an operator that doubles: what is found, in how many calls, and where it ends."""
+"""The search for the smallest case: which failures are one, what is found in how many calls, and where it ends."""
 
 import dataclasses
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from mluops_gtest.authoring.reductions import Reduction, along
 from mluops_gtest.base.errors import OperatorError
+from mluops_gtest.core import cause
+from mluops_gtest.core import cause as c
 from mluops_gtest.core.call import Status
 from mluops_gtest.core.outcome import Outcome
-from mluops_gtest.running.caller import InlineCaller
+from mluops_gtest.core.result import CaseResult, ElementReading
+from mluops_gtest.running.caller import Ending, InlineCaller, Reply
 from mluops_gtest.running.case_run import CaseRun, Options
-from mluops_gtest.search.minimise import minimised, what_shrank
+from mluops_gtest.search.minimise import FailureCause, Trials, can_be_minimised, minimised, what_shrank
 from tests.unit.running.small_operator import DOUBLES, doubling
 
 ROOT = Path(__file__).parents[3]
@@ -44,8 +47,8 @@ def searched(case, spoil, limit=300, **options):
     return minimised(case, DOUBLES, REDUCTIONS, lambda one: executor.run_case(one, DOUBLES), limit, **options), backend
 
 
-def values(found):
-    return found.case.inputs[0].values.tolist()
+def values(smallest):
+    return smallest.case.inputs[0].values.tolist()
 
 
 def wrong_where(condition):
@@ -66,11 +69,12 @@ def test_one_of_many_is_left_with_a_plain_value():
     assert what_shrank(found) == "values 100 → 1"
 
 
-def test_values_become_0_or_1_where_the_failure_stays():
-    found, _ = searched(doubling((3.25, 9.5, 4.75)), wrong_where(lambda x: np.ones(x.shape, bool)))
-    assert values(found) == [0.0]
-    found, _ = searched(doubling((3.25, 9.5, 4.75)), wrong_where(lambda x: x > 0))
-    assert values(found) == [1.0]
+@pytest.mark.parametrize(("wrong", "left"), [(lambda x: x >= 0, 0.0), (lambda x: x > 0, 1.0)])
+def test_values_become_0_or_1_where_the_failure_stays_and_then_nothing_changes(wrong, left):
+    first, _ = searched(doubling((3.25, 9.5, 4.75)), wrong_where(wrong))
+    again, _ = searched(first.case, wrong_where(wrong))
+    assert values(first) == [left]
+    assert (first.is_unchanged, again.is_unchanged, again.finished) == (False, True, True)
 
 
 def test_a_mistake_that_needs_many_keeps_as_many():
@@ -105,17 +109,14 @@ def test_a_limit_is_kept_and_told():
     assert found.elements[1] < 200
 
 
-def test_nothing_is_tried_twice():
-    _, backend = searched(doubling(tuple(range(10, 60))), wrong_where(lambda x: x == 31))
-    called = [tuple(x) for x in backend.calls]
+def test_nothing_is_tried_twice_and_the_same_search_makes_the_same_calls():
+    first, second = (
+        [tuple(x) for x in searched(doubling(tuple(range(10, 60))), wrong_where(lambda x: x % 7 == 3))[1].calls]
+        for _ in range(2)
+    )
+    assert first == second
     # The first is called again with what a candidate has: no file, no notes.
-    assert len(called) - len(set(called)) <= 1
-
-
-def test_the_same_search_gives_the_same_case():
-    results = [searched(doubling(tuple(range(10, 60))), wrong_where(lambda x: x % 7 == 3))[0] for _ in range(2)]
-    assert values(results[0]) == values(results[1])
-    assert results[0].calls == results[1].calls
+    assert len(first) - len(set(first)) <= 1
 
 
 def test_a_case_that_passes_is_returned_as_it_is():
@@ -124,14 +125,6 @@ def test_a_case_that_passes_is_returned_as_it_is():
     assert not found.fails
     assert found.case is case
     assert found.calls == 1
-
-
-def test_a_minimal_case_is_told_to_be_one():
-    first, _ = searched(doubling((3.25, 9.5)), wrong_where(lambda x: x > 0))
-    again, _ = searched(first.case, wrong_where(lambda x: x > 0))
-    assert not first.is_unchanged
-    assert again.is_unchanged
-    assert again.finished
 
 
 def test_a_baseline_of_its_own_is_told_apart_from_a_mistake():
@@ -155,11 +148,11 @@ def test_an_interrupt_ends_with_the_best_so_far():
 
 
 def test_an_interrupt_before_anything_is_known_is_one():
-    def tell(step):
+    def interrupt(x, y):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        searched(doubling(), wrong_where(lambda x: x > 0), tell=tell)
+        searched(doubling(), interrupt)
 
 
 def test_a_smaller_case_with_another_failure_does_not_count():
@@ -207,11 +200,11 @@ def failing(call, *_places):
 )
 def test_a_reduction_that_fails_is_told_with_its_line(reduction, words):
     executor = CaseRun(InlineCaller(Doubling(wrong_where(lambda x: x > 1))), Options(explain=False))
-    with pytest.raises(OperatorError, match=r"test_search\.py:\d+: ") as told:
+    with pytest.raises(OperatorError, match=r"test_minimise\.py:\d+: ") as told:
         minimised(doubling((1, 2, 3)), DOUBLES, {"odd": reduction}, lambda one: executor.run_case(one, DOUBLES))
     assert words in str(told.value)
     line = failing.__code__.co_firstlineno + 1
-    assert f"(tests/unit/search/test_search.py:{line})" in str(told.value).replace(f"{ROOT}/", "")
+    assert f"(tests/unit/search/test_minimise.py:{line})" in str(told.value).replace(f"{ROOT}/", "")
 
 
 def test_a_reference_that_fails_on_a_smaller_call_is_told_with_its_line():
@@ -223,6 +216,131 @@ def test_a_reference_that_fails_on_a_smaller_call_is_told_with_its_line():
     careless = dataclasses.replace(DOUBLES, reference=reference)
     executor = CaseRun(InlineCaller(Doubling(wrong_where(lambda x: x > 1))), Options(explain=False))
     with pytest.raises(
-        OperatorError, match=r"fails on a smaller call: RuntimeError: too few \(.*test_search\.py:\d+\)"
+        OperatorError, match=r"fails on a smaller call: RuntimeError: too few \(.*test_minimise\.py:\d+\)"
     ):
         minimised(doubling((1, 2, 3)), careless, REDUCTIONS, lambda one: executor.run_case(one, careless))
+
+
+PLACES = c.Places(3, 10, 1, 7)
+
+
+def failed(*causes, outcome=Outcome.FAILED, status=Status.SUCCESS, elements=()):
+    return CaseResult("op/case", "op", (), outcome, status=status, causes=causes, elements=elements, compared=True)
+
+
+def exceeded(output, value=1.0, places=PLACES):
+    return c.Exceeded(output, (c.Excess("diff1", value, 1e-3),), places, False, False, None, 3)
+
+
+def beyond(output):
+    return ElementReading(output, "float", 2, 10, 5.0, (0,), "1", "2", 0.1)
+
+
+def same(first, second):
+    return FailureCause.of(first).is_also_of(second)
+
+
+def test_digits_and_places_do_not_matter():
+    assert same(failed(exceeded("y")), failed(exceeded("y", 0.1, c.Places(1, 1, 0, 0))))
+    assert same(failed(c.TimedOut(60.0), outcome=Outcome.TIMED_OUT), failed(c.TimedOut(1.0), outcome=Outcome.TIMED_OUT))
+    overruns = [failed(c.Overrun("y", "behind", n), outcome=Outcome.MEMORY) for n in (1, 500)]
+    assert same(*overruns)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (failed(exceeded("y")), failed(exceeded("z"))),
+        (failed(exceeded("y")), failed(c.Unwritten("y", PLACES, (0,)))),
+        (failed(exceeded("y")), failed(exceeded("y"), outcome=Outcome.MEMORY)),
+        (failed(exceeded("y")), failed(exceeded("y"), status=Status.BAD_PARAM)),
+        (failed(c.Overrun("y", "behind", 1)), failed(c.Overrun("y", "in front", 1))),
+        (failed(c.Killed("SIGSEGV", 11)), failed(c.Killed("SIGABRT", 6))),
+        (failed(c.Raised("ValueError", "a")), failed(c.Raised("KeyError", "a"))),
+        (failed(c.WrongStatus("SUCCESS", "BAD_PARAM")), failed(c.WrongStatus("NOT_SUPPORTED", "BAD_PARAM"))),
+    ],
+)
+def test_kind_output_outcome_status_side_and_signal_do(first, second):
+    assert same(first, first)
+    assert not same(first, second)
+    assert not same(second, first)
+
+
+def test_a_crash_is_the_same_however_its_signal_is_told():
+    assert same(failed(c.Killed("SIGSEGV", 11)), failed(c.Fault("SIGSEGV", "read", "0x10", "null")))
+
+
+def test_causes_may_go_but_not_come_and_the_main_one_stays():
+    both = failed(exceeded("y"), exceeded("z"))
+    assert same(both, failed(exceeded("y")))
+    assert not same(failed(exceeded("y")), both)
+    assert not same(both, failed(exceeded("z")))
+
+
+def test_what_was_beyond_arithmetic_stays_so():
+    """A sum that cancels breaks a criterion by rounding alone."""
+    wrong = failed(exceeded("y"), elements=(beyond("y"),))
+    assert same(wrong, wrong)
+    assert not same(wrong, failed(exceeded("y")))
+    assert same(failed(exceeded("y")), wrong)
+
+
+def test_only_the_backends_own_failures_can_be_minimised():
+    assert can_be_minimised(failed(exceeded("y")))
+    assert can_be_minimised(failed(c.Raised("ValueError", "a"), outcome=Outcome.ERROR))
+    assert not can_be_minimised(failed(c.ContentError("x"), outcome=Outcome.ERROR))
+    assert not can_be_minimised(replace(failed(c.Bug("KeyError", "x"), outcome=Outcome.ERROR), bug=True))
+    assert not can_be_minimised(failed(c.Unsupported("b", "op"), outcome=Outcome.SKIPPED))
+    assert not can_be_minimised(failed(c.ConstantBaseline("y"), outcome=Outcome.SUSPECT))
+
+
+class Backend:
+    name = "hanging"
+
+    def run(self, call):
+        return Status.SUCCESS
+
+
+@dataclass
+class Hanging(InlineCaller):
+    """Says that it hung, and remembers how long it might take."""
+
+    timeouts: list = field(default_factory=list)
+    seconds: float = 0.0
+
+    def __post_init__(self):
+        super().__init__(Backend())
+
+    def request(self, _what, call, timeout):
+        self.timeouts.append(timeout)
+        if self.seconds:
+            call.array("y")[...] = 2 * call.array("x")
+            return Reply(status=Status.SUCCESS, seconds=self.seconds, scalars={"count": 4})
+        return Reply(ended=Ending.TIMED_OUT, causes=(cause.TimedOut(timeout),))
+
+
+def test_the_first_hang_gets_all_its_time_and_the_next_one_second():
+    caller = Hanging()
+    trials = Trials(caller, Options(timeout=50.0), DOUBLES)
+    assert trials(doubling()).outcome is Outcome.TIMED_OUT
+    assert trials(doubling()).outcome is Outcome.TIMED_OUT
+    trials.explained(doubling())
+    assert caller.timeouts == [50.0, 1.0, 50.0]
+
+
+def test_a_slow_backend_is_not_taken_for_a_hanging_one():
+    caller = Hanging(seconds=0.5)
+    trials = Trials(caller, Options(timeout=50.0), DOUBLES)
+    trials(doubling())
+    caller.seconds = 0.0
+    trials(doubling())
+    trials(doubling())
+    assert caller.timeouts == [50.0, 50.0, 10.0]
+
+
+def test_no_call_gets_longer_than_the_user_allows():
+    caller = Hanging()
+    trials = Trials(caller, Options(timeout=0.25), DOUBLES)
+    trials(doubling())
+    trials(doubling())
+    assert caller.timeouts == [0.25, 0.25]
