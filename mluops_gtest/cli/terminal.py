@@ -182,6 +182,7 @@ class _LiveLine:
     """A line that stays at the end of a terminal until it is closed; none into a pipe, or where `shown` is false."""
 
     def __init__(self, console: Console, clock: Callable[[], float], *, shown: bool) -> None:
+        """Comes last in a subclass: the live line asks for its text at once."""
         self._console, self._clock, self._note = console, clock, ""
         is_live = shown and console.is_terminal
         self._live = Live(get_renderable=self.line, console=console, transient=True) if is_live else None
@@ -211,9 +212,9 @@ class RunProgress(_LiveLine):
         shown: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(console, clock, shown=shown)
         self._costs, self._time = costs, RemainingTime(costs, clock)
         self._done = self._total = self._failed = 0
+        super().__init__(console, clock, shown=shown)
 
     def note(self, text: str) -> None:
         """Say what takes long just now."""
@@ -271,11 +272,11 @@ class FuzzProgress(_LiveLine):
         self, console: Console, limit: float | None, *, shown: bool = True, clock: Callable[[], float] = time.monotonic
     ) -> None:
         """`limit` are the seconds that the fuzz run may take."""
-        super().__init__(console, clock, shown=shown)
         self._limit, self._shown = limit, shown
         self._begin = self._last = clock()
         self._report: FuzzReport | None = None
         self._hosts: Mapping[str, HostTally] = {}
+        super().__init__(console, clock, shown=shown)
 
     def start(self, targets: "Sequence[FuzzedOperator]", hosts: "Mapping[str, HostTally] | None" = None) -> None:
         """The fuzz run begins, on these hosts if not on this machine alone."""
