@@ -173,6 +173,14 @@ def parse_shape(text: str) -> Shape:
     return Shape(tuple(_axis(axis.strip()) for axis in axes), len(optional))
 
 
+def readable_shape(text: str) -> Shape | None:
+    """The shape; None where it cannot be read."""
+    try:
+        return parse_shape(text)
+    except ShapeError:
+        return None
+
+
 def _axis(text: str) -> Axis:
     length = text.removeprefix("≥").strip()
     factors = tuple(factor.strip() for factor in length.split("·"))

@@ -1,6 +1,6 @@
-"""Which failures are one: by what went wrong and where it shows, whatever the values, the sizes and the places.
+"""The folder that a fuzz run keeps: a case file per cause, an index of them, and how far each fuzz run has come.
 
-The folder that a fuzz run keeps: a case file per cause, an index of them, and how far each fuzz run has come.
+Failures are one by what went wrong and where it shows, whatever the values, the sizes and the places.
 """
 
 import hashlib

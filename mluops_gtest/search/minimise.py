@@ -1,8 +1,6 @@
-"""What counts as the same failure, and candidates judged as `run` judges, without waiting long for hangs.
+"""The search for the smallest case that fails for the same cause: bounded, and the same every time.
 
-The search for the smallest case that fails for the same cause: bounded, and the same every time.
-
-What became of a case, in a line.
+It says what counts as the same failure, and judges candidates as `run` judges, without waiting long for hangs.
 """
 
 from collections.abc import Callable, Iterator, Mapping

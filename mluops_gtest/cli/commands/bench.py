@@ -67,6 +67,7 @@ def command(
     from mluops_gtest.backends.registry import is_in_process, is_native
     from mluops_gtest.catalog.selection import Session
     from mluops_gtest.cli.terminal import stderr, stdout, track
+    from mluops_gtest.core.report import exit_code
     from mluops_gtest.running.caller import open_callers
     from mluops_gtest.running.case_run import CaseRun, Options
     from mluops_gtest.running.options import RunOptions
@@ -104,17 +105,9 @@ def command(
         )
         found = list(track(rows, len(cases), stderr()))
     _print(stdout(), backends, found)
-    return int(_exit_code(found))
-
-
-def _exit_code(found: "list[TimedPair]") -> ExitCode:
-    """Wrong results fail as in a run; being slower is an answer, not a failure."""
-    from mluops_gtest.core.report import exit_code
-
+    # Wrong results fail as in a run; being slower is an answer, not a failure.
     code = exit_code(result for one in found for result in one.results)
-    if code is ExitCode.OK and all(one.problem for one in found):
-        return ExitCode.EMPTY
-    return code
+    return int(ExitCode.EMPTY if code is ExitCode.OK and all(one.problem for one in found) else code)
 
 
 def _print(console: "Console", backends: Sequence[str], found: "Sequence[TimedPair]") -> None:

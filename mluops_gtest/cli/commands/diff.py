@@ -180,11 +180,7 @@ def _run_now(session: "Session", request: "RunOptions", case: "Case") -> "tuple[
     def keep(outputs: CaseOutputs) -> None:
         # The buffers go with the worker.
         arrays = {name: np.array(array) for name, array in outputs.arrays.items()}
-        kept.append(
-            CaseOutputs(
-                outputs.case, outputs.operator, outputs.expectation, outputs.result, arrays, dict(outputs.scalars)
-            )
-        )
+        kept.append(replace(outputs, arrays=arrays, scalars=dict(outputs.scalars)))
 
     with open_callers(request, session.catalogue) as (caller, *_):
         case_run = CaseRun(caller, Options(timeout=request.timeout, strict=request.strict), keep)

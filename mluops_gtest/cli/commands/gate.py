@@ -189,17 +189,14 @@ def _print(decision: "Decision", form: str, against: str) -> None:
     from mluops_gtest.cli.terminal import print_page, stdout
     from mluops_gtest.results.gate_findings import decision_to_json, github, gitlab, markdown
 
-    match form:
-        case "table":
-            print_page(stdout(), _decision_page(decision))
-        case "json":
-            echo(json.dumps(decision_to_json(decision), indent=1, ensure_ascii=False, allow_nan=False))
-        case "markdown":
-            echo(markdown(decision))
-        case "github":
-            echo(github(decision))
-        case _:
-            echo(gitlab(decision, against))
+    if form == "table":
+        print_page(stdout(), _decision_page(decision))
+    elif form == "json":
+        echo(json.dumps(decision_to_json(decision), indent=1, ensure_ascii=False, allow_nan=False))
+    elif form == "gitlab":
+        echo(gitlab(decision, against))
+    else:
+        echo({"markdown": markdown, "github": github}[form](decision))
 
 
 def _decision_page(decision: "Decision") -> Iterator[Table | str]:

@@ -63,26 +63,21 @@ def command(
     from mluops_gtest.results.folder import read_report
     from mluops_gtest.results.reports.files import find_transitions, read_past, render, write
 
-    if len(results) > 1:
-        write([_matrix(results, form, lang, beside=against or history)], output)
+    if len(results) == 1:
+        report = read_report(results[0])
+        transitions = None if against is None else find_transitions(report, against)
+        past = None if history is None else read_past(report, history)
+        write(render(report, form, lang, transitions, past), output)
         return
-    report = read_report(results[0])
-    transitions = None if against is None else find_transitions(report, against)
-    past = None if history is None else read_past(report, history)
-    write(render(report, form, lang, transitions, past), output)
-
-
-def _matrix(results: tuple[Path, ...], form: str, lang: str, beside: Path | None) -> str:
-    from mluops_gtest.results.folder import read_report
     from mluops_gtest.results.reports.html.page import render_matrix
 
     if form != "html":
         raise UsageError(f"--format {form} is for one run; several runs side by side are a page: --format html.")
-    if beside is not None:
+    if against or history:
         raise UsageError("--against and --history are for one run; leave them out, or name one folder.")
     if len(set(results)) < len(results):
         raise UsageError("RESULTS: the same folder is named twice; name each run once.")
-    return render_matrix({str(path): read_report(path) for path in results}, lang)
+    write([render_matrix({str(path): read_report(path) for path in results}, lang)], output)
 
 
 _MERGE_EPILOG = """\b
