@@ -3,6 +3,7 @@
 import dataclasses
 from collections import Counter
 from functools import cache
+from itertools import product
 from pathlib import Path
 from random import Random
 
@@ -79,10 +80,8 @@ def test_a_case_expects_what_the_checks_say():
 
 @pytest.mark.slow
 def test_at_most_one_draw_in_fifty_is_large():
-    one = draws()
-    sizes = [
-        sum(tensor.desc.count for tensor in one.draw(n).case.inputs if tensor.data is not None) for n in range(200)
-    ]
+    cases = [one.case for one in map(draws().draw, range(200))]
+    sizes = [sum(tensor.desc.count for tensor in case.inputs if tensor.data is not None) for case in cases]
     assert sum(size > LARGE for size in sizes) <= 4
 
 
@@ -127,15 +126,9 @@ def test_calls_that_are_none_are_not_drawn():
 
 
 def test_a_mistake_in_the_operator_is_told():
-    def odd(at):
-        return Drawn("odd", {}, {}, at["dtype"])
-
-    def broken(draw, params, dtype):
-        return None
-
-    operator = dataclasses.replace(operators()[NAME], recipes={"odd": broken})
+    operator = dataclasses.replace(operators()[NAME], recipes={"odd": lambda draw, params, dtype: None})
     with pytest.raises(OperatorError, match="the recipe 'odd' returns None"):
-        Draws(operator, small(odd), 0).draw(0)
+        Draws(operator, small(lambda at: Drawn("odd", {}, {}, at["dtype"])), 0).draw(0)
 
 
 @pytest.mark.parametrize(
@@ -235,11 +228,8 @@ def test_a_draw_covers_its_pairs_once():
 
 
 def test_checks_that_break_together_are_a_pair_of_their_own():
-    classes = {"n": "1", "dtype": "half"}
-    alone = FEATURES.of_faults(classes, ("null x",), Broken(("a",)))
-    together = FEATURES.of_faults(classes, ("null x",), Broken(("a", "b")))
-    assert len(together - alone) == 1
-    assert len(alone - together) == 1
+    alone, together = (FEATURES.of_checks(("null x",), Broken(checks)) for checks in (("a",), ("a", "b")))
+    assert (len(together - alone), len(alone - together)) == (1, 1)
 
 
 def test_a_draw_reaches_the_aims_that_it_shows():
@@ -249,14 +239,11 @@ def test_a_draw_reaches_the_aims_that_it_shows():
 
 
 def test_everything_that_can_be_drawn_makes_the_total():
-    coverage = Coverage(FEATURES)
-    for n in "12":
-        for dtype in ("float", "half"):
-            classes = {"n": n, "dtype": dtype}
-            coverage.add(FEATURES.of_classes(classes))
-            for faults in ((), ("null x",), ("x: dtype",)):
-                for checks in ((), ("a",), ("b",), ("a", "b")):
-                    coverage.add(FEATURES.of_faults(classes, faults, Broken(checks, told=True, written=True)))
+    coverage, faults = Coverage(FEATURES), ((), ("null x",), ("x: dtype",))
+    for n, dtype, fault, checks in product("12", ("float", "half"), faults, ((), ("a",), ("b",), ("a", "b"))):
+        classes = {"n": n, "dtype": dtype}
+        coverage.add(FEATURES.of_classes(classes))
+        coverage.add(FEATURES.of_faults(classes, fault, Broken(checks, told=True, written=True)))
     assert len(coverage.seen) == FEATURES.total
 
 

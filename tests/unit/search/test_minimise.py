@@ -41,10 +41,11 @@ class Doubling:
         return self.spoil(x, y) or Status.SUCCESS
 
 
-def searched(case, spoil, limit=300, **options):
-    backend = Doubling(spoil)
+def searched(case, spoil, operator=DOUBLES, reductions=REDUCTIONS, **options):
+    backend = spoil if isinstance(spoil, Doubling) else Doubling(spoil)
     executor = CaseRun(InlineCaller(backend), Options(explain=False))
-    return minimised(case, DOUBLES, REDUCTIONS, lambda one: executor.run_case(one, DOUBLES), limit, **options), backend
+    found = minimised(case, operator, reductions, lambda one: executor.run_case(one, operator), **options)
+    return found, backend
 
 
 def values(smallest):
@@ -175,10 +176,8 @@ def test_a_refused_call_loses_its_values_and_keeps_its_check():
             return Status.SUCCESS
 
     case = doubling(tuple(range(1, 9)), sign=-3, status=Status.BAD_PARAM, check="sign_positive")
-    executor = CaseRun(InlineCaller(Accepts()), Options(explain=False))
     total = Reduction(lambda call: int(call.array("x").sum()), lambda call, start, stop: None)
-    reductions = {**REDUCTIONS, "total": total}
-    found = minimised(case, DOUBLES, reductions, lambda one: executor.run_case(one, DOUBLES))
+    found, _ = searched(case, Accepts(), reductions={**REDUCTIONS, "total": total})
     assert found.case.inputs[0].data is None
     assert found.case.inputs[0].desc.dims == (1,)
     assert found.case.params["sign"] == 0
@@ -199,9 +198,8 @@ def failing(call, *_places):
     ],
 )
 def test_a_reduction_that_fails_is_told_with_its_line(reduction, words):
-    executor = CaseRun(InlineCaller(Doubling(wrong_where(lambda x: x > 1))), Options(explain=False))
     with pytest.raises(OperatorError, match=r"test_minimise\.py:\d+: ") as told:
-        minimised(doubling((1, 2, 3)), DOUBLES, {"odd": reduction}, lambda one: executor.run_case(one, DOUBLES))
+        searched(doubling((1, 2, 3)), wrong_where(lambda x: x > 1), reductions={"odd": reduction})
     assert words in str(told.value)
     line = failing.__code__.co_firstlineno + 1
     assert f"(tests/unit/search/test_minimise.py:{line})" in str(told.value).replace(f"{ROOT}/", "")
@@ -214,11 +212,9 @@ def test_a_reference_that_fails_on_a_smaller_call_is_told_with_its_line():
         return DOUBLES.reference(call)
 
     careless = dataclasses.replace(DOUBLES, reference=reference)
-    executor = CaseRun(InlineCaller(Doubling(wrong_where(lambda x: x > 1))), Options(explain=False))
-    with pytest.raises(
-        OperatorError, match=r"fails on a smaller call: RuntimeError: too few \(.*test_minimise\.py:\d+\)"
-    ):
-        minimised(doubling((1, 2, 3)), careless, REDUCTIONS, lambda one: executor.run_case(one, careless))
+    where = r"fails on a smaller call: RuntimeError: too few \(.*test_minimise\.py:\d+\)"
+    with pytest.raises(OperatorError, match=where):
+        searched(doubling((1, 2, 3)), wrong_where(lambda x: x > 1), careless)
 
 
 PLACES = c.Places(3, 10, 1, 7)
@@ -319,28 +315,18 @@ class Hanging(InlineCaller):
         return Reply(ended=Ending.TIMED_OUT, causes=(cause.TimedOut(timeout),))
 
 
-def test_the_first_hang_gets_all_its_time_and_the_next_one_second():
+@pytest.mark.parametrize(
+    ("timeout", "seconds", "timeouts"),
+    [
+        pytest.param(50.0, (0.0, 0.0), [50.0, 1.0], id="the first hang gets all its time, the next one second"),
+        pytest.param(50.0, (0.5, 0.0, 0.0), [50.0, 50.0, 10.0], id="a slow backend is not taken for a hanging one"),
+        pytest.param(0.25, (0.0, 0.0), [0.25, 0.25], id="no call gets longer than the user allows"),
+    ],
+)
+def test_after_the_first_hang_nobody_waits_long(timeout, seconds, timeouts):
     caller = Hanging()
-    trials = Trials(caller, Options(timeout=50.0), DOUBLES)
-    assert trials(doubling()).outcome is Outcome.TIMED_OUT
-    assert trials(doubling()).outcome is Outcome.TIMED_OUT
+    trials = Trials(caller, Options(timeout=timeout), DOUBLES)
+    for caller.seconds in seconds:
+        assert trials(doubling()).outcome is (Outcome.PASSED if caller.seconds else Outcome.TIMED_OUT)
     trials.explained(doubling())
-    assert caller.timeouts == [50.0, 1.0, 50.0]
-
-
-def test_a_slow_backend_is_not_taken_for_a_hanging_one():
-    caller = Hanging(seconds=0.5)
-    trials = Trials(caller, Options(timeout=50.0), DOUBLES)
-    trials(doubling())
-    caller.seconds = 0.0
-    trials(doubling())
-    trials(doubling())
-    assert caller.timeouts == [50.0, 50.0, 10.0]
-
-
-def test_no_call_gets_longer_than_the_user_allows():
-    caller = Hanging()
-    trials = Trials(caller, Options(timeout=0.25), DOUBLES)
-    trials(doubling())
-    trials(doubling())
-    assert caller.timeouts == [0.25, 0.25]
+    assert caller.timeouts == [*timeouts, timeout]
